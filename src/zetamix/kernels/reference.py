@@ -1,0 +1,46 @@
+"""Mixing rows in plain torch: the specification that every faster path must match.
+
+Rows are samples flattened to [batch, features]. All functions are differentiable to any order.
+"""
+
+import torch
+from torch import Tensor
+
+
+def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
+    """Eq. 2: output k is Σ_i weights[k, i] · rows[indices[k, i]], in the dtype of `rows`.
+
+    Half precision and integers are mixed in float32; integers are rounded to the nearest.
+    """
+    wide = torch.promote_types(rows.dtype, weights.dtype)
+    # autocast would run the product in half precision behind our back
+    with torch.autocast(rows.device.type, enabled=False):
+        if indices.shape[1] * 4 <= rows.shape[0]:
+            mixed = by_gather(rows.to(wide), indices, weights.to(wide))
+        else:
+            mixed = by_matrix(rows.to(wide), indices, weights.to(wide))
+    return narrow(mixed, rows.dtype)
+
+
+def by_matrix(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
+    """One matrix product over the whole batch: the way for many sources."""
+    return dense(indices, weights, rows.shape[0]) @ rows
+
+
+def by_gather(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
+    """A sum over ranks: the way for few sources, without a [outputs, batch] matrix."""
+    mixed = rows.index_select(0, indices[:, 0]) * weights[:, :1]
+    for rank in range(1, indices.shape[1]):
+        mixed = mixed + rows.index_select(0, indices[:, rank]) * weights[:, rank : rank + 1]
+    return mixed
+
+
+def dense(indices: Tensor, weights: Tensor, batch: int) -> Tensor:
+    """The plan as an [outputs, batch] matrix."""
+    # add, not assign: a plan made by hand may name the same row twice
+    return weights.new_zeros(indices.shape[0], batch).scatter_add_(1, indices, weights)
+
+
+def narrow(mixed: Tensor, dtype: torch.dtype) -> Tensor:
+    """Back to the dtype that came in; integers are rounded to the nearest, not truncated."""
+    return mixed.to(dtype) if dtype.is_floating_point else mixed.round().to(dtype)

@@ -1,0 +1,189 @@
+"""Losses for soft targets, with class weights done right, and accuracy for training curves."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from zetamix._checks import (
+    check_choice,
+    check_losses,
+    check_number,
+    check_same_shape,
+    check_tensor,
+)
+from zetamix.plan import MixPlan
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def soft_cross_entropy(
+    logits: Tensor,
+    targets: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """Cross entropy against soft targets that agrees with `F.cross_entropy` on hard ones.
+
+    `logits` and `targets` are [n, classes] or [n, classes, *dense]; integer targets go to
+    `F.cross_entropy` as they are. "mean" divides by the class-weighted mass of the targets,
+    Σ weight·target, which for one-hot targets is what `F.cross_entropy` divides by for hard ones
+    (torch's own soft form divides by n). Mass on class `ignore_index` does not count, and neither
+    do places without any mass.
+
+    >>> logits, labels = torch.randn(6, 3), torch.tensor([0, 1, 2, 0, 1, 2])
+    >>> weight = torch.tensor([1.0, 5.0, 2.0])
+    >>> soft = soft_cross_entropy(logits, F.one_hot(labels).float(), weight=weight)
+    >>> torch.allclose(soft, F.cross_entropy(logits, labels, weight=weight))
+    True
+    """
+    check_choice("reduction", reduction, REDUCTIONS)
+    check_number("label_smoothing", label_smoothing, low=0, high=1)
+    check_tensor("logits", logits)
+    check_tensor("targets", targets)
+    if not targets.is_floating_point():
+        return F.cross_entropy(
+            logits.float() if logits.dtype != torch.float64 else logits,
+            targets,
+            weight=weight,
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
+            reduction=reduction,
+        )
+    check_same_shape("logits", logits, "targets", targets)
+    classes = logits.shape[1]
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    costs = -logits.to(wide).log_softmax(1)
+    shape = (1, classes, *[1] * (logits.ndim - 2))
+    scale = costs.new_ones(shape) if weight is None else weight.to(costs).view(shape)
+    mass = _drop_class(targets.to(wide), ignore_index)
+    loss = (1 - label_smoothing) * (costs * scale * mass).sum(1)
+    if label_smoothing:
+        loss = loss + label_smoothing / classes * (costs * scale).sum(1) * mass.sum(1)
+    if reduction == "mean":
+        return loss.sum() / (scale * mass).sum()
+    return loss.sum() if reduction == "sum" else loss
+
+
+def _drop_class(targets: Tensor, index: int) -> Tensor:
+    """Targets without the mass on one class; an index that is no class drops nothing."""
+    if not 0 <= index < targets.shape[1]:
+        return targets
+    kept = torch.ones(targets.shape[1], dtype=torch.bool, device=targets.device)
+    kept[index] = False
+    return targets * kept.view(1, -1, *[1] * (targets.ndim - 2))
+
+
+class SoftCrossEntropy(nn.Module):
+    """`soft_cross_entropy` as a module, in place of `nn.CrossEntropyLoss`.
+
+    >>> SoftCrossEntropy(label_smoothing=0.1)(torch.zeros(4, 10), torch.full((4, 10), 0.1))
+    tensor(2.3026)
+    """
+
+    weight: Tensor | None
+
+    def __init__(
+        self,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__()
+        check_choice("reduction", reduction, REDUCTIONS)
+        check_number("label_smoothing", label_smoothing, low=0, high=1)
+        self.register_buffer("weight", weight)
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+        self.reduction = reduction
+
+    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return soft_cross_entropy(
+            logits,
+            targets,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            reduction=self.reduction,
+        )
+
+
+def soft_binary_cross_entropy(
+    logits: Tensor,
+    targets: Tensor,
+    *,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """Binary cross entropy for mixed multi-label or binary targets; smoothing pulls towards 1/2.
+
+    >>> soft_binary_cross_entropy(torch.zeros(4, 5), torch.rand(4, 5))
+    tensor(0.6931)
+    """
+    check_choice("reduction", reduction, REDUCTIONS)
+    check_number("label_smoothing", label_smoothing, low=0, high=1)
+    check_tensor("logits", logits)
+    check_tensor("targets", targets)
+    check_same_shape("logits", logits, "targets", targets)
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    smooth = targets.to(wide) * (1 - label_smoothing) + label_smoothing / 2
+    return F.binary_cross_entropy_with_logits(
+        logits.to(wide), smooth, weight=weight, pos_weight=pos_weight, reduction=reduction
+    )
+
+
+def expected_loss(
+    criterion: Callable[[Tensor, Tensor], Tensor],
+    predictions: Tensor,
+    targets: Tensor,
+    plan: MixPlan,
+) -> Tensor:
+    """Σ_i w_i · criterion(prediction, target_i) for a criterion that cannot take soft targets.
+
+    `targets` are those of the original batch, before mixing; `criterion` returns one loss per
+    sample (`reduction="none"`). Returns one loss per output: take `.mean()` of it. For cross
+    entropy this equals the loss against the mixed target, at `plan.sources` times the price.
+
+    >>> from zetamix.plan import zeta_plan
+    >>> plan = zeta_plan(4, sources=2)
+    >>> l1 = lambda prediction, target: (prediction - target).abs()
+    >>> expected_loss(l1, torch.zeros(4), torch.ones(4), plan)
+    tensor([1., 1., 1., 1.])
+    """
+    check_losses("predictions", predictions, plan.outputs)
+    check_losses("targets", targets, plan.batch)
+    total = None
+    for rank in range(plan.sources):
+        losses = criterion(predictions, targets.index_select(0, plan.indices[:, rank]))
+        if losses.shape != (plan.outputs,):
+            raise ValueError(
+                f"criterion must return one loss per output, [{plan.outputs}], got "
+                f"{list(losses.shape)}. Use reduction='none' and average over other dimensions."
+            )
+        term = losses * plan.weights[:, rank].to(losses.dtype)
+        total = term if total is None else total + term
+    return total if total is not None else predictions.new_zeros(plan.outputs)
+
+
+def dominant_accuracy(predictions: Tensor, targets: Tensor) -> Tensor:
+    """The share of outputs whose highest score is the class with the largest target.
+
+    For training curves: with ζ-mixup above `GAMMA_MIN` that class is the anchor's or outweighs it.
+
+    >>> dominant_accuracy(torch.eye(3), torch.tensor([[0.9, 0.1, 0.0]] * 3))
+    tensor(0.3333)
+    """
+    check_tensor("predictions", predictions)
+    check_tensor("targets", targets)
+    best = targets.argmax(1) if targets.is_floating_point() else targets
+    guess = predictions.argmax(1)
+    check_same_shape("predicted classes", guess, "target classes", best)
+    return (guess == best).float().mean()

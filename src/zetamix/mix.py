@@ -1,0 +1,234 @@
+"""Apply a plan to samples and targets (Eq. 2), and the functions that do both in one call."""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from zetamix._checks import (
+    Gamma,
+    check_count,
+    check_fits,
+    check_label_range,
+    check_mixable,
+    check_pair,
+)
+from zetamix.draw import precise_dtype
+from zetamix.kernels import reference
+from zetamix.plan import MixPlan, mixup_plan, zeta_plan
+
+
+def mix(samples: Any, plan: MixPlan) -> Any:
+    """Mix every tensor of `samples`, a tensor or any nest of dicts, tuples and lists of tensors.
+
+    Tensors have the batch first and any shape behind it. Dtype and memory format are kept, the
+    input is left alone, and gradients flow. uint8, int8 and int16 are mixed in float32 and rounded.
+
+    >>> plan = zeta_plan(2, gamma=1.0, generator=torch.Generator().manual_seed(0))
+    >>> mix(torch.tensor([[0.0], [3.0]]), plan)
+    tensor([[1.],
+            [2.]])
+    """
+    return pytree.tree_map(lambda leaf: _mix_tensor(leaf, plan), samples)
+
+
+def _mix_tensor(samples: Tensor, plan: MixPlan) -> Tensor:
+    check_fits("samples", samples, plan.batch, plan.device)
+    check_mixable(samples)
+    # the features in memory order, so that channels_last rows are flattened without a copy
+    order = sorted(range(1, samples.ndim), key=lambda dim: -samples.stride()[dim])
+    ordered = samples.permute(0, *order)
+    features = samples.shape[1:].numel()
+    mixed = reference.mix_rows(ordered.reshape(plan.batch, features), plan.indices, plan.weights)
+    inverse = [0] * samples.ndim
+    for position, dim in enumerate(order, start=1):
+        inverse[dim] = position
+    return mixed.view(plan.outputs, *ordered.shape[1:]).permute(*inverse)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Rule for inputs: the weighted sum, in the dtype that came in. Nests of tensors are fine."""
+
+    def mix(self, value: Any, plan: MixPlan) -> Any:
+        return mix(value, plan)
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Rule for class indices: [n] or [n, 1] become soft targets [outputs, num_classes].
+
+    Dense labels such as masks [n, h, w] become [outputs, num_classes, h, w]. Where a source holds
+    `ignore_index` it contributes nothing, so the targets there sum to the weight of the rest, and
+    `soft_cross_entropy` counts the place by that weight.
+    """
+
+    num_classes: int
+    ignore_index: int | None = None
+
+    def __post_init__(self) -> None:
+        check_count("num_classes", self.num_classes, 1)
+
+    def mix(self, value: Tensor, plan: MixPlan) -> Tensor:
+        check_fits("labels", value, plan.batch, plan.device)
+        if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
+            raise TypeError(f"Class labels must be integers, got {value.dtype}.")
+        labels = value.squeeze(1) if value.ndim == 2 and value.shape[1] == 1 else value
+        # small unsigned dtypes cannot hold every class index that they are compared with
+        labels = labels.long()
+        check_label_range(labels, self.num_classes, self.ignore_index)
+        if labels.ndim == 1:
+            return _mix_exactly(self._encode(labels), plan)
+        # one class at a time: a one-hot tensor of all classes is as large as the result again
+        layers = [(labels == k).flatten(1) for k in range(self.num_classes)]
+        soft = torch.stack([_mix_exactly(layer, plan) for layer in layers], dim=1)
+        return soft.view(plan.outputs, self.num_classes, *labels.shape[1:])
+
+    def _encode(self, labels: Tensor) -> Tensor:
+        """One-hot [n, num_classes]; a row that is ignored is all zero."""
+        counted = torch.ones_like(labels, dtype=torch.bool)
+        if self.ignore_index is not None:
+            counted = labels != self.ignore_index
+            labels = torch.where(counted, labels, 0)
+        empty = torch.zeros(
+            labels.shape[0], self.num_classes, dtype=torch.bool, device=labels.device
+        )
+        return empty.scatter_(1, labels[:, None], counted[:, None])
+
+
+@dataclass(frozen=True)
+class Soft:
+    """Rule for targets that are numbers already: soft labels, multi-hot labels, regression values.
+
+    Any shape; the result is float32, or float64 for float64 targets.
+    """
+
+    def mix(self, value: Tensor, plan: MixPlan) -> Tensor:
+        check_fits("targets", value, plan.batch, plan.device)
+        if value.is_complex():
+            raise TypeError(f"Targets must be real numbers, got {value.dtype}.")
+        shape = value.shape[1:]
+        mixed = _mix_exactly(value.reshape(plan.batch, shape.numel()), plan)
+        return mixed.view(plan.outputs, *shape)
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Rule for what cannot be blended, such as file ids: the entry of the heaviest source."""
+
+    def mix(self, value: Tensor, plan: MixPlan) -> Tensor:
+        check_fits("an Anchor entry", value, plan.batch, plan.device)
+        return value.index_select(0, plan.anchors())
+
+
+Rule: TypeAlias = Samples | Classes | Soft | Anchor
+
+
+def _mix_exactly(rows: Tensor, plan: MixPlan) -> Tensor:
+    """Mix targets in float64, so that TF32 or bfloat16 matmul settings cannot reach them."""
+    result = torch.float64 if rows.dtype == torch.float64 else torch.float32
+    wide = rows.to(precise_dtype(rows.device))
+    return reference.mix_rows(wide, plan.indices, plan.weights).to(result)
+
+
+def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None = None) -> Rule:
+    """The rule that the dtype and shape of `labels` call for; an error where they leave it open."""
+    if not isinstance(labels, Tensor):
+        raise TypeError(
+            f"labels must be a tensor, got {type(labels).__name__}. "
+            "For a dict or tuple of targets pass rules= to ZetaMixup, one per entry."
+        )
+    if labels.is_floating_point() or labels.dtype == torch.bool:
+        if num_classes is not None and (labels.ndim < 2 or labels.shape[1] != num_classes):
+            raise ValueError(
+                f"Soft labels must be [n, num_classes={num_classes}], got {list(labels.shape)}. "
+                "For regression leave num_classes out."
+            )
+        return Soft()
+    if num_classes is None:
+        raise ValueError(
+            f"labels are integers ({labels.dtype}), so num_classes is needed to make soft targets. "
+            "For regression on integers pass labels.float()."
+        )
+    if labels.ndim == 2 and labels.shape[1] != 1:
+        raise ValueError(
+            f"Integer labels of shape {list(labels.shape)} could be multi-hot or dense. Pass "
+            "labels.float() for multi-hot labels, or rules=(Samples(), Classes(...)) to ZetaMixup "
+            "for dense ones."
+        )
+    return Classes(num_classes, ignore_index)
+
+
+def zeta_mixup(
+    samples: Any,
+    labels: Tensor,
+    num_classes: int | None = None,
+    *,
+    gamma: Gamma = 2.8,
+    sources: int | None = None,
+    outputs: int | None = None,
+    anchor: str = "self",
+    ignore_index: int | None = None,
+    generator: torch.Generator | None = None,
+) -> tuple[Any, Tensor]:
+    """Mix a batch and its labels with ζ-mixup and return `(samples, targets)` (Eq. 2 and 3).
+
+    Integer labels need `num_classes` and become soft targets [outputs, num_classes]; floating
+    point labels (soft, multi-hot, regression) are averaged. Everything else is as in `zeta_plan`.
+
+    >>> images, labels = torch.rand(8, 3, 32, 32), torch.arange(8)
+    >>> images, targets = zeta_mixup(images, labels, num_classes=8, gamma=2.8)
+    >>> targets.shape, targets.argmax(1)
+    (torch.Size([8, 8]), tensor([0, 1, 2, 3, 4, 5, 6, 7]))
+    """
+    first = check_pair(samples, labels)
+    rule = infer_rule(labels, num_classes, ignore_index)
+    plan = zeta_plan(
+        first.shape[0],
+        gamma,
+        sources=sources,
+        outputs=outputs,
+        anchor=anchor,
+        generator=generator,
+        device=first.device,
+        dtype=plan_dtype(first),
+    )
+    return mix(samples, plan), rule.mix(labels, plan)
+
+
+def mixup(
+    samples: Any,
+    labels: Tensor,
+    num_classes: int | None = None,
+    *,
+    alpha: float = 1.0,
+    per: str = "sample",
+    outputs: int | None = None,
+    ignore_index: int | None = None,
+    generator: torch.Generator | None = None,
+) -> tuple[Any, Tensor]:
+    """Mix a batch and its labels with mixup and return `(samples, targets)` (Eq. 1).
+
+    >>> images, targets = mixup(torch.rand(8, 3, 32, 32), torch.arange(8), num_classes=10)
+    >>> targets.shape
+    torch.Size([8, 10])
+    """
+    first = check_pair(samples, labels)
+    rule = infer_rule(labels, num_classes, ignore_index)
+    plan = mixup_plan(
+        first.shape[0],
+        alpha,
+        per=per,
+        outputs=outputs,
+        generator=generator,
+        device=first.device,
+        dtype=plan_dtype(first),
+    )
+    return mix(samples, plan), rule.mix(labels, plan)
+
+
+def plan_dtype(samples: Tensor) -> torch.dtype:
+    """float64 weights for float64 samples, float32 for all others."""
+    return torch.float64 if samples.dtype == torch.float64 else torch.float32

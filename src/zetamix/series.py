@@ -1,0 +1,141 @@
+"""The p-series behind ζ-mixup: its weights, its two theorems, and γ in plain words."""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import overload
+
+import torch
+from torch import Tensor
+
+from zetamix._checks import check_count, check_number, check_values
+
+# Theorem 1: the root of ζ(γ) = 2. From here on one sample outweighs all others together,
+# however many there are. The paper prints 1.72865.
+GAMMA_MIN = 1.7286472389981836
+
+
+def weigh(gamma: Tensor, sources: int) -> Tensor:
+    """Weights by rank, Eq. 3: `rank**-gamma / C` with C = Σ rank**-gamma, shape [*gamma, sources].
+
+    >>> weigh(torch.tensor(1.0), sources=3) * 11
+    tensor([6., 3., 2.])
+    """
+    ranks = torch.arange(1, sources + 1, device=gamma.device, dtype=gamma.dtype)
+    powers = ranks ** -gamma.unsqueeze(-1)
+    return powers / powers.sum(-1, keepdim=True)
+
+
+def _excess(gamma: float, sources: int) -> float:
+    """Σ_{j=2..sources} j^-γ − 1: positive below the threshold, negative above."""
+    ranks = torch.arange(2, sources + 1, dtype=torch.float64)
+    return math.fsum((ranks**-gamma).tolist()) - 1.0
+
+
+@lru_cache(maxsize=256)
+def dominance_threshold(sources: int | None = None) -> float:
+    """The γ above which one sample outweighs the other `sources - 1` together (Theorem 1, exactly).
+
+    `None` gives `GAMMA_MIN`, the limit for infinitely many. Two sources need only γ > 0.
+
+    >>> round(dominance_threshold(4), 4)
+    1.0821
+    >>> dominance_threshold() == GAMMA_MIN
+    True
+    """
+    if sources is None:
+        return GAMMA_MIN
+    check_count("sources", sources, 2)
+    low, high = 0.0, GAMMA_MIN
+    while True:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            return high
+        if _excess(middle, sources) > 0:
+            low = middle
+        else:
+            high = middle
+
+
+@overload
+def gamma_from_lam(lam: float) -> float: ...
+@overload
+def gamma_from_lam(lam: Tensor) -> Tensor: ...
+def gamma_from_lam(lam: float | Tensor) -> float | Tensor:
+    """The γ at which two-source ζ-mixup is mixup with this λ (Theorem 2): log₂(λ / (1 − λ)).
+
+    Below λ = 1/2 the result is negative: there the partner dominates, so swap the two samples and
+    use `gamma_from_lam(1 - lam)`.
+
+    >>> round(gamma_from_lam(0.8), 12)
+    2.0
+    """
+    if isinstance(lam, Tensor):
+        check_values((lam > 0) & (lam < 1), "lam must lie strictly between 0 and 1.")
+        return torch.logit(lam) / math.log(2)
+    check_number("lam", lam, low=0, high=1)
+    if lam in (0, 1):
+        raise ValueError(f"lam must lie strictly between 0 and 1, got {lam}.")
+    return math.log2(lam) - math.log2(1 - lam)
+
+
+@overload
+def lam_from_gamma(gamma: float) -> float: ...
+@overload
+def lam_from_gamma(gamma: Tensor) -> Tensor: ...
+def lam_from_gamma(gamma: float | Tensor) -> float | Tensor:
+    """The λ of mixup that two-source ζ-mixup gives with this γ (Theorem 2): 1 / (1 + 2^−γ).
+
+    >>> lam_from_gamma(2.0)
+    0.8
+    """
+    if isinstance(gamma, Tensor):
+        return torch.sigmoid(gamma * math.log(2))
+    check_number("gamma", gamma, low=-1000)
+    return 1 / (1 + 2**-gamma)
+
+
+@dataclass(frozen=True)
+class Description:
+    """What one γ does to `sources` samples; `print` it for the sentence."""
+
+    gamma: float
+    sources: int
+    dominant_weight: float
+    """The largest weight: how much of an output is its anchor."""
+    effective_samples: float
+    """1 / Σ w²: how many equally weighted samples would blend as much."""
+    dominates: bool
+    """Whether the largest weight exceeds the sum of all others (Theorem 1)."""
+    threshold: float
+    """The γ above which that holds for this number of sources."""
+
+    def __str__(self) -> str:
+        verdict = (
+            "one sample dominates" if self.dominates else "no sample dominates the others together"
+        )
+        return (
+            f"gamma={self.gamma:g} over {self.sources} sources: the anchor weighs "
+            f"{self.dominant_weight:.3f}, an output blends {self.effective_samples:.2f} effective "
+            f"samples, {verdict} (threshold {self.threshold:.4f})."
+        )
+
+
+def describe(gamma: float, sources: int) -> Description:
+    """Make γ readable: dominant weight, effective number of samples, and whether one dominates.
+
+    >>> print(describe(2.8, sources=128))
+    gamma=2.8 over 128 sources: the anchor weighs 0.802, an output blends 1.52 effective
+    samples, one sample dominates (threshold 1.7039).
+    """
+    check_number("gamma", gamma, low=0)
+    check_count("sources", sources, 2)
+    weights = weigh(torch.tensor(gamma, dtype=torch.float64), sources)
+    return Description(
+        gamma=gamma,
+        sources=sources,
+        dominant_weight=weights[0].item(),
+        effective_samples=1 / weights.square().sum().item(),
+        dominates=_excess(gamma, sources) < 0,
+        threshold=dominance_threshold(sources),
+    )

@@ -1,0 +1,302 @@
+"""ZetaMixup and Mixup: hyperparameters, a generator, and one call.
+
+They take a batch `(samples, labels)` and return `(samples, targets)`: behind a loader, as its
+`collate_fn`, or inside `torchvision.transforms.v2` containers.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+from torch.utils.data import default_collate
+
+from zetamix._checks import (
+    Gamma,
+    GammaSchedule,
+    check_alpha,
+    check_choice,
+    check_count,
+    check_gamma,
+    check_number,
+    check_pair,
+    check_rules,
+    check_tensor,
+)
+from zetamix.mix import Rule, Samples, infer_rule, plan_dtype
+from zetamix.plan import MixPlan, identity_plan, mixup_plan, spare, zeta_plan
+from zetamix.series import dominance_threshold
+
+Rules: TypeAlias = Rule | Mapping[str, "Rules"] | Sequence["Rules"]
+
+
+class BatchMix(nn.Module):
+    """What ZetaMixup and Mixup share: reading a batch, applying a plan, and the controls.
+
+    The controls (`enabled`, `p`, the epoch) live in shared memory, so that changing them in the
+    training process reaches loader workers that are already running.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_classes: int | None = None,
+        ignore_index: int | None = None,
+        rules: Rules | None = None,
+        p: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if num_classes is not None:
+            check_count("num_classes", num_classes, 1)
+            if rules is not None:
+                raise ValueError("Pass num_classes or rules, not both: Classes() holds its own.")
+        check_number("p", p, low=0, high=1)
+        self.num_classes = num_classes
+        self.ignore_index = ignore_index
+        self.rules = rules
+        self.generator = generator
+        self._controls = {"enabled": 1.0, "p": float(p), "epoch": 0.0}
+        self._shared = _share(torch.tensor(list(self._controls.values()), dtype=torch.float64))
+
+    @property
+    def enabled(self) -> bool:
+        """The off switch: when false, samples come back unmixed, with targets of the same form."""
+        return bool(self._control("enabled"))
+
+    @enabled.setter
+    def enabled(self, value: bool) -> None:
+        self._set_control("enabled", bool(value))
+
+    @property
+    def p(self) -> float:
+        """The probability that an output is mixed, drawn for each output."""
+        return self._control("p")
+
+    @p.setter
+    def p(self, value: float) -> None:
+        check_number("p", value, low=0, high=1)
+        self._set_control("p", value)
+
+    @property
+    def epoch(self) -> int:
+        return int(self._control("epoch"))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tell the transform, and every loader worker that holds it, which epoch it is."""
+        check_count("epoch", epoch, 0)
+        self._set_control("epoch", epoch)
+
+    def _control(self, name: str) -> float:
+        # a trace cannot read a tensor; there the training process's own copy is as good
+        if torch.compiler.is_compiling():
+            return self._controls[name]
+        return float(self._shared[list(self._controls).index(name)])
+
+    def _set_control(self, name: str, value: float) -> None:
+        self._controls[name] = float(value)
+        self._shared[list(self._controls).index(name)] = float(value)
+
+    def forward(self, *inputs: Any) -> Any:
+        """Mix `(samples, labels)`, given as two arguments or as one tuple, list or dict."""
+        batch = inputs[0] if len(inputs) == 1 and not isinstance(inputs[0], Tensor) else inputs
+        rules = self._rules_for(batch)
+        first = check_tensor("samples", pytree.tree_leaves(batch)[0])
+        plan = self.make_plan(first.shape[0], device=first.device, dtype=plan_dtype(first))
+        return _mix_tree(batch, rules, plan)
+
+    def collate(self, samples: list[Any]) -> Any:
+        """Collate and mix: pass `transform.collate` to a DataLoader as its `collate_fn`."""
+        return self(default_collate(samples))
+
+    def make_plan(
+        self, batch: int, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+    ) -> MixPlan:
+        """Draw the plan for one batch; what `forward` applies. Nothing is mixed in eval mode."""
+        if not (self.enabled and self.training):
+            return identity_plan(batch, device=device, dtype=dtype)
+        plan = self._draw(batch, device=device, dtype=dtype)
+        p = self.p
+        return plan if p == 1 else spare(plan, p, self.generator)
+
+    def _draw(self, batch: int, *, device: torch.device | str, dtype: torch.dtype) -> MixPlan:
+        raise NotImplementedError
+
+    def _rules_for(self, batch: Any) -> Rules:
+        if self.rules is not None:
+            check_rules(self.rules, batch)
+            return self.rules
+        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+            got = f"{len(batch)} entries" if isinstance(batch, (tuple, list)) else type(batch)
+            raise TypeError(
+                f"{type(self).__name__} expects (samples, labels), got {got}. "
+                "For other batches pass rules=, one per entry."
+            )
+        samples, labels = batch
+        rule = infer_rule(labels, self.num_classes, self.ignore_index)
+        check_pair(samples, labels)
+        return (Samples(), rule)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"controls": self._shared.clone()}
+        if self.generator is not None:
+            state["generator"] = self.generator.get_state()
+        return state
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        for name, value in zip(self._controls, state["controls"].tolist(), strict=True):
+            self._set_control(name, value)
+        if self.generator is not None and "generator" in state:
+            self.generator.set_state(state["generator"].cpu())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        # a copy or an unpickled transform gets shared memory of its own
+        self._shared = _share(self._shared)
+
+
+class ZetaMixup(BatchMix):
+    """ζ-mixup of a batch: every output blends many samples, one of which dominates.
+
+    gamma: how strongly the anchor dominates (see `zetamix.describe`): one number, a range
+        `(low, high)` drawn per output, or a function of the epoch that returns either; call
+        `set_epoch` for the last.
+    sources: how many samples go into one output; all of the batch by default. A last, smaller
+        batch uses what it has.
+    anchor: "self" or "random", as in `zeta_plan`.
+    num_classes, ignore_index: for integer labels.
+    rules: for batches other than `(samples, labels)`: a tuple or dict like the batch, with
+        `Samples()`, `Classes(...)`, `Soft()` or `Anchor()` for each entry.
+    p: the probability that an output is mixed. Also an attribute, as is `enabled`.
+
+    >>> mix = ZetaMixup(num_classes=10, gamma=2.8)
+    >>> samples, targets = mix(torch.rand(32, 3, 28, 28), torch.randint(10, (32,)))
+    >>> targets.shape
+    torch.Size([32, 10])
+    """
+
+    def __init__(
+        self,
+        *,
+        num_classes: int | None = None,
+        gamma: Gamma | GammaSchedule = 2.8,
+        sources: int | None = None,
+        anchor: str = "self",
+        ignore_index: int | None = None,
+        rules: Rules | None = None,
+        p: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(
+            num_classes=num_classes,
+            ignore_index=ignore_index,
+            rules=rules,
+            p=p,
+            generator=generator,
+        )
+        if sources is not None:
+            check_count("sources", sources, 2)
+        check_choice("anchor", anchor, ("self", "random"))
+        self.sources = sources
+        self.anchor = anchor
+        self._schedule = gamma
+        self._warned = False
+        self._check_gamma()
+
+    @property
+    def gamma(self) -> Gamma:
+        """γ of the current epoch. To change it during training give the constructor a schedule."""
+        return self._schedule(self.epoch) if callable(self._schedule) else self._schedule
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        self._check_gamma()
+
+    def _check_gamma(self) -> None:
+        """Refuse an impossible γ, and warn once about one that lets no sample dominate."""
+        gamma = self.gamma
+        check_gamma(gamma)
+        if isinstance(gamma, Tensor):
+            return
+        lowest = gamma[0] if isinstance(gamma, (tuple, list)) else gamma
+        threshold = dominance_threshold(self.sources)
+        if lowest < threshold and not self._warned:
+            self._warned = True
+            among = "any number of" if self.sources is None else str(self.sources)
+            warnings.warn(
+                f"gamma={lowest:g} is below {threshold:.5f}, the threshold for {among} sources: "
+                "the anchor need not outweigh the other samples together (Theorem 1).",
+                stacklevel=3,
+            )
+
+    def _draw(self, batch: int, *, device: torch.device | str, dtype: torch.dtype) -> MixPlan:
+        clipped = None if self.sources is None or self.sources >= batch else self.sources
+        return zeta_plan(
+            batch,
+            self.gamma,
+            sources=clipped,
+            anchor=self.anchor,
+            generator=self.generator,
+            device=device,
+            dtype=dtype,
+        )
+
+    def extra_repr(self) -> str:
+        return f"gamma={self._schedule}, sources={self.sources}, anchor={self.anchor!r}, p={self.p}"
+
+
+class Mixup(BatchMix):
+    """mixup of a batch: every output blends its own sample with another, λ ~ Beta(α, α).
+
+    per: "sample" draws one λ for each output, "batch" one for all. The rest as in `ZetaMixup`.
+
+    >>> mix = Mixup(num_classes=10, alpha=0.2)
+    >>> samples, targets = mix(torch.rand(32, 3, 28, 28), torch.randint(10, (32,)))
+    >>> targets.shape
+    torch.Size([32, 10])
+    """
+
+    def __init__(
+        self,
+        *,
+        num_classes: int | None = None,
+        alpha: float = 1.0,
+        per: str = "sample",
+        ignore_index: int | None = None,
+        rules: Rules | None = None,
+        p: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(
+            num_classes=num_classes,
+            ignore_index=ignore_index,
+            rules=rules,
+            p=p,
+            generator=generator,
+        )
+        check_alpha(alpha)
+        check_choice("per", per, ("sample", "batch"))
+        self.alpha = alpha
+        self.per = per
+
+    def _draw(self, batch: int, *, device: torch.device | str, dtype: torch.dtype) -> MixPlan:
+        return mixup_plan(
+            batch, self.alpha, per=self.per, generator=self.generator, device=device, dtype=dtype
+        )
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}, per={self.per!r}, p={self.p}"
+
+
+def _share(tensor: Tensor) -> Tensor:
+    return tensor.share_memory_()  # type: ignore[no-untyped-call, no-any-return]
+
+
+def _mix_tree(value: Any, rules: Rules, plan: MixPlan) -> Any:
+    if isinstance(rules, Mapping):
+        return {name: _mix_tree(value[name], rule, plan) for name, rule in rules.items()}
+    if isinstance(rules, Sequence):
+        return tuple(_mix_tree(*pair, plan) for pair in zip(value, rules, strict=True))
+    return rules.mix(value, plan)
