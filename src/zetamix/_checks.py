@@ -58,9 +58,13 @@ def check_alpha(alpha: float) -> None:
         raise ValueError("alpha must be positive, got 0. For no mixing leave mixup out.")
 
 
-def check_gamma(gamma: Gamma, outputs: int | None = None) -> None:
+def check_gamma(
+    gamma: Gamma, outputs: int | None = None, device: torch.device | None = None
+) -> None:
     """One number, a range (low, high), or a tensor holding one number or one per output."""
     if isinstance(gamma, Tensor):
+        if device is not None and gamma.device != device:
+            raise ValueError(f"gamma is on {gamma.device}, but the plan is drawn on {device}.")
         check_gamma_tensor(gamma, outputs)
     elif isinstance(gamma, (tuple, list)):
         if len(gamma) != 2:
@@ -103,11 +107,16 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {listed}, got {value!r}.")
 
 
+def check_generator_type(generator: torch.Generator | None) -> None:
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}.")
+
+
 def check_generator(generator: torch.Generator | None, device: torch.device) -> None:
+    """A generator that can draw on this device."""
+    check_generator_type(generator)
     if generator is None:
         return
-    if not isinstance(generator, torch.Generator):
-        raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}.")
     if generator.device.type != device.type:
         raise ValueError(
             f"The generator lives on {generator.device}, but the plan is drawn on {device}. "
@@ -156,6 +165,14 @@ def check_pair(samples: object, labels: object) -> Tensor:
             f"samples and labels must be on one device, got {first.device} and {labels.device}."
         )
     return first
+
+
+def check_first_tensor(batch: object) -> Tensor:
+    """The first tensor of a batch of any form; its rows are the batch."""
+    leaves = pytree.tree_leaves(batch)
+    if not leaves:
+        raise TypeError("The batch holds no tensor: there is nothing to mix.")
+    return check_tensor("samples", leaves[0])
 
 
 def check_mixable(samples: Tensor) -> None:
@@ -222,10 +239,11 @@ def check_rules(rules: object, batch: object) -> None:
             check_rules(rule, batch[name])
     elif isinstance(rules, (tuple, list)):
         if not isinstance(batch, (tuple, list)) or len(rules) != len(batch):
-            got = f"{len(batch)}" if isinstance(batch, (tuple, list)) else type(batch).__name__
+            got = f"is a {type(batch).__name__}"
+            if isinstance(batch, (tuple, list)):
+                got = f"has {len(batch)} entries"
             raise ValueError(
-                f"There are {len(rules)} rules, but the batch has {got} entries. "
-                "Give one rule per entry."
+                f"There are {len(rules)} rules, but the batch {got}. Give one rule per entry."
             )
         for rule, entry in zip(rules, batch, strict=True):
             check_rules(rule, entry)
@@ -248,3 +266,13 @@ def check_losses(name: str, value: Tensor, rows: int) -> None:
     check_tensor(name, value)
     if value.shape[0] != rows:
         raise ValueError(f"{name} must have {rows} rows for this plan, got {value.shape[0]}.")
+
+
+def check_class_axis(logits: Tensor, weight: Tensor | None) -> None:
+    """Logits with classes in dimension 1, and one class weight for each."""
+    if logits.ndim < 2:
+        raise ValueError(f"logits must be [n, classes, ...], got {list(logits.shape)}.")
+    if weight is not None and weight.shape != (logits.shape[1],):
+        raise ValueError(
+            f"weight must hold one number per class, [{logits.shape[1]}], got {list(weight.shape)}."
+        )

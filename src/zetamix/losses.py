@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from zetamix._checks import (
     check_choice,
+    check_class_axis,
     check_losses,
     check_number,
     check_same_shape,
@@ -47,21 +48,24 @@ def soft_cross_entropy(
     check_tensor("targets", targets)
     if not targets.is_floating_point():
         return F.cross_entropy(
-            logits.float() if logits.dtype != torch.float64 else logits,
-            targets,
+            logits.to(torch.promote_types(logits.dtype, torch.float32)),
+            targets.long(),
             weight=weight,
             ignore_index=ignore_index,
             label_smoothing=label_smoothing,
             reduction=reduction,
         )
     check_same_shape("logits", logits, "targets", targets)
+    check_class_axis(logits, weight)
     classes = logits.shape[1]
     wide = torch.promote_types(logits.dtype, torch.float32)
     costs = -logits.to(wide).log_softmax(1)
     shape = (1, classes, *[1] * (logits.ndim - 2))
     scale = costs.new_ones(shape) if weight is None else weight.to(costs).view(shape)
     mass = _drop_class(targets.to(wide), ignore_index)
-    loss = (1 - label_smoothing) * (costs * scale * mass).sum(1)
+    # a class that cannot be (logit -inf) and has no mass costs nothing, though inf · 0 is NaN
+    finite = costs.masked_fill(torch.isinf(costs) & (mass == 0), 0)
+    loss = (1 - label_smoothing) * (finite * scale * mass).sum(1)
     if label_smoothing:
         loss = loss + label_smoothing / classes * (costs * scale).sum(1) * mass.sum(1)
     if reduction == "mean":

@@ -16,36 +16,49 @@ from zetamix._checks import (
     check_pair,
 )
 from zetamix.draw import precise_dtype
-from zetamix.kernels import reference
-from zetamix.plan import MixPlan, mixup_plan, zeta_plan
+from zetamix.kernels import dispatch, reference
+from zetamix.plan import MixPlan, ZetaRequest, mixup_plan
 
 
-def mix(samples: Any, plan: MixPlan) -> Any:
+def mix(samples: Any, plan: MixPlan, *, implementation: str = "auto") -> Any:
     """Mix every tensor of `samples`, a tensor or any nest of dicts, tuples and lists of tensors.
 
     Tensors have the batch first and any shape behind it. Dtype and memory format are kept, the
     input is left alone, and gradients flow. uint8, int8 and int16 are mixed in float32 and rounded.
 
-    >>> plan = zeta_plan(2, gamma=1.0, generator=torch.Generator().manual_seed(0))
+    implementation: "auto" takes the fastest that can do it, "reference" plain torch, "fused" the
+        Triton kernels or an error that says why not.
+
+    >>> from zetamix import zeta_plan
+    >>> plan = zeta_plan(2, gamma=1.0)
     >>> mix(torch.tensor([[0.0], [3.0]]), plan)
     tensor([[1.],
             [2.]])
     """
-    return pytree.tree_map(lambda leaf: _mix_tensor(leaf, plan), samples)
+    return pytree.tree_map(lambda leaf: _mix_tensor(leaf, plan, implementation), samples)
 
 
-def _mix_tensor(samples: Tensor, plan: MixPlan) -> Tensor:
+def _mix_tensor(samples: Tensor, plan: MixPlan, implementation: str) -> Tensor:
     check_fits("samples", samples, plan.batch, plan.device)
     check_mixable(samples)
-    # the features in memory order, so that channels_last rows are flattened without a copy
+    rows, order = _flatten(samples)
+    mixed = dispatch.mix_rows(rows, plan.indices, plan.weights, implementation)
+    return _unflatten(mixed, samples.shape, order)
+
+
+def _flatten(samples: Tensor) -> tuple[Tensor, list[int]]:
+    """Samples as rows [batch, features], features in memory order: channels_last is not copied."""
     order = sorted(range(1, samples.ndim), key=lambda dim: -samples.stride()[dim])
-    ordered = samples.permute(0, *order)
     features = samples.shape[1:].numel()
-    mixed = reference.mix_rows(ordered.reshape(plan.batch, features), plan.indices, plan.weights)
-    inverse = [0] * samples.ndim
+    return samples.permute(0, *order).reshape(samples.shape[0], features), order
+
+
+def _unflatten(rows: Tensor, shape: torch.Size, order: list[int]) -> Tensor:
+    """Rows as samples again, in the memory order they came in."""
+    inverse = [0] * len(shape)
     for position, dim in enumerate(order, start=1):
         inverse[dim] = position
-    return mixed.view(plan.outputs, *ordered.shape[1:]).permute(*inverse)
+    return rows.view(rows.shape[0], *(shape[dim] for dim in order)).permute(*inverse)
 
 
 @dataclass(frozen=True)
@@ -75,14 +88,15 @@ class Classes:
         check_fits("labels", value, plan.batch, plan.device)
         if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
             raise TypeError(f"Class labels must be integers, got {value.dtype}.")
-        labels = value.squeeze(1) if value.ndim == 2 and value.shape[1] == 1 else value
+        labels = _drop_column(value)
         # small unsigned dtypes cannot hold every class index that they are compared with
         labels = labels.long()
         check_label_range(labels, self.num_classes, self.ignore_index)
         if labels.ndim == 1:
             return _mix_exactly(self._encode(labels), plan)
         # one class at a time: a one-hot tensor of all classes is as large as the result again
-        layers = [(labels == k).flatten(1) for k in range(self.num_classes)]
+        ignored = range(0) if self.ignore_index is None else (self.ignore_index,)
+        layers = [(labels == k).flatten(1) & (k not in ignored) for k in range(self.num_classes)]
         soft = torch.stack([_mix_exactly(layer, plan) for layer in layers], dim=1)
         return soft.view(plan.outputs, self.num_classes, *labels.shape[1:])
 
@@ -133,6 +147,11 @@ def _mix_exactly(rows: Tensor, plan: MixPlan) -> Tensor:
     return reference.mix_rows(wide, plan.indices, plan.weights).to(result)
 
 
+def _drop_column(labels: Tensor) -> Tensor:
+    """Labels [n, 1] as [n]; all others as they are."""
+    return labels.squeeze(1) if labels.ndim == 2 and labels.shape[1] == 1 else labels
+
+
 def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None = None) -> Rule:
     """The rule that the dtype and shape of `labels` call for; an error where they leave it open."""
     if not isinstance(labels, Tensor):
@@ -172,11 +191,14 @@ def zeta_mixup(
     anchor: str = "self",
     ignore_index: int | None = None,
     generator: torch.Generator | None = None,
+    stream: int | None = None,
+    implementation: str = "auto",
 ) -> tuple[Any, Tensor]:
     """Mix a batch and its labels with ζ-mixup and return `(samples, targets)` (Eq. 2 and 3).
 
     Integer labels need `num_classes` and become soft targets [outputs, num_classes]; floating
-    point labels (soft, multi-hot, regression) are averaged. Everything else is as in `zeta_plan`.
+    point labels (soft, multi-hot, regression) are averaged. Everything else is as in `zeta_plan`
+    and `mix`.
 
     >>> images, labels = torch.rand(8, 3, 32, 32), torch.arange(8)
     >>> images, targets = zeta_mixup(images, labels, num_classes=8, gamma=2.8)
@@ -185,17 +207,35 @@ def zeta_mixup(
     """
     first = check_pair(samples, labels)
     rule = infer_rule(labels, num_classes, ignore_index)
-    plan = zeta_plan(
-        first.shape[0],
-        gamma,
-        sources=sources,
-        outputs=outputs,
-        anchor=anchor,
-        generator=generator,
-        device=first.device,
-        dtype=plan_dtype(first),
+    request = ZetaRequest.checked(
+        first.shape[0], gamma, sources, outputs, anchor, generator, stream, first.device
     )
-    return mix(samples, plan), rule.mix(labels, plan)
+    dtype = plan_dtype(samples)
+    if isinstance(samples, Tensor) and isinstance(rule, Classes) and request.by_kernel(dtype):
+        check_mixable(samples)
+        if dispatch.uses_fused(implementation, samples):
+            return _mix_in_one(samples, labels, rule, request)
+    plan = request.plan(dtype)
+    return mix(samples, plan, implementation=implementation), rule.mix(labels, plan)
+
+
+def _mix_in_one(
+    samples: Tensor, labels: Tensor, rule: Classes, request: ZetaRequest
+) -> tuple[Tensor, Tensor]:
+    """The same without a plan in between: the kernel that draws it mixes the labels too."""
+    rows, order = _flatten(samples)
+    mixed, targets = dispatch.mix_zeta(
+        rows,
+        _drop_column(labels).contiguous(),
+        rule.num_classes,
+        rule.ignore_index,
+        request.draw(),
+        gamma=request.gamma,
+        sources=request.sources,
+        outputs=request.outputs,
+        anchor=request.anchor,
+    )
+    return _unflatten(mixed, samples.shape, order), targets
 
 
 def mixup(
@@ -208,6 +248,8 @@ def mixup(
     outputs: int | None = None,
     ignore_index: int | None = None,
     generator: torch.Generator | None = None,
+    stream: int | None = None,
+    implementation: str = "auto",
 ) -> tuple[Any, Tensor]:
     """Mix a batch and its labels with mixup and return `(samples, targets)` (Eq. 1).
 
@@ -223,12 +265,15 @@ def mixup(
         per=per,
         outputs=outputs,
         generator=generator,
+        stream=stream,
         device=first.device,
-        dtype=plan_dtype(first),
+        dtype=plan_dtype(samples),
     )
-    return mix(samples, plan), rule.mix(labels, plan)
+    return mix(samples, plan, implementation=implementation), rule.mix(labels, plan)
 
 
-def plan_dtype(samples: Tensor) -> torch.dtype:
-    """float64 weights for float64 samples, float32 for all others."""
-    return torch.float64 if samples.dtype == torch.float64 else torch.float32
+def plan_dtype(batch: Any) -> torch.dtype:
+    """float64 weights where any tensor of the batch is float64, float32 for all others."""
+    leaves = pytree.tree_leaves(batch)
+    wide = any(isinstance(leaf, Tensor) and leaf.dtype == torch.float64 for leaf in leaves)
+    return torch.float64 if wide else torch.float32

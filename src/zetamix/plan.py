@@ -6,6 +6,7 @@ deterministic and happens in `zetamix.mix`.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,11 +18,23 @@ from zetamix._checks import (
     check_choice,
     check_count,
     check_gamma,
+    check_generator_type,
+    check_number,
     check_plan,
     check_sources,
     check_tensor,
 )
-from zetamix.draw import KEY_LIMIT, draw_bits, draw_gammas, draw_lam, draw_uniform
+from zetamix.draw import (
+    KEY_LIMIT,
+    draw_bits,
+    draw_gammas,
+    draw_lam,
+    draw_seed,
+    draw_uniform,
+    precise,
+    stream_offset,
+)
+from zetamix.kernels import dispatch
 from zetamix.kernels.reference import dense
 from zetamix.series import weigh
 
@@ -116,19 +129,68 @@ def zeta_plan(
     >>> plan.anchors()
     tensor([0, 1, 2, 3, 4, 5, 6, 7])
     """
-    check_batch(batch)
-    outputs = _resolve_outputs(batch, outputs)
-    sources = _resolve_sources(batch, sources)
-    check_gamma(gamma, outputs)
-    check_choice("anchor", anchor, ("self", "random"))
-    device = _resolve_device(device, generator)
-    gammas = draw_gammas(gamma, outputs, generator=generator, stream=stream, device=device)
-    bits = draw_bits(
-        outputs, order_width(batch, sources), generator=generator, stream=stream, device=device
-    )
-    indices = order_rows(bits, batch, sources, anchor)
-    weights = weigh(gammas, sources).to(dtype).expand(outputs, sources)
-    return MixPlan(indices, weights, batch)
+    request = ZetaRequest.checked(batch, gamma, sources, outputs, anchor, generator, stream, device)
+    return request.plan(dtype)
+
+
+class ZetaRequest(NamedTuple):
+    """The arguments of `zeta_plan`, checked and filled in, before the order is drawn."""
+
+    batch: int
+    gamma: float | Tensor
+    sources: int
+    outputs: int
+    anchor: str
+    generator: torch.Generator | None
+    stream: int | None
+    device: torch.device
+
+    @classmethod
+    def checked(
+        cls,
+        batch: int,
+        gamma: Gamma,
+        sources: int | None,
+        outputs: int | None,
+        anchor: str,
+        generator: torch.Generator | None,
+        stream: int | None,
+        device: torch.device | str | int | None,
+    ) -> "ZetaRequest":
+        check_batch(batch)
+        outputs = _resolve_outputs(batch, outputs)
+        sources = _resolve_sources(batch, sources)
+        device = _resolve_device(device, generator)
+        check_gamma(gamma, outputs, device)
+        check_choice("anchor", anchor, ("self", "random"))
+        if isinstance(gamma, (tuple, list)):
+            gamma = draw_gammas(*gamma, outputs, generator=generator, stream=stream, device=device)
+        return cls(batch, gamma, sources, outputs, anchor, generator, stream, device)
+
+    def by_kernel(self, dtype: torch.dtype) -> bool:
+        """Whether the plan kernel can draw it."""
+        return dispatch.draws_plans(self.device, self.batch, self.sources, dtype)
+
+    def draw(self) -> tuple[Tensor, int]:
+        """What the plan kernel draws from: a number of the generator, and what the stream adds."""
+        return draw_seed(self.generator, self.device), stream_offset(self.generator, self.stream)
+
+    def plan(self, dtype: torch.dtype) -> MixPlan:
+        if self.by_kernel(dtype):
+            indices, weights = dispatch.draw_plan(
+                *self.draw(), self.gamma, self.batch, self.sources, self.outputs, self.anchor
+            )
+            return MixPlan(indices, weights, self.batch)
+        bits = draw_bits(
+            self.outputs,
+            dispatch.order_width(self.batch, self.sources),
+            generator=self.generator,
+            stream=self.stream,
+            device=self.device,
+        )
+        indices = order_rows(bits, self.batch, self.sources, self.anchor)
+        weights = weigh(precise(self.gamma, self.device), self.sources).to(dtype)
+        return MixPlan(indices, weights.expand(self.outputs, self.sources), self.batch)
 
 
 def mixup_plan(
@@ -158,9 +220,8 @@ def mixup_plan(
     count = outputs if per == "sample" else 1
     lam = draw_lam(alpha, count, generator=generator, stream=stream, device=device)
     sources = min(2, batch)
-    bits = draw_bits(
-        outputs, order_width(batch, sources), generator=generator, stream=stream, device=device
-    )
+    width = dispatch.order_width(batch, sources)
+    bits = draw_bits(outputs, width, generator=generator, stream=stream, device=device)
     indices = order_rows(bits, batch, sources, "self")
     pair = torch.stack([lam, 1 - lam], dim=1) if sources == 2 else torch.ones_like(lam)[:, None]
     return MixPlan(indices, pair.to(dtype).expand(outputs, sources), batch)
@@ -189,7 +250,7 @@ def local_plan(
     check_batch(batch)
     outputs = _resolve_outputs(batch, outputs)
     sources = _resolve_sources(batch, sources)
-    check_gamma(gamma)
+    check_number("gamma", gamma, low=0)
     rows = samples.detach().reshape(batch, -1).to(torch.promote_types(samples.dtype, torch.float32))
     anchors = torch.arange(outputs, device=samples.device) % batch
     # exact differences, not the matrix-product shortcut, whose error can reorder close neighbours
@@ -211,21 +272,19 @@ def identity_plan(
     return MixPlan(rows, torch.ones(batch, 1, device=device, dtype=dtype), batch)
 
 
-def spare(plan: MixPlan, p: float, generator: torch.Generator | None = None) -> MixPlan:
+def spare(
+    plan: MixPlan,
+    p: float,
+    *,
+    generator: torch.Generator | None = None,
+    stream: int | None = None,
+) -> MixPlan:
     """Mix each output with probability `p`; otherwise it is its first source alone."""
-    mixed = draw_uniform(plan.outputs, 1, generator=generator, stream=None, device=plan.device) < p
+    share = draw_uniform(plan.outputs, 1, generator=generator, stream=stream, device=plan.device)
+    mixed = share < p
     alone = torch.zeros_like(plan.weights)
     alone[:, 0] = 1
     return MixPlan(plan.indices, torch.where(mixed, plan.weights, alone), plan.batch)
-
-
-def order_width(batch: int, sources: int) -> int:
-    """How many random integers one output's order takes: one per source, or one per batch row.
-
-    The digits of a few sources beat keys for the whole batch from about 16 rows per source on
-    (CPU, 128 rows, 8 sources: 100 µs either way; 1024 rows: 0.15 against 4 ms).
-    """
-    return sources if sources * 16 <= batch else batch
 
 
 def order_rows(bits: Tensor, batch: int, sources: int, anchor: str) -> Tensor:
@@ -237,13 +296,25 @@ def order_rows(bits: Tensor, batch: int, sources: int, anchor: str) -> Tensor:
     return _order_by_digits(bits, batch, anchors)
 
 
-def _order_by_keys(keys: Tensor, sources: int, anchors: Tensor | None) -> Tensor:
-    """Sort random keys, largest first. 62 random bits: two of 4096 are equal once in 10¹¹ rows."""
+def _order_by_keys(bits: Tensor, sources: int, anchors: Tensor | None) -> Tensor:
+    """Sort random keys, largest first.
+
+    The column stands in the lowest bits of a key, so there are no ties, and the sorted keys hold
+    the order themselves. Keys of 30 bits sort fast; batches beyond 1024 take all 62.
+    """
+    batch = bits.shape[1]
+    shift = 32 if batch <= 1024 else 0
+    mask = (1 << (batch - 1).bit_length()) - 1
+    columns = torch.arange(batch, device=bits.device)
+    keys = ((bits >> shift) & ~mask) | columns
     if anchors is not None:
-        keys = keys.scatter(1, anchors[:, None], KEY_LIMIT)
-    if sources == keys.shape[1]:
-        return keys.sort(dim=1, descending=True).indices
-    return keys.topk(sources, dim=1, sorted=True).indices
+        keys.scatter_(1, anchors[:, None], anchors[:, None] + (KEY_LIMIT >> shift))
+    keys = keys.int() if shift else keys
+    if sources == batch:
+        ordered = keys.sort(dim=1, descending=True).values
+    else:
+        ordered = keys.topk(sources, dim=1, sorted=True).values
+    return (ordered & mask).long()
 
 
 def _order_by_digits(bits: Tensor, batch: int, anchors: Tensor | None) -> Tensor:
@@ -279,6 +350,7 @@ def _resolve_sources(batch: int, sources: int | None) -> int:
 def _resolve_device(
     device: torch.device | str | int | None, generator: torch.Generator | None
 ) -> torch.device:
+    check_generator_type(generator)
     if device is not None:
         return torch.device(device)
     return torch.device("cpu") if generator is None else generator.device

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 from torch.utils.data import default_collate
 
 from zetamix._checks import (
@@ -19,13 +18,15 @@ from zetamix._checks import (
     check_alpha,
     check_choice,
     check_count,
+    check_first_tensor,
     check_gamma,
     check_number,
     check_pair,
     check_rules,
-    check_tensor,
 )
-from zetamix.mix import Rule, Samples, infer_rule, plan_dtype
+from zetamix.draw import process_rank, process_stream
+from zetamix.kernels.dispatch import IMPLEMENTATIONS
+from zetamix.mix import Rule, Samples, infer_rule, mix, plan_dtype, zeta_mixup
 from zetamix.plan import MixPlan, identity_plan, mixup_plan, spare, zeta_plan
 from zetamix.series import dominance_threshold
 
@@ -47,8 +48,10 @@ class BatchMix(nn.Module):
         rules: Rules | None = None,
         p: float = 1.0,
         generator: torch.Generator | None = None,
+        implementation: str = "auto",
     ) -> None:
         super().__init__()
+        check_choice("implementation", implementation, IMPLEMENTATIONS)
         if num_classes is not None:
             check_count("num_classes", num_classes, 1)
             if rules is not None:
@@ -58,6 +61,8 @@ class BatchMix(nn.Module):
         self.ignore_index = ignore_index
         self.rules = rules
         self.generator = generator
+        self.implementation = implementation
+        self._home_rank = 0
         self._controls = {"enabled": 1.0, "p": float(p), "epoch": 0.0}
         self._shared = _share(torch.tensor(list(self._controls.values()), dtype=torch.float64))
 
@@ -101,11 +106,14 @@ class BatchMix(nn.Module):
 
     def forward(self, *inputs: Any) -> Any:
         """Mix `(samples, labels)`, given as two arguments or as one tuple, list or dict."""
-        batch = inputs[0] if len(inputs) == 1 and not isinstance(inputs[0], Tensor) else inputs
-        rules = self._rules_for(batch)
-        first = check_tensor("samples", pytree.tree_leaves(batch)[0])
-        plan = self.make_plan(first.shape[0], device=first.device, dtype=plan_dtype(first))
-        return _mix_tree(batch, rules, plan)
+        alone = len(inputs) == 1 and (self.rules is not None or not isinstance(inputs[0], Tensor))
+        batch = inputs[0] if alone else inputs
+        return self._mix(batch, self._rules_for(batch))
+
+    def _mix(self, batch: Any, rules: Rules) -> Any:
+        first = check_first_tensor(batch)
+        plan = self.make_plan(first.shape[0], device=first.device, dtype=plan_dtype(batch))
+        return _mix_tree(batch, rules, plan, self.implementation)
 
     def collate(self, samples: list[Any]) -> Any:
         """Collate and mix: pass `transform.collate` to a DataLoader as its `collate_fn`."""
@@ -119,7 +127,7 @@ class BatchMix(nn.Module):
             return identity_plan(batch, device=device, dtype=dtype)
         plan = self._draw(batch, device=device, dtype=dtype)
         p = self.p
-        return plan if p == 1 else spare(plan, p, self.generator)
+        return plan if p == 1 else spare(plan, p, generator=self.generator, stream=self._stream())
 
     def _draw(self, batch: int, *, device: torch.device | str, dtype: torch.dtype) -> MixPlan:
         raise NotImplementedError
@@ -129,7 +137,9 @@ class BatchMix(nn.Module):
             check_rules(self.rules, batch)
             return self.rules
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
-            got = f"{len(batch)} entries" if isinstance(batch, (tuple, list)) else type(batch)
+            got = type(batch).__name__
+            if isinstance(batch, (tuple, list)):
+                got = f"{len(batch)} entries"
             raise TypeError(
                 f"{type(self).__name__} expects (samples, labels), got {got}. "
                 "For other batches pass rules=, one per entry."
@@ -151,7 +161,22 @@ class BatchMix(nn.Module):
         if self.generator is not None and "generator" in state:
             self.generator.set_state(state["generator"].cpu())
 
+    def _stream(self) -> int:
+        return process_stream(self.generator, self._home_rank)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a spawned loader worker can neither receive a generator nor tell the rank it works for
+        state = {**self.__dict__, "_home_rank": process_rank(self._home_rank)}
+        if self.generator is not None:
+            numbers = bytes(self.generator.get_state().tolist())
+            state["generator"] = (str(self.generator.device), numbers)
+        return state
+
     def __setstate__(self, state: dict[str, Any]) -> None:
+        if state["generator"] is not None:
+            device, numbers = state["generator"]
+            state["generator"] = torch.Generator(device)
+            state["generator"].set_state(torch.tensor(list(numbers), dtype=torch.uint8))
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         # a copy or an unpickled transform gets shared memory of its own
         self._shared = _share(self._shared)
@@ -170,6 +195,7 @@ class ZetaMixup(BatchMix):
     rules: for batches other than `(samples, labels)`: a tuple or dict like the batch, with
         `Samples()`, `Classes(...)`, `Soft()` or `Anchor()` for each entry.
     p: the probability that an output is mixed. Also an attribute, as is `enabled`.
+    implementation: as in `zetamix.mix`.
 
     >>> mix = ZetaMixup(num_classes=10, gamma=2.8)
     >>> samples, targets = mix(torch.rand(32, 3, 28, 28), torch.randint(10, (32,)))
@@ -188,6 +214,7 @@ class ZetaMixup(BatchMix):
         rules: Rules | None = None,
         p: float = 1.0,
         generator: torch.Generator | None = None,
+        implementation: str = "auto",
     ) -> None:
         super().__init__(
             num_classes=num_classes,
@@ -195,6 +222,7 @@ class ZetaMixup(BatchMix):
             rules=rules,
             p=p,
             generator=generator,
+            implementation=implementation,
         )
         if sources is not None:
             check_count("sources", sources, 2)
@@ -231,17 +259,39 @@ class ZetaMixup(BatchMix):
                 stacklevel=3,
             )
 
+    def _mix(self, batch: Any, rules: Rules) -> Any:
+        if self.rules is not None or not (self.enabled and self.training) or self.p < 1:
+            return super()._mix(batch, rules)
+        # the plain case goes through the function, which on a GPU skips the plan
+        samples, labels = batch
+        return zeta_mixup(
+            samples,
+            labels,
+            self.num_classes,
+            gamma=self.gamma,
+            sources=self._clip(len(labels)),
+            anchor=self.anchor,
+            ignore_index=self.ignore_index,
+            generator=self.generator,
+            stream=self._stream(),
+            implementation=self.implementation,
+        )
+
     def _draw(self, batch: int, *, device: torch.device | str, dtype: torch.dtype) -> MixPlan:
-        clipped = None if self.sources is None or self.sources >= batch else self.sources
         return zeta_plan(
             batch,
             self.gamma,
-            sources=clipped,
+            sources=self._clip(batch),
             anchor=self.anchor,
             generator=self.generator,
+            stream=self._stream(),
             device=device,
             dtype=dtype,
         )
+
+    def _clip(self, batch: int) -> int | None:
+        """`sources` for a batch that may be a smaller, last one."""
+        return None if self.sources is None or self.sources >= batch else self.sources
 
     def extra_repr(self) -> str:
         return f"gamma={self._schedule}, sources={self.sources}, anchor={self.anchor!r}, p={self.p}"
@@ -268,6 +318,7 @@ class Mixup(BatchMix):
         rules: Rules | None = None,
         p: float = 1.0,
         generator: torch.Generator | None = None,
+        implementation: str = "auto",
     ) -> None:
         super().__init__(
             num_classes=num_classes,
@@ -275,6 +326,7 @@ class Mixup(BatchMix):
             rules=rules,
             p=p,
             generator=generator,
+            implementation=implementation,
         )
         check_alpha(alpha)
         check_choice("per", per, ("sample", "batch"))
@@ -283,7 +335,13 @@ class Mixup(BatchMix):
 
     def _draw(self, batch: int, *, device: torch.device | str, dtype: torch.dtype) -> MixPlan:
         return mixup_plan(
-            batch, self.alpha, per=self.per, generator=self.generator, device=device, dtype=dtype
+            batch,
+            self.alpha,
+            per=self.per,
+            generator=self.generator,
+            stream=self._stream(),
+            device=device,
+            dtype=dtype,
         )
 
     def extra_repr(self) -> str:
@@ -294,9 +352,15 @@ def _share(tensor: Tensor) -> Tensor:
     return tensor.share_memory_()  # type: ignore[no-untyped-call, no-any-return]
 
 
-def _mix_tree(value: Any, rules: Rules, plan: MixPlan) -> Any:
+def _mix_tree(value: Any, rules: Rules, plan: MixPlan, implementation: str) -> Any:
     if isinstance(rules, Mapping):
-        return {name: _mix_tree(value[name], rule, plan) for name, rule in rules.items()}
+        return {
+            name: _mix_tree(value[name], rule, plan, implementation) for name, rule in rules.items()
+        }
     if isinstance(rules, Sequence):
-        return tuple(_mix_tree(*pair, plan) for pair in zip(value, rules, strict=True))
+        return tuple(
+            _mix_tree(*pair, plan, implementation) for pair in zip(value, rules, strict=True)
+        )
+    if isinstance(rules, Samples):
+        return mix(value, plan, implementation=implementation)
     return rules.mix(value, plan)

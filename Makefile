@@ -1,0 +1,40 @@
+# setup · demo · test · check · bench · pins · clean: one word per habit
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup demo test check bench pins clean
+
+setup: $(READY)
+
+# the whole set-up: a virtual environment with the exact versions of constraints.txt
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "zetamix needs Python 3.11 or newer, got " + sys.version.split()[0] + ". Name one with: make PYTHON=python3.12 ...")'
+	@echo "Setting up $(VENV): PyTorch is several gigabytes, this can take a few minutes once."
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt pip hatchling editables
+	$(BIN)/python -m pip install -c constraints.txt --no-build-isolation -e '.[all,dev]'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/python examples/digits.py --out out/demo
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+test: check
+	$(BIN)/python -m pytest -n 2
+
+bench: $(READY)
+	$(BIN)/zetamix bench
+
+# write down what is installed now as the versions everyone gets
+pins: $(READY)
+	$(BIN)/python -m pip freeze --all --exclude-editable > constraints.txt
+
+clean:
+	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .hypothesis

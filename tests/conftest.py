@@ -1,0 +1,59 @@
+"""What every test shares: one tolerance table, seeds, and the rule for tests that need a GPU."""
+
+import os
+
+import hypothesis
+import pytest
+import torch
+from torch import Tensor
+
+# relative and absolute tolerance by dtype: a few roundings of numbers of order one.
+# Half precision rounds once, on the way out, because mixing itself happens in float32.
+TOLERANCES = {
+    torch.float64: (1e-12, 1e-13),
+    torch.float32: (2e-6, 1e-6),
+    torch.float16: (1e-3, 1e-4),
+    torch.bfloat16: (8e-3, 1e-3),
+    # integers: the same rounding to nearest, up to sums that fall on a half
+    torch.uint8: (0.0, 1.0),
+    torch.int8: (0.0, 1.0),
+    torch.int16: (0.0, 1.0),
+}
+
+# the same examples on every machine and in every run
+hypothesis.settings.register_profile("suite", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("suite")
+
+
+def pytest_configure() -> None:
+    # the Triton kernels run in its interpreter where there is no GPU; read when triton is imported
+    if not torch.cuda.is_available():
+        os.environ.setdefault("TRITON_INTERPRET", "1")
+    # xdist runs one process per core already; a pool of threads in each only slows both down
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device, and there is none"))
+
+
+def assert_close(actual: Tensor, expected: Tensor) -> None:
+    """Equal up to the tolerance of the dtype of `actual`; dtypes and shapes must agree exactly."""
+    rtol, atol = TOLERANCES[actual.dtype]
+    torch.testing.assert_close(actual, expected.to(actual.dtype), rtol=rtol, atol=atol)
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    """Every test starts from the same state of torch's default generator."""
+    torch.manual_seed(20240229)
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(7)

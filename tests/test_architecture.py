@@ -1,0 +1,132 @@
+"""What holds for the package as a whole: its import, its public names, where randomness is."""
+
+import ast
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import zetamix
+
+SOURCE = Path(zetamix.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+PUBLIC_NAMES = Path(__file__).with_name("public_names.txt")
+
+# run in a fresh interpreter; the report goes to a file, so that standard output stays the library's
+PROGRAM = """
+import json, random, sys
+import torch
+import numpy
+
+def state():
+    return [repr(random.getstate()), repr(numpy.random.get_state()), torch.get_rng_state().tolist()]
+
+settings = torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
+states, modules = state(), set(sys.modules)
+import zetamix
+report = {
+    "new": sorted({name.partition(".")[0] for name in set(sys.modules) - modules}),
+    "same_state": state() == states,
+    "same_settings": settings
+    == (torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()),
+    "cuda": torch.cuda.is_initialized(),
+}
+with open(sys.argv[1], "w") as file:
+    json.dump(report, file)
+"""
+
+
+@pytest.fixture(scope="module")
+def fresh_import(tmp_path_factory):
+    """What `import zetamix` did to a fresh interpreter: (its output, its report)."""
+    folder = tmp_path_factory.mktemp("import")
+    report = folder / "report.json"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM, str(report)],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    left_behind = sorted(path.name for path in folder.iterdir())
+    return done.stdout + done.stderr, json.loads(report.read_text()), left_behind
+
+
+def test_import_pulls_in_nothing_beyond_torch_and_the_standard_library(fresh_import):
+    new = set(fresh_import[1]["new"]) - {"torch"}
+    assert new - set(sys.stdlib_module_names) == {"zetamix"}
+
+
+def test_import_has_no_side_effects(fresh_import):
+    output, report, left_behind = fresh_import
+    assert output == ""
+    assert report["same_state"]
+    assert report["same_settings"]
+    assert not report["cuda"]
+    assert left_behind == ["report.json"]
+
+
+def test_public_names_are_the_frozen_ones():
+    names = {
+        name
+        for name, value in vars(zetamix).items()
+        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+    }
+    assert sorted(names) == PUBLIC_NAMES.read_text().split()
+
+
+def test_every_public_name_has_a_docstring():
+    undocumented = [
+        name
+        for name in PUBLIC_NAMES.read_text().split()
+        if callable(getattr(zetamix, name)) and not getattr(zetamix, name).__doc__
+    ]
+    assert undocumented == []
+
+
+SEEDING = {"manual_seed", "manual_seed_all", "seed", "set_rng_state"}
+
+
+def offences(text):
+    """Uses of global randomness in a source text; docstrings and comments may speak of it."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append(node.module)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            found.append(node.func.attr)
+    return [name for name in found if name in SEEDING or name.split(".")[0] in ("numpy", "random")]
+
+
+@pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(SOURCE)) for path in FILES])
+def test_nothing_seeds_or_uses_global_randomness(path):
+    assert offences(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import numpy as np",
+        "from numpy.random import default_rng",
+        "import random",
+        "torch.manual_seed(0)",
+        "torch.cuda.manual_seed_all(0)",
+        "torch.set_rng_state(state)",
+    ],
+)
+def test_global_randomness_would_be_found(text):
+    assert len(offences(text)) == 1
+
+
+def test_the_walk_sees_every_module():
+    names = {path.relative_to(SOURCE).as_posix() for path in FILES}
+    assert names >= {"plan.py", "draw.py", "mix.py", "transforms.py", "kernels/reference.py"}
+
+
+def test_the_package_is_typed():
+    assert (SOURCE / "py.typed").is_file()

@@ -1,0 +1,40 @@
+"""What a user reads runs: every Python block of the README, in order, as one program."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parent.parent / "README.md"
+BLOCK = re.compile(r"^```python\b[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+
+
+def blocks_of(path):
+    """(first line, code) of every Python block, padded so that an error names the README's line."""
+    text = path.read_text(encoding="utf-8")
+    found = []
+    for match in BLOCK.finditer(text):
+        line = text.count("\n", 0, match.start(1))
+        found.append((line + 1, "\n" * line + match.group(1)))
+    return found
+
+
+def test_readme_blocks_run(tmp_path, monkeypatch):
+    blocks = blocks_of(README)
+    assert blocks, "README.md has no ```python block"
+    # no fence may be missed, however it is written
+    assert len(blocks) == README.read_text(encoding="utf-8").lower().count("```py")
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "readme"}
+    for _, code in blocks:
+        exec(compile(code, str(README), "exec"), namespace)
+
+
+def test_a_block_that_fails_is_seen(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\n```python\nvalue = 1\n```\n\n```python\nassert value == 2\n```\n")
+    (first, _), (second, code) = blocks_of(page)
+    assert (first, second) == (4, 8)
+    with pytest.raises(AssertionError) as caught:
+        exec(compile(code, "page.md", "exec"), {"value": 1})
+    assert caught.traceback[-1].lineno + 1 == 8

@@ -1,0 +1,285 @@
+"""Losses for soft targets, held against torch's own losses for hard ones."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import assert_close
+
+from zetamix import (
+    Classes,
+    MixPlan,
+    Soft,
+    SoftCrossEntropy,
+    dominant_accuracy,
+    expected_loss,
+    mixup_plan,
+    soft_binary_cross_entropy,
+    soft_cross_entropy,
+    zeta_plan,
+)
+
+CLASSES = 4
+WEIGHT = torch.tensor([0.5, 3.0, 0.0, 1.25], dtype=torch.float64)
+DENSE = {"[n, k]": (), "[n, k, h, w]": (3, 2)}
+every_shape = pytest.mark.parametrize("dense", DENSE.values(), ids=DENSE.keys())
+every_reduction = pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+
+
+def logits_and_labels(dense=(), *, n=9, ignored=None):
+    logits = torch.randn(n, CLASSES, *dense, dtype=torch.float64, requires_grad=True)
+    labels = torch.randint(CLASSES, (n, *dense))
+    labels.view(-1)[:CLASSES] = torch.arange(CLASSES)
+    if ignored is not None:
+        labels.view(-1)[CLASSES::3] = ignored
+    return logits, labels
+
+
+def one_hot(labels, ignored=-100):
+    """Hard labels as targets of the dtype of the logits, by comparison and nothing else."""
+    hot = torch.stack([labels == k for k in range(CLASSES)], dim=1)
+    return (hot & (labels != ignored)[:, None]).double()
+
+
+def gradient(loss, logits):
+    """The gradient of a loss of any shape, each entry counted by a weight of its own."""
+    counts = torch.arange(1, loss.numel() + 1, dtype=loss.dtype).view(loss.shape)
+    return torch.autograd.grad((loss * counts).sum(), logits)[0]
+
+
+# against F.cross_entropy
+
+
+@every_shape
+@every_reduction
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["unweighted", "class weights"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0], ids=lambda s: f"smoothing {s}")
+@pytest.mark.parametrize("ignored", [-100, 255, 1], ids=lambda i: f"ignore {i}")
+def test_one_hot_targets_give_what_hard_labels_give(dense, reduction, weight, smoothing, ignored):
+    logits, labels = logits_and_labels(dense, ignored=ignored)
+    options = {
+        "weight": weight,
+        "label_smoothing": smoothing,
+        "ignore_index": ignored,
+        "reduction": reduction,
+    }
+    hard = F.cross_entropy(logits, labels, **options)
+    soft = soft_cross_entropy(logits, one_hot(labels, ignored), **options)
+    assert soft.shape == hard.shape
+    assert_close(soft, hard)
+    assert_close(gradient(soft, logits), gradient(hard, logits))
+    module = SoftCrossEntropy(**options)
+    assert_close(module(logits, one_hot(labels, ignored)), hard)
+
+
+@every_shape
+def test_an_ignored_class_is_dropped_from_full_one_hot_targets(dense):
+    logits, labels = logits_and_labels(dense)
+    full = one_hot(labels)
+    hard = F.cross_entropy(logits, labels, ignore_index=1, weight=WEIGHT)
+    assert_close(soft_cross_entropy(logits, full, ignore_index=1, weight=WEIGHT), hard)
+
+
+def test_class_weights_differ_from_the_built_in_soft_form():
+    # pytorch#107680: the built-in divides by n, not by the weights
+    logits, labels = logits_and_labels()
+    ours = soft_cross_entropy(logits, one_hot(labels), weight=WEIGHT)
+    built_in = F.cross_entropy(logits, one_hot(labels), weight=WEIGHT)
+    assert not torch.isclose(ours, built_in, rtol=1e-2)
+
+
+@every_shape
+@every_reduction
+@pytest.mark.parametrize("smoothing", [0.0, 0.2], ids=lambda s: f"smoothing {s}")
+def test_unweighted_soft_targets_give_what_torch_gives(dense, reduction, smoothing):
+    logits, _ = logits_and_labels(dense)
+    targets = torch.rand(9, CLASSES, *dense, dtype=torch.float64).softmax(1)
+    options = {"label_smoothing": smoothing, "reduction": reduction}
+    ours = soft_cross_entropy(logits, targets, **options)
+    # the built-in "mean" divides by n, which with dense targets is not the number of places
+    if reduction == "mean":
+        theirs = F.cross_entropy(
+            logits, targets, label_smoothing=smoothing, reduction="none"
+        ).mean()
+    else:
+        theirs = F.cross_entropy(logits, targets, **options)
+    assert_close(ours, theirs)
+    assert_close(gradient(ours, logits), gradient(theirs, logits))
+
+
+@every_reduction
+@pytest.mark.parametrize("smoothing", [0.0, 0.1], ids=lambda s: f"smoothing {s}")
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["unweighted", "class weights"])
+def test_hard_labels_are_taken_as_they_are(reduction, smoothing, weight):
+    logits, labels = logits_and_labels(ignored=-100)
+    options = {"reduction": reduction, "label_smoothing": smoothing, "weight": weight}
+    assert_close(
+        soft_cross_entropy(logits, labels, **options), F.cross_entropy(logits, labels, **options)
+    )
+
+
+def test_soft_loss_gradcheck():
+    logits, _ = logits_and_labels(n=5)
+    targets = torch.rand(5, CLASSES, dtype=torch.float64).softmax(1).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda x, y: soft_cross_entropy(x, y, weight=WEIGHT, label_smoothing=0.1), (logits, targets)
+    )
+
+
+def test_a_masked_class_does_not_spoil_the_loss_of_the_others():
+    # an infinite negative logit switches a class off; hard labels of other classes do not mind
+    logits = torch.tensor([[1.0, -torch.inf, 0.0]], dtype=torch.float64)
+    hard = F.cross_entropy(logits, torch.tensor([0]))
+    soft = soft_cross_entropy(logits, torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64))
+    assert_close(soft, hard)
+
+
+def test_mixed_masks_count_every_place_by_the_weight_that_is_left():
+    masks = torch.randint(CLASSES, (5, 3, 3))
+    masks[torch.rand(5, 3, 3) < 0.4] = 255
+    plan = zeta_plan(5, 1.3, dtype=torch.float64)
+    logits = torch.randn(5, CLASSES, 3, 3, dtype=torch.float64)
+    soft = soft_cross_entropy(logits, Classes(CLASSES, ignore_index=255).mix(masks, plan).double())
+    total = weight = 0.0
+    for output in range(5):
+        for source in range(5):
+            share = plan.weights[output, source].item()
+            labels = masks[plan.indices[output, source]]
+            losses = F.cross_entropy(
+                logits[output][None], labels[None], ignore_index=255, reduction="none"
+            )
+            total += share * losses.sum().item()
+            weight += share * (labels != 255).sum().item()
+    # the targets are float32
+    assert soft.item() == pytest.approx(total / weight, rel=1e-6)
+
+
+def test_module_weights_move_with_the_module():
+    loss = SoftCrossEntropy(weight=torch.ones(3))
+    assert loss.to("meta").weight.device.type == "meta"
+    assert list(loss.state_dict()) == ["weight"]
+
+
+# half precision
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_logits_are_worked_on_in_float32(dtype):
+    logits = torch.randn(64, CLASSES).to(dtype)
+    targets = torch.rand(64, CLASSES).softmax(1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        soft = soft_cross_entropy(logits, targets, label_smoothing=0.1)
+        binary = soft_binary_cross_entropy(logits, targets)
+        hard = soft_cross_entropy(logits, targets.argmax(1))
+    assert soft.dtype == binary.dtype == hard.dtype == torch.float32
+    exact = logits.double()
+    assert_close(soft, F.cross_entropy(exact, targets.double(), label_smoothing=0.1))
+    assert_close(binary, F.binary_cross_entropy_with_logits(exact, targets.double()))
+    assert_close(hard, F.cross_entropy(exact, targets.argmax(1)))
+
+
+# binary
+
+
+@every_reduction
+@pytest.mark.parametrize("pos_weight", [None, WEIGHT], ids=["unweighted", "pos_weight"])
+@pytest.mark.parametrize("weight", [None, WEIGHT + 1], ids=["", "weight"])
+def test_binary_loss_of_soft_targets(reduction, pos_weight, weight):
+    logits = torch.randn(7, CLASSES, dtype=torch.float64)
+    targets = torch.rand(7, CLASSES, dtype=torch.float64)
+    options = {"pos_weight": pos_weight, "weight": weight, "reduction": reduction}
+    assert_close(
+        soft_binary_cross_entropy(logits, targets, **options),
+        F.binary_cross_entropy_with_logits(logits, targets, **options),
+    )
+
+
+def test_binary_smoothing_pulls_towards_one_half():
+    logits = torch.randn(7, 3, dtype=torch.float64)
+    hard = torch.randint(2, (7, 3)).double()
+    smooth = soft_binary_cross_entropy(logits, hard, label_smoothing=0.2)
+    assert_close(smooth, F.binary_cross_entropy_with_logits(logits, hard.clamp(0.1, 0.9)))
+
+
+def test_binary_loss_of_a_mixed_target_is_the_mixed_loss():
+    plan = zeta_plan(5, 1.2, dtype=torch.float64)
+    hard = torch.randint(2, (5, 3)).double()
+    logits = torch.randn(5, 3, dtype=torch.float64)
+
+    def per_sample(x, y):
+        return F.binary_cross_entropy_with_logits(x, y, reduction="none").mean(1)
+
+    expected = expected_loss(per_sample, logits, hard, plan).mean()
+    assert_close(soft_binary_cross_entropy(logits, Soft().mix(hard, plan)), expected)
+
+
+# the expected-loss form
+
+
+@pytest.mark.parametrize(
+    "plan_of",
+    [
+        lambda: zeta_plan(6, 1.4, dtype=torch.float64),
+        lambda: zeta_plan(6, 1.4, sources=3, outputs=10, dtype=torch.float64),
+        lambda: mixup_plan(6, 0.5, dtype=torch.float64),
+    ],
+    ids=["zeta", "zeta, 3 sources, 10 outputs", "mixup"],
+)
+def test_expected_cross_entropy_is_the_soft_one(plan_of):
+    plan = plan_of()
+    labels = torch.randint(CLASSES, (6,))
+    logits = torch.randn(plan.outputs, CLASSES, dtype=torch.float64, requires_grad=True)
+
+    def criterion(x, y):
+        return F.cross_entropy(x, y, reduction="none")
+
+    expected = expected_loss(criterion, logits, labels, plan)
+    targets = Soft().mix(one_hot(labels), plan)
+    soft = soft_cross_entropy(logits, targets, reduction="none")
+    assert expected.shape == (plan.outputs,)
+    assert_close(expected, soft)
+    assert_close(gradient(expected, logits), gradient(soft, logits))
+
+
+def test_expected_loss_of_any_criterion():
+    weights = torch.tensor([[0.75, 0.25], [0.5, 0.5], [1.0, 0.0]])
+    plan = MixPlan(torch.tensor([[0, 1], [1, 0], [1, 1]]), weights, 2)
+    values = torch.tensor([1.0, 10.0])
+    predictions = torch.tensor([2.0, 4.0, 6.0])
+
+    def hinge(prediction, value):
+        return (prediction - value).clamp(min=0) ** 3
+
+    # by hand: (2 − 1)³ and 0; 0 and (4 − 1)³; 0
+    assert expected_loss(hinge, predictions, values, plan).tolist() == [0.75, 13.5, 0.0]
+
+
+def test_expected_loss_keeps_the_dtype_of_the_criterion():
+    plan = zeta_plan(3)
+    losses = expected_loss(lambda x, y: (x - y) ** 2, torch.rand(3).double(), torch.rand(3), plan)
+    assert losses.dtype == torch.float64
+
+
+# accuracy
+
+
+def test_accuracy_counts_the_dominant_class():
+    targets = torch.tensor([[0.6, 0.4, 0.0], [0.3, 0.3, 0.4], [0.0, 1.0, 0.0], [0.5, 0.2, 0.3]])
+    scores = torch.tensor([[9.0, 1.0, 0.0], [0.0, 1.0, 0.5], [-3.0, -1.0, -2.0], [0.0, 0.0, 1.0]])
+    assert dominant_accuracy(scores, targets).item() == 0.5
+
+
+def test_accuracy_of_hard_and_dense_labels():
+    assert dominant_accuracy(torch.eye(4), torch.tensor([0, 1, 3, 3])).item() == 0.75
+    scores = torch.randn(2, CLASSES, 3, 3)
+    wrong = scores.argmax(1)
+    wrong[0] = (wrong[0] + 1) % CLASSES
+    assert dominant_accuracy(scores, wrong).item() == 0.5
+    assert dominant_accuracy(scores, one_hot(wrong)).item() == 0.5
+
+
+def test_accuracy_of_mixed_targets_is_that_of_the_anchors():
+    labels = torch.randint(CLASSES, (50,))
+    plan = zeta_plan(50, 2.8)
+    scores = torch.randn(50, CLASSES)
+    share = (scores.argmax(1) == labels).float().mean()
+    assert_close(dominant_accuracy(scores, Classes(CLASSES).mix(labels, plan)), share)

@@ -1,0 +1,198 @@
+"""The mathematics of ζ-mixup as properties of random plans and batches."""
+
+import by_hand
+import torch
+from conftest import assert_close
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zetamix import (
+    GAMMA_MIN,
+    MixPlan,
+    describe,
+    dominance_threshold,
+    gamma_from_lam,
+    mix,
+    mixup_plan,
+    zeta_mixup,
+    zeta_plan,
+)
+
+gammas = st.floats(0, 12, allow_subnormal=False)
+seeds = st.integers(0, 2**32 - 1)
+shapes = st.lists(st.integers(1, 4), min_size=0, max_size=4).map(tuple)
+
+
+@st.composite
+def zeta_plans(draw, gamma=gammas):
+    """(γ, float64 plan) for any batch, sources, outputs and anchor; both ways of ordering."""
+    batch = draw(st.integers(1, 40))
+    sources = draw(st.none() | st.integers(2, batch)) if batch > 1 else None
+    value = draw(gamma)
+    plan = zeta_plan(
+        batch,
+        value,
+        sources=sources,
+        outputs=draw(st.none() | st.integers(1, 50)),
+        anchor=draw(st.sampled_from(["self", "random"])),
+        generator=torch.Generator().manual_seed(draw(seeds)),
+        dtype=torch.float64,
+    )
+    return value, plan
+
+
+def random_batch(batch, shape, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(batch, *shape, dtype=torch.float64, generator=generator)
+
+
+@given(zeta_plans())
+def test_rows_sum_to_one(drawn):
+    _, plan = drawn
+    assert_close(plan.weights.sum(1), torch.ones(plan.outputs))
+    assert_close(plan.matrix().sum(1), torch.ones(plan.outputs))
+    assert (plan.weights >= 0).all()
+
+
+@given(zeta_plans())
+def test_each_row_is_the_p_series(drawn):
+    gamma, plan = drawn
+    series = by_hand.weights_from_ranks(list(range(1, plan.sources + 1)), gamma)
+    assert_close(plan.weights, torch.tensor([series] * plan.outputs, dtype=torch.float64))
+
+
+@given(zeta_plans(), shapes, seeds)
+def test_mixing_agrees_with_the_loop(drawn, shape, seed):
+    gamma, plan = drawn
+    samples = random_batch(plan.batch, shape, seed)
+    rows = samples.reshape(plan.batch, -1).tolist()
+    expected = []
+    for order in plan.indices.tolist():
+        ranks = by_hand.ranks_from_order(order, plan.batch)
+        expected.append(by_hand.mix_samples(rows, by_hand.weights_from_ranks(ranks, gamma)))
+    expected = torch.tensor(expected, dtype=torch.float64).view(plan.outputs, *shape)
+    assert_close(mix(samples, plan), expected)
+
+
+@given(
+    batch=st.integers(2, 20),
+    classes=st.integers(1, 6),
+    outputs=st.none() | st.integers(1, 30),
+    gamma=gammas,
+    seed=seeds,
+    data=st.data(),
+)
+def test_zeta_mixup_agrees_with_the_loop(batch, classes, outputs, gamma, seed, data):
+    sources = data.draw(st.none() | st.integers(2, batch))
+    options = {"sources": sources, "outputs": outputs}
+    samples = random_batch(batch, (3,), seed)
+    labels = torch.randint(classes, (batch,), generator=torch.Generator().manual_seed(seed))
+    mixed, targets = zeta_mixup(
+        samples,
+        labels,
+        classes,
+        gamma=gamma,
+        generator=torch.Generator().manual_seed(seed),
+        **options,
+    )
+    # the order is the library's to draw; all that follows from it is done by hand
+    plan = zeta_plan(batch, gamma, generator=torch.Generator().manual_seed(seed), **options)
+    assert targets.shape == (plan.outputs, classes)
+    for output, order in enumerate(plan.indices.tolist()):
+        weights = by_hand.weights_from_ranks(by_hand.ranks_from_order(order, batch), gamma)
+        sample = by_hand.mix_samples(samples.tolist(), weights)
+        target = by_hand.mix_labels(labels.tolist(), weights, classes)
+        assert_close(mixed[output], torch.tensor(sample, dtype=torch.float64))
+        assert_close(targets[output], torch.tensor(target))
+
+
+@given(zeta_plans(), shapes, seeds)
+def test_renaming_the_batch_rows_changes_nothing(drawn, shape, seed):
+    _, plan = drawn
+    samples = random_batch(plan.batch, shape, seed)
+    order = torch.randperm(plan.batch, generator=torch.Generator().manual_seed(seed))
+    # row i of the shuffled batch is row order[i] of the first one
+    renamed = MixPlan(order.argsort()[plan.indices], plan.weights, plan.batch)
+    assert_close(mix(samples[order], renamed), mix(samples, plan))
+
+
+@given(zeta_plans(), shapes, seeds, st.floats(-5, 5), st.floats(-5, 5))
+def test_mixing_is_linear(drawn, shape, seed, a, b):
+    _, plan = drawn
+    first = random_batch(plan.batch, shape, seed)
+    second = random_batch(plan.batch, shape, seed + 1)
+    assert_close(mix(a * first + b * second, plan), a * mix(first, plan) + b * mix(second, plan))
+
+
+@given(zeta_plans(), shapes, st.floats(-100, 100))
+def test_a_constant_batch_stays_constant(drawn, shape, value):
+    _, plan = drawn
+    samples = torch.full((plan.batch, *shape), value, dtype=torch.float64)
+    assert_close(mix(samples, plan), samples[:1].expand(plan.outputs, *shape))
+
+
+@given(zeta_plans(), shapes, seeds)
+def test_an_output_stays_within_the_batch(drawn, shape, seed):
+    _, plan = drawn
+    samples = random_batch(plan.batch, shape, seed)
+    mixed = mix(samples, plan)
+    slack = 1e-12
+    assert (mixed <= samples.amax(0) + slack).all()
+    assert (mixed >= samples.amin(0) - slack).all()
+
+
+@given(zeta_plans(gamma=st.floats(GAMMA_MIN, 12)))
+def test_theorem_1_one_sample_dominates_from_gamma_min_on(drawn):
+    _, plan = drawn
+    assert plan.dominance().all()
+    assert torch.equal(plan.anchors(), plan.indices[:, 0])
+
+
+@given(st.integers(3, 60), st.floats(1e-6, 1))
+def test_theorem_1_is_sharp_for_a_finite_number_of_sources(sources, step):
+    threshold = dominance_threshold(sources)
+    below = max(threshold - step, 0.0)
+    assert zeta_plan(sources, threshold + step, dtype=torch.float64).dominance().all()
+    assert not zeta_plan(sources, below, dtype=torch.float64).dominance().any()
+    assert describe(threshold + step, sources).dominates
+    assert not describe(below, sources).dominates
+
+
+@given(st.integers(2, 20), st.floats(0.1, 8), shapes, seeds)
+def test_theorem_2_mixup_is_two_source_zeta_mixup(batch, alpha, shape, seed):
+    generator = torch.Generator().manual_seed(seed)
+    mixup = mixup_plan(batch, alpha, generator=generator, dtype=torch.float64)
+    lam = mixup.weights[:, 0].clamp(1e-9, 1 - 1e-9)
+    samples = random_batch(batch, shape, seed)
+    own, partner = samples[mixup.indices[:, 0]], samples[mixup.indices[:, 1]]
+    share = lam.view(-1, *[1] * len(shape))
+    blended = share * own + (1 - share) * partner
+
+    # γ is not negative where the heavier of the two comes first
+    gamma = gamma_from_lam(torch.maximum(lam, 1 - lam))
+    zeta = zeta_plan(batch, gamma, sources=2, generator=generator, dtype=torch.float64)
+    heavier_first = torch.where((lam < 0.5)[:, None], mixup.indices.flip(1), mixup.indices)
+    as_zeta = MixPlan(heavier_first, zeta.weights, batch)
+    torch.testing.assert_close(mix(samples, as_zeta), blended, rtol=1e-9, atol=1e-9)
+
+
+@given(st.integers(1, 40), st.integers(1, 60), shapes, seeds)
+def test_a_large_gamma_returns_the_input(batch, outputs, shape, seed):
+    samples = random_batch(batch, shape, seed)
+    plan = zeta_plan(batch, 2000.0, outputs=outputs)
+    assert torch.equal(mix(samples, plan), samples[torch.arange(outputs) % batch])
+
+
+@given(st.integers(1, 20), shapes, seeds)
+def test_gamma_zero_returns_the_mean(batch, shape, seed):
+    samples = random_batch(batch, shape, seed)
+    plan = zeta_plan(batch, 0.0, dtype=torch.float64)
+    assert_close(mix(samples, plan), samples.mean(0).expand(batch, *shape))
+
+
+@given(st.integers(2, 30), st.floats(0.01, 20), st.sampled_from(["sample", "batch"]), seeds)
+def test_mixup_rows_sum_to_one(batch, alpha, per, seed):
+    generator = torch.Generator().manual_seed(seed)
+    plan = mixup_plan(batch, alpha, per=per, generator=generator, dtype=torch.float64)
+    assert_close(plan.weights.sum(1), torch.ones(batch))
+    assert (plan.weights >= 0).all()

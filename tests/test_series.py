@@ -1,0 +1,108 @@
+"""The p-series, its two theorems as numbers, and γ in words."""
+
+import dataclasses
+
+import mpmath
+import pytest
+import torch
+
+from zetamix import (
+    GAMMA_MIN,
+    describe,
+    dominance_threshold,
+    gamma_from_lam,
+    lam_from_gamma,
+)
+
+# values of λ across the range where γ = log₂(λ/(1−λ)) is not negative, ends included
+LAMS = [0.5, 0.500001, 0.6, 0.75, 0.8, 0.99, 1 - 1e-9]
+
+
+def harmonic(gamma, sources):
+    """Σ_{j=1..sources} j^-γ to the working precision of mpmath."""
+    return mpmath.fsum(mpmath.mpf(j) ** -gamma for j in range(1, sources + 1))
+
+
+def test_gamma_min_is_the_root_of_zeta_equals_two():
+    with mpmath.workdps(40):
+        root = mpmath.findroot(lambda s: mpmath.zeta(s) - 2, 1.7)
+        assert float(root) == GAMMA_MIN
+
+
+@pytest.mark.parametrize("sources", [3, 4, 8, 32, 128, 1000, 10_000])
+def test_finite_threshold_against_mpmath(sources):
+    with mpmath.workdps(40):
+        root = mpmath.findroot(lambda s: harmonic(s, sources) - 2, (0.1, 1.8), solver="anderson")
+        assert dominance_threshold(sources) == pytest.approx(float(root), rel=4e-15)
+
+
+def test_threshold_limits():
+    assert dominance_threshold() == GAMMA_MIN
+    assert dominance_threshold(2) == pytest.approx(0, abs=1e-15)
+    assert dominance_threshold(2) > 0
+
+
+def test_threshold_grows_with_sources_and_stays_below_gamma_min():
+    thresholds = [dominance_threshold(sources) for sources in (2, 3, 4, 5, 10, 100, 10_000)]
+    assert thresholds == sorted(set(thresholds))
+    assert thresholds[-1] < GAMMA_MIN
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0, 1.7286, 2.8, 6.0, 60.0])
+@pytest.mark.parametrize("sources", [2, 3, 64])
+def test_describe_against_mpmath(gamma, sources):
+    with mpmath.workdps(40):
+        normaliser = harmonic(mpmath.mpf(gamma), sources)
+        squares = harmonic(2 * mpmath.mpf(gamma), sources)
+        told = describe(gamma, sources)
+        assert told.dominant_weight == pytest.approx(float(1 / normaliser), rel=1e-14)
+        assert told.effective_samples == pytest.approx(float(normaliser**2 / squares), rel=1e-14)
+        assert told.dominates == bool(normaliser - 1 < 1)
+        assert told.threshold == dominance_threshold(sources)
+    assert (told.gamma, told.sources) == (gamma, sources)
+
+
+def test_describe_reads_as_a_sentence():
+    assert str(describe(2.8, 128)) == (
+        "gamma=2.8 over 128 sources: the anchor weighs 0.802, an output blends 1.52 effective "
+        "samples, one sample dominates (threshold 1.7039)."
+    )
+    assert "no sample dominates the others together" in str(describe(1.0, 128))
+
+
+def test_description_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        describe(2.8, 8).gamma = 1.0
+
+
+def test_dominates_flips_at_the_threshold():
+    threshold = dominance_threshold(16)
+    assert not describe(threshold - 1e-9, 16).dominates
+    assert describe(threshold + 1e-9, 16).dominates
+
+
+@pytest.mark.parametrize("lam", LAMS)
+def test_theorem_2_conversions_against_mpmath(lam):
+    with mpmath.workdps(40):
+        exact = mpmath.log(mpmath.mpf(lam) / (1 - mpmath.mpf(lam)), 2)
+        assert gamma_from_lam(lam) == pytest.approx(float(exact), rel=1e-12, abs=1e-15)
+        back = 1 / (1 + mpmath.mpf(2) ** -mpmath.mpf(gamma_from_lam(lam)))
+        assert lam_from_gamma(gamma_from_lam(lam)) == pytest.approx(float(back), rel=1e-15)
+
+
+def test_conversions_of_tensors_agree_with_those_of_numbers():
+    lams = torch.tensor(LAMS, dtype=torch.float64)
+    gammas = gamma_from_lam(lams)
+    expected = torch.tensor([gamma_from_lam(lam) for lam in LAMS], dtype=torch.float64)
+    torch.testing.assert_close(gammas, expected, rtol=1e-12, atol=1e-15)
+    torch.testing.assert_close(lam_from_gamma(gammas), lams, rtol=1e-14, atol=0)
+
+
+def test_lam_below_one_half_gives_the_negative_gamma_of_the_swapped_pair():
+    assert gamma_from_lam(0.2) == pytest.approx(-gamma_from_lam(0.8), rel=1e-14)
+    assert lam_from_gamma(-2.0) == pytest.approx(0.2, rel=1e-15)
+
+
+@pytest.mark.parametrize("gamma", [-1000, 1000, 1e6], ids=str)
+def test_lam_of_an_extreme_gamma_is_a_finite_weight(gamma):
+    assert lam_from_gamma(gamma) == pytest.approx(0 if gamma < 0 else 1, abs=1e-300)

@@ -1,0 +1,537 @@
+"""ZetaMixup and Mixup where people put them: behind a loader, in it, and among other transforms.
+
+Every sample has a class of its own, so a mixed target names the sources of its output.
+"""
+
+import copy
+import io
+import pickle
+import warnings
+from itertools import combinations
+
+import by_hand
+import pytest
+import scipy.stats
+import torch
+from conftest import assert_close
+from torch.utils.data import DataLoader, Dataset
+from torchvision import tv_tensors
+from torchvision.transforms import v2
+
+from zetamix import Anchor, Classes, Mixup, Samples, Soft, ZetaMixup, zeta_mixup
+
+BOTH = pytest.mark.parametrize("kind", [ZetaMixup, Mixup])
+
+
+class OneClassEach(Dataset):
+    def __init__(self, length):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return torch.full((2,), float(index)), index
+
+
+def sharper(epoch):
+    """A γ schedule at module level, where a spawned worker can find it."""
+    return 2.0 + 2.0 * epoch
+
+
+def batch_of(n, *shape):
+    return torch.randn(n, *(shape or (3,))), torch.arange(n)
+
+
+def is_unmixed(targets):
+    return bool(((targets == 0) | (targets == 1)).all())
+
+
+def orders(targets):
+    """For each output the classes in it, heaviest first."""
+    ranked = targets.argsort(1, descending=True).tolist()
+    counts = (targets > 0).sum(1).tolist()
+    return [tuple(row[:count]) for row, count in zip(ranked, counts, strict=True)]
+
+
+# after a loader, as collate_fn, beside torchvision
+
+
+@BOTH
+@pytest.mark.parametrize("form", ["arguments", "tuple", "list"])
+def test_takes_a_batch_in_every_usual_form(kind, form, generator):
+    state = generator.get_state()
+    samples, labels = batch_of(6)
+    transform = kind(num_classes=6, generator=generator)
+    expected = transform(samples, labels)
+    generator.set_state(state)
+    given = {
+        "arguments": (samples, labels),
+        "tuple": ((samples, labels),),
+        "list": ([samples, labels],),
+    }
+    mixed, targets = transform(*given[form])
+    assert torch.equal(mixed, expected[0])
+    assert torch.equal(targets, expected[1])
+    assert_close(mixed, targets.double() @ samples.double())
+    assert not is_unmixed(targets)
+
+
+def test_the_module_is_the_function():
+    samples, labels = batch_of(6)
+    options = {"gamma": 1.9, "sources": 4, "anchor": "random"}
+    first = ZetaMixup(num_classes=6, generator=torch.Generator().manual_seed(1), **options)
+    second = zeta_mixup(samples, labels, 6, generator=torch.Generator().manual_seed(1), **options)
+    assert all(torch.equal(a, b) for a, b in zip(first(samples, labels), second, strict=True))
+
+
+@BOTH
+def test_after_a_loader(kind):
+    transform = kind(num_classes=10)
+    sizes = []
+    for samples, labels in DataLoader(OneClassEach(10), batch_size=4):
+        mixed, targets = transform(samples, labels)
+        sizes.append(len(mixed))
+        assert_close(mixed[:, 0], targets.double() @ torch.arange(10.0, dtype=torch.float64))
+    assert sizes == [4, 4, 2]
+
+
+@BOTH
+def test_as_collate_fn(kind):
+    transform = kind(num_classes=9)
+    loader = DataLoader(OneClassEach(9), batch_size=4, collate_fn=transform.collate)
+    batches = list(loader)
+    assert [len(samples) for samples, _ in batches] == [4, 4, 1]
+    for samples, targets in batches:
+        assert_close(samples[:, 0], targets.double() @ torch.arange(9.0, dtype=torch.float64))
+    assert not is_unmixed(batches[0][1])
+    # the last batch holds one sample, which comes back as it is
+    assert batches[2][1].tolist() == [[0.0] * 8 + [1.0]]
+
+
+@BOTH
+def test_inside_v2_compose(kind):
+    samples, labels = torch.rand(4, 3, 8, 8), torch.arange(4)
+    pipeline = v2.Compose([v2.Normalize([0.5] * 3, [0.5] * 3), kind(num_classes=4), v2.Identity()])
+    mixed, targets = pipeline(samples, labels)
+    expected = torch.einsum("on,n...->o...", targets.double(), (samples.double() - 0.5) / 0.5)
+    assert_close(mixed, expected)
+    assert not is_unmixed(targets)
+
+
+def test_inside_v2_random_choice_beside_cutmix():
+    samples, labels = torch.rand(4, 3, 8, 8), torch.arange(4)
+    choice = v2.RandomChoice([ZetaMixup(num_classes=4), v2.CutMix(num_classes=4)])
+    sources = set()
+    for _ in range(20):
+        mixed, targets = choice(samples, labels)
+        assert mixed.shape == samples.shape
+        assert targets.shape == (4, 4)
+        assert_close(targets.sum(1), torch.ones(4))
+        sources.add(int((targets > 0).sum(1).max()))
+    # ζ-mixup uses all four samples, CutMix two (or one, when its box is empty)
+    assert 4 in sources
+    assert sources & {1, 2}
+
+
+def test_torchvision_images_are_mixed_like_tensors():
+    images = tv_tensors.Image(torch.rand(4, 3, 8, 8))
+    mixed, targets = ZetaMixup(num_classes=4)(images, torch.arange(4))
+    plain = images.as_subclass(torch.Tensor).double()
+    expected = torch.einsum("on,n...->o...", targets.double(), plain)
+    assert_close(mixed.as_subclass(torch.Tensor), expected)
+
+
+def test_compiles_into_one_graph_and_the_switch_still_works():
+    transform = ZetaMixup(num_classes=4)
+    compiled = torch.compile(transform, fullgraph=True, backend="aot_eager")
+    samples, labels = batch_of(4)
+    mixed, targets = compiled(samples, labels)
+    assert not is_unmixed(targets)
+    assert_close(mixed, targets.double() @ samples.double())
+    transform.enabled = False
+    mixed, targets = compiled(samples, labels)
+    assert torch.equal(targets, torch.eye(4))
+    assert torch.equal(mixed, samples)
+
+
+# rules
+
+
+@BOTH
+def test_a_dict_with_every_rule(kind):
+    batch = {
+        "image": torch.randn(5, 3, 4, 4),
+        "views": (torch.randn(5, 2), [torch.randn(5)]),
+        "label": torch.arange(5),
+        "mask": torch.randint(3, (5, 4, 4)),
+        "age": torch.rand(5),
+        "id": torch.arange(100, 105),
+    }
+    rules = {
+        "image": Samples(),
+        "views": Samples(),
+        "label": Classes(5),
+        "mask": Classes(3, ignore_index=255),
+        "age": Soft(),
+        "id": Anchor(),
+    }
+    batch["mask"][0, 0, 0] = 255
+    mixed = kind(rules=rules)(batch)
+    assert list(mixed) == list(batch)
+    weights = mixed["label"].double()
+
+    def expected(value):
+        return torch.einsum("on,n...->o...", weights, value.double())
+
+    assert_close(mixed["image"], expected(batch["image"]))
+    assert_close(mixed["views"][0], expected(batch["views"][0]))
+    assert_close(mixed["views"][1][0], expected(batch["views"][1][0]))
+    assert_close(mixed["age"], expected(batch["age"]))
+    for k in range(3):
+        assert_close(mixed["mask"][:, k], expected(batch["mask"] == k))
+    assert torch.equal(mixed["id"], batch["id"][weights.argmax(1)])
+
+
+def test_a_tuple_of_rules_inside_a_dict():
+    rules = {"x": Samples(), "y": (Classes(4), Soft())}
+    mixed = ZetaMixup(rules=rules)(
+        {"x": torch.randn(4, 2), "y": (torch.arange(4), torch.arange(4.0))}
+    )
+    classes, values = mixed["y"]
+    assert_close(values, classes.double() @ torch.arange(4, dtype=torch.float64))
+
+
+def test_rules_as_a_tuple_for_an_ambiguous_label():
+    tokens = torch.randint(3, (4, 7))
+    _, targets = ZetaMixup(rules=(Samples(), Classes(3)))(torch.randn(4, 7), tokens)
+    assert targets.shape == (4, 3, 7)
+    assert_close(targets.sum(1), torch.ones(4, 7))
+
+
+def test_one_rule_for_a_batch_that_is_one_tensor():
+    samples = torch.randn(4, 3)
+    mixed = ZetaMixup(rules=Samples(), gamma=3000.0)(samples)
+    assert torch.equal(mixed, samples)
+
+
+@pytest.mark.parametrize("first", ["label", "image"])
+def test_float64_entries_get_float64_weights_wherever_they_stand(first):
+    batch = {"label": torch.arange(4), "image": torch.eye(4, dtype=torch.float64)}
+    batch = {first: batch.pop(first), **batch}
+    rules = {"image": Samples(), "label": Classes(4)}
+    mixed = ZetaMixup(rules={name: rules[name] for name in batch})(batch)
+    series = by_hand.weights_from_ranks([1, 2, 3, 4], 2.8)
+    ranked = mixed["image"].sort(dim=1, descending=True).values
+    assert_close(ranked, torch.tensor([series] * 4, dtype=torch.float64))
+
+
+def test_dense_and_ignored_labels_without_rules():
+    masks = torch.full((3, 2, 2), 1)
+    masks[:, 0, 0] = 255
+    _, targets = ZetaMixup(num_classes=2, ignore_index=255)(torch.rand(3, 3, 2, 2), masks)
+    assert targets[:, :, 0, 0].tolist() == [[0.0, 0.0]] * 3
+    assert_close(targets[:, 1, 1, 1], torch.ones(3))
+
+
+@BOTH
+def test_regression_and_multi_label_without_rules(kind):
+    hot = torch.eye(4)
+    for labels in (torch.arange(4.0), hot.bool(), hot):
+        _, targets = kind()(torch.randn(4, 3), labels)
+        assert targets.dtype == torch.float32
+        assert targets.shape == labels.shape
+
+
+# p, enabled, eval, schedule
+
+
+@BOTH
+def test_p_is_drawn_for_each_output(kind):
+    transform = kind(num_classes=2000, p=0.3)
+    if kind is ZetaMixup:
+        transform.sources = 2
+    _, targets = transform(torch.zeros(2000, 1), torch.arange(2000))
+    mixed = (targets.amax(1) < 1).sum().item()
+    assert scipy.stats.binomtest(mixed, 2000, 0.3).pvalue > 1e-3
+    # what is not mixed is the output's own sample
+    (alone,) = torch.where(targets.amax(1) == 1)
+    assert torch.equal(targets[alone].argmax(1), alone)
+
+
+@BOTH
+@pytest.mark.parametrize(("p", "unmixed"), [(0.0, True), (1.0, False)])
+def test_p_at_its_ends(kind, p, unmixed):
+    samples, labels = batch_of(64)
+    transform = kind(num_classes=64, p=p)
+    assert transform.p == p
+    mixed, targets = transform(samples, labels)
+    assert ((targets > 0).sum(1) == 1).all().item() == unmixed
+    assert torch.equal(mixed, samples) == unmixed
+
+
+@BOTH
+def test_p_can_be_changed(kind):
+    transform = kind(num_classes=8)
+    transform.p = 0.0
+    assert is_unmixed(transform(*batch_of(8))[1])
+    transform.p = 1.0
+    assert not is_unmixed(transform(*batch_of(8))[1])
+
+
+@BOTH
+@pytest.mark.parametrize("off", ["eval", "enabled"])
+def test_off_returns_the_input_with_targets_of_the_same_form(kind, off):
+    transform = kind(num_classes=6)
+    if off == "eval":
+        transform.eval()
+    else:
+        transform.enabled = False
+    samples, labels = batch_of(6)
+    mixed, targets = transform(samples, labels)
+    assert torch.equal(mixed, samples)
+    assert torch.equal(targets, torch.eye(6))
+    transform.train()
+    transform.enabled = True
+    assert not is_unmixed(transform(samples, labels)[1])
+
+
+@BOTH
+def test_off_draws_nothing(kind):
+    transform = kind(num_classes=6)
+    transform.enabled = False
+    samples, labels = batch_of(6)
+    before = torch.get_rng_state()
+    transform(samples, labels)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@BOTH
+def test_an_own_generator_is_the_only_source(kind, generator):
+    transform = kind(num_classes=6, p=0.5, generator=generator)
+    samples, labels = batch_of(6)
+    before = torch.get_rng_state()
+    transform(samples, labels)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_schedule_follows_the_epoch():
+    transform = ZetaMixup(num_classes=4, gamma=sharper)
+    for epoch in (0, 1, 3):
+        transform.set_epoch(epoch)
+        assert transform.epoch == epoch
+        assert transform.gamma == sharper(epoch)
+        heaviest = transform(*batch_of(4))[1].amax(1)
+        expected = by_hand.weights_from_ranks([1, 2, 3, 4], sharper(epoch))[0]
+        assert_close(heaviest, torch.full((4,), expected))
+
+
+def test_a_schedule_is_checked_when_its_epoch_comes():
+    transform = ZetaMixup(num_classes=4, gamma=lambda epoch: 2.0 - epoch * 5)
+    with pytest.raises(ValueError, match="gamma must be finite and at least 0, got -3"):
+        transform.set_epoch(1)
+
+
+@pytest.mark.parametrize(("batch", "used"), [(12, 8), (8, 8), (5, 5), (2, 2), (1, 1)])
+def test_sources_are_clipped_for_a_partial_batch(batch, used):
+    targets = ZetaMixup(num_classes=batch, sources=8)(*batch_of(batch))[1]
+    assert ((targets > 0).sum(1) == used).all()
+    series = by_hand.weights_from_ranks(list(range(1, used + 1)), 2.8)
+    assert_close(targets.sort(descending=True).values[:, :used], torch.tensor([series] * batch))
+
+
+# warnings
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"gamma": 1.5}, "gamma=1.5 is below 1.72865, the threshold for any number of sources"),
+        (
+            {"gamma": (1.0, 3.0)},
+            "gamma=1 is below 1.72865, the threshold for any number of sources",
+        ),
+        ({"gamma": 1.0, "sources": 4}, "gamma=1 is below 1.08213, the threshold for 4 sources"),
+    ],
+    ids=["number", "range", "few sources"],
+)
+def test_warns_once_below_the_threshold(options, said):
+    said += ": the anchor need not outweigh the other samples together (Theorem 1)."
+    with pytest.warns(UserWarning, match="is below") as caught:
+        transform = ZetaMixup(num_classes=4, **options)
+    assert [str(warning.message) for warning in caught] == [said]
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        transform(*batch_of(4))
+        transform.set_epoch(1)
+        copy.deepcopy(transform).set_epoch(2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"gamma": 1.73}, {"gamma": 1.1, "sources": 4}, {"gamma": (1.8, 2.0)}, {}],
+    ids=str,
+)
+def test_does_not_warn_above_the_threshold(options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ZetaMixup(num_classes=4, **options)
+
+
+def test_a_schedule_warns_when_it_falls_below():
+    transform = ZetaMixup(num_classes=4, gamma=lambda epoch: 2.0 - epoch / 2)
+    with pytest.warns(UserWarning, match=r"gamma=1\.5 is below"):
+        transform.set_epoch(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        transform.set_epoch(2)
+
+
+# copies and state
+
+
+COPIES = {"deepcopy": copy.deepcopy, "pickle": lambda value: pickle.loads(pickle.dumps(value))}
+
+
+@BOTH
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES.keys())
+def test_copies_carry_everything_and_share_nothing(kind, copied, generator):
+    transform = kind(num_classes=6, p=0.9, generator=generator)
+    transform.set_epoch(3)
+    twin = copied(transform)
+    assert (twin.p, twin.enabled, twin.epoch) == (0.9, True, 3)
+    samples, labels = batch_of(6)
+    assert torch.equal(twin(samples, labels)[1], transform(samples, labels)[1])
+    twin.enabled = False
+    twin.p = 0.1
+    twin.set_epoch(7)
+    assert (transform.p, transform.enabled, transform.epoch) == (0.9, True, 3)
+
+
+@BOTH
+def test_state_dict_resumes_a_run(kind):
+    def made(seed):
+        return kind(num_classes=6, generator=torch.Generator().manual_seed(seed))
+
+    first = made(1)
+    samples, labels = batch_of(6)
+    first(samples, labels)
+    first.p, first.enabled = 0.75, True
+    first.set_epoch(5)
+    file = io.BytesIO()
+    torch.save(first.state_dict(), file)
+    went_on = [first(samples, labels)[1] for _ in range(3)]
+
+    file.seek(0)
+    second = made(2)
+    second.load_state_dict(torch.load(file, weights_only=True))
+    assert (second.p, second.enabled, second.epoch) == (0.75, True, 5)
+    assert all(torch.equal(targets, second(samples, labels)[1]) for targets in went_on)
+
+
+def test_a_saved_state_does_not_follow_later_changes():
+    transform = ZetaMixup(num_classes=6)
+    state = transform.state_dict()
+    transform.enabled = False
+    other = ZetaMixup(num_classes=6)
+    other.load_state_dict(state)
+    assert other.enabled
+
+
+@BOTH
+def test_state_inside_a_model_moves_with_it(kind):
+    model = torch.nn.Sequential(kind(num_classes=6))
+    model[0].enabled = False
+    other = torch.nn.Sequential(kind(num_classes=6))
+    other.load_state_dict(model.state_dict())
+    assert not other[0].enabled
+
+
+def test_repr_shows_the_hyperparameters():
+    assert repr(ZetaMixup(gamma=2.0, sources=4)) == (
+        "ZetaMixup(gamma=2.0, sources=4, anchor='self', p=1.0)"
+    )
+    assert repr(Mixup(alpha=0.2, per="batch", p=0.5)) == "Mixup(alpha=0.2, per='batch', p=0.5)"
+
+
+# loader workers: Python 3.12 warns about any fork of a process that has threads, as torch's has
+workers_may_fork = pytest.mark.filterwarnings(
+    "ignore:This process .* is multi-threaded, use of fork:DeprecationWarning"
+)
+
+
+def loader_of(transform, context, *, length=8, persistent=True):
+    return DataLoader(
+        OneClassEach(length),
+        batch_size=4,
+        num_workers=2,
+        collate_fn=transform.collate,
+        multiprocessing_context=context,
+        persistent_workers=persistent,
+    )
+
+
+@workers_may_fork
+@pytest.mark.parametrize(
+    ("context", "own"),
+    [("fork", True), ("spawn", True), ("spawn", False)],
+    ids=["fork, own generator", "spawn, own generator", "spawn, default generator"],
+)
+def test_the_controls_reach_persistent_workers(context, own):
+    generator = torch.Generator().manual_seed(0) if own else None
+    transform = ZetaMixup(num_classes=8, gamma=sharper, generator=generator)
+    loader = loader_of(transform, context)
+    seen = []
+    for epoch in (0, 2):
+        transform.set_epoch(epoch)
+        heaviest = by_hand.weights_from_ranks([1, 2, 3, 4], sharper(epoch))[0]
+        for samples, targets in loader:
+            assert_close(targets.amax(1), torch.full((4,), heaviest))
+            assert_close(samples[:, 0], targets.double() @ torch.arange(8, dtype=torch.float64))
+            seen.append(targets[:, targets.sum(0) > 0])
+    # two workers and two epochs, from one seed: four different plans
+    assert len(seen) == 4
+    assert all(orders(a) != orders(b) for a, b in combinations(seen, 2))
+
+    transform.p = 0.0
+    assert all(is_unmixed(targets) for _, targets in loader)
+    transform.p = 1.0
+    transform.enabled = False
+    assert all(is_unmixed(targets) for _, targets in loader)
+    transform.enabled = True
+    assert not any(is_unmixed(targets) for _, targets in loader)
+
+
+@workers_may_fork
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES.keys())
+def test_the_switch_of_a_copy_reaches_its_workers(copied):
+    twin = copied(ZetaMixup(num_classes=8))
+    loader = loader_of(twin, "fork")
+    assert not any(is_unmixed(targets) for _, targets in loader)
+    twin.enabled = False
+    assert all(is_unmixed(targets) for _, targets in loader)
+
+
+@workers_may_fork
+@pytest.mark.parametrize("own", [True, False], ids=["own generator", "default generator"])
+@pytest.mark.parametrize("kind", [ZetaMixup, Mixup])
+def test_new_workers_of_every_epoch_draw_new_plans(kind, own):
+    generator = torch.Generator().manual_seed(0) if own else None
+    transform = kind(num_classes=16, generator=generator)
+    loader = loader_of(transform, "fork", length=16, persistent=False)
+    seen = [targets[:, targets.sum(0) > 0] for _ in range(2) for _, targets in loader]
+    assert len(seen) == 8
+    assert all(not torch.equal(a, b) for a, b in combinations(seen, 2))
+
+
+@workers_may_fork
+@pytest.mark.parametrize("own", [True, False], ids=["own generator", "default generator"])
+def test_the_same_seeds_give_the_same_epoch_in_workers(own):
+    epochs = []
+    for _ in range(2):
+        torch.manual_seed(11)
+        generator = torch.Generator().manual_seed(0) if own else None
+        loader = loader_of(ZetaMixup(num_classes=8, generator=generator), "fork")
+        epochs.append([targets for _, targets in loader])
+    assert all(torch.equal(a, b) for a, b in zip(*epochs, strict=True))
