@@ -16,7 +16,7 @@ from zetamix._checks import (
     check_pair,
 )
 from zetamix.draw import precise_dtype
-from zetamix.kernels import dispatch, reference
+from zetamix.kernels import dispatch
 from zetamix.plan import MixPlan, ZetaRequest, mixup_plan
 
 
@@ -144,7 +144,7 @@ def _mix_exactly(rows: Tensor, plan: MixPlan) -> Tensor:
     """Mix targets in float64, so that TF32 or bfloat16 matmul settings cannot reach them."""
     result = torch.float64 if rows.dtype == torch.float64 else torch.float32
     wide = rows.to(precise_dtype(rows.device))
-    return reference.mix_rows(wide, plan.indices, plan.weights).to(result)
+    return dispatch.mix_rows(wide, plan.indices, plan.weights).to(result)
 
 
 def _drop_column(labels: Tensor) -> Tensor:

@@ -327,10 +327,11 @@ def _order_by_digits(bits: Tensor, batch: int, anchors: Tensor | None) -> Tensor
     digits = bits % torch.arange(batch, batch - sources, -1, device=bits.device)
     if anchors is not None:
         digits = torch.cat([anchors[:, None], digits[:, 1:]], dim=1)
+    digits = digits.t().contiguous()
     for rank in range(sources - 2, -1, -1):
-        later = digits[:, rank + 1 :]
-        later += later >= digits[:, rank : rank + 1]
-    return digits
+        later = digits[rank + 1 :]
+        later += later >= digits[rank]
+    return digits.t().contiguous()
 
 
 def _resolve_outputs(batch: int, outputs: int | None) -> int:

@@ -1,0 +1,115 @@
+"""What is measured: a copy, our transforms, the paper's listing, and the libraries installed here.
+
+A contender is a function of `(samples, labels)`, made for one number of classes. What it returns
+differs between libraries; that it does its whole job each time (draw, mix samples, mix labels) is
+what makes the times comparable.
+"""
+
+import importlib.util
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from zetamix import Mixup, ZetaMixup
+
+Call = Callable[[Tensor, Tensor], Any]
+COPY = "copy"
+OURS = "zetamix"
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str
+    build: Callable[[int], Call]
+    """Make the call for a number of classes."""
+    package: str | None = None
+    """What must be installed."""
+    captures: bool = False
+    """Whether a CUDA graph can hold it and still draw afresh at every replay."""
+    dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float16, torch.bfloat16)
+
+    def installed(self) -> bool:
+        return self.package is None or importlib.util.find_spec(self.package) is not None
+
+
+def copy(classes: int) -> Call:
+    return lambda samples, labels: samples.clone()
+
+
+def listing(classes: int, gamma: float = 2.8) -> Call:
+    """The paper's Listing 1, with weights made on the CPU as the authors' code makes them.
+
+    Written afresh: as printed it multiplies integers by floats and does not run.
+    """
+
+    def zeta_mixup(samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        batch = len(samples)
+        orders = torch.stack([torch.randperm(batch - 1) for _ in range(batch)]) + 2
+        ranks = torch.ones(batch, batch)
+        for k in range(batch):
+            ranks[k, :k], ranks[k, k + 1 :] = orders[k, :k], orders[k, k:]
+        weights = ranks**-gamma
+        weights = (weights / weights.sum(1, keepdim=True)).to(samples)
+        mixed = torch.einsum("ijkl,pi->pjkl", samples, weights)
+        targets = torch.einsum("pq,qj->pj", weights, F.one_hot(labels, classes).to(weights))
+        return mixed, targets
+
+    return zeta_mixup
+
+
+def original_mixup(classes: int, alpha: float = 1.0) -> Call:
+    """mixup as its authors wrote it: one λ for the batch, labels left as a pair."""
+
+    def mixup(samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
+        lam = random.betavariate(alpha, alpha)
+        index = torch.randperm(len(samples), device=samples.device)
+        mixed = lam * samples + (1 - lam) * samples[index]
+        return mixed, labels, labels[index], lam
+
+    return mixup
+
+
+def torchvision_mixup(classes: int) -> Call:
+    from torchvision.transforms import v2
+
+    call: Call = v2.MixUp(num_classes=classes)
+    return call
+
+
+def timm_mixup(classes: int) -> Call:
+    from timm.data.mixup import Mixup as TimmMixup
+
+    # changes the samples in place
+    settings: dict[str, Any] = {"mixup_alpha": 1.0, "label_smoothing": 0.0, "num_classes": classes}
+    call: Call = TimmMixup(**settings)
+    return call
+
+
+def kornia_mixup(classes: int) -> Call:
+    from kornia.augmentation import RandomMixUpV2
+
+    call: Call = RandomMixUpV2(data_keys=["input", "class"])
+    return call
+
+
+CONTENDERS = (
+    Contender(COPY, copy, captures=True),
+    Contender(OURS, lambda classes: ZetaMixup(num_classes=classes), captures=True),
+    Contender(
+        "zetamix, 8 sources",
+        lambda classes: ZetaMixup(num_classes=classes, sources=8),
+        captures=True,
+    ),
+    Contender("zetamix Mixup", lambda classes: Mixup(num_classes=classes), captures=True),
+    Contender("paper listing", listing, dtypes=(torch.float32,)),
+    Contender("mixup, original", original_mixup),
+    Contender("torchvision v2.MixUp", torchvision_mixup, package="torchvision"),
+    Contender("timm Mixup", timm_mixup, package="timm"),
+    Contender("kornia RandomMixUpV2", kornia_mixup, package="kornia"),
+)
+PEERS = tuple(contender.name for contender in CONTENDERS[4:])

@@ -1,0 +1,62 @@
+"""Where a number was measured: machine, versions, commit."""
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+
+def describe_machine(device: torch.device) -> dict[str, str]:
+    """Everything a reader needs to place a time; nothing that identifies the machine itself."""
+    facts = {
+        "processor": _processor(),
+        "cores": str(os.cpu_count()),
+        "threads": str(torch.get_num_threads()),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+    if device.type == "cuda":
+        facts["gpu"] = torch.cuda.get_device_name(device)
+        facts["cuda"] = str(torch.version.cuda)
+    for package in ("triton", "torchvision", "timm", "kornia", "zetamix"):
+        try:
+            facts[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    commit = _commit()
+    if commit:
+        facts["commit"] = commit
+    facts["command"] = " ".join(["zetamix", *sys.argv[1:]])
+    return facts
+
+
+def machine_line(facts: dict[str, str]) -> str:
+    where = facts.get("gpu", f"{facts['processor']}, {facts['threads']} threads")
+    packages = [f"{name} {facts[name]}" for name in ("torch", "triton") if name in facts]
+    commit = [f"commit {facts['commit']}"] if "commit" in facts else []
+    return " · ".join([where, *packages, *commit])
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _commit() -> str | None:
+    """The commit of the checkout that this code runs from, if it does."""
+    here = Path(__file__).resolve().parent
+    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=10"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,78 @@
+"""Timing: warm, on rotated buffers larger than the cache, as quantiles."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import quantiles
+
+import torch
+
+Step = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds per call."""
+
+    median: float
+    p20: float
+    p80: float
+
+    @classmethod
+    def of(cls, samples: Sequence[float]) -> "Timing":
+        deciles = quantiles(samples, n=10, method="inclusive")
+        return cls(median=deciles[4], p20=deciles[1], p80=deciles[7])
+
+
+def time_alternating(steps: dict[str, Step], rounds: int) -> dict[str, Timing]:
+    """Time CPU calls in turn, so that a noisy moment of the machine hits all of them."""
+    samples: dict[str, list[float]] = {name: [] for name in steps}
+    warm_up = 2
+    for turn in range(warm_up + rounds):
+        for name, step in steps.items():
+            start = time.perf_counter()
+            step(turn)
+            elapsed = time.perf_counter() - start
+            if turn >= warm_up:
+                samples[name].append(elapsed)
+    return {name: Timing.of(values) for name, values in samples.items()}
+
+
+def time_eager(step: Step, *, calls: int = 40, rounds: int = 15) -> Timing:
+    """Time CUDA calls as a training loop makes them, waiting for the device only at the end."""
+    for turn in range(10):
+        step(turn)
+    samples = []
+    for _ in range(rounds):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for turn in range(calls):
+            step(turn)
+        torch.cuda.synchronize()
+        samples.append((time.perf_counter() - start) / calls)
+    return Timing.of(samples)
+
+
+def time_graph(step: Step, *, calls: int = 24, rounds: int = 30) -> Timing:
+    """Time replays of a CUDA graph that holds `calls` calls, by device events."""
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for turn in range(3):
+            step(turn)
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for turn in range(calls):
+            step(turn)
+    samples = []
+    for turn in range(3 + rounds):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        start.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        if turn >= 3:
+            samples.append(start.elapsed_time(end) / 1e3 / calls)
+    return Timing.of(samples)

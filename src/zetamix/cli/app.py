@@ -1,0 +1,18 @@
+"""All commands of `zetamix`."""
+
+import typer
+
+from zetamix.cli.bench import bench
+
+app = typer.Typer(
+    help="ζ-mixup: mix many samples into each output, near the data.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+app.command()(bench)
+
+
+@app.callback()
+def _commands() -> None:
+    """Make typer expect a command's name even while there is only one."""

@@ -1,0 +1,149 @@
+"""`zetamix bench`."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from zetamix.bench.contenders import COPY, OURS, PEERS
+from zetamix.bench.machine import describe_machine, machine_line
+from zetamix.bench.run import Case, Row, WrongResultError, fastest_peer, measure
+
+SHAPES = "32x3x224x224,128x3x32x32,128x3x224x224,256x3x224x224"
+CPU_SHAPES = "128x3x32x32,32x3x96x96,128x3x96x96,32x3x224x224,128x3x224x224,256x3x224x224"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def bench(
+    device: Annotated[
+        str | None, typer.Option(help="cpu or cuda; cuda where there is one.")
+    ] = None,
+    shapes: Annotated[
+        str | None, typer.Option(help="Batches to mix, such as 32x3x224x224, separated by commas.")
+    ] = None,
+    dtypes: Annotated[
+        str | None, typer.Option(help="float32, bfloat16, float16, tf32, separated by commas.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=5, help="CPU: how often each one is timed.")] = 25,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Also write all rows and the machine here.")
+    ] = None,
+) -> None:
+    """Measure mixing beside a plain copy and beside other libraries, in one run.
+
+    Results are checked against float64 first; nothing is timed that is not right.
+    """
+    console = Console()
+    place = _device(device)
+    cases = [
+        Case(shape, DTYPES.get(name, torch.float32), place, tf32=name == "tf32")
+        for shape in _shapes(shapes or (SHAPES if place.type == "cuda" else CPU_SHAPES))
+        for name in _dtypes(dtypes, place)
+    ]
+    facts = describe_machine(place)
+    rows: list[Row] = []
+    for case in track(cases, "measuring", console=Console(stderr=True), transient=True):
+        torch.backends.cuda.matmul.fp32_precision = "tf32" if case.tf32 else "ieee"
+        try:
+            measured = measure(case, rounds)
+        except WrongResultError as wrong:
+            console.print(f"[red]{wrong}[/red]")
+            raise typer.Exit(1) from None
+        rows += measured
+        console.print(_table(case, measured))
+        # after every case, so that an interrupted run keeps what it has
+        if json_file is not None:
+            _write(json_file, facts, rows)
+    console.print(machine_line(facts), highlight=False)
+
+
+def _device(name: str | None) -> torch.device:
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name not in ("cpu", "cuda"):
+        raise typer.BadParameter(f"expected cpu or cuda, got {name!r}", param_hint="--device")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise typer.BadParameter("torch finds no CUDA device; use cpu", param_hint="--device")
+    return torch.device(name, 0) if name == "cuda" else torch.device(name)
+
+
+def _shapes(text: str) -> list[tuple[int, ...]]:
+    shapes: list[tuple[int, ...]] = []
+    for part in text.split(","):
+        try:
+            shape: tuple[int, ...] = tuple(int(size) for size in part.strip().split("x"))
+        except ValueError:
+            shape = ()
+        if len(shape) != 4 or min(shape) < 1 or shape[0] < 2:
+            raise typer.BadParameter(
+                f"expected batch x channels x height x width, such as 32x3x224x224, with a batch "
+                f"of at least 2; got {part!r}",
+                param_hint="--shapes",
+            )
+        shapes.append(shape)
+    return shapes
+
+
+def _dtypes(text: str | None, device: torch.device) -> list[str]:
+    if text is None:
+        return ["float32", "tf32", "bfloat16"] if device.type == "cuda" else ["float32"]
+    known = [*DTYPES, "tf32"]
+    for name in text.split(","):
+        if name not in known:
+            raise typer.BadParameter(
+                f"expected some of {', '.join(known)}, got {name!r}", param_hint="--dtypes"
+            )
+    return text.split(",")
+
+
+def _table(case: Case, rows: list[Row]) -> Table:
+    table = Table(title=case.label, title_justify="left")
+    table.add_column("", no_wrap=True)
+    graphs = any(row.mode == "graph" for row in rows)
+    modes = ("eager", "graph") if graphs else ("eager",)
+    for mode in modes:
+        suffix = "" if not graphs else f", {mode}"
+        table.add_column(f"µs{suffix}", justify="right")
+        table.add_column("p20-p80", justify="right", style="dim")
+        table.add_column("× copy", justify="right")
+    table.add_column("× zetamix", justify="right")
+    by_name: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        by_name.setdefault(row.contender, {})[row.mode] = row
+    ours = by_name[OURS]["eager"].median_us
+    for name, found in by_name.items():
+        cells = [name]
+        for mode in modes:
+            cells += _cells(found[mode]) if mode in found else ["", "", ""]
+        relative = "" if name == COPY else f"{found['eager'].median_us / ours:.2f}"
+        table.add_row(*cells, relative, style="bold" if name == OURS else None)
+    best = fastest_peer(rows, PEERS)
+    if best is not None:
+        peer, factor = best
+        verdict = f"{factor:.2f} × as long as zetamix"
+        table.caption = f"fastest other: {peer}, {verdict}"
+    return table
+
+
+def _cells(row: Row) -> list[str]:
+    digits = 1 if row.median_us < 1000 else 0
+    return [
+        f"{row.median_us:,.{digits}f}",
+        f"{row.p20_us:,.{digits}f}-{row.p80_us:,.{digits}f}",
+        f"{row.times_copy:.2f}",
+    ]
+
+
+def _write(path: Path, facts: dict[str, str], rows: list[Row]) -> None:
+    """Write all at once: a reader never sees half a file."""
+    document = {"machine": facts, "rows": [row.as_dict() for row in rows]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(document, indent=1) + "\n")
+    os.replace(part, path)
