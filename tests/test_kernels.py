@@ -7,8 +7,8 @@ off, a GPU to the nearest, so what comes out of bfloat16 halves may be four time
 import pytest
 import torch
 
-from zetamix import mix, zeta_mixup, zeta_plan
-from zetamix.draw import expand
+from zetamix import mix, mixup, mixup_plan, zeta_mixup, zeta_plan
+from zetamix.draw import Draw, draw_lam, expand
 from zetamix.kernels import dispatch, gather, reference
 from zetamix.plan import order_rows
 from zetamix.series import weigh
@@ -51,18 +51,60 @@ def error(actual, expected):
     return ((actual.double() - expected).norm() / expected.norm()).item()
 
 
-def draw(batch, sources, anchor="self", outputs=None, gamma=2.8, **what):
-    return fused.draw(
+def sizes_of(batch, sources, outputs=None):
+    return fused.Sizes(batch, sources, outputs or batch)
+
+
+def draw_plan(batch, sources, anchor="self", outputs=None, number=2.8, law="zeta", offset=0):
+    return dispatch.draw_plan(
         seed_of(batch),
-        0,
-        gamma,
+        offset,
+        law,
+        number,
         batch=batch,
         sources=sources,
         outputs=outputs or batch,
-        digits=dispatch.order_width(batch, sources) != batch,
         anchor=anchor,
-        **what,
     )
+
+
+def matrix_of(batch, sources, outputs=None):
+    """The plan as a float64 matrix, from its indices and weights."""
+    indices, weights = draw_plan(batch, sources, outputs=outputs)
+    return reference.dense(indices, weights.double(), batch)
+
+
+def halves_of(batch, sources):
+    """The plan as the two bfloat16 halves that the kernels multiply with."""
+    halves = torch.empty(2, batch, batch, dtype=torch.bfloat16, device=DEVICE)
+    sizes = sizes_of(batch, sources)
+    launch = fused.plan_launch(fused.Law("zeta"), 0.0, sizes, matrix="halves")
+    launch(seed_of(batch), None, None, None, None, halves, None, 0, 2.8, *sizes, 0, 0)
+    return halves
+
+
+def targets_of(labels, classes, batch, ignore=None):
+    targets = torch.empty(batch, classes, device=DEVICE)
+    sizes = sizes_of(batch, batch)
+    launch = fused.plan_launch(
+        fused.Law("zeta"), 0.0, sizes, classes=classes, ignore=ignore is not None
+    )
+    tail = (classes, 0 if ignore is None else ignore)
+    launch(seed_of(batch), None, labels, None, None, None, targets, 0, 2.8, *sizes, *tail)
+    return targets.double()
+
+
+def multiply(rows, matrix, tf32=False, normalise=False):
+    """A product by the way that `choose` takes for all sources."""
+    halves = matrix if matrix.ndim == 3 else fused.split(matrix, rows.dtype)
+    outputs, batch = halves.shape[1:]
+    sizes, features = sizes_of(batch, batch, outputs), rows.shape[1]
+    out = torch.empty(outputs, features, dtype=rows.dtype, device=DEVICE)
+    way = "whole" if batch <= fused.MAX_WHOLE else "loop"
+    like = fused.Batch.of(rows, rows)
+    mix = fused._mixer(way, like, sizes, features, tf32, normalise=normalise)
+    mix(rows, out, halves, None, None)
+    return out
 
 
 SHAPES = {
@@ -79,66 +121,83 @@ every_shape = pytest.mark.parametrize(("batch", "sources"), SHAPES.values(), ids
 @every_shape
 @pytest.mark.parametrize("anchor", ["self", "random"])
 def test_the_plan_is_the_one_torch_draws(batch, sources, anchor):
-    drawn = draw(batch, sources, anchor, plan=True)
+    indices, weights = draw_plan(batch, sources, anchor)
     bits = expand(seed_of(batch), batch, dispatch.order_width(batch, sources))
-    assert torch.equal(drawn.indices, order_rows(bits, batch, sources, anchor))
+    assert torch.equal(indices, order_rows(bits, batch, sources, anchor))
     expected = weigh(torch.tensor(2.8, dtype=torch.float64), sources).to(DEVICE)
-    torch.testing.assert_close(
-        drawn.weights, expected.float().expand(batch, -1), rtol=1e-6, atol=1e-9
-    )
+    torch.testing.assert_close(weights, expected.float().expand(batch, -1), rtol=1e-6, atol=1e-9)
 
 
 @every_shape
-def test_every_form_of_a_plan_says_the_same(batch, sources):
-    labels = torch.randint(5, (batch,), device=DEVICE)
-    drawn = draw(batch, sources, plan=True, halves=torch.bfloat16, labels=labels, classes=5)
-    matrix = reference.dense(drawn.indices, drawn.weights.double(), batch)
-    high, low, scale = drawn.matrix
-    halves = (high.double() + low.double()) * scale[:, None]
-    torch.testing.assert_close(halves, matrix, rtol=2**-14, atol=1e-9)
-    onehot = torch.nn.functional.one_hot(labels, 5).double()
-    torch.testing.assert_close(drawn.targets.double(), matrix @ onehot, rtol=1e-6, atol=1e-7)
-    whole = draw(batch, sources, matrix=torch.float32).matrix
-    torch.testing.assert_close(whole.double(), matrix, rtol=1e-6, atol=1e-9)
+def test_the_halves_of_the_matrix_say_the_same(batch, sources):
+    halves = halves_of(batch, sources).double().sum(0)
+    # the anchor's entry is 1 until the row is normalised
+    assert torch.equal(halves.diagonal(), torch.ones_like(halves.diagonal()))
+    normalised = halves / halves.sum(1, keepdim=True)
+    torch.testing.assert_close(normalised, matrix_of(batch, sources), rtol=2**-14, atol=1e-9)
 
 
 def test_a_stream_shifts_the_seed():
-    drawn = fused.draw(
-        seed_of(3), 99, 2.8, batch=8, sources=8, outputs=8, digits=False, anchor="self", plan=True
-    )
-    expected = order_rows(expand(seed_of(3) + 99, 8, 8), 8, 8, "self")
-    assert torch.equal(drawn.indices, expected)
+    indices, _ = draw_plan(8, 8, offset=99)
+    assert torch.equal(indices, order_rows(expand(seed_of(8) + 99, 8, 8), 8, 8, "self"))
 
 
 def test_gamma_can_differ_between_outputs_and_outputs_from_the_batch():
     gammas = torch.tensor([0.0, 1.0, 2.5, 6.0, 900.0, 3.0, 1.7], device=DEVICE)
-    drawn = draw(5, 5, outputs=7, gamma=gammas, plan=True)
-    torch.testing.assert_close(drawn.weights, weigh(gammas.double(), 5).float())
-    assert drawn.indices[:, 0].tolist() == [0, 1, 2, 3, 4, 0, 1]
+    indices, weights = draw_plan(5, 5, outputs=7, number=gammas)
+    torch.testing.assert_close(weights, weigh(gammas.double(), 5).float())
+    assert indices[:, 0].tolist() == [0, 1, 2, 3, 4, 0, 1]
 
 
 def test_one_gamma_on_the_device_serves_all_outputs():
     gamma = torch.tensor(4.0, dtype=torch.float64, device=DEVICE)
-    assert torch.equal(
-        draw(6, 6, gamma=gamma, plan=True).weights, draw(6, 6, gamma=4.0, plan=True).weights
-    )
+    assert torch.equal(draw_plan(6, 6, number=gamma)[1], draw_plan(6, 6, number=4.0)[1])
+
+
+class Expanded(Draw):
+    """A Draw that expands one number on any device, as a GPU does."""
+
+    def __init__(self, seed):
+        self.given = seed
+
+    def uniform(self, lane, *shape):
+        return (expand(self.given, *shape, lane=lane).double() + 0.5) / 2**62
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.2, 1.0, 4.0])
+@pytest.mark.parametrize("law", ["mixup", "mixup/batch"])
+def test_lam_is_the_one_torch_draws(alpha, law):
+    _, weights = draw_plan(40, 2, number=alpha, law=law)
+    count = 1 if law == "mixup/batch" else 40
+    lam = draw_lam(Expanded(seed_of(40)), alpha, count).expand(40)
+    torch.testing.assert_close(weights.sum(1), torch.ones(40, device=DEVICE))
+    torch.testing.assert_close(weights[:, 0], lam.float(), rtol=2e-4, atol=2e-5)
+
+
+def test_mixup_of_one_sample_is_that_sample():
+    indices, weights = draw_plan(1, 1, number=0.3, law="mixup")
+    assert (indices.tolist(), weights.tolist()) == ([[0]], [[1.0]])
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
-def test_ignored_labels_leave_their_share_out(dtype):
+def test_labels_of_any_integer_dtype_become_targets(dtype):
     labels = torch.tensor([0, 2, 1, 2], dtype=dtype, device=DEVICE)
-    drawn = draw(4, 4, plan=True, labels=labels, classes=3, ignore_index=2)
-    kept = (labels != 2).double()[:, None] * torch.nn.functional.one_hot(labels.long(), 3)
-    expected = reference.dense(drawn.indices, drawn.weights.double(), 4) @ kept
-    torch.testing.assert_close(drawn.targets.double(), expected, rtol=1e-6, atol=1e-7)
+    expected = matrix_of(4, 4) @ torch.nn.functional.one_hot(labels.long(), 3).double()
+    torch.testing.assert_close(targets_of(labels, 3, 4), expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(("labels", "ignored"), [([0, 2, 1, 1], 2), ([0, 2, 1, -5], -5)])
+def test_ignored_labels_leave_their_share_out(labels, ignored):
+    labels = torch.tensor(labels, device=DEVICE)
+    kept = torch.nn.functional.one_hot(labels.clamp_min(0), 3) * (labels != ignored)[:, None]
+    found = targets_of(labels, 3, 4, ignore=ignored)
+    torch.testing.assert_close(found, matrix_of(4, 4) @ kept.double(), rtol=1e-6, atol=1e-7)
 
 
 def test_classes_come_in_blocks():
     labels = torch.randint(150, (9,), device=DEVICE)
-    drawn = draw(9, 9, plan=True, labels=labels, classes=150)
-    onehot = torch.nn.functional.one_hot(labels, 150).double()
-    expected = reference.dense(drawn.indices, drawn.weights.double(), 9) @ onehot
-    torch.testing.assert_close(drawn.targets.double(), expected, rtol=1e-6, atol=1e-7)
+    expected = matrix_of(9, 9) @ torch.nn.functional.one_hot(labels, 150).double()
+    torch.testing.assert_close(targets_of(labels, 150, 9), expected, rtol=1e-6, atol=1e-7)
 
 
 PRODUCTS = {
@@ -158,28 +217,36 @@ def test_the_product_is_right_in_every_dtype(batch, outputs, features, dtype):
     rows = rows_of(batch, features, dtype)
     weights = torch.rand(outputs, batch, device=DEVICE) ** 8
     weights /= weights.sum(1, keepdim=True)
-    mixed = fused.mix_by_matrix(rows, fused.split(weights, fused.half_dtype(dtype)))
+    mixed = multiply(rows, weights)
     assert mixed.dtype == dtype
     assert error(mixed, weights.double() @ rows.double()) < LIMITS[dtype]
+
+
+@pytest.mark.parametrize("batch", [20, 140], ids=["whole", "loop"])
+def test_rows_of_the_matrix_are_normalised_only_on_request(batch):
+    rows, matrix = rows_of(batch, 30, torch.float32), torch.rand(batch, batch, device=DEVICE)
+    expected = matrix.double() @ rows.double()
+    assert error(multiply(rows, matrix), expected) < LIMITS[torch.float32]
+    normalised = expected / matrix.double().sum(1, keepdim=True)
+    assert error(multiply(rows, matrix, normalise=True), normalised) < LIMITS[torch.float32]
 
 
 def test_copies_by_the_memory_engine_reach_every_corner():
     # only large float32 batches take this path: 100 of 128 rows, the last tile half empty
     features = 16384 + 32
-    assert fused._tiling(128, features, "split3")[-1]
+    assert fused.tiling(128, features, "split3")[-1]
     rows = rows_of(100, features, torch.float32)
     weights = torch.rand(100, 100, device=DEVICE)
-    mixed = fused.mix_by_matrix(rows, fused.split(weights, torch.bfloat16))
+    mixed = multiply(rows, weights)
     assert error(mixed, weights.double() @ rows.double()) < LIMITS[torch.float32]
 
 
 def test_tf32_drops_one_product_and_no_more():
     rows = rows_of(32, 96, torch.float32)
-    matrix = draw(32, 32, halves=torch.bfloat16).matrix
-    weights = (matrix.high.double() + matrix.low.double()) * matrix.scale[:, None].double()
-    expected = weights @ rows.double()
-    exact = error(fused.mix_by_matrix(rows, matrix), expected)
-    loose = error(fused.mix_by_matrix(rows, matrix, tf32=True), expected)
+    halves = halves_of(32, 32)
+    expected = matrix_of(32, 32) @ rows.double()
+    exact = error(multiply(rows, halves, normalise=True), expected)
+    loose = error(multiply(rows, halves, tf32=True, normalise=True), expected)
     # TF32 itself is at 4.2e-4
     assert exact < LIMITS[torch.float32] < loose < 5e-4
 
@@ -187,11 +254,12 @@ def test_tf32_drops_one_product_and_no_more():
 @pytest.mark.parametrize("dtype", LIMITS, ids=str)
 @pytest.mark.parametrize("features", [1, 130])
 def test_gathering_adds_up_the_sources(dtype, features):
-    rows = rows_of(64, features, dtype)
-    plan = zeta_plan(64, sources=3, outputs=17)
+    rows = rows_of(200, features, dtype)
+    plan = zeta_plan(200, sources=3, outputs=17)
     indices, weights = plan.indices.to(DEVICE), plan.weights.to(DEVICE)
-    mixed = fused.mix_by_gather(rows, indices, weights)
-    expected = reference.dense(indices, weights.double(), 64) @ rows.double()
+    assert fused.choose(200, 3, dtype, False) == "gather"
+    mixed = fused.mix_rows(rows, indices, weights, tf32=False)
+    expected = reference.dense(indices, weights.double(), 200) @ rows.double()
     assert mixed.dtype == dtype
     assert error(mixed, expected) < LIMITS[dtype]
 
@@ -199,39 +267,54 @@ def test_gathering_adds_up_the_sources(dtype, features):
 def test_bytes_are_rounded_to_the_nearest():
     rows = torch.tensor([[0, 255, 10], [1, 255, 20]], dtype=torch.uint8, device=DEVICE)
     weights = torch.tensor([[0.4, 0.6], [0.75, 0.25]], device=DEVICE)
-    mixed = fused.mix_by_matrix(rows, fused.split(weights, torch.bfloat16))
-    assert mixed.tolist() == [[1, 255, 16], [0, 255, 13]]
+    assert multiply(rows, weights).tolist() == [[1, 255, 16], [0, 255, 13]]
 
 
 def test_nothing_to_write_is_no_error():
     rows = torch.zeros(4, 0, device=DEVICE)
-    assert fused.mix_by_matrix(rows, draw(4, 4, halves=torch.bfloat16).matrix).shape == (4, 0)
-    assert fused.mix_by_gather(rows, *draw(4, 4, plan=True)[:2]).shape == (4, 0)
+    assert fused.mix_rows(rows, *draw_plan(4, 4), tf32=False).shape == (4, 0)
 
 
-def test_the_fused_path_as_a_whole(monkeypatch):
-    """What dispatch puts together for each size, with a CPU standing in where there is no GPU."""
+WAYS = {
+    "whole": (12, 12, torch.float32, False),
+    "whole, some": (12, 5, torch.bfloat16, False),
+    "whole, by digits": (40, 2, torch.float32, False),
+    "torch": (130, 130, torch.bfloat16, False),
+    "torch, TF32": (130, 130, torch.float32, True),
+    "loop": (130, 130, torch.float32, False),
+    "gather": (130, 2, torch.uint8, False),
+}
+
+
+@pytest.mark.parametrize(("batch", "sources", "dtype", "tf32"), WAYS.values(), ids=WAYS.keys())
+@pytest.mark.parametrize("law", ["zeta", "mixup"])
+def test_each_way_as_a_whole(batch, sources, dtype, tf32, law, request, monkeypatch):
+    """What is put together for each size, with a CPU standing in where there is no GPU."""
+    name = request.node.callspec.id.split("-")[-1]
+    if law == "mixup" and sources != 2:
+        pytest.skip("mixup has two sources")
+    assert fused.choose(batch, sources, dtype, tf32) == name.split(",")[0]
     monkeypatch.setattr(dispatch, "_why_no_kernels", lambda device: None)
-    for batch, sources, dtype in [
-        (12, 12, torch.float32),
-        (12, 5, torch.bfloat16),
-        (130, 130, torch.bfloat16),
-        (70, 2, torch.float32),
-        (130, 2, torch.uint8),
-    ]:
-        rows = rows_of(batch, 20, dtype)
-        labels = torch.randint(4, (batch,), device=DEVICE)
-        seed = (seed_of(batch), 5)
-        # five outputs: the interpreter takes a second for each
-        request = {"gamma": 2.8, "sources": sources, "outputs": 5, "anchor": "self"}
-        mixed, targets = dispatch.mix_zeta(rows, labels, 4, None, seed, **request)
-        indices, weights = dispatch.draw_plan(*seed, 2.8, batch, sources, 5, "self")
-        matrix = reference.dense(indices, weights.double(), batch)
-        assert error(mixed, matrix @ rows.double()) < 2 * LIMITS[dtype]
-        onehot = torch.nn.functional.one_hot(labels, 4).double()
-        torch.testing.assert_close(targets.double(), matrix @ onehot, rtol=1e-6, atol=1e-7)
-        again = dispatch.mix_rows(rows, indices, weights, "fused")
-        assert error(again, matrix @ rows.double()) < 2 * LIMITS[dtype]
+    monkeypatch.setattr(dispatch, "_allows_tf32", lambda: tf32)
+    samples = rows_of(batch, 24, dtype).view(batch, 2, 3, 4)
+    samples = samples.contiguous(memory_format=torch.channels_last)
+    labels = torch.randint(4, (batch,), device=DEVICE)
+    # five outputs: the interpreter takes a second for each
+    asked = {"sources": sources, "outputs": 5}
+    for _ in range(2):  # the second time from what the first remembered
+        mixed, targets = dispatch.mix_labelled(
+            samples, labels, 4, None, seed_of(batch), 5, law, 0.7, **asked
+        )
+    indices, weights = draw_plan(batch, sources, outputs=5, number=0.7, law=law, offset=5)
+    matrix = reference.dense(indices, weights.double(), batch)
+    expected = (matrix @ samples.double().flatten(1)).view(5, 2, 3, 4)
+    assert mixed.is_contiguous(memory_format=torch.channels_last)
+    assert error(mixed, expected) < (1e-3 if tf32 else 2 * LIMITS[dtype])
+    onehot = torch.nn.functional.one_hot(labels, 4).double()
+    torch.testing.assert_close(targets.double(), matrix @ onehot, rtol=1e-5, atol=1e-6)
+    rows = samples.flatten(1)
+    again = dispatch.mix_rows(rows, indices, weights, "fused")
+    assert error(again, matrix @ rows.double()) < (1e-3 if tf32 else 2 * LIMITS[dtype])
 
 
 def test_dispatch_says_why_not(monkeypatch):
@@ -260,9 +343,6 @@ def test_a_machine_without_triton_falls_back(monkeypatch):
     [(64, 64, "reference"), (64, 17, "reference"), (64, 16, "gather"), (9, 2, "gather")],
 )
 def test_few_sources_on_a_cpu_are_gathered(batch, sources, path, monkeypatch):
-    def taken(*_):
-        raise KeyError(path)
-
     monkeypatch.setattr(dispatch.gather, "mix_rows", lambda *_: "gather")
     monkeypatch.setattr(dispatch.reference, "mix_rows", lambda *_: "reference")
     plan = zeta_plan(batch, sources=sources)
@@ -317,6 +397,23 @@ def test_a_gpu_agrees_with_float64_at_every_size(batch, sources, shape, dtype):
     same, _ = zeta_mixup(samples, labels, 10, sources=sources, generator=again())
     assert torch.equal(mixed, same)
     assert error(mix(samples, plan), expected) < max(1e-5, 1.5 * LIMITS[dtype])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("alpha", [0.2, 1.0])
+@pytest.mark.parametrize("batch", [32, 500])
+def test_a_gpu_agrees_on_mixup(batch, alpha):
+    samples = torch.randn(batch, 3, 30, 30, device="cuda")
+    labels = torch.randint(10, (batch,), device="cuda")
+
+    def again():
+        return torch.Generator("cuda").manual_seed(5)
+
+    mixed, targets = mixup(samples, labels, 10, alpha=alpha, generator=again())
+    matrix = mixup_plan(batch, alpha, generator=again()).matrix().double()
+    assert error(mixed, (matrix @ samples.double().flatten(1)).view_as(samples)) < 1e-5
+    onehot = torch.nn.functional.one_hot(labels, 10).double()
+    torch.testing.assert_close(targets.double(), matrix @ onehot, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.gpu

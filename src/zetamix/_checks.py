@@ -147,7 +147,7 @@ def check_fits(name: str, value: Tensor, batch: int, device: torch.device) -> No
 
 def check_pair(samples: object, labels: object) -> Tensor:
     """Samples (a tensor or a nest of them) and labels that belong together; the first tensor."""
-    leaves = pytree.tree_leaves(samples)
+    leaves = [samples] if isinstance(samples, Tensor) else pytree.tree_leaves(samples)
     if not leaves:
         raise TypeError("samples must hold at least one tensor, got none.")
     tensors = [check_tensor("samples", leaf) for leaf in leaves]

@@ -17,99 +17,93 @@ KEY_LIMIT = 2**62
 GOLDEN = 0x9E3779B97F4A7C15
 STREAM_STEP = 0xD1B54A32D192ED03
 
+# what a number is for: each purpose has counters of its own
+ORDER, LAM, TRIES, GAMMA, SPARE = range(5)
+LANE_STEP = 2**40
 
-def draw_seed(generator: torch.Generator | None, device: torch.device) -> Tensor:
-    """One random integer in [0, KEY_LIMIT), shape [1]: all that a GPU plan takes from a generator.
 
-    In a captured CUDA graph torch advances its generators between replays, so this is fresh there.
+class Draw:
+    """The random numbers of one plan.
+
+    On a CPU they come straight from the generator. On a GPU the generator gives one number, and
+    all others are expanded from it by SplitMix64, as a kernel can do by itself. In a captured CUDA
+    graph torch advances its generators between replays, so that one number is fresh there.
+
+    stream: which of many independent streams to take; None stands for this process's own.
     """
-    check_generator(generator, device)
-    return torch.randint(KEY_LIMIT, (1,), generator=generator, device=device)
+
+    def __init__(
+        self, generator: torch.Generator | None, stream: int | None, device: torch.device
+    ) -> None:
+        check_generator(generator, device)
+        self.generator = generator
+        self.device = device
+        self.offset = _signed(
+            (process_stream(generator) if stream is None else stream) * STREAM_STEP
+        )
+        self._seed: Tensor | None = None
+
+    def origin(self) -> Tensor:
+        """The one number, shape [1]; `offset` is still to be added."""
+        if self._seed is None:
+            self._seed = torch.randint(
+                KEY_LIMIT, (1,), generator=self.generator, device=self.device
+            )
+        return self._seed
+
+    def integers(self, lane: int, *shape: int) -> Tensor:
+        """Random integers in [0, KEY_LIMIT)."""
+        if self.device.type != "cpu":
+            return expand(self.origin() + self.offset, *shape, lane=lane)
+        bits = torch.randint(KEY_LIMIT, shape, generator=self.generator)
+        return _scramble(bits + self.offset) if self.offset else bits
+
+    def uniform(self, lane: int, *shape: int) -> Tensor:
+        """Random numbers in (0, 1), in the precision that weights are computed in."""
+        bits = self.integers(lane, *shape)
+        return (bits.to(precise_dtype(self.device)) + 0.5) / KEY_LIMIT
 
 
-def draw_bits(
-    *shape: int, generator: torch.Generator | None, stream: int | None, device: torch.device
-) -> Tensor:
-    """Random integers in [0, KEY_LIMIT), from one stream of the generator.
-
-    On a GPU they are expanded from a single one, so that a kernel can do the same by itself.
-    """
-    offset = stream_offset(generator, stream)
-    if device.type != "cpu":
-        return expand(draw_seed(generator, device) + offset, *shape)
-    check_generator(generator, device)
-    bits = torch.randint(KEY_LIMIT, shape, generator=generator, device=device)
-    return _scramble(bits + offset) if offset else bits
-
-
-def expand(seed: Tensor, *shape: int) -> Tensor:
-    """The first integers in [0, KEY_LIMIT) of the SplitMix64 sequence of a seed."""
-    counters = torch.arange(math.prod(shape), device=seed.device).view(shape)
+def expand(seed: Tensor, *shape: int, lane: int = ORDER) -> Tensor:
+    """Integers in [0, KEY_LIMIT) of the SplitMix64 sequence of a seed."""
+    first = lane * LANE_STEP
+    counters = torch.arange(first, first + math.prod(shape), device=seed.device).view(shape)
     return _scramble(seed + counters * _signed(GOLDEN))
 
 
-def stream_offset(generator: torch.Generator | None, stream: int | None) -> int:
-    """What a stream adds to the seed; 0 for stream 0. None stands for this process's own."""
-    stream = process_stream(generator) if stream is None else stream
-    return _signed(stream * STREAM_STEP)
-
-
-def draw_uniform(
-    *shape: int, generator: torch.Generator | None, stream: int | None, device: torch.device
-) -> Tensor:
-    """Uniform numbers in (0, 1), from one stream of the generator."""
-    bits = draw_bits(*shape, generator=generator, stream=stream, device=device)
-    return (bits.to(precise_dtype(device)) + 0.5) / KEY_LIMIT
-
-
-def draw_gammas(
-    low: float,
-    high: float,
-    outputs: int,
-    *,
-    generator: torch.Generator | None,
-    stream: int | None,
-    device: torch.device,
-) -> Tensor:
+def draw_gammas(draw: Draw, low: float, high: float, outputs: int) -> Tensor:
     """One γ per output, uniform in [low, high]."""
-    share = draw_uniform(outputs, generator=generator, stream=stream, device=device)
-    return low + (high - low) * share
+    return low + (high - low) * draw.uniform(GAMMA, outputs)
 
 
-def draw_lam(
-    alpha: float,
-    count: int,
-    *,
-    generator: torch.Generator | None,
-    stream: int | None,
-    device: torch.device,
-) -> Tensor:
+def draw_lam(draw: Draw, alpha: float, count: int) -> Tensor:
     """λ ~ Beta(α, α), shape [count], without underflow for any α."""
-    uniform = draw_uniform(2, count, generator=generator, stream=stream, device=device)
+    uniform = draw.uniform(LAM, count, 2)
     if alpha == 1:
-        return uniform[0]
-    tries = draw_uniform(8, 3, 2, count, generator=generator, stream=stream, device=device)
+        return uniform[:, 0]
     # Gamma(α) = Gamma(α + 1) · U^(1/α): in logarithms, because for small α both underflow to 0
-    logs = _log_gamma_variate(alpha + 1, tries) + uniform.log() / alpha
-    return torch.sigmoid(logs[0] - logs[1])
+    logs = (
+        _log_gamma_variate(alpha + 1, draw.uniform(TRIES, count, 2, 8, 3)) + uniform.log() / alpha
+    )
+    return torch.sigmoid(logs[:, 0] - logs[:, 1])
 
 
 def _log_gamma_variate(shape: float, uniform: Tensor) -> Tensor:
-    """log of Gamma(shape) variates for shape > 1, from `uniform` [tries, 3, ...].
+    """log of Gamma(shape) variates for shape > 1, from `uniform` [..., tries, 3].
 
     Marsaglia and Tsang's rejection, which accepts more than 95 % of its tries, with all tries made
     at once: that eight in a row fail happens once in 10¹⁰ draws, and then the first one stands.
     Torch's own sampler has no streams.
     """
     d = shape - 1 / 3
-    radius = (-2 * uniform[:, 0].log()).sqrt()
-    normal = radius * torch.cos(2 * math.pi * uniform[:, 1])
+    first, second, third = uniform.unbind(-1)
+    normal = (-2 * first.log()).sqrt() * torch.cos(2 * math.pi * second)
     v = (1 + normal / math.sqrt(9 * d)) ** 3
     log_v = v.clamp_min(torch.finfo(v.dtype).tiny).log()
-    accepted = (v > 0) & (uniform[:, 2].log() < normal.square() / 2 + d - d * v + d * log_v)
-    # argmax of a bool tensor is the first True, or 0 where all failed
-    first = accepted.int().argmax(0, keepdim=True)
-    return (math.log(d) + log_v).gather(0, first).squeeze(0)
+    accepted = (v > 0) & (third.log() < normal.square() / 2 + d - d * v + d * log_v)
+    # argmax takes the first of equals: the first accepted try, or try 0 where all failed
+    chosen = accepted.int().argmax(-1, keepdim=True)
+    return (math.log(d) + log_v).gather(-1, chosen).squeeze(-1)
 
 
 def process_stream(generator: torch.Generator | None, home_rank: int = 0) -> int:

@@ -17,7 +17,7 @@ from zetamix._checks import (
 )
 from zetamix.draw import precise_dtype
 from zetamix.kernels import dispatch
-from zetamix.plan import MixPlan, ZetaRequest, mixup_plan
+from zetamix.plan import MixPlan, Request, mixup_request, zeta_request
 
 
 def mix(samples: Any, plan: MixPlan, *, implementation: str = "auto") -> Any:
@@ -207,35 +207,10 @@ def zeta_mixup(
     """
     first = check_pair(samples, labels)
     rule = infer_rule(labels, num_classes, ignore_index)
-    request = ZetaRequest.checked(
+    request = zeta_request(
         first.shape[0], gamma, sources, outputs, anchor, generator, stream, first.device
     )
-    dtype = plan_dtype(samples)
-    if isinstance(samples, Tensor) and isinstance(rule, Classes) and request.by_kernel(dtype):
-        check_mixable(samples)
-        if dispatch.uses_fused(implementation, samples):
-            return _mix_in_one(samples, labels, rule, request)
-    plan = request.plan(dtype)
-    return mix(samples, plan, implementation=implementation), rule.mix(labels, plan)
-
-
-def _mix_in_one(
-    samples: Tensor, labels: Tensor, rule: Classes, request: ZetaRequest
-) -> tuple[Tensor, Tensor]:
-    """The same without a plan in between: the kernel that draws it mixes the labels too."""
-    rows, order = _flatten(samples)
-    mixed, targets = dispatch.mix_zeta(
-        rows,
-        _drop_column(labels).contiguous(),
-        rule.num_classes,
-        rule.ignore_index,
-        request.draw(),
-        gamma=request.gamma,
-        sources=request.sources,
-        outputs=request.outputs,
-        anchor=request.anchor,
-    )
-    return _unflatten(mixed, samples.shape, order), targets
+    return _mix_pair(samples, labels, rule, request, implementation)
 
 
 def mixup(
@@ -259,21 +234,52 @@ def mixup(
     """
     first = check_pair(samples, labels)
     rule = infer_rule(labels, num_classes, ignore_index)
-    plan = mixup_plan(
-        first.shape[0],
-        alpha,
-        per=per,
-        outputs=outputs,
-        generator=generator,
-        stream=stream,
-        device=first.device,
-        dtype=plan_dtype(samples),
-    )
+    request = mixup_request(first.shape[0], alpha, per, outputs, generator, stream, first.device)
+    return _mix_pair(samples, labels, rule, request, implementation)
+
+
+def _mix_pair(
+    samples: Any, labels: Tensor, rule: Rule, request: Request, implementation: str
+) -> tuple[Any, Tensor]:
+    """Draw the plan and apply it; on a GPU, where nothing forbids it, all in two launches."""
+    dtype = plan_dtype(samples)
+    if (
+        isinstance(samples, Tensor)
+        and isinstance(rule, Classes)
+        and samples.numel()
+        and request.by_kernel(dtype)
+    ):
+        check_mixable(samples)
+        if dispatch.uses_fused(implementation, samples):
+            return dispatch.mix_labelled(
+                _dense(samples),
+                _drop_column(labels),
+                rule.num_classes,
+                rule.ignore_index,
+                request.draw.origin(),
+                request.draw.offset,
+                request.law,
+                request.number,
+                sources=request.sources,
+                outputs=request.outputs,
+                anchor=request.anchor,
+            )
+    plan = request.plan(dtype)
     return mix(samples, plan, implementation=implementation), rule.mix(labels, plan)
+
+
+def _dense(samples: Tensor) -> Tensor:
+    """The samples without gaps in memory and with the batch outermost; most are so already."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    if samples.is_contiguous() or (
+        samples.ndim in formats and samples.is_contiguous(memory_format=formats[samples.ndim])
+    ):
+        return samples
+    return samples.contiguous()
 
 
 def plan_dtype(batch: Any) -> torch.dtype:
     """float64 weights where any tensor of the batch is float64, float32 for all others."""
-    leaves = pytree.tree_leaves(batch)
+    leaves = [batch] if isinstance(batch, Tensor) else pytree.tree_leaves(batch)
     wide = any(isinstance(leaf, Tensor) and leaf.dtype == torch.float64 for leaf in leaves)
     return torch.float64 if wide else torch.float32

@@ -24,16 +24,7 @@ from zetamix._checks import (
     check_sources,
     check_tensor,
 )
-from zetamix.draw import (
-    KEY_LIMIT,
-    draw_bits,
-    draw_gammas,
-    draw_lam,
-    draw_seed,
-    draw_uniform,
-    precise,
-    stream_offset,
-)
+from zetamix.draw import KEY_LIMIT, ORDER, SPARE, Draw, draw_gammas, draw_lam, precise
 from zetamix.kernels import dispatch
 from zetamix.kernels.reference import dense
 from zetamix.series import weigh
@@ -129,68 +120,8 @@ def zeta_plan(
     >>> plan.anchors()
     tensor([0, 1, 2, 3, 4, 5, 6, 7])
     """
-    request = ZetaRequest.checked(batch, gamma, sources, outputs, anchor, generator, stream, device)
+    request = zeta_request(batch, gamma, sources, outputs, anchor, generator, stream, device)
     return request.plan(dtype)
-
-
-class ZetaRequest(NamedTuple):
-    """The arguments of `zeta_plan`, checked and filled in, before the order is drawn."""
-
-    batch: int
-    gamma: float | Tensor
-    sources: int
-    outputs: int
-    anchor: str
-    generator: torch.Generator | None
-    stream: int | None
-    device: torch.device
-
-    @classmethod
-    def checked(
-        cls,
-        batch: int,
-        gamma: Gamma,
-        sources: int | None,
-        outputs: int | None,
-        anchor: str,
-        generator: torch.Generator | None,
-        stream: int | None,
-        device: torch.device | str | int | None,
-    ) -> "ZetaRequest":
-        check_batch(batch)
-        outputs = _resolve_outputs(batch, outputs)
-        sources = _resolve_sources(batch, sources)
-        device = _resolve_device(device, generator)
-        check_gamma(gamma, outputs, device)
-        check_choice("anchor", anchor, ("self", "random"))
-        if isinstance(gamma, (tuple, list)):
-            gamma = draw_gammas(*gamma, outputs, generator=generator, stream=stream, device=device)
-        return cls(batch, gamma, sources, outputs, anchor, generator, stream, device)
-
-    def by_kernel(self, dtype: torch.dtype) -> bool:
-        """Whether the plan kernel can draw it."""
-        return dispatch.draws_plans(self.device, self.batch, self.sources, dtype)
-
-    def draw(self) -> tuple[Tensor, int]:
-        """What the plan kernel draws from: a number of the generator, and what the stream adds."""
-        return draw_seed(self.generator, self.device), stream_offset(self.generator, self.stream)
-
-    def plan(self, dtype: torch.dtype) -> MixPlan:
-        if self.by_kernel(dtype):
-            indices, weights = dispatch.draw_plan(
-                *self.draw(), self.gamma, self.batch, self.sources, self.outputs, self.anchor
-            )
-            return MixPlan(indices, weights, self.batch)
-        bits = draw_bits(
-            self.outputs,
-            dispatch.order_width(self.batch, self.sources),
-            generator=self.generator,
-            stream=self.stream,
-            device=self.device,
-        )
-        indices = order_rows(bits, self.batch, self.sources, self.anchor)
-        weights = weigh(precise(self.gamma, self.device), self.sources).to(dtype)
-        return MixPlan(indices, weights.expand(self.outputs, self.sources), self.batch)
 
 
 def mixup_plan(
@@ -212,19 +143,100 @@ def mixup_plan(
     >>> mixup_plan(4).weights.sum(1)
     tensor([1., 1., 1., 1.])
     """
+    return mixup_request(batch, alpha, per, outputs, generator, stream, device).plan(dtype)
+
+
+class Request(NamedTuple):
+    """A plan that was asked for: everything checked and filled in, the order not drawn yet."""
+
+    law: str
+    """"zeta", "mixup", or "mixup/batch" for one λ for all."""
+    number: float | Tensor
+    """γ (one, or one per output) or α."""
+    batch: int
+    sources: int
+    outputs: int
+    anchor: str
+    draw: Draw
+
+    def by_kernel(self, dtype: torch.dtype) -> bool:
+        """Whether the plan kernel can draw it."""
+        return dispatch.draws_plans(self.draw.device, self.batch, self.sources, dtype)
+
+    def plan(self, dtype: torch.dtype) -> MixPlan:
+        if self.by_kernel(dtype):
+            indices, weights = dispatch.draw_plan(
+                self.draw.origin(),
+                self.draw.offset,
+                self.law,
+                self.number,
+                batch=self.batch,
+                sources=self.sources,
+                outputs=self.outputs,
+                anchor=self.anchor,
+            )
+            return MixPlan(indices, weights, self.batch)
+        bits = self.draw.integers(
+            ORDER, self.outputs, dispatch.order_width(self.batch, self.sources)
+        )
+        indices = order_rows(bits, self.batch, self.sources, self.anchor)
+        weights = self._weights().to(dtype).expand(self.outputs, self.sources)
+        return MixPlan(indices, weights, self.batch)
+
+    def _weights(self) -> Tensor:
+        """[sources] or [outputs, sources], in the precision of the device."""
+        if self.law == "zeta":
+            return weigh(precise(self.number, self.draw.device), self.sources)
+        count = 1 if self.law == "mixup/batch" else self.outputs
+        lam = draw_lam(self.draw, float(self.number), count)
+        if self.sources == 1:
+            return torch.ones_like(lam)[:, None]
+        return torch.stack([lam, 1 - lam], dim=1)
+
+
+def zeta_request(
+    batch: int,
+    gamma: Gamma,
+    sources: int | None,
+    outputs: int | None,
+    anchor: str,
+    generator: torch.Generator | None,
+    stream: int | None,
+    device: torch.device | str | int | None,
+) -> Request:
+    """The arguments of `zeta_plan`, checked."""
+    check_batch(batch)
+    outputs = _resolve_outputs(batch, outputs)
+    if sources is None:
+        sources = batch
+    else:
+        check_sources(sources, batch)
+    device = _resolve_device(device, generator)
+    check_gamma(gamma, outputs, device)
+    check_choice("anchor", anchor, ("self", "random"))
+    draw = Draw(generator, stream, device)
+    if isinstance(gamma, (tuple, list)):
+        gamma = draw_gammas(draw, *gamma, outputs)
+    return Request("zeta", gamma, batch, sources, outputs, anchor, draw)
+
+
+def mixup_request(
+    batch: int,
+    alpha: float,
+    per: str,
+    outputs: int | None,
+    generator: torch.Generator | None,
+    stream: int | None,
+    device: torch.device | str | int | None,
+) -> Request:
+    """The arguments of `mixup_plan`, checked."""
     check_batch(batch)
     outputs = _resolve_outputs(batch, outputs)
     check_alpha(alpha)
     check_choice("per", per, ("sample", "batch"))
-    device = _resolve_device(device, generator)
-    count = outputs if per == "sample" else 1
-    lam = draw_lam(alpha, count, generator=generator, stream=stream, device=device)
-    sources = min(2, batch)
-    width = dispatch.order_width(batch, sources)
-    bits = draw_bits(outputs, width, generator=generator, stream=stream, device=device)
-    indices = order_rows(bits, batch, sources, "self")
-    pair = torch.stack([lam, 1 - lam], dim=1) if sources == 2 else torch.ones_like(lam)[:, None]
-    return MixPlan(indices, pair.to(dtype).expand(outputs, sources), batch)
+    draw = Draw(generator, stream, _resolve_device(device, generator))
+    law = "mixup" if per == "sample" else "mixup/batch"
+    return Request(law, alpha, batch, min(2, batch), outputs, "self", draw)
 
 
 def local_plan(
@@ -249,7 +261,10 @@ def local_plan(
     batch = samples.shape[0]
     check_batch(batch)
     outputs = _resolve_outputs(batch, outputs)
-    sources = _resolve_sources(batch, sources)
+    if sources is None:
+        sources = batch
+    else:
+        check_sources(sources, batch)
     check_number("gamma", gamma, low=0)
     rows = samples.detach().reshape(batch, -1).to(torch.promote_types(samples.dtype, torch.float32))
     anchors = torch.arange(outputs, device=samples.device) % batch
@@ -280,8 +295,7 @@ def spare(
     stream: int | None = None,
 ) -> MixPlan:
     """Mix each output with probability `p`; otherwise it is its first source alone."""
-    share = draw_uniform(plan.outputs, 1, generator=generator, stream=stream, device=plan.device)
-    mixed = share < p
+    mixed = Draw(generator, stream, plan.device).uniform(SPARE, plan.outputs, 1) < p
     alone = torch.zeros_like(plan.weights)
     alone[:, 0] = 1
     return MixPlan(plan.indices, torch.where(mixed, plan.weights, alone), plan.batch)
@@ -339,13 +353,6 @@ def _resolve_outputs(batch: int, outputs: int | None) -> int:
         return batch
     check_count("outputs", outputs, 1)
     return outputs
-
-
-def _resolve_sources(batch: int, sources: int | None) -> int:
-    if sources is None:
-        return batch
-    check_sources(sources, batch)
-    return sources
 
 
 def _resolve_device(

@@ -26,9 +26,11 @@ from zetamix._checks import (
 )
 from zetamix.draw import process_rank, process_stream
 from zetamix.kernels.dispatch import IMPLEMENTATIONS
-from zetamix.mix import Rule, Samples, infer_rule, mix, plan_dtype, zeta_mixup
+from zetamix.mix import Rule, Samples, infer_rule, mix, mixup, plan_dtype, zeta_mixup
 from zetamix.plan import MixPlan, identity_plan, mixup_plan, spare, zeta_plan
 from zetamix.series import dominance_threshold
+
+CONTROLS = ("enabled", "p", "epoch")
 
 Rules: TypeAlias = Rule | Mapping[str, "Rules"] | Sequence["Rules"]
 
@@ -63,7 +65,7 @@ class BatchMix(nn.Module):
         self.generator = generator
         self.implementation = implementation
         self._home_rank = 0
-        self._controls = {"enabled": 1.0, "p": float(p), "epoch": 0.0}
+        self._controls = dict(zip(CONTROLS, (1.0, float(p), 0.0), strict=True))
         self._shared = _share(torch.tensor(list(self._controls.values()), dtype=torch.float64))
 
     @property
@@ -98,11 +100,12 @@ class BatchMix(nn.Module):
         # a trace cannot read a tensor; there the training process's own copy is as good
         if torch.compiler.is_compiling():
             return self._controls[name]
-        return float(self._shared[list(self._controls).index(name)])
+        values: list[float] = self._shared.tolist()
+        return values[CONTROLS.index(name)]
 
     def _set_control(self, name: str, value: float) -> None:
         self._controls[name] = float(value)
-        self._shared[list(self._controls).index(name)] = float(value)
+        self._shared[CONTROLS.index(name)] = float(value)
 
     def forward(self, *inputs: Any) -> Any:
         """Mix `(samples, labels)`, given as two arguments or as one tuple, list or dict."""
@@ -111,6 +114,9 @@ class BatchMix(nn.Module):
         return self._mix(batch, self._rules_for(batch))
 
     def _mix(self, batch: Any, rules: Rules) -> Any:
+        if self.rules is None and self.enabled and self.training and self.p == 1:
+            # the plain case goes through the function, which on a GPU skips the plan
+            return self._mix_pair(*batch)
         first = check_first_tensor(batch)
         plan = self.make_plan(first.shape[0], device=first.device, dtype=plan_dtype(batch))
         return _mix_tree(batch, rules, plan, self.implementation)
@@ -130,6 +136,9 @@ class BatchMix(nn.Module):
         return plan if p == 1 else spare(plan, p, generator=self.generator, stream=self._stream())
 
     def _draw(self, batch: int, *, device: torch.device | str, dtype: torch.dtype) -> MixPlan:
+        raise NotImplementedError
+
+    def _mix_pair(self, samples: Any, labels: Tensor) -> Any:
         raise NotImplementedError
 
     def _rules_for(self, batch: Any) -> Rules:
@@ -259,11 +268,7 @@ class ZetaMixup(BatchMix):
                 stacklevel=3,
             )
 
-    def _mix(self, batch: Any, rules: Rules) -> Any:
-        if self.rules is not None or not (self.enabled and self.training) or self.p < 1:
-            return super()._mix(batch, rules)
-        # the plain case goes through the function, which on a GPU skips the plan
-        samples, labels = batch
+    def _mix_pair(self, samples: Any, labels: Tensor) -> Any:
         return zeta_mixup(
             samples,
             labels,
@@ -332,6 +337,19 @@ class Mixup(BatchMix):
         check_choice("per", per, ("sample", "batch"))
         self.alpha = alpha
         self.per = per
+
+    def _mix_pair(self, samples: Any, labels: Tensor) -> Any:
+        return mixup(
+            samples,
+            labels,
+            self.num_classes,
+            alpha=self.alpha,
+            per=self.per,
+            ignore_index=self.ignore_index,
+            generator=self.generator,
+            stream=self._stream(),
+            implementation=self.implementation,
+        )
 
     def _draw(self, batch: int, *, device: torch.device | str, dtype: torch.dtype) -> MixPlan:
         return mixup_plan(

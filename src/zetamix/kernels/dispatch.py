@@ -1,6 +1,7 @@
 """Which implementation mixes: "auto" falls back quietly, a request that cannot be met raises."""
 
 import importlib.util
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -18,7 +19,9 @@ def mix_rows(
 ) -> Tensor:
     """Apply a plan to samples flattened to [batch, features]; see `reference.mix_rows`."""
     if uses_fused(implementation, rows):
-        return _mix_fused(rows, indices, weights)
+        with _on(rows.device):
+            mixed: Tensor = _fused().mix_rows(rows, indices, weights.float(), tf32=_allows_tf32())
+        return mixed
     if implementation == "auto" and gather.suits(rows, indices):
         return gather.mix_rows(rows, indices, weights)
     return reference.mix_rows(rows, indices, weights)
@@ -26,9 +29,9 @@ def mix_rows(
 
 def uses_fused(implementation: str, rows: Tensor) -> bool:
     """Whether the fused path mixes these rows; raises if it was asked for and cannot."""
-    check_choice("implementation", implementation, IMPLEMENTATIONS)
     if implementation == "reference":
         return False
+    check_choice("implementation", implementation, IMPLEMENTATIONS)
     obstacle = why_not_fused(rows)
     if obstacle is None:
         return True
@@ -57,9 +60,8 @@ def draws_plans(device: torch.device, batch: int, sources: int, dtype: torch.dty
     """Whether the plan kernel draws this plan."""
     if torch.compiler.is_compiling() or _why_no_kernels(device) is not None:
         return False
-    by_digits = order_width(batch, sources) != batch
-    longest = sources if by_digits else batch
-    return dtype == torch.float32 and longest <= _fused().MAX_SORTED
+    longest = order_width(batch, sources)
+    return dtype == torch.float32 and bool(longest <= _fused().MAX_SORTED)
 
 
 def order_width(batch: int, sources: int) -> int:
@@ -74,113 +76,80 @@ def order_width(batch: int, sources: int) -> int:
 def draw_plan(
     seed: Tensor,
     offset: int,
-    gamma: float | Tensor,
+    law: str,
+    number: float | Tensor,
+    *,
     batch: int,
     sources: int,
     outputs: int,
-    anchor: str,
+    anchor: str = "self",
 ) -> tuple[Tensor, Tensor]:
-    """Indices and weights of a ζ-mixup plan, [outputs, sources], from the plan kernel."""
-    drawn = _fused().draw(
-        seed,
-        offset,
-        gamma,
-        batch=batch,
-        sources=sources,
-        outputs=outputs,
-        digits=order_width(batch, sources) != batch,
-        anchor=anchor,
-        plan=True,
-    )
-    indices: Tensor = drawn.indices
-    weights: Tensor = drawn.weights
+    """Indices and weights of a plan, [outputs, sources], from the plan kernel.
+
+    law: "zeta" with γ as the number (a tensor for one per output, or one that may change in a
+    captured graph), "mixup" or "mixup/batch" with α.
+    """
+    fused = _fused()
+    law, plain, gammas = _resolve(law, number, outputs)
+    with _on(seed.device):
+        indices, weights = fused.draw_plan(
+            seed,
+            offset,
+            plain,
+            gammas,
+            fused.Law(law, anchor),
+            fused.Sizes(batch, sources, outputs),
+        )
     return indices, weights
 
 
-def mix_zeta(
-    rows: Tensor,
+def mix_labelled(
+    samples: Tensor,
     labels: Tensor,
     classes: int,
     ignore_index: int | None,
-    seed: tuple[Tensor, int],
+    seed: Tensor,
+    offset: int,
+    law: str,
+    number: float | Tensor,
     *,
-    gamma: float | Tensor,
     sources: int,
     outputs: int,
-    anchor: str,
+    anchor: str = "self",
 ) -> tuple[Tensor, Tensor]:
-    """Draw, mix the rows and mix the labels in two launches: no plan is ever written out."""
+    """Draw, mix the samples and mix the labels in two launches: no plan is ever written out.
+
+    `samples` must be dense with the batch outermost, whatever the order of the other dimensions.
+    """
     fused = _fused()
-    batch = rows.shape[0]
-    digits = order_width(batch, sources) != batch
-    by_gather = _gathers(batch, sources)
-    plain = None if by_gather else _plain_dtype(rows.dtype, batch)
-    drawn = fused.draw(
-        *seed,
-        gamma,
-        batch=batch,
-        sources=sources,
-        outputs=outputs,
-        digits=digits,
-        anchor=anchor,
-        plan=by_gather,
-        matrix=plain,
-        halves=None if by_gather or plain is not None else fused.half_dtype(rows.dtype),
-        labels=labels,
-        classes=classes,
-        ignore_index=ignore_index,
+    law, plain, gammas = _resolve(law, number, outputs)
+    run = fused.prepare(
+        fused.Batch.of(samples, labels),
+        fused.Law(law, anchor),
+        plain if law.startswith("mixup") else 0.0,
+        fused.Sizes(samples.shape[0], sources, outputs),
+        classes,
+        ignore_index,
+        offset,
+        _allows_tf32(),
     )
-    if by_gather:
-        mixed = fused.mix_by_gather(rows, drawn.indices, drawn.weights)
-    elif plain is not None:
-        mixed = _multiply(drawn.matrix, rows)
-    else:
-        mixed = fused.mix_by_matrix(rows, drawn.matrix, tf32=_allows_tf32())
-    return mixed, drawn.targets
+    with _on(samples.device):
+        mixed, targets = run(samples, labels, seed, plain, gammas)
+    return mixed, targets
 
 
-def _mix_fused(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
-    fused = _fused()
-    batch = rows.shape[0]
-    weights = weights.float()
-    mixed: Tensor
-    if _gathers(batch, indices.shape[1]):
-        mixed = fused.mix_by_gather(rows, indices, weights)
-        return mixed
-    matrix = reference.dense(indices, weights, batch)
-    plain = _plain_dtype(rows.dtype, batch)
-    if plain is not None:
-        return _multiply(matrix.to(plain), rows)
-    halves = fused.split(matrix, fused.half_dtype(rows.dtype))
-    mixed = fused.mix_by_matrix(rows, halves, tf32=_allows_tf32())
-    return mixed
+def _resolve(law: str, number: float | Tensor, outputs: int) -> tuple[str, float, Tensor | None]:
+    """(law, number, gammas) as the plan kernel takes them."""
+    if isinstance(number, Tensor):
+        return law + "s", 0.0, number.expand(outputs).contiguous()
+    return law, float(number), None
 
 
-def _gathers(batch: int, sources: int) -> bool:
-    """Whether adding up sources beats a matrix product over the batch.
-
-    A source costs a read from L2, a batch row 2 or 6 operations of a tensor core: on an H200 they
-    break even near 80 rows per source in float32 and 120 in bfloat16.
-    """
-    return sources * 64 <= batch
-
-
-def _plain_dtype(dtype: torch.dtype, batch: int) -> torch.dtype | None:
-    """The dtype in which torch's own matrix product is the fastest way, or None.
-
-    Above 128 rows the matrix no longer stays on a multiprocessor, and cuBLAS overlaps the traffic
-    better (H200, 256 × 3 × 224²: bfloat16 48 µs against 67, TF32 93 against 137).
-    """
-    if batch <= _fused().MAX_WHOLE:
-        return None
-    if dtype in (torch.float16, torch.bfloat16) or (dtype == torch.float32 and _allows_tf32()):
-        return dtype
-    return None
-
-
-def _multiply(matrix: Tensor, rows: Tensor) -> Tensor:
-    with torch.autocast(rows.device.type, enabled=False):
-        return torch.mm(matrix, rows)
+def _on(device: torch.device) -> AbstractContextManager[object]:
+    """Triton launches on the current device, which need not be the samples'."""
+    if device.type != "cuda" or device.index == torch.cuda.current_device():
+        return nullcontext()
+    return torch.cuda.device(device)
 
 
 def _allows_tf32() -> bool:
