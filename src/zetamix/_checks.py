@@ -167,6 +167,14 @@ def check_pair(samples: object, labels: object) -> Tensor:
     return first
 
 
+def check_tensor_labels(labels: object) -> None:
+    if not isinstance(labels, Tensor):
+        raise TypeError(
+            f"labels must be a tensor, got {type(labels).__name__}. "
+            "For a dict or tuple of targets pass rules= to ZetaMixup, one per entry."
+        )
+
+
 def check_first_tensor(batch: object) -> Tensor:
     """The first tensor of a batch of any form; its rows are the batch."""
     leaves = pytree.tree_leaves(batch)

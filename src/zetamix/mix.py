@@ -14,6 +14,7 @@ from zetamix._checks import (
     check_label_range,
     check_mixable,
     check_pair,
+    check_tensor_labels,
 )
 from zetamix.draw import precise_dtype
 from zetamix.kernels import dispatch
@@ -154,11 +155,7 @@ def _drop_column(labels: Tensor) -> Tensor:
 
 def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None = None) -> Rule:
     """The rule that the dtype and shape of `labels` call for; an error where they leave it open."""
-    if not isinstance(labels, Tensor):
-        raise TypeError(
-            f"labels must be a tensor, got {type(labels).__name__}. "
-            "For a dict or tuple of targets pass rules= to ZetaMixup, one per entry."
-        )
+    check_tensor_labels(labels)
     if labels.is_floating_point() or labels.dtype == torch.bool:
         if num_classes is not None and (labels.ndim < 2 or labels.shape[1] != num_classes):
             raise ValueError(

@@ -23,6 +23,7 @@ from zetamix._checks import (
     check_number,
     check_pair,
     check_rules,
+    check_tensor_labels,
 )
 from zetamix.draw import process_rank, process_stream
 from zetamix.kernels.dispatch import IMPLEMENTATIONS
@@ -111,12 +112,10 @@ class BatchMix(nn.Module):
         """Mix `(samples, labels)`, given as two arguments or as one tuple, list or dict."""
         alone = len(inputs) == 1 and (self.rules is not None or not isinstance(inputs[0], Tensor))
         batch = inputs[0] if alone else inputs
-        return self._mix(batch, self._rules_for(batch))
-
-    def _mix(self, batch: Any, rules: Rules) -> Any:
         if self.rules is None and self.enabled and self.training and self.p == 1:
             # the plain case goes through the function, which on a GPU skips the plan
-            return self._mix_pair(*batch)
+            return self._mix_pair(*self._pair_of(batch))
+        rules = self._rules_for(batch)
         first = check_first_tensor(batch)
         plan = self.make_plan(first.shape[0], device=first.device, dtype=plan_dtype(batch))
         return _mix_tree(batch, rules, plan, self.implementation)
@@ -145,6 +144,13 @@ class BatchMix(nn.Module):
         if self.rules is not None:
             check_rules(self.rules, batch)
             return self.rules
+        samples, labels = self._pair_of(batch)
+        rule = infer_rule(labels, self.num_classes, self.ignore_index)
+        check_pair(samples, labels)
+        return (Samples(), rule)
+
+    def _pair_of(self, batch: Any) -> tuple[Any, Tensor]:
+        """(samples, labels), or an error that says what else can be done."""
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
             got = type(batch).__name__
             if isinstance(batch, (tuple, list)):
@@ -154,9 +160,8 @@ class BatchMix(nn.Module):
                 "For other batches pass rules=, one per entry."
             )
         samples, labels = batch
-        rule = infer_rule(labels, self.num_classes, self.ignore_index)
-        check_pair(samples, labels)
-        return (Samples(), rule)
+        check_tensor_labels(labels)
+        return samples, labels
 
     def get_extra_state(self) -> dict[str, Any]:
         state: dict[str, Any] = {"controls": self._shared.clone()}

@@ -105,39 +105,23 @@ def _dtypes(text: str | None, device: torch.device) -> list[str]:
 def _table(case: Case, rows: list[Row]) -> Table:
     table = Table(title=case.label, title_justify="left")
     table.add_column("", no_wrap=True)
-    graphs = any(row.mode == "graph" for row in rows)
-    modes = ("eager", "graph") if graphs else ("eager",)
-    for mode in modes:
-        suffix = "" if not graphs else f", {mode}"
-        table.add_column(f"µs{suffix}", justify="right")
-        table.add_column("p20-p80", justify="right", style="dim")
-        table.add_column("× copy", justify="right")
-    table.add_column("× zetamix", justify="right")
-    by_name: dict[str, dict[str, Row]] = {}
+    table.add_column("mode", style="dim")
+    for name in ("median µs", "p20", "p80", "× copy", "× zetamix"):
+        table.add_column(name, justify="right")
+    ours = {row.mode: row.median_us for row in rows if row.contender == OURS}
     for row in rows:
-        by_name.setdefault(row.contender, {})[row.mode] = row
-    ours = by_name[OURS]["eager"].median_us
-    for name, found in by_name.items():
-        cells = [name]
-        for mode in modes:
-            cells += _cells(found[mode]) if mode in found else ["", "", ""]
-        relative = "" if name == COPY else f"{found['eager'].median_us / ours:.2f}"
-        table.add_row(*cells, relative, style="bold" if name == OURS else None)
+        digits = 1 if row.median_us < 1000 else 0
+        times = [f"{t:,.{digits}f}" for t in (row.median_us, row.p20_us, row.p80_us)]
+        relative = "" if row.contender == COPY else f"{row.median_us / ours[row.mode]:.2f}"
+        style = "bold" if row.contender == OURS else None
+        table.add_row(
+            row.contender, row.mode, *times, f"{row.times_copy:.2f}", relative, style=style
+        )
     best = fastest_peer(rows, PEERS)
     if best is not None:
         peer, factor = best
-        verdict = f"{factor:.2f} × as long as zetamix"
-        table.caption = f"fastest other: {peer}, {verdict}"
+        table.caption = f"fastest other, eager: {peer}, {factor:.2f} × the time of zetamix"
     return table
-
-
-def _cells(row: Row) -> list[str]:
-    digits = 1 if row.median_us < 1000 else 0
-    return [
-        f"{row.median_us:,.{digits}f}",
-        f"{row.p20_us:,.{digits}f}-{row.p80_us:,.{digits}f}",
-        f"{row.times_copy:.2f}",
-    ]
 
 
 def _write(path: Path, facts: dict[str, str], rows: list[Row]) -> None:

@@ -5,7 +5,7 @@ the same plan, and from the same plan the same product.
 
 - One program sorts the keys of one output and writes its row of the matrix and its target.
 - The matrix holds rank**-gamma, not the weight: the anchor's entry is then exactly 1, and the
-  normaliser, the sum of the row, is applied to the float32 accumulator.
+  normaliser is applied to the float32 accumulator.
 - A float32 sample is split into two bfloat16 halves, x = h + l, and multiplied on the tensor cores
   as H·h + H·l + L·h, where H + L is the matrix split the same way. What is dropped is below 2^-17
   of each term: 2.5e-6 of the norm, measured, at three products instead of plain float32's eight
@@ -94,13 +94,19 @@ def _log_gamma_variate(seed, first, shape):
 @triton.jit
 def _lam(seed, row, alpha, UNIT: tl.constexpr):
     """λ ~ Beta(α, α) of one output, as `draw.draw_lam`."""
-    first = _uniform(seed, LAM + 2 * row)
-    if UNIT:
-        return first
-    second = _uniform(seed, LAM + 2 * row + 1)
-    log_first = _log_gamma_variate(seed, TRIES + 48 * row, alpha + 1) + tl.log(first) / alpha
-    log_second = _log_gamma_variate(seed, TRIES + 48 * row + 24, alpha + 1) + tl.log(second) / alpha
-    return 1 / (1 + tl.exp(log_second - log_first))
+    lam = _uniform(seed, LAM + 2 * row)
+    if not UNIT:
+        first = tl.log(lam) / alpha + _log_gamma_variate(seed, TRIES + 48 * row, alpha + 1)
+        second = tl.log(_uniform(seed, LAM + 2 * row + 1)) / alpha
+        second += _log_gamma_variate(seed, TRIES + 48 * row + 24, alpha + 1)
+        lam = 1 / (1 + tl.exp(second - first))
+    return lam
+
+
+@triton.jit
+def _scale_p(matrix_p, size):
+    """Behind the two halves of a matrix, one float32 for each of its rows; see `fused.halves`."""
+    return (matrix_p + size).to(tl.pointer_type(tl.float32), bitcast=True)
 
 
 @triton.jit(debug=True)
@@ -171,6 +177,7 @@ def plan_kernel(
         low = (power - high.to(tl.float32)).to(matrix_p.dtype.element_ty)
         tl.store(matrix_p + row * batch + order, high, mask=known)
         tl.store(matrix_p + outputs * batch + row * batch + order, low, mask=known)
+        tl.store(_scale_p(matrix_p, 2 * outputs * batch) + row, 1 / tl.sum(power, 0))
     if MATRIX == "plain":
         tl.store(matrix_p + row * batch + order, share, mask=known)
     if TARGETS:
@@ -193,36 +200,38 @@ def plan_kernel(
 @triton.jit
 def _dot(a, b, acc):
     if INTERPRETED:
-        return tl.dot(a.to(tl.float32), b.to(tl.float32), acc, input_precision="ieee")
-    return tl.dot(a, b, acc)
+        acc = tl.dot(a.to(tl.float32), b.to(tl.float32), acc, input_precision="ieee")
+    else:
+        acc = tl.dot(a, b, acc)
+    return acc
 
 
 @triton.jit
 def _product(high, low, x, acc, MODE: tl.constexpr):
     """acc + matrix @ x, from the matrix's two halves; see the top of this file."""
+    # no early returns: Triton compiles what stands behind them
     if MODE == "half":
-        return _dot(high, x, acc)
-    if MODE == "bytes":
+        acc = _dot(high, x, acc)
+    elif MODE == "bytes":
         whole = x.to(tl.float32).to(tl.bfloat16)
-        return _dot(low, whole, _dot(high, whole, acc))
-    x_high = x.to(tl.bfloat16)
-    x_low = (x - x_high.to(tl.float32)).to(tl.bfloat16)
-    acc = _dot(high, x_low, _dot(high, x_high, acc))
-    if MODE == "split3":
-        acc = _dot(low, x_high, acc)
+        acc = _dot(low, whole, _dot(high, whole, acc))
+    else:
+        x_high = x.to(tl.bfloat16)
+        x_low = (x - x_high.to(tl.float32)).to(tl.bfloat16)
+        acc = _dot(high, x_low, _dot(high, x_high, acc))
+        if MODE == "split3":
+            acc = _dot(low, x_high, acc)
     return acc
 
 
 @triton.jit
 def _load_halves(matrix_p, place, inside, size, MODE: tl.constexpr):
-    """Both halves of a block of the matrix, and the sums of its rows; low only where it is used."""
+    """Both halves of a block of the matrix; the low one only where it is used."""
     high = tl.load(matrix_p + place, mask=inside, other=0.0)
     low = high
-    total = tl.sum(high.to(tl.float32), 1)
     if MODE == "split3" or MODE == "bytes":
         low = tl.load(matrix_p + size + place, mask=inside, other=0.0)
-        total += tl.sum(low.to(tl.float32), 1)
-    return high, low, total
+    return high, low
 
 
 @triton.jit
@@ -243,7 +252,6 @@ def mix_whole_kernel(
     outputs,
     batch,
     features,
-    NORMALISE: tl.constexpr,
     TMA: tl.constexpr,
     EVEN: tl.constexpr,
     MODE: tl.constexpr,
@@ -259,8 +267,8 @@ def mix_whole_kernel(
     k = tl.arange(0, BLOCK_IN)
     inside = (m < outputs)[:, None] & (k < batch)[None, :]
     place = m[:, None] * batch + k[None, :]
-    high, low, total = _load_halves(matrix_p, place, inside, outputs * batch, MODE)
-    scale = 1 / tl.where(m < outputs, total, 1.0)
+    high, low = _load_halves(matrix_p, place, inside, outputs * batch, MODE)
+    scale = tl.load(_scale_p(matrix_p, 2 * outputs * batch) + m, mask=m < outputs, other=0.0)
     into = k[:, None].to(tl.int64) * features
     out_of = m[:, None].to(tl.int64) * features
     tiles = tl.cdiv(features, BLOCK)
@@ -275,9 +283,7 @@ def mix_whole_kernel(
             present = (k < batch)[:, None] & (d < features)[None, :]
             x = tl.load(rows_p + into + d[None, :], mask=present, other=0.0)
         acc = _product(high, low, x, tl.zeros([BLOCK_OUT, BLOCK], tl.float32), MODE)
-        if NORMALISE:
-            acc *= scale[:, None]
-        y = _narrow(acc, MODE, out_p.dtype.element_ty)
+        y = _narrow(acc * scale[:, None], MODE, out_p.dtype.element_ty)
         if TMA:
             out_desc.store([first, tile * BLOCK], y)
         elif EVEN:
@@ -295,7 +301,6 @@ def mix_loop_kernel(
     outputs,
     batch,
     features,
-    NORMALISE: tl.constexpr,
     MODE: tl.constexpr,
     BLOCK_OUT: tl.constexpr,
     BLOCK_IN: tl.constexpr,
@@ -308,21 +313,18 @@ def mix_loop_kernel(
     m = (tl.program_id(0) % groups) * BLOCK_OUT + tl.arange(0, BLOCK_OUT)
     d = (tl.program_id(0) // groups) * BLOCK + tl.arange(0, BLOCK)
     acc = tl.zeros([BLOCK_OUT, BLOCK], tl.float32)
-    total = tl.zeros([BLOCK_OUT], tl.float32)
     size = tl.cast(outputs, tl.int64) * batch
     for start in tl.range(0, batch, BLOCK_IN, num_stages=STAGES):
         k = start + tl.arange(0, BLOCK_IN)
         inside = (m < outputs)[:, None] & (k < batch)[None, :]
         place = m[:, None].to(tl.int64) * batch + k[None, :]
-        high, low, part = _load_halves(matrix_p, place, inside, size, MODE)
+        high, low = _load_halves(matrix_p, place, inside, size, MODE)
         present = (k < batch)[:, None] & (d < features)[None, :]
         into = k[:, None].to(tl.int64) * features
         x = tl.load(rows_p + into + d[None, :], mask=present, other=0.0)
         acc = _product(high, low, x, acc, MODE)
-        total += part
-    if NORMALISE:
-        acc /= tl.where(m < outputs, total, 1.0)[:, None]
-    y = _narrow(acc, MODE, out_p.dtype.element_ty)
+    scale = tl.load(_scale_p(matrix_p, 2 * size) + m, mask=m < outputs, other=0.0)
+    y = _narrow(acc * scale[:, None], MODE, out_p.dtype.element_ty)
     wanted = (m < outputs)[:, None] & (d < features)[None, :]
     tl.store(out_p + m[:, None].to(tl.int64) * features + d[None, :], y, mask=wanted)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from zetamix._checks import check_choice
 from zetamix.kernels import gather, reference
+from zetamix.series import GAMMA_MIN
 
 IMPLEMENTATIONS = ("auto", "fused", "reference")
 
@@ -123,6 +124,7 @@ def mix_labelled(
     """
     fused = _fused()
     law, plain, gammas = _resolve(law, number, outputs)
+    tf32 = _allows_tf32()
     run = fused.prepare(
         fused.Batch.of(samples, labels),
         fused.Law(law, anchor),
@@ -131,7 +133,9 @@ def mix_labelled(
         classes,
         ignore_index,
         offset,
-        _allows_tf32(),
+        tf32,
+        # from here on what is lost with the low half of the matrix is no more than TF32 loses
+        tf32 and law == "zeta" and plain >= GAMMA_MIN,
     )
     with _on(samples.device):
         mixed, targets = run(samples, labels, seed, plain, gammas)

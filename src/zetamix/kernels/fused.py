@@ -154,10 +154,12 @@ def prepare(
     ignore_index: int | None,
     offset: int,
     tf32: bool,
+    loose: bool,
 ) -> Prepared:
     """A function (samples, labels, seed, number, gammas) → (samples, targets) for batches alike.
 
     unit: α for mixup, whose kernel depends on it; 0 for ζ-mixup.
+    tf32: whether torch may use TF32; loose: whether our kernels may be as imprecise as that.
     """
     features = batch.shape[1:].numel()
     out_shape = (sizes.outputs, *batch.shape[1:])
@@ -173,10 +175,10 @@ def prepare(
         classes=classes,
         ignore=ignore_index is not None,
     )
-    mix = _mixer(way, batch, sizes, features, tf32)
+    mix = _mixer(way, batch, sizes, features, loose)
     tail = (*sizes, classes, 0 if ignore_index is None else ignore_index)
     planned = (sizes.outputs, sizes.sources)
-    square = (sizes.outputs, sizes.batch) if way == "torch" else (2, sizes.outputs, sizes.batch)
+    plain = (sizes.outputs, sizes.batch)
 
     def run(
         samples: Tensor, labels: Tensor, seed: Tensor, number: float, gammas: Tensor | None
@@ -188,9 +190,10 @@ def prepare(
         if way == "gather":
             indices = torch.empty(planned, dtype=torch.int64, device=device)
             weights = torch.empty(planned, device=device)
+        elif way == "torch":
+            matrix = torch.empty(plain, dtype=batch.dtype, device=device)
         else:
-            dtype = batch.dtype if way == "torch" else halves
-            matrix = torch.empty(square, dtype=dtype, device=device)
+            matrix = empty_halves(*plain, halves, device)
         draw(seed, gammas, labels, indices, weights, matrix, targets, offset, number, *tail)
         mix(samples, out, matrix, indices, weights)
         return out, targets
@@ -220,10 +223,24 @@ def half_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float16 if dtype == torch.float16 else torch.bfloat16
 
 
+def empty_halves(
+    outputs: int, batch: int, dtype: torch.dtype, device: torch.device | str
+) -> Tensor:
+    """Room for a matrix as the kernels take it, in one allocation: high half, low half, scales.
+
+    The scales are one float32 for each row, in the place of two numbers of the halves.
+    """
+    return torch.empty(2 * outputs * (batch + 1), dtype=dtype, device=device)
+
+
 def split(matrix: Tensor, dtype: torch.dtype) -> Tensor:
-    """A float32 matrix as two halves, [2, outputs, batch], for rows of this dtype."""
-    high = matrix.to(half_dtype(dtype))
-    return torch.stack([high, (matrix - high.float()).to(high.dtype)])
+    """A float32 matrix of weights as the kernels take it, for rows of this dtype."""
+    # scaled so that the heaviest entry of a row is exactly 1
+    scale = matrix.amax(1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+    scaled = matrix / scale
+    high = scaled.to(half_dtype(dtype))
+    low = (scaled - high.float()).to(high.dtype)
+    return torch.cat([high.flatten(), low.flatten(), scale.flatten().view(high.dtype)])
 
 
 def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor, *, tf32: bool) -> Tensor:
@@ -240,7 +257,7 @@ def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor, *, tf32: bool) -> T
         matrix = dense.to(rows.dtype) if way == "torch" else split(dense, rows.dtype)
     # rows may start anywhere, so the launch is bound to these and not kept
     like = Batch.of(rows, indices)
-    mix = _mixer(way, like, Sizes(batch, sources, outputs), features, tf32, normalise=False)
+    mix = _mixer(way, like, Sizes(batch, sources, outputs), features, loose=False)
     mix(rows, out, matrix, indices.contiguous(), weights.contiguous())
     return out
 
@@ -248,23 +265,21 @@ def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor, *, tf32: bool) -> T
 Mixer = Callable[[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None], None]
 
 
-def _mixer(
-    way: str, batch: Batch, sizes: Sizes, features: int, tf32: bool, *, normalise: bool = True
-) -> Mixer:
+def _mixer(way: str, batch: Batch, sizes: Sizes, features: int, loose: bool) -> Mixer:
     """A function (samples, out, matrix, indices, weights) that writes out, by the way chosen."""
-    mode = _mode(batch.dtype, tf32)
+    mode = _mode(batch.dtype, loose)
     if way == "gather":
         return _gatherer(sizes, features, mode)
     if way == "torch":
         return lambda samples, out, matrix, *_: _multiply(samples, out, matrix, features)
     if way == "loop":
-        return _looper(sizes, features, mode, normalise)
-    return _whole_mixer(batch, sizes, features, mode, normalise)
+        return _looper(sizes, features, mode)
+    return _whole_mixer(batch, sizes, features, mode)
 
 
-def _mode(dtype: torch.dtype, tf32: bool) -> str:
+def _mode(dtype: torch.dtype, loose: bool) -> str:
     if dtype == torch.float32:
-        return "split2" if tf32 else "split3"
+        return "split2" if loose else "split3"
     return "bytes" if dtype == torch.uint8 else "half"
 
 
@@ -274,7 +289,7 @@ def _multiply(samples: Tensor, out: Tensor, matrix: Any, features: int) -> None:
     torch.mm(matrix, rows, out=out.as_strided((out.shape[0], features), (features, 1)))
 
 
-def _whole_mixer(batch: Batch, sizes: Sizes, features: int, mode: str, normalise: bool) -> Mixer:
+def _whole_mixer(batch: Batch, sizes: Sizes, features: int, mode: str) -> Mixer:
     block_in = max(16, triton.next_power_of_2(sizes.batch))
     block_out = min(block_in, max(16, triton.next_power_of_2(sizes.outputs)))
     block, warps, stages, per_core, tma = tiling(block_in, features, mode)
@@ -287,7 +302,6 @@ def _whole_mixer(batch: Batch, sizes: Sizes, features: int, mode: str, normalise
     launch = Launch(
         kernels.mix_whole_kernel,
         (programs,),
-        NORMALISE=normalise,
         TMA=tma,
         EVEN=even,
         MODE=mode,
@@ -325,13 +339,12 @@ def tiling(block_in: int, features: int, mode: str) -> tuple[int, int, int, int,
     return (64, 4, 4, 1, True) if mode == "split3" else (64, 8, 5, 1, False)
 
 
-def _looper(sizes: Sizes, features: int, mode: str, normalise: bool) -> Mixer:
+def _looper(sizes: Sizes, features: int, mode: str) -> Mixer:
     # H200, 256 × 3 × 224², float32: 161 µs with these, 173 to 290 with others
     block_out, block_in, block = 128, 32, 128
     launch = Launch(
         kernels.mix_loop_kernel,
         (triton.cdiv(sizes.outputs, block_out) * triton.cdiv(features, block),),
-        NORMALISE=normalise,
         MODE=mode,
         BLOCK_OUT=block_out,
         BLOCK_IN=block_in,
