@@ -428,20 +428,28 @@ def test_a_gpu_agrees_on_mixup(batch, alpha):
     torch.testing.assert_close(targets.double(), matrix @ onehot, rtol=1e-5, atol=1e-6)
 
 
+@pytest.fixture
+def _tf32_allowed():
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    yield
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
+
+
 @pytest.mark.gpu
-def test_a_gpu_uses_tf32_only_where_it_is_allowed(monkeypatch):
-    for batch in (64, 128, 256):
-        samples = torch.randn(batch, 3, 64, 64, device="cuda")
-        labels = torch.zeros(batch, dtype=torch.int64, device="cuda")
-        plan = zeta_plan(batch, generator=torch.Generator("cuda").manual_seed(1))
-        expected = (plan.matrix().double() @ samples.double().flatten(1)).view_as(samples)
-        assert error(mix(samples, plan), expected) < 1e-5
-        monkeypatch.setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32")
-        # cuBLAS takes TF32 for large batches; our kernels stay exact for plans of any kind
-        assert error(mix(samples, plan), expected) < 5e-4
-        loose, _ = zeta_mixup(samples, labels, 10, generator=torch.Generator("cuda").manual_seed(1))
-        assert 1e-5 < error(loose, expected) < 5e-4
-        monkeypatch.undo()
+@pytest.mark.usefixtures("_tf32_allowed")
+@pytest.mark.parametrize("batch", [64, 128, 256])
+def test_a_gpu_uses_tf32_where_it_is_allowed(batch):
+    samples = torch.randn(batch, 3, 64, 64, device="cuda")
+    labels = torch.zeros(batch, dtype=torch.int64, device="cuda")
+    plan = zeta_plan(batch, generator=torch.Generator("cuda").manual_seed(1))
+    expected = (plan.matrix().double() @ samples.double().flatten(1)).view_as(samples)
+    # cuBLAS takes TF32 for large batches; our kernels stay exact for plans of any kind
+    assert error(mix(samples, plan), expected) < 5e-4
+    mixed, targets = zeta_mixup(
+        samples, labels, 10, generator=torch.Generator("cuda").manual_seed(1)
+    )
+    assert 1e-5 < error(mixed, expected) < 5e-4
+    torch.testing.assert_close(targets.sum(1), torch.ones(batch, device="cuda"))
 
 
 @pytest.mark.gpu

@@ -52,7 +52,12 @@ def _processor() -> str:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout that this code runs from, if it does."""
+    """The commit of the checkout that this code runs from, if it does.
+
+    A copy without its history can be told through the variable ZETAMIX_COMMIT.
+    """
+    if "ZETAMIX_COMMIT" in os.environ:
+        return os.environ["ZETAMIX_COMMIT"]
     here = Path(__file__).resolve().parent
     command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=10"]
     try:

@@ -1,0 +1,122 @@
+"""The benchmark: the gate in front of the times, the times themselves, and the command."""
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from zetamix.bench import run, timing
+from zetamix.bench.contenders import CONTENDERS, COPY, OURS, PEERS
+from zetamix.bench.machine import describe_machine, machine_line
+from zetamix.cli.app import app
+
+CPU = torch.device("cpu")
+SMALL = run.Case((6, 3, 8, 8), torch.float32, CPU)
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, ["bench", "--device", "cpu", "--rounds", "5", *arguments])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_the_gate_lets_right_results_through(dtype):
+    run.check(run.Case((12, 3, 8, 8), dtype, CPU))
+
+
+@pytest.mark.parametrize("which", ["samples", "targets"])
+def test_the_gate_stops_a_wrong_result(which, monkeypatch):
+    right = run.zeta_mixup
+
+    def wrong(*arguments, **options):
+        samples, targets = right(*arguments, **options)
+        return (samples * 1.001, targets) if which == "samples" else (samples, targets * 1.001)
+
+    monkeypatch.setattr(run, "zeta_mixup", wrong)
+    with pytest.raises(run.WrongResultError, match=f"{which} are off by"):
+        run.measure(SMALL, rounds=5)
+    result = invoke("--shapes", "6x3x8x8")
+    assert result.exit_code == 1
+    assert "No time is printed" in " ".join(result.output.split())
+    assert "median" not in result.output
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_every_installed_contender_is_measured():
+    rows = run.measure(SMALL, rounds=5)
+    assert [row.contender for row in rows] == [c.name for c in CONTENDERS if c.installed()]
+    assert {"torchvision v2.MixUp", "timm Mixup", "kornia RandomMixUpV2"} < set(PEERS)
+    by_name = {row.contender: row for row in rows}
+    assert by_name[COPY].times_copy == 1
+    for row in rows:
+        assert 0 < row.p20_us <= row.median_us <= row.p80_us
+        assert row.times_copy == pytest.approx(row.median_us / by_name[COPY].median_us)
+    peer, factor = run.fastest_peer(rows, PEERS)
+    assert factor == pytest.approx(by_name[peer].median_us / by_name[OURS].median_us)
+    assert by_name[peer].median_us == min(by_name[name].median_us for name in PEERS)
+
+
+def test_the_listing_is_the_method(generator):
+    listing = next(c for c in CONTENDERS if c.name == "paper listing").build(6)
+    mixed, targets = listing(torch.eye(6).view(6, 6, 1, 1), torch.arange(6))
+    # with unit vectors as samples, both outputs are the weights
+    torch.testing.assert_close(mixed.flatten(1), targets)
+    series = torch.arange(1, 7) ** -2.8
+    torch.testing.assert_close(
+        targets.sort(1, descending=True).values, (series / series.sum()).expand(6, -1)
+    )
+    assert targets.argmax(1).tolist() == list(range(6))
+
+
+def test_a_missing_library_is_left_out(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    rows = run.measure(SMALL, rounds=5)
+    assert "timm Mixup" not in {row.contender for row in rows}
+    assert OURS in {row.contender for row in rows}
+
+
+def test_quantiles_are_in_order():
+    found = timing.Timing.of([float(k) for k in range(101)])
+    assert (found.p20, found.median, found.p80) == (20.0, 50.0, 80.0)
+
+
+def test_turns_rotate_and_warm_up():
+    seen = []
+    timing.time_alternating({"a": lambda turn: seen.append(("a", turn)), "b": seen.append}, 2)
+    assert seen == [("a", 0), 0, ("a", 1), 1, ("a", 2), 2, ("a", 3), 3]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_the_command_prints_and_writes(tmp_path):
+    file = tmp_path / "new" / "rows.json"
+    result = invoke("--shapes", "6x3x8x8,4x1x5x7", "--json", str(file))
+    assert result.exit_code == 0, result.output
+    assert "6 × 3 × 8 × 8, float32" in result.output
+    assert "4 × 1 × 5 × 7, float32" in result.output
+    assert f"torch {torch.__version__}" in result.output.replace("\n", "")
+    document = json.loads(file.read_text())
+    assert {tuple(row["shape"]) for row in document["rows"]} == {(6, 3, 8, 8), (4, 1, 5, 7)}
+    assert document["machine"]["torch"] == torch.__version__
+    assert [path.name for path in file.parent.iterdir()] == ["rows.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--shapes", "32x3"], "expected batch x channels x height x width"),
+        (["--shapes", "axb"], "expected batch x channels x height x width"),
+        (["--dtypes", "int8"], "expected some of float32, bfloat16, float16, tf32, got 'int8'"),
+        (["--device", "tpu"], "expected cpu or cuda, got 'tpu'"),
+    ],
+)
+def test_bad_arguments_get_a_sentence(arguments, message):
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.replace("│", " ").split())
+
+
+def test_the_machine_line_names_what_matters(monkeypatch):
+    monkeypatch.setenv("ZETAMIX_COMMIT", "abc123")
+    facts = describe_machine(CPU)
+    assert machine_line(facts).endswith("commit abc123")
+    assert facts["command"].startswith("zetamix ")
