@@ -117,6 +117,7 @@ def test_bad_arguments_get_a_sentence(arguments, message):
 
 def test_the_machine_line_names_what_matters(monkeypatch):
     monkeypatch.setenv("ZETAMIX_COMMIT", "abc123")
+    monkeypatch.setattr("sys.argv", ["/somewhere/bin/zetamix", "bench", "--device", "cpu"])
     facts = describe_machine(CPU)
     assert machine_line(facts).endswith("commit abc123")
-    assert facts["command"].startswith("zetamix ")
+    assert facts["command"] == "zetamix bench --device cpu"
