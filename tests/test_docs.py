@@ -1,11 +1,13 @@
 """What a user reads runs: every Python block of the README, in order, as one program."""
 
+import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
 BLOCK = re.compile(r"^```python\b[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 
 
@@ -38,3 +40,13 @@ def test_a_block_that_fails_is_seen(tmp_path):
     with pytest.raises(AssertionError) as caught:
         exec(compile(code, "page.md", "exec"), {"value": 1})
     assert caught.traceback[-1].lineno + 1 == 8
+
+
+def test_speed_tables_show_what_was_measured():
+    spec = importlib.util.spec_from_file_location("render", ROOT / "benchmarks" / "render.py")
+    render = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(render)
+    text = README.read_text()
+    assert render.rendered(text) == text
+    # a changed number would be found
+    assert render.rendered(text.replace("| 128 × 3 × 32² |", "| 129 × 3 × 32² |")) == text

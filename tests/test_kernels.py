@@ -47,6 +47,10 @@ def seed_of(number):
     return torch.tensor([number * 0x5DEECE66D + 11], device=DEVICE)
 
 
+def expanded(seed, *shape, **lane):
+    return expand(seed, 0, *shape, device=torch.device(DEVICE), **lane)
+
+
 def rows_of(batch, features, dtype):
     rows = torch.randn(batch, features, device=DEVICE)
     return (rows * 50 + 128).clamp(0, 255).to(dtype) if dtype == torch.uint8 else rows.to(dtype)
@@ -64,6 +68,7 @@ def draw_plan(batch, sources, anchor="self", outputs=None, number=2.8, law="zeta
     return dispatch.draw_plan(
         seed_of(batch),
         offset,
+        torch.device(DEVICE),
         law,
         number,
         batch=batch,
@@ -127,7 +132,7 @@ every_shape = pytest.mark.parametrize(("batch", "sources"), SHAPES.values(), ids
 @pytest.mark.parametrize("anchor", ["self", "random"])
 def test_the_plan_is_the_one_torch_draws(batch, sources, anchor):
     indices, weights = draw_plan(batch, sources, anchor)
-    bits = expand(seed_of(batch), batch, dispatch.order_width(batch, sources))
+    bits = expanded(seed_of(batch), batch, dispatch.order_width(batch, sources))
     assert torch.equal(indices, order_rows(bits, batch, sources, anchor))
     expected = weigh(torch.tensor(2.8, dtype=torch.float64), sources).to(DEVICE)
     torch.testing.assert_close(weights, expected.float().expand(batch, -1), rtol=1e-6, atol=1e-9)
@@ -146,7 +151,18 @@ def test_the_halves_of_the_matrix_say_the_same(batch, sources):
 
 def test_a_stream_shifts_the_seed():
     indices, _ = draw_plan(8, 8, offset=99)
-    assert torch.equal(indices, order_rows(expand(seed_of(8) + 99, 8, 8), 8, 8, "self"))
+    assert torch.equal(indices, order_rows(expanded(seed_of(8) + 99, 8, 8), 8, 8, "self"))
+
+
+def test_an_origin_on_the_host_is_as_good_as_one_on_the_device():
+    number = 2**62 + 12345
+    asked = {"batch": 9, "sources": 9, "outputs": 9}
+    host = dispatch.draw_plan(None, number, torch.device(DEVICE), "zeta", 2.8, **asked)
+    there = torch.tensor([number], device=DEVICE)
+    device = dispatch.draw_plan(there, 0, torch.device(DEVICE), "zeta", 2.8, **asked)
+    assert torch.equal(host[0], device[0])
+    bits = expand(None, number, 9, 9, device=torch.device(DEVICE))
+    assert torch.equal(host[0], order_rows(bits, 9, 9, "self"))
 
 
 def test_gamma_can_differ_between_outputs_and_outputs_from_the_batch():
@@ -168,7 +184,7 @@ class Expanded(Draw):
         self.given = seed
 
     def uniform(self, lane, *shape):
-        return (expand(self.given, *shape, lane=lane).double() + 0.5) / 2**62
+        return (expanded(self.given, *shape, lane=lane).double() + 0.5) / 2**62
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.2, 1.0, 4.0])
@@ -450,6 +466,23 @@ def test_a_gpu_uses_tf32_where_it_is_allowed(batch):
     )
     assert 1e-5 < error(mixed, expected) < 5e-4
     torch.testing.assert_close(targets.sum(1), torch.ones(batch, device="cuda"))
+
+
+@pytest.mark.gpu
+def test_a_gpu_generator_moves_on_and_can_be_set_back():
+    generator = torch.Generator("cuda").manual_seed(3)
+    state = generator.get_state()
+    plans = [zeta_plan(64, generator=generator).indices for _ in range(3)]
+    assert not torch.equal(plans[0], plans[1])
+    assert not torch.equal(plans[1], plans[2])
+    generator.set_state(state)
+    assert torch.equal(plans[0], zeta_plan(64, generator=generator).indices)
+    torch.cuda.manual_seed(5)
+    first = zeta_plan(64, device="cuda").indices
+    torch.cuda.manual_seed(5)
+    assert torch.equal(first, zeta_plan(64, device="cuda").indices)
+    torch.cuda.manual_seed(6)
+    assert not torch.equal(first, zeta_plan(64, device="cuda").indices)
 
 
 @pytest.mark.gpu

@@ -2,6 +2,7 @@
 
 import math
 import os
+from functools import lru_cache
 
 import torch
 import torch.distributed
@@ -25,9 +26,8 @@ LANE_STEP = 2**40
 class Draw:
     """The random numbers of one plan.
 
-    On a CPU they come straight from the generator. On a GPU the generator gives one number, and
-    all others are expanded from it by SplitMix64, as a kernel can do by itself. In a captured CUDA
-    graph torch advances its generators between replays, so that one number is fresh there.
+    On a CPU they come straight from the generator. On a GPU the generator gives one number, the
+    origin, and all others are expanded from it by SplitMix64, as a kernel can do by itself.
 
     stream: which of many independent streams to take; None stands for this process's own.
     """
@@ -38,23 +38,43 @@ class Draw:
         check_generator(generator, device)
         self.generator = generator
         self.device = device
-        self.offset = _signed(
-            (process_stream(generator) if stream is None else stream) * STREAM_STEP
-        )
-        self._seed: Tensor | None = None
+        stream = process_stream(generator) if stream is None else stream
+        self.offset = signed(stream * STREAM_STEP)
+        self._origin: tuple[Tensor | None, int] | None = None
 
-    def origin(self) -> Tensor:
-        """The one number, shape [1]; `offset` is still to be added."""
-        if self._seed is None:
-            self._seed = torch.randint(
-                KEY_LIMIT, (1,), generator=self.generator, device=self.device
-            )
-        return self._seed
+    def origin(self) -> tuple[Tensor | None, int]:
+        """The number that a GPU's are expanded from: the sum of a tensor [1], or None, and an int.
+
+        A plain call reads it off the state of the generator and moves the state on, which costs
+        the device nothing. A captured CUDA graph or a trace has to draw it on the device: torch
+        advances its generators between replays, so it is fresh at each.
+        """
+        if self._origin is None:
+            if _on_host(self.device):
+                self._origin = None, _alike(self._read_generator())
+            else:
+                number = torch.randint(
+                    KEY_LIMIT, (1,), generator=self.generator, device=self.device
+                )
+                self._origin = number, _alike(mix64(self.offset))
+        return self._origin
+
+    def _read_generator(self) -> int:
+        generator = self.generator
+        if generator is None:
+            torch.cuda.init()  # type: ignore[no-untyped-call]
+            index = self.device.index
+            index = torch.cuda.current_device() if index is None else index
+            generator = torch.cuda.default_generators[index]
+        position = generator.get_offset()
+        # torch counts in fours, the numbers that one step of its own generator makes
+        generator.set_offset(position + 4)
+        return mix64(generator.initial_seed() + position * GOLDEN + self.offset)
 
     def integers(self, lane: int, *shape: int) -> Tensor:
         """Random integers in [0, KEY_LIMIT)."""
         if self.device.type != "cpu":
-            return expand(self.origin() + self.offset, *shape, lane=lane)
+            return expand(*self.origin(), *shape, lane=lane, device=self.device)
         bits = torch.randint(KEY_LIMIT, shape, generator=self.generator)
         return _scramble(bits + self.offset) if self.offset else bits
 
@@ -64,11 +84,34 @@ class Draw:
         return (bits.to(precise_dtype(self.device)) + 0.5) / KEY_LIMIT
 
 
-def expand(seed: Tensor, *shape: int, lane: int = ORDER) -> Tensor:
-    """Integers in [0, KEY_LIMIT) of the SplitMix64 sequence of a seed."""
+def _alike(number: int) -> int:
+    """A number made odd and longer than 32 bits: what a kernel assumes of one holds for all."""
+    return number >> 3 << 1 & KEY_LIMIT - 1 | KEY_LIMIT | 1
+
+
+def _on_host(device: torch.device) -> bool:
+    """Whether the state of a CUDA generator may be read and moved on from the host right now."""
+    return (
+        device.type == "cuda"
+        and not torch.compiler.is_compiling()
+        and _has_cuda()
+        and not torch.cuda.is_current_stream_capturing()
+    )
+
+
+@lru_cache(maxsize=1)
+def _has_cuda() -> bool:
+    return torch.cuda.is_available()
+
+
+def expand(
+    seed: Tensor | None, offset: int, *shape: int, lane: int = ORDER, device: torch.device
+) -> Tensor:
+    """Integers in [0, KEY_LIMIT) of the SplitMix64 sequence of `seed + offset`."""
     first = lane * LANE_STEP
-    counters = torch.arange(first, first + math.prod(shape), device=seed.device).view(shape)
-    return _scramble(seed + counters * _signed(GOLDEN))
+    counters = torch.arange(first, first + math.prod(shape), device=device).view(shape)
+    steps = counters * signed(GOLDEN) + offset
+    return _scramble(steps if seed is None else steps + seed)
 
 
 def draw_gammas(draw: Draw, low: float, high: float, outputs: int) -> Tensor:
@@ -129,12 +172,21 @@ def process_rank(home_rank: int = 0) -> int:
 
 def _scramble(z: Tensor) -> Tensor:
     """The SplitMix64 finaliser: 62 bits that share no visible structure with their neighbours'."""
-    z = (z ^ _shift(z, 30)) * _signed(0xBF58476D1CE4E5B9)
-    z = (z ^ _shift(z, 27)) * _signed(0x94D049BB133111EB)
+    z = (z ^ _shift(z, 30)) * signed(0xBF58476D1CE4E5B9)
+    z = (z ^ _shift(z, 27)) * signed(0x94D049BB133111EB)
     return _shift(z ^ _shift(z, 31), 2)
 
 
-def _signed(value: int) -> int:
+def mix64(z: int) -> int:
+    """The SplitMix64 finaliser of one number, 64 bits."""
+    mask = 2**64 - 1
+    z &= mask
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & mask
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & mask
+    return z ^ z >> 31
+
+
+def signed(value: int) -> int:
     """The int64 with the same 64 bits."""
     value %= 2**64
     return value - 2**64 if value >= 2**63 else value

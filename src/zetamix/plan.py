@@ -166,8 +166,8 @@ class Request(NamedTuple):
     def plan(self, dtype: torch.dtype) -> MixPlan:
         if self.by_kernel(dtype):
             indices, weights = dispatch.draw_plan(
-                self.draw.origin(),
-                self.draw.offset,
+                *self.draw.origin(),
+                self.draw.device,
                 self.law,
                 self.number,
                 batch=self.batch,

@@ -75,8 +75,9 @@ def order_width(batch: int, sources: int) -> int:
 
 
 def draw_plan(
-    seed: Tensor,
+    seed: Tensor | None,
     offset: int,
+    device: torch.device,
     law: str,
     number: float | Tensor,
     *,
@@ -87,15 +88,17 @@ def draw_plan(
 ) -> tuple[Tensor, Tensor]:
     """Indices and weights of a plan, [outputs, sources], from the plan kernel.
 
+    seed, offset: the origin of its random numbers, as `Draw.origin` gives it.
     law: "zeta" with γ as the number (a tensor for one per output, or one that may change in a
     captured graph), "mixup" or "mixup/batch" with α.
     """
     fused = _fused()
     law, plain, gammas = _resolve(law, number, outputs)
-    with _on(seed.device):
+    with _on(device):
         indices, weights = fused.draw_plan(
             seed,
             offset,
+            device,
             plain,
             gammas,
             fused.Law(law, anchor),
@@ -109,7 +112,7 @@ def mix_labelled(
     labels: Tensor,
     classes: int,
     ignore_index: int | None,
-    seed: Tensor,
+    seed: Tensor | None,
     offset: int,
     law: str,
     number: float | Tensor,
@@ -132,20 +135,19 @@ def mix_labelled(
         fused.Sizes(samples.shape[0], sources, outputs),
         classes,
         ignore_index,
-        offset,
         tf32,
         # from here on what is lost with the low half of the matrix is no more than TF32 loses
         tf32 and law == "zeta" and plain >= GAMMA_MIN,
     )
     with _on(samples.device):
-        mixed, targets = run(samples, labels, seed, plain, gammas)
+        mixed, targets = run(samples, labels, seed, offset, plain, gammas)
     return mixed, targets
 
 
 def _resolve(law: str, number: float | Tensor, outputs: int) -> tuple[str, float, Tensor | None]:
     """(law, number, gammas) as the plan kernel takes them."""
     if isinstance(number, Tensor):
-        return law + "s", 0.0, number.expand(outputs).contiguous()
+        return law + "s", 0.0, number.float().expand(outputs).contiguous()
     return law, float(number), None
 
 

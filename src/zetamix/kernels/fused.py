@@ -104,19 +104,38 @@ def plan_launch(
 
 
 def draw_plan(
-    seed: Tensor, offset: int, number: float, gammas: Tensor | None, law: Law, sizes: Sizes
+    seed: Tensor | None,
+    offset: int,
+    device: torch.device,
+    number: float,
+    gammas: Tensor | None,
+    law: Law,
+    sizes: Sizes,
 ) -> tuple[Tensor, Tensor]:
-    """Indices and weights, [outputs, sources], of a plan drawn from a seed."""
-    indices = torch.empty(sizes.outputs, sizes.sources, dtype=torch.int64, device=seed.device)
-    weights = torch.empty(sizes.outputs, sizes.sources, device=seed.device)
-    launch = _plan_only(law, number if law.name.startswith("mixup") else 0.0, sizes, offset)
+    """Indices and weights, [outputs, sources], of a plan drawn from an origin."""
+    indices = torch.empty(sizes.outputs, sizes.sources, dtype=torch.int64, device=device)
+    weights = torch.empty(sizes.outputs, sizes.sources, device=device)
+    launch = _plan_only(
+        law,
+        number if law.name.startswith("mixup") else 0.0,
+        sizes,
+        device,
+    )
+    seed = _zero(device) if seed is None else seed
     launch(seed, gammas, None, indices, weights, None, None, offset, number, *sizes, 0, 0)
     return indices, weights
 
 
 @lru_cache(maxsize=64)
-def _plan_only(law: Law, number: float, sizes: Sizes, offset: int) -> Launch:
+def _plan_only(law: Law, number: float, sizes: Sizes, device: torch.device) -> Launch:
+    """One for each device: a compiled kernel belongs to one."""
     return plan_launch(law, number, sizes, plan=True)
+
+
+@lru_cache(maxsize=16)
+def _zero(device: torch.device) -> Tensor:
+    """The seed where the host has the whole origin: the same kernel then serves both cases."""
+    return torch.zeros(1, dtype=torch.int64, device=device)
 
 
 class Batch(NamedTuple):
@@ -141,7 +160,9 @@ class Batch(NamedTuple):
         )
 
 
-Prepared = Callable[[Tensor, Tensor, Tensor, float, Tensor | None], tuple[Tensor, Tensor]]
+Prepared = Callable[
+    [Tensor, Tensor, Tensor | None, int, float, Tensor | None], tuple[Tensor, Tensor]
+]
 
 
 @lru_cache(maxsize=128)
@@ -152,12 +173,12 @@ def prepare(
     sizes: Sizes,
     classes: int,
     ignore_index: int | None,
-    offset: int,
     tf32: bool,
     loose: bool,
 ) -> Prepared:
-    """A function (samples, labels, seed, number, gammas) → (samples, targets) for batches alike.
+    """A function (samples, labels, seed, offset, number, gammas) → (samples, targets).
 
+    It holds for batches and settings alike.
     unit: α for mixup, whose kernel depends on it; 0 for ζ-mixup.
     tf32: whether torch may use TF32; loose: whether our kernels may be as imprecise as that.
     """
@@ -181,7 +202,12 @@ def prepare(
     plain = (sizes.outputs, sizes.batch)
 
     def run(
-        samples: Tensor, labels: Tensor, seed: Tensor, number: float, gammas: Tensor | None
+        samples: Tensor,
+        labels: Tensor,
+        seed: Tensor | None,
+        offset: int,
+        number: float,
+        gammas: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         device = samples.device
         targets = torch.empty(sizes.outputs, classes, device=device)
@@ -194,6 +220,7 @@ def prepare(
             matrix = torch.empty(plain, dtype=batch.dtype, device=device)
         else:
             matrix = empty_halves(*plain, halves, device)
+        seed = _zero(device) if seed is None else seed
         draw(seed, gammas, labels, indices, weights, matrix, targets, offset, number, *tail)
         mix(samples, out, matrix, indices, weights)
         return out, targets
