@@ -3,46 +3,59 @@
 A process of its own, because there the kernels are compiled and not interpreted.
 """
 
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from zetamix.kernels import device
+from zetamix.kernels import device, fused
 
 POINTERS = {"seed_p": "*i64", "gamma_p": "*fp64", "labels_p": "*i64", "indices_p": "*i64"}
 POINTERS |= {"weights_p": "*fp32", "targets_p": "*fp32", "matrix_p": "*bf16"}
 NUMBERS = {"number": "fp32", "offset": "i64"}
-TILES = {"BLOCK_OUT": 32, "BLOCK_IN": 32, "BLOCK": 64, "STAGES": 3}
+LOOP = {"BLOCK_OUT": 128, "BLOCK_IN": 32, "BLOCK": 128, "STAGES": 3}
 PLAN = {"SELF": True, "PLAN": True, "TARGETS": True, "IGNORE": True, "CLASS_BLOCK": 16}
+# compute capability and the shared memory that a program may take: A100, RTX 30 and 40, H100
+TARGETS = {80: fused.AMPERE, 86: fused.SMALL, 90: fused.HOPPER}
+MODES = {
+    ("fp32", "split3"): (torch.float32, "bf16"),
+    ("fp32", "split2"): (torch.float32, "bf16"),
+    ("bf16", "half"): (torch.bfloat16, "bf16"),
+    ("fp16", "half"): (torch.float16, "fp16"),
+    ("u8", "bytes"): (torch.uint8, "bf16"),
+}
 
 
-def compile_for(capability, kernel, rows, half, constants):
+def compile_for(capability, kernel, rows, half, constants, warps=4):
+    """Compile a kernel and check that it fits on the multiprocessor."""
     signature = {name: NUMBERS.get(name, POINTERS.get(name, "i32")) for name in kernel.arg_names}
     signature |= dict.fromkeys(("rows_p", "out_p", "x_desc", "out_desc"), f"*{rows}")
     signature |= {"matrix_p": f"*{half}"} | dict.fromkeys(constants, "constexpr")
     signature = {name: signature[name] for name in kernel.arg_names}
     places = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
     source = ASTSource(kernel, signature, places)
-    options = {"num_warps": 4, "debug": kernel is device.plan_kernel, "sanitize_overflow": False}
-    triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    asserts = kernel in (device.plan_kernel, device.mix_gather_kernel)
+    options = {"num_warps": warps, "debug": asserts, "sanitize_overflow": False}
+    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    assert compiled.metadata.shared <= TARGETS[capability], (capability, rows, constants)
 
 
 def main():
     count = 0
-    for capability in (80, 90):
-        for rows, half, mode in [
-            ("fp32", "bf16", "split3"),
-            ("fp32", "bf16", "split2"),
-            ("bf16", "bf16", "half"),
-            ("fp16", "fp16", "half"),
-            ("u8", "bf16", "bytes"),
-        ]:
-            whole = TILES | {"TMA": False, "EVEN": False, "MODE": mode}
-            compile_for(capability, device.mix_whole_kernel, rows, half, whole)
-            compile_for(capability, device.mix_loop_kernel, rows, half, TILES | {"MODE": mode})
+    for capability, memory in TARGETS.items():
+        for (rows, mode), (dtype, half) in MODES.items():
+            for batch in (32, 64, 128):
+                if fused.choose(batch, batch, dtype, False, memory) != "whole":
+                    continue
+                block, warps, stages, *_ = fused.tiling(batch, 3 * 224 * 224, mode, memory)
+                tiles = {"BLOCK_OUT": batch, "BLOCK_IN": batch, "BLOCK": block, "STAGES": stages}
+                whole = tiles | {"TMA": False, "EVEN": True, "MODE": mode}
+                compile_for(capability, device.mix_whole_kernel, rows, half, whole, warps)
+                count += 1
+            compile_for(capability, device.mix_loop_kernel, rows, half, LOOP | {"MODE": mode})
             gather = {"MODE": mode, "BLOCK": 128}
             compile_for(capability, device.mix_gather_kernel, rows, half, gather)
-            count += 3
+            count += 2
         for law, digits, matrix in [
             ("zeta", False, "halves"),
             ("zetas", True, "plain"),

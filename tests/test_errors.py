@@ -3,6 +3,7 @@
 
 import ast
 import math
+import tempfile
 import traceback
 from pathlib import Path
 
@@ -38,6 +39,8 @@ from zetamix import (
 SOURCE = Path(zetamix.__file__).parent
 X = torch.zeros(4, 3)
 Y = torch.tensor([0, 1, 2, 3])
+OTHER_FILE = Path(tempfile.mkdtemp()) / "other.pt"
+torch.save({"weights": X}, OTHER_FILE)
 ON_META = torch.zeros(4, device="meta")
 
 
@@ -111,7 +114,7 @@ CASES = {
     "gamma device": (
         lambda: zeta_plan(4, ON_META), ValueError, "gamma is on meta, but the plan is drawn on cpu."),
     "alpha zero": (lambda: mixup_plan(4, 0), ValueError, "alpha must be positive, got 0. For no mixing leave mixup out."),
-    "alpha negative": (lambda: mixup_plan(4, -1.0), ValueError, "alpha must be finite and at least 0, got -1.0."),
+    "alpha negative": (lambda: mixup_plan(4, -1.0), ValueError, "alpha must be positive, got -1.0. For no mixing leave mixup out."),
     "alpha of a transform": (lambda: Mixup(alpha=math.nan), ValueError, "alpha must be finite and at least 0, got nan."),
     "p too large": (lambda: ZetaMixup(p=1.5), ValueError, "p must be finite and between 0 and 1, got 1.5."),
     "p set wrong": (lambda: setattr(Mixup(), "p", -0.1), ValueError, "p must be finite and between 0 and 1, got -0.1."),
@@ -148,11 +151,11 @@ CASES = {
         lambda: zeta_mixup(torch.tensor(1.0), Y, 4), ValueError, "samples must have a batch dimension first, got a scalar tensor."),
     "samples int64": (
         lambda: zeta_mixup(Y, Y, 4), TypeError,
-        "samples must be floating point, uint8, int8 or int16, got torch.int64. "
+        "samples must be floating point of 16 bits or more, uint8, int8 or int16, got torch.int64. "
         "Convert them with .float(); token ids cannot be mixed, but their embeddings can."),
     "samples bool": (
         lambda: mix(X.bool(), zeta_plan(4)), TypeError,
-        "samples must be floating point, uint8, int8 or int16, got torch.bool. "
+        "samples must be floating point of 16 bits or more, uint8, int8 or int16, got torch.bool. "
         "Convert them with .float(); token ids cannot be mixed, but their embeddings can."),
     "samples empty": (
         lambda: zeta_mixup(X[:0], Y[:0], 4), ValueError, "The batch is empty: mixing needs at least one sample."),
@@ -161,7 +164,34 @@ CASES = {
     "labels a list": (lambda: mixup(X, [0, 1, 2, 3], 4), TypeError, "labels must be a tensor, got list."),
     "labels a list in a transform": (
         lambda: Mixup(num_classes=4)(X, [0, 1, 2, 3]), TypeError,
-        "labels must be a tensor, got list. For a dict or tuple of targets pass rules= to ZetaMixup, one per entry."),
+        "labels must be a tensor with one entry for each sample, got list. For a dict or tuple of targets pass rules= to ZetaMixup, one per entry."),
+    "labels an int": (
+        lambda: ZetaMixup(num_classes=4)(X, 3), TypeError,
+        "labels must be a tensor with one entry for each sample, got int. Mixing takes batches: do it behind the loader, not on single samples."),
+    "labels a scalar": (
+        lambda: ZetaMixup(num_classes=4)(X, Y[0]), TypeError,
+        "labels must be a tensor with one entry for each sample, got a scalar tensor. Mixing takes batches: do it behind the loader, not on single samples."),
+    "a list of single samples": (
+        lambda: zeta_mixup(list(X), Y, 4), ValueError,
+        "samples and labels must have the same length, got 3 samples and 4 labels. A list is taken as several inputs; torch.stack a list of single samples."),
+    "a file without a plan": (
+        lambda: MixPlan.load(OTHER_FILE), ValueError, f"{OTHER_FILE} does not hold a plan. Write one with MixPlan.save."),
+    "no plan": (lambda: mix(zeta_plan(4), X), TypeError, "plan must be a MixPlan, got Tensor."),
+    "no plan for a loss": (
+        lambda: expected_loss(per_batch, X, X, None), TypeError, "plan must be a MixPlan, got NoneType."),
+    "stream not an int": (lambda: zeta_plan(4, stream="a"), TypeError, "stream must be an int, got str."),
+    "ignore_index not an int": (lambda: Classes(4, "a"), TypeError, "ignore_index must be an int, got str."),
+    "ignore_index beside rules": (
+        lambda: ZetaMixup(ignore_index=1, rules=(Samples(), Classes(4))), ValueError,
+        "Pass ignore_index or rules, not both: Classes() holds its own."),
+    "a rule's class": (
+        lambda: ZetaMixup(rules=(Samples, Classes(4))), TypeError,
+        "A rule must be Samples(), Classes(...), Soft() or Anchor(), or a dict or tuple of them, got the class Samples."),
+    "enabled not a bool": (
+        lambda: setattr(Mixup(), "enabled", "no"), TypeError, "enabled must be True or False, got str."),
+    "an Anchor list too short": (
+        lambda: Anchor().mix(["a"], zeta_plan(4)), ValueError,
+        "The plan was made for a batch of 4, but an Anchor entry has 1 rows."),
     "labels too few": (
         lambda: zeta_mixup(X, Y[:3], 4), ValueError,
         "samples and labels must have the same length, got 4 samples and 3 labels."),

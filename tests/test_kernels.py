@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from zetamix import mix, mixup, mixup_plan, zeta_mixup, zeta_plan
+from zetamix import MixPlan, mix, mixup, mixup_plan, zeta_mixup, zeta_plan
 from zetamix.draw import Draw, draw_lam, expand
 from zetamix.kernels import dispatch, gather, reference
 from zetamix.plan import order_rows
@@ -34,13 +34,14 @@ LIMITS = {
 @pytest.fixture(autouse=True)
 def _poison(monkeypatch):
     """Fresh memory holds NaN (or 255), so that an element nobody wrote shows."""
-    empty, new_empty = torch.empty, torch.Tensor.new_empty
+    empty, new_empty, strided = torch.empty, torch.Tensor.new_empty, torch.empty_strided
 
     def poisoned(tensor):
         return tensor.fill_(float("nan") if tensor.is_floating_point() else 255)
 
     monkeypatch.setattr(torch, "empty", lambda *a, **k: poisoned(empty(*a, **k)))
     monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: poisoned(new_empty(*a, **k)))
+    monkeypatch.setattr(torch, "empty_strided", lambda *a, **k: poisoned(strided(*a, **k)))
 
 
 def seed_of(number):
@@ -342,18 +343,99 @@ def test_every_kernel_compiles_for_real_gpus():
         [sys.executable, program], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout == "compiled 38\n"
+    assert done.stdout == "compiled 82\n"
 
 
-def test_dispatch_says_why_not(monkeypatch):
+@pytest.fixture
+def fused_everywhere(monkeypatch):
+    """Let a CPU stand in for a GPU: the kernels run in the interpreter."""
     monkeypatch.setattr(dispatch, "_why_no_kernels", lambda device: None)
+
+
+@pytest.mark.usefixtures("fused_everywhere")
+@pytest.mark.parametrize(
+    "labels",
+    [
+        torch.tensor([[0, 3], [1, 2], [2, 1], [3, 0]])[:, 0],
+        torch.tensor([[9, 0], [9, 1], [9, 2], [9, 3]])[:, 1:],
+        torch.tensor([9, 0, 1, 2, 3], dtype=torch.int32)[1:],
+        torch.tensor(1).expand(4),
+    ],
+    ids=["a column", "a column kept", "an offset", "expanded"],
+)
+def test_labels_of_any_stride_on_the_fused_path(labels):
+    samples = torch.nn.functional.one_hot(labels.flatten().long(), 4).float()
+    mixed, targets = zeta_mixup(samples.to(DEVICE), labels.to(DEVICE), 4, implementation="fused")
+    torch.testing.assert_close(mixed, targets, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("fused_everywhere")
+def test_masks_keep_their_shape_on_the_fused_path():
+    masks = torch.randint(3, (4, 2, 5), device=DEVICE)
+    samples = torch.nn.functional.one_hot(masks, 3).movedim(-1, 1).float()
+    mixed, targets = zeta_mixup(samples, masks, 3, implementation="fused")
+    assert targets.shape == (4, 3, 2, 5)
+    torch.testing.assert_close(mixed, targets, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("fused_everywhere")
+def test_samples_with_an_offset_on_the_fused_path():
+    samples = torch.randn(6, 9, device=DEVICE)[1:]
+    labels = torch.arange(5, device=DEVICE)
+    mixed, targets = zeta_mixup(samples, labels, 5, implementation="fused")
+    assert error(mixed, targets.double() @ samples.double()) < LIMITS[torch.float32]
+
+
+@pytest.mark.usefixtures("fused_everywhere")
+def test_targets_are_float32_whatever_the_default(monkeypatch):
+    torch.set_default_dtype(torch.float64)
+    try:
+        _, targets = zeta_mixup(torch.randn(3, 2).float().to(DEVICE), torch.arange(3).to(DEVICE), 3)
+        assert zeta_plan(3, device=DEVICE).weights.dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert targets.dtype == torch.float32
+
+
+@pytest.mark.usefixtures("fused_everywhere")
+def test_gradients_to_weights_and_gamma_are_not_lost():
+    plan = zeta_plan(4)
+    weights = plan.weights.clone().to(DEVICE).requires_grad_()
+    learnt = MixPlan(plan.indices.to(DEVICE), weights, 4)
+    assert mix(torch.randn(4, 3, device=DEVICE), learnt).requires_grad
+    gamma = torch.tensor(2.0, device=DEVICE, requires_grad=True)
+    samples, labels = torch.randn(4, 3, device=DEVICE), torch.arange(4, device=DEVICE)
+    mixed, targets = zeta_mixup(samples, labels, 4, gamma=gamma)
+    assert mixed.requires_grad
+    assert targets.requires_grad
+
+
+@pytest.mark.usefixtures("fused_everywhere")
+def test_a_single_sample_comes_back_to_the_bit():
+    samples = torch.randn(1, 50, device=DEVICE)
+    mixed, targets = zeta_mixup(samples, torch.tensor([2], device=DEVICE), 4)
+    assert torch.equal(mixed, samples)
+    assert targets.tolist() == [[0, 0, 1, 0]]
+
+
+def test_small_gpus_get_small_tiles():
+    assert fused.choose(128, 128, torch.float32, False, fused.SMALL) == "loop"
+    assert fused.choose(64, 64, torch.float32, False, fused.SMALL) == "whole"
+    assert fused.choose(128, 128, torch.float32, False, fused.AMPERE) == "whole"
+    assert fused.tiling(128, 150528, "split3", fused.AMPERE)[0] == 32
+
+
+@pytest.mark.usefixtures("fused_everywhere")
+def test_dispatch_says_why_not(monkeypatch):
     rows = torch.zeros(2, 2, device=DEVICE)
     assert dispatch.why_not_fused(rows) is None
     assert "torch.float64" in dispatch.why_not_fused(rows.double())
-    assert "gradients" in dispatch.why_not_fused(rows.clone().requires_grad_())
+    assert "samples require gradients" in dispatch.why_not_fused(rows.clone().requires_grad_())
+    assert "weights of the plan" in dispatch.why_not_fused(rows, rows.clone().requires_grad_())
     with torch.no_grad():
         assert dispatch.why_not_fused(rows.clone().requires_grad_()) is None
     monkeypatch.undo()
+    dispatch._why_no_kernels.cache_clear()
     assert "not cpu" in dispatch.why_not_fused(torch.zeros(2, 2))
 
 

@@ -280,8 +280,8 @@ TARGETS = {
 def test_targets_that_are_numbers(targets):
     seed = torch.Generator().manual_seed(5)
     _, mixed = zeta_mixup(torch.zeros(3, 2), targets, gamma=1.4, generator=seed)
-    plan = zeta_plan(3, 1.4, generator=torch.Generator().manual_seed(5))
     assert mixed.dtype == (torch.float64 if targets.dtype == torch.float64 else torch.float32)
+    plan = zeta_plan(3, 1.4, generator=torch.Generator().manual_seed(5), dtype=mixed.dtype)
     assert mixed.shape == targets.shape
     assert_close(mixed, by_loop(targets, plan))
 

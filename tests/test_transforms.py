@@ -450,9 +450,60 @@ def test_state_inside_a_model_moves_with_it(kind):
 
 def test_repr_shows_the_hyperparameters():
     assert repr(ZetaMixup(gamma=2.0, sources=4)) == (
-        "ZetaMixup(gamma=2.0, sources=4, anchor='self', p=1.0)"
+        "ZetaMixup(gamma=2.0, sources=4, anchor='self', num_classes=None, p=1.0, enabled=True)"
     )
-    assert repr(Mixup(alpha=0.2, per="batch", p=0.5)) == "Mixup(alpha=0.2, per='batch', p=0.5)"
+    assert repr(Mixup(num_classes=3, alpha=0.2, per="batch", p=0.5)) == (
+        "Mixup(alpha=0.2, per='batch', num_classes=3, p=0.5, enabled=True)"
+    )
+
+
+def test_gamma_cannot_be_set_behind_the_workers_back():
+    with pytest.raises(AttributeError, match="Give the constructor a function of the epoch"):
+        ZetaMixup().gamma = 3.0
+
+
+def test_a_bad_epoch_of_a_schedule_changes_nothing():
+    mix = ZetaMixup(num_classes=4, gamma=lambda epoch: 2.0 - 3 * epoch)
+    with pytest.raises(ValueError, match="gamma must be finite"):
+        mix.set_epoch(1)
+    assert (mix.epoch, mix.gamma) == (0, 2.0)
+
+
+@pytest.mark.parametrize("kind", [ZetaMixup, Mixup])
+def test_what_is_not_mixed_is_sample_k_itself(kind):
+    samples = torch.randn(6, 2)
+    random = {"anchor": "random"} if kind is ZetaMixup else {}
+    mixed, targets = kind(num_classes=6, p=0.0, **random)(samples, torch.arange(6))
+    assert torch.equal(mixed, samples)
+    assert torch.equal(targets, torch.eye(6))
+
+
+def test_unmixed_samples_pass_through_without_arithmetic():
+    samples = torch.randint(256, (4, 3), dtype=torch.uint8)
+    mixed, targets = ZetaMixup(num_classes=4).eval()(samples, torch.arange(4))
+    assert mixed is samples
+    assert torch.equal(targets, torch.eye(4))
+
+
+def test_names_follow_their_anchor():
+    mix = ZetaMixup(rules={"x": Samples(), "file": Anchor()}, gamma=4.0, anchor="random")
+    batch = mix({"x": torch.eye(5), "file": [f"{k}.png" for k in range(5)]})
+    assert batch["file"] == [f"{k}.png" for k in batch["x"].argmax(1).tolist()]
+
+
+def test_built_under_another_default_device():
+    with torch.device("meta"):
+        mix = ZetaMixup(num_classes=3)
+    assert mix.enabled
+
+
+@pytest.mark.parametrize("kind", [ZetaMixup, Mixup])
+def test_compiled_with_batches_of_changing_size(kind):
+    compiled = torch.compile(kind(num_classes=5), fullgraph=True, dynamic=True)
+    for batch in (12, 7):
+        samples = torch.randn(batch, 3, 4, 4)
+        _, targets = compiled(samples, torch.randint(5, (batch,)))
+        assert_close(targets.sum(1), torch.ones(batch))
 
 
 # loader workers: Python 3.12 warns about any fork of a process that has threads, as torch's has

@@ -7,6 +7,7 @@ the host wait for the device.
 
 import math
 from collections.abc import Callable, Mapping
+from numbers import Integral, Real
 from typing import TypeAlias
 
 import torch
@@ -22,6 +23,10 @@ def reads_need_sync(tensor: Tensor) -> bool:
     return tensor.device.type != "cpu" or torch.compiler.is_compiling()
 
 
+def needs_gradients(tensor: Tensor) -> bool:
+    return tensor.requires_grad and torch.is_grad_enabled()
+
+
 def check_values(ok: Tensor, message: str) -> None:
     """Raise `message` if any element of `ok` is false: now on CPU, on the device elsewhere."""
     if reads_need_sync(ok):
@@ -31,7 +36,7 @@ def check_values(ok: Tensor, message: str) -> None:
 
 
 def check_count(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, (int, Integral)):
         raise TypeError(f"{name} must be an int, got {type(value).__name__}.")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}.")
@@ -45,17 +50,18 @@ def check_batch(batch: int) -> None:
 
 def check_number(name: str, value: float, *, low: float, high: float = math.inf) -> None:
     """A finite real number in [low, high]; booleans are not numbers."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, Real)):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}.")
-    if not math.isfinite(value) or not low <= value <= high:
+    # comparisons only, which a trace with symbolic numbers can follow; they are false for NaN
+    if not (low <= value <= high and value < math.inf):
         bounds = f"at least {low:g}" if high == math.inf else f"between {low:g} and {high:g}"
         raise ValueError(f"{name} must be finite and {bounds}, got {value}.")
 
 
 def check_alpha(alpha: float) -> None:
+    if isinstance(alpha, (int, float)) and alpha <= 0:
+        raise ValueError(f"alpha must be positive, got {alpha}. For no mixing leave mixup out.")
     check_number("alpha", alpha, low=0)
-    if alpha == 0:
-        raise ValueError("alpha must be positive, got 0. For no mixing leave mixup out.")
 
 
 def check_gamma(
@@ -117,7 +123,9 @@ def check_generator(generator: torch.Generator | None, device: torch.device) -> 
     check_generator_type(generator)
     if generator is None:
         return
-    if generator.device.type != device.type:
+    there = generator.device
+    apart = None not in (there.index, device.index) and there.index != device.index
+    if there.type != device.type or apart:
         raise ValueError(
             f"The generator lives on {generator.device}, but the plan is drawn on {device}. "
             f"Make it with torch.Generator(device={str(device)!r})."
@@ -132,13 +140,20 @@ def check_tensor(name: str, value: object) -> Tensor:
     return value
 
 
+def check_length(name: str, length: int, batch: int) -> None:
+    if length != batch:
+        raise ValueError(f"The plan was made for a batch of {batch}, but {name} has {length} rows.")
+
+
+def check_ignore_index(ignore_index: int | None) -> None:
+    if ignore_index is not None and not isinstance(ignore_index, (int, Integral)):
+        raise TypeError(f"ignore_index must be an int, got {type(ignore_index).__name__}.")
+
+
 def check_fits(name: str, value: Tensor, batch: int, device: torch.device) -> None:
     """A tensor that a plan for `batch` rows on `device` can be applied to."""
     check_tensor(name, value)
-    if value.shape[0] != batch:
-        raise ValueError(
-            f"The plan was made for a batch of {batch}, but {name} has {value.shape[0]} rows."
-        )
+    check_length(name, value.shape[0], batch)
     if value.device != device:
         raise ValueError(
             f"The plan is on {device}, but {name} is on {value.device}. Move one with .to()."
@@ -156,9 +171,12 @@ def check_pair(samples: object, labels: object) -> Tensor:
     if first.shape[0] == 0:
         raise ValueError("The batch is empty: mixing needs at least one sample.")
     if first.shape[0] != labels.shape[0]:
+        hint = ""
+        if isinstance(samples, (list, tuple)):
+            hint = " A list is taken as several inputs; torch.stack a list of single samples."
         raise ValueError(
             f"samples and labels must have the same length, got {first.shape[0]} samples "
-            f"and {labels.shape[0]} labels."
+            f"and {labels.shape[0]} labels.{hint}"
         )
     if first.device != labels.device:
         raise ValueError(
@@ -168,27 +186,34 @@ def check_pair(samples: object, labels: object) -> Tensor:
 
 
 def check_tensor_labels(labels: object) -> None:
-    if not isinstance(labels, Tensor):
-        raise TypeError(
-            f"labels must be a tensor, got {type(labels).__name__}. "
-            "For a dict or tuple of targets pass rules= to ZetaMixup, one per entry."
-        )
+    """One tensor with an entry for each sample."""
+    if isinstance(labels, Tensor) and labels.ndim > 0:
+        return
+    got = "a scalar tensor" if isinstance(labels, Tensor) else type(labels).__name__
+    if isinstance(labels, (Mapping, tuple, list)):
+        hint = "For a dict or tuple of targets pass rules= to ZetaMixup, one per entry."
+    else:
+        hint = "Mixing takes batches: do it behind the loader, not on single samples."
+    raise TypeError(f"labels must be a tensor with one entry for each sample, got {got}. {hint}")
 
 
 def check_first_tensor(batch: object) -> Tensor:
     """The first tensor of a batch of any form; its rows are the batch."""
-    leaves = pytree.tree_leaves(batch)
-    if not leaves:
+    tensors = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)]
+    if not tensors:
         raise TypeError("The batch holds no tensor: there is nothing to mix.")
-    return check_tensor("samples", leaves[0])
+    return check_tensor("samples", tensors[0])
 
 
 def check_mixable(samples: Tensor) -> None:
-    """Floating point, or an integer dtype that float32 holds exactly."""
-    if samples.is_floating_point() or samples.dtype in (torch.uint8, torch.int8, torch.int16):
+    """Floating point of 16 bits or more, or an integer dtype that float32 holds exactly."""
+    if samples.is_floating_point() and samples.element_size() >= 2:
+        return
+    if samples.dtype in (torch.uint8, torch.int8, torch.int16):
         return
     raise TypeError(
-        f"samples must be floating point, uint8, int8 or int16, got {samples.dtype}. "
+        "samples must be floating point of 16 bits or more, uint8, int8 or int16, "
+        f"got {samples.dtype}. "
         "Convert them with .float(); token ids cannot be mixed, but their embeddings can."
     )
 
@@ -208,12 +233,18 @@ def check_label_range(labels: Tensor, num_classes: int, ignore_index: int | None
         torch._assert_async(valid.all(), f"{message}. Is num_classes right?")
 
 
+def check_is_plan(plan: object) -> None:
+    # by its parts: this file knows no plans
+    if not hasattr(plan, "indices") or not hasattr(plan, "weights"):
+        raise TypeError(f"plan must be a MixPlan, got {type(plan).__name__}.")
+
+
 def check_plan(indices: Tensor, weights: Tensor, batch: int) -> None:
     """Indices and weights that make a plan for a batch of this size."""
     check_tensor("indices", indices)
     check_tensor("weights", weights)
     check_batch(batch)
-    if indices.ndim != 2 or indices.shape != weights.shape:
+    if indices.ndim != 2 or indices.shape != weights.shape or indices.shape[1] == 0:
         raise ValueError(
             "indices and weights must both be [outputs, sources], got "
             f"{list(indices.shape)} and {list(weights.shape)}."
@@ -234,13 +265,31 @@ def check_plan(indices: Tensor, weights: Tensor, batch: int) -> None:
             raise ValueError(f"indices must lie in [0, {batch}) for this batch, got {wrong}.")
 
 
+def check_rule_types(rules: object) -> None:
+    """Rules, or a nest of dicts, tuples and lists of them."""
+    if isinstance(rules, Mapping):
+        for rule in rules.values():
+            check_rule_types(rule)
+    elif isinstance(rules, (tuple, list)):
+        for rule in rules:
+            check_rule_types(rule)
+    elif isinstance(rules, type) or not hasattr(rules, "mix"):
+        got = f"the class {rules.__name__}" if isinstance(rules, type) else type(rules).__name__
+        raise TypeError(
+            "A rule must be Samples(), Classes(...), Soft() or Anchor(), or a dict or tuple of "
+            f"them, got {got}."
+        )
+
+
 def check_rules(rules: object, batch: object) -> None:
     """A rule for every entry of the batch, in the same nest of dicts, tuples and lists."""
     if isinstance(rules, Mapping):
         if not isinstance(batch, Mapping) or set(rules) != set(batch):
-            got = sorted(batch) if isinstance(batch, Mapping) else type(batch).__name__
+            got = type(batch).__name__
+            if isinstance(batch, Mapping):
+                got = str(sorted(batch, key=str))
             raise ValueError(
-                f"rules name the entries {sorted(rules)}, but the batch has {got}. "
+                f"rules name the entries {sorted(rules, key=str)}, but the batch has {got}. "
                 "Give one rule per entry."
             )
         for name, rule in rules.items():
@@ -255,11 +304,6 @@ def check_rules(rules: object, batch: object) -> None:
             )
         for rule, entry in zip(rules, batch, strict=True):
             check_rules(rule, entry)
-    elif not hasattr(rules, "mix"):
-        raise TypeError(
-            "A rule must be Samples(), Classes(...), Soft() or Anchor(), or a dict or tuple of "
-            f"them, got {type(rules).__name__}."
-        )
 
 
 def check_same_shape(first_name: str, first: Tensor, second_name: str, second: Tensor) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import threading
 from functools import lru_cache
 
 import torch
@@ -9,7 +10,7 @@ import torch.distributed
 import torch.utils.data
 from torch import Tensor
 
-from zetamix._checks import check_generator
+from zetamix._checks import check_count, check_generator
 
 # random integers lie in [0, KEY_LIMIT), so KEY_LIMIT itself outranks every one of them
 KEY_LIMIT = 2**62
@@ -21,6 +22,10 @@ STREAM_STEP = 0xD1B54A32D192ED03
 # what a number is for: each purpose has counters of its own
 ORDER, LAM, TRIES, GAMMA, SPARE = range(5)
 LANE_STEP = 2**40
+
+
+# two threads must not read the same state of a generator
+_reading = threading.Lock()
 
 
 class Draw:
@@ -38,7 +43,10 @@ class Draw:
         check_generator(generator, device)
         self.generator = generator
         self.device = device
-        stream = process_stream(generator) if stream is None else stream
+        if stream is None:
+            stream = process_stream(generator)
+        else:
+            check_count("stream", stream, 0)
         self.offset = signed(stream * STREAM_STEP)
         self._origin: tuple[Tensor | None, int] | None = None
 
@@ -53,10 +61,7 @@ class Draw:
             if _on_host(self.device):
                 self._origin = None, _alike(self._read_generator())
             else:
-                number = torch.randint(
-                    KEY_LIMIT, (1,), generator=self.generator, device=self.device
-                )
-                self._origin = number, _alike(mix64(self.offset))
+                self._origin = self._randint(1), _alike(mix64(self.offset))
         return self._origin
 
     def _read_generator(self) -> int:
@@ -66,16 +71,23 @@ class Draw:
             index = self.device.index
             index = torch.cuda.current_device() if index is None else index
             generator = torch.cuda.default_generators[index]
-        position = generator.get_offset()
-        # torch counts in fours, the numbers that one step of its own generator makes
-        generator.set_offset(position + 4)
+        with _reading:
+            position = generator.get_offset()
+            # torch counts in fours, the numbers that one step of its own generator makes
+            generator.set_offset(position + 4)
         return mix64(generator.initial_seed() + position * GOLDEN + self.offset)
+
+    def _randint(self, *shape: int) -> Tensor:
+        # a trace with symbolic sizes refuses the argument, even as None
+        if self.generator is None:
+            return torch.randint(KEY_LIMIT, shape, device=self.device)
+        return torch.randint(KEY_LIMIT, shape, generator=self.generator, device=self.device)
 
     def integers(self, lane: int, *shape: int) -> Tensor:
         """Random integers in [0, KEY_LIMIT)."""
         if self.device.type != "cpu":
             return expand(*self.origin(), *shape, lane=lane, device=self.device)
-        bits = torch.randint(KEY_LIMIT, shape, generator=self.generator)
+        bits = self._randint(*shape)
         return _scramble(bits + self.offset) if self.offset else bits
 
     def uniform(self, lane: int, *shape: int) -> Tensor:
@@ -167,7 +179,8 @@ def process_rank(home_rank: int = 0) -> int:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank()
     # a spawned loader worker has no process group; launchers leave the rank in the environment
-    return int(os.environ.get("RANK", home_rank))
+    rank = os.environ.get("RANK", "")
+    return int(rank) if rank.isdigit() else home_rank
 
 
 def _scramble(z: Tensor) -> Tensor:

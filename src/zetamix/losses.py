@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from zetamix._checks import (
     check_choice,
     check_class_axis,
+    check_is_plan,
     check_losses,
     check_number,
     check_same_shape,
@@ -46,6 +47,8 @@ def soft_cross_entropy(
     check_number("label_smoothing", label_smoothing, low=0, high=1)
     check_tensor("logits", logits)
     check_tensor("targets", targets)
+    if targets.dtype == torch.bool:
+        targets = targets.float()
     if not targets.is_floating_point():
         return F.cross_entropy(
             logits.to(torch.promote_types(logits.dtype, torch.float32)),
@@ -102,6 +105,8 @@ class SoftCrossEntropy(nn.Module):
         super().__init__()
         check_choice("reduction", reduction, REDUCTIONS)
         check_number("label_smoothing", label_smoothing, low=0, high=1)
+        if weight is not None:
+            check_tensor("weight", weight)
         self.register_buffer("weight", weight)
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
@@ -162,6 +167,7 @@ def expected_loss(
     >>> expected_loss(l1, torch.zeros(4), torch.ones(4), plan)
     tensor([1., 1., 1., 1.])
     """
+    check_is_plan(plan)
     check_losses("predictions", predictions, plan.outputs)
     check_losses("targets", targets, plan.batch)
     total = None
@@ -180,7 +186,8 @@ def expected_loss(
 def dominant_accuracy(predictions: Tensor, targets: Tensor) -> Tensor:
     """The share of outputs whose highest score is the class with the largest target.
 
-    For training curves: with ζ-mixup above `GAMMA_MIN` that class is the anchor's or outweighs it.
+    Outputs without any target mass, all of it ignored, do not count. For training curves: with
+    ζ-mixup above `GAMMA_MIN` that class is the anchor's.
 
     >>> dominant_accuracy(torch.eye(3), torch.tensor([[0.9, 0.1, 0.0]] * 3))
     tensor(0.3333)
@@ -190,4 +197,7 @@ def dominant_accuracy(predictions: Tensor, targets: Tensor) -> Tensor:
     best = targets.argmax(1) if targets.is_floating_point() else targets
     guess = predictions.argmax(1)
     check_same_shape("predicted classes", guess, "target classes", best)
-    return (guess == best).float().mean()
+    counted = torch.ones_like(guess, dtype=torch.bool)
+    if targets.is_floating_point():
+        counted = targets.sum(1) > 0
+    return ((guess == best) & counted).sum() / counted.sum()

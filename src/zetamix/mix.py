@@ -11,7 +11,10 @@ from zetamix._checks import (
     Gamma,
     check_count,
     check_fits,
+    check_ignore_index,
+    check_is_plan,
     check_label_range,
+    check_length,
     check_mixable,
     check_pair,
     check_tensor_labels,
@@ -26,6 +29,7 @@ def mix(samples: Any, plan: MixPlan, *, implementation: str = "auto") -> Any:
 
     Tensors have the batch first and any shape behind it. Dtype and memory format are kept, the
     input is left alone, and gradients flow. uint8, int8 and int16 are mixed in float32 and rounded.
+    A sample that holds NaN or infinity can reach every output of its batch.
 
     implementation: "auto" takes the fastest that can do it, "reference" plain torch, "fused" the
         Triton kernels or an error that says why not.
@@ -36,6 +40,7 @@ def mix(samples: Any, plan: MixPlan, *, implementation: str = "auto") -> Any:
     tensor([[1.],
             [2.]])
     """
+    check_is_plan(plan)
     return pytree.tree_map(lambda leaf: _mix_tensor(leaf, plan, implementation), samples)
 
 
@@ -49,7 +54,9 @@ def _mix_tensor(samples: Tensor, plan: MixPlan, implementation: str) -> Tensor:
 
 def _flatten(samples: Tensor) -> tuple[Tensor, list[int]]:
     """Samples as rows [batch, features], features in memory order: channels_last is not copied."""
-    order = sorted(range(1, samples.ndim), key=lambda dim: -samples.stride()[dim])
+    order = list(range(1, samples.ndim))
+    if _is_channels_last(samples):
+        order = [*order[1:], 1]
     features = samples.shape[1:].numel()
     return samples.permute(0, *order).reshape(samples.shape[0], features), order
 
@@ -60,6 +67,15 @@ def _unflatten(rows: Tensor, shape: torch.Size, order: list[int]) -> Tensor:
     for position, dim in enumerate(order, start=1):
         inverse[dim] = position
     return rows.view(rows.shape[0], *(shape[dim] for dim in order)).permute(*inverse)
+
+
+def _is_channels_last(samples: Tensor) -> bool:
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return (
+        samples.ndim in formats
+        and not samples.is_contiguous()
+        and samples.is_contiguous(memory_format=formats[samples.ndim])
+    )
 
 
 @dataclass(frozen=True)
@@ -84,6 +100,7 @@ class Classes:
 
     def __post_init__(self) -> None:
         check_count("num_classes", self.num_classes, 1)
+        check_ignore_index(self.ignore_index)
 
     def mix(self, value: Tensor, plan: MixPlan) -> Tensor:
         check_fits("labels", value, plan.batch, plan.device)
@@ -131,9 +148,15 @@ class Soft:
 
 @dataclass(frozen=True)
 class Anchor:
-    """Rule for what cannot be blended, such as file ids: the entry of the heaviest source."""
+    """Rule for what cannot be blended, such as file ids: the entry of the heaviest source.
 
-    def mix(self, value: Tensor, plan: MixPlan) -> Tensor:
+    Besides tensors it takes lists, such as file names; with a plan on a GPU that waits for it.
+    """
+
+    def mix(self, value: Any, plan: MixPlan) -> Any:
+        if isinstance(value, (list, tuple)):
+            check_length("an Anchor entry", len(value), plan.batch)
+            return [value[k] for k in plan.anchors().tolist()]
         check_fits("an Anchor entry", value, plan.batch, plan.device)
         return value.index_select(0, plan.anchors())
 
@@ -239,10 +262,12 @@ def _mix_pair(
     samples: Any, labels: Tensor, rule: Rule, request: Request, implementation: str
 ) -> tuple[Any, Tensor]:
     """Draw the plan and apply it; on a GPU, where nothing forbids it, all in two launches."""
-    dtype = plan_dtype(samples)
+    dtype = plan_dtype((samples, labels))
+    flat = _drop_column(labels)
     if (
         isinstance(samples, Tensor)
         and isinstance(rule, Classes)
+        and flat.ndim == 1
         and samples.numel()
         and request.by_kernel(dtype)
     ):
@@ -250,7 +275,7 @@ def _mix_pair(
         if dispatch.uses_fused(implementation, samples):
             return dispatch.mix_labelled(
                 _dense(samples),
-                _drop_column(labels),
+                flat.contiguous(),
                 rule.num_classes,
                 rule.ignore_index,
                 *request.draw.origin(),
@@ -266,12 +291,7 @@ def _mix_pair(
 
 def _dense(samples: Tensor) -> Tensor:
     """The samples without gaps in memory and with the batch outermost; most are so already."""
-    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    if samples.is_contiguous() or (
-        samples.ndim in formats and samples.is_contiguous(memory_format=formats[samples.ndim])
-    ):
-        return samples
-    return samples.contiguous()
+    return samples if _is_channels_last(samples) else samples.contiguous()
 
 
 def plan_dtype(batch: Any) -> torch.dtype:

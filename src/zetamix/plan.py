@@ -23,6 +23,7 @@ from zetamix._checks import (
     check_plan,
     check_sources,
     check_tensor,
+    needs_gradients,
 )
 from zetamix.draw import KEY_LIMIT, ORDER, SPARE, Draw, draw_gammas, draw_lam, precise
 from zetamix.kernels import dispatch
@@ -42,7 +43,7 @@ class MixPlan:
     indices: Tensor
     """[outputs, sources], int64: batch rows, by rank for ζ-mixup (column 0 is the anchor)."""
     weights: Tensor
-    """[outputs, sources], floating point: rows sum to 1."""
+    """[outputs, sources], floating point: rows of every plan made here sum to 1."""
     batch: int
     """How many rows the batch has that this plan is for."""
 
@@ -87,7 +88,10 @@ class MixPlan:
     @classmethod
     def load(cls, path: str | Path, device: torch.device | str = "cpu") -> "MixPlan":
         """Read a plan written by `save`; nothing in the file is executed."""
-        return cls(**torch.load(path, map_location=device, weights_only=True))
+        state = torch.load(path, map_location=device, weights_only=True)
+        if not isinstance(state, dict) or set(state) != {"indices", "weights", "batch"}:
+            raise ValueError(f"{path} does not hold a plan. Write one with MixPlan.save.")
+        return cls(**state)
 
 
 def zeta_plan(
@@ -161,6 +165,8 @@ class Request(NamedTuple):
 
     def by_kernel(self, dtype: torch.dtype) -> bool:
         """Whether the plan kernel can draw it."""
+        if isinstance(self.number, Tensor) and needs_gradients(self.number):
+            return False
         return dispatch.draws_plans(self.draw.device, self.batch, self.sources, dtype)
 
     def plan(self, dtype: torch.dtype) -> MixPlan:
@@ -273,8 +279,7 @@ def local_plan(
         rows[anchors], rows, compute_mode="donot_use_mm_for_euclid_dist"
     ).scatter_(1, anchors[:, None], -1.0)
     indices = distances.topk(sources, dim=1, largest=False, sorted=True).indices
-    gammas = torch.tensor(gamma, dtype=torch.float64)
-    weights = weigh(gammas, sources).to(samples.device, dtype)
+    weights = weigh(precise(gamma, samples.device), sources).to(dtype)
     return MixPlan(indices, weights.expand(outputs, sources), batch)
 
 
@@ -294,11 +299,13 @@ def spare(
     generator: torch.Generator | None = None,
     stream: int | None = None,
 ) -> MixPlan:
-    """Mix each output with probability `p`; otherwise it is its first source alone."""
+    """Mix output k with probability `p`; otherwise it is sample k alone."""
     mixed = Draw(generator, stream, plan.device).uniform(SPARE, plan.outputs, 1) < p
     alone = torch.zeros_like(plan.weights)
     alone[:, 0] = 1
-    return MixPlan(plan.indices, torch.where(mixed, plan.weights, alone), plan.batch)
+    own = torch.arange(plan.outputs, device=plan.device)[:, None] % plan.batch
+    indices = torch.where(mixed, plan.indices, own)
+    return MixPlan(indices, torch.where(mixed, plan.weights, alone), plan.batch)
 
 
 def order_rows(bits: Tensor, batch: int, sources: int, anchor: str) -> Tensor:
@@ -313,22 +320,26 @@ def order_rows(bits: Tensor, batch: int, sources: int, anchor: str) -> Tensor:
 def _order_by_keys(bits: Tensor, sources: int, anchors: Tensor | None) -> Tensor:
     """Sort random keys, largest first.
 
-    The column stands in the lowest bits of a key, so there are no ties, and the sorted keys hold
-    the order themselves. Keys of 30 bits sort fast; batches beyond 1024 take all 62.
+    A name for the column stands in the lowest bits of a key, so that the sorted keys hold the
+    order themselves. Keys of 30 bits sort fast; batches beyond 1024 take all 62. Where the bits
+    above are equal, the names decide: they are the columns under a random mask for each output,
+    from bits that the keys leave over, so that this too is the toss of a fair coin.
     """
     batch = bits.shape[1]
     shift = 32 if batch <= 1024 else 0
-    mask = (1 << (batch - 1).bit_length()) - 1
-    columns = torch.arange(batch, device=bits.device)
-    keys = ((bits >> shift) & ~mask) | columns
+    low = (1 << (batch - 1).bit_length()) - 1
+    mask = bits[:, :1] & low
+    names = torch.arange(batch, device=bits.device) ^ mask
+    keys = ((bits >> shift) & ~low) | names
     if anchors is not None:
-        keys.scatter_(1, anchors[:, None], anchors[:, None] + (KEY_LIMIT >> shift))
+        first = anchors[:, None]
+        keys.scatter_(1, first, (first ^ mask) | (KEY_LIMIT >> shift))
     keys = keys.int() if shift else keys
     if sources == batch:
         ordered = keys.sort(dim=1, descending=True).values
     else:
         ordered = keys.topk(sources, dim=1, sorted=True).values
-    return (ordered & mask).long()
+    return ((ordered & low) ^ mask).long()
 
 
 def _order_by_digits(bits: Tensor, batch: int, anchors: Tensor | None) -> Tensor:
@@ -359,6 +370,11 @@ def _resolve_device(
     device: torch.device | str | int | None, generator: torch.Generator | None
 ) -> torch.device:
     check_generator_type(generator)
-    if device is not None:
-        return torch.device(device)
-    return torch.device("cpu") if generator is None else generator.device
+    if device is None:
+        return torch.device("cpu") if generator is None else generator.device
+    place = torch.device(device)
+    if place.type == "cpu":
+        return torch.device("cpu")
+    if place == torch.device("cuda") and torch.cuda.is_available():
+        return torch.device("cuda", torch.cuda.current_device())
+    return place

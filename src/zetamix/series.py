@@ -28,7 +28,7 @@ def weigh(gamma: Tensor, sources: int) -> Tensor:
 
 def _excess(gamma: float, sources: int) -> float:
     """Σ_{j=2..sources} j^-γ − 1: positive below the threshold, negative above."""
-    ranks = torch.arange(2, sources + 1, dtype=torch.float64)
+    ranks = torch.arange(2, sources + 1, dtype=torch.float64, device="cpu")
     return math.fsum((ranks**-gamma).tolist()) - 1.0
 
 
@@ -130,7 +130,7 @@ def describe(gamma: float, sources: int) -> Description:
     """
     check_number("gamma", gamma, low=0)
     check_count("sources", sources, 2)
-    weights = weigh(torch.tensor(gamma, dtype=torch.float64), sources)
+    weights = weigh(torch.tensor(gamma, dtype=torch.float64, device="cpu"), sources)
     return Description(
         gamma=gamma,
         sources=sources,

@@ -6,7 +6,7 @@ They take a batch `(samples, labels)` and return `(samples, targets)`: behind a 
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +20,11 @@ from zetamix._checks import (
     check_count,
     check_first_tensor,
     check_gamma,
+    check_generator_type,
+    check_ignore_index,
     check_number,
     check_pair,
+    check_rule_types,
     check_rules,
     check_tensor_labels,
 )
@@ -31,7 +34,7 @@ from zetamix.mix import Rule, Samples, infer_rule, mix, mixup, plan_dtype, zeta_
 from zetamix.plan import MixPlan, identity_plan, mixup_plan, spare, zeta_plan
 from zetamix.series import dominance_threshold
 
-CONTROLS = ("enabled", "p", "epoch")
+CONTROLS = ("enabled", "p", "epoch", "training")
 
 Rules: TypeAlias = Rule | Mapping[str, "Rules"] | Sequence["Rules"]
 
@@ -39,8 +42,8 @@ Rules: TypeAlias = Rule | Mapping[str, "Rules"] | Sequence["Rules"]
 class BatchMix(nn.Module):
     """What ZetaMixup and Mixup share: reading a batch, applying a plan, and the controls.
 
-    The controls (`enabled`, `p`, the epoch) live in shared memory, so that changing them in the
-    training process reaches loader workers that are already running.
+    The controls (`enabled`, `p`, the epoch, train or eval mode) live in shared memory, so that
+    changing them in the training process reaches loader workers that are already running.
     """
 
     def __init__(
@@ -59,6 +62,12 @@ class BatchMix(nn.Module):
             check_count("num_classes", num_classes, 1)
             if rules is not None:
                 raise ValueError("Pass num_classes or rules, not both: Classes() holds its own.")
+        if rules is not None:
+            check_rule_types(rules)
+            if ignore_index is not None:
+                raise ValueError("Pass ignore_index or rules, not both: Classes() holds its own.")
+        check_ignore_index(ignore_index)
+        check_generator_type(generator)
         check_number("p", p, low=0, high=1)
         self.num_classes = num_classes
         self.ignore_index = ignore_index
@@ -66,8 +75,9 @@ class BatchMix(nn.Module):
         self.generator = generator
         self.implementation = implementation
         self._home_rank = 0
-        self._controls = dict(zip(CONTROLS, (1.0, float(p), 0.0), strict=True))
-        self._shared = _share(torch.tensor(list(self._controls.values()), dtype=torch.float64))
+        self._controls = dict(zip(CONTROLS, (1.0, float(p), 0.0, 1.0), strict=True))
+        values = list(self._controls.values())
+        self._shared = _share(torch.tensor(values, dtype=torch.float64, device="cpu"))
 
     @property
     def enabled(self) -> bool:
@@ -76,7 +86,9 @@ class BatchMix(nn.Module):
 
     @enabled.setter
     def enabled(self, value: bool) -> None:
-        self._set_control("enabled", bool(value))
+        if not isinstance(value, bool):
+            raise TypeError(f"enabled must be True or False, got {type(value).__name__}.")
+        self._set_control("enabled", value)
 
     @property
     def p(self) -> float:
@@ -97,6 +109,13 @@ class BatchMix(nn.Module):
         check_count("epoch", epoch, 0)
         self._set_control("epoch", epoch)
 
+    def train(self, mode: bool = True) -> Self:
+        self._set_control("training", mode)
+        return super().train(mode)
+
+    def _mixes(self) -> bool:
+        return self.enabled and self.training and bool(self._control("training"))
+
     def _control(self, name: str) -> float:
         # a trace cannot read a tensor; there the training process's own copy is as good
         if torch.compiler.is_compiling():
@@ -112,13 +131,14 @@ class BatchMix(nn.Module):
         """Mix `(samples, labels)`, given as two arguments or as one tuple, list or dict."""
         alone = len(inputs) == 1 and (self.rules is not None or not isinstance(inputs[0], Tensor))
         batch = inputs[0] if alone else inputs
-        if self.rules is None and self.enabled and self.training and self.p == 1:
+        mixes = self._mixes()
+        if self.rules is None and mixes and self.p == 1:
             # the plain case goes through the function, which on a GPU skips the plan
             return self._mix_pair(*self._pair_of(batch))
         rules = self._rules_for(batch)
         first = check_first_tensor(batch)
         plan = self.make_plan(first.shape[0], device=first.device, dtype=plan_dtype(batch))
-        return _mix_tree(batch, rules, plan, self.implementation)
+        return _mix_tree(batch, rules, plan, self.implementation if mixes else None)
 
     def collate(self, samples: list[Any]) -> Any:
         """Collate and mix: pass `transform.collate` to a DataLoader as its `collate_fn`."""
@@ -128,7 +148,7 @@ class BatchMix(nn.Module):
         self, batch: int, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
     ) -> MixPlan:
         """Draw the plan for one batch; what `forward` applies. Nothing is mixed in eval mode."""
-        if not (self.enabled and self.training):
+        if not self._mixes():
             return identity_plan(batch, device=device, dtype=dtype)
         plan = self._draw(batch, device=device, dtype=dtype)
         p = self.p
@@ -163,6 +183,10 @@ class BatchMix(nn.Module):
         check_tensor_labels(labels)
         return samples, labels
 
+    def _form(self) -> str:
+        targets = f"rules={self.rules}" if self.rules else f"num_classes={self.num_classes}"
+        return f"{targets}, p={self.p}, enabled={self.enabled}"
+
     def get_extra_state(self) -> dict[str, Any]:
         state: dict[str, Any] = {"controls": self._shared.clone()}
         if self.generator is not None:
@@ -170,13 +194,22 @@ class BatchMix(nn.Module):
         return state
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        for name, value in zip(self._controls, state["controls"].tolist(), strict=True):
-            self._set_control(name, value)
+        for name, value in zip(CONTROLS, state["controls"].tolist(), strict=True):
+            # train or eval mode belongs to the module tree, not to a checkpoint
+            if name != "training":
+                self._set_control(name, value)
         if self.generator is not None and "generator" in state:
             self.generator.set_state(state["generator"].cpu())
 
     def _stream(self) -> int:
         return process_stream(self.generator, self._home_rank)
+
+    def __copy__(self) -> Self:
+        twin = self.__class__.__new__(self.__class__)
+        twin.__dict__.update(self.__dict__)
+        twin._controls = dict(self._controls)
+        twin._shared = _share(self._shared.clone())
+        return twin
 
     def __getstate__(self) -> dict[str, Any]:
         # a spawned loader worker can neither receive a generator nor tell the rank it works for
@@ -245,24 +278,38 @@ class ZetaMixup(BatchMix):
         self.anchor = anchor
         self._schedule = gamma
         self._warned = False
-        self._check_gamma()
+        self._check_gamma(self.gamma)
 
     @property
     def gamma(self) -> Gamma:
         """γ of the current epoch. To change it during training give the constructor a schedule."""
-        return self._schedule(self.epoch) if callable(self._schedule) else self._schedule
+        return self._gamma_at(self.epoch)
+
+    @gamma.setter
+    def gamma(self, value: object) -> None:
+        raise AttributeError(
+            "gamma cannot be set: loader workers that are running would not see it. Give the "
+            "constructor a function of the epoch and call set_epoch."
+        )
+
+    def _gamma_at(self, epoch: int) -> Gamma:
+        return self._schedule(epoch) if callable(self._schedule) else self._schedule
 
     def set_epoch(self, epoch: int) -> None:
+        check_count("epoch", epoch, 0)
+        self._check_gamma(self._gamma_at(epoch))
         super().set_epoch(epoch)
-        self._check_gamma()
 
-    def _check_gamma(self) -> None:
+    def _check_gamma(self, gamma: Gamma) -> None:
         """Refuse an impossible γ, and warn once about one that lets no sample dominate."""
-        gamma = self.gamma
         check_gamma(gamma)
         if isinstance(gamma, Tensor):
-            return
-        lowest = gamma[0] if isinstance(gamma, (tuple, list)) else gamma
+            # a look at a tensor on a GPU would make the host wait
+            if gamma.device.type != "cpu":
+                return
+            lowest = float(gamma.min())
+        else:
+            lowest = gamma[0] if isinstance(gamma, (tuple, list)) else gamma
         threshold = dominance_threshold(self.sources)
         if lowest < threshold and not self._warned:
             self._warned = True
@@ -304,7 +351,8 @@ class ZetaMixup(BatchMix):
         return None if self.sources is None or self.sources >= batch else self.sources
 
     def extra_repr(self) -> str:
-        return f"gamma={self._schedule}, sources={self.sources}, anchor={self.anchor!r}, p={self.p}"
+        name = getattr(self._schedule, "__name__", str(self._schedule))
+        return f"gamma={name}, sources={self.sources}, anchor={self.anchor!r}, {self._form()}"
 
 
 class Mixup(BatchMix):
@@ -368,14 +416,15 @@ class Mixup(BatchMix):
         )
 
     def extra_repr(self) -> str:
-        return f"alpha={self.alpha}, per={self.per!r}, p={self.p}"
+        return f"alpha={self.alpha}, per={self.per!r}, {self._form()}"
 
 
 def _share(tensor: Tensor) -> Tensor:
     return tensor.share_memory_()  # type: ignore[no-untyped-call, no-any-return]
 
 
-def _mix_tree(value: Any, rules: Rules, plan: MixPlan, implementation: str) -> Any:
+def _mix_tree(value: Any, rules: Rules, plan: MixPlan, implementation: str | None) -> Any:
+    """Every entry by its rule; without an implementation samples pass through as they are."""
     if isinstance(rules, Mapping):
         return {
             name: _mix_tree(value[name], rule, plan, implementation) for name, rule in rules.items()
@@ -385,5 +434,5 @@ def _mix_tree(value: Any, rules: Rules, plan: MixPlan, implementation: str) -> A
             _mix_tree(*pair, plan, implementation) for pair in zip(value, rules, strict=True)
         )
     if isinstance(rules, Samples):
-        return mix(value, plan, implementation=implementation)
+        return value if implementation is None else mix(value, plan, implementation=implementation)
     return rules.mix(value, plan)

@@ -32,6 +32,11 @@ class Contender:
     captures: bool = False
     """Whether a CUDA graph can hold it and still draw afresh at every replay."""
     dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float16, torch.bfloat16)
+    even: bool = False
+    """Whether the batch must be even."""
+
+    def takes(self, batch: int, dtype: torch.dtype) -> bool:
+        return dtype in self.dtypes and not (self.even and batch % 2)
 
     def installed(self) -> bool:
         return self.package is None or importlib.util.find_spec(self.package) is not None
@@ -109,7 +114,7 @@ CONTENDERS = (
     Contender("paper listing", listing, dtypes=(torch.float32,)),
     Contender("mixup, original", original_mixup),
     Contender("torchvision v2.MixUp", torchvision_mixup, package="torchvision"),
-    Contender("timm Mixup", timm_mixup, package="timm"),
+    Contender("timm Mixup", timm_mixup, package="timm", even=True),
     Contender("kornia RandomMixUpV2", kornia_mixup, package="kornia"),
 )
 PEERS = tuple(contender.name for contender in CONTENDERS[4:])

@@ -58,8 +58,10 @@ def _commit() -> str | None:
     """
     if "ZETAMIX_COMMIT" in os.environ:
         return os.environ["ZETAMIX_COMMIT"]
-    here = Path(__file__).resolve().parent
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=10"]
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=10"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from statistics import quantiles
 
 import torch
@@ -40,14 +41,15 @@ def time_alternating(steps: dict[str, Step], rounds: int) -> dict[str, Timing]:
 
 def time_eager(step: Step, *, calls: int = 40, rounds: int = 15) -> Timing:
     """Time CUDA calls as a training loop makes them, waiting for the device only at the end."""
-    for turn in range(10):
-        step(turn)
+    turns = count()
+    for _ in range(10):
+        step(next(turns))
     samples = []
     for _ in range(rounds):
         torch.cuda.synchronize()
         start = time.perf_counter()
-        for turn in range(calls):
-            step(turn)
+        for _ in range(calls):
+            step(next(turns))
         torch.cuda.synchronize()
         samples.append((time.perf_counter() - start) / calls)
     return Timing.of(samples)

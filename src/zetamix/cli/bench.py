@@ -46,6 +46,8 @@ def bench(
         for shape in _shapes(shapes or (SHAPES if place.type == "cuda" else CPU_SHAPES))
         for name in _dtypes(dtypes, place)
     ]
+    if json_file is not None:
+        _check_writable(json_file)
     facts = describe_machine(place)
     rows: list[Row] = []
     for case in track(cases, "measuring", console=Console(stderr=True), transient=True):
@@ -55,6 +57,10 @@ def bench(
         except WrongResultError as wrong:
             console.print(f"[red]{wrong}[/red]")
             raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            done = f"Interrupted at {case.label}."
+            console.print(done if json_file is None else f"{done} What was done is in {json_file}.")
+            raise typer.Exit(130) from None
         rows += measured
         console.print(_table(case, measured))
         # after every case, so that an interrupted run keeps what it has
@@ -92,14 +98,16 @@ def _shapes(text: str) -> list[tuple[int, ...]]:
 
 def _dtypes(text: str | None, device: torch.device) -> list[str]:
     if text is None:
-        return ["float32", "tf32", "bfloat16"] if device.type == "cuda" else ["float32"]
+        return ["float32", "tf32", "bfloat16", "float16"] if device.type == "cuda" else ["float32"]
     known = [*DTYPES, "tf32"]
     for name in text.split(","):
-        if name not in known:
+        if name.strip() not in known:
             raise typer.BadParameter(
                 f"expected some of {', '.join(known)}, got {name!r}", param_hint="--dtypes"
             )
-    return text.split(",")
+    if "tf32" in text and device.type == "cpu":
+        raise typer.BadParameter("TF32 is a GPU's; leave tf32 out", param_hint="--dtypes")
+    return [name.strip() for name in text.split(",")]
 
 
 def _table(case: Case, rows: list[Row]) -> Table:
@@ -120,14 +128,26 @@ def _table(case: Case, rows: list[Row]) -> Table:
     best = fastest_peer(rows, PEERS)
     if best is not None:
         peer, factor = best
-        table.caption = f"fastest other, eager: {peer}, {factor:.2f} × the time of zetamix"
+        how = f"{factor:.1f} × slower" if factor >= 1 else f"{1 / factor:.1f} × faster"
+        table.caption = f"the fastest other, {peer}, is {how} than zetamix (eager)"
     return table
+
+
+def _check_writable(path: Path) -> None:
+    """Before anything is measured: a result that cannot be kept is a waste."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(f"{path} is a folder")
+        path.with_name(path.name + ".part").touch()
+        path.with_name(path.name + ".part").unlink()
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write there: {error}", param_hint="--json") from None
 
 
 def _write(path: Path, facts: dict[str, str], rows: list[Row]) -> None:
     """Write all at once: a reader never sees half a file."""
     document = {"machine": facts, "rows": [row.as_dict() for row in rows]}
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(document, indent=1) + "\n")
     os.replace(part, path)

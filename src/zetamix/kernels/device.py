@@ -45,13 +45,15 @@ def _uniform(seed, counter):
 def _sort(seed, row, cols, batch, SELF: tl.constexpr, BLOCK: tl.constexpr):
     """Batch rows in the order of random keys, as `plan._order_by_keys`."""
     bits = _expand(seed, row * batch + cols)
-    # 30 random bits, the lowest of them replaced by the column: no ties, and the sort carries it
-    keys = ((bits >> 32).to(tl.int32) & ~(BLOCK - 1)) | cols
+    # 30 random bits, the lowest of them replaced by a name for the column, which the sort carries
+    mask = (_expand(seed, row * batch) & (BLOCK - 1)).to(tl.int32)
+    names = cols ^ mask
+    keys = ((bits >> 32).to(tl.int32) & ~(BLOCK - 1)) | names
     if SELF:
-        keys = tl.where(cols == row % batch, 0x40000000 | cols, keys)
+        keys = tl.where(cols == row % batch, 0x40000000 | names, keys)
     # padding sorts behind everything
-    keys = tl.where(cols < batch, keys, cols - BLOCK)
-    return tl.sort(keys, descending=True) & (BLOCK - 1)
+    keys = tl.where(cols < batch, keys, names - BLOCK)
+    return (tl.sort(keys, descending=True) & (BLOCK - 1)) ^ mask
 
 
 @triton.jit
@@ -105,7 +107,7 @@ def _lam(seed, row, alpha, UNIT: tl.constexpr):
 
 @triton.jit
 def _scale_p(matrix_p, size):
-    """Behind the two halves of a matrix, one float32 for each of its rows; see `fused.halves`."""
+    """Behind the two halves of a matrix, one float32 for each row: see `fused.empty_halves`."""
     return (matrix_p + size).to(tl.pointer_type(tl.float32), bitcast=True)
 
 
@@ -142,6 +144,7 @@ def plan_kernel(
     """
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
+    size = tl.cast(outputs, tl.int64) * batch
     seed = tl.load(seed_p) + offset
     if DIGITS:
         order = _decode(seed, row, cols, batch, sources, SELF)
@@ -168,7 +171,7 @@ def plan_kernel(
             inside = first + cols < batch
             tl.store(matrix_p + row * batch + first + cols, tl.zeros_like(power), mask=inside)
             if MATRIX == "halves":
-                low_p = matrix_p + outputs * batch + row * batch + first + cols
+                low_p = matrix_p + size + row * batch + first + cols
                 tl.store(low_p, tl.zeros_like(power), mask=inside)
         tl.debug_barrier()
     known = live if DIGITS else cols < batch
@@ -176,8 +179,8 @@ def plan_kernel(
         high = power.to(matrix_p.dtype.element_ty)
         low = (power - high.to(tl.float32)).to(matrix_p.dtype.element_ty)
         tl.store(matrix_p + row * batch + order, high, mask=known)
-        tl.store(matrix_p + outputs * batch + row * batch + order, low, mask=known)
-        tl.store(_scale_p(matrix_p, 2 * outputs * batch) + row, 1 / tl.sum(power, 0))
+        tl.store(matrix_p + size + row * batch + order, low, mask=known)
+        tl.store(_scale_p(matrix_p, 2 * size) + row, 1 / tl.sum(power, 0))
     if MATRIX == "plain":
         tl.store(matrix_p + row * batch + order, share, mask=known)
     if TARGETS:
@@ -238,7 +241,8 @@ def _load_halves(matrix_p, place, inside, size, MODE: tl.constexpr):
 def _narrow(y, MODE: tl.constexpr, dtype: tl.constexpr):
     """Back to the dtype that came in; bytes are rounded to the nearest."""
     if MODE == "bytes":
-        y = tl.minimum(tl.floor(y + 0.5), 255.0)
+        # adding 1.5 · 2^23 leaves no bits for a fraction: rounds half to even, as torch.round
+        y = tl.minimum((y + 12582912.0) - 12582912.0, 255.0)
     return y.to(dtype)
 
 
@@ -266,9 +270,10 @@ def mix_whole_kernel(
     m = first + tl.arange(0, BLOCK_OUT)
     k = tl.arange(0, BLOCK_IN)
     inside = (m < outputs)[:, None] & (k < batch)[None, :]
-    place = m[:, None] * batch + k[None, :]
-    high, low = _load_halves(matrix_p, place, inside, outputs * batch, MODE)
-    scale = tl.load(_scale_p(matrix_p, 2 * outputs * batch) + m, mask=m < outputs, other=0.0)
+    size = tl.cast(outputs, tl.int64) * batch
+    place = m[:, None].to(tl.int64) * batch + k[None, :]
+    high, low = _load_halves(matrix_p, place, inside, size, MODE)
+    scale = tl.load(_scale_p(matrix_p, 2 * size) + m, mask=m < outputs, other=0.0)
     into = k[:, None].to(tl.int64) * features
     out_of = m[:, None].to(tl.int64) * features
     tiles = tl.cdiv(features, BLOCK)
@@ -329,24 +334,29 @@ def mix_loop_kernel(
     tl.store(out_p + m[:, None].to(tl.int64) * features + d[None, :], y, mask=wanted)
 
 
-@triton.jit
+@triton.jit(debug=True)
 def mix_gather_kernel(
     rows_p,
     out_p,
     indices_p,
     weights_p,
+    batch,
     sources,
     features,
     MODE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """out[k] = Σ_i weights[k, i] · rows[indices[k, i]]: one tile of one output per program."""
-    row = tl.program_id(1).to(tl.int64)
-    d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tiles = tl.cdiv(features, BLOCK)
+    row = (tl.program_id(0) // tiles).to(tl.int64)
+    d = (tl.program_id(0) % tiles) * BLOCK + tl.arange(0, BLOCK)
     acc = tl.zeros([BLOCK], tl.float32)
     for rank in range(sources):
         index = tl.load(indices_p + row * sources + rank)
+        inside = (index >= 0) & (index < batch)
+        tl.device_assert(inside, "the plan names a row that the batch does not have")
         weight = tl.load(weights_p + row * sources + rank).to(tl.float32)
+        index = tl.where(inside, index, 0)
         x = tl.load(rows_p + index * features + d, mask=d < features, other=0.0)
         acc += weight * x.to(tl.float32)
     y = _narrow(acc, MODE, out_p.dtype.element_ty)

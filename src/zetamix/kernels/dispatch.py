@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zetamix._checks import check_choice
+from zetamix._checks import check_choice, needs_gradients
 from zetamix.kernels import gather, reference
 from zetamix.series import GAMMA_MIN
 
@@ -19,21 +19,21 @@ def mix_rows(
     rows: Tensor, indices: Tensor, weights: Tensor, implementation: str = "auto"
 ) -> Tensor:
     """Apply a plan to samples flattened to [batch, features]; see `reference.mix_rows`."""
-    if uses_fused(implementation, rows):
+    if uses_fused(implementation, rows, weights):
         with _on(rows.device):
             mixed: Tensor = _fused().mix_rows(rows, indices, weights.float(), tf32=_allows_tf32())
         return mixed
-    if implementation == "auto" and gather.suits(rows, indices):
+    if implementation == "auto" and gather.suits(rows, indices, weights):
         return gather.mix_rows(rows, indices, weights)
     return reference.mix_rows(rows, indices, weights)
 
 
-def uses_fused(implementation: str, rows: Tensor) -> bool:
+def uses_fused(implementation: str, rows: Tensor, weights: Tensor | None = None) -> bool:
     """Whether the fused path mixes these rows; raises if it was asked for and cannot."""
     if implementation == "reference":
         return False
     check_choice("implementation", implementation, IMPLEMENTATIONS)
-    obstacle = why_not_fused(rows)
+    obstacle = why_not_fused(rows, weights)
     if obstacle is None:
         return True
     if implementation == "fused":
@@ -43,7 +43,7 @@ def uses_fused(implementation: str, rows: Tensor) -> bool:
     return False
 
 
-def why_not_fused(rows: Tensor) -> str | None:
+def why_not_fused(rows: Tensor, weights: Tensor | None = None) -> str | None:
     """The reason why the Triton kernels cannot mix these rows, or None if they can."""
     if torch.compiler.is_compiling():
         return "torch.compile traces the plain torch path"
@@ -52,8 +52,10 @@ def why_not_fused(rows: Tensor) -> str | None:
         return obstacle
     if rows.dtype not in (torch.float32, torch.float16, torch.bfloat16, torch.uint8):
         return f"it mixes float32, float16, bfloat16 and uint8, not {rows.dtype}"
-    if rows.requires_grad and torch.is_grad_enabled():
+    if needs_gradients(rows):
         return "the samples require gradients"
+    if weights is not None and needs_gradients(weights):
+        return "the weights of the plan require gradients"
     return None
 
 

@@ -16,11 +16,14 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from zetamix.kernels import device as kernels
 from zetamix.kernels.dispatch import order_width
+from zetamix.kernels.reference import dense
 
 # one program sorts a whole row of keys; past this, torch's segmented sort takes over
 MAX_SORTED = 1024
-# up to here the whole matrix stays on the multiprocessor while the samples stream by
+# up to here the whole matrix can stay on the multiprocessor while the samples stream by
 MAX_WHOLE = 128
+# shared memory of one multiprocessor that a program may take: Hopper, A100, all since Ampere
+HOPPER, AMPERE, SMALL = 232_448, 166_912, 101_376
 
 
 class Launch:
@@ -114,7 +117,7 @@ def draw_plan(
 ) -> tuple[Tensor, Tensor]:
     """Indices and weights, [outputs, sources], of a plan drawn from an origin."""
     indices = torch.empty(sizes.outputs, sizes.sources, dtype=torch.int64, device=device)
-    weights = torch.empty(sizes.outputs, sizes.sources, device=device)
+    weights = torch.empty(sizes.outputs, sizes.sources, dtype=torch.float32, device=device)
     launch = _plan_only(
         law,
         number if law.name.startswith("mixup") else 0.0,
@@ -135,7 +138,11 @@ def _plan_only(law: Law, number: float, sizes: Sizes, device: torch.device) -> L
 @lru_cache(maxsize=16)
 def _zero(device: torch.device) -> Tensor:
     """The seed where the host has the whole origin: the same kernel then serves both cases."""
-    return torch.zeros(1, dtype=torch.int64, device=device)
+    zero = torch.zeros(1, dtype=torch.int64, device=device)
+    # once per device: calls on other streams must not read it before it is written
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
+    return zero
 
 
 class Batch(NamedTuple):
@@ -185,7 +192,7 @@ def prepare(
     features = batch.shape[1:].numel()
     out_shape = (sizes.outputs, *batch.shape[1:])
     out_stride = (features, *batch.stride[1:])
-    way = choose(sizes.batch, sizes.sources, batch.dtype, tf32)
+    way = choose(sizes.batch, sizes.sources, batch.dtype, tf32, _memory(batch.device))
     halves = half_dtype(batch.dtype)
     draw = plan_launch(
         law,
@@ -210,12 +217,12 @@ def prepare(
         gammas: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         device = samples.device
-        targets = torch.empty(sizes.outputs, classes, device=device)
+        targets = torch.empty(sizes.outputs, classes, dtype=torch.float32, device=device)
         out = torch.empty_strided(out_shape, out_stride, dtype=batch.dtype, device=device)
         indices = weights = matrix = None
         if way == "gather":
             indices = torch.empty(planned, dtype=torch.int64, device=device)
-            weights = torch.empty(planned, device=device)
+            weights = torch.empty(planned, dtype=torch.float32, device=device)
         elif way == "torch":
             matrix = torch.empty(plain, dtype=batch.dtype, device=device)
         else:
@@ -228,17 +235,20 @@ def prepare(
     return run
 
 
-def choose(batch: int, sources: int, dtype: torch.dtype, tf32: bool) -> str:
+def choose(batch: int, sources: int, dtype: torch.dtype, tf32: bool, memory: int = HOPPER) -> str:
     """The fastest way to mix: "gather", "whole", "loop", or "torch" for its matrix product.
 
     Gathering reads a row from L2 for each source; a product costs 2 or 6 operations of a tensor
     core for each batch row. On an H200 they break even near 80 rows per source in float32 and 120
     in bfloat16. Above 128 rows the matrix no longer stays on a multiprocessor, and cuBLAS overlaps
     the traffic better (256 × 3 × 224²: bfloat16 48 µs against 67, TF32 93 against 137).
+
+    memory: the shared memory of a multiprocessor. With less than an A100's the matrix stays there
+        only up to 64 rows.
     """
-    if sources * 64 <= batch:
+    if sources == 1 or sources * 64 <= batch:
         return "gather"
-    if batch <= MAX_WHOLE:
+    if batch <= (MAX_WHOLE if memory >= AMPERE else 64):
         return "whole"
     if dtype in (torch.float16, torch.bfloat16) or (dtype == torch.float32 and tf32):
         return "torch"
@@ -263,7 +273,7 @@ def empty_halves(
 def split(matrix: Tensor, dtype: torch.dtype) -> Tensor:
     """A float32 matrix of weights as the kernels take it, for rows of this dtype."""
     # scaled so that the heaviest entry of a row is exactly 1
-    scale = matrix.amax(1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+    scale = matrix.abs().amax(1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
     scaled = matrix / scale
     high = scaled.to(half_dtype(dtype))
     low = (scaled - high.float()).to(high.dtype)
@@ -277,11 +287,11 @@ def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor, *, tf32: bool) -> T
     out = rows.new_empty(outputs, features)
     if features == 0:
         return out
-    way = choose(batch, sources, rows.dtype, tf32)
+    way = choose(batch, sources, rows.dtype, tf32, _memory(rows.device))
     matrix = None
     if way != "gather":
-        dense = weights.new_zeros(outputs, batch).scatter_add_(1, indices, weights)
-        matrix = dense.to(rows.dtype) if way == "torch" else split(dense, rows.dtype)
+        plain = dense(indices, weights, batch)
+        matrix = plain.to(rows.dtype) if way == "torch" else split(plain, rows.dtype)
     # rows may start anywhere, so the launch is bound to these and not kept
     like = Batch.of(rows, indices)
     mix = _mixer(way, like, Sizes(batch, sources, outputs), features, loose=False)
@@ -319,12 +329,12 @@ def _multiply(samples: Tensor, out: Tensor, matrix: Any, features: int) -> None:
 def _whole_mixer(batch: Batch, sizes: Sizes, features: int, mode: str) -> Mixer:
     block_in = max(16, triton.next_power_of_2(sizes.batch))
     block_out = min(block_in, max(16, triton.next_power_of_2(sizes.outputs)))
-    block, warps, stages, per_core, tma = tiling(block_in, features, mode)
+    memory = _memory(batch.device)
+    block, warps, stages, per_core, tma = tiling(block_in, features, mode, memory)
     groups = triton.cdiv(sizes.outputs, block_out)
     tiles = triton.cdiv(features, block)
     programs = min(tiles, max(1, per_core * _cores(batch.device) // groups)) * groups
     tma = tma and batch.aligned and features * batch.dtype.itemsize % 16 == 0
-    tma = tma and _has_memory_engine(batch.device)
     even = sizes.batch == block_in and sizes.outputs % block_out == 0 and features % block == 0
     launch = Launch(
         kernels.mix_whole_kernel,
@@ -354,12 +364,14 @@ def _whole_mixer(batch: Batch, sizes: Sizes, features: int, mode: str) -> Mixer:
     return mix
 
 
-def tiling(block_in: int, features: int, mode: str) -> tuple[int, int, int, int, bool]:
+def tiling(
+    block_in: int, features: int, mode: str, memory: int = HOPPER
+) -> tuple[int, int, int, int, bool]:
     """(block, warps, stages, programs per multiprocessor, tma), by a sweep on an H200."""
     if block_in <= 64:
         return (128, 4, 3, 3, False) if mode in ("half", "bytes") else (64, 8, 3, 4, False)
-    if features < 16384:
-        # too few tiles to go round: small ones
+    if features < 16384 or memory < HOPPER:
+        # too few tiles to go round, or too little room for large ones
         return 32, 8, 4, 2, False
     if mode in ("half", "bytes"):
         return 128, 8, 4, 1, False
@@ -388,13 +400,13 @@ def _gatherer(sizes: Sizes, features: int, mode: str) -> Mixer:
     block = min(1024, max(128, triton.next_power_of_2(features)))
     launch = Launch(
         kernels.mix_gather_kernel,
-        (triton.cdiv(features, block), sizes.outputs),
+        (triton.cdiv(features, block) * sizes.outputs,),
         MODE=mode,
         BLOCK=block,
         num_warps=4,
     )
     return lambda samples, out, matrix, indices, weights: launch(
-        samples, out, indices, weights, sizes.sources, features
+        samples, out, indices, weights, sizes.batch, sizes.sources, features
     )
 
 
@@ -407,6 +419,8 @@ def _cores(device: torch.device) -> int:
 
 
 @lru_cache(maxsize=16)
-def _has_memory_engine(device: torch.device) -> bool:
-    """Hopper's bulk copies; the interpreter has them too."""
-    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (9, 0)
+def _memory(device: torch.device) -> int:
+    """Shared memory that a program may take; the interpreter has as much as it likes."""
+    if device.type != "cuda":
+        return HOPPER
+    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)

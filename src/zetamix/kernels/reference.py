@@ -12,14 +12,21 @@ def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
 
     Half precision and integers are mixed in float32; integers are rounded to the nearest.
     """
-    wide = torch.promote_types(rows.dtype, weights.dtype)
+    wide = wide_dtype(rows, weights)
     # autocast would run the product in half precision behind our back
     with torch.autocast(rows.device.type, enabled=False):
-        if indices.shape[1] * 4 <= rows.shape[0]:
+        # the matrix is faster until it outgrows the rows themselves
+        if indices.shape[1] * 64 <= rows.shape[0]:
             mixed = by_gather(rows.to(wide), indices, weights.to(wide))
         else:
             mixed = by_matrix(rows.to(wide), indices, weights.to(wide))
     return narrow(mixed, rows.dtype)
+
+
+def wide_dtype(rows: Tensor, weights: Tensor) -> torch.dtype:
+    """What is mixed in: float32, or float64 where either is."""
+    either = torch.promote_types(rows.dtype, weights.dtype)
+    return torch.promote_types(either, torch.float32)
 
 
 def by_matrix(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
