@@ -262,7 +262,7 @@ def _mix_pair(
     samples: Any, labels: Tensor, rule: Rule, request: Request, implementation: str
 ) -> tuple[Any, Tensor]:
     """Draw the plan and apply it; on a GPU, where nothing forbids it, all in two launches."""
-    dtype = plan_dtype((samples, labels))
+    dtype = torch.float64 if labels.dtype == torch.float64 else plan_dtype(samples)
     flat = _drop_column(labels)
     if (
         isinstance(samples, Tensor)
@@ -297,5 +297,7 @@ def _dense(samples: Tensor) -> Tensor:
 def plan_dtype(batch: Any) -> torch.dtype:
     """float64 weights where any tensor of the batch is float64, float32 for all others."""
     leaves = [batch] if isinstance(batch, Tensor) else pytree.tree_leaves(batch)
-    wide = any(isinstance(leaf, Tensor) and leaf.dtype == torch.float64 for leaf in leaves)
-    return torch.float64 if wide else torch.float32
+    for leaf in leaves:
+        if isinstance(leaf, Tensor) and leaf.dtype == torch.float64:
+            return torch.float64
+    return torch.float32

@@ -82,7 +82,7 @@ class BatchMix(nn.Module):
     @property
     def enabled(self) -> bool:
         """The off switch: when false, samples come back unmixed, with targets of the same form."""
-        return bool(self._control("enabled"))
+        return bool(self._read()["enabled"])
 
     @enabled.setter
     def enabled(self, value: bool) -> None:
@@ -93,7 +93,7 @@ class BatchMix(nn.Module):
     @property
     def p(self) -> float:
         """The probability that an output is mixed, drawn for each output."""
-        return self._control("p")
+        return self._read()["p"]
 
     @p.setter
     def p(self, value: float) -> None:
@@ -102,7 +102,7 @@ class BatchMix(nn.Module):
 
     @property
     def epoch(self) -> int:
-        return int(self._control("epoch"))
+        return int(self._read()["epoch"])
 
     def set_epoch(self, epoch: int) -> None:
         """Tell the transform, and every loader worker that holds it, which epoch it is."""
@@ -113,15 +113,17 @@ class BatchMix(nn.Module):
         self._set_control("training", mode)
         return super().train(mode)
 
-    def _mixes(self) -> bool:
-        return self.enabled and self.training and bool(self._control("training"))
+    def _state(self) -> tuple[bool, float]:
+        """Whether anything is mixed now, and p; one read of the shared memory."""
+        controls = self._read()
+        mixes = bool(controls["enabled"]) and bool(controls["training"]) and self.training
+        return mixes, controls["p"]
 
-    def _control(self, name: str) -> float:
+    def _read(self) -> dict[str, float]:
         # a trace cannot read a tensor; there the training process's own copy is as good
         if torch.compiler.is_compiling():
-            return self._controls[name]
-        values: list[float] = self._shared.tolist()
-        return values[CONTROLS.index(name)]
+            return self._controls
+        return dict(zip(CONTROLS, self._shared.tolist(), strict=True))
 
     def _set_control(self, name: str, value: float) -> None:
         self._controls[name] = float(value)
@@ -131,8 +133,8 @@ class BatchMix(nn.Module):
         """Mix `(samples, labels)`, given as two arguments or as one tuple, list or dict."""
         alone = len(inputs) == 1 and (self.rules is not None or not isinstance(inputs[0], Tensor))
         batch = inputs[0] if alone else inputs
-        mixes = self._mixes()
-        if self.rules is None and mixes and self.p == 1:
+        mixes, p = self._state()
+        if self.rules is None and mixes and p == 1:
             # the plain case goes through the function, which on a GPU skips the plan
             return self._mix_pair(*self._pair_of(batch))
         rules = self._rules_for(batch)
@@ -148,10 +150,10 @@ class BatchMix(nn.Module):
         self, batch: int, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
     ) -> MixPlan:
         """Draw the plan for one batch; what `forward` applies. Nothing is mixed in eval mode."""
-        if not self._mixes():
+        mixes, p = self._state()
+        if not mixes:
             return identity_plan(batch, device=device, dtype=dtype)
         plan = self._draw(batch, device=device, dtype=dtype)
-        p = self.p
         return plan if p == 1 else spare(plan, p, generator=self.generator, stream=self._stream())
 
     def _draw(self, batch: int, *, device: torch.device | str, dtype: torch.dtype) -> MixPlan:
@@ -283,7 +285,7 @@ class ZetaMixup(BatchMix):
     @property
     def gamma(self) -> Gamma:
         """γ of the current epoch. To change it during training give the constructor a schedule."""
-        return self._gamma_at(self.epoch)
+        return self._gamma_at(self.epoch) if callable(self._schedule) else self._schedule
 
     @gamma.setter
     def gamma(self, value: object) -> None:

@@ -177,6 +177,7 @@ def _why_no_kernels(device: torch.device) -> str | None:
     return None
 
 
+@lru_cache(maxsize=1)
 def _fused() -> Any:
     # imported when first needed: triton takes a while, and most machines never need it
     from zetamix.kernels import fused
