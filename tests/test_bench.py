@@ -82,8 +82,14 @@ def test_quantiles_are_in_order():
 
 def test_turns_rotate_and_warm_up():
     seen = []
-    timing.time_alternating({"a": lambda turn: seen.append(("a", turn)), "b": seen.append}, 2)
-    assert seen == [("a", 0), 0, ("a", 1), 1, ("a", 2), 2, ("a", 3), 3]
+    steps = {name: lambda turn, name=name: seen.append((turn, name)) for name in "abc"}
+    found = timing.time_alternating(steps, 20)
+    assert list(found) == ["a", "b", "c"]
+    rounds = [seen[k : k + 3] for k in range(0, len(seen), 3)]
+    assert [{turn for turn, _ in group} for group in rounds] == [{k} for k in range(22)]
+    assert all({name for _, name in group} == set("abc") for group in rounds)
+    # not always in the same order
+    assert len({tuple(name for _, name in group) for group in rounds}) > 3
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

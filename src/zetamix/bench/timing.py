@@ -1,5 +1,6 @@
 """Timing: warm, on rotated buffers larger than the cache, as quantiles."""
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,11 +27,15 @@ class Timing:
 
 
 def time_alternating(steps: dict[str, Step], rounds: int) -> dict[str, Timing]:
-    """Time CPU calls in turn, so that a noisy moment of the machine hits all of them."""
+    """Time CPU calls in turn, so that a noisy moment of the machine hits all of them.
+
+    In a new order each round: what one call frees the next one gets, and with it page faults.
+    """
     samples: dict[str, list[float]] = {name: [] for name in steps}
+    shuffler = random.Random(0)
     warm_up = 2
     for turn in range(warm_up + rounds):
-        for name, step in steps.items():
+        for name, step in shuffler.sample(list(steps.items()), len(steps)):
             start = time.perf_counter()
             step(turn)
             elapsed = time.perf_counter() - start
