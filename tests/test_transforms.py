@@ -478,11 +478,31 @@ def test_what_is_not_mixed_is_sample_k_itself(kind):
     assert torch.equal(targets, torch.eye(6))
 
 
+def test_a_shallow_copy_has_a_switch_of_its_own():
+    first = ZetaMixup(num_classes=4)
+    copy.copy(first).enabled = False
+    assert first.enabled
+
+
+def test_the_training_flag_counts_however_it_is_set():
+    mix = ZetaMixup(num_classes=4)
+    mix.training = False
+    assert torch.equal(mix(torch.randn(4, 2), torch.arange(4))[1], torch.eye(4))
+
+
 def test_unmixed_samples_pass_through_without_arithmetic():
     samples = torch.randint(256, (4, 3), dtype=torch.uint8)
     mixed, targets = ZetaMixup(num_classes=4).eval()(samples, torch.arange(4))
     assert mixed is samples
     assert torch.equal(targets, torch.eye(4))
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_generator_on_one_side_only_is_told(own):
+    with_one = ZetaMixup(generator=torch.Generator())
+    saved, loaded = (with_one, ZetaMixup()) if own else (ZetaMixup(), with_one)
+    with pytest.warns(UserWarning, match="plans will not go on where they stopped"):
+        loaded.load_state_dict(saved.state_dict())
 
 
 def test_names_follow_their_anchor():
@@ -551,6 +571,19 @@ def test_the_controls_reach_persistent_workers(context, own):
     transform.enabled = False
     assert all(is_unmixed(targets) for _, targets in loader)
     transform.enabled = True
+    assert not any(is_unmixed(targets) for _, targets in loader)
+    transform.eval()
+    assert all(is_unmixed(targets) for _, targets in loader)
+    transform.train()
+    assert not any(is_unmixed(targets) for _, targets in loader)
+
+
+@workers_may_fork
+def test_workers_born_in_eval_mode_can_be_set_to_train():
+    transform = ZetaMixup(num_classes=8).eval()
+    loader = loader_of(transform, "fork")
+    assert all(is_unmixed(targets) for _, targets in loader)
+    transform.train()
     assert not any(is_unmixed(targets) for _, targets in loader)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import default_collate
+from torch.utils.data import default_collate, get_worker_info
 
 from zetamix._checks import (
     Gamma,
@@ -116,7 +116,10 @@ class BatchMix(nn.Module):
     def _state(self) -> tuple[bool, float]:
         """Whether anything is mixed now, and p; one read of the shared memory."""
         controls = self._read()
-        mixes = bool(controls["enabled"]) and bool(controls["training"]) and self.training
+        mixes = bool(controls["enabled"]) and bool(controls["training"])
+        # a worker's own flag is as old as the worker
+        if torch.compiler.is_compiling() or get_worker_info() is None:
+            mixes = mixes and self.training
         return mixes, controls["p"]
 
     def _read(self) -> dict[str, float]:
@@ -202,6 +205,15 @@ class BatchMix(nn.Module):
                 self._set_control(name, value)
         if self.generator is not None and "generator" in state:
             self.generator.set_state(state["generator"].cpu())
+        elif (self.generator is None) == ("generator" in state):
+            holder, other = "checkpoint", "transform"
+            if self.generator is not None:
+                holder, other = other, holder
+            warnings.warn(
+                f"The {holder} has a generator and the {other} has none: plans will not go on "
+                "where they stopped.",
+                stacklevel=2,
+            )
 
     def _stream(self) -> int:
         return process_stream(self.generator, self._home_rank)
