@@ -220,17 +220,23 @@ def check_mixable(samples: Tensor) -> None:
 
 def check_label_range(labels: Tensor, num_classes: int, ignore_index: int | None) -> None:
     """Labels in [0, num_classes), or `ignore_index`: read on CPU, asserted on the device."""
-    valid = (labels >= 0) & (labels < num_classes)
-    if ignore_index is not None:
-        valid = valid | (labels == ignore_index)
     message = f"labels must lie in [0, {num_classes})"
     if ignore_index is not None:
         message += f" or equal ignore_index={ignore_index}"
-    if not reads_need_sync(labels) and labels.numel() and not bool(valid.all()):
+    waits = reads_need_sync(labels)
+    # nearly every batch is right, and one pass can tell
+    if not waits and labels.numel() and ignore_index is None:
+        low, high = (int(bound) for bound in labels.aminmax())
+        if low >= 0 and high < num_classes:
+            return
+    valid = (labels >= 0) & (labels < num_classes)
+    if ignore_index is not None:
+        valid = valid | (labels == ignore_index)
+    if waits:
+        torch._assert_async(valid.all(), f"{message}. Is num_classes right?")
+    elif labels.numel() and not bool(valid.all()):
         wrong = labels[~valid].flatten()[0].item()
         raise ValueError(f"{message}, got {wrong}. Is num_classes right?")
-    if reads_need_sync(labels):
-        torch._assert_async(valid.all(), f"{message}. Is num_classes right?")
 
 
 def check_is_plan(plan: object) -> None:

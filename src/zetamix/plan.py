@@ -5,6 +5,7 @@ deterministic and happens in `zetamix.mix`.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -186,11 +187,19 @@ class Request(NamedTuple):
             ORDER, self.outputs, dispatch.order_width(self.batch, self.sources)
         )
         indices = order_rows(bits, self.batch, self.sources, self.anchor)
-        weights = self._weights().to(dtype).expand(self.outputs, self.sources)
+        # a copy in any case: what is remembered must not be handed out
+        weights = self._weights().to(dtype, copy=True).expand(self.outputs, self.sources)
         return MixPlan(indices, weights, self.batch)
+
+    def _constant(self) -> bool:
+        """Whether the weights are the same for every batch, and may be remembered."""
+        on_cpu = self.draw.device.type == "cpu" and not torch.compiler.is_compiling()
+        return on_cpu and not isinstance(self.number, Tensor)
 
     def _weights(self) -> Tensor:
         """[sources] or [outputs, sources], in the precision of the device."""
+        if self.law == "zeta" and self._constant():
+            return _known_weights(float(self.number), self.sources)
         if self.law == "zeta":
             return weigh(precise(self.number, self.draw.device), self.sources)
         count = 1 if self.law == "mixup/batch" else self.outputs
@@ -198,6 +207,11 @@ class Request(NamedTuple):
         if self.sources == 1:
             return torch.ones_like(lam)[:, None]
         return torch.stack([lam, 1 - lam], dim=1)
+
+
+@lru_cache(maxsize=64)
+def _known_weights(gamma: float, sources: int) -> Tensor:
+    return weigh(torch.tensor(gamma, dtype=torch.float64, device="cpu"), sources)
 
 
 def zeta_request(
