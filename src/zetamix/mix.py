@@ -124,7 +124,8 @@ class Classes:
     def _add_up(self, labels: Tensor, plan: MixPlan) -> Tensor:
         """Each source's weight added to its class.
 
-        On a CPU faster than a product (128 rows, 8 sources: 48 µs against 127). On a GPU the order of the additions, and with it the last bit, would be left to chance.
+        On a CPU faster than a product (128 rows, 8 sources: 48 µs against 127). On a GPU the order
+        of the additions, and with it the last bit, would be left to chance.
         """
         weights = plan.weights
         if self.ignore_index is not None:
