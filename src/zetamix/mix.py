@@ -127,24 +127,27 @@ class Classes:
         On a CPU faster than a product (128 rows, 8 sources: 48 µs against 127). On a GPU the order
         of the additions, and with it the last bit, would be left to chance.
         """
-        weights = plan.weights
+        weights = plan.weights.double()
         if self.ignore_index is not None:
-            counted = labels != self.ignore_index
+            labels, counted = self._set_aside(labels)
             weights = weights * counted[plan.indices]
-            labels = torch.where(counted, labels, 0)
-        empty = weights.new_zeros(plan.outputs, self.num_classes, dtype=torch.float64)
-        return empty.scatter_add_(1, labels[plan.indices], weights.double()).float()
+        empty = weights.new_zeros(plan.outputs, self.num_classes)
+        return empty.scatter_add_(1, labels[plan.indices], weights).float()
 
     def _encode(self, labels: Tensor) -> Tensor:
         """One-hot [n, num_classes]; a row that is ignored is all zero."""
-        counted = torch.ones_like(labels, dtype=torch.bool)
-        if self.ignore_index is not None:
-            counted = labels != self.ignore_index
-            labels = torch.where(counted, labels, 0)
+        labels, counted = self._set_aside(labels)
         empty = torch.zeros(
             labels.shape[0], self.num_classes, dtype=torch.bool, device=labels.device
         )
         return empty.scatter_(1, labels[:, None], counted[:, None])
+
+    def _set_aside(self, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Labels with class 0 in place of ignored ones, and which of them count."""
+        if self.ignore_index is None:
+            return labels, torch.ones_like(labels, dtype=torch.bool)
+        counted = labels != self.ignore_index
+        return torch.where(counted, labels, 0), counted
 
 
 @dataclass(frozen=True)

@@ -227,10 +227,7 @@ def zeta_request(
     """The arguments of `zeta_plan`, checked."""
     check_batch(batch)
     outputs = _resolve_outputs(batch, outputs)
-    if sources is None:
-        sources = batch
-    else:
-        check_sources(sources, batch)
+    sources = _resolve_sources(batch, sources)
     device = _resolve_device(device, generator)
     check_gamma(gamma, outputs, device)
     check_choice("anchor", anchor, ("self", "random"))
@@ -281,10 +278,7 @@ def local_plan(
     batch = samples.shape[0]
     check_batch(batch)
     outputs = _resolve_outputs(batch, outputs)
-    if sources is None:
-        sources = batch
-    else:
-        check_sources(sources, batch)
+    sources = _resolve_sources(batch, sources)
     check_number("gamma", gamma, low=0)
     rows = samples.detach().reshape(batch, -1).to(torch.promote_types(samples.dtype, torch.float32))
     anchors = torch.arange(outputs, device=samples.device) % batch
@@ -378,6 +372,13 @@ def _resolve_outputs(batch: int, outputs: int | None) -> int:
         return batch
     check_count("outputs", outputs, 1)
     return outputs
+
+
+def _resolve_sources(batch: int, sources: int | None) -> int:
+    if sources is None:
+        return batch
+    check_sources(sources, batch)
+    return sources
 
 
 def _resolve_device(

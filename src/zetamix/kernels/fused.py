@@ -29,9 +29,9 @@ HOPPER, AMPERE, SMALL = 232_448, 166_912, 101_376
 class Launch:
     """A kernel with its grid and constants fixed.
 
-    Binding twenty arguments anew costs Triton 40 µs a launch on the host of an H200; the compiled
-    kernel is kept instead and called directly. Whoever keeps a Launch must call it with arguments
-    alike in dtype, alignment and integer values.
+    Binding twenty arguments anew is slow, so the compiled kernel is kept and called directly. With
+    this and `prepare` a call went from 278 to 83 µs on the host of an H200. Whoever keeps a Launch
+    must call it with arguments alike in dtype, alignment and integer values.
     """
 
     def __init__(self, kernel: Any, grid: tuple[int, ...], **constants: Any) -> None:
@@ -99,7 +99,7 @@ def plan_launch(
         IGNORE=ignore,
         BLOCK=triton.next_power_of_2(sizes.sources if sizes.by_digits else sizes.batch),
         CLASS_BLOCK=min(64, triton.next_power_of_2(max(classes, 1))),
-        # 1, 2 and 4 warps take 3.2 µs each at 128 rows; at 256 rows 4 warps win, 4.7 against 7.4
+        # H200: 1 to 8 warps all take 3.2 µs at 128 rows; at 256 rows 1 takes 6.2, 4 take 4.3
         num_warps=4,
         # debug is on for the label assertion; overflow is what the hash is made of
         sanitize_overflow=False,
@@ -118,12 +118,7 @@ def draw_plan(
     """Indices and weights, [outputs, sources], of a plan drawn from an origin."""
     indices = torch.empty(sizes.outputs, sizes.sources, dtype=torch.int64, device=device)
     weights = torch.empty(sizes.outputs, sizes.sources, dtype=torch.float32, device=device)
-    launch = _plan_only(
-        law,
-        number if law.name.startswith("mixup") else 0.0,
-        sizes,
-        device,
-    )
+    launch = _plan_only(law, number if law.name.startswith("mixup") else 0.0, sizes, device)
     seed = _zero(device) if seed is None else seed
     launch(seed, gammas, None, indices, weights, None, None, offset, number, *sizes, 0, 0)
     return indices, weights
@@ -238,10 +233,12 @@ def prepare(
 def choose(batch: int, sources: int, dtype: torch.dtype, tf32: bool, memory: int = HOPPER) -> str:
     """The fastest way to mix: "gather", "whole", "loop", or "torch" for its matrix product.
 
-    Gathering reads a row from L2 for each source; a product costs 2 or 6 operations of a tensor
-    core for each batch row. On an H200 they break even near 80 rows per source in float32 and 120
-    in bfloat16. Above 128 rows the matrix no longer stays on a multiprocessor, and cuBLAS overlaps
-    the traffic better (256 × 3 × 224²: bfloat16 48 µs against 67, TF32 93 against 137).
+    Gathering reads a row for each source; a product works through the whole batch. On an H200 they
+    break even near 64 rows per source: 2 sources gathered from 128 × 3 × 224² take 56 µs in float32
+    and 32 in bfloat16, a product 57 and 30; from 256 rows 107 and 59 against 167 and 55 (whole
+    calls, `benchmarks/h200.json`). Above 128 rows the matrix no longer stays on a multiprocessor,
+    and cuBLAS overlaps the traffic better (256 × 3 × 224²: bfloat16 48 µs against 67, TF32 93
+    against 137).
 
     memory: the shared memory of a multiprocessor. With less than an A100's the matrix stays there
         only up to 64 rows.
