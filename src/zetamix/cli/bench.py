@@ -1,7 +1,5 @@
 """`zetamix bench`."""
 
-import json
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +10,9 @@ from rich.progress import track
 from rich.table import Table
 
 from zetamix.bench.contenders import COPY, OURS, PEERS
-from zetamix.bench.machine import describe_machine, machine_line
 from zetamix.bench.run import Case, Row, WrongResultError, fastest_peer, measure
+from zetamix.files import write_json
+from zetamix.machine import describe_machine, machine_line
 
 SHAPES = "32x3x224x224,128x3x32x32,128x3x224x224,256x3x224x224"
 CPU_SHAPES = "128x3x32x32,32x3x96x96,128x3x96x96,32x3x224x224,128x3x224x224,256x3x224x224"
@@ -65,7 +64,7 @@ def bench(
         console.print(_table(case, measured))
         # after every case, so that an interrupted run keeps what it has
         if json_file is not None:
-            _write(json_file, facts, rows)
+            write_json(json_file, {"machine": facts, "rows": [row.as_dict() for row in rows]})
     console.print(machine_line(facts), highlight=False)
 
 
@@ -143,11 +142,3 @@ def _check_writable(path: Path) -> None:
         path.with_name(path.name + ".part").unlink()
     except OSError as error:
         raise typer.BadParameter(f"cannot write there: {error}", param_hint="--json") from None
-
-
-def _write(path: Path, facts: dict[str, str], rows: list[Row]) -> None:
-    """Write all at once: a reader never sees half a file."""
-    document = {"machine": facts, "rows": [row.as_dict() for row in rows]}
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(document, indent=1) + "\n")
-    os.replace(part, path)

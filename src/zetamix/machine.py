@@ -22,7 +22,7 @@ def describe_machine(device: torch.device) -> dict[str, str]:
     if device.type == "cuda":
         facts["gpu"] = torch.cuda.get_device_name(device)
         facts["cuda"] = str(torch.version.cuda)
-    for package in ("triton", "torchvision", "timm", "kornia", "zetamix"):
+    for package in ("triton", "torchvision", "torchmetrics", "timm", "kornia", "zetamix"):
         try:
             facts[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
@@ -58,7 +58,7 @@ def _commit() -> str | None:
     """
     if "ZETAMIX_COMMIT" in os.environ:
         return os.environ["ZETAMIX_COMMIT"]
-    root = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=10"]
