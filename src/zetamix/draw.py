@@ -20,7 +20,7 @@ GOLDEN = 0x9E3779B97F4A7C15
 STREAM_STEP = 0xD1B54A32D192ED03
 
 # what a number is for: each purpose has counters of its own
-ORDER, LAM, TRIES, GAMMA, SPARE = range(5)
+ORDER, LAM, TRIES, GAMMA, SPARE, BOX = range(6)
 LANE_STEP = 2**40
 
 

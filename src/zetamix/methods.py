@@ -1,0 +1,176 @@
+"""The names of mixing methods, as every command takes them: `none`, `mixup:0.2`, `zeta:2.8`."""
+
+import difflib
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from zetamix.baselines import CutMix, Local
+from zetamix.transforms import Mixup, ZetaMixup
+
+Transform: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+# the number that may stand behind a method's name without its own, as in zeta:2.8
+FIRST_OPTION = {
+    "none": None,
+    "mixup": "alpha",
+    "cutmix": "alpha",
+    "zeta": "gamma",
+    "local": "gamma",
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "mixup": {"alpha": 1.0, "per": "sample", "p": 1.0},
+    "cutmix": {"alpha": 1.0},
+    "zeta": {"gamma": 2.8, "sources": None, "anchor": "self", "p": 1.0},
+    "local": {"gamma": 2.8, "sources": None},
+}
+WORDS = {"per": ("sample", "batch"), "anchor": ("self", "random")}
+
+
+class UnknownMethodError(ValueError):
+    """A method's name or option that is not one; the message says what there is."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to mix a batch, by its name and the options that differ from their defaults."""
+
+    name: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The text that parses to this method: `zeta:2.8`, `zeta:gamma=0..4,sources=4`."""
+        first = FIRST_OPTION[self.name]
+        if first is None:
+            return self.name
+        values = {first: OPTIONS[self.name][first], **dict(self.options)}
+        if list(values) == [first] and not isinstance(values[first], tuple):
+            return f"{self.name}:{_print(values[first])}"
+        return f"{self.name}:" + ",".join(f"{key}={_print(values[key])}" for key in values)
+
+    def option(self, key: str) -> Any:
+        return dict(self.options).get(key, OPTIONS[self.name][key])
+
+    def transform(
+        self, num_classes: int, generator: torch.Generator | None = None
+    ) -> Transform | None:
+        """What turns `(samples, labels)` into `(samples, targets)`; None for the method `none`."""
+        if self.name == "none":
+            return None
+        options = {**OPTIONS[self.name], **dict(self.options)}
+        return BUILDERS[self.name](num_classes=num_classes, generator=generator, **options)
+
+    def __str__(self) -> str:
+        return self.label
+
+
+def parse(text: str) -> Method:
+    """Read one method.
+
+    >>> parse("zeta:2.8").label, parse("zeta").option("gamma")
+    ('zeta:2.8', 2.8)
+    >>> parse("zeta:gamma=0..4,sources=4").options
+    (('gamma', (0.0, 4.0)), ('sources', 4))
+    """
+    name, _, rest = text.strip().partition(":")
+    if name not in OPTIONS:
+        near = difflib.get_close_matches(name, OPTIONS, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise UnknownMethodError(
+            f"Expected a method such as none, mixup:1.0, cutmix, zeta:2.8 or local:2.8, got "
+            f"{text.strip()!r}.{hint}"
+        )
+    options: dict[str, Any] = {}
+    for part in rest.split(",") if rest else ():
+        key, given, value = part.partition("=")
+        if not given:
+            key, value = FIRST_OPTION[name] or "", part
+        key = key.strip()
+        if key not in OPTIONS[name]:
+            known = ", ".join(OPTIONS[name]) or "none"
+            raise UnknownMethodError(f"{name} has no option {part!r}; its options: {known}.")
+        if key in options:
+            raise UnknownMethodError(f"{name} is given {key} twice, in {text.strip()!r}.")
+        options[key] = _read(name, key, value.strip())
+    kept = {key: options[key] for key in OPTIONS[name] if key in options}
+    first = FIRST_OPTION[name]
+    method = Method(
+        name,
+        tuple((k, v) for k, v in kept.items() if k == first or v != OPTIONS[name][k]),
+    )
+    _check(method)
+    return method
+
+
+def parse_list(text: str) -> list[Method]:
+    """Read methods separated by commas; `key=value` pieces belong to the method before them.
+
+    >>> [method.label for method in parse_list("none,zeta:gamma=2.4,sources=8,mixup")]
+    ['none', 'zeta:gamma=2.4,sources=8', 'mixup:1.0']
+    """
+    pieces: list[str] = []
+    for piece in text.split(","):
+        if pieces and re.match(r"\s*\w+\s*=", piece):
+            pieces[-1] += "," + piece.strip()
+        elif piece.strip():
+            pieces.append(piece.strip())
+    methods = [parse(piece) for piece in pieces]
+    if not methods:
+        raise UnknownMethodError("Expected at least one method, such as none,mixup,zeta:2.8.")
+    labels = [method.label for method in methods]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise UnknownMethodError(f"{label} is given twice; name each method once.")
+    return methods
+
+
+def _read(name: str, key: str, value: str) -> Any:
+    if key in WORDS:
+        if value not in WORDS[key]:
+            raise UnknownMethodError(
+                f"{name}: expected {key}={' or '.join(WORDS[key])}, got {value!r}."
+            )
+        return value
+    try:
+        if key == "sources":
+            return None if value == "all" else int(value)
+        if key == "gamma" and name == "zeta" and ".." in value:
+            low, _, high = value.partition("..")
+            return float(low), float(high)
+        return float(value)
+    except ValueError:
+        wanted = {"sources": "a whole number or all", "gamma": "a number or a range as 0..4"}
+        raise UnknownMethodError(
+            f"{name}: expected {key}={wanted.get(key, 'a number')}, got {value!r}."
+        ) from None
+
+
+def _check(method: Method) -> None:
+    """Build it once, so that an impossible value is an error now and not in epoch one."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            method.transform(2)
+    except (TypeError, ValueError) as error:
+        raise UnknownMethodError(f"{method.label}: {error}") from None
+
+
+def _print(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "..".join(_print(part) for part in value)
+    return "all" if value is None else str(value)
+
+
+BUILDERS: dict[str, Callable[..., Transform]] = {
+    "mixup": Mixup,
+    "cutmix": CutMix,
+    "zeta": ZetaMixup,
+    "local": Local,
+}

@@ -1,0 +1,167 @@
+"""The networks that the paper trains, and any classification model of torchvision by name."""
+
+import difflib
+import math
+
+import torch
+import torchvision
+from torch import Tensor, nn
+
+# images up to this side keep their resolution in the first layers; ImageNet's stem shrinks
+# an image fourfold before the first block, which leaves 8 × 8 of a 32 × 32 image
+SMALL_SIDE = 64
+
+
+class UnknownModelError(ValueError):
+    """A model's name that is not one; the message says what there is."""
+
+
+def build(name: str, num_classes: int, shape: tuple[int, ...], *, stem: str = "auto") -> nn.Module:
+    """A new network for samples of `shape`, (channels, height, width) or (features,).
+
+    name: "resnet18", "resnet50" or another classification model of torchvision, "lenet5",
+        "digitnet" for images of 8 × 8, "mlp" for points. "auto" takes the one that suits `shape`.
+    stem: of a resnet. "small" is a 3 × 3 convolution without pooling, "imagenet" the original;
+        "auto" takes "small" up to 64 pixels.
+
+    >>> model = build("resnet18", 10, (3, 32, 32))
+    >>> model.conv1.stride, build("auto", 10, (1, 8, 8))(torch.rand(2, 1, 8, 8)).shape
+    ((1, 1), torch.Size([2, 10]))
+    """
+    if name == "auto":
+        name = suitable(shape)
+    if stem not in ("auto", "small", "imagenet"):
+        raise ValueError(f"stem must be auto, small or imagenet, got {stem!r}.")
+    if name == "mlp":
+        return mlp(num_classes, shape)
+    if len(shape) != 3:
+        raise ValueError(
+            f"{name} takes images, (channels, height, width), got samples of shape {shape}. "
+            "For points use mlp."
+        )
+    if name == "digitnet":
+        return digitnet(num_classes, shape)
+    if name == "lenet5":
+        return lenet5(num_classes, shape)
+    if name.startswith("resnet") and name in torchvision.models.list_models():
+        return resnet(name, num_classes, shape, stem)
+    return _from_torchvision(name, num_classes, shape)
+
+
+def suitable(shape: tuple[int, ...]) -> str:
+    """The model to take for samples of a shape where the user names none."""
+    if len(shape) != 3:
+        return "mlp"
+    return "digitnet" if max(shape[1:]) < 16 else "resnet18"
+
+
+def resnet(name: str, num_classes: int, shape: tuple[int, ...], stem: str = "auto") -> nn.Module:
+    """A ResNet of torchvision, from scratch, with a stem for the size of the images."""
+    model: nn.Module = torchvision.models.get_model(name, weights=None, num_classes=num_classes)
+    channels, side = shape[0], max(shape[1:])
+    if stem == "auto":
+        stem = "small" if side <= SMALL_SIDE else "imagenet"
+    if stem == "small":
+        first = nn.Conv2d(channels, 64, 3, stride=1, padding=1, bias=False)
+        model.maxpool = nn.Identity()
+    else:
+        first = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
+    nn.init.kaiming_normal_(first.weight, mode="fan_out", nonlinearity="relu")
+    model.conv1 = first
+    return model
+
+
+def lenet5(num_classes: int, shape: tuple[int, ...]) -> nn.Module:
+    """LeNet-5 (LeCun et al., 1998) with ReLU, max pooling and batch normalisation."""
+    channels, height, width = shape
+    if min(height, width) < 16:
+        raise ValueError(f"lenet5 needs images of at least 16 × 16, got {height} × {width}.")
+    flat = 16 * (((height + 4 - 4) // 2 - 4) // 2) * (((width + 4 - 4) // 2 - 4) // 2)
+    return nn.Sequential(
+        *_block(channels, 6, padding=2),
+        *_block(6, 16),
+        nn.Flatten(),
+        nn.Linear(flat, 120),
+        nn.ReLU(),
+        nn.Linear(120, 84),
+        nn.ReLU(),
+        nn.Linear(84, num_classes),
+    )
+
+
+def _block(channels: int, width: int, padding: int = 0) -> list[nn.Module]:
+    return [
+        nn.Conv2d(channels, width, 5, padding=padding),
+        nn.BatchNorm2d(width),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+    ]
+
+
+def digitnet(num_classes: int, shape: tuple[int, ...]) -> nn.Module:
+    """A small convolutional net for images of about 8 × 8, 21,482 parameters for the digits."""
+    return nn.Sequential(
+        nn.Conv2d(shape[0], 32, 3, padding=1, bias=False),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 3, padding=1, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(256, num_classes),
+    )
+
+
+def mlp(num_classes: int, shape: tuple[int, ...]) -> nn.Module:
+    """Two hidden layers of 128 for points, or for anything flattened."""
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(math.prod(shape), 128),
+        nn.ReLU(),
+        nn.Linear(128, 128),
+        nn.ReLU(),
+        nn.Linear(128, num_classes),
+    )
+
+
+class Grey(nn.Module):
+    """Shows grey images in three channels to a model that was made for colours."""
+
+    def forward(self, samples: Tensor) -> Tensor:
+        return samples.expand(-1, 3, -1, -1)
+
+
+def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Module:
+    known = torchvision.models.list_models(module=torchvision.models)
+    if name not in known:
+        ours = ["auto", "lenet5", "digitnet", "mlp"]
+        near = difflib.get_close_matches(name, [*known, *ours], n=3)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise UnknownModelError(
+            f"Expected a model such as {', '.join(ours)}, resnet18 or another classification "
+            f"model of torchvision, got {name!r}.{hint}"
+        )
+    if shape[0] not in (1, 3):
+        raise ValueError(f"{name} takes images of 1 or 3 channels, got {shape[0]}.")
+    options = {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
+    if options:
+        options["aux_logits"] = False
+    model: nn.Module = torchvision.models.get_model(
+        name, weights=None, num_classes=num_classes, **options
+    )
+    return model if shape[0] == 3 else nn.Sequential(Grey(), model)
+
+
+def count_parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def initialise(
+    name: str, num_classes: int, shape: tuple[int, ...], seed: int, **how: str
+) -> nn.Module:
+    """`build` from a seed, on the CPU, without touching global randomness: the same anywhere."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return build(name, num_classes, shape, **how)
