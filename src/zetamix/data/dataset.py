@@ -1,0 +1,206 @@
+"""A dataset in memory or mapped into it: named classes and up to three splits."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from zetamix.data.errors import DataError
+from zetamix.data.splits import stratified
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The samples of one split with their labels.
+
+    A split that came from disk maps its file into memory: nothing is read before it is used.
+
+    >>> split = Split(torch.rand(6, 2), torch.tensor([0, 0, 0, 0, 1, 1]), num_classes=2)
+    >>> split.counts()
+    tensor([4, 2])
+    >>> split.subset(3, seed=0).labels
+    tensor([0, 0, 1])
+    """
+
+    pool: Tensor
+    """[m, ...]: what the rows of this split are taken from."""
+    labels: Tensor
+    """[n], int64."""
+    num_classes: int
+    rows: Tensor | None = None
+    """[n], int64, ascending: which rows of `pool` are in this split; None stands for all."""
+    names_file: Path | None = None
+    """One line for each row of `pool`: the file that it was read from."""
+
+    @cached_property
+    def samples(self) -> Tensor:
+        """[n, c, h, w] uint8, or [n, d] float32; a subset is copied from its pool at first use."""
+        return self.pool if self.rows is None else self.pool[self.rows]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return tuple(self.pool.shape[1:])
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, rows: Tensor) -> Tensor:
+        """Samples of these rows of the split, without reading any other."""
+        return self.pool[rows if self.rows is None else self.rows[rows]]
+
+    def counts(self) -> Tensor:
+        """[classes], int64: how many samples each class has."""
+        return torch.bincount(self.labels, minlength=self.num_classes)
+
+    def names(self) -> list[str] | None:
+        """The file of every sample, where samples were files."""
+        if self.names_file is None:
+            return None
+        lines = self.names_file.read_text(encoding="utf-8").split("\n")
+        return lines[:-1] if self.rows is None else [lines[row] for row in self.rows.tolist()]
+
+    def subset(self, size: int | float, seed: int = 0) -> "Split":
+        """A stratified part of this split: `size` samples, or that fraction of them.
+
+        A fraction is a float up to 1.0; a number of samples is an int.
+        """
+        count = _subset_size(size, len(self), int((self.counts() > 0).sum()))
+        chosen, _ = stratified(self.labels, count, torch.Generator().manual_seed(seed))
+        return self.keep(chosen)
+
+    def keep(self, rows: Tensor) -> "Split":
+        """The split that holds just these rows of this one."""
+        inner = rows if self.rows is None else self.rows[rows]
+        return replace(self, labels=self.labels[rows], rows=inner)
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Named classes and the splits that exist.
+
+    `val` is None where a dataset has no validation split of its own: the paper trains on all of
+    the official training split of those. `holdout` carves one out.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    train: Split
+    val: Split | None = None
+    test: Split | None = None
+    fingerprint: str = ""
+    """A hash of classes, samples and labels: two datasets with the same one are the same."""
+    origin: str = "made in memory"
+    """Where the samples came from, in words."""
+    notes: tuple[str, ...] = field(default=())
+    """What a reader of results should know: stand-ins, made splits, differences from the paper."""
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample: (c, h, w), or (d,) for points."""
+        return self.train.shape
+
+    @property
+    def splits(self) -> dict[str, Split]:
+        """Those that exist, by name."""
+        found = {"train": self.train, "val": self.val, "test": self.test}
+        return {name: split for name, split in found.items() if split is not None}
+
+    def holdout(self, fraction: float = 0.1, seed: int = 0) -> "Dataset":
+        """The same dataset with a stratified `val` carved out of `train`.
+
+        For choosing anything without looking at `test`. Samples are not copied until used.
+        """
+        if self.val is not None:
+            raise DataError(
+                f"{self.name} has a validation split of {len(self.val):,} samples already; use it."
+            )
+        if not 0 < fraction < 1:
+            raise ValueError(f"fraction must lie between 0 and 1, got {fraction}.")
+        count = _subset_size(float(fraction), len(self.train), self.num_classes)
+        generator = torch.Generator().manual_seed(seed)
+        chosen, rest = stratified(self.train.labels, count, generator, keep=1)
+        note = f"val is {len(chosen):,} samples held out of train, stratified, seed {seed}"
+        return replace(
+            self,
+            train=self.train.keep(rest),
+            val=self.train.keep(chosen),
+            notes=(*self.notes, note),
+            fingerprint=_digest([self.fingerprint, "holdout", fraction, seed]),
+        )
+
+
+def from_tensors(
+    name: str,
+    splits: Mapping[str, tuple[Tensor, Tensor]],
+    classes: Sequence[str] | None = None,
+    *,
+    origin: str = "made in memory",
+    notes: Sequence[str] = (),
+) -> Dataset:
+    """A dataset of samples and labels that are in memory already.
+
+    >>> from_tensors("noise", {"train": (torch.rand(4, 2), torch.tensor([0, 1, 0, 1]))}).classes
+    ('0', '1')
+    """
+    if "train" not in splits or not set(splits) <= set(SPLITS):
+        raise ValueError(f"splits must be train and any of val and test, got {sorted(splits)}.")
+    if classes is None:
+        highest = max(int(labels.max()) for _, labels in splits.values())
+        classes = [str(index) for index in range(highest + 1)]
+    found = {
+        split: Split(samples, labels.long(), len(classes))
+        for split, (samples, labels) in splits.items()
+    }
+    hashes = {key: [hash_of(split.pool), hash_of(split.labels)] for key, split in found.items()}
+    return Dataset(
+        name=name,
+        classes=tuple(classes),
+        train=found["train"],
+        val=found.get("val"),
+        test=found.get("test"),
+        fingerprint=fingerprint(classes, hashes),
+        origin=origin,
+        notes=tuple(notes),
+    )
+
+
+def hash_of(tensor: Tensor) -> str:
+    return hashlib.sha256(tensor.contiguous().numpy().data).hexdigest()
+
+
+def fingerprint(classes: Sequence[str], hashes: Mapping[str, Sequence[str]]) -> str:
+    """One hash for the whole of a dataset, from its classes and the hashes of its splits' files."""
+    ordered = [[split, *hashes[split]] for split in SPLITS if split in hashes]
+    return _digest([list(classes), ordered])
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+
+
+def _subset_size(size: int | float, available: int, classes: int) -> int:
+    """How many samples `size` asks for: at least one of each class, at most what there is."""
+    if isinstance(size, bool) or not isinstance(size, (int, float)):
+        raise TypeError(f"size must be a number of samples or a fraction, got {size!r}.")
+    if isinstance(size, float):
+        if not 0 < size <= 1:
+            raise ValueError(f"size as a fraction must lie between 0 and 1, got {size}.")
+        return max(classes, round(size * available))
+    if not classes <= size <= available:
+        raise ValueError(
+            f"size must lie between {classes:,} (one of each class) and {available:,} "
+            f"(the whole split), got {size:,}."
+        )
+    return size
