@@ -1,0 +1,93 @@
+"""How many eigenvalues exceed a share of the largest, for many small symmetric matrices at once."""
+
+import torch
+from torch import Tensor
+
+# one pass of `_largest` cuts the interval into this many parts plus one: 6 bits a pass
+SHIFTS = 63
+# nine passes leave 2**-54 of the first interval, which is less than a float64 can tell
+PASSES = 9
+
+
+def count_above(matrices: Tensor, ratio: float) -> Tensor:
+    """The number of eigenvalues above `ratio` times the largest, for each of `matrices`.
+
+    They are [batch, m, m], positive semi-definite, float64. A zero matrix has none.
+
+    >>> count_above(torch.diag_embed(torch.tensor([[8.0, 1.0, 0.1], [0.0, 0.0, 0.0]])), 0.05)
+    tensor([2, 0])
+    """
+    if matrices.device.type == "cpu":
+        return _count_by_eigenvalues(matrices, ratio)
+    return count_by_signs(matrices, ratio)
+
+
+def _count_by_eigenvalues(matrices: Tensor, ratio: float) -> Tensor:
+    """LAPACK, one matrix after the other: 0.6 ms for 128 × 128 on one core."""
+    values: Tensor = torch.linalg.eigvalsh(matrices)
+    return (values > ratio * values[:, -1:]).sum(1)
+
+
+def count_by_signs(matrices: Tensor, ratio: float) -> Tensor:
+    """The same for a GPU, without computing the eigenvalues that are not asked for.
+
+    A GPU has no fast solver for thousands of matrices of this size: torch calls one after the
+    other. Here every step is one operation on the whole batch: Householder reflections to
+    tridiagonal form, then signs of Sturm sequences, first to enclose the largest eigenvalue, then
+    once at the line. Both are backward stable, so this counts as surely as the eigenvalues do.
+    """
+    trace = matrices.diagonal(dim1=1, dim2=2).sum(1)
+    scale = torch.where(trace > 0, trace, 1)
+    diagonal, squares = _tridiagonal(matrices / scale[:, None, None])
+    line = ratio * _largest(diagonal, squares)
+    above = _count_above_shifts(diagonal, squares, line.unsqueeze(1)).squeeze(1)
+    return torch.where(trace > 0, above, 0)
+
+
+def _tridiagonal(work: Tensor) -> tuple[Tensor, Tensor]:
+    """Diagonal `[batch, m]` and squared off-diagonal `[batch, m - 1]`; `work` is overwritten."""
+    size = work.shape[1]
+    squares = work.new_zeros(len(work), max(size - 1, 0))
+    for step in range(size - 2):
+        column = work[:, step + 1 :, step]
+        squares[:, step] = column.square().sum(1)
+        # v = column ± |column| e₁ with the sign that does not cancel; |v|² = 0 needs no reflection
+        v = column.clone()
+        v[:, 0] += torch.copysign(squares[:, step].sqrt(), column[:, 0])
+        length = v.square().sum(1)
+        beta = torch.where(length > 0, 2 / length, 0)
+        rest = work[:, step + 1 :, step + 1 :]
+        p = torch.bmm(rest, v.unsqueeze(2)).squeeze(2) * beta.unsqueeze(1)
+        w = p - (beta / 2 * (p * v).sum(1)).unsqueeze(1) * v
+        rest.baddbmm_(torch.stack([v, w], dim=2), torch.stack([w, v], dim=1), alpha=-1)
+    if size > 1:
+        squares[:, -1] = work[:, -1, -2].square()
+    return work.diagonal(dim1=1, dim2=2).contiguous(), squares
+
+
+def _largest(diagonal: Tensor, squares: Tensor) -> Tensor:
+    """The largest eigenvalue of each tridiagonal matrix, by bisection at many shifts at once."""
+    off = torch.nn.functional.pad(squares.sqrt(), (1, 1))
+    low = diagonal.amax(1)  # a Rayleigh quotient
+    high = (diagonal + off[:, 1:] + off[:, :-1]).amax(1)  # Gershgorin
+    steps = torch.arange(1, SHIFTS + 1, device=low.device, dtype=low.dtype) / (SHIFTS + 1)
+    for _ in range(PASSES):
+        width = high - low
+        shifts = low.unsqueeze(1) + width.unsqueeze(1) * steps
+        below = (_count_above_shifts(diagonal, squares, shifts) > 0).sum(1)
+        low = low + width * below / (SHIFTS + 1)
+        high = low + width / (SHIFTS + 1)
+    return (low + high) / 2
+
+
+def _count_above_shifts(diagonal: Tensor, squares: Tensor, shifts: Tensor) -> Tensor:
+    """Eigenvalues above each of `shifts` [batch, s]: positive pivots of T − shift (Sylvester)."""
+    tiny = torch.finfo(diagonal.dtype).tiny
+    pivots = diagonal[:, :1] - shifts
+    count = (pivots > 0).long()
+    for row in range(1, diagonal.shape[1]):
+        # a pivot of zero counts as not above, and the next one then has to be positive
+        pivots.masked_fill_(pivots == 0, -tiny)
+        pivots = diagonal[:, row : row + 1] - shifts - squares[:, row - 1 : row] / pivots
+        count += pivots > 0
+    return count

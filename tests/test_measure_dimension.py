@@ -1,0 +1,266 @@
+"""Local dimension: scikit-dimension's numbers point by point, on every path, in bounded memory."""
+
+import math
+import warnings
+
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch.profiler import ProfilerActivity, profile
+
+from zetamix.measure import dimension, local_dimension
+from zetamix.measure.neighbours import Cloud, nearest
+from zetamix.measure.spectrum import count_above, count_by_signs
+
+skdim = pytest.importorskip("skdim")
+
+
+def helix(n, generator):
+    angle = torch.rand(n, generator=generator, dtype=torch.float64) * 8 * math.pi
+    return torch.stack([angle.cos(), angle.sin(), angle / 5], 1)
+
+
+def paraboloid(n, generator):
+    flat = torch.randn(n, 3, generator=generator, dtype=torch.float64)
+    return torch.cat([flat, flat.square().sum(1, keepdim=True)], 1)
+
+
+def digits(n, generator):
+    return torch.from_numpy(load_digits().data[:n])
+
+
+def textures(n, generator):
+    """More features than neighbours, with a spectrum that falls off like that of images."""
+    spread = torch.arange(1, 401, dtype=torch.float64) ** -0.7
+    return torch.randn(n, 400, generator=generator, dtype=torch.float64) * spread
+
+
+DATA = {"helix": helix, "paraboloid": paraboloid, "digits": digits, "textures": textures}
+
+
+def by_skdim(points, neighbours, **options):
+    estimator = skdim.id.lPCA(ver="FO", alphaFO=options.pop("ratio", 0.05))
+    with warnings.catch_warnings():
+        # it divides eigenvalues by those behind them, some of which are zero
+        warnings.simplefilter("ignore", RuntimeWarning)
+        fitted = estimator.fit_pw(points.numpy(), n_neighbors=neighbours, n_jobs=1, **options)
+    return torch.from_numpy(fitted.dimension_pw_).float()
+
+
+def neighbours_of(points, neighbours):
+    cloud, everything = Cloud(points, 1e9), slice(0, len(points))
+    return nearest(cloud, everything, cloud.products(everything), neighbours)
+
+
+def contested(points, neighbours):
+    """Points whose last neighbour is exactly as far away as the next point."""
+    squares = (points.unsqueeze(1) - points).square().sum(2).fill_diagonal_(torch.inf)
+    ordered = squares.sort(1).values
+    return ordered[:, neighbours - 1] == ordered[:, neighbours]
+
+
+@pytest.mark.parametrize("neighbours", [8, 128])
+@pytest.mark.parametrize("name", DATA)
+def test_equals_scikit_dimension_point_by_point(name, neighbours, generator):
+    points = DATA[name](400, generator)
+    found = local_dimension(points, neighbours)
+    assert found.dtype == torch.float32
+    near = neighbours_of(points, neighbours)
+    # the same neighbours: equal everywhere
+    assert torch.equal(found, by_skdim(points, neighbours, precomputed_knn=near.numpy()))
+    # its own neighbours: equal wherever they are not a matter of choice
+    sure = ~contested(points, neighbours)
+    assert sure.double().mean() > (0.7 if name == "digits" else 0.999)
+    assert torch.equal(found[sure], by_skdim(points, neighbours)[sure])
+
+
+@pytest.mark.parametrize("ratio", [0.2, 0.01])
+def test_the_ratio_is_scikit_dimensions_alpha(ratio, generator):
+    points = textures(300, generator)
+    found = local_dimension(points, 40, eigenvalue_ratio=ratio)
+    assert torch.equal(found, by_skdim(points, 40, ratio=ratio))
+
+
+@pytest.mark.parametrize(
+    ("shift", "scale"), [(0.0, 1.0), (1e4, 1.0), (0.0, 1e-6), (3e5, 1e3)], ids=str
+)
+def test_neither_offset_nor_scale_matters(shift, scale, generator):
+    points = textures(300, generator)
+    expected = local_dimension(points, 40)
+    assert torch.equal(local_dimension(points * scale + shift, 40), expected)
+
+
+def test_single_precision_and_pixels_are_computed_in_double(generator):
+    points = textures(300, generator).float()
+    expected = local_dimension(points.double(), 40)
+    assert torch.equal(local_dimension(points, 40), expected)
+    pixels = digits(300, generator).to(torch.uint8)
+    assert torch.equal(
+        local_dimension(pixels.view(-1, 1, 8, 8), 40), local_dimension(pixels.double(), 40)
+    )
+
+
+def test_inputs_are_left_alone(generator):
+    for points in (textures(100, generator), paraboloid(100, generator)):
+        before = points.clone()
+        local_dimension(points, 20)
+        assert torch.equal(points, before)
+
+
+def test_every_path_gives_the_same(generator, monkeypatch):
+    points = textures(900, generator)
+    shared, called = local_dimension(points, 64), []
+    real = dimension._moments
+    monkeypatch.setattr(
+        dimension, "_moments", lambda *given: called.append(len(given[1])) or real(*given)
+    )
+    # all products fit, and no neighbourhood is tight
+    local_dimension(points, 64)
+    assert called == []
+    # they do not: each neighbourhood from its points, in blocks
+    assert torch.equal(local_dimension(points, 64, memory_gb=0.01), shared)
+    assert sum(called) == 900
+    assert len(called) > 10
+
+
+def test_a_tight_cluster_far_away_is_taken_from_its_points(generator, monkeypatch):
+    wide = textures(200, generator)
+    tight = textures(200, generator) * 1e-7 + 50
+    expected = local_dimension(tight, 40)
+    called = []
+    real = dimension._moments
+    monkeypatch.setattr(
+        dimension, "_moments", lambda *given: called.append(len(given[1])) or real(*given)
+    )
+    found = local_dimension(torch.cat([wide, tight]), 40)
+    assert torch.equal(found[200:], expected)
+    assert called == [200]
+
+
+def test_memory_stays_within_the_setting(generator):
+    points = textures(2500, generator).float()
+    limit = 0.05
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        local_dimension(points, 64, memory_gb=limit)
+    held = peak = 0
+    for event in seen.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            peak = max(peak, held)
+    # all distances alone would take 50 MB, all neighbourhoods 512
+    assert 0.01e9 < peak < limit * 1e9
+
+
+@pytest.mark.parametrize("features", [3, 100], ids=["covariance", "Gram"])
+def test_duplicates_are_neighbours_and_one_point_has_no_dimension(features, generator):
+    points = torch.rand(60, features, generator=generator, dtype=torch.float64)
+    points[20:50] = points[20]
+    found = local_dimension(points, 10)
+    assert torch.equal(found[20:50], torch.zeros(30))
+    # duplicates that do not fill the neighbourhood count as any other point does
+    twice = torch.cat([points[:20], points[:20]])
+    assert torch.equal(local_dimension(twice, 12), by_skdim(twice, 12))
+    assert torch.equal(local_dimension(torch.full((30, features), 0.1), 10), torch.zeros(30))
+
+
+def test_first_points_win_a_contest():
+    # six points around the first one, all at distance 1
+    points = torch.tensor([[0.0, 0, 0], [1, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1]])
+    assert neighbours_of(points, 2)[0].sort().values.tolist() == [1, 2]
+    assert neighbours_of(points, 4)[0].sort().values.tolist() == [1, 2, 3, 4]
+
+
+def matrices_for(vectors, values):
+    basis, _ = torch.linalg.qr(vectors)
+    return (basis * values) @ basis.mT
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 64, 128])
+@pytest.mark.parametrize("rank", [2, 40, 300])
+def test_signs_count_what_eigenvalues_do(size, rank, generator):
+    factors = torch.randn(32, size, rank, generator=generator, dtype=torch.float64)
+    factors *= torch.linspace(1, 0.05, rank, dtype=torch.float64)
+    matrices = factors @ factors.mT
+    before = matrices.clone()
+    for ratio in (0.5, 0.05, 0.001):
+        assert torch.equal(count_by_signs(matrices, ratio), count_above(matrices, ratio))
+    assert torch.equal(matrices, before)
+
+
+@pytest.mark.parametrize(
+    ("values", "count"),
+    [
+        ([1.0] * 40, 40),
+        ([1.0] + [0.0] * 39, 1),
+        ([0.0] * 40, 0),
+        ([1.0] * 3 + [0.05 * (1 + 1e-10)] * 10 + [0.05 * (1 - 1e-10)] * 10 + [0.0] * 17, 13),
+        ([1e-200] * 5 + [0.0] * 35, 5),
+    ],
+    ids=["equal", "one", "none", "at the line", "small"],
+)
+def test_counts_are_right_at_the_line(values, count, generator):
+    vectors = torch.randn(8, 40, 40, generator=generator, dtype=torch.float64)
+    matrices = matrices_for(vectors, torch.tensor(values, dtype=torch.float64))
+    for method in (count_by_signs, count_above):
+        assert method(matrices, 0.05).tolist() == [count] * 8
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("neighbours", [8, 128])
+@pytest.mark.parametrize("name", DATA)
+def test_a_gpu_gives_the_same(name, neighbours, generator):
+    points = DATA[name](600, generator)
+    expected = local_dimension(points, neighbours)
+    for memory in (0.02, 1.0):
+        found = local_dimension(points, neighbours, memory_gb=memory, device="cuda")
+        assert found.device == points.device
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (
+            lambda x: local_dimension(x, 20),
+            ValueError,
+            "neighbours=20 needs at least 21 points, got 20. Ask for fewer neighbours.",
+        ),
+        (lambda x: local_dimension(x, 1), ValueError, "neighbours must be at least 2, got 1."),
+        (
+            lambda x: local_dimension(x[:, 0], 3),
+            ValueError,
+            "points must be [n, features], got [20].",
+        ),
+        (
+            lambda x: local_dimension(x[:, :0], 3),
+            ValueError,
+            "points must be [n, features], got [20, 0].",
+        ),
+        (
+            lambda x: local_dimension(x.to(torch.complex64), 3),
+            TypeError,
+            "points must be real numbers, got torch.complex64.",
+        ),
+        (
+            lambda x: local_dimension(x.log().log(), 3),
+            ValueError,
+            "points must be finite and their squares too, got NaN, infinity or numbers too large. "
+            "Leave such points out or scale them down.",
+        ),
+        (
+            lambda x: local_dimension(x, 3, eigenvalue_ratio=5),
+            ValueError,
+            "eigenvalue_ratio must be finite and between 0 and 1, got 5.",
+        ),
+        (
+            lambda x: local_dimension(x, 3, memory_gb=0),
+            ValueError,
+            "memory_gb must be finite and at least 0.01, got 0.",
+        ),
+        (lambda x: local_dimension([[1.0]], 3), TypeError, "points must be a tensor, got list."),
+    ],
+)
+def test_errors_are_sentences(call, kind, message):
+    with pytest.raises(kind) as caught:
+        call(torch.rand(20, 3))
+    assert str(caught.value) == message
