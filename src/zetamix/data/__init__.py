@@ -1,7 +1,7 @@
 """Datasets: every one of the paper by name, or a user's own by path."""
 
 from zetamix.data.catalogue import CATALOGUE as CATALOGUE
-from zetamix.data.catalogue import Spec as Spec
+from zetamix.data.catalogue.spec import Spec as Spec
 from zetamix.data.dataset import Dataset as Dataset
 from zetamix.data.dataset import Split as Split
 from zetamix.data.dataset import from_tensors as from_tensors

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from zetamix.data import cache
-from zetamix.data.catalogue import CATALOGUE, Spec
+from zetamix.data.catalogue import CATALOGUE
+from zetamix.data.catalogue.spec import Spec
 from zetamix.data.dataset import Dataset, from_tensors
-from zetamix.data.embedded import digits_source
+from zetamix.data.readers.digits import digits_source
 from zetamix.data.errors import DataError, NotHereError
 from zetamix.data.manifolds import draw_splits
-from zetamix.data.npz import npz_source
+from zetamix.data.readers.npz import npz_source
 from zetamix.data.source import Progress, Source, data_root
 
 What: TypeAlias = str | os.PathLike[str] | Spec
@@ -98,6 +99,8 @@ def _named(spec: Spec, home: Path, seed: int) -> Request:
     folder = cache.place(home, spec.name, facts)
     if spec.group == "synthetic":
         return Request(spec.name, folder, _no_source, lambda: _drawn(spec, seed))
+    if spec.name != "digits":
+        raise NotHereError(f"{spec.name} cannot be read yet.")
     return Request(spec.name, folder, lambda: digits_source(seed))
 
 
