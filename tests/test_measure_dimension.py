@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from zetamix.measure import dimension, local_dimension
 from zetamix.measure.neighbours import Cloud, nearest
-from zetamix.measure.spectrum import count_above, count_by_signs
+from zetamix.measure.spectrum import _count_above_shifts, count_above, count_by_signs
 
 skdim = pytest.importorskip("skdim")
 
@@ -114,8 +114,8 @@ def test_every_path_gives_the_same(generator, monkeypatch):
     monkeypatch.setattr(
         dimension, "_moments", lambda *given: called.append(len(given[1])) or real(*given)
     )
-    # all products fit, and no neighbourhood is tight
-    local_dimension(points, 64)
+    # all products fit, and no neighbourhood is tight, wherever the points lie
+    assert torch.equal(local_dimension(points + 1000, 64), shared)
     assert called == []
     # they do not: each neighbourhood from its points, in blocks
     assert torch.equal(local_dimension(points, 64, memory_gb=0.01), shared)
@@ -125,7 +125,7 @@ def test_every_path_gives_the_same(generator, monkeypatch):
 
 def test_a_tight_cluster_far_away_is_taken_from_its_points(generator, monkeypatch):
     wide = textures(200, generator)
-    tight = textures(200, generator) * 1e-7 + 50
+    tight = textures(200, generator) * 1e-5 + 50
     expected = local_dimension(tight, 40)
     called = []
     real = dimension._moments
@@ -168,6 +168,18 @@ def test_first_points_win_a_contest():
     points = torch.tensor([[0.0, 0, 0], [1, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1]])
     assert neighbours_of(points, 2)[0].sort().values.tolist() == [1, 2]
     assert neighbours_of(points, 4)[0].sort().values.tolist() == [1, 2, 3, 4]
+
+
+def test_matrices_that_leave_nothing_to_reflect():
+    values = torch.tensor([[4.0, 0.0, 1.0, 0.1, 3.0], [1.0, 1.0, 1.0, 1.0, 1.0]]).double()
+    assert count_by_signs(torch.diag_embed(values), 0.05).tolist() == [3, 5]
+
+
+def test_a_pivot_of_zero():
+    diagonal = torch.zeros(2, 2, dtype=torch.float64)
+    # eigenvalues −1 and 1, and 0 twice
+    squares = torch.tensor([[1.0], [0.0]], dtype=torch.float64)
+    assert _count_above_shifts(diagonal, squares, torch.zeros_like(squares)).tolist() == [[1], [0]]
 
 
 def matrices_for(vectors, values):
