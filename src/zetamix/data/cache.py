@@ -8,8 +8,9 @@ that decides its content, so nothing stale is ever found, and it appears complet
 import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,15 @@ FORMAT = 1
 BROKEN_NAMED = 20
 
 
-def place(root: Path, name: str, facts: Mapping[str, Any]) -> Path:
-    """The folder of the prepared dataset that `facts` describe."""
-    text = json.dumps([FORMAT, name, facts], sort_keys=True, default=str)
-    return root / "prepared" / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+def place(root: Path, name: str, facts: Mapping[str, Any], state: object = None) -> Path:
+    """The folder of the prepared dataset that `facts` describe.
+
+    `state` is what changes when a user changes files: the folder's name has a hash of it at its
+    end, so that preparing the new state can remove the old one.
+    """
+    plain = re.sub(r"[^\w-]+", "_", name)[:60]
+    folder = f"{plain}-{_digest([FORMAT, name, facts])}"
+    return root / "prepared" / (folder if state is None else f"{folder}-{_digest(state)}")
 
 
 def read(folder: Path) -> Dataset | None:
@@ -79,17 +85,32 @@ def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) ->
     return None
 
 
-def write(folder: Path, source: Source, progress: Progress | None, *, again: bool = False) -> None:
-    """Decode `source` into `folder`, unless another process has done so meanwhile."""
+def write(
+    folder: Path,
+    find_source: Callable[[], Source],
+    progress: Progress | None,
+    *,
+    again: bool = False,
+) -> None:
+    """Decode what `find_source` finds into `folder`, unless another process does so meanwhile."""
     with _locked(folder, progress):
         if not again and read(folder) is not None:
             return
+        source = find_source()
         _check_space(folder, source)
         # the lock is ours: what is there is damaged, unwanted, or left by a process that died
         for left in (folder, *folder.parent.glob(f".{folder.name}.*.part")):
             shutil.rmtree(left, ignore_errors=True)
         with new_folder(folder) as part:
             _fill(part, source, progress)
+
+
+def remove_older(folder: Path) -> None:
+    """Remove what was prepared from earlier states of the same files."""
+    for other in folder.parent.glob("*-*-*"):
+        if other != folder and other.name.rsplit("-", 1)[0] == folder.name.rsplit("-", 1)[0]:
+            shutil.rmtree(other, ignore_errors=True)
+            other.with_name(f".{other.name}.lock").unlink(missing_ok=True)
 
 
 def _fill(folder: Path, source: Source, progress: Progress | None) -> None:
@@ -220,6 +241,11 @@ def _check_space(folder: Path, source: Source) -> None:
             f"but {free / 1e9:.1f} GB are free. Make room, or name another folder with --root, "
             "root= or the variable ZETAMIX_DATA."
         )
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def _sha256(path: Path) -> str:

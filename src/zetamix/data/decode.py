@@ -55,6 +55,15 @@ def is_image(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
 
 
+def images_below(folder: Path) -> list[Path]:
+    """Every image of a folder and its subfolders, in order of their paths."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
+        found += [path for name in files if is_image(path := Path(place, name))]
+    return sorted(found)
+
+
 def decode(path: Path, fit: Fit, channels: int) -> Array:
     """One image as [channels, height, width], uint8."""
     with _opened(path) as image:

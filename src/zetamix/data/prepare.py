@@ -1,9 +1,8 @@
 """From a name or a path to a dataset: find it, decode it once, map it into memory."""
 
-import difflib
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,59 +10,55 @@ from zetamix.data import cache
 from zetamix.data.catalogue import CATALOGUE
 from zetamix.data.catalogue.spec import Spec
 from zetamix.data.dataset import Dataset, from_tensors
-from zetamix.data.readers.digits import digits_source
 from zetamix.data.errors import DataError, NotHereError
 from zetamix.data.manifolds import draw_splits
-from zetamix.data.readers.npz import npz_source
+from zetamix.data.names import not_known
+from zetamix.data.obtain import files_here, obtain
+from zetamix.data.readers import READERS
+from zetamix.data.readers.digits import digits_source
+from zetamix.data.readers.npz import Archive, describe_sizes, npz_source, stand_in
+from zetamix.data.readers.yours import list_csv, list_folder, listing_source
 from zetamix.data.source import Progress, Source, data_root
 
+Root: TypeAlias = str | os.PathLike[str] | None
 What: TypeAlias = str | os.PathLike[str] | Spec
 
 
-def load(
-    what: What,
-    root: str | os.PathLike[str] | None = None,
-    seed: int = 0,
-    size: int | None = None,
-) -> Dataset:
+def load(what: What, root: Root = None, seed: int = 0, size: int | None = None) -> Dataset:
     """The dataset of that name, or at that path.
 
     what: a name of the catalogue, or a path: an `.npz`, a folder of images, a `.csv`.
     root: where archives and prepared data are; else $ZETAMIX_DATA, else ~/.cache/zetamix.
     seed: of synthetic data and of splits that have to be made.
-    size: side of a user's images.
+    size: side of a user's images; else they stay as they are if small and all alike, or get 224.
+
+    What is on this machine is prepared at the first load; nothing is ever downloaded here.
 
     >>> load("helix").train.samples.shape
     torch.Size([8192, 3])
     """
     request = find(what, root, seed, size)
-    if request.draw is not None:
-        return request.draw()
-    found = cache.read(request.folder)
-    if found is None:
-        cache.write(request.folder, request.source(), None)
-        found = cache.read(request.folder)
-    if found is None:
-        raise DataError(f"{request.folder} was prepared but cannot be read: was it removed?")
-    return found
+    return _draw(request) or cache.read(request.folder) or _prepared(request, None, fetch=False)
 
 
 def prepare(
     what: What,
-    root: str | os.PathLike[str] | None = None,
+    root: Root = None,
     seed: int = 0,
     size: int | None = None,
     *,
     progress: Progress | None = None,
     again: bool = False,
 ) -> Dataset:
-    """Decode a dataset into the form that `load` maps into memory."""
+    """Download what may be downloaded, verify, decode once; `load` maps the result into memory.
+
+    progress: called with what is being done, how much of it is done, and how much there is (0:
+        not known).
+    again: also where it is prepared already.
+    """
     request = find(what, root, seed, size)
-    if request.draw is not None:
-        return request.draw()
-    if again or cache.read(request.folder) is None:
-        cache.write(request.folder, request.source(), progress, again=again)
-    return load(what, root, seed, size)
+    ready = _draw(request) or (None if again else cache.read(request.folder))
+    return ready or _prepared(request, progress, fetch=True, again=again)
 
 
 @dataclass(frozen=True)
@@ -71,53 +66,146 @@ class Request:
     """A dataset that was asked for: where its prepared form is, and how to get at its source."""
 
     name: str
+    root: Path
     folder: Path
-    source: Callable[[], Source]
-    draw: Callable[[], Dataset] | None = None
+    source: Callable[[bool, Progress | None], Source]
+    """Called with whether to download; raises where there is nothing to read."""
+    spec: Spec | None = None
+    seed: int = 0
 
 
-def find(what: What, root: str | os.PathLike[str] | None, seed: int, size: int | None) -> Request:
+def find(what: What, root: Root, seed: int, size: int | None) -> Request:
+    """What is asked for, without reading any of it."""
     home = data_root(root)
+    _check_numbers(seed, size)
     if isinstance(what, str) and what in CATALOGUE:
-        return _named(CATALOGUE[what], home, seed)
+        what = CATALOGUE[what]
     if isinstance(what, Spec):
+        if size is not None:
+            raise ValueError(
+                f"size is for data of your own; {what.name} has images of {what.shape[-1]} pixels."
+            )
         return _named(what, home, seed)
-    path = Path(what).expanduser()
+    path = Path(what).expanduser().absolute()
     if not path.exists():
-        raise NotHereError(_unknown(str(what)))
-    path = path.resolve()
-    if path.suffix != ".npz":
-        raise DataError(f"{path}: expected an .npz archive.")
-    stat = path.stat()
-    facts = {"path": str(path), "bytes": stat.st_size, "changed": stat.st_mtime_ns, "seed": seed}
-    folder = cache.place(home, path.stem, facts)
-    return Request(path.stem, folder, lambda: npz_source(path, seed))
+        raise NotHereError(not_known(os.fspath(what)))
+    return _yours(path, home, seed, size)
 
 
-def _named(spec: Spec, home: Path, seed: int) -> Request:
-    facts: Mapping[str, Any] = {"seed": seed}
-    folder = cache.place(home, spec.name, facts)
-    if spec.group == "synthetic":
-        return Request(spec.name, folder, _no_source, lambda: _drawn(spec, seed))
-    if spec.name != "digits":
-        raise NotHereError(f"{spec.name} cannot be read yet.")
-    return Request(spec.name, folder, lambda: digits_source(seed))
+def _prepared(
+    request: Request, progress: Progress | None, *, fetch: bool, again: bool = False
+) -> Dataset:
+    meta = cache.read_meta(request.folder)
+    damage = None if meta is None else cache.damage(request.folder, meta)
+    try:
+        cache.write(request.folder, lambda: request.source(fetch, progress), progress, again=again)
+    except NotHereError as error:
+        if damage is None:
+            raise
+        raise NotHereError(f"Prepared data is damaged: {damage}. {error}") from None
+    if request.spec is None:
+        cache.remove_older(request.folder)
+    found = cache.read(request.folder)
+    if found is None:
+        raise DataError(f"{request.folder} was prepared and is gone again. Did someone remove it?")
+    return found
 
 
-def _no_source() -> Source:
-    raise DataError("Synthetic data is drawn, not read.")
+def _draw(request: Request) -> Dataset | None:
+    """Synthetic data is drawn anew each time: it takes milliseconds."""
+    spec = request.spec
+    if spec is None or spec.split != "drawn":
+        return None
+    origin = f"drawn from seed {request.seed}"
+    splits = draw_splits(spec.name, request.seed)
+    return from_tensors(spec.name, splits, spec.classes, origin=origin, notes=spec.notes)
 
 
-def _drawn(spec: Spec, seed: int) -> Dataset:
-    return from_tensors(
-        spec.name, draw_splits(spec.name, seed), spec.classes, origin=f"drawn, seed {seed}"
-    )
+def _named(spec: Spec, root: Path, seed: int) -> Request:
+    facts: dict[str, Any] = {
+        "classes": spec.classes,
+        "shape": spec.shape,
+        "fit": [spec.fit.size, spec.fit.crop],
+        "reader": spec.reader,
+    }
+    if spec.split == "made":
+        facts["seed"] = seed
+    folder = cache.place(root, spec.name, facts)
+
+    def source(fetch: bool, progress: Progress | None) -> Source:
+        return checked(spec, named_source(spec, root, seed, fetch, progress))
+
+    return Request(spec.name, root, folder, source, spec, seed)
 
 
-def _unknown(what: str) -> str:
-    near = difflib.get_close_matches(what.lower(), CATALOGUE, n=3)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return (
-        f"{what!r} is neither a file or folder here nor a dataset that zetamix knows.{hint} "
-        "`zetamix data list` shows all names."
-    )
+def named_source(
+    spec: Spec, root: Path, seed: int, fetch: bool, progress: Progress | None
+) -> Source:
+    """The files of a dataset of the catalogue, or an `.npz` that stands in for them."""
+    if spec.reader == "digits":
+        return digits_source(seed)
+    if spec.reader not in READERS:
+        raise DataError(f"{spec.name} is drawn from a seed and has no files.")
+    instead = stand_in_file(spec, root)
+    if files_here(spec, root) is None and instead is not None:
+        return stand_in(spec, instead)
+    return READERS[spec.reader](spec, obtain(spec, root, fetch=fetch, progress=progress), seed)
+
+
+def stand_in_file(spec: Spec, root: Path) -> Path | None:
+    """The `.npz` under the root that has the name of a dataset."""
+    for file in (root / f"{spec.name}.npz", root / spec.home / f"{spec.name}.npz"):
+        if spec.group == "natural" and file.is_file():
+            return file
+    return None
+
+
+def checked(spec: Spec, source: Source) -> Source:
+    """Compare with the sizes of the catalogue: an incomplete set must not pass for the real one."""
+    found = {split: len(part) for split, part in source.parts.items()}
+    expected = {split: spec.sizes.get(split, 0) for split in found}
+    if found == expected:
+        return source
+    differs = f"expected {describe_sizes(expected)}, found {describe_sizes(found)}"
+    if spec.firm:
+        raise DataError(
+            f"{spec.title}: {differs}, in {source.origin}. The files are incomplete or of another "
+            "release: get them again, or give their path to use them as data of your own."
+        )
+    return replace(source, notes=(*source.notes, differs))
+
+
+def _yours(path: Path, root: Path, seed: int, size: int | None) -> Request:
+    """A user's data; the state of its files is part of where its prepared form is kept."""
+    read: Callable[[], Source]
+    if path.is_dir() or path.suffix.lower() == ".csv":
+        listing = list_folder(path) if path.is_dir() else list_csv(path)
+        splits, state = tuple(listing.splits), listing.state()
+
+        def read() -> Source:
+            return listing_source(listing, seed, size)
+
+    elif path.suffix.lower() == ".npz":
+        if size is not None:
+            raise ValueError(f"size is for image files; {path.name} holds images of one size.")
+        facts = path.stat()
+        splits, state = Archive(path).splits, [facts.st_size, facts.st_mtime_ns]
+
+        def read() -> Source:
+            return npz_source(path, seed)
+
+    else:
+        raise DataError(
+            f"{path}: expected a folder of images, a .csv file or an .npz archive, got "
+            f"{path.suffix or 'a file without ending'}."
+        )
+    identity = {"path": str(path), "size": size, "seed": seed if len(splits) < 3 else None}
+    folder = cache.place(root, path.stem, identity, state)
+    return Request(path.stem, root, folder, lambda fetch, progress: read(), None, seed)
+
+
+def _check_numbers(seed: int, size: int | None) -> None:
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"seed must lie between 0 and 2**31 - 1, got {seed}.")
+    if size is not None and not 1 <= size <= 4096:
+        raise ValueError(f"size must lie between 1 and 4096 pixels, got {size}.")

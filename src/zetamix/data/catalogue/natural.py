@@ -12,7 +12,12 @@ IDX = (
     "t10k-labels-idx1-ubyte",
 )
 
-CIFAR100 = tuple(
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+CIFAR100 = _words(
     """apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus
     butterfly camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab
     crocodile cup dinosaur dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard
@@ -20,7 +25,7 @@ CIFAR100 = tuple(
     oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy porcupine
     possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake
     spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor
-    train trout tulip turtle wardrobe whale willow_tree wolf woman worm""".split()
+    train trout tulip turtle wardrobe whale willow_tree wolf woman worm"""
 )
 
 # the classes of the two ImageNet subsets are folders, named by WordNet
@@ -56,23 +61,22 @@ SQUARE_224 = Fit(
 )
 
 
-def _idx(folder: str, mirrors: tuple[str, ...], gz: str, raw: str) -> dict[str, object]:
-    """The four files of MNIST and its likes; md5s of the compressed and of the unpacked files."""
-    packed, unpacked = gz.split(), raw.split()
-    return {
-        "archives": tuple(
-            Archive(
-                f"{folder}/raw/{name}.gz",
-                makes=f"{folder}/raw/{name}",
-                urls=tuple(f"{mirror}{name}.gz" for mirror in mirrors),
-                md5=md5,
-            )
-            for name, md5 in zip(IDX, packed, strict=True)
-        ),
-        "checksums": {
-            f"{folder}/raw/{name}": md5 for name, md5 in zip(IDX, unpacked, strict=True)
-        },
-    }
+def _idx_archives(folder: str, mirrors: tuple[str, ...], md5s: str) -> tuple[Archive, ...]:
+    """The four compressed files of MNIST and its likes."""
+    return tuple(
+        Archive(
+            f"{folder}/raw/{name}.gz",
+            makes=f"{folder}/raw/{name}",
+            urls=tuple(f"{mirror}{name}.gz" for mirror in mirrors),
+            md5=md5,
+        )
+        for name, md5 in zip(IDX, _words(md5s), strict=True)
+    )
+
+
+def _idx_checksums(folder: str, md5s: str) -> dict[str, str]:
+    """Of the unpacked files: some distributors compress them anew."""
+    return {f"{folder}/raw/{name}": md5 for name, md5 in zip(IDX, _words(md5s), strict=True)}
 
 
 def _imagenet_subset(stem: str, md5: str) -> tuple[Archive, ...]:
@@ -95,7 +99,7 @@ MNIST = Spec(
     where="https://ossci-datasets.s3.amazonaws.com/mnist/",
     reader="idx",
     notes=("the paper shows it in figures and does not train on it",),
-    **_idx(
+    archives=_idx_archives(
         "MNIST",
         (
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -103,6 +107,9 @@ MNIST = Spec(
         ),
         "f68b3c2dcbeaaa9fbdd348bbdeb94873 d53e105ee54ea40749a09fcbcd1e9432 "
         "9fb629c4189551a2d022fa330f9573f3 ec29112dd5afa0611ce80d1b7f02629c",
+    ),
+    checksums=_idx_checksums(
+        "MNIST",
         "6bbc9ace898e44ae57da46a324031adb a25bea736e30d166cdddb491f175f624 "
         "2646ac647ad5339dbf082846283269ea 27ae3e4e09519cfbb04c329615203637",
     ),
@@ -132,11 +139,14 @@ FASHION_MNIST = Spec(
     reader="idx",
     paper_images=60_000,
     notes=("the paper's 60,000 images are the training split only",),
-    **_idx(
+    archives=_idx_archives(
         "FashionMNIST",
         ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
         "8d4fb7e6c68d591d4c3dfef9ec88bf0d 25c81989df183df01b3e8a0aad5dffbe "
         "bef4ecab320f06d8554ea6380940ec79 bb300cfdad3c16e7a12a480ee83cd310",
+    ),
+    checksums=_idx_checksums(
+        "FashionMNIST",
         "f4a8712d7a061bf5bd6d2ca38dc4d50a 9018921c3c673c538a1fc5bad174d6f9 "
         "8181f5470baa50b63fa0f6fddb340f0a 15d484375f8d13e6eb1aabb0c3f46965",
     ),
@@ -146,7 +156,7 @@ CIFAR10 = Spec(
     name="cifar10",
     title="CIFAR-10",
     group="natural",
-    classes=tuple("airplane automobile bird cat deer dog frog horse ship truck".split()),
+    classes=_words("airplane automobile bird cat deer dog frog horse ship truck"),
     shape=(3, 32, 32),
     sizes={"train": 50_000, "test": 10_000},
     counts={"train": (5000,) * 10, "test": (1000,) * 10},
@@ -205,7 +215,7 @@ STL10 = Spec(
     name="stl10",
     title="STL-10",
     group="natural",
-    classes=tuple("airplane bird car cat deer dog horse monkey ship truck".split()),
+    classes=_words("airplane bird car cat deer dog horse monkey ship truck"),
     shape=(3, 96, 96),
     sizes={"train": 5_000, "test": 8_000},
     counts={"train": (500,) * 10, "test": (800,) * 10},

@@ -25,6 +25,12 @@ LESION_256 = Fit(
 S3 = "https://isic-challenge-data.s3.amazonaws.com"
 MADE = "the paper's seed is not known: a 70:10:20 split of ours has its sizes, not its images"
 
+# the training split of ISIC 2018 is HAM10000, which has a source of its own
+HAM10000 = {
+    "ISIC2018_Task3_Training_Input": ("HAM10000_images_part_1", "HAM10000_images_part_2"),
+    "ISIC2018_Task3_Training_GroundTruth": ("HAM10000_metadata", "HAM10000_metadata.csv"),
+}
+
 # what the columns of the label files stand for
 ISIC2018_CLASSES: Mapping[str, str] = {
     "NV": NEVUS,
@@ -72,7 +78,13 @@ DERM7PT_CLASSES: Mapping[str, str] = {
 
 
 def _zip(year: int, name: str, *, needed: bool = True) -> Archive:
-    return Archive(f"{name}.zip", makes=name, urls=(f"{S3}/{year}/{name}.zip",), needed=needed)
+    return Archive(
+        f"{name}.zip",
+        makes=name,
+        urls=(f"{S3}/{year}/{name}.zip",),
+        needed=needed,
+        instead=HAM10000.get(name, ()),
+    )
 
 
 def _csv(year: int, name: str) -> Archive:
@@ -216,8 +228,9 @@ DERMOFIT = Spec(
     "ML, PYO, SCC, SK, VASC), or their zip files, into {folder}",
     reader="dermofit",
     paper_images=1_300,
-    archives=tuple(
-        Archive(f"{code}.zip", makes=code, needed=False) for code in sorted(DERMOFIT_CLASSES)
+    archives=(
+        *(Archive(f"{code}.zip", makes=code, needed=False) for code in sorted(DERMOFIT_CLASSES)),
+        Archive("lesionlist.txt", needed=False),
     ),
     own_folder=True,
     fit=LESION_256,

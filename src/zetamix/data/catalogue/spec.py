@@ -29,6 +29,8 @@ class Archive:
     md5: str | None = None
     needed: bool = True
     """Whether the dataset cannot do without."""
+    instead: tuple[str, ...] = ()
+    """Any of these, from another source, serves as well."""
 
     @property
     def result(self) -> str:
@@ -40,8 +42,8 @@ class Archive:
 class Spec:
     """One dataset: where it is from, how it is read, and what has to come out.
 
-    `load`, `prepare` and `check` take a changed copy (`dataclasses.replace`) in place of a name, for
-    data in the layout of a known set with other sizes or checksums.
+    `load`, `prepare` and `check` take a changed copy (`dataclasses.replace`) in place of a name,
+    for data in the layout of a known set with other sizes or checksums.
     """
 
     name: str

@@ -1,0 +1,27 @@
+"""Readers: from files on disk to labelled splits, nothing decoded yet."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from zetamix.data.catalogue.spec import Spec
+from zetamix.data.readers import isic, natural, npz, skin
+from zetamix.data.source import Source
+
+Reader: TypeAlias = Callable[[Spec, Path, int], Source]
+
+READERS: Mapping[str, Reader] = {
+    "idx": natural.idx,
+    "cifar": natural.cifar,
+    "stl10": natural.stl10,
+    "imagenet_subset": natural.imagenet_subset,
+    "isic2016": isic.isic2016,
+    "isic2017": isic.isic2017,
+    "isic2018": isic.isic2018,
+    "isic_archive": isic.isic_archive,
+    "dermofit": skin.dermofit,
+    "derm7pt": skin.derm7pt,
+    "ph2": skin.ph2,
+    "mednode": skin.mednode,
+    "medmnist": npz.medmnist,
+}

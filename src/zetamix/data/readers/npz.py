@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.lib import format as npy
 
+from zetamix.data.catalogue.spec import Spec
 from zetamix.data.errors import DataError
 from zetamix.data.source import Array, Part, Source, array_part
 from zetamix.data.splits import made_note, make_splits
@@ -156,6 +157,45 @@ def _header(member: Any) -> tuple[Entry, int]:
     reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, _, dtype = reader(member)
     return Entry(shape, dtype), member.tell()
+
+
+def medmnist(spec: Spec, base: Path, seed: int) -> Source:
+    """One of MedMNIST's own files."""
+    path = base / spec.archives[0].file
+    return spec_source(spec, path, f"the official file {path}")
+
+
+def stand_in(spec: Spec, path: Path) -> Source:
+    """An `.npz` in place of a dataset's own files; it has to have the same sizes."""
+    archive = Archive(path)
+    if archive.sizes() != spec.sizes or archive.sample_shape() != spec.shape:
+        raise DataError(
+            f"{path} cannot stand in for {spec.title}: expected {describe_sizes(spec.sizes)} of "
+            f"shape {list(spec.shape)}, got {describe_sizes(archive.sizes())} of "
+            f"{list(archive.sample_shape())}. To use it as data of your own, give its path."
+        )
+    note = f"read from {path.name}, not from the official files: no checksum says it is the same"
+    return spec_source(spec, path, f"{path}, .npz in the MedMNIST layout", note)
+
+
+def spec_source(spec: Spec, path: Path, origin: str, *notes: str) -> Source:
+    """An archive whose classes and splits are those of the catalogue."""
+    archive = Archive(path)
+    labels = {split: archive.labels(split) for split in archive.splits}
+    check_labels(path, labels, spec.classes)
+    return Source(
+        name=spec.name,
+        classes=spec.classes,
+        shape=archive.sample_shape(),
+        dtype="uint8",
+        parts={split: _part(archive, split, labels[split]) for split in archive.splits},
+        origin=origin,
+        notes=(*spec.notes, *notes),
+    )
+
+
+def describe_sizes(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {split}" for split, count in sizes.items())
 
 
 def npz_source(path: Path, seed: int) -> Source:

@@ -1,0 +1,46 @@
+"""What a user may have meant."""
+
+import difflib
+import os
+from pathlib import Path
+
+from zetamix.data.catalogue import CATALOGUE
+
+
+def not_known(what: str) -> str:
+    """The message for something that is neither a dataset nor a path, with the nearest of both."""
+    path = Path(what).expanduser()
+    near = near_names(what)
+    if len(path.parts) > 1:
+        near = near_paths(path)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return (
+        f"{what!r} is neither a dataset that zetamix knows nor a file or folder here.{hint} "
+        "`zetamix data list` shows all names."
+    )
+
+
+def near_names(what: str) -> list[str]:
+    """Names of the catalogue that resemble `what`, the nearest first.
+
+    >>> near_names("CIFAR-10")
+    ['cifar10', 'cifar100']
+    """
+    plain = {_plain(name): name for name in CATALOGUE}
+    key = _plain(what)
+    begins = [name for text, name in plain.items() if len(key) > 2 and text.startswith(key)]
+    close = [plain[text] for text in difflib.get_close_matches(key, plain, n=3, cutoff=0.7)]
+    return list(dict.fromkeys([*begins, *close]))[:4]
+
+
+def near_paths(path: Path) -> list[str]:
+    """Neighbours of a path that is not there, where its folder is."""
+    folder = path.parent
+    if not folder.is_dir():
+        return []
+    close = difflib.get_close_matches(path.name, os.listdir(folder), n=3, cutoff=0.7)
+    return [str(folder / name) for name in close]
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())

@@ -1,0 +1,109 @@
+"""Getting at the files of a dataset of the catalogue: those that are here, or a download."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from zetamix.data.archives import download, find_path, md5_of, unpack, verify
+from zetamix.data.catalogue import CATALOGUE
+from zetamix.data.catalogue.spec import Archive, Spec
+from zetamix.data.errors import DataError, NotHereError
+from zetamix.data.source import Progress
+
+
+def bases(spec: Spec, root: Path) -> Iterator[Path]:
+    """Where the files of a dataset may be: its own folder, then the root, as torchvision has it."""
+    yield root / spec.home
+    if not spec.own_folder:
+        yield root
+
+
+def files_here(spec: Spec, root: Path) -> Path | None:
+    """The folder that holds all needed files of a dataset, unpacked or not."""
+    for base in bases(spec, root):
+        if base.is_dir() and _complete(spec, base):
+            return base
+    return None
+
+
+def obtain(spec: Spec, root: Path, *, fetch: bool, progress: Progress | None = None) -> Path:
+    """The folder with the files of a dataset, unpacked and verified; `fetch` allows downloads."""
+    base = files_here(spec, root)
+    if base is None:
+        if not (fetch and spec.access == "download"):
+            raise NotHereError(how_to_get(spec, root))
+        base = root / spec.home
+        for archive in spec.archives:
+            if _present(archive, base) is None and archive.urls:
+                download(archive.urls, base / archive.file, archive.md5, progress)
+    for archive in spec.archives:
+        file = find_path(base, archive.file)
+        if find_path(base, archive.result) is None and file is not None:
+            if archive.md5 is not None:
+                _verify_archive(file, archive.md5)
+            unpack(file, base / archive.makes, progress)
+    for name, md5 in spec.checksums.items():
+        verify(_existing(base, name), md5)
+    for archive in spec.archives:
+        if not archive.makes and archive.md5 is not None:
+            _verify_archive(_existing(base, archive.file), archive.md5)
+    return base
+
+
+def how_to_get(spec: Spec, root: Path) -> str:
+    """What a user has to do for a dataset that is not here."""
+    missing = ""
+    for base in bases(spec, root):
+        if _some(spec, base):
+            names = [a.result for a in spec.archives if a.needed and _present(a, base) is None]
+            missing = f" {base} holds a part of it, but not {', '.join(names)}."
+            break
+    return f"{spec.title} ({spec.name}) is not in {root}.{missing} {next_step(spec, root)}"
+
+
+def next_step(spec: Spec, root: Path) -> str:
+    """Where to get a dataset, and which files to put where."""
+    steps = spec.steps.format(folder=root / spec.home)
+    if spec.access == "download":
+        return f"Download and prepare it with: zetamix data prepare {spec.name} --root {root}"
+    if spec.access == "tool":
+        return f"Get it from {spec.where} with: {steps}"
+    return f"It is not free to download ({spec.licence}). At {spec.where}, {steps}."
+
+
+def _complete(spec: Spec, base: Path) -> bool:
+    return _some(spec, base) and all(
+        _present(archive, base) is not None for archive in spec.archives if archive.needed
+    )
+
+
+def _some(spec: Spec, base: Path) -> bool:
+    return base.is_dir() and any(_present(archive, base) is not None for archive in spec.archives)
+
+
+def _present(archive: Archive, base: Path) -> Path | None:
+    """Where an archive's content is, or else the archive itself."""
+    for name in (archive.result, archive.file, *archive.instead):
+        found = find_path(base, name)
+        if found is not None:
+            return found
+    return None
+
+
+def _existing(base: Path, name: str) -> Path:
+    found = find_path(base, name)
+    if found is None:
+        raise DataError(f"{base / name} is missing. Unpack or download the dataset again.")
+    return found
+
+
+def _verify_archive(file: Path, md5: str) -> None:
+    """As `verify`, with a hint where the file is that of another dataset of the catalogue."""
+    found = md5_of(file)
+    for spec in CATALOGUE.values():
+        for archive in spec.archives:
+            if found == archive.md5 != md5:
+                raise DataError(
+                    f"{file} is the file of {spec.name} (md5 {found}; expected {md5}). Name it "
+                    f"{archive.file} to use it as that."
+                )
+    verify(file, md5)
