@@ -5,8 +5,8 @@ import warnings
 
 import pytest
 import torch
+from memory import peak_bytes
 from sklearn.datasets import load_digits
-from torch.profiler import ProfilerActivity, profile
 
 from zetamix.measure import dimension, local_dimension
 from zetamix.measure.neighbours import Cloud, nearest
@@ -140,13 +140,7 @@ def test_a_tight_cluster_far_away_is_taken_from_its_points(generator, monkeypatc
 def test_memory_stays_within_the_setting(generator):
     points = textures(2500, generator).float()
     limit = 0.05
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
-        local_dimension(points, 64, memory_gb=limit)
-    held = peak = 0
-    for event in seen.profiler.kineto_results.events():
-        if event.name() == "[memory]":
-            held += event.nbytes()
-            peak = max(peak, held)
+    peak = peak_bytes(lambda: local_dimension(points, 64, memory_gb=limit))
     # all distances alone would take 50 MB, all neighbourhoods 512
     assert 0.01e9 < peak < limit * 1e9
 

@@ -14,15 +14,15 @@ CLOSE = 1e-8
 class Cloud:
     """Points `[n, d]` of any dtype, looked at in float64 piece by piece, `memory` bytes at a time.
 
-    Everything is relative to the first point. That keeps large offsets out of the products, and
-    what is exact stays exact: pixels and other integers have integer products, so equal distances
-    are equal and not a matter of rounding.
+    Everything is relative to the first point, or another `origin`. That keeps large offsets out
+    of the products, and what is exact stays exact: pixels and other integers have integer
+    products, so equal distances are equal and not a matter of rounding.
     """
 
-    def __init__(self, points: Tensor, memory: float) -> None:
+    def __init__(self, points: Tensor, memory: float, origin: Tensor | None = None) -> None:
         self.points = points
         self.memory = memory
-        self.origin = points[0].double()
+        self.origin = points[0].double() if origin is None else origin
         self.squares = torch.cat([self.rows(part).square().sum(1) for part in self.parts()])
         if not bool(torch.isfinite(self.squares).all()):
             raise ValueError(
@@ -92,3 +92,22 @@ def _exact(cloud: Cloud, queries: Tensor) -> Tensor:
         right = cloud.rows(part)
         found[:, part] = torch.cdist(left, right, compute_mode="donot_use_mm_for_euclid_dist")
     return found.square_().scatter_(1, queries.unsqueeze(1), torch.inf)
+
+
+def distances_to(queries: Cloud, points: Cloud, count: int, *, itself: bool = True) -> Tensor:
+    """Distances [n, count] from each of `queries` to the nearest of `points`, the nearest first.
+
+    itself: False where both are the same points, and a point is no neighbour of its own.
+    """
+    found = []
+    size = max(1, int(queries.memory / (4 * FLOAT64 * (len(points) + 3 * queries.features))))
+    for block in blocks(len(queries), size):
+        left = queries.rows(block)
+        distances = left.new_empty(len(left), len(points))
+        for part in points.parts():
+            distances[:, part] = torch.cdist(left, points.rows(part))
+        if not itself:
+            own = torch.arange(block.start, block.stop, device=distances.device)
+            distances.scatter_(1, own.unsqueeze(1), torch.inf)
+        found.append(distances.topk(count, largest=False).values)
+    return torch.cat(found)

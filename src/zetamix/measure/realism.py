@@ -1,0 +1,111 @@
+"""Realism and label correctness, as an oracle sees them: any classifier that can be trusted."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from zetamix._checks import check_count, check_same_shape, check_tensor
+from zetamix.measure.diversity import entropy
+from zetamix.measure.estimate import Estimate, mean_of
+
+# the paper calls outputs highly realistic where the oracle's entropy is below this
+CERTAIN = 0.1
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What an oracle says about n outputs, one number for each, in nats."""
+
+    entropies: Tensor
+    """Entropy of the oracle's prediction: low for what looks like one class."""
+    cross_entropies: Tensor
+    """−Σ target log prediction: low where the oracle agrees with the label."""
+    agrees: Tensor
+    """Whether the oracle's class is the heaviest one of the label."""
+
+    @property
+    def certain(self) -> Tensor:
+        """Which outputs are highly realistic: entropy below 0.1."""
+        return self.entropies < CERTAIN
+
+    def summary(self) -> dict[str, Estimate]:
+        """Means over all outputs, and label correctness over the certain ones alone."""
+        certain = self.certain
+        return {
+            "oracle_entropy": mean_of(self.entropies),
+            "certain_share": mean_of(certain),
+            "cross_entropy": mean_of(self.cross_entropies),
+            "cross_entropy_certain": mean_of(self.cross_entropies[certain]),
+            "agreement": mean_of(self.agrees),
+            "agreement_certain": mean_of(self.agrees[certain]),
+        }
+
+
+def judge(
+    oracle: Callable[[Tensor], Tensor], samples: Tensor, targets: Tensor, *, batch: int = 512
+) -> Judgement:
+    """Ask an oracle about outputs and their labels, as the paper does in its Figure 3 (f) and (g).
+
+    oracle: gives logits [n, classes] for samples; a module is asked in evaluation mode.
+
+    >>> sure = torch.tensor([[0.0, 50.0]])
+    >>> found = judge(lambda samples: sure, torch.rand(1, 3), torch.tensor([[0.25, 0.75]]))
+    >>> found.certain.tolist(), found.agrees.tolist(), found.cross_entropies.tolist()
+    ([True], [True], [12.5])
+    """
+    check_tensor("samples", samples)
+    check_tensor("targets", targets)
+    logits = ask(oracle, samples, batch=batch)
+    check_same_shape("the oracle's logits", logits, "targets", targets)
+    logarithms = logits.double().log_softmax(1)
+    wanted = targets.detach().to(logarithms)
+    return Judgement(
+        entropies=entropy(logarithms.exp()),
+        # 0 · log 0 is 0, also where the oracle rules a class out
+        cross_entropies=-torch.where(wanted > 0, wanted * logarithms, 0).sum(1),
+        agrees=logarithms.argmax(1) == wanted.argmax(1),
+    )
+
+
+@torch.no_grad()
+def ask(oracle: Callable[[Tensor], Tensor], samples: Tensor, *, batch: int = 512) -> Tensor:
+    """Logits of an oracle for samples of any number, batch by batch."""
+    check_count("batch", batch, 1)
+    module = oracle if isinstance(oracle, nn.Module) else None
+    was_training = module is not None and module.training
+    if module is not None:
+        module.eval()
+    try:
+        return torch.cat([oracle(part) for part in torch.split(samples, batch)])
+    finally:
+        if module is not None:
+            module.train(was_training)
+
+
+def density(values: Tensor, grid: Tensor) -> Tensor:
+    """Density of non-negative `values` at the points of `grid`, by Gaussian kernels.
+
+    The width is Scott's, n^(−1/5) standard deviations, but no less than the grid can show. What
+    would leak below zero is reflected, so the area from zero on is 1.
+
+    >>> grid = torch.linspace(0, 8, 801)
+    >>> found = density(torch.rand(1000, generator=torch.Generator().manual_seed(0)), grid)
+    >>> round(float(torch.trapezoid(found, grid)), 3)
+    1.0
+    """
+    check_tensor("values", values)
+    check_tensor("grid", grid)
+    if len(values) == 0 or len(grid) < 2:
+        raise ValueError(
+            f"Expected at least one value and two points of a grid, got {len(values)} and "
+            f"{len(grid)}."
+        )
+    points, places = values.detach().double(), grid.double()
+    scott = float(points.std()) * len(points) ** -0.2 if len(points) > 1 else 0.0
+    width = max(scott, float(places.diff().amax()))
+    offsets = torch.stack([places[:, None] - points, places[:, None] + points]) / width
+    kernels = torch.exp(-offsets.square() / 2).sum(0) / (width * math.sqrt(2 * math.pi))
+    return kernels.mean(1)

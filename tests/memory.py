@@ -1,0 +1,16 @@
+"""How much memory a call holds at its peak, by torch's own account."""
+
+from collections.abc import Callable
+
+from torch.profiler import ProfilerActivity, profile
+
+
+def peak_bytes(call: Callable[[], object]) -> int:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        call()
+    held = peak = 0
+    for event in seen.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            peak = max(peak, held)
+    return peak

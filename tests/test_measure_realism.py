@@ -1,0 +1,108 @@
+"""Realism and label correctness: what an oracle's logits come to, and densities that add up."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from zetamix.measure import density, judge
+from zetamix.measure.realism import ask
+
+LOGITS = torch.tensor([[0.0, 0.0, 0.0], [30.0, 0.0, 0.0], [0.0, 30.0, 0.0], [1.0, 2.0, 3.0]])
+TARGETS = torch.tensor([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.1, 0.2, 0.7]])
+
+
+def judged():
+    rows = iter(LOGITS)
+    return judge(lambda samples: next(rows).unsqueeze(0), torch.rand(4, 1), TARGETS, batch=1)
+
+
+def test_entropy_and_cross_entropy_are_the_textbook_ones():
+    found = judged()
+    expected = torch.distributions.Categorical(logits=LOGITS.double()).entropy()
+    torch.testing.assert_close(found.entropies, expected)
+    wanted = nn.functional.cross_entropy(LOGITS.double(), TARGETS.double(), reduction="none")
+    torch.testing.assert_close(found.cross_entropies, wanted)
+    assert found.entropies[0] == pytest.approx(math.log(3))
+    assert found.agrees.tolist() == [False, True, False, True]
+    assert found.certain.tolist() == [False, True, True, False]
+
+
+def test_the_summary_restricts_to_certain_outputs():
+    found, means = judged(), judged().summary()
+    assert means["certain_share"].value == 0.5
+    assert means["cross_entropy"].value == pytest.approx(float(found.cross_entropies.mean()))
+    # a label of 0.75 on a class that the oracle rules out
+    assert means["cross_entropy_certain"].value == pytest.approx((0.75 * 30) / 2, rel=1e-6)
+    assert means["cross_entropy_certain"].n == 2
+    assert (means["agreement"].value, means["agreement_certain"].value) == (0.5, 0.5)
+
+
+def test_without_certain_outputs_there_is_no_mean():
+    found = judge(lambda samples: torch.zeros(2, 2), torch.rand(2, 1), torch.eye(2))
+    assert found.summary()["cross_entropy_certain"].as_dict()["value"] is None
+
+
+def test_an_oracle_that_rules_a_class_out_is_right_where_the_label_does_too():
+    logits = torch.tensor([[0.0, -torch.inf]])
+    found = judge(lambda samples: logits, torch.rand(1, 1), torch.tensor([[1.0, 0.0]]))
+    assert found.cross_entropies.tolist() == [0.0]
+    assert found.entropies.tolist() == [0.0]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_module_is_asked_in_evaluation_mode_and_left_as_it_was(training):
+    oracle = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.Dropout(0.5)).train(training)
+    before = {name: value.clone() for name, value in oracle.state_dict().items()}
+    samples = torch.rand(10, 3)
+    logits = ask(oracle, samples, batch=3)
+    assert oracle.training == training
+    assert not logits.requires_grad
+    for name, value in oracle.state_dict().items():
+        assert torch.equal(value, before[name])
+    torch.testing.assert_close(logits, oracle.eval()(samples).detach())
+
+
+def test_a_failing_oracle_is_left_in_its_mode():
+    oracle = nn.Linear(3, 2).train()
+    with pytest.raises(RuntimeError):
+        ask(oracle, torch.rand(4, 5))
+    assert oracle.training
+
+
+@pytest.mark.parametrize("spread", [1e-4, 0.1, 1.0])
+def test_a_density_has_area_one_and_stays_above_zero(spread, generator):
+    values = torch.randn(500, generator=generator).abs() * spread
+    grid = torch.linspace(0, 8, 2001)
+    found = density(values, grid)
+    assert torch.trapezoid(found, grid) == pytest.approx(1, abs=2e-3)
+    assert (found >= 0).all()
+
+
+def test_a_density_is_that_of_its_values(generator):
+    # far from zero nothing is reflected, and the kernels are the textbook's
+    values = torch.randn(50, generator=generator).double() * 0.1 + 3
+    grid = torch.linspace(0, 6, 601).double()
+    width = float(values.std()) * 50**-0.2
+    kernels = torch.distributions.Normal(values, width).log_prob(grid.unsqueeze(1)).exp()
+    torch.testing.assert_close(density(values, grid), kernels.mean(1))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: judge(lambda x: torch.zeros(4, 2), torch.rand(4, 1), TARGETS),
+            "the oracle's logits and targets must have the same shape, got [4, 2] and [4, 3].",
+        ),
+        (
+            lambda: density(torch.rand(0), torch.rand(5)),
+            "Expected at least one value and two points of a grid, got 0 and 5.",
+        ),
+    ],
+)
+def test_errors_are_sentences(call, message):
+    with pytest.raises(ValueError) as caught:
+        call()
+    assert str(caught.value) == message
