@@ -3,6 +3,7 @@
 import typer
 
 from zetamix.cli.bench import bench
+from zetamix.cli.train import train
 
 app = typer.Typer(
     help="ζ-mixup: mix many samples into each output, near the data.",
@@ -10,6 +11,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
+app.command()(train)
 app.command()(bench)
 
 

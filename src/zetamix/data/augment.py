@@ -1,0 +1,118 @@
+"""Random flips and crops of a batch as tensor expressions: the same on any device, for any seed.
+
+What is random is drawn once for a whole epoch, on the CPU, from the seed and the epoch's number.
+So an epoch can be taken up again at any batch, and a GPU sees the images that a CPU would see.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from zetamix.draw import mix64
+
+PADDING = 4
+AUGMENTATIONS = {
+    "none": "images as they are",
+    "flip": "random horizontal flip",
+    "crop-flip": f"zero padding by {PADDING}, random crop to the old size, random flip",
+}
+ROUND = 1 << 20
+
+
+class EpochDraws(NamedTuple):
+    """The order of one epoch, and for every place in it a flip and the corner of a crop."""
+
+    order: Tensor
+    flips: Tensor | None
+    corners: Tensor | None
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "EpochDraws":
+        """The draws with every tensor changed, as in `draws.each(lambda part: part[:128])`."""
+        flips, corners = (None if part is None else change(part) for part in self[1:])
+        return EpochDraws(change(self.order), flips, corners)
+
+
+def draw_epoch(
+    count: int, augmentation: str, *, seed: int, epoch: int, shuffle: bool = True
+) -> EpochDraws:
+    """Draw everything that is random about the data of one epoch.
+
+    >>> draws = draw_epoch(5, "flip", seed=0, epoch=3)
+    >>> draws.order.sort().values.tolist(), draws.flips.shape, draws.corners
+    ([0, 1, 2, 3, 4], torch.Size([5]), None)
+    """
+    generator = torch.Generator().manual_seed(mix64(seed * ROUND + epoch) >> 1)
+    order = torch.randperm(count, generator=generator) if shuffle else torch.arange(count)
+    flips = corners = None
+    if augmentation != "none":
+        flips = torch.rand(count, generator=generator) < 0.5
+    if augmentation == "crop-flip":
+        corners = torch.randint(2 * PADDING + 1, (count, 2), generator=generator)
+    return EpochDraws(order, flips, corners)
+
+
+def augment(samples: Tensor, flips: Tensor | None, corners: Tensor | None) -> Tensor:
+    """Crop image k of [batch, channels, height, width] at `corners[k]`, flip it if `flips[k]`.
+
+    >>> image = torch.arange(4.0).view(1, 1, 1, 4)
+    >>> augment(image, torch.tensor([True]), None).flatten()
+    tensor([3., 2., 1., 0.])
+    """
+    if corners is not None:
+        samples = _crop(samples, corners)
+    if flips is not None:
+        samples = torch.where(flips[:, None, None, None], samples.flip(3), samples)
+    return samples
+
+
+def _crop(samples: Tensor, corners: Tensor) -> Tensor:
+    # all crops as one view, then one copy: 128 × 3 × 32² on two cores takes 0.60 ms, a gather of
+    # pixels 0.84, torch's indexing by row and column 1.16, a loop over the batch 1.88
+    height, width = samples.shape[-2:]
+    padded = F.pad(samples, (PADDING,) * 4)
+    crops = padded.unfold(2, height, 1).unfold(3, width, 1)
+    rows = torch.arange(samples.shape[0], device=samples.device)
+    top, left = corners.unbind(1)
+    return crops[rows, :, top, left]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Mean and standard deviation of each channel, in the units of the stored samples."""
+
+    mean: Tensor
+    std: Tensor
+
+    def to(self, device: torch.device) -> "Scale":
+        return Scale(self.mean.to(device), self.std.to(device))
+
+    def apply(self, samples: Tensor, dtype: torch.dtype) -> Tensor:
+        shape = (1, -1, *[1] * (samples.ndim - 2))
+        return ((samples.float() - self.mean.view(shape)) / self.std.view(shape)).to(dtype)
+
+
+def measure_scale(samples: Tensor, *, memory: int = 1 << 28) -> Scale:
+    """The statistics of a split, exactly and the same on any device: pixels add up as integers.
+
+    >>> measure_scale(torch.tensor([[[[0, 2]]], [[[2, 4]]]], dtype=torch.uint8)).mean
+    tensor([2.])
+    """
+    wide = torch.float64 if samples.is_floating_point() else torch.int64
+    axes = (0, *range(2, samples.ndim))
+    rows = max(1, memory // (8 * max(1, samples[:1].numel())))
+    total = square = torch.zeros(samples.shape[1], dtype=wide, device=samples.device)
+    for start in range(0, samples.shape[0], rows):
+        part = samples[start : start + rows].to(wide)
+        total = total + part.sum(axes)
+        square = square + (part * part).sum(axes)
+    count = samples.numel() // samples.shape[1]
+    mean = total.double() / count
+    variance = (square.double() / count - mean * mean).clamp_min(0)
+    std = variance.sqrt()
+    # a constant channel says nothing; dividing by 1 leaves it at 0
+    std = torch.where(std > 1e-6 * mean.abs().clamp_min(1e-12), std, torch.ones_like(std))
+    return Scale(mean.float().cpu(), std.float().cpu())

@@ -1,0 +1,76 @@
+"""How good a classifier is: the measures of the paper's tables, and calibration."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics.functional.classification import (
+    binary_auroc,
+    multiclass_accuracy,
+    multiclass_calibration_error,
+    multiclass_confusion_matrix,
+    multiclass_f1_score,
+)
+
+# bins of the expected calibration error, as in Guo et al. (2017)
+BINS = 15
+
+# name: (what a reader calls it, whether more is better)
+METRICS = {
+    "error": ("error rate", False),
+    "accuracy": ("accuracy", True),
+    "balanced_accuracy": ("balanced accuracy", True),
+    "f1_micro": ("micro F1", True),
+    "f1_macro": ("macro F1", True),
+    "auc": ("AUC", True),
+    "nll": ("negative log-likelihood", False),
+    "ece": ("expected calibration error", False),
+}
+
+
+def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
+    """Every measure of METRICS, as fractions; classes without a sample in `labels` do not count.
+
+    AUC is MedMNIST's: the mean of one-against-rest areas, for two classes the area of class 1.
+
+    >>> scores = classify(torch.eye(3) * 9, torch.tensor([0, 1, 1]))
+    >>> round(scores["error"], 3), scores["balanced_accuracy"]
+    (0.333, 0.75)
+    """
+    logits, labels = logits.detach().float(), labels.detach()
+    classes = logits.shape[1]
+    probabilities = logits.softmax(1)
+    present = torch.bincount(labels, minlength=classes) > 0
+    how: dict[str, Any] = {"num_classes": classes, "validate_args": False}
+    recalls = multiclass_accuracy(probabilities, labels, average=None, **how)
+    f1 = multiclass_f1_score(probabilities, labels, average=None, **how)
+    predicted = torch.bincount(probabilities.argmax(1), minlength=classes) > 0
+    # in whole numbers, so that 2 mistakes in 359 are 2/359 and not a rounding of it
+    accuracy = int((probabilities.argmax(1) == labels).sum()) / len(labels)
+    return {
+        "error": 1 - accuracy,
+        "accuracy": accuracy,
+        "balanced_accuracy": float(recalls[present].mean()),
+        # with one label each, micro F1 is the accuracy
+        "f1_micro": accuracy,
+        # a class that is never seen but predicted is a mistake, and counts as scikit-learn's does
+        "f1_macro": float(f1[present | predicted].mean()),
+        "auc": _auc(probabilities, labels, present),
+        "nll": float(torch.nn.functional.cross_entropy(logits, labels)),
+        "ece": float(multiclass_calibration_error(probabilities, labels, n_bins=BINS, **how)),
+    }
+
+
+def confusion(logits: Tensor, labels: Tensor) -> Tensor:
+    """Counts [true class, predicted class]."""
+    return multiclass_confusion_matrix(logits, labels, logits.shape[1], validate_args=False)
+
+
+def _auc(probabilities: Tensor, labels: Tensor, present: Tensor) -> float:
+    known = [int(k) for k in present.nonzero()]
+    if len(known) < 2:
+        return float("nan")
+    if probabilities.shape[1] == 2:
+        known = [1]
+    areas = [binary_auroc(probabilities[:, k], (labels == k).int()) for k in known]
+    return float(torch.stack(areas).mean())

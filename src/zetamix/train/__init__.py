@@ -1,0 +1,9 @@
+"""Training: recipes, a step that a GPU can hold whole, runs that survive anything."""
+
+from zetamix.train.paper import RECIPES as RECIPES
+from zetamix.train.paper import recipe_for as recipe_for
+from zetamix.train.recipe import Recipe as Recipe
+from zetamix.train.recipe import RecipeError as RecipeError
+from zetamix.train.run import Progress as Progress
+from zetamix.train.run import Run as Run
+from zetamix.train.run import train as train

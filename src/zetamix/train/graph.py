@@ -1,0 +1,69 @@
+"""The whole training step as one CUDA graph: the host launches it with a single call."""
+
+import torch
+
+from zetamix.train.trainer import Trainer
+
+# eager steps before a capture: cuDNN tries its algorithms, torch.compile compiles
+WARMUP_STEPS = 3
+
+
+class CapturedStep:
+    """A trainer's step, captured once and replayed; the trainer goes on where it was.
+
+    Each captured step has a stream of its own, so that several models train side by side.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+        self.stream = torch.cuda.Stream(trainer.device)  # type: ignore[no-untyped-call]
+        self.graph = torch.cuda.CUDAGraph()
+        self.graph.register_generator_state(trainer.generator)
+        kept = _Snapshot(trainer)
+        self.stream.wait_stream(torch.cuda.current_stream(trainer.device))
+        with torch.cuda.stream(self.stream):
+            trainer.feed()
+            for _ in range(WARMUP_STEPS):
+                trainer.compute(trainer.loader.batch_size)
+                trainer.cursor.zero_()
+            trainer.optimizer.zero_grad(set_to_none=True)
+        self.stream.synchronize()
+        # other models may be busy on their streams while this one is captured
+        with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
+            trainer.compute(trainer.loader.batch_size)
+        with torch.cuda.stream(self.stream):
+            kept.restore()
+        self.stream.synchronize()
+
+    def __call__(self) -> None:
+        self.trainer.feed()
+        self.graph.replay()
+        self.trainer.step_in_epoch += 1
+
+
+class _Snapshot:
+    """Everything that warm-up steps change, to be put back into the same memory."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+        self.model = [part.clone() for part in trainer.model.state_dict().values()]
+        self.momentum = [part.clone() for part in _momentum(trainer)]
+        self.generator = trainer.generator.get_state()
+        self.cursor = trainer.cursor.clone()
+        self.tally = trainer.tally.state.clone()
+
+    def restore(self) -> None:
+        trainer = self.trainer
+        for part, old in zip(trainer.model.state_dict().values(), self.model, strict=True):
+            part.copy_(old)
+        for index, part in enumerate(_momentum(trainer)):
+            # without momentum yet, a buffer of zeros becomes the gradient, as SGD's first step does
+            part.copy_(self.momentum[index]) if self.momentum else part.zero_()
+        trainer.generator.set_state(self.generator)
+        trainer.cursor.copy_(self.cursor)
+        trainer.tally.state.copy_(self.tally)
+
+
+def _momentum(trainer: Trainer) -> list[torch.Tensor]:
+    buffers = [state.get("momentum_buffer") for state in trainer.optimizer.state.values()]
+    return [buffer for buffer in buffers if buffer is not None]

@@ -1,0 +1,73 @@
+"""Several processes as one: started by torchrun, joined by PyTorch's own collectives."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Which process this is, of how many; one alone by default."""
+
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes files and talks to the user."""
+        return self.rank == 0
+
+    def add_up(self, totals: Any) -> Any:
+        """The totals of an epoch over all ranks; the first bad step of any."""
+        if self.world > 1:
+            values = totals.values
+            bad = values[4:].clone()
+            dist.all_reduce(values[:4])
+            dist.all_reduce(bad, dist.ReduceOp.MAX)
+            values[4:] = bad
+        return totals
+
+    def gather(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """All ranks' rows, on every rank."""
+        if self.world == 1:
+            return logits, labels
+        parts: list[Any] = [None] * self.world
+        dist.all_gather_object(parts, (logits.cpu(), labels.cpu()))
+        place = logits.device
+        return (
+            torch.cat([part[0] for part in parts]).to(place),
+            torch.cat([part[1] for part in parts]).to(place),
+        )
+
+    def any(self, flag: bool) -> bool:
+        """Whether any rank says so: all of them stop together, or none."""
+        if self.world == 1:
+            return flag
+        value = torch.tensor(int(flag))
+        dist.all_reduce(value, dist.ReduceOp.MAX)
+        return bool(value)
+
+    def wait(self) -> None:
+        if self.world > 1:
+            dist.barrier()
+
+
+def join(device: torch.device) -> tuple[Ranks, torch.device]:
+    """Join the processes that torchrun started, each with a GPU of its own where there are GPUs.
+
+    Outside torchrun this is one process, and nothing is joined.
+    """
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        return Ranks(), device
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+    if not dist.is_initialized():
+        # small host tensors (totals, flags) go over gloo, gradients over NCCL
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+    return Ranks(dist.get_rank(), dist.get_world_size()), device

@@ -1,0 +1,271 @@
+"""Training runs from their first step to their record, one alone or several side by side."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zetamix.data.dataset import Dataset
+from zetamix.machine import describe_machine
+from zetamix.methods import Method
+from zetamix.metrics import METRICS, classify, confusion
+from zetamix.models import count_parameters
+from zetamix.records import Cell, RunRecord
+from zetamix.train.folder import RunFolder
+from zetamix.train.graph import CapturedStep
+from zetamix.train.ranks import Ranks
+from zetamix.train.recipe import Recipe
+from zetamix.train.trainer import Trainer
+
+# the host may run this many steps ahead of a GPU before it waits
+CHUNK_STEPS = 25
+# a checkpoint costs about half a second for a ResNet-18; once a minute that is nothing
+SAVE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is, for whoever watches."""
+
+    run: "Run"
+    epoch: int
+    """Epochs done, with the part of the current one."""
+    step: int
+    steps: int
+    line: dict[str, Any] | None = None
+    """The metrics of an epoch that has just ended."""
+
+
+class Run:
+    """One cell, its folder and, once it is started, its trainer."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        method: Method,
+        recipe: Recipe,
+        *,
+        seed: int,
+        out: Path,
+        resume: bool = True,
+        device: torch.device | str = "cpu",
+        compile: bool = False,
+        graph: bool | None = None,
+        ranks: Ranks | None = None,
+        save_every: float = SAVE_SECONDS,
+    ) -> None:
+        if dataset.test is None:
+            raise ValueError(f"{dataset.name} has no test split to report on.")
+        self.dataset, self.method, self.recipe, self.seed = dataset, method, recipe, seed
+        self.device, self.compile = torch.device(device), compile
+        self.save_every = save_every
+        self.ranks = Ranks() if ranks is None else ranks
+        self.graph = self._can_capture() if graph is None else graph
+        self.cell = Cell(
+            dataset=dataset.name,
+            fingerprint=dataset.fingerprint,
+            method=method.label,
+            seed=seed,
+            recipe=recipe.as_dict(),
+            train_size=len(dataset.train),
+        )
+        self.folder = RunFolder(out, self.cell, resume=resume)
+        self.trainer: Trainer | None = None
+        self.best: dict[str, float] | None = None
+        self.seconds = 0.0
+        self.step_seconds = 0.0
+        self.steps_done = 0
+        self.beside = 1
+        """How many runs train side by side, this one among them."""
+
+    def _can_capture(self) -> bool:
+        return self.device.type == "cuda" and self.ranks.world == 1
+
+    @property
+    def name(self) -> str:
+        return f"{self.method.label} seed {self.seed}"
+
+    def advance(self) -> Iterator[Progress]:
+        """Train to the end, handing control back after every few steps.
+
+        Stop asking, and `save` keeps everything up to here.
+        """
+        trainer = self.start()
+        began = saved = time.perf_counter()
+        before = self.seconds
+        steps = trainer.steps_per_epoch
+        take_step = None
+        while trainer.epoch < self.recipe.epochs:
+            with self._on_stream(take_step):
+                trainer.start_epoch()
+            if take_step is None:
+                take_step = CapturedStep(trainer) if self.graph else trainer.step
+            for _ in self._epoch(trainer, take_step):
+                self.seconds = before + time.perf_counter() - began
+                yield Progress(self, trainer.epoch, trainer.step_in_epoch, steps)
+            with self._on_stream(take_step):
+                line = self._close_epoch(trainer)
+                self.seconds = before + time.perf_counter() - began
+                if time.perf_counter() - saved > self.save_every:
+                    self.save()
+                    saved = time.perf_counter()
+            yield Progress(self, trainer.epoch, 0, steps, line)
+        with self._on_stream(take_step):
+            self._finish(trainer)
+
+    def _epoch(self, trainer: Trainer, take_step: Callable[[], None]) -> Iterator[None]:
+        """The rest of an epoch, in chunks; the host stays at most one chunk ahead of a GPU."""
+        last: torch.cuda.Event | None = None
+        while trainer.step_in_epoch < trainer.steps_per_epoch:
+            began = time.perf_counter()
+            left = trainer.steps_per_epoch - trainer.step_in_epoch
+            chunk = min(CHUNK_STEPS if self.graph else 1, left)
+            with self._on_stream(take_step):
+                for _ in range(chunk):
+                    take_step()
+                if self.device.type == "cuda":
+                    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+                    event.record()
+                    if last is not None:
+                        last.synchronize()
+                    last = event
+            self.steps_done += chunk
+            self.step_seconds += time.perf_counter() - began
+            yield
+        if last is not None:
+            began = time.perf_counter()
+            last.synchronize()
+            self.step_seconds += time.perf_counter() - began
+
+    def _on_stream(self, take_step: Any) -> Any:
+        if isinstance(take_step, CapturedStep):
+            return torch.cuda.stream(take_step.stream)
+        return nullcontext()
+
+    def start(self) -> Trainer:
+        """Build the trainer, and take up the checkpoint where there is one."""
+        trainer = Trainer(
+            self.dataset,
+            self.method,
+            self.recipe,
+            seed=self.seed,
+            device=self.device,
+            compile=self.compile,
+            ranks=self.ranks,
+        )
+        self.trainer = trainer
+        state = self.folder.load("checkpoint.pt")
+        if state is not None:
+            trainer.load_state_dict(state["trainer"])
+            self.best = state["best"]
+            self.seconds = state["seconds"]
+            self.step_seconds, self.steps_done = state["step_seconds"], state["steps_done"]
+        if self.ranks.leads:
+            self.folder.open()
+            self.folder.rewind(trainer.epoch)
+        return trainer
+
+    def save(self) -> None:
+        """Keep everything up to here; the run can go on from it."""
+        if self.trainer is None or not self.ranks.leads:
+            return
+        self.folder.save(
+            "checkpoint.pt",
+            {
+                "trainer": self.trainer.state_dict(),
+                "best": self.best,
+                "seconds": self.seconds,
+                "step_seconds": self.step_seconds,
+                "steps_done": self.steps_done,
+            },
+        )
+
+    def _close_epoch(self, trainer: Trainer) -> dict[str, Any]:
+        rate = self.recipe.rate(trainer.epoch)
+        line: dict[str, Any] = {"epoch": trainer.epoch + 1, "lr": rate}
+        line |= trainer.finish_epoch()
+        last = trainer.epoch == self.recipe.epochs
+        if last or trainer.epoch % self.recipe.evaluate_every == 0:
+            line |= self._evaluate(trainer)
+        line["seconds"] = round(self.seconds, 3)
+        if self.ranks.leads:
+            self.folder.add_epoch(line)
+        return line
+
+    def _evaluate(self, trainer: Trainer) -> dict[str, Any]:
+        scores: dict[str, Any] = {"test": classify(*self._predict(trainer, "test"))}
+        if self.dataset.val is not None:
+            scores["val"] = classify(*self._predict(trainer, "val"))
+            self._keep_best(trainer, scores)
+        return scores
+
+    def _predict(self, trainer: Trainer, split: str) -> tuple[Tensor, Tensor]:
+        return trainer.predict(self.dataset.splits[split])
+
+    def _keep_best(self, trainer: Trainer, scores: dict[str, Any]) -> None:
+        name = self.recipe.select
+        sign = 1 if METRICS[name][1] else -1
+        score = scores["val"][name]
+        if self.best is None or sign * score > sign * self.best["val_score"]:
+            self.best = {**scores["test"], "epoch": trainer.epoch, "val_score": score}
+
+    def _finish(self, trainer: Trainer) -> None:
+        test = self.dataset.splits["test"]
+        logits, labels = self._predict(trainer, "test")
+        record = RunRecord(
+            cell=self.cell,
+            last=classify(logits, labels),
+            best=self.best,
+            confusion=confusion(logits, labels).tolist(),
+            test_size=len(test),
+            wall_s=round(self.seconds, 2),
+            step_ms=round(1000 * self.step_seconds / max(1, self.steps_done), 4),
+            machine=describe_machine(self.device),
+            parameters=count_parameters(trainer.model),
+            extra={"concurrent": self.beside, "compiled": self.compile, "graph": self.graph},
+        )
+        if self.ranks.leads:
+            self.folder.save("final.pt", trainer.model.state_dict())
+            self.folder.finish(record)
+        self.ranks.wait()
+        self.trainer = None
+
+
+def train(
+    runs: Sequence[Run],
+    *,
+    concurrent: int = 1,
+    watch: Callable[[Progress], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> list[RunRecord]:
+    """Train all runs, up to `concurrent` side by side, and return the records of those done.
+
+    Finished runs are not trained again. When `stop` says so, what is under way is saved.
+    """
+    waiting = [run for run in runs if run.folder.record is None]
+    active: dict[Run, Iterator[Progress]] = {}
+    try:
+        while waiting or active:
+            while waiting and len(active) < concurrent:
+                run = waiting.pop(0)
+                run.beside = concurrent
+                active[run] = run.advance()
+            for run, steps in list(active.items()):
+                progress = next(steps, None)
+                if progress is None:
+                    del active[run]
+                elif watch is not None:
+                    watch(progress)
+            if stop is not None and runs[0].ranks.any(stop()):
+                break
+    finally:
+        # on an error of one run, an interrupt or a stop alike
+        for run in active:
+            run.save()
+    records = [run.folder.record for run in runs]
+    return [record for record in records if record is not None]
