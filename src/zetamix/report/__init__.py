@@ -1,0 +1,13 @@
+"""Results as people read them: figures, tables, and one page that holds both and needs no network.
+
+Knows nothing of how results come about: it takes numbers and words.
+"""
+
+from zetamix.report.page import Section as Section
+from zetamix.report.page import render_page as render_page
+from zetamix.report.picture import Picture as Picture
+from zetamix.report.picture import drawing as drawing
+from zetamix.report.picture import series_style as series_style
+from zetamix.report.table import Cell as Cell
+from zetamix.report.table import Column as Column
+from zetamix.report.table import Table as Table

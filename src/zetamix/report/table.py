@@ -1,0 +1,235 @@
+"""One table, four ways to write it: HTML, Markdown, LaTeX and CSV."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Literal, TypeAlias
+
+Mark: TypeAlias = Literal["", "best", "second"]
+Plain: TypeAlias = str | int | float | None
+
+MISSING = "–"
+MINUS = "−"
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "−": r"$-$",
+    "–": "--",
+    "γ": r"$\gamma$",
+    "ζ": r"$\zeta$",
+    "α": r"$\alpha$",
+    "λ": r"$\lambda$",
+    "Δ": r"$\Delta$",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "→": r"$\to$",
+    "²": r"$^2$",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value with what belongs to it.
+
+    >>> Cell(24.632, error=0.1234).text(), Cell(0.97134, digits=3).text(), Cell(None).text()
+    ('24.63 ± 0.12', '0.971', '–')
+    """
+
+    value: Plain
+    error: float | None = None
+    """Shown behind ±. Where `digits` is not given, two of its digits decide how many are shown."""
+    n: int | None = None
+    """How many values it stands for, where that has to be said in the cell."""
+    digits: int | None = None
+    """Decimals; None shows four significant digits of a number without an error."""
+    mark: Mark = ""
+    note: str = ""
+    """Shown where a reader points at the cell (HTML only)."""
+
+    def text(self) -> str:
+        text = self._number()
+        return text if self.n is None else f"{text} (n = {self.n:,})"
+
+    def _number(self) -> str:
+        value, error = self.value, self.error
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return MISSING
+        if isinstance(value, str):
+            return value
+        if isinstance(value, int):
+            return f"{value:,}".replace("-", MINUS)
+        if math.isinf(value):
+            return "∞" if value > 0 else f"{MINUS}∞"
+        known = error is not None and math.isfinite(error)
+        digits = self.digits
+        if digits is None:
+            digits = _decimals(error, 2) if known and error else _decimals(value, 4)
+        shown = f"{value:,.{digits}f}"
+        # a value that rounds to nothing has no sign
+        if not shown.strip("-0."):
+            shown = shown.lstrip("-")
+        shown = shown.replace("-", MINUS)
+        return f"{shown} ± {error:,.{digits}f}" if known else shown
+
+
+def _decimals(number: float | None, significant: int) -> int:
+    """How many decimals show this many significant digits of a number; at most six."""
+    if not number:
+        return 0
+    return min(6, max(0, significant - 1 - math.floor(math.log10(abs(number)))))
+
+
+@dataclass(frozen=True)
+class Column:
+    """`note` says what the column holds, where its name does not (HTML only)."""
+
+    name: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells; the first cell of a row is its name.
+
+    >>> table = Table(["method", "error %"], [["none", Cell(5.4821, error=0.05)], ["zeta", 4.42]])
+    >>> print(table.markdown())
+    | method | error % |
+    |---|---:|
+    | none | 5.482 ± 0.050 |
+    | zeta | 4.420 |
+    """
+
+    columns: Sequence[Column | str]
+    rows: Sequence[Sequence[Cell | Plain]]
+    caption: str = ""
+    notes: Sequence[str] = field(default=())
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"Expected {len(self.columns)} cells in every row, one for each column, got "
+                    f"{len(row)} in the row {_cell(row[0]).text() if row else ''!r}."
+                )
+
+    @property
+    def heads(self) -> list[Column]:
+        return [Column(head) if isinstance(head, str) else head for head in self.columns]
+
+    @property
+    def cells(self) -> list[list[Cell]]:
+        return [[_cell(value) for value in row] for row in self.rows]
+
+    def is_text(self, column: int) -> bool:
+        """Whether a column holds words, which are set to the left, and not numbers."""
+        return all(isinstance(row[column].value, (str, type(None))) for row in self.cells)
+
+    def html(self) -> str:
+        heads = "".join(
+            f'<th scope="col"{_class("text" if self.is_text(place) else "")}'
+            f"{_title(head.note)}>{escape(head.name)}</th>"
+            for place, head in enumerate(self.heads)
+        )
+        body = "\n".join(self._html_row(row) for row in self.cells)
+        caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
+        notes = "".join(f"<p class='note'>{escape(note)}</p>" for note in self.notes)
+        # wide tables scroll by themselves, with the keyboard too
+        return (
+            f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(self.caption)}">'
+            f"<table>{caption}<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
+            f"</div>{notes}"
+        )
+
+    def _html_row(self, row: list[Cell]) -> str:
+        first, *rest = row
+        cells = [f'<th scope="row"{_title(first.note)}>{escape(first.text())}</th>']
+        for place, cell in enumerate(rest, start=1):
+            names = [cell.mark, "text" if self.is_text(place) else ""]
+            cells.append(
+                f"<td{_class(*names)}{_title(cell.note)}>{escape(cell.text())}</td>",
+            )
+        return f"<tr>{''.join(cells)}</tr>"
+
+    def markdown(self) -> str:
+        places = range(len(self.columns))
+        lines = [
+            "| " + " | ".join(_markdown(head.name) for head in self.heads) + " |",
+            "|" + "|".join("---" if self.is_text(place) else "---:" for place in places) + "|",
+        ]
+        wrap = {"": "{}", "best": "**{}**", "second": "*{}*"}
+        for row in self.cells:
+            texts = [wrap[cell.mark].format(_markdown(cell.text())) for cell in row]
+            lines.append("| " + " | ".join(texts) + " |")
+        return "\n".join(lines)
+
+    def latex(self) -> str:
+        """A `tabular` with booktabs' rules."""
+        places = range(len(self.columns))
+        wrap = {"": "{}", "best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}
+        lines = [
+            r"\begin{tabular}{" + "".join("l" if self.is_text(k) else "r" for k in places) + "}",
+            r"\toprule",
+            " & ".join(_latex(head.name) for head in self.heads) + r" \\",
+            r"\midrule",
+            *(
+                " & ".join(wrap[cell.mark].format(_latex(cell.text())) for cell in row) + r" \\"
+                for row in self.cells
+            ),
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+        return "\n".join(lines)
+
+    def csv(self) -> str:
+        """Numbers in full; errors and n in columns of their own, where a column has any."""
+        parts = [self._parts(place) for place in range(len(self.columns))]
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        heads = []
+        for head, extra in zip(self.heads, parts, strict=True):
+            heads += [head.name, *(f"{head.name} {part}" for part in extra)]
+        writer.writerow(heads)
+        for row in self.cells:
+            line: list[Plain] = []
+            for cell, extra in zip(row, parts, strict=True):
+                line += [cell.value, *(getattr(cell, part) for part in extra)]
+            writer.writerow("" if value is None else value for value in line)
+        return file.getvalue()
+
+    def _parts(self, column: int) -> list[str]:
+        cells = [row[column] for row in self.cells]
+        return [part for part in ("error", "n") if any(getattr(c, part) is not None for c in cells)]
+
+
+def _cell(value: Cell | Plain) -> Cell:
+    return value if isinstance(value, Cell) else Cell(value)
+
+
+def _class(*names: str) -> str:
+    joined = " ".join(name for name in names if name)
+    return f' class="{joined}"' if joined else ""
+
+
+def _title(note: str) -> str:
+    return f' title="{escape(note)}"' if note else ""
+
+
+def _markdown(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("\n", " ")
+
+
+def _latex(text: str) -> str:
+    return "".join(LATEX.get(letter, letter) for letter in text)

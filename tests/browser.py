@@ -1,0 +1,138 @@
+"""Open a page in a real browser and say what is there, and what failed to load.
+
+Chromium, headless, as Debian packages it: `apt-get install chromium`.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BINARY = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+
+needs_browser = pytest.mark.skipif(
+    BINARY is None, reason="needs a browser: install Debian's package chromium"
+)
+
+# runs before anything else of the page, so that it hears of every failure
+LISTEN = """
+<script>
+const seen = {failures: [], errors: []};
+addEventListener("error", event => {
+  const from = event.target;
+  if (from === window) seen.errors.push(event.message);
+  else seen.failures.push(`${from.localName} ${from.src || from.href}`.slice(0, 200));
+}, true);
+addEventListener("unhandledrejection", event => seen.errors.push(String(event.reason)));
+document.addEventListener("securitypolicyviolation",
+  event => seen.failures.push(`blocked ${event.blockedURI}`));
+addEventListener("load", () => {
+  const texts = (root, what) => [...root.querySelectorAll(what)].map(x => x.textContent.trim());
+  seen.title = document.title;
+  seen.headings = texts(document, "h1, h2, h3");
+  seen.images = [...document.images].map(image => ({
+    alt: image.alt, width: image.naturalWidth, height: image.naturalHeight,
+    caption: image.closest("figure")?.querySelector("figcaption")?.textContent ?? ""}));
+  seen.tables = [...document.querySelectorAll("table")].map(
+    table => [...table.rows].map(row => texts(row, "th, td")));
+  seen.text = document.body.innerText;
+  seen.requests = performance.getEntriesByType("resource").map(entry => entry.name)
+    .filter(name => !name.startsWith("data:"));
+  seen.overflow = document.documentElement.scrollWidth - innerWidth;
+  document.documentElement.setAttribute("data-seen", JSON.stringify(seen));
+});
+</script>
+"""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a browser made of a page."""
+
+    title: str
+    headings: list[str]
+    images: list[dict[str, Any]]
+    """alt, width, height (0 where an image did not load) and caption of each."""
+    tables: list[list[list[str]]]
+    """Each table as rows of texts, the head first."""
+    text: str
+    failures: list[str]
+    """What did not load or was blocked."""
+    errors: list[str]
+    """Uncaught errors of scripts."""
+    requests: list[str]
+    """Everything that was asked for beside the page itself."""
+    overflow: int
+    """How many pixels the page is wider than the window."""
+
+    def check(self) -> "Opened":
+        """Raise AssertionError where anything is missing, or was asked for elsewhere."""
+        assert self.failures == [], f"did not load: {self.failures}"
+        assert self.errors == [], f"script errors: {self.errors}"
+        assert self.requests == [], f"not self-contained: {self.requests}"
+        empty = [image["alt"] for image in self.images if not image["width"]]
+        assert empty == [], f"images without content: {empty}"
+        nameless = [image for image in self.images if not image["alt"].strip()]
+        assert nameless == [], f"images without an alternative text: {nameless}"
+        assert self.overflow <= 0, f"{self.overflow} pixels wider than the window"
+        return self
+
+
+def open_page(page: Path, *, width: int = 1200) -> Opened:
+    """Load a copy of `page` with listeners in it, and report once everything has loaded."""
+    text = page.read_text(encoding="utf-8")
+    head = re.search(r"<head>", text)
+    assert head is not None, f"{page} has no <head>"
+    # the listeners are scripts, which the page's own policy rightly forbids
+    text = text.replace("default-src 'none';", "default-src 'none'; script-src 'unsafe-inline';")
+    copy = page.with_name(f".seen-{page.name}")
+    copy.write_text(text[: head.end()] + LISTEN + text[head.end() :], encoding="utf-8")
+    try:
+        dom = _run("--virtual-time-budget=10000", "--dump-dom", page=copy, width=width)
+    finally:
+        copy.unlink()
+    seen = re.search(r'<html[^>]* data-seen="([^"]*)"', dom)
+    assert seen is not None, f"{page} did not finish loading"
+    return Opened(**json.loads(unescape(seen.group(1))))
+
+
+def screenshot(
+    page: Path, png: Path, *, width: int = 1200, height: int = 3000, dark: bool = False
+) -> None:
+    """A picture of a page, for people to look at."""
+    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
+    _run(f"--screenshot={png}", scheme, "--hide-scrollbars", page=page, width=width, height=height)
+    assert png.is_file()
+
+
+def _run(*options: str, page: Path, width: int, height: int = 900) -> str:
+    assert BINARY is not None
+    with tempfile.TemporaryDirectory() as profile:
+        done = subprocess.run(
+            [
+                BINARY,
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--no-first-run",
+                # whatever a page asks for, no network answers
+                "--host-resolver-rules=MAP * ~NOTFOUND",
+                f"--user-data-dir={profile}",
+                f"--window-size={width},{height}",
+                *options,
+                page.resolve().as_uri(),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
