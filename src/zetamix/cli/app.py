@@ -3,6 +3,7 @@
 import typer
 
 from zetamix.cli.bench import bench
+from zetamix.cli.data import data
 from zetamix.cli.train import train
 
 app = typer.Typer(
@@ -13,6 +14,7 @@ app = typer.Typer(
 )
 app.command()(train)
 app.command()(bench)
+app.add_typer(data, name="data")
 
 
 @app.callback()

@@ -2,6 +2,8 @@
 
 from zetamix.data.catalogue import CATALOGUE as CATALOGUE
 from zetamix.data.catalogue.spec import Spec as Spec
+from zetamix.data.check import Report as Report
+from zetamix.data.check import check as check
 from zetamix.data.dataset import Dataset as Dataset
 from zetamix.data.dataset import Split as Split
 from zetamix.data.dataset import from_tensors as from_tensors

@@ -7,7 +7,7 @@ from zetamix.data.archives import download, find_path, md5_of, unpack, verify
 from zetamix.data.catalogue import CATALOGUE
 from zetamix.data.catalogue.spec import Archive, Spec
 from zetamix.data.errors import DataError, NotHereError
-from zetamix.data.source import Progress
+from zetamix.data.source import Progress, data_root
 
 
 def bases(spec: Spec, root: Path) -> Iterator[Path]:
@@ -64,10 +64,11 @@ def next_step(spec: Spec, root: Path) -> str:
     """Where to get a dataset, and which files to put where."""
     steps = spec.steps.format(folder=root / spec.home)
     if spec.access == "download":
-        return f"Download and prepare it with: zetamix data prepare {spec.name} --root {root}"
+        where = "" if root == data_root(None) else f" --root {root}"
+        return f"Download and prepare it with: zetamix data prepare {spec.name}{where}"
     if spec.access == "tool":
         return f"Get it from {spec.where} with: {steps}"
-    return f"It is not free to download ({spec.licence}). At {spec.where}, {steps}."
+    return f"It does not download by itself ({spec.licence}): at {spec.where}, {steps}."
 
 
 def _complete(spec: Spec, base: Path) -> bool:

@@ -38,7 +38,7 @@ def load(what: What, root: Root = None, seed: int = 0, size: int | None = None) 
     torch.Size([8192, 3])
     """
     request = find(what, root, seed, size)
-    return _draw(request) or cache.read(request.folder) or _prepared(request, None, fetch=False)
+    return draw(request) or cache.read(request.folder) or _prepared(request, None, fetch=False)
 
 
 def prepare(
@@ -57,7 +57,7 @@ def prepare(
     again: also where it is prepared already.
     """
     request = find(what, root, seed, size)
-    ready = _draw(request) or (None if again else cache.read(request.folder))
+    ready = draw(request) or (None if again else cache.read(request.folder))
     return ready or _prepared(request, progress, fetch=True, again=again)
 
 
@@ -98,7 +98,7 @@ def _prepared(
     meta = cache.read_meta(request.folder)
     damage = None if meta is None else cache.damage(request.folder, meta)
     try:
-        cache.write(request.folder, lambda: request.source(fetch, progress), progress, again=again)
+        cache.write(request.folder, lambda: _whole(request, fetch, progress), progress, again=again)
     except NotHereError as error:
         if damage is None:
             raise
@@ -111,7 +111,12 @@ def _prepared(
     return found
 
 
-def _draw(request: Request) -> Dataset | None:
+def _whole(request: Request, fetch: bool, progress: Progress | None) -> Source:
+    source = request.source(fetch, progress)
+    return source if request.spec is None else checked(request.spec, source)
+
+
+def draw(request: Request) -> Dataset | None:
     """Synthetic data is drawn anew each time: it takes milliseconds."""
     spec = request.spec
     if spec is None or spec.split != "drawn":
@@ -133,7 +138,7 @@ def _named(spec: Spec, root: Path, seed: int) -> Request:
     folder = cache.place(root, spec.name, facts)
 
     def source(fetch: bool, progress: Progress | None) -> Source:
-        return checked(spec, named_source(spec, root, seed, fetch, progress))
+        return named_source(spec, root, seed, fetch, progress)
 
     return Request(spec.name, root, folder, source, spec, seed)
 
@@ -202,6 +207,17 @@ def _yours(path: Path, root: Path, seed: int, size: int | None) -> Request:
     identity = {"path": str(path), "size": size, "seed": seed if len(splits) < 3 else None}
     folder = cache.place(root, path.stem, identity, state)
     return Request(path.stem, root, folder, lambda fetch, progress: read(), None, seed)
+
+
+def status(spec: Spec, root: Root = None, seed: int = 0) -> str:
+    """Whether a dataset is here: "prepared", "files" that `load` will prepare, or "" for not."""
+    request = _named(spec, data_root(root), seed)
+    if spec.access == "built in":
+        return "built in"
+    if cache.read_meta(request.folder) is not None:
+        return "prepared"
+    found = files_here(spec, request.root) or stand_in_file(spec, request.root)
+    return "" if found is None else "files"
 
 
 def _check_numbers(seed: int, size: int | None) -> None:

@@ -219,7 +219,7 @@ STL10 = Spec(
     shape=(3, 96, 96),
     sizes={"train": 5_000, "test": 8_000},
     counts={"train": (500,) * 10, "test": (800,) * 10},
-    licence="none stated; ImageNet-derived",
+    licence="none stated; cite",
     where="https://cs.stanford.edu/~acoates/stl10/",
     reader="stl10",
     paper_images=13_000,
@@ -237,7 +237,10 @@ STL10 = Spec(
         "stl10_binary/test_X.bin": "7f263ba9f9e0b06b93213547f721ac82",
         "stl10_binary/test_y.bin": "36f9794fa4beb8a2c72628de14fa638e",
     },
-    notes=("the 100,000 unlabelled images are not used and need not be there",),
+    notes=(
+        "the download is 2.6 GB, most of it unlabelled images, which are not used and need not be "
+        "there",
+    ),
 )
 
 IMAGENETTE_SPEC = Spec(
@@ -251,7 +254,7 @@ IMAGENETTE_SPEC = Spec(
         "train": (963, 955, 993, 858, 941, 956, 961, 931, 951, 960),
         "test": (387, 395, 357, 386, 409, 394, 389, 419, 399, 390),
     },
-    licence="images under ImageNet's terms",
+    licence="ImageNet's terms",
     where="https://github.com/fastai/imagenette",
     reader="imagenet_subset",
     paper_images=13_394,
@@ -270,7 +273,7 @@ IMAGEWOOF_SPEC = Spec(
         "train": (941, 942, 932, 580, 949, 943, 949, 928, 921, 940),
         "test": (409, 408, 418, 224, 401, 407, 401, 422, 429, 410),
     },
-    licence="images under ImageNet's terms",
+    licence="ImageNet's terms",
     where="https://github.com/fastai/imagenette",
     reader="imagenet_subset",
     paper_images=12_954,

@@ -13,7 +13,6 @@ from zetamix.data.decode import (
     NATIVE,
     Fit,
     Header,
-    explain,
     file_part,
     images_below,
     in_parallel,
@@ -45,7 +44,6 @@ LAYOUT = (
 # images of one size up to this side are kept as they are, all others are brought to one size
 NATIVE_SIDE = 256
 DEFAULT_SIZE = 224
-BROKEN_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,16 @@ def listing_source(listing: Listing, seed: int, size: int | None) -> Source:
 
 
 def _common_shape(listing: Listing, size: int | None) -> tuple[tuple[int, ...], Fit]:
-    headers = _headers([item.file for found in listing.splits.values() for item in found])
+    files = [item.file for found in listing.splits.values() for item in found]
+    # files that cannot be read are named when they are decoded
+    headers = [
+        header
+        for _, some in in_parallel(_try_header, files, 1024)
+        for header in some
+        if header is not None
+    ]
+    if not headers:
+        raise DataError(f"{listing.path}: none of {len(files):,} files can be read as an image.")
     channels = 1 if all(header.grey for header in headers) else 3
     sides = {(header.height, header.width) for header in headers}
     if size is not None:
@@ -161,25 +168,11 @@ def _common_shape(listing: Listing, size: int | None) -> tuple[tuple[int, ...], 
     return (channels, DEFAULT_SIZE, DEFAULT_SIZE), Fit(DEFAULT_SIZE, crop=1.0)
 
 
-def _headers(files: Sequence[Path]) -> list[Header]:
-    def attempt(file: Path) -> Header | str:
-        try:
-            return read_header(file)
-        except Exception as error:  # what a broken file makes a decoder raise has no one type
-            return f"{file}: {explain(error)}"
-
-    found: list[Header] = []
-    broken: list[str] = []
-    for _, headers in in_parallel(attempt, files, 1024):
-        found += [header for header in headers if isinstance(header, Header)]
-        broken += [why for why in headers if isinstance(why, str)]
-    if broken:
-        listed = "\n".join(f"  {why}" for why in broken[:BROKEN_NAMED])
-        raise DataError(
-            f"{len(broken):,} of {len(files):,} images cannot be read, so nothing was prepared. "
-            f"Replace these files or take them out:\n{listed}"
-        )
-    return found
+def _try_header(file: Path) -> Header | None:
+    try:
+        return read_header(file)
+    except Exception:  # what a broken file makes a decoder raise has no one type
+        return None
 
 
 def _one_folder_each(path: Path, by_split: Mapping[Path, str | None]) -> dict[str, Path]:

@@ -1,0 +1,301 @@
+"""`zetamix data`: list, info, prepare, check."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from zetamix.data import Dataset, Report
+    from zetamix.data.catalogue.spec import Spec
+    from zetamix.data.source import Progress as Callback
+
+data = typer.Typer(
+    help="Datasets: every one of the paper by name, or your own by path.", no_args_is_help=True
+)
+
+What = Annotated[str, typer.Argument(metavar="NAME|PATH", help="A name, or a path of your own.")]
+Root = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where archives and prepared data are; else $ZETAMIX_DATA, else ~/.cache/zetamix."
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Of splits that have to be made, and of synthetic data.")]
+Size = Annotated[int | None, typer.Option(help="Side in pixels that images of your own get.")]
+
+GET = {"built in": "", "download": "auto", "tool": "tool", "request": "ask"}
+# how much of a long list is shown
+SHOWN = 10
+
+
+@data.command(name="list")
+def list_datasets(root: Root = None) -> None:
+    """All datasets that are known by name, and which of them are here."""
+    from zetamix.data.catalogue import CATALOGUE
+    from zetamix.data.prepare import status
+    from zetamix.data.source import data_root
+
+    console = Console()
+    # fits into 80 columns
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for name, justify in (
+        ("name", "left"),
+        ("images", "right"),
+        ("classes", "right"),
+        ("size", "left"),
+        ("licence", "left"),
+        ("get", "left"),
+        ("here", "left"),
+    ):
+        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    group = ""
+    for spec in CATALOGUE.values():
+        if group and group != spec.group:
+            table.add_row()
+        group = spec.group
+        here = status(spec, root)
+        table.add_row(
+            f"[bold]{spec.name}[/bold]" if here else spec.name,
+            f"{spec.images:,}",
+            str(len(spec.classes)),
+            _size(spec.shape),
+            spec.licence,
+            GET[spec.access],
+            here,
+        )
+    console.print(table)
+    console.print(
+        "\nget: auto downloads by itself, tool needs a tool, ask needs a licence or a request: "
+        "zetamix data info NAME says how.",
+        highlight=False,
+    )
+    console.print(f"Looked in {escape(str(data_root(root)))}.", highlight=False, soft_wrap=True)
+
+
+@data.command()
+def info(what: What, root: Root = None, seed: Seed = 0, size: Size = None) -> None:
+    """What a dataset is, where it comes from, and whether it is here."""
+    from zetamix.data import cache
+    from zetamix.data.prepare import draw, find
+
+    console = Console()
+    with _sentences():
+        request = find(what, root, seed, size)
+        facts = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+        facts.add_column(style="dim", no_wrap=True)
+        facts.add_column(overflow="fold")
+        found = draw(request) or cache.read(request.folder)
+        if request.spec is not None:
+            _add_spec(facts, request.spec, request.root, None if found else seed)
+        if found is not None:
+            known = request.spec.notes if request.spec is not None else ()
+            _add_prepared(facts, found, request.folder, known)
+        elif request.spec is None:
+            facts.add_row("path", escape(what))
+            facts.add_row("here", f"yes, not prepared: zetamix data prepare {escape(what)}")
+        console.print(facts, highlight=False)
+
+
+@data.command()
+def prepare(
+    what: What,
+    root: Root = None,
+    seed: Seed = 0,
+    size: Size = None,
+    again: Annotated[bool, typer.Option(help="Also where it is prepared already.")] = False,
+) -> None:
+    """Download where that is allowed, verify, and decode once; later loads take no time."""
+    from zetamix.data import prepare as prepare_data
+    from zetamix.data.prepare import find
+
+    console = Console()
+    with _sentences(), _progress() as show:
+        found = prepare_data(what, root, seed, size, progress=show, again=again)
+        folder = find(what, root, seed, size).folder
+    facts = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    facts.add_row("name", escape(found.name))
+    facts.add_row("classes", f"{found.num_classes}: {escape(_some(found.classes))}")
+    facts.add_row("samples", _size(found.shape))
+    _add_prepared(facts, found, folder)
+    console.print(facts, highlight=False)
+
+
+@data.command()
+def check(what: What, root: Root = None, seed: Seed = 0, size: Size = None) -> None:
+    """Read every sample: counts against what is expected, broken and duplicate images.
+
+    Ends with status 1 if anything is wrong.
+    """
+    from zetamix.data import check as check_data
+
+    console = Console()
+    with _sentences(), _progress() as show:
+        report = check_data(what, root, seed, size, progress=show)
+    _print_verdict(console, report)
+    console.print(_count_table(report))
+    for title, lines in (
+        ("Wrong", report.problems),
+        ("Cannot be read", report.corrupt),
+        ("Duplicates", [" = ".join(map(str, group)) for group in report.duplicates]),
+        ("Notes", report.notes),
+    ):
+        if lines:
+            console.print(f"\n[bold]{title}[/bold]")
+            for line in lines[:SHOWN]:
+                console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
+            if len(lines) > SHOWN:
+                console.print(f"  and {len(lines) - SHOWN:,} more", highlight=False)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _print_verdict(console: Console, report: "Report") -> None:
+    total = sum(report.sizes.values())
+    wrong = len(report.problems) + len(report.corrupt)
+    verdict = "[green]as expected[/green]" if report.ok else f"[red]{wrong:,} wrong[/red]"
+    if report.ok and not report.expected_sizes:
+        verdict = "[green]all readable[/green]"
+    parts = [f"{total:,} samples, {verdict}"]
+    if report.duplicates:
+        said = f"{len(report.duplicates):,} groups of duplicates"
+        if report.leaks:
+            said += f", {report.leaks:,} of them in train and in val or test"
+        if report.contradictions:
+            said += f", {report.contradictions:,} with different classes"
+        parts.append(said)
+    else:
+        parts.append("no duplicates")
+    console.print(f"[bold]{escape(report.name)}[/bold]: {'; '.join(parts)}", highlight=False)
+    console.print(escape(report.origin), style="dim", highlight=False, soft_wrap=True)
+
+
+def _count_table(report: "Report") -> Table:
+    """Samples of each class by split; what was expected in brackets where it differs."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("class", overflow="fold")
+    splits = list(dict.fromkeys(count.split for count in report.counts))
+    for split in splits:
+        table.add_column(split, justify="right")
+    by_place = {(count.label, count.split): count for count in report.counts}
+    for label in dict.fromkeys(count.label for count in report.counts):
+        cells = []
+        for split in splits:
+            count = by_place[label, split]
+            shown = f"{count.found:,}"
+            cells.append(f"[red]{shown} ({count.expected:,})[/red]" if count.differs else shown)
+        table.add_row(escape(label), *cells)
+    sizes = {**report.sizes, "all": sum(report.sizes.values())}
+    totals = [f"{sizes[split]:,}" for split in splits]
+    table.add_row("total", *totals, style="bold")
+    return table
+
+
+def _add_spec(facts: Table, spec: "Spec", root: Path, seed: int | None) -> None:
+    """What the catalogue says; with a seed also whether it is here."""
+    from zetamix.data.obtain import next_step
+    from zetamix.data.prepare import status
+
+    facts.add_row("name", f"{spec.name}, {escape(spec.title)}")
+    facts.add_row("classes", f"{len(spec.classes)}: {escape(_some(spec.classes))}")
+    sizes = ", ".join(f"{split} {count:,}" for split, count in spec.sizes.items())
+    how = {"official": "official", "made": "stratified 70:10:20, seeded", "drawn": "drawn"}
+    facts.add_row("splits", f"{sizes} ({how[spec.split]})")
+    facts.add_row("samples", _size(spec.shape))
+    if spec.fit.size is not None:
+        facts.add_row("images", f"{spec.fit.describe()}; {escape(spec.fit.why)}")
+    facts.add_row("licence", spec.licence)
+    if spec.where:
+        facts.add_row("source", escape(spec.where))
+    for note in spec.notes:
+        facts.add_row("note", escape(note))
+    if seed is None:
+        return
+    here = status(spec, root, seed)
+    if here == "built in" and spec.split != "drawn":
+        facts.add_row("here", "built in; prepared at its first use")
+    elif here == "files":
+        facts.add_row("here", f"files, not prepared: zetamix data prepare {spec.name}")
+    elif not here:
+        facts.add_row("here", f"no. {escape(next_step(spec, root))}")
+
+
+def _add_prepared(
+    facts: Table, found: "Dataset", folder: Path, known: tuple[str, ...] = ()
+) -> None:
+    """What is here, with those of its notes that are not `known`."""
+    for note in found.notes:
+        if note not in known:
+            facts.add_row("note", escape(note))
+    counts = ", ".join(f"{name} {len(split):,}" for name, split in found.splits.items())
+    facts.add_row("here", counts)
+    facts.add_row("from", escape(found.origin))
+    if folder.is_dir():
+        facts.add_row("prepared", escape(str(folder)))
+    facts.add_row("fingerprint", found.fingerprint)
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """What goes wrong with data is said in a sentence, not in a traceback."""
+    from zetamix.data import DataError
+
+    try:
+        yield
+    except DataError as error:
+        _say(str(error), style="red")
+        raise typer.Exit(1) from None
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    except KeyboardInterrupt:
+        _say("Interrupted; nothing half-done is left.")
+        raise typer.Exit(130) from None
+
+
+def _say(text: str, style: str = "") -> None:
+    Console(stderr=True, soft_wrap=True).print(text, style=style, markup=False, highlight=False)
+
+
+@contextmanager
+def _progress() -> Iterator["Callback"]:
+    """A bar on standard error that is gone when the work is done."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("looking", total=None)
+
+        def show(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total or None)
+
+        yield show
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    """28² grey, 256² RGB, R¹²."""
+    if len(shape) == 1:
+        return "R" + str(shape[0]).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    channels, height, width = shape
+    side = f"{height}²" if height == width else f"{height}×{width}"
+    return f"{side} {'grey' if channels == 1 else 'RGB'}"
+
+
+def _some(names: tuple[str, ...]) -> str:
+    """All names, or the first of very many."""
+    if len(names) <= 2 * SHOWN:
+        return ", ".join(names)
+    return f"{', '.join(names[:SHOWN])} and {len(names) - SHOWN:,} more"

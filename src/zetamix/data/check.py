@@ -1,0 +1,217 @@
+"""Looking at every sample of a dataset: counts, broken files, duplicates, checksums."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from zetamix.data import cache
+from zetamix.data.catalogue.spec import Spec
+from zetamix.data.dataset import SPLITS, Dataset, Split
+from zetamix.data.errors import NotHereError
+from zetamix.data.prepare import Request, Root, What, draw, find
+from zetamix.data.source import Array, Block, Part, Progress, Source
+
+
+class Count(NamedTuple):
+    """How many samples of a class a split has; "all" is the sum of splits that are ours."""
+
+    split: str
+    label: str
+    found: int
+    expected: int | None
+
+    @property
+    def differs(self) -> bool:
+        return self.expected is not None and self.found != self.expected
+
+
+class Place(NamedTuple):
+    """Where a sample is: its split, its row there, its file if it had one, its class."""
+
+    split: str
+    row: int
+    name: str
+    label: str
+
+    def __str__(self) -> str:
+        return f"{self.split} {self.name or f'row {self.row}'} ({self.label})"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `check` found."""
+
+    name: str
+    origin: str
+    sizes: Mapping[str, int]
+    expected_sizes: Mapping[str, int]
+    counts: tuple[Count, ...]
+    corrupt: tuple[str, ...]
+    """A line for each file that cannot be read."""
+    duplicates: tuple[tuple[Place, ...], ...]
+    """Groups of samples that are the same in every pixel."""
+    problems: tuple[str, ...]
+    """What makes the dataset unfit as it is, in sentences."""
+    notes: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not (self.problems or self.corrupt)
+
+    @property
+    def leaks(self) -> int:
+        """Groups of duplicates that are in train and in val or test."""
+        return sum(_leaks(group) for group in self.duplicates)
+
+    @property
+    def contradictions(self) -> int:
+        """Groups of duplicates that have different classes."""
+        return sum(len({place.label for place in group}) > 1 for group in self.duplicates)
+
+
+def check(
+    what: What,
+    root: Root = None,
+    seed: int = 0,
+    size: int | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Report:
+    """Read every sample and compare with what is expected; nothing is downloaded or changed.
+
+    Looks at the files where they are here, and at the prepared data where it is.
+
+    >>> report = check("crescents")
+    >>> report.ok, report.sizes
+    (True, {'train': 512, 'test': 512})
+    """
+    request = find(what, root, seed, size)
+    source, problems = _source(request, progress)
+    corrupt, places = _scan(source, progress)
+    groups = [group for group in places.values() if len(group) > 1]
+    groups.sort(key=lambda group: (not _leaks(group), group[0]))
+    sizes = {split: len(part) for split, part in source.parts.items()}
+    counts = _counts(request.spec, source)
+    return Report(
+        name=source.name,
+        origin=source.origin,
+        sizes=sizes,
+        expected_sizes=request.spec.sizes if request.spec else {},
+        counts=counts,
+        corrupt=tuple(corrupt),
+        duplicates=tuple(tuple(group) for group in groups),
+        problems=(*problems, *_differences(request.spec, sizes, counts)),
+        notes=source.notes,
+    )
+
+
+def _source(request: Request, progress: Progress | None) -> tuple[Source, list[str]]:
+    """The dataset's files, or its prepared form where there are none; and what is wrong with it."""
+    drawn = draw(request)
+    if drawn is not None:
+        return dataset_source(drawn), []
+    meta = cache.read_meta(request.folder)
+    problems = []
+    if meta is not None:
+        damage = cache.damage(request.folder, meta, checksums=True)
+        if damage is not None:
+            problems = [f"Prepared data is damaged: {damage}. Prepare it again."]
+    try:
+        return request.source(False, progress), problems
+    except NotHereError:
+        prepared = cache.read(request.folder)
+        if prepared is None:
+            raise
+        return dataset_source(prepared), problems
+
+
+def dataset_source(dataset: Dataset) -> Source:
+    """A dataset that is in memory, seen as a source."""
+    return Source(
+        name=dataset.name,
+        classes=dataset.classes,
+        shape=dataset.shape,
+        dtype=str(dataset.train.pool.dtype).removeprefix("torch."),
+        parts={split: _part(found) for split, found in dataset.splits.items()},
+        origin=dataset.origin,
+        notes=dataset.notes,
+    )
+
+
+def _part(split: Split) -> Part:
+    def blocks() -> Iterator[Block]:
+        for first in range(0, len(split), 1024):
+            yield Block(first, split.samples[first : first + 1024].numpy(), {})
+
+    return Part(split.labels.numpy(), blocks, split.names())
+
+
+def _scan(source: Source, progress: Progress | None) -> tuple[list[str], dict[bytes, list[Place]]]:
+    """Every sample: those that cannot be read, and the others by what is in them."""
+    corrupt: list[str] = []
+    places: dict[bytes, list[Place]] = {}
+    total = sum(len(part) for part in source.parts.values())
+    done = 0
+    for split, part in source.parts.items():
+        for block in part.blocks():
+            corrupt += block.broken.values()
+            size = len(block.samples) + len(block.broken)
+            rows = [
+                row for row in range(block.first, block.first + size) if row not in block.broken
+            ]
+            for row, sample in zip(rows, block.samples, strict=True):
+                name = part.names[row] if part.names is not None else ""
+                place = Place(split, row, name, source.classes[int(part.labels[row])])
+                places.setdefault(_hash(sample), []).append(place)
+            if progress is not None:
+                progress("checking", done + block.first + size, total)
+        done += len(part)
+    return corrupt, places
+
+
+def _hash(sample: Array) -> bytes:
+    return hashlib.blake2b(np.ascontiguousarray(sample).data, digest_size=16).digest()
+
+
+def _leaks(group: list[Place] | tuple[Place, ...]) -> bool:
+    splits = {place.split for place in group}
+    return "train" in splits and len(splits) > 1
+
+
+def _counts(spec: Spec | None, source: Source) -> tuple[Count, ...]:
+    labels = {split: part.labels for split, part in source.parts.items()}
+    expected = dict(spec.counts) if spec is not None else {}
+    if "all" in expected:
+        labels["all"] = np.concatenate(list(labels.values()))
+    found = []
+    for split in (*SPLITS, "all"):
+        if split not in labels:
+            continue
+        counts = np.bincount(labels[split], minlength=len(source.classes)).tolist()
+        wanted = expected.get(split, (None,) * len(counts))
+        found += [Count(split, *row) for row in zip(source.classes, counts, wanted, strict=True)]
+    return tuple(found)
+
+
+def _differences(
+    spec: Spec | None, sizes: Mapping[str, int], counts: tuple[Count, ...]
+) -> list[str]:
+    if spec is None or not spec.firm:
+        return []
+    found = [
+        f"{split} has {size:,} samples; expected {spec.sizes.get(split, 0):,}."
+        for split, size in sizes.items()
+        if size != spec.sizes.get(split, 0)
+    ]
+    # where a checksum says that the file is right, our table of its classes would be what is wrong
+    if not any(archive.md5 for archive in spec.archives):
+        found += [
+            f"{count.label} has {count.found:,} samples in {count.split}; expected "
+            f"{count.expected:,}."
+            for count in counts
+            if count.differs
+        ]
+    return found
