@@ -61,7 +61,7 @@ def verify(path: Path, md5: str) -> None:
     if found != md5:
         raise DataError(
             f"{path} has the md5 {found}, expected {md5}: it is damaged, or another version. "
-            "Delete it and get it again."
+            "Delete it, and the archive it came from, and get it again."
         )
 
 

@@ -26,6 +26,7 @@ from zetamix.files import new_folder, write_json
 
 # raise it when the files below change their form or any reader changes what it makes of its input
 FORMAT = 1
+KEYS = {"name", "classes", "shape", "dtype", "splits", "files", "fingerprint", "origin", "notes"}
 # an unreadable set is not read to its end only to name every image of it
 BROKEN_NAMED = 20
 
@@ -64,7 +65,9 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return meta if isinstance(meta, dict) and meta.get("format") == FORMAT else None
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        return None
+    return meta if set(meta) >= KEYS else None
 
 
 def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) -> str | None:
@@ -98,11 +101,13 @@ def write(
             return
         source = find_source()
         _check_space(folder, source)
-        # the lock is ours: what is there is damaged, unwanted, or left by a process that died
-        for left in (folder, *folder.parent.glob(f".{folder.name}.*.part")):
+        # the lock is ours, so a process that died has left these
+        for left in folder.parent.glob(f".{folder.name}.*.part"):
             shutil.rmtree(left, ignore_errors=True)
         with new_folder(folder) as part:
             _fill(part, source, progress)
+            # what was there is damaged, or not wanted any more
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_older(folder: Path) -> None:

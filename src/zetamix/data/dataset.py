@@ -64,7 +64,7 @@ class Split:
         """The file of every sample, where samples were files."""
         if self.names_file is None:
             return None
-        lines = self.names_file.read_text(encoding="utf-8").split("\n")
+        lines = self.names_file.read_bytes().decode("utf-8", "surrogateescape").split("\n")
         return lines[:-1] if self.rows is None else [lines[row] for row in self.rows.tolist()]
 
     def subset(self, size: int | float, seed: int = 0) -> "Split":
@@ -159,6 +159,16 @@ def from_tensors(
     if classes is None:
         highest = max(int(labels.max()) for _, labels in splits.values())
         classes = [str(index) for index in range(highest + 1)]
+    for split, (samples, labels) in splits.items():
+        if (
+            len(samples) != len(labels)
+            or int(labels.min()) < 0
+            or int(labels.max()) >= len(classes)
+        ):
+            raise ValueError(
+                f"{split} must have one label from 0 to {len(classes) - 1} for each of its "
+                f"{len(samples):,} samples."
+            )
     found = {
         split: Split(samples, labels.long(), len(classes))
         for split, (samples, labels) in splits.items()
@@ -177,7 +187,7 @@ def from_tensors(
 
 
 def hash_of(tensor: Tensor) -> str:
-    return hashlib.sha256(tensor.contiguous().numpy().data).hexdigest()
+    return hashlib.sha256(tensor.cpu().contiguous().numpy().data).hexdigest()
 
 
 def fingerprint(classes: Sequence[str], hashes: Mapping[str, Sequence[str]]) -> str:

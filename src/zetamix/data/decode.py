@@ -151,6 +151,9 @@ def _to_mode(image: Image.Image, mode: str) -> Image.Image:
             f"pixels are 32-bit numbers (mode {image.mode}), whose range says nothing; expected 8 "
             "or 16 bits"
         )
+    elif image.mode == "P" and "transparency" in image.info:
+        # straight to RGB, Pillow warns
+        image = image.convert("RGBA")
     return image if image.mode == mode else image.convert(mode)
 
 

@@ -160,7 +160,7 @@ def named_source(
 def stand_in_file(spec: Spec, root: Path) -> Path | None:
     """The `.npz` under the root that has the name of a dataset."""
     for file in (root / f"{spec.name}.npz", root / spec.home / f"{spec.name}.npz"):
-        if spec.group == "natural" and file.is_file():
+        if spec.group != "medmnist" and file.is_file():
             return file
     return None
 
@@ -205,8 +205,9 @@ def _yours(path: Path, root: Path, seed: int, size: int | None) -> Request:
             f"{path.suffix or 'a file without ending'}."
         )
     identity = {"path": str(path), "size": size, "seed": seed if len(splits) < 3 else None}
-    folder = cache.place(root, path.stem, identity, state)
-    return Request(path.stem, root, folder, lambda fetch, progress: read(), None, seed)
+    name = path.name if path.is_dir() else path.stem
+    folder = cache.place(root, name, identity, state)
+    return Request(name, root, folder, lambda fetch, progress: read(), None, seed)
 
 
 def status(spec: Spec, root: Root = None, seed: int = 0) -> str:

@@ -202,7 +202,7 @@ def npz_source(path: Path, seed: int) -> Source:
     """A user's archive; val and test are made where they are missing."""
     archive = Archive(path)
     labels = {split: archive.labels(split) for split in archive.splits}
-    classes = archive.classes() or _numbered(labels)
+    classes = archive.classes() or _numbered(path, labels)
     check_labels(path, labels, classes)
     rows = make_splits(
         torch.from_numpy(labels["train"]), archive.splits, classes, seed=seed, where=str(path)
@@ -241,8 +241,13 @@ def check_labels(path: Path, labels: Mapping[str, Array], classes: tuple[str, ..
         )
 
 
-def _numbered(labels: Mapping[str, Array]) -> tuple[str, ...]:
+def _numbered(path: Path, labels: Mapping[str, Array]) -> tuple[str, ...]:
     highest = max(int(found.max()) for found in labels.values())
+    if highest >= len(labels["train"]):
+        raise DataError(
+            f"{path}: the largest label is {highest:,}, but there are {len(labels['train']):,} "
+            "images to train on. Number the classes from 0 without gaps."
+        )
     return tuple(str(label) for label in range(highest + 1))
 
 

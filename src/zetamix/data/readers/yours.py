@@ -50,6 +50,7 @@ DEFAULT_SIZE = 224
 class Listing:
     """A user's images before any of them is opened: which file has which class, in which split."""
 
+    name: str
     path: Path
     base: Path
     classes: tuple[str, ...]
@@ -88,7 +89,7 @@ def list_folder(path: Path) -> Listing:
         raise DataError(f"{path}: {len(names)} class; {LAYOUT}, and at least two classes.")
     found = {split: _classes_of(folder, names) for split, folder in splits.items()}
     ignored = _other_files(path)
-    return Listing(path, path, tuple(names), found, "a folder of images", ignored)
+    return Listing(path.name, path, path, tuple(names), found, "a folder of images", ignored)
 
 
 def list_csv(path: Path) -> Listing:
@@ -113,7 +114,8 @@ def list_csv(path: Path) -> Listing:
             raise DataError(f"{row.where}: no {label_column}; expected the image's class.")
         split = _split_of(row) if has_split else "train"
         found.setdefault(split, []).append(Labelled(file, names.index(row[label_column])))
-    listing = Listing(path, path.parent, tuple(names), found, "a CSV file and its images")
+    kind = "a CSV file and its images"
+    listing = Listing(path.stem, path, path.parent, tuple(names), found, kind)
     _check_classes(listing)
     return listing
 
@@ -129,7 +131,7 @@ def listing_source(listing: Listing, seed: int, size: int | None) -> Source:
         items[split] = [whole[row] for row in chosen.tolist()]
     made = [split for split in rows if split != "train"]
     return Source(
-        name=listing.path.stem,
+        name=listing.name,
         classes=listing.classes,
         shape=shape,
         dtype="uint8",

@@ -1,0 +1,483 @@
+"""Miniatures: a few images of every dataset of the catalogue, in its exact layout on disk.
+
+    with miniatures.installed("cifar10", "uda", root=tmp_path):
+        dataset = zetamix.data.load("cifar10")
+
+`build` writes one and returns the `Spec` that describes it: the catalogue's, with other sizes and
+checksums. Every image shows its class: its red (or grey) is `shade(label, classes)`.
+"""
+
+import csv
+import gzip
+import hashlib
+import os
+import pickle
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+from PIL import Image
+
+from zetamix.data.catalogue import CATALOGUE
+from zetamix.data.catalogue.natural import IDX, IMAGENETTE, IMAGEWOOF
+from zetamix.data.catalogue.skin import (
+    BCC,
+    DERM7PT_CLASSES,
+    DERMOFIT_CLASSES,
+    ISIC2018_CLASSES,
+    MELANOMA,
+    NEVUS,
+    SK,
+)
+from zetamix.data.catalogue.spec import Spec
+
+Counts = dict[str, list[int]]
+
+
+def build(name: str, root: Path, *, packed: bool = False) -> Spec:
+    """Write the miniature of a dataset below `root`, as its archives if `packed`."""
+    spec = CATALOGUE[name]
+    base = root / spec.home
+    base.mkdir(parents=True, exist_ok=True)
+    counts = BUILDERS[spec.reader](spec, base)
+    checksums = {file: md5_of(base / file) for file in spec.checksums}
+    if packed:
+        for archive in spec.archives:
+            if archive.makes and (base / archive.makes).exists():
+                pack(base / archive.makes, base / archive.file)
+    archives = tuple(
+        replace(archive, md5=md5_of(base / archive.file))
+        if archive.md5 is not None and (base / archive.file).exists()
+        else archive
+        for archive in spec.archives
+    )
+    return replace(
+        spec,
+        counts={split: tuple(found) for split, found in counts.items()},
+        sizes=sizes_of(counts),
+        archives=archives,
+        checksums=checksums,
+    )
+
+
+@contextmanager
+def installed(*names: str, root: Path, packed: bool = False) -> Iterator[dict[str, Spec]]:
+    """Build miniatures and let the catalogue describe them; `root` is where data is looked for."""
+    specs = {name: build(name, root, packed=packed) for name in names}
+    with mock.patch.dict(CATALOGUE, specs), mock.patch.dict(os.environ, ZETAMIX_DATA=str(root)):
+        yield specs
+
+
+def sizes_of(counts: Counts) -> dict[str, int]:
+    """Sizes of the splits; where they are made, by the 70:10:20 recipe, written out once more."""
+    if "all" not in counts:
+        return {split: sum(found) for split, found in counts.items()}
+    total = sum(counts["all"])
+    away = -(-3 * total // 10)
+    val = -(-away // 3)
+    return {"train": total - away, "val": val, "test": away - val}
+
+
+def shade(label: int, classes: int) -> int:
+    """The red or grey of a class, far enough from its neighbours to survive a JPEG."""
+    step = 200 // classes
+    return step * label + step // 2
+
+
+def picture(label: int, classes: int, index: int, size: tuple[int, int] = (30, 24)) -> np.ndarray:
+    """[height, width, 3]: red is the class, green the index, blue grows from top to bottom."""
+    width, height = size
+    image = np.zeros((height, width, 3), np.uint8)
+    image[..., 0] = shade(label, classes)
+    image[..., 1] = 37 * index % 256
+    image[..., 2] = np.linspace(0, 255, height).astype(np.uint8)[:, None]
+    return image
+
+
+def grey(label: int, classes: int, index: int, side: int = 28) -> np.ndarray:
+    """[side, side]: the class, except in the last row, which counts up."""
+    image = np.full((side, side), shade(label, classes), np.uint8)
+    image[-1] = (np.arange(side) + index) % 256
+    return image
+
+
+def save(path: Path, image: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    options = {"quality": 95} if path.suffix.lower() in (".jpg", ".jpeg") else {}
+    Image.fromarray(image).save(path, **options)
+
+
+def write_csv(path: Path, rows: Sequence[Sequence[object]], delimiter: str = ",") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows(rows)
+
+
+def md5_of(path: Path) -> str:
+    return hashlib.md5(path.read_bytes()).hexdigest()
+
+
+def pack(content: Path, archive: Path) -> None:
+    """Replace what was built by the archive it would come from."""
+    if archive.suffix == ".zip":
+        with zipfile.ZipFile(archive, "w") as packed:
+            for file in sorted(content.rglob("*")):
+                packed.write(file, file.relative_to(content.parent))
+    elif content.is_dir():
+        with tarfile.open(archive, "w:gz") as packed:
+            packed.add(content, content.name)
+    else:
+        archive.write_bytes(gzip.compress(content.read_bytes()))
+    if content.is_dir():
+        shutil.rmtree(content)
+    else:
+        content.unlink()
+
+
+def labels_of(counts: Sequence[int]) -> list[int]:
+    """Labels with these counts, dealt out like cards: not in order of classes."""
+    left = list(counts)
+    labels: list[int] = []
+    while any(left):
+        labels += [label for label, count in enumerate(left) if count]
+        left = [max(0, count - 1) for count in left]
+    return labels
+
+
+def idx(spec: Spec, base: Path) -> Counts:
+    folder = (base / spec.archives[0].makes).parent
+    folder.mkdir(parents=True)
+    counts = {"train": [3] * 9 + [4], "test": [2] * 10}
+    for split, (images_file, labels_file) in zip(counts, (IDX[:2], IDX[2:]), strict=True):
+        labels = labels_of(counts[split])
+        images = np.stack([grey(label, 10, k) for k, label in enumerate(labels)])
+        header = [2051, len(images), 28, 28]
+        (folder / images_file).write_bytes(big_endian(header) + images.tobytes())
+        (folder / labels_file).write_bytes(big_endian([2049, len(labels)]) + bytes(labels))
+    return counts
+
+
+def big_endian(numbers: Sequence[int]) -> bytes:
+    return b"".join(number.to_bytes(4, "big") for number in numbers)
+
+
+def cifar(spec: Spec, base: Path) -> Counts:
+    folder = base / spec.archives[0].makes
+    folder.mkdir()
+    classes = len(spec.classes)
+    hundred = classes == 100
+    counts = {"train": [1 if hundred else 5] * classes, "test": [1 if hundred else 2] * classes}
+
+    def batch(labels: Sequence[int], split: str) -> dict[str, object]:
+        images = [picture(label, classes, k, (32, 32)) for k, label in enumerate(labels)]
+        data = np.stack(images).transpose(0, 3, 1, 2).reshape(len(images), 3072)
+        names = [f"{split}_{k}.png" for k in range(len(labels))]
+        found = {"data": data, "filenames": names, "batch_label": split}
+        if hundred:
+            return {**found, "fine_labels": list(labels), "coarse_labels": [0] * len(labels)}
+        return {**found, "labels": list(labels)}
+
+    train, test = labels_of(counts["train"]), labels_of(counts["test"])
+    if hundred:
+        files = {"train": batch(train, "train"), "test": batch(test, "test")}
+        files["meta"] = {"fine_label_names": list(spec.classes), "coarse_label_names": []}
+    else:
+        files = {
+            f"data_batch_{k + 1}": batch(train[10 * k : 10 * k + 10], "train") for k in range(5)
+        }
+        files["test_batch"] = batch(test, "test")
+        files["batches.meta"] = {"label_names": list(spec.classes), "num_vis": 3072}
+    for name, content in files.items():
+        (folder / name).write_bytes(pickle.dumps(content, protocol=2))
+    (folder / ("file.txt~" if hundred else "readme.html")).write_text("left by its makers\n")
+    return counts
+
+
+def stl10(spec: Spec, base: Path) -> Counts:
+    folder = base / spec.archives[0].makes
+    folder.mkdir()
+    counts = {"train": [2] * 10, "test": [1] * 9 + [2]}
+    for split in counts:
+        labels = labels_of(counts[split])
+        images = np.stack([picture(label, 10, k, (96, 96)) for k, label in enumerate(labels)])
+        # planes of colour, each column by column
+        images.transpose(0, 3, 2, 1).tofile(folder / f"{split}_X.bin")
+        (np.array(labels, np.uint8) + 1).tofile(folder / f"{split}_y.bin")
+    (folder / "class_names.txt").write_text("\n".join(spec.classes) + "\n")
+    (folder / "fold_indices.txt").write_text("0 1 2\n")
+    return counts
+
+
+def imagenet_subset(spec: Spec, base: Path) -> Counts:
+    folder = base / spec.archives[0].makes
+    wnids = {"imagenette": IMAGENETTE, "imagewoof": IMAGEWOOF}[spec.name]
+    counts = {"train": [2] * 9 + [3], "test": [1] * 10}
+    rows = []
+    for split, place in (("train", "train"), ("test", "val")):
+        for label, wnid in enumerate(wnids):
+            for k in range(counts[split][label]):
+                path = f"{place}/{wnid}/{wnid}_{k}.JPEG"
+                save(folder / path, picture(label, 10, k, (40 + k, 30)))
+                rows.append([path, wnid, wnid, wnid, wnid, wnid, place == "val"])
+    # some of ImageNet is grey
+    first = folder / "train" / next(iter(wnids)) / f"{next(iter(wnids))}_0.JPEG"
+    save(first, np.full((30, 40), shade(0, 10), np.uint8))
+    header = ["path", *(f"noisy_labels_{k}" for k in (0, 1, 5, 25, 50)), "is_valid"]
+    write_csv(folder / f"noisy_{spec.name}.csv", [header, *rows])
+    return counts
+
+
+def isic2016(spec: Spec, base: Path) -> Counts:
+    counts = {"train": [5, 3], "test": [3, 2]}
+    texts = {"train": ("benign", "malignant"), "test": ("0.0", "1.0")}
+    for split, part in (("train", "Training"), ("test", "Test")):
+        rows = []
+        for k, label in enumerate(labels_of(counts[split])):
+            name = f"ISIC_{1000 * (split == 'test') + k:07d}"
+            save(base / f"ISBI2016_ISIC_Part3_{part}_Data" / f"{name}.jpg", picture(label, 2, k))
+            rows.append([name, texts[split][label]])
+        write_csv(base / f"ISBI2016_ISIC_Part3_{part}_GroundTruth.csv", rows)
+    return counts
+
+
+def isic2017(spec: Spec, base: Path) -> Counts:
+    counts = {"train": [5, 3, 2], "val": [2, 1, 1], "test": [3, 2, 2]}
+    for split, part in (("train", "Training"), ("val", "Validation"), ("test", "Test_v2")):
+        folder = base / f"ISIC-2017_{part}_Data"
+        rows: list[list[object]] = [["image_id", "melanoma", "seborrheic_keratosis"]]
+        for k, label in enumerate(labels_of(counts[split])):
+            name = f"ISIC_{len(part):03d}{k:04d}"
+            save(folder / f"{name}.jpg", picture(label, 3, k))
+            save(folder / f"{name}_superpixels.png", np.zeros((24, 30, 3), np.uint8))
+            diagnosis = spec.classes[label]
+            rows.append([name, float(diagnosis == MELANOMA), float(diagnosis == SK)])
+        write_csv(base / f"ISIC-2017_{part}_Part3_GroundTruth.csv", rows)
+        write_csv(
+            folder / f"ISIC-2017_{part}_Data_metadata.csv", [["image_id", "age_approximate", "sex"]]
+        )
+    return counts
+
+
+def isic2018(spec: Spec, base: Path) -> Counts:
+    codes = list(ISIC2018_CLASSES)
+    per_code = {"train": [6, 5, 4, 4, 2, 2, 1], "val": [2, 1, 1, 1, 1, 0, 1], "test": [3] + [1] * 6}
+    counts = {split: [0] * 5 for split in per_code}
+    for split, part in (("train", "Training"), ("val", "Validation"), ("test", "Test")):
+        rows: list[list[object]] = [["image", "MEL", "NV", "BCC", "AKIEC", "BKL", "DF", "VASC"]]
+        for k, code in enumerate(labels_of(per_code[split])):
+            name = f"ISIC_{len(part):03d}{k:04d}"
+            label = spec.classes.index(ISIC2018_CLASSES[codes[code]])
+            counts[split][label] += 1
+            folder = base / f"ISIC2018_Task3_{part}_Input"
+            save(folder / f"{name}.jpg", picture(label, 5, k, (60, 45)))
+            rows.append([name, *(float(column == codes[code]) for column in rows[0][1:])])
+        stem = f"ISIC2018_Task3_{part}_GroundTruth"
+        write_csv(base / stem / f"{stem}.csv", rows)
+        for text in ("ATTRIBUTION.txt", "LICENSE.txt"):
+            (folder / text).write_text("CC BY-NC 4.0\n")
+    return counts
+
+
+def isic_archive(spec: Spec, base: Path) -> Counts:
+    return _msk(spec, base) if spec.name == "msk" else _uda(spec, base)
+
+
+def _msk(spec: Spec, base: Path) -> Counts:
+    """As the archive's tool writes them today: diagnoses in up to five steps."""
+    kinds = [
+        (0, 10, ("Benign", "Benign melanocytic proliferations", "Nevus", "", "")),
+        (1, 6, ("Malignant", "Malignant melanocytic proliferations", "Melanoma, NOS", "", "")),
+        (1, 4, ("Malignant", "Malignant melanocytic proliferations", "Melanoma Invasive", "", "")),
+        (2, 8, ("Benign", "Benign epidermal proliferations", "Seborrheic keratosis", "", "")),
+        (3, 5, ("Malignant", "Malignant epidermal proliferations", "Basal cell carcinoma", "", "")),
+        (3, 3, ("Benign", "Flat melanotic pigmentations", "Lentigo NOS", "", "")),
+        (None, 2, ("", "", "", "", "")),
+        (None, 1, ("Indeterminate", "", "", "", "")),
+    ]
+    header = [
+        "isic_id",
+        "attribution",
+        "copyright_license",
+        *(f"diagnosis_{k}" for k in range(1, 6)),
+    ]
+    rows = []
+    for label, count, said in kinds:
+        for _ in range(count):
+            name = f"ISIC_{len(rows):07d}"
+            save(base / f"{name}.jpg", picture(label or 0, 4, len(rows)))
+            rows.append([name, "Memorial Sloan Kettering", "CC-0", *said])
+    write_csv(base / "metadata.csv", [header, *rows])
+    (base / "attribution.txt").write_text("Memorial Sloan Kettering\n")
+    (base / "licenses").mkdir()
+    (base / "licenses" / "CC-0.txt").write_text("CC-0\n")
+    return {"all": [10, 10, 8, 8]}
+
+
+def _uda(spec: Spec, base: Path) -> Counts:
+    """As in 2021: one diagnosis in lower case, images in a folder for each collection."""
+    kinds = {
+        "nevus": 12,
+        "melanoma": 9,
+        "seborrheic keratosis": 2,
+        "angioma": 1,
+        "unknown": 1,
+        "": 1,
+    }
+    rows = []
+    for said, count in kinds.items():
+        for _ in range(count):
+            name = f"ISIC_{len(rows):07d}"
+            folder = base / ("ISIC_UDA-1_1" if len(rows) % 3 else "ISIC_UDA-2_1")
+            save(folder / f"{name}.jpg", picture(int(said == MELANOMA), 2, len(rows)))
+            rows.append([name, "benign" if said == NEVUS else "malignant", said])
+    write_csv(base / "metadata.csv", [["isic_id", "benign_malignant", "diagnosis"], *rows])
+    return {"all": [12, 9]}
+
+
+def dermofit(spec: Spec, base: Path) -> Counts:
+    """A folder for each code, with a mask beside each photograph."""
+    counts = [0] * 5
+    lines = []
+    for code, diagnosis in DERMOFIT_CLASSES.items():
+        label = spec.classes.index(diagnosis)
+        for k in range(10 if label < 4 else 2):
+            name = f"{code[0]}{len(lines):03d}"
+            place = base / code / (name if k % 2 else "")
+            save(place / f"{name}.png", picture(label, 5, len(lines)))
+            save(place / f"{name}mask.png", np.zeros((24, 30), np.uint8))
+            counts[label] += 1
+            lines.append(f"   {len(lines) + 1}   {name}   {code}")
+    (base / "lesionlist.txt").write_text("\n".join(lines) + "\n")
+    return {"all": counts}
+
+
+DERM7PT_HEADER = [
+    "case_num",
+    "diagnosis",
+    "seven_point_score",
+    "pigment_network",
+    "streaks",
+    "pigmentation",
+    "regression_structures",
+    "dots_and_globules",
+    "blue_whitish_veil",
+    "vascular_structures",
+    "level_of_diagnostic_difficulty",
+    "elevation",
+    "location",
+    "sex",
+    "management",
+    "clinic",
+    "derm",
+    "case_id",
+    "notes",
+]
+
+
+def derm7pt(spec: Spec, base: Path) -> Counts:
+    """One table for both kinds of photographs; some names differ from the files in case."""
+    release = base / "release_v0"
+    counts = [0] * 5
+    rows = []
+    for diagnosis, name in DERM7PT_CLASSES.items():
+        label = spec.classes.index(name)
+        for _ in range(12 if diagnosis == BCC or name == SK else 3):
+            k = len(rows)
+            clinic, derm = f"NEL/Nel{k:03d}.JPG", f"Aal/Aal{k:03d}.jpg"
+            if k == 0:
+                clinic = derm  # nine real cases have one photograph for both
+            row = dict.fromkeys(DERM7PT_HEADER, "absent")
+            row |= {"case_num": k + 1, "diagnosis": diagnosis, "clinic": clinic, "derm": derm}
+            rows.append(list(row.values()))
+            counts[label] += 1
+            save(release / "images" / derm, picture(label, 5, k))
+            # the table says NEL/Nel000.JPG
+            save(
+                release / "images" / clinic.lower().replace("aal/aal", "Aal/Aal"),
+                picture(label, 5, k),
+            )
+    write_csv(release / "meta" / "meta.csv", [DERM7PT_HEADER, *rows])
+    for split in ("train", "valid", "test"):
+        write_csv(release / "meta" / f"{split}_indexes.csv", [["indexes"], [0], [1]])
+    return {"all": counts}
+
+
+PH2_HEADER = (
+    "||   Name || Histological Diagnosis || Clinical Diagnosis || Asymmetry | Pigment Network | "
+    "Dots/Globules | Streaks | Regression Areas | Blue-Whitish Veil ||           Colors ||"
+)
+PH2_CASES = [0] * 8 + [1] * 7 + [2] * 6
+
+
+def ph2(spec: Spec, base: Path) -> Counts:
+    release = base / "PH2Dataset"
+    lines = [PH2_HEADER]
+    for k, code in enumerate(PH2_CASES):
+        name = f"IMD{k + 2:03d}"
+        case = release / "PH2 Dataset images" / name
+        label = int(code == 2)
+        save(case / f"{name}_Dermoscopic_Image" / f"{name}.bmp", picture(label, 2, k))
+        save(case / f"{name}_lesion" / f"{name}_lesion.bmp", np.zeros((24, 30), np.uint8))
+        save(case / f"{name}_roi" / f"{name}_R1_Label2.bmp", np.zeros((24, 30), np.uint8))
+        histology = "Melanoma" if code == 2 else ""
+        lines.append(f"|| {name} || {histology:22} || {code:18} || 0 | T | A | A | A | A || 4 ||")
+    legend = ["", "Histological Diagnosis:", "0 - Common Nevus;", "2 - Melanoma.", ""]
+    (release / "PH2_dataset.txt").write_text("\r\n".join(lines + legend))
+    (release / "Readme.txt").write_text("PH2\n")
+    return {"all": [15, 6]}
+
+
+def mednode(spec: Spec, base: Path) -> Counts:
+    release = base / "complete_mednode_dataset"
+    for label, (folder, count) in enumerate((("naevus", 13), ("melanoma", 10))):
+        for k in range(count):
+            save(release / folder / f"{1000 + k}.jpg", picture(label, 2, k, (30 + k, 24 + 2 * k)))
+    (release / "naevus" / "Thumbs.db").write_bytes(b"\0\1")
+    return {"all": [13, 10]}
+
+
+def medmnist(spec: Spec, base: Path) -> Counts:
+    classes = len(spec.classes)
+    counts = {"train": [3] * classes, "val": [1] * classes, "test": [2] * (classes - 1) + [3]}
+    write_npz(base / spec.archives[0].file, counts, spec.shape)
+    return counts
+
+
+def write_npz(path: Path, counts: Counts, shape: tuple[int, ...], **more: np.ndarray) -> None:
+    """An archive in the layout of MedMNIST: images without a channel axis if grey, labels [n, 1]."""
+    arrays = dict(more)
+    for split, found in counts.items():
+        labels = labels_of(found)
+        if shape[0] == 1:
+            images = [grey(label, len(found), k, shape[1]) for k, label in enumerate(labels)]
+        else:
+            size = (shape[2], shape[1])
+            images = [picture(label, len(found), k, size) for k, label in enumerate(labels)]
+        arrays[f"{split}_images"] = np.stack(images)
+        arrays[f"{split}_labels"] = np.array(labels, np.uint8)[:, None]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(path, **arrays)
+
+
+BUILDERS: dict[str, Callable[[Spec, Path], Counts]] = {
+    "idx": idx,
+    "cifar": cifar,
+    "stl10": stl10,
+    "imagenet_subset": imagenet_subset,
+    "isic2016": isic2016,
+    "isic2017": isic2017,
+    "isic2018": isic2018,
+    "isic_archive": isic_archive,
+    "dermofit": dermofit,
+    "derm7pt": derm7pt,
+    "ph2": ph2,
+    "mednode": mednode,
+    "medmnist": medmnist,
+}
+NAMES = tuple(name for name, spec in CATALOGUE.items() if spec.reader in BUILDERS)
