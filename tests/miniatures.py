@@ -397,11 +397,9 @@ def derm7pt(spec: Spec, base: Path) -> Counts:
             rows.append(list(row.values()))
             counts[label] += 1
             save(release / "images" / derm, picture(label, 5, k))
-            # the table says NEL/Nel000.JPG
-            save(
-                release / "images" / clinic.lower().replace("aal/aal", "Aal/Aal"),
-                picture(label, 5, k),
-            )
+            # the table says NEL/Nel001.JPG, the disk nel/nel001.jpg
+            if clinic != derm:
+                save(release / "images" / clinic.lower(), picture(label, 5, k))
     write_csv(release / "meta" / "meta.csv", [DERM7PT_HEADER, *rows])
     for split in ("train", "valid", "test"):
         write_csv(release / "meta" / f"{split}_indexes.csv", [["indexes"], [0], [1]])
@@ -450,7 +448,7 @@ def medmnist(spec: Spec, base: Path) -> Counts:
 
 
 def write_npz(path: Path, counts: Counts, shape: tuple[int, ...], **more: np.ndarray) -> None:
-    """An archive in the layout of MedMNIST: images without a channel axis if grey, labels [n, 1]."""
+    """An archive in the layout of MedMNIST: grey images [n, h, w], labels [n, 1]."""
     arrays = dict(more)
     for split, found in counts.items():
         labels = labels_of(found)

@@ -160,11 +160,8 @@ def from_tensors(
         highest = max(int(labels.max()) for _, labels in splits.values())
         classes = [str(index) for index in range(highest + 1)]
     for split, (samples, labels) in splits.items():
-        if (
-            len(samples) != len(labels)
-            or int(labels.min()) < 0
-            or int(labels.max()) >= len(classes)
-        ):
+        inside = bool(((labels >= 0) & (labels < len(classes))).all())
+        if len(samples) != len(labels) or not inside:
             raise ValueError(
                 f"{split} must have one label from 0 to {len(classes) - 1} for each of its "
                 f"{len(samples):,} samples."

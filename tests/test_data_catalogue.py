@@ -1,0 +1,132 @@
+"""The catalogue against itself, against torchvision, and against the list of the paper."""
+
+import re
+
+import miniatures
+import pytest
+import torchvision.datasets as tv
+
+from zetamix.data import CATALOGUE
+from zetamix.data.catalogue.natural import IMAGENETTE
+from zetamix.data.readers import READERS
+
+NATURAL = ["mnist", "fashion_mnist", "cifar10", "cifar100", "stl10", "imagenette", "imagewoof"]
+SKIN = ["isic2016", "isic2017", "isic2018", "msk", "uda", "dermofit", "derm7pt_clinical"]
+SKIN += ["derm7pt_dermoscopic", "ph2", "mednode"]
+MEDMNIST = ["pathmnist", "dermamnist", "octmnist", "pneumoniamnist", "breastmnist"]
+MEDMNIST += ["organmnist_axial", "organmnist_coronal", "organmnist_sagittal"]
+TODAY = ["organamnist", "organcmnist", "organsmnist"]
+MADE = ["digits", "crescents", "spirals", "helix", "helix12", "paraboloid"]
+
+
+def test_every_dataset_is_there():
+    assert len(NATURAL + SKIN + MEDMNIST) == 25
+    assert list(CATALOGUE) == NATURAL + SKIN + MEDMNIST + TODAY + MADE
+    assert all(name == spec.name for name, spec in CATALOGUE.items())
+
+
+def test_every_dataset_with_files_has_a_reader_and_a_miniature():
+    assert list(miniatures.NAMES) == NATURAL + SKIN + MEDMNIST + TODAY
+    assert {spec.reader for spec in CATALOGUE.values()} == {*READERS, "digits", ""}
+
+
+@pytest.mark.parametrize("spec", CATALOGUE.values(), ids=CATALOGUE.keys())
+def test_numbers_add_up(spec):
+    assert len(set(spec.classes)) == len(spec.classes)
+    for split, counts in spec.counts.items():
+        assert len(counts) == len(spec.classes)
+        assert sum(counts) == (spec.images if split == "all" else spec.sizes[split])
+    assert ("all" in spec.counts) == (spec.split == "made")
+    assert spec.licence
+    assert spec.where or spec.split == "drawn"
+
+
+# where the paper states another number of images, a note says why
+OTHER_NUMBER = ["fashion_mnist", "isic2018", "msk", "dermamnist"]
+
+
+def test_numbers_are_the_papers_or_explained():
+    differ = [
+        name
+        for name, spec in CATALOGUE.items()
+        if spec.paper_images is not None and spec.paper_images != spec.images
+    ]
+    assert differ == OTHER_NUMBER
+    assert all(CATALOGUE[name].notes for name in differ)
+    stated = [name for name, spec in CATALOGUE.items() if spec.paper_images is not None]
+    # all but MNIST, which is only in figures
+    assert stated == (NATURAL + SKIN + MEDMNIST)[1:]
+
+
+@pytest.mark.parametrize("spec", CATALOGUE.values(), ids=CATALOGUE.keys())
+def test_every_way_to_get_a_dataset_is_complete(spec):
+    needed = [archive for archive in spec.archives if archive.needed]
+    if spec.access == "download":
+        assert needed
+        assert all(archive.urls for archive in needed)
+    elif spec.access != "built in":
+        assert "{folder}" in spec.steps
+        assert not any(archive.urls for archive in spec.archives)
+    md5s = [archive.md5 for archive in spec.archives if archive.md5] + list(spec.checksums.values())
+    assert all(re.fullmatch("[0-9a-f]{32}", md5) for md5 in md5s)
+
+
+def test_no_two_archives_share_a_checksum():
+    md5s = [a.md5 for spec in CATALOGUE.values() for a in spec.archives if a.md5]
+    assert len(md5s) == len(set(md5s)) == 8 + 2 + 1 + 2 + 11
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("mnist", tv.MNIST), ("fashion_mnist", tv.FashionMNIST)]
+)
+def test_idx_archives_are_torchvisions(name, kind):
+    ours = CATALOGUE[name].archives
+    assert [(a.file.rsplit("/", 1)[1], a.md5) for a in ours] == [tuple(r) for r in kind.resources]
+    assert [a.urls[0] for a in ours] == [kind.mirrors[0] + file for file, _ in kind.resources]
+    assert all(a.file.startswith(f"{kind.__name__}/raw/") for a in ours)
+    assert list(CATALOGUE["fashion_mnist"].classes) == tv.FashionMNIST.classes
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("cifar10", tv.CIFAR10), ("cifar100", tv.CIFAR100), ("stl10", tv.STL10)]
+)
+def test_tar_archives_are_torchvisions(name, kind):
+    spec = CATALOGUE[name]
+    (archive,) = spec.archives
+    assert (archive.file, archive.md5) == (kind.filename, kind.tgz_md5)
+    assert (archive.urls, archive.makes) == ((kind.url,), kind.base_folder)
+    theirs = {f"{kind.base_folder}/{file}": md5 for file, md5 in kind.train_list + kind.test_list}
+    if hasattr(kind, "meta"):
+        theirs[f"{kind.base_folder}/{kind.meta['filename']}"] = kind.meta["md5"]
+    theirs.pop("stl10_binary/unlabeled_X.bin", None)
+    assert spec.checksums == theirs
+
+
+def test_imagenette_is_torchvisions():
+    (archive,) = CATALOGUE["imagenette"].archives
+    assert (archive.urls[0], archive.md5) == tv.Imagenette._ARCHIVES["full"]
+    theirs = {wnid: names[0] for wnid, names in tv.Imagenette._WNID_TO_CLASS.items()}
+    assert theirs == IMAGENETTE
+
+
+def test_classes_of_imagenet_subsets_are_in_order_of_their_folders():
+    for name in ("imagenette", "imagewoof"):
+        wnids = miniatures.IMAGENETTE if name == "imagenette" else miniatures.IMAGEWOOF
+        assert sorted(wnids) == list(wnids)
+        assert tuple(wnids.values()) == CATALOGUE[name].classes
+
+
+def test_cifar100_classes_are_in_alphabetical_order():
+    assert sorted(CATALOGUE["cifar100"].classes) == list(CATALOGUE["cifar100"].classes)
+    assert len(CATALOGUE["cifar100"].classes) == 100
+
+
+@pytest.mark.parametrize("name", SKIN)
+def test_skin_is_cropped_and_scaled_as_in_the_paper(name):
+    spec = CATALOGUE[name]
+    assert (spec.fit.size, spec.fit.crop, spec.shape) == (256, 0.8, (3, 256, 256))
+
+
+def test_the_paper_reports_isic_2018_on_its_validation_split():
+    reported = {name: spec.reported for name, spec in CATALOGUE.items() if spec.reported != "test"}
+    assert reported == {"isic2018": "val"}

@@ -1,0 +1,125 @@
+"""Splits and datasets: what training holds in its hands."""
+
+import pytest
+import torch
+
+from zetamix import data
+
+
+def small(**options):
+    samples = torch.arange(40, dtype=torch.uint8).view(20, 1, 1, 2)
+    labels = torch.tensor([0] * 10 + [1] * 6 + [2] * 4)
+    return data.from_tensors("small", {"train": (samples, labels)}, **options)
+
+
+def test_a_split_knows_its_counts_and_shape():
+    split = small().train
+    assert (len(split), split.shape, split.counts().tolist()) == (20, (1, 1, 2), [10, 6, 4])
+    assert split.names() is None
+    assert torch.equal(split.take(torch.tensor([3, 1])), split.samples[[3, 1]])
+
+
+@pytest.mark.parametrize(
+    ("size", "counts"), [(10, [5, 3, 2]), (0.5, [5, 3, 2]), (3, [1, 1, 1]), (1.0, [10, 6, 4])]
+)
+def test_a_subset_is_stratified(size, counts):
+    split = small().train
+    subset = split.subset(size, seed=1)
+    assert subset.counts().tolist() == counts
+    # samples and labels stay together
+    whole = {tuple(s.flatten().tolist()): int(y) for s, y in zip(split.samples, split.labels)}
+    for sample, label in zip(subset.samples, subset.labels, strict=True):
+        assert whole[tuple(sample.flatten().tolist())] == int(label)
+
+
+def test_a_subset_of_a_subset_reads_only_its_rows():
+    split = small().train
+    inner = split.subset(10, seed=0).subset(3, seed=0)
+    assert "samples" not in vars(inner)
+    assert torch.equal(inner.take(torch.tensor([2])), inner.samples[2:])
+    assert inner.pool.data_ptr() == split.pool.data_ptr()
+
+
+def test_a_seed_fixes_a_subset():
+    split = small().train
+    assert torch.equal(split.subset(6, seed=0).samples, split.subset(6, seed=0).samples)
+    assert not torch.equal(split.subset(6, seed=0).samples, split.subset(6, seed=1).samples)
+
+
+@pytest.mark.parametrize(
+    ("size", "kind", "message"),
+    [
+        (
+            2,
+            ValueError,
+            r"size must lie between 3 \(one of each class\) and 20 \(the whole split\)",
+        ),
+        (21, ValueError, "got 21"),
+        (1.5, ValueError, "size as a fraction must lie between 0 and 1, got 1.5"),
+        (0.0, ValueError, "size as a fraction must lie between 0 and 1, got 0.0"),
+        (True, TypeError, "size must be a number of samples or a fraction, got True"),
+        ("half", TypeError, "got 'half'"),
+    ],
+)
+def test_a_subset_of_no_sense_is_refused(size, kind, message):
+    with pytest.raises(kind, match=message):
+        small().train.subset(size)
+
+
+def test_holdout_carves_val_out_of_train():
+    whole = small()
+    held = whole.holdout(0.3, seed=0)
+    assert held.val.counts().tolist() == [3, 2, 1]
+    assert held.train.counts().tolist() == [7, 4, 3]
+    rows = torch.cat([held.train.rows, held.val.rows]).sort().values
+    assert rows.tolist() == list(range(20))
+    assert held.fingerprint != whole.fingerprint
+    assert held.fingerprint == whole.holdout(0.3, seed=0).fingerprint
+    assert held.fingerprint != whole.holdout(0.3, seed=1).fingerprint
+    assert held.notes == ("val is 6 samples held out of train, stratified, seed 0",)
+
+
+def test_holdout_leaves_an_own_validation_split_alone():
+    held = small().holdout()
+    with pytest.raises(data.DataError, match="small has a validation split of 3 samples already"):
+        held.holdout()
+    with pytest.raises(ValueError, match="fraction must lie between 0 and 1, got 1"):
+        small().holdout(1)
+
+
+def test_splits_are_those_that_exist():
+    whole = small()
+    assert list(whole.splits) == ["train"]
+    assert list(whole.holdout().splits) == ["train", "val"]
+    assert (whole.val, whole.test) == (None, None)
+    assert (whole.classes, whole.num_classes, whole.shape) == (("0", "1", "2"), 3, (1, 1, 2))
+
+
+def test_the_fingerprint_is_of_classes_samples_and_labels():
+    one = small()
+    assert one.fingerprint == small().fingerprint
+    assert one.fingerprint != small(classes=["a", "b", "c"]).fingerprint
+    samples, labels = one.train.samples, one.train.labels
+    changed = samples.clone()
+    changed[7] += 1
+    other = data.from_tensors("small", {"train": (changed, labels)})
+    relabelled = data.from_tensors("small", {"train": (samples, labels.flip(0))})
+    moved = data.from_tensors("small", {"train": (samples, labels), "test": (samples, labels)})
+    prints = {one.fingerprint, other.fingerprint, relabelled.fingerprint, moved.fingerprint}
+    assert len(prints) == 4
+
+
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        (
+            {"test": (torch.zeros(2, 1), torch.tensor([0, 1]))},
+            "splits must be train and any of val",
+        ),
+        ({"train": (torch.zeros(2, 1), torch.tensor([0, -1]))}, "train must have one label from 0"),
+        ({"train": (torch.zeros(3, 1), torch.tensor([0, 1]))}, "for each of its 3 samples"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(splits, message):
+    with pytest.raises(ValueError, match=message):
+        data.from_tensors("bad", splits)
