@@ -463,6 +463,67 @@ def write_npz(path: Path, counts: Counts, shape: tuple[int, ...], **more: np.nda
     np.savez_compressed(path, **arrays)
 
 
+def ham10000(root: Path, delimiter: str = ",") -> Spec:
+    """The miniature of ISIC 2018 with its training split as HAM10000."""
+    spec = build("isic2018", root)
+    base = root / "isic2018"
+    stem = "ISIC2018_Task3_Training_GroundTruth"
+    header, *rows = [line.split(",") for line in (base / stem / f"{stem}.csv").read_text().split()]
+    table = [["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"]]
+    for name, *marks in rows:
+        dx = header[1 + marks.index("1.0")].lower()
+        table.append(["HAM_0", name, dx, "histo", "50", "male", "back"])
+    write_csv(base / "HAM10000_metadata", table, delimiter)
+    photos = sorted((base / "ISIC2018_Task3_Training_Input").glob("*.jpg"))
+    for k, photo in enumerate(photos):
+        folder = base / f"HAM10000_images_part_{1 + k % 2}"
+        folder.mkdir(exist_ok=True)
+        shutil.move(photo, folder / photo.name)
+    shutil.rmtree(base / "ISIC2018_Task3_Training_Input")
+    shutil.rmtree(base / stem)
+    return spec
+
+
+def sheet(path: Path, rows: Sequence[Sequence[str]]) -> None:
+    """A spreadsheet with shared strings, written by hand."""
+    space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    strings = sorted({text for row in rows for text in row if text})
+    items = "".join(f"<si><t>{text}</t></si>" for text in strings)
+    lines = []
+    for number, row in enumerate(rows, start=1):
+        cells = "".join(
+            f'<c r="{chr(65 + k)}{number}" t="s"><v>{strings.index(text)}</v></c>'
+            for k, text in enumerate(row)
+            if text
+        )
+        lines.append(f'<row r="{number}">{cells}</row>')
+    with zipfile.ZipFile(path, "w") as book:
+        book.writestr("xl/sharedStrings.xml", f"<sst {space}>{items}</sst>")
+        sheets = f"<worksheet {space}><sheetData>{''.join(lines)}</sheetData></worksheet>"
+        book.writestr("xl/worksheets/sheet1.xml", sheets)
+
+
+def ph2_with_sheet(root: Path, unmarked: int | None = None) -> Spec:
+    """The miniature of PH² with its diagnoses in a spreadsheet only, one of them left out."""
+    spec = build("ph2", root)
+    release = root / "ph2" / "PH2Dataset"
+    (release / "PH2_dataset.txt").unlink()
+    header = [
+        "Image Name",
+        "Histological Diagnosis",
+        "Common\nNevus",
+        "Atypical  Nevus",
+        "Melanoma",
+    ]
+    rows = [["PH2 database"]] + [[]] * 11 + [header]
+    for k, code in enumerate(PH2_CASES):
+        rows.append(
+            [f"IMD{k + 2:03d}", "", *("X" if code == c and k != unmarked else "" for c in range(3))]
+        )
+    sheet(release / "PH2_dataset.xlsx", rows)
+    return spec
+
+
 BUILDERS: dict[str, Callable[[Spec, Path], Counts]] = {
     "idx": idx,
     "cifar": cifar,

@@ -11,7 +11,6 @@ from sklearn.utils import check_random_state
 from zetamix import data
 from zetamix.data import manifolds
 
-
 FLOAT32 = {"atol": 1e-6, "rtol": 0}
 
 

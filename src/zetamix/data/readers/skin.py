@@ -25,7 +25,7 @@ def dermofit(spec: Spec, base: Path, seed: int) -> Source:
     here = {code: folder for code, folder in folders.items() if folder is not None}
     if here and len(here) < len(folders):
         missing = ", ".join(sorted(set(folders) - set(here)))
-        raise DataError(f"{base}: expected a folder for each class; {missing} are missing.")
+        raise DataError(f"{base}: expected a folder for each class; missing: {missing}.")
     if here:
         found = [
             Labelled(file, spec.classes.index(DERMOFIT_CLASSES[code]))
