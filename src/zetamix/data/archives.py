@@ -77,6 +77,8 @@ def unpack(archive: Path, target: Path, progress: Progress | None) -> None:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
+        if archive.stat().st_size == 0:
+            raise EOFError("it is empty")
         if archive.suffix == ".gz" and not archive.name.endswith(".tar.gz"):
             _unpack_gz(archive, target)
             return
@@ -165,6 +167,8 @@ def _extract(
         place = room / _checked_name(archive, member)
         if "__MACOSX" in place.parts or place.name.startswith("._"):
             continue
+        if progress is not None and count % 64 == 0:
+            progress(f"unpacking {archive.name}", done, 0)
         done += member.size
         if done > limit or count >= MOST_MEMBERS:
             raise _too_much(archive, limit)
@@ -174,8 +178,6 @@ def _extract(
         place.parent.mkdir(parents=True, exist_ok=True)
         with opener(member.entry) as source, place.open("wb") as copy:
             shutil.copyfileobj(source, copy, CHUNK)
-        if progress is not None and count % 64 == 0:
-            progress(f"unpacking {archive.name}", done, 0)
 
 
 def _checked_name(archive: Path, member: Member) -> PurePosixPath:

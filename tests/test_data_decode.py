@@ -1,0 +1,208 @@
+"""Images to tensors: size, crop, channels, and files that are broken."""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+from miniatures import save
+from PIL import Image
+
+from zetamix.data import decode
+from zetamix.data.decode import NATIVE, Fit
+
+
+def coordinates(width, height):
+    """Red is the column, green the row."""
+    image = np.zeros((height, width, 3), np.uint8)
+    image[..., 0] = np.arange(width)
+    image[..., 1] = np.arange(height)[:, None]
+    return image
+
+
+@pytest.fixture
+def wide(tmp_path):
+    save(tmp_path / "wide.png", coordinates(200, 100))
+    return tmp_path / "wide.png"
+
+
+def test_native_images_stay_as_they_are(wide):
+    image = decode.decode(wide, NATIVE, 3)
+    assert image.shape == (3, 100, 200)
+    assert np.array_equal(image.transpose(1, 2, 0), coordinates(200, 100))
+
+
+def test_the_crop_is_a_square_out_of_the_centre(wide):
+    # the square of 0.8 × 100 pixels begins at (60, 10)
+    image = decode.decode(wide, Fit(80, crop=0.8), 3)
+    assert image.shape == (3, 80, 80)
+    assert np.array_equal(image[0, 0], np.arange(60, 140))
+    assert np.array_equal(image[1, :, 0], np.arange(10, 90))
+
+
+def test_without_a_crop_all_of_the_image_is_scaled(wide):
+    image = decode.decode(wide, Fit(50), 3)
+    assert image.shape == (3, 50, 50)
+    assert np.allclose(image[0, 0], np.arange(50) * 4 + 1.5, atol=1)
+    assert np.allclose(image[1, :, 0], np.arange(50) * 2 + 0.5, atol=1)
+
+
+def test_scaling_is_that_of_torchvision(wide):
+    from torchvision.transforms import v2
+
+    with Image.open(wide) as image:
+        theirs = v2.functional.pil_to_tensor(v2.Resize((50, 50))(v2.CenterCrop(80)(image)))
+    assert torch.equal(torch.from_numpy(decode.decode(wide, Fit(50, crop=0.8), 3).copy()), theirs)
+
+
+def test_a_fit_says_what_it_does():
+    assert NATIVE.describe() == "as they are"
+    assert Fit(224).describe() == "whole, scaled to 224 × 224"
+    assert Fit(224, crop=1.0).describe() == "centre square (largest), scaled to 224 × 224"
+    assert Fit(256, crop=0.8).describe() == (
+        "centre square (0.8 × shorter side), scaled to 256 × 256"
+    )
+
+
+def as_mode(mode):
+    grey = np.full((6, 8), 200, np.uint8)
+    if mode == "I;16":
+        return Image.fromarray(grey.astype(np.uint16) * 257)
+    if mode == "P":
+        image = Image.fromarray(np.stack([grey] * 3, 2)).convert("P")
+        image.info["transparency"] = bytes([255] * 256)
+        return image
+    if mode == "CMYK":
+        return Image.fromarray(np.stack([grey] * 3, 2)).convert("CMYK")
+    return Image.fromarray(grey).convert(mode)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(
+    ("mode", "suffix"),
+    [
+        *((mode, "png") for mode in ("L", "RGB", "RGBA", "LA", "P", "1", "I;16")),
+        *[("CMYK", "jpg"), ("L", "jpg"), ("RGB", "bmp"), ("RGB", "webp")],
+    ],
+)
+def test_every_kind_of_image_comes_out_alike(mode, suffix, channels, tmp_path):
+    file = tmp_path / f"image.{suffix}"
+    options = {"transparency": bytes([255] * 256)} if mode == "P" else {}
+    as_mode(mode).save(file, **options)
+    image = decode.decode(file, NATIVE, channels)
+    assert (image.shape, image.dtype) == ((channels, 6, 8), np.uint8)
+    wanted = 255 if mode == "1" else 200
+    # black and white is dithered
+    assert abs(float(image.mean()) - wanted) < (60 if mode == "1" else 4)
+
+
+@pytest.mark.parametrize("mode", ["F", "I"])
+def test_pixels_without_a_range_are_refused(mode, tmp_path):
+    Image.fromarray(np.full((4, 4), 7.5, np.float32)).convert(mode).save(tmp_path / "image.tiff")
+    with pytest.raises(ValueError, match=rf"32-bit numbers \(mode {mode}\), whose range says"):
+        decode.decode(tmp_path / "image.tiff", NATIVE, 1)
+
+
+def test_headers_say_size_and_grey(tmp_path):
+    save(tmp_path / "grey.png", np.zeros((6, 8), np.uint8))
+    save(tmp_path / "colour.jpg", coordinates(20, 10))
+    assert decode.read_header(tmp_path / "grey.png") == (8, 6, True)
+    assert decode.read_header(tmp_path / "colour.jpg") == (20, 10, False)
+
+
+def part_of(tmp_path, count, broken=()):
+    files = []
+    for k in range(count):
+        file = tmp_path / f"{k:03d}.png"
+        save(file, np.full((4, 4), k, np.uint8))
+        if k in broken:
+            file.write_bytes(file.read_bytes()[:40])
+        files.append(file)
+    return decode.file_part(files, [0] * count, (1, 4, 4), NATIVE, base=tmp_path)
+
+
+def test_blocks_keep_the_order(tmp_path):
+    part = part_of(tmp_path, 150)
+    blocks = list(part.blocks())
+    assert len(blocks) > 1
+    assert [block.first for block in blocks] == [
+        sum(len(b.samples) for b in blocks[:k]) for k in range(len(blocks))
+    ]
+    values = np.concatenate([block.samples for block in blocks])[:, 0, 0, 0]
+    assert values.tolist() == list(range(150))
+    assert part.names[7] == "007.png"
+
+
+def test_broken_images_are_named_and_left_out(tmp_path):
+    blocks = list(part_of(tmp_path, 40, broken=(3, 30)).blocks())
+    broken = {row: why for block in blocks for row, why in block.broken.items()}
+    assert sorted(broken) == [3, 30]
+    assert broken[3].startswith(f"{tmp_path / '003.png'}: ")
+    assert sum(len(block.samples) for block in blocks) == 38
+
+
+def test_an_image_of_another_size_is_named(tmp_path):
+    save(tmp_path / "a.png", np.zeros((5, 4), np.uint8))
+    part = decode.file_part([tmp_path / "a.png"], [0], (1, 4, 4), NATIVE, base=tmp_path)
+    (block,) = part.blocks()
+    assert block.broken == {0: f"{tmp_path / 'a.png'}: 4 × 5 pixels instead of 4 × 4"}
+
+
+def truncated(path):
+    save(path, np.arange(100 * 100 * 3, dtype=np.uint32).astype(np.uint8).reshape(100, 100, 3))
+    path.write_bytes(path.read_bytes()[:2000])
+
+
+REASONS = {
+    "truncated": (truncated, "image file is truncated"),
+    "text": (lambda path: path.write_text("hello"), "not an image in a format that Pillow knows"),
+    "empty": (lambda path: path.write_bytes(b""), "the file is empty"),
+    "missing": (lambda path: None, "no such file"),
+}
+
+
+@pytest.mark.parametrize(("make", "reason"), REASONS.values(), ids=REASONS.keys())
+def test_reasons_are_in_words(make, reason, tmp_path):
+    file = tmp_path / "image.jpg"
+    make(file)
+    with pytest.raises(Exception) as caught:
+        decode.decode(file, NATIVE, 3)
+    assert decode.explain(caught.value).startswith(reason)
+
+
+def test_a_decompression_bomb_is_refused(tmp_path, monkeypatch):
+    save(tmp_path / "a.png", np.zeros((100, 100), np.uint8))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    with pytest.raises((Image.DecompressionBombError, Image.DecompressionBombWarning)) as caught:
+        decode.decode(tmp_path / "a.png", NATIVE, 1)
+    assert decode.explain(caught.value).startswith("more pixels than any photograph has")
+
+
+def test_work_that_is_not_wanted_any_more_is_dropped():
+    done = []
+
+    def work(item):
+        time.sleep(0.01)
+        done.append(item)
+        return item
+
+    blocks = decode.in_parallel(work, list(range(1000)), 10)
+    assert next(blocks) == (0, list(range(10)))
+    blocks.close()
+    assert len(done) == 10
+
+
+def test_only_names_of_images_are_images(tmp_path):
+    for name in (
+        "a.jpg",
+        "B.JPEG",
+        ".hidden.png",
+        "c.txt",
+        "__MACOSX/d.png",
+        ".git/e.png",
+        "f/g.bmp",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    found = [path.relative_to(tmp_path).as_posix() for path in decode.images_below(tmp_path)]
+    assert found == ["B.JPEG", "a.jpg", "f/g.bmp"]
