@@ -240,7 +240,8 @@ def isic2016(spec: Spec, base: Path) -> Counts:
         rows = []
         for k, label in enumerate(labels_of(counts[split])):
             name = f"ISIC_{1000 * (split == 'test') + k:07d}"
-            save(base / f"ISBI2016_ISIC_Part3_{part}_Data" / f"{name}.jpg", picture(label, 2, k))
+            image = picture(label, 2, k + 50 * (split == "test"))
+            save(base / f"ISBI2016_ISIC_Part3_{part}_Data" / f"{name}.jpg", image)
             rows.append([name, texts[split][label]])
         write_csv(base / f"ISBI2016_ISIC_Part3_{part}_GroundTruth.csv", rows)
     return counts

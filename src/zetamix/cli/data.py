@@ -38,8 +38,8 @@ SHOWN = 10
 @data.command(name="list")
 def list_datasets(root: Root = None) -> None:
     """All datasets that are known by name, and which of them are here."""
+    from zetamix.data.access import status
     from zetamix.data.catalogue import CATALOGUE
-    from zetamix.data.prepare import status
     from zetamix.data.source import data_root
 
     console = Console()
@@ -83,7 +83,7 @@ def list_datasets(root: Root = None) -> None:
 def info(what: What, root: Root = None, seed: Seed = 0, size: Size = None) -> None:
     """What a dataset is, where it comes from, and whether it is here."""
     from zetamix.data import cache
-    from zetamix.data.prepare import draw, find
+    from zetamix.data.access import draw, find
 
     console = Console()
     with _sentences():
@@ -113,7 +113,7 @@ def prepare(
 ) -> None:
     """Download where that is allowed, verify, and decode once; later loads take no time."""
     from zetamix.data import prepare as prepare_data
-    from zetamix.data.prepare import find
+    from zetamix.data.access import find
 
     console = Console()
     with _sentences(), _progress() as show:
@@ -201,8 +201,8 @@ def _count_table(report: "Report") -> Table:
 
 def _add_spec(facts: Table, spec: "Spec", root: Path, seed: int | None) -> None:
     """What the catalogue says; with a seed also whether it is here."""
+    from zetamix.data.access import status
     from zetamix.data.obtain import next_step
-    from zetamix.data.prepare import status
 
     facts.add_row("name", f"{spec.name}, {escape(spec.title)}")
     facts.add_row("classes", f"{len(spec.classes)}: {escape(_some(spec.classes))}")

@@ -1,13 +1,13 @@
 """Datasets: every one of the paper by name, or a user's own by path."""
 
+from zetamix.data.access import load as load
+from zetamix.data.access import prepare as prepare
 from zetamix.data.catalogue import CATALOGUE as CATALOGUE
 from zetamix.data.catalogue.spec import Spec as Spec
-from zetamix.data.check import Report as Report
-from zetamix.data.check import check as check
+from zetamix.data.checks import Report as Report
+from zetamix.data.checks import check as check
 from zetamix.data.dataset import Dataset as Dataset
 from zetamix.data.dataset import Split as Split
 from zetamix.data.dataset import from_tensors as from_tensors
 from zetamix.data.errors import DataError as DataError
 from zetamix.data.errors import NotHereError as NotHereError
-from zetamix.data.prepare import load as load
-from zetamix.data.prepare import prepare as prepare

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from zetamix.data import cache
+from zetamix.data.access import Request, Root, What, draw, find
 from zetamix.data.catalogue.spec import Spec
 from zetamix.data.dataset import SPLITS, Dataset, Split
 from zetamix.data.errors import NotHereError
-from zetamix.data.prepare import Request, Root, What, draw, find
 from zetamix.data.source import Array, Block, Part, Progress, Source
 
 

@@ -1,0 +1,330 @@
+"""Prepared data: complete or not at all, found quickly, never stale, shared by processes."""
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import namedtuple
+from dataclasses import replace
+from pathlib import Path
+
+import miniatures
+import numpy as np
+import pytest
+import torch
+from miniatures import installed, write_npz
+
+from zetamix import data
+from zetamix.data import access, cache, decode
+from zetamix.data.source import Block, Part, Source
+
+
+def prepared(root):
+    return [path for path in sorted((root / "prepared").iterdir()) if path.is_dir()]
+
+
+@pytest.fixture
+def uda(tmp_path):
+    with installed("uda", root=tmp_path):
+        yield tmp_path
+
+
+def test_a_later_load_needs_no_source(uda):
+    first = data.load("uda")
+    shutil.rmtree(uda / "uda")
+    again = data.load("uda")
+    assert again.fingerprint == first.fingerprint
+    assert torch.equal(again.test.samples, first.test.samples)
+    assert (again.origin, again.notes) == (first.origin, first.notes)
+
+
+def test_a_later_load_decodes_nothing(uda, monkeypatch):
+    data.load("uda")
+
+    def never(*_):
+        raise AssertionError("decoded again")
+
+    monkeypatch.setattr(decode, "decode", never)
+    data.load("uda")
+    data.prepare("uda")
+
+
+def test_a_load_reads_no_sample(uda):
+    """Loading and counting 1 GB of samples that are a hole on disk takes no memory and no time."""
+    data.load("uda")
+    (folder,) = prepared(uda)
+    meta = json.loads((folder / "meta.json").read_text())
+    rows = 5000
+    meta["splits"]["train"] = rows
+    labels = np.zeros(rows, "<i8")
+    (folder / "train.labels").write_bytes(labels.tobytes())
+    size = rows * 3 * 256 * 256
+    with (folder / "train.samples").open("wb") as file:
+        file.truncate(size)
+    meta["files"]["train.samples"]["bytes"] = size
+    meta["files"]["train.labels"]["bytes"] = labels.nbytes
+    (folder / "meta.json").write_text(json.dumps(meta))
+    before = resident()
+    started = time.perf_counter()
+    dataset = data.load("uda")
+    assert len(dataset.train) == rows
+    assert dataset.train.counts().tolist() == [rows, 0]
+    part = dataset.train.subset(10)
+    assert part.take(torch.tensor([0])).sum() == 0
+    assert time.perf_counter() - started < 1
+    assert resident() - before < 100e6 < size
+
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_writing_to_samples_never_reaches_the_file(uda):
+    samples = data.load("uda").train.samples
+    samples.zero_()
+    assert data.load("uda").train.samples.sum().item() > 0
+    assert data.check("uda").ok
+
+
+def test_samples_can_be_read_from_a_folder_that_cannot_be_written(uda):
+    data.load("uda")
+    (folder,) = prepared(uda)
+    for file in folder.iterdir():
+        file.chmod(0o444)
+    folder.chmod(0o555)
+    try:
+        assert data.load("uda").train.samples.sum().item() > 0
+    finally:
+        folder.chmod(0o755)
+
+
+def test_nothing_but_the_dataset_is_left(uda):
+    data.load("uda")
+    (folder,) = prepared(uda)
+    kinds = ("samples", "labels", "names")
+    files = {f"{split}.{kind}" for split in ("train", "val", "test") for kind in kinds}
+    assert {path.name for path in folder.iterdir()} == files | {"meta.json"}
+    others = [path.name for path in (uda / "prepared").iterdir() if path != folder]
+    assert all(name.endswith(".lock") for name in others)
+
+
+@pytest.mark.parametrize("harm", ["cut", "gone", "no meta", "half a meta", "old format"])
+def test_damaged_data_is_prepared_again(harm, uda):
+    print_before = data.load("uda").fingerprint
+    (folder,) = prepared(uda)
+    meta = folder / "meta.json"
+    if harm == "cut":
+        (folder / "val.samples").write_bytes((folder / "val.samples").read_bytes()[:-1])
+    elif harm == "gone":
+        (folder / "val.labels").unlink()
+    elif harm == "no meta":
+        meta.unlink()
+    elif harm == "half a meta":
+        meta.write_text(meta.read_text()[:100])
+    else:
+        meta.write_text(json.dumps({**json.loads(meta.read_text()), "format": 0}))
+    assert data.load("uda").fingerprint == print_before
+    assert data.check("uda").ok
+
+
+def test_damaged_data_without_its_source_is_told(uda):
+    data.load("uda")
+    (folder,) = prepared(uda)
+    (folder / "val.samples").write_bytes(b"")
+    shutil.rmtree(uda / "uda")
+    with pytest.raises(data.NotHereError) as caught:
+        data.load("uda")
+    assert str(caught.value).startswith(
+        f"Prepared data is damaged: {folder / 'val.samples'} has 0 bytes instead of 589,824. UDA"
+    )
+
+
+def test_another_format_is_not_looked_at(uda, monkeypatch):
+    data.load("uda")
+    monkeypatch.setattr(cache, "FORMAT", cache.FORMAT + 1)
+    data.load("uda")
+    assert len(prepared(uda)) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"fit": decode.Fit(256, crop=0.7)},
+        {"classes": ("naevus", "melanoma")},
+    ],
+    ids=["fit", "classes"],
+)
+def test_what_decides_the_content_decides_the_place(change, tmp_path):
+    spec = miniatures.build("mednode", tmp_path)
+    places = {
+        access.find(changed, tmp_path, 0, None).folder
+        for changed in (spec, replace(spec, **change))
+    }
+    assert len(places) == 2
+
+
+def test_again_prepares_what_is_there(uda):
+    data.prepare("uda")
+    (folder,) = prepared(uda)
+    (folder / "mark").write_text("old")
+    data.prepare("uda")
+    assert (folder / "mark").exists()
+    data.prepare("uda", again=True)
+    assert not (folder / "mark").exists()
+    assert data.check("uda").ok
+
+
+def test_again_without_a_source_keeps_what_is_there(uda):
+    data.prepare("uda")
+    shutil.rmtree(uda / "uda")
+    with pytest.raises(data.NotHereError):
+        data.prepare("uda", again=True)
+    assert len(data.load("uda").train) == 14
+
+
+class Stopped(BaseException):
+    """Like KeyboardInterrupt, which pytest takes for its own."""
+
+
+@pytest.mark.parametrize("stop", [Stopped, RuntimeError, MemoryError])
+def test_an_interrupted_run_leaves_nothing(stop, uda):
+    def interrupt(what, done, total):
+        if what == "decoding":
+            raise stop
+
+    with pytest.raises(stop):
+        data.prepare("uda", progress=interrupt)
+    assert prepared(uda) == []
+    assert not [*(uda / "prepared").glob("*.part")]
+    assert len(data.load("uda").train) == 14
+
+
+def test_what_a_killed_process_left_is_cleared(uda):
+    folder = access.find("uda", None, 0, None).folder
+    left = folder.parent / f".{folder.name}.abc.part"
+    left.mkdir(parents=True)
+    (left / "train.samples").write_bytes(b"half")
+    other = folder.parent / ".other-123.abc.part"
+    other.mkdir()
+    data.load("uda")
+    assert not left.exists()
+    assert other.exists()
+
+
+def prepare_and_report(root, queue):
+    dataset = data.prepare(root / "own.npz", root, progress=lambda what, *_: queue.put(what))
+    queue.put({"fingerprint": dataset.fingerprint})
+
+
+def test_processes_prepare_the_same_set_once(tmp_path):
+    write_npz(tmp_path / "own.npz", {"train": [400] * 10}, (3, 32, 32))
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    workers = [context.Process(target=prepare_and_report, args=(tmp_path, queue)) for _ in "ab"]
+    folder = access.find(tmp_path / "own.npz", tmp_path, 0, None).folder
+    # we hold the lock until both of them have found it taken
+    with cache._locked(folder, None):
+        for worker in workers:
+            worker.start()
+        for _ in workers:
+            assert queue.get(timeout=60) == (
+                "waiting for another process that prepares the same data"
+            )
+        assert prepared(tmp_path) == []
+    told = []
+    while sum(isinstance(each, dict) for each in told) < len(workers):
+        told.append(queue.get(timeout=60))
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0
+    results = [each["fingerprint"] for each in told if isinstance(each, dict)]
+    assert results == [data.load(tmp_path / "own.npz", tmp_path).fingerprint] * 2
+    # one decoded three splits of one block each, the other found the result
+    assert [each for each in told if not isinstance(each, dict)] == ["decoding"] * 3
+    assert len(prepared(tmp_path)) == 1
+
+
+PROGRAM = """
+import sys, time
+from zetamix import data
+def slow(what, done, total):
+    if what == "decoding":
+        print("decoding", flush=True)
+        time.sleep(60)
+data.prepare(sys.argv[1], sys.argv[2], progress=slow)
+"""
+
+
+def test_ctrl_c_leaves_nothing_half_done(tmp_path):
+    write_npz(tmp_path / "own.npz", {"train": [10] * 3}, (3, 8, 8))
+    root = tmp_path / "root"
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "own.npz"), str(root)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
+        assert run.stdout.readline().strip() == b"decoding"
+        assert [*(root / "prepared").glob(".*.part")]
+        run.send_signal(signal.SIGINT)
+        assert run.wait(timeout=30) != 0
+    assert prepared(root) == []
+    assert not [*(root / "prepared").glob(".*.part")]
+
+
+def test_a_root_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(data.DataError) as caught:
+        data.load("digits", tmp_path / "file" / "root")
+    assert str(caught.value) == (
+        f"Prepared data cannot be kept in {tmp_path}/file/root/prepared: Not a directory. Name a "
+        "folder that can be written, with --root, root= or the variable ZETAMIX_DATA."
+    )
+
+
+def test_a_full_disk_is_told_before_decoding(uda, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9, 10**6))
+    with pytest.raises(data.DataError) as caught:
+        data.load("uda")
+    assert "Preparing uda needs 0.0 GB in" in str(caught.value)
+    assert "but 0.0 GB are free. Make room" in str(caught.value)
+    assert prepared(uda) == []
+
+
+def test_samples_of_a_wrong_form_are_not_written(tmp_path):
+    part = Part(np.zeros(2, np.int64), lambda: iter([Block(0, np.zeros((2, 4), np.uint8), {})]))
+    source = Source("odd", ("a",), (1, 2, 2), "uint8", {"train": part}, "a test")
+    with pytest.raises(
+        data.DataError, match=r"odd: expected samples of shape \[1, 2, 2\] and type"
+    ):
+        cache.write(tmp_path / "prepared" / "odd", lambda: source, None)
+    assert prepared(tmp_path) == []
+
+
+def test_the_root_is_argument_variable_or_cache(tmp_path, monkeypatch):
+    from zetamix.data.source import data_root
+
+    monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path / "variable"))
+    assert data_root(tmp_path / "argument") == tmp_path / "argument"
+    assert data_root(None) == tmp_path / "variable"
+    monkeypatch.delenv("ZETAMIX_DATA")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert data_root(None) == tmp_path / ".cache" / "zetamix"
+
+
+def test_digits_are_real_and_quick(tmp_path):
+    first = data.load("digits", tmp_path)
+    assert {name: len(split) for name, split in first.splits.items()} == (
+        data.CATALOGUE["digits"].sizes
+    )
+    assert first.train.samples.max().item() == 255
+    # 0 has a hole in its middle, 1 has none
+    middle = first.train.samples[:, 0, 3:5, 3:5].float().mean((1, 2))
+    assert (
+        middle[first.train.labels == 0].mean() < 20 < 180 < middle[first.train.labels == 1].mean()
+    )
+    started = time.perf_counter()
+    again = data.load("digits", tmp_path)
+    assert time.perf_counter() - started < 0.2
+    assert again.fingerprint == first.fingerprint
