@@ -22,8 +22,10 @@ def test_entropy_and_cross_entropy_are_the_textbook_ones():
     found = judged()
     expected = torch.distributions.Categorical(logits=LOGITS.double()).entropy()
     torch.testing.assert_close(found.entropies, expected)
-    wanted = nn.functional.cross_entropy(LOGITS.double(), TARGETS.double(), reduction="none")
-    torch.testing.assert_close(found.cross_entropies, wanted)
+    wanted = nn.functional.cross_entropy(
+        TARGETS.double().clamp_min(1e-7).log(), LOGITS.double().softmax(1), reduction="none"
+    )
+    torch.testing.assert_close(found.cross_entropies, wanted, rtol=1e-6, atol=1e-6)
     assert found.entropies[0] == pytest.approx(math.log(3))
     assert found.agrees.tolist() == [False, True, False, True]
     assert found.certain.tolist() == [False, True, True, False]
@@ -33,8 +35,8 @@ def test_the_summary_restricts_to_certain_outputs():
     found, means = judged(), judged().summary()
     assert means["certain_share"].value == 0.5
     assert means["cross_entropy"].value == pytest.approx(float(found.cross_entropies.mean()))
-    # a label of 0.75 on a class that the oracle rules out
-    assert means["cross_entropy_certain"].value == pytest.approx((0.75 * 30) / 2, rel=1e-6)
+    # a label that is right, and one that has a quarter on what the oracle sees
+    assert means["cross_entropy_certain"].value == pytest.approx(math.log(4) / 2, rel=1e-6)
     assert means["cross_entropy_certain"].n == 2
     assert (means["agreement"].value, means["agreement_certain"].value) == (0.5, 0.5)
 
@@ -44,10 +46,14 @@ def test_without_certain_outputs_there_is_no_mean():
     assert found.summary()["cross_entropy_certain"].as_dict()["value"] is None
 
 
-def test_an_oracle_that_rules_a_class_out_is_right_where_the_label_does_too():
+@pytest.mark.parametrize(
+    ("target", "cost"), [([1.0, 0.0], 0.0), ([0.0, 1.0], 7 * math.log(10)), ([0.8, 0.2], 0.2231)]
+)
+def test_a_label_costs_what_it_denies(target, cost):
+    # the oracle rules the second class out
     logits = torch.tensor([[0.0, -torch.inf]])
-    found = judge(lambda samples: logits, torch.rand(1, 1), torch.tensor([[1.0, 0.0]]))
-    assert found.cross_entropies.tolist() == [0.0]
+    found = judge(lambda samples: logits, torch.rand(1, 1), torch.tensor([target]))
+    assert found.cross_entropies.tolist() == pytest.approx([cost], abs=1e-4)
     assert found.entropies.tolist() == [0.0]
 
 

@@ -13,6 +13,9 @@ from zetamix.measure.estimate import Estimate, mean_of
 
 # the paper calls outputs highly realistic where the oracle's entropy is below this
 CERTAIN = 0.1
+# a class that a label rules out is taken to have this share: what the oracle sees in an output and
+# its label denies costs 16.1 nats, and not infinitely many
+FLOOR = 1e-7
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class Judgement:
     entropies: Tensor
     """Entropy of the oracle's prediction: low for what looks like one class."""
     cross_entropies: Tensor
-    """−Σ target log prediction: low where the oracle agrees with the label."""
+    """−Σ prediction log target: low where the label names what the oracle sees."""
     agrees: Tensor
     """Whether the oracle's class is the heaviest one of the label."""
 
@@ -51,22 +54,26 @@ def judge(
 
     oracle: gives logits [n, classes] for samples; a module is asked in evaluation mode.
 
+    In the cross entropy the oracle is the truth and the label is what is judged. The other way
+    round, as a training loss has it, rich labels would be wrong ones: on the digits 2.2 nats for
+    ζ-mixup at γ = 2.8 and 1.8 for mixup, although the oracle's class is the label's heaviest for
+    98 and 87 % of them. Labels below 1e-7 count as 1e-7.
+
     >>> sure = torch.tensor([[0.0, 50.0]])
-    >>> found = judge(lambda samples: sure, torch.rand(1, 3), torch.tensor([[0.25, 0.75]]))
-    >>> found.certain.tolist(), found.agrees.tolist(), found.cross_entropies.tolist()
-    ([True], [True], [12.5])
+    >>> found = judge(lambda samples: sure, torch.rand(1, 3), torch.tensor([[0.5, 0.5]]))
+    >>> found.certain.tolist(), round(float(found.cross_entropies), 4)
+    ([True], 0.6931)
     """
     check_tensor("samples", samples)
     check_tensor("targets", targets)
     logits = ask(oracle, samples, batch=batch)
     check_same_shape("the oracle's logits", logits, "targets", targets)
-    logarithms = logits.double().log_softmax(1)
-    wanted = targets.detach().to(logarithms)
+    predicted = logits.double().softmax(1)
+    given = targets.detach().to(predicted)
     return Judgement(
-        entropies=entropy(logarithms.exp()),
-        # 0 · log 0 is 0, also where the oracle rules a class out
-        cross_entropies=-torch.where(wanted > 0, wanted * logarithms, 0).sum(1),
-        agrees=logarithms.argmax(1) == wanted.argmax(1),
+        entropies=entropy(predicted),
+        cross_entropies=-(predicted * given.clamp_min(FLOOR).log()).sum(1),
+        agrees=predicted.argmax(1) == given.argmax(1),
     )
 
 

@@ -21,14 +21,19 @@ CSS = """
 @media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --soft: #a8a8a8; --line: #444444;
   --page: #16181c; --stripe: #1f2227; --accent: #8ab4f0; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 62rem; background: var(--page);
+body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 66rem; background: var(--page);
   color: var(--ink); font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .4rem; }
 h2 { font-size: 1.25rem; margin: 2.6rem 0 .6rem; border-bottom: 1px solid var(--line);
   padding-bottom: .25rem; }
 p { margin: .6rem 0; max-width: 46rem; }
-.lead { font-size: 1.12rem; }
-.lead p { margin: .4rem 0; }
+.lead { margin: 1.6rem 0; max-width: 50rem; display: grid; gap: .5rem 1.1rem;
+  grid-template-columns: max-content 1fr; }
+.lead dt { font-weight: 700; color: var(--accent); }
+.lead dd { margin: 0; }
+@media (max-width: 40rem) { .lead { grid-template-columns: 1fr; gap: .1rem; }
+  .lead dd { margin-bottom: .5rem; } }
+td small { display: block; color: var(--soft); font-size: .8rem; }
 .note, figcaption, caption, footer, .facts { color: var(--soft); font-size: .87rem; }
 code { font: .87em/1.4 ui-monospace, Consolas, monospace; overflow-wrap: anywhere; }
 figure { margin: 1.4rem 0; }
@@ -37,11 +42,11 @@ figure img { display: block; max-width: 100%; height: auto; background: #ffffff;
 figcaption { margin-top: .45rem; max-width: 46rem; }
 .scroll { overflow-x: auto; margin: 1.2rem 0 .5rem; }
 .scroll:focus-visible { outline: 2px solid var(--accent); }
-table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: .5rem; }
-th, td { padding: .34rem .7rem; text-align: right; white-space: nowrap; vertical-align: top; }
+th, td { padding: .34rem .6rem; text-align: right; white-space: nowrap; vertical-align: top; }
 th[scope=row], .text { text-align: left; }
-th[scope=row] { font-weight: 500; white-space: normal; min-width: 12rem; }
+th[scope=row] { font-weight: 500; }
 thead th { border-bottom: 2px solid var(--ink); }
 tbody tr { border-bottom: 1px solid var(--line); }
 tbody tr:nth-child(odd) { background: var(--stripe); }
@@ -69,12 +74,12 @@ def render_page(
     sections: Sequence[Section],
     *,
     facts: Mapping[str, str],
-    lead: Sequence[str] = (),
+    lead: Sequence[tuple[str, str]] = (),
 ) -> str:
     """The page as text, with everything inlined.
 
     facts: where the numbers were measured, from `zetamix.machine.describe_machine`.
-    lead: what a reader in a hurry should know, one paragraph each.
+    lead: what a reader in a hurry should know, each in a word and a sentence or two.
 
     >>> page = render_page("Title", [Section("Part", ["Words."])], facts={"command": "zetamix x",
     ...     "processor": "CPU", "threads": "2", "torch": "2.15"})
@@ -82,7 +87,7 @@ def render_page(
     False
     """
     body = "\n".join(_section(section) for section in sections)
-    words = "".join(f"<p>{escape(text)}</p>" for text in lead)
+    words = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in lead)
     return f"""<!DOCTYPE html>
 <html lang="en-GB">
 <head>
@@ -98,7 +103,7 @@ def render_page(
 <header>
 <h1>{escape(title)}</h1>
 {_facts(facts)}
-<div class="lead">{words}</div>
+<dl class="lead">{words}</dl>
 </header>
 <main>
 {body}

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from zetamix.files import write_atomically, write_text
 
-# Paul Tol's high-contrast colours, which keep their order of lightness in grey, and black
-COLOURS = ("#004488", "#ddaa33", "#bb5566", "#000000")
+# Paul Tol's high-contrast colours, which keep their order of lightness in grey, black, and two more
+COLOURS = ("#004488", "#ddaa33", "#bb5566", "#000000", "#55aadd", "#997700")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v")
 GREY = "#555555"
@@ -64,7 +64,7 @@ def drawing(width: float = 6.4, height: float = 3.6) -> Iterator[Figure]:
 
 
 def series_style(index: int) -> dict[str, Any]:
-    """Colour, line and marker of the index-th series: no two of the first twenty are alike.
+    """Colour, line and marker of the index-th series: no two of the first thirty are alike.
 
     They differ in line and lightness too, so that a grey print can be read.
     """

@@ -50,7 +50,7 @@ class Cell:
 
     value: Plain
     error: float | None = None
-    """Shown behind ±. Where `digits` is not given, two of its digits decide how many are shown."""
+    """Shown behind ±. Where `digits` is not given, it is shown with two digits."""
     n: int | None = None
     """How many values it stands for, where that has to be said in the cell."""
     digits: int | None = None
@@ -60,10 +60,14 @@ class Cell:
     """Shown where a reader points at the cell (HTML only)."""
 
     def text(self) -> str:
-        text = self._number()
-        return text if self.n is None else f"{text} (n = {self.n:,})"
+        return self.number() if self.n is None else f"{self.number()} (n = {self.n:,})"
 
-    def _number(self) -> str:
+    def html(self) -> str:
+        count = "" if self.n is None else f" <small>n = {self.n:,}</small>"
+        return escape(self.number()) + count
+
+    def number(self) -> str:
+        """The value and its error alone."""
         value, error = self.value, self.error
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return MISSING
@@ -76,7 +80,10 @@ class Cell:
         known = error is not None and math.isfinite(error)
         digits = self.digits
         if digits is None:
-            digits = _decimals(error, 2) if known and error else _decimals(value, 4)
+            digits = _decimals(value, 4)
+            if known and error:
+                # no error is so small that a fifth digit is worth reading
+                digits = min(_decimals(error, 2), digits if value else 3)
         shown = f"{value:,.{digits}f}"
         # a value that rounds to nothing has no sign
         if not shown.strip("-0."):
@@ -155,11 +162,11 @@ class Table:
 
     def _html_row(self, row: list[Cell]) -> str:
         first, *rest = row
-        cells = [f'<th scope="row"{_title(first.note)}>{escape(first.text())}</th>']
+        cells = [f'<th scope="row"{_title(first.note)}>{first.html()}</th>']
         for place, cell in enumerate(rest, start=1):
             names = [cell.mark, "text" if self.is_text(place) else ""]
             cells.append(
-                f"<td{_class(*names)}{_title(cell.note)}>{escape(cell.text())}</td>",
+                f"<td{_class(*names)}{_title(cell.note)}>{cell.html()}</td>",
             )
         return f"<tr>{''.join(cells)}</tr>"
 

@@ -1,0 +1,143 @@
+"""`zetamix inspect`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from zetamix.cli.problems import told_in_a_sentence
+
+METHODS = "mixup,zeta:2.4,zeta:2.8,zeta:4.0"
+
+
+def inspect(
+    data: Annotated[str, typer.Option(help="A dataset's name, or the path of yours.")] = "digits",
+    methods: Annotated[
+        str, typer.Option(help="mixup:1.0, cutmix, zeta:2.8, local, separated by commas.")
+    ] = METHODS,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the report; out/inspect-NAME if none is given.")
+    ] = None,
+    samples: Annotated[int, typer.Option(min=1, help="How many samples to measure.")] = 2000,
+    neighbours: Annotated[int, typer.Option(min=2, help="Of local dimension.")] = 128,
+    batch: Annotated[int, typer.Option(min=2, help="Samples that are mixed together.")] = 128,
+    gammas: Annotated[
+        str | None, typer.Option(help="γ for the curve of local dimension: 1,2,2.8,4.")
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option(min=0, max=1, help="Change of local dimension that counts as none.")
+    ] = 0.1,
+    oracle: Annotated[
+        str, typer.Option(help="Model that judges outputs: auto, lenet5, resnet18, ...; or none.")
+    ] = "auto",
+    oracle_epochs: Annotated[
+        int | None, typer.Option(min=1, help="How long to train the oracle.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda if there is one.")] = None,
+    memory_gb: Annotated[float, typer.Option(min=0.01, help="For local dimension.")] = 1.0,
+    root: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
+) -> None:
+    """Measure whether synthetic data is any good, before training anything on it.
+
+    Writes a page with figures and a plain-words reading, a JSON, and every figure as PNG and SVG:
+    local dimension, realism and label correctness, diversity and richness, for each method.
+    """
+    from zetamix import data as datasets
+    from zetamix import methods as naming
+    from zetamix.inspect import InspectionError, Settings, inspect_dataset, write_report
+    from zetamix.inspect.reading import read
+    from zetamix.inspect.run import GAMMAS
+    from zetamix.machine import describe_machine
+
+    console = Console()
+    place = _device(device)
+    settings = Settings(
+        samples=samples,
+        batch=batch,
+        neighbours=neighbours,
+        gammas=GAMMAS if gammas is None else _gammas(gammas),
+        tolerance=tolerance,
+        seed=seed,
+        oracle=oracle,
+        oracle_epochs=oracle_epochs,
+        memory_gb=memory_gb,
+    )
+    with told_in_a_sentence():
+        chosen = naming.parse_list(methods)
+        dataset = datasets.load(data, root=root)
+        folder = out or Path("out") / f"inspect-{dataset.name}"
+        _check_writable(folder)
+        try:
+            with Bars(Console(stderr=True)) as bars:
+                found = inspect_dataset(dataset, chosen, settings, device=place, progress=bars)
+                bars("drawing the report", 0, 1)
+                page = write_report(found, folder, describe_machine(place))
+        except InspectionError as error:
+            Console(stderr=True, soft_wrap=True).print(str(error), style="red", markup=False)
+            raise typer.Exit(1) from None
+    for word, text in read(found):
+        console.print(f"[bold]{word}[/bold]  {text}", highlight=False)
+    console.print(f"[dim]in {page}[/dim]", highlight=False, soft_wrap=True)
+
+
+class Bars(Progress):
+    """A bar for each stage, on a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=32),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self.stages: dict[str, TaskID] = {}
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if stage not in self.stages:
+            self.stages[stage] = self.add_task(stage, total=total)
+        self.update(self.stages[stage], completed=done)
+
+
+def _device(name: str | None) -> Any:
+    import torch
+
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.split(":")[0] not in ("cpu", "cuda"):
+        raise typer.BadParameter(f"expected cpu or cuda, got {name!r}", param_hint="--device")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise typer.BadParameter("torch finds no CUDA device; use cpu", param_hint="--device")
+    return torch.device(name)
+
+
+def _gammas(text: str) -> tuple[float, ...]:
+    try:
+        gammas = tuple(sorted({float(part) for part in text.split(",")}))
+    except ValueError:
+        gammas = ()
+    if not gammas or not all(0 < gamma < float("inf") for gamma in gammas):
+        raise typer.BadParameter(
+            f"expected positive numbers separated by commas, got {text!r}", param_hint="--gammas"
+        )
+    return gammas
+
+
+def _check_writable(folder: Path) -> None:
+    """Before anything is measured: a result that cannot be kept is a waste."""
+    new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".zetamix.part"
+        probe.touch()
+        probe.unlink()
+        if new:
+            folder.rmdir()
+    except OSError as error:
+        raise typer.BadParameter(
+            f"cannot write to {folder}: {error.strerror}", param_hint="--out"
+        ) from None

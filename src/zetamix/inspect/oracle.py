@@ -1,0 +1,159 @@
+"""The oracle: a classifier, quickly trained, whose accuracy on unseen samples is known."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from zetamix.data.augment import Scale, measure_scale
+from zetamix.measure.estimate import Estimate, mean_of
+from zetamix.measure.realism import ask
+from zetamix.models import initialise
+
+Watch: TypeAlias = Callable[[int, int], None]
+
+# samples to train on in all, the same one counted again in every epoch: twenty epochs of MNIST
+BUDGET = 1_200_000
+MOST_EPOCHS = 60
+BATCH = 128
+# SGD with Nesterov momentum, one cycle of the learning rate
+PEAK_RATE = 0.05
+WEIGHT_DECAY = 5e-4
+# every image is turned, scaled and shifted by up to this much, each time it is seen
+DEGREES, STRETCH, SHIFT = 10.0, 0.1, 0.07
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """A classifier of samples as a dataset stores them, and how far it can be trusted."""
+
+    classify: Callable[[Tensor], Tensor]
+    """Logits [n, classes] for samples [n, ...]."""
+    accuracy: Estimate
+    """Share of unseen samples that it gets right."""
+    name: str
+    """What it is, in words."""
+    unseen: str = "test"
+    """Which samples the accuracy was measured on."""
+
+    def __call__(self, samples: Tensor) -> Tensor:
+        return self.classify(samples)
+
+    @property
+    def statement(self) -> str:
+        """What it is and its accuracy, which belong beside every result."""
+        value, error = 100 * self.accuracy.value, 100 * self.accuracy.error
+        return (
+            f"{self.name}, right about {value:.2f} ± {error:.2f} % of {self.accuracy.n:,} unseen "
+            f"samples ({self.unseen})"
+        )
+
+
+class Classifier(nn.Module):
+    """A network behind the standardisation of its training samples."""
+
+    def __init__(self, model: nn.Module, scale: Scale) -> None:
+        super().__init__()
+        self.model = model
+        self.scale = scale
+
+    def forward(self, samples: Tensor) -> Tensor:
+        logits: Tensor = self.model(self.scale.apply(samples, torch.float32))
+        return logits
+
+
+def suitable(shape: tuple[int, ...]) -> str:
+    """A network that trains in minutes on a CPU: LeNet-5, or a smaller one for tiny images."""
+    if len(shape) != 3:
+        return "mlp"
+    return "digitnet" if min(shape[1:]) < 16 else "lenet5"
+
+
+def train_oracle(
+    samples: Tensor,
+    labels: Tensor,
+    unseen: tuple[Tensor, Tensor],
+    num_classes: int,
+    *,
+    model: str = "auto",
+    epochs: int | None = None,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    unseen_name: str = "test",
+    watch: Watch | None = None,
+) -> Oracle:
+    """Train a classifier on `samples` and measure it on `unseen`, a pair of samples and labels.
+
+    On MNIST LeNet-5, with batch normalisation and max pooling, gets 99.4 to 99.5 % of the test
+    images right.
+
+    epochs: None for 1,200,000 samples in all, but at most 60 epochs.
+    watch: called with the steps done and the steps to do.
+    """
+    place = torch.device(device)
+    shape = tuple(samples.shape[1:])
+    name = suitable(shape) if model == "auto" else model
+    if epochs is None:
+        epochs = max(1, min(MOST_EPOCHS, BUDGET // len(samples)))
+    scale = measure_scale(samples).to(place)
+    network = Classifier(initialise(name, num_classes, shape, seed), scale).to(place)
+    _fit(network, samples, labels, epochs, torch.Generator().manual_seed(seed), watch)
+    network.eval()
+    for parameter in network.parameters():
+        parameter.requires_grad_(False)
+    predicted = ask(network, unseen[0].to(place)).argmax(1).cpu()
+    return Oracle(
+        network,
+        accuracy=mean_of(predicted == unseen[1]),
+        name=f"{name}, trained for {epochs} epochs on {len(samples):,} other samples",
+        unseen=unseen_name,
+    )
+
+
+def _fit(
+    network: Classifier,
+    samples: Tensor,
+    labels: Tensor,
+    epochs: int,
+    generator: torch.Generator,
+    watch: Watch | None,
+) -> None:
+    device = next(network.parameters()).device
+    per_epoch = math.ceil(len(samples) / BATCH)
+    optimizer = torch.optim.SGD(
+        network.parameters(), PEAK_RATE, momentum=0.9, nesterov=True, weight_decay=WEIGHT_DECAY
+    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, PEAK_RATE, total_steps=epochs * per_epoch, pct_start=0.2
+    )
+    network.train()
+    for epoch in range(epochs):
+        # equal parts: no last batch of one, which batch normalisation cannot take
+        order = torch.randperm(len(samples), generator=generator).tensor_split(per_epoch)
+        for step, rows in enumerate(order):
+            batch = samples[rows].float()
+            batch = (jitter(batch, generator) if batch.ndim == 4 else batch).to(device)
+            loss = F.cross_entropy(network(batch), labels[rows].to(device))
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+            if watch is not None:
+                watch(epoch * per_epoch + step + 1, epochs * per_epoch)
+
+
+def jitter(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Every image turned, scaled and shifted a little; what comes in repeats the border."""
+    draws = torch.rand(4, len(images), generator=generator).mul_(2).sub_(1)
+    angle = draws[0] * math.radians(DEGREES)
+    size = 1 + draws[1] * STRETCH
+    cosine, sine = angle.cos() * size, angle.sin() * size
+    # in units of half the image
+    right, down = draws[2] * 2 * SHIFT, draws[3] * 2 * SHIFT
+    rows = [torch.stack([cosine, -sine, right], 1), torch.stack([sine, cosine, down], 1)]
+    grid = F.affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, padding_mode="border", align_corners=False)

@@ -1,0 +1,579 @@
+"""`zetamix inspect`: the outputs it measures, the oracle, the report in a browser, the command."""
+
+import json
+import math
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from browser import needs_browser, open_page
+from typer.testing import CliRunner
+
+from zetamix import GAMMA_MIN, data
+from zetamix.cli.app import app
+from zetamix.data import from_tensors
+from zetamix.inspect import (
+    Inspection,
+    InspectionError,
+    Oracle,
+    Settings,
+    inspect_dataset,
+    train_oracle,
+    write_report,
+)
+from zetamix.inspect.oracle import jitter, suitable
+from zetamix.inspect.outputs import make_outputs
+from zetamix.inspect.reading import keeps_from, read
+from zetamix.inspect.run import Subject, choose_originals
+from zetamix.inspect.write import make_table
+from zetamix.machine import describe_machine
+from zetamix.measure import Estimate, mean_of
+from zetamix.methods import parse, parse_list
+
+CPU = torch.device("cpu")
+QUICK = Settings(samples=400, gammas=(1.0, 2.8, 30.0), neighbours=32, oracle_epochs=8)
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    return data.load("digits", root=tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def found(digits):
+    return inspect_dataset(digits, parse_list("mixup,zeta:2.8"), QUICK)
+
+
+@pytest.fixture(scope="module")
+def page(found, tmp_path_factory):
+    return write_report(found, tmp_path_factory.mktemp("report"), describe_machine(CPU))
+
+
+def blobs(n=120, classes=3, features=4, seed=0, spread=0.3):
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(n) % classes
+    centres = 3 * torch.eye(classes, features)
+    return centres[labels] + spread * torch.randn(n, features, generator=generator), labels
+
+
+def outputs_of(text, samples, labels, classes, groups=None, batch=16):
+    groups = [torch.arange(len(labels))] if groups is None else groups
+    generator = torch.Generator().manual_seed(0)
+    return make_outputs(
+        parse(text), samples, labels, classes, groups=groups, batch=batch, generator=generator
+    )
+
+
+# outputs
+
+
+@pytest.mark.parametrize("text", ["mixup", "zeta:2.0", "zeta:gamma=2.0,sources=4", "local:2.0"])
+def test_weights_say_what_went_into_an_output(text):
+    # unit vectors: an output is its weights, in the order of the samples
+    samples, labels = torch.eye(40), torch.arange(40) % 3
+    found = outputs_of(text, samples, labels, 3)
+    assert torch.allclose(found.samples.sort(1).values[:, -16:], found.weights.sort(1).values)
+    assert torch.allclose(found.targets, found.samples @ torch.eye(3)[labels], atol=1e-6)
+    assert torch.allclose(found.weights.sum(1), torch.ones(40))
+
+
+def test_every_output_stands_in_the_place_of_its_sample():
+    samples, labels = torch.rand(50, 3, 4, 4) * 255, torch.arange(50) % 5
+    found = outputs_of("zeta:60", samples, labels, 5)
+    assert torch.allclose(found.samples, samples, atol=1e-3)
+    assert torch.equal(found.targets.argmax(1), labels)
+
+
+def test_no_method_is_no_change():
+    samples, labels = torch.rand(50, 3), torch.arange(50) % 5
+    found = outputs_of("none", samples, labels, 5)
+    assert torch.equal(found.samples, samples)
+    assert torch.equal(found.targets, torch.eye(5)[labels])
+    assert torch.equal(found.weights.amax(1), torch.ones(50))
+
+
+def test_cutmix_tells_its_shares_too():
+    samples, labels = torch.rand(32, 1, 8, 8), torch.arange(32) % 4
+    found = outputs_of("cutmix", samples, labels, 4)
+    kept = (found.samples == samples).flatten(1).double().mean(1)
+    assert (kept < 1).any()
+    own = found.weights.amax(1).double()
+    assert torch.allclose(torch.maximum(kept, 1 - kept), own, atol=1e-6)
+
+
+def test_groups_are_not_mixed_with_each_other():
+    samples, labels = torch.eye(60), torch.zeros(60, dtype=torch.long)
+    groups = [torch.arange(25), torch.arange(25, 60)]
+    found = outputs_of("zeta:0.5", samples, labels, 1, groups)
+    assert found.samples[:25, 25:].abs().max() == 0
+    assert found.samples[25:, :25].abs().max() == 0
+    assert (found.samples[:25, :25] > 0).sum(1).min() > 10
+
+
+def test_a_gamma_below_the_threshold_is_no_warning_here():
+    outputs_of("zeta:0.5", torch.rand(20, 3), torch.zeros(20, dtype=torch.long), 1)
+
+
+# originals
+
+
+def test_the_oracle_never_sees_what_it_judges(digits):
+    for split in (digits.train, digits.train.subset(500, seed=3)):
+        dataset = replace(digits, train=split)
+        found = choose_originals(dataset, Settings(samples=300), CPU)
+        assert found.samples.shape == (min(300, len(split)), 1, 8, 8)
+        assert found.unseen == min(300, len(split) // 2)
+        for_oracle = {bytes(sample.numpy()) for sample in split.take(found.rest)}
+        judged = [bytes(s.to(torch.uint8).numpy()) for s in found.samples[: found.unseen]]
+        assert not for_oracle & set(judged)
+        assert len(found.rest) + found.unseen == len(split)
+        # stratified
+        assert torch.bincount(found.labels[: found.unseen]).min() > 10
+        by_sample = {
+            bytes(s.numpy()): int(k) for s, k in zip(split.samples, split.labels, strict=True)
+        }
+        assert [by_sample[key] for key in judged] == found.labels[: found.unseen].tolist()
+
+
+def test_where_data_is_small_the_rest_is_measured_but_not_judged(digits):
+    found = choose_originals(digits, Settings(), CPU)
+    assert (len(found.labels), found.unseen) == (1257, 628)
+    assert [len(group) for group in found.groups] == [628, 629]
+
+
+# oracle
+
+
+def test_an_oracle_learns_and_says_how_well():
+    samples, labels = blobs(300)
+    before = torch.get_rng_state()
+    steps = []
+    oracle = train_oracle(
+        samples, labels, blobs(200, seed=1), 3, epochs=10, watch=lambda *step: steps.append(step)
+    )
+    assert torch.equal(torch.get_rng_state(), before)
+    assert oracle.accuracy.value > 0.97
+    assert oracle.accuracy.n == 200
+    assert steps[-1] == (30, 30)
+    assert len(steps) == 30
+    value, error = 100 * oracle.accuracy.value, 100 * oracle.accuracy.error
+    assert oracle.statement == (
+        f"mlp, trained for 10 epochs on 300 other samples, right about {value:.2f} ± {error:.2f} % "
+        "of 200 unseen samples (test)"
+    )
+    again = train_oracle(samples, labels, blobs(200, seed=1), 3, epochs=10)
+    assert torch.equal(oracle(samples), again(samples))
+
+
+def test_an_oracle_reads_images_as_they_are_stored(digits):
+    oracle = train_oracle(
+        digits.train.samples,
+        digits.train.labels,
+        (digits.test.samples, digits.test.labels),
+        10,
+        epochs=8,
+    )
+    assert oracle.accuracy.value > 0.9
+    # mixed samples are floats in the same units
+    assert torch.equal(oracle(digits.test.samples), oracle(digits.test.samples.float()))
+    assert not oracle(digits.test.samples).requires_grad
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"),
+    [((1, 8, 8), "digitnet"), ((1, 28, 28), "lenet5"), ((3, 32, 32), "lenet5"), ((12,), "mlp")],
+)
+def test_the_oracle_suits_the_samples(shape, name):
+    assert suitable(shape) == name
+
+
+def test_jitter_moves_images_a_little(generator):
+    images = torch.zeros(64, 1, 28, 28)
+    images[:, :, 10:18, 10:18] = 255
+    moved = jitter(images, generator)
+    assert moved.shape == images.shape
+    rows = torch.arange(28.0)
+    centre = (moved * rows[:, None]).sum((1, 2, 3)) / moved.sum((1, 2, 3))
+    assert (centre - 13.5).abs().max() < 3
+    assert centre.std() > 0.5
+    # a border is continued, not blackened
+    assert torch.allclose(jitter(torch.full((8, 3, 9, 9), 7.0), generator), torch.tensor(7.0))
+
+
+# inspection
+
+
+def test_what_is_measured(found):
+    assert (found.samples, found.judged, found.neighbours) == (400, 400, 32)
+    assert [subject.label for subject in found.subjects] == ["mixup:1.0", "zeta:2.8"]
+    mixup, zeta = found.subjects
+    assert zeta.estimates["distance"].value < mixup.estimates["distance"].value
+    assert zeta.estimates["classes"].value > mixup.estimates["classes"].value
+    assert zeta.estimates["agreement"].value > mixup.estimates["agreement"].value
+    for subject in (found.original, *found.subjects):
+        for key, estimate in subject.estimates.items():
+            if not key.endswith("_certain"):
+                assert estimate.n == 400, key
+    certain = found.original.estimates["cross_entropy_certain"]
+    assert certain.n == int(found.original.judgement.certain.sum())
+    assert found.original.shown.shape == (10, 1, 8, 8)
+    assert torch.equal(found.original.shown_targets, torch.eye(10))
+
+
+def test_a_large_gamma_has_the_dimension_of_the_originals(found):
+    _, last = found.sweep[-1]
+    original = found.original.estimates["local_dimension"]
+    assert last.value == pytest.approx(original.value, rel=1e-3)
+    assert found.kept[-1] == 30.0
+    # more than the data has, where no sample dominates
+    assert found.sweep[0][1].value > 1.1 * original.value
+    assert 1.0 not in found.kept
+
+
+def test_the_same_seed_gives_the_same_numbers(digits, found):
+    again = inspect_dataset(digits, parse_list("mixup,zeta:2.8"), QUICK)
+    assert again.as_dict() == found.as_dict()
+    other = inspect_dataset(
+        digits, parse_list("mixup"), replace(QUICK, seed=1, oracle="none", gammas=(2.8,))
+    )
+    assert other.subjects[0].estimates["distance"] != found.subjects[0].estimates["distance"]
+
+
+def test_your_own_oracle_is_asked(digits):
+    asked = []
+
+    def sure_of_three(samples):
+        asked.append(len(samples))
+        return 50.0 * torch.eye(10)[[3]].expand(len(samples), 10)
+
+    oracle = Oracle(sure_of_three, accuracy=mean_of(torch.tensor([True])), name="mine")
+    found = inspect_dataset(digits, parse_list("zeta:2.8"), QUICK, oracle=oracle)
+    assert sum(asked) == 800
+    share = float((choose_originals(digits, QUICK, CPU).labels == 3).double().mean())
+    assert found.original.estimates["agreement"].value == pytest.approx(share)
+    assert found.original.estimates["certain_share"].value == 1
+
+
+def test_points_without_a_test_split_are_judged_by_what_is_unseen(tmp_path):
+    dataset = from_tensors("blobs", {"train": blobs(200)})
+    settings = Settings(gammas=(2.8,), oracle_epochs=4)
+    found = inspect_dataset(dataset, parse_list("mixup,zeta:2.8"), settings)
+    assert found.oracle.accuracy.n == found.judged == 100
+    assert found.oracle.unseen == "the originals that are judged"
+    assert found.neighbours == 25
+    page = write_report(found, tmp_path, describe_machine(CPU))
+    assert "in the plane of the originals" in page.read_text()
+
+
+def test_stages_are_told_from_start_to_end(digits):
+    told = []
+    inspect_dataset(digits, parse_list("mixup"), QUICK, progress=lambda *stage: told.append(stage))
+    stages = list(dict.fromkeys(stage for stage, _, _ in told))
+    assert stages == ["training the oracle", "measuring methods", "local dimension over γ"]
+    for stage in stages:
+        steps = [(done, total) for name, done, total in told if name == stage]
+        assert steps[-1][0] == steps[-1][1]
+        assert steps == sorted(steps)
+
+
+@pytest.mark.parametrize(
+    ("methods", "settings", "message"),
+    [
+        (
+            "none",
+            QUICK,
+            "Expected a method that mixes, such as mixup or zeta:2.8, got none.",
+        ),
+        (
+            "mixup",
+            replace(QUICK, samples=20),
+            "Expected at least 32 samples to measure, two of each class, got 20. Measures of so "
+            "few say nothing.",
+        ),
+        (
+            "mixup",
+            replace(QUICK, oracle="lenet5"),
+            "lenet5 cannot be the oracle: lenet5 needs images of at least 16 × 16, got 8 × 8.",
+        ),
+    ],
+)
+def test_errors_are_sentences(methods, settings, message, digits):
+    with pytest.raises(InspectionError) as caught:
+        inspect_dataset(digits, parse_list(methods), settings)
+    assert str(caught.value) == message
+
+
+def test_a_method_that_cannot_mix_the_data_is_told_before_anything_is_trained():
+    dataset = from_tensors("blobs", {"train": blobs(200)})
+    told = []
+    with pytest.raises(InspectionError, match=r"cutmix:1\.0 cannot mix this data: CutMix cuts"):
+        inspect_dataset(
+            dataset, parse_list("mixup,cutmix"), QUICK, progress=lambda *stage: told.append(stage)
+        )
+    assert told == []
+
+
+# reading
+
+
+def subject(label, dimension, **others):
+    values = {"local_dimension": dimension, "label_entropy": 0.5, "classes": 2.5, "distance": 0.4}
+    values |= others
+    estimates = {key: Estimate(value, n=100, spread=1.0) for key, value in values.items()}
+    return Subject(label, estimates, None, torch.zeros(1, 1, 2, 2), torch.eye(1))
+
+
+def inspection(sweep, subjects=()):
+    return Inspection(
+        dataset="made",
+        classes=("0",),
+        shape=(1, 2, 2),
+        notes=(),
+        settings=Settings(),
+        samples=100,
+        judged=50,
+        neighbours=12,
+        oracle=None,
+        original=subject("original", 10.0),
+        subjects=tuple(subjects) or (subject("mixup:1.0", 13.0), subject("zeta:2.8", 10.4)),
+        sweep=tuple((gamma, Estimate(value, 100, 1.0)) for gamma, value in sweep),
+    )
+
+
+@pytest.mark.parametrize(
+    ("sweep", "start", "words"),
+    [
+        (
+            [(1.0, 14.0), (2.0, 11.0), (4.0, 10.1)],
+            2.0,
+            "ζ-mixup keeps the local dimension within 10 % of the originals' from γ = 2 on, up to "
+            "the largest that was tried, 4.",
+        ),
+        (
+            [(1.0, 10.0), (2.0, 12.0), (4.0, 10.1)],
+            4.0,
+            "ζ-mixup keeps the local dimension within 10 % of the originals' from γ = 4 on, up to "
+            "the largest that was tried, 4. At γ = 1 it is within as well, but for another reason: "
+            "there no sample dominates, and outputs shrink towards the mean of their batch.",
+        ),
+        (
+            [(1.0, 10.0), (4.0, 8.9)],
+            None,
+            "No γ that was tried, from 1 to 4, keeps ζ-mixup's local dimension within 10 % of the "
+            "originals' for good.",
+        ),
+    ],
+)
+def test_which_gamma_keeps_the_dimension(sweep, start, words):
+    made = inspection(sweep)
+    assert keeps_from(made) == start
+    assert dict(read(made))["γ"] == words
+
+
+@pytest.mark.parametrize(
+    ("subjects", "words"),
+    [
+        (
+            [subject("mixup:1.0", 13.0), subject("zeta:2.8", 10.4)],
+            "Within 10 % of the data's local dimension: zeta:2.8; not mixup:1.0. Its labels have "
+            "2.5 classes above 1 % on average.",
+        ),
+        (
+            [subject("zeta:2.4", 10.8, label_entropy=0.9, classes=4.0), subject("zeta:4.0", 10.1)],
+            "Within 10 % of the data's local dimension: zeta:2.4 and zeta:4.0. Of those, zeta:2.4 "
+            "has the richest labels, 4.0 classes above 1 % on average.",
+        ),
+        (
+            [subject("mixup:1.0", 13.0), subject("mixup:0.2", 7.0)],
+            "None of mixup:1.0 and mixup:0.2 keeps the local dimension of the data within 10 %: "
+            "outputs fill directions that the data does not, or leave some out.",
+        ),
+    ],
+)
+def test_in_short(subjects, words):
+    assert dict(read(inspection([(2.0, 10.0)], subjects)))["In short"] == words
+
+
+def test_the_reading_quotes_the_measures(found):
+    words = dict(read(found))
+    assert list(words) == ["In short", "Dimension", "γ", "Realism", "Labels", "Diversity"]
+    for subject_ in found.subjects:
+        assert (
+            f"{subject_.estimates['distance'].value:.2f} for {subject_.label}" in words["Diversity"]
+        )
+        share = 100 * subject_.estimates["certain_share"].value
+        assert f"{share:.0f} % of {subject_.label}'s outputs" in words["Realism"]
+    assert found.oracle.statement in words["Realism"]
+
+
+# report
+
+
+def test_the_table_has_every_measure_with_n_and_error(found):
+    table = make_table(found)
+    assert len(table.rows) == 12
+    assert [head.name for head in table.heads] == [
+        "measure", "original", "mixup:1.0", "zeta:2.8", "n",
+    ]  # fmt: skip
+    for row in table.cells:
+        *cells, shared = row[1:]
+        for cell in cells:
+            assert cell.value is None or cell.error is not None
+            assert (shared.value is None) == (cell.n is not None) or cell.value is None
+    by_name = {row[0].text(): row for row in table.cells}
+    assert by_name["distance to the nearest original"][1].text() == "–"
+    assert by_name["local dimension"][-1].value == 400
+
+
+def test_files(found, page):
+    files = sorted(path.relative_to(page.parent).as_posix() for path in page.parent.rglob("*.*"))
+    figures = [
+        f"figures/{name}.{kind}"
+        for name in ("dimension", "outputs", "realism")
+        for kind in ("png", "svg")
+    ]
+    assert files == [*figures, "inspection.json", "report.html"]
+    document = json.loads(
+        (page.parent / "inspection.json").read_text(),
+        parse_constant=lambda text: pytest.fail(f"{text} is not JSON"),
+    )
+    assert document["measures"]["zeta:2.8"]["local_dimension"]["n"] == 400
+    assert document["oracle"]["accuracy"]["n"] == 360
+    assert document["gammas_that_keep_the_dimension"] == list(found.kept)
+    assert document["machine"]["torch"] == torch.__version__
+    assert document["settings"]["seed"] == 0
+    densities = document["densities"]["entropy of the oracle"]
+    assert list(densities["densities"]) == ["original", "mixup:1.0", "zeta:2.8"]
+    svg = (page.parent / "figures" / "dimension.svg").read_text()
+    assert "<svg" in svg
+    for name in ("outputs", "dimension", "realism"):
+        assert (page.parent / "figures" / f"{name}.png").read_bytes()[1:4] == b"PNG"
+
+
+@needs_browser
+def test_the_report_opens_in_a_browser(found, page):
+    seen = open_page(page).check()
+    assert seen.title == "digits: is the synthetic data any good?"
+    assert seen.headings[1:] == [
+        "Originals and outputs",
+        "Local dimension",
+        "Realism and label correctness",
+        "All measures",
+        "How it was measured",
+    ]
+    assert len(seen.images) == 3
+    for image in seen.images:
+        assert image["width"] > 300
+        assert len(image["caption"]) > 40
+    assert [len(table) for table in seen.tables] == [13]
+    assert seen.tables[0][0][1:4] == ["original", "mixup:1.0", "zeta:2.8"]
+    value = found.subjects[0].estimates["local_dimension"]
+    assert seen.tables[0][1][2].startswith(f"{value.value:.1f}")
+    # beside every result of the oracle: lead, figure, table, and how it was measured
+    assert seen.text.count(found.oracle.statement) == 4
+    for _, sentence in read(found):
+        assert sentence in seen.text
+    open_page(page, width=500).check()
+
+
+@needs_browser
+def test_without_an_oracle_there_is_no_realism(digits, tmp_path):
+    settings = replace(QUICK, oracle="none")
+    made = inspect_dataset(digits, parse_list("zeta:2.8"), settings)
+    page = write_report(made, tmp_path, describe_machine(CPU))
+    seen = open_page(page).check()
+    assert len(seen.images) == 2
+    assert "oracle" not in seen.text.replace(str(page), "")
+    assert len(seen.tables[0]) == 7
+    assert json.loads((tmp_path / "inspection.json").read_text())["oracle"] is None
+
+
+def test_the_dotted_line_is_at_gamma_min():
+    from matplotlib.axes import Axes
+
+    from zetamix.inspect.figures import draw_dimension
+
+    lines = []
+    real = Axes.axvline
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Axes, "axvline", lambda self, x, **how: lines.append((x, how)) or real(self, x, **how)
+        )
+        draw_dimension(inspection([(1.0, 11.0), (3.0, 10.0)]))
+    ((where, how),) = lines
+    assert where == GAMMA_MIN
+    assert how["linestyle"] == ":"
+
+
+# command
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, ["inspect", "--device", "cpu", *arguments])
+
+
+def test_the_command_writes_the_report_and_reads_it_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path / "data"))
+    out = tmp_path / "new" / "report"
+    result = invoke(
+        "--methods", "mixup,zeta:2.8", "--out", str(out), "--samples", "200", "--neighbours", "16",
+        "--gammas", "4,2", "--oracle-epochs", "2",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.output.split())
+    assert re.search(r"In short .*Dimension .*γ .*Realism .*Labels .*Diversity", text)
+    assert "up to the largest that was tried, 4." in text or "No γ that was tried" in text
+    assert str(out / "report.html") in result.output.replace("\n", "")
+    document = json.loads((out / "inspection.json").read_text())
+    assert [row["gamma"] for row in document["gamma_sweep"]] == [2.0, 4.0]
+    assert document["samples"] == 200
+    assert document["neighbours"] == 16
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--gammas", "1,x"], 2, "expected positive numbers separated by commas, got '1,x'"),
+        (["--gammas", "0,1"], 2, "expected positive numbers separated by commas, got '0,1'"),
+        (["--device", "tpu"], 2, "expected cpu or cuda, got 'tpu'"),
+        (["--methods", "zeta:x"], 1, "zeta: expected gamma=a number or a range as 0..4, got 'x'."),
+        (["--methods", "none"], 1, "Expected a method that mixes"),
+        (["--data", "nowhere"], 1, "'nowhere' is neither a dataset that zetamix knows"),
+        (["--oracle", "nonet", "--samples", "100"], 1, "nonet cannot be the oracle: Expected a"),
+    ],
+)
+def test_what_goes_wrong_is_told_in_a_sentence(arguments, code, message, tmp_path, monkeypatch):
+    monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    result = invoke(*arguments)
+    assert result.exit_code == code, result.output
+    assert message in " ".join(result.output.replace("│", " ").split())
+    assert not list(tmp_path.glob("out/*"))
+
+
+def test_a_folder_that_cannot_be_written_is_told_first(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    result = invoke("--out", str(tmp_path / "file" / "report"))
+    assert result.exit_code == 2
+    assert "cannot write to" in " ".join(result.output.replace("│", " ").split())
+
+
+def test_the_help_is_quick_to_import():
+    # heavy parts are imported inside the command
+    import subprocess
+    import sys
+
+    program = (
+        "import sys, zetamix.cli.inspect; "
+        "print([m for m in ('matplotlib', 'sklearn', 'torchvision') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_estimates_of_nothing_are_shown_as_missing():
+    made = inspection([(2.0, 10.0)], [subject("zeta:2.8", 10.0, agreement_certain=math.nan)])
+    table = make_table(made)
+    row = next(row for row in table.cells if row[2].value is not None and math.isnan(row[2].value))
+    assert row[2].text().startswith("–")
