@@ -4,6 +4,7 @@ import typer
 
 from zetamix.cli.bench import bench
 from zetamix.cli.data import data
+from zetamix.cli.inspect import inspect
 from zetamix.cli.train import train
 
 app = typer.Typer(
@@ -13,6 +14,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.command()(train)
+app.command()(inspect)
 app.command()(bench)
 app.add_typer(data, name="data")
 
