@@ -25,7 +25,7 @@ class CapturedStep:
             trainer.feed()
             for _ in range(WARMUP_STEPS):
                 trainer.compute(trainer.loader.batch_size)
-                trainer.cursor.zero_()
+                trainer.index.zero_()
             trainer.optimizer.zero_grad(set_to_none=True)
         self.stream.synchronize()
         # other models may be busy on their streams while this one is captured
@@ -49,7 +49,7 @@ class _Snapshot:
         self.model = [part.clone() for part in trainer.model.state_dict().values()]
         self.momentum = [part.clone() for part in _momentum(trainer)]
         self.generator = trainer.generator.get_state()
-        self.cursor = trainer.cursor.clone()
+        self.index = trainer.index.clone()
         self.tally = trainer.tally.state.clone()
 
     def restore(self) -> None:
@@ -60,7 +60,7 @@ class _Snapshot:
             # without momentum yet, a buffer of zeros becomes the gradient, as SGD's first step does
             part.copy_(self.momentum[index]) if self.momentum else part.zero_()
         trainer.generator.set_state(self.generator)
-        trainer.cursor.copy_(self.cursor)
+        trainer.index.copy_(self.index)
         trainer.tally.state.copy_(self.tally)
 
 

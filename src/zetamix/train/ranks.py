@@ -21,15 +21,18 @@ class Ranks:
         """Whether this process writes files and talks to the user."""
         return self.rank == 0
 
-    def add_up(self, totals: Any) -> Any:
-        """The totals of an epoch over all ranks; the first bad step of any."""
-        if self.world > 1:
-            values = totals.values
-            bad = values[4:].clone()
-            dist.all_reduce(values[:4])
-            dist.all_reduce(bad, dist.ReduceOp.MAX)
-            values[4:] = bad
-        return totals
+    def average(
+        self, loss: float, right: float, bad: int | None
+    ) -> tuple[float, float, int | None]:
+        """An epoch's loss and accuracy over all ranks, and the first bad step of any."""
+        if self.world == 1:
+            return loss, right, bad
+        sums = torch.tensor([loss, right])
+        first = torch.tensor(-1 if bad is None else bad)
+        dist.all_reduce(sums)
+        dist.all_reduce(first, dist.ReduceOp.MAX)
+        loss, right = (sums / self.world).tolist()
+        return loss, right, None if first < 0 else int(first)
 
     def gather(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """All ranks' rows, on every rank."""

@@ -37,6 +37,8 @@ class Progress:
     """Epochs done, with the part of the current one."""
     step: int
     steps: int
+    taken: int = 0
+    """Steps since the last word, if nothing but steps was done; what is timed."""
     line: dict[str, Any] | None = None
     """The metrics of an epoch that has just ended."""
 
@@ -79,7 +81,7 @@ class Run:
         self.best: dict[str, float] | None = None
         self.seconds = 0.0
         self.step_seconds = 0.0
-        self.steps_done = 0
+        self.steps_timed = 0
         self.beside = 1
         """How many runs train side by side, this one among them."""
 
@@ -105,24 +107,26 @@ class Run:
                 trainer.start_epoch()
             if take_step is None:
                 take_step = CapturedStep(trainer) if self.graph else trainer.step
-            for _ in self._epoch(trainer, take_step):
+            begun = True
+            for taken in self._epoch(trainer, take_step):
                 self.seconds = before + time.perf_counter() - began
-                yield Progress(self, trainer.epoch, trainer.step_in_epoch, steps)
+                # the first steps wait for the epoch's draws, and in the first epoch for a capture
+                timed, begun = 0 if begun else taken, False
+                yield Progress(self, trainer.epoch, trainer.step_in_epoch, steps, timed)
             with self._on_stream(take_step):
                 line = self._close_epoch(trainer)
                 self.seconds = before + time.perf_counter() - began
                 if time.perf_counter() - saved > self.save_every:
                     self.save()
                     saved = time.perf_counter()
-            yield Progress(self, trainer.epoch, 0, steps, line)
+            yield Progress(self, trainer.epoch, 0, steps, line=line)
         with self._on_stream(take_step):
             self._finish(trainer)
 
-    def _epoch(self, trainer: Trainer, take_step: Callable[[], None]) -> Iterator[None]:
+    def _epoch(self, trainer: Trainer, take_step: Callable[[], None]) -> Iterator[int]:
         """The rest of an epoch, in chunks; the host stays at most one chunk ahead of a GPU."""
         last: torch.cuda.Event | None = None
         while trainer.step_in_epoch < trainer.steps_per_epoch:
-            began = time.perf_counter()
             left = trainer.steps_per_epoch - trainer.step_in_epoch
             chunk = min(CHUNK_STEPS if self.graph else 1, left)
             with self._on_stream(take_step):
@@ -134,13 +138,7 @@ class Run:
                     if last is not None:
                         last.synchronize()
                     last = event
-            self.steps_done += chunk
-            self.step_seconds += time.perf_counter() - began
-            yield
-        if last is not None:
-            began = time.perf_counter()
-            last.synchronize()
-            self.step_seconds += time.perf_counter() - began
+            yield chunk
 
     def _on_stream(self, take_step: Any) -> Any:
         if isinstance(take_step, CapturedStep):
@@ -164,7 +162,7 @@ class Run:
             trainer.load_state_dict(state["trainer"])
             self.best = state["best"]
             self.seconds = state["seconds"]
-            self.step_seconds, self.steps_done = state["step_seconds"], state["steps_done"]
+            self.step_seconds, self.steps_timed = state["step_seconds"], state["steps_timed"]
         if self.ranks.leads:
             self.folder.open()
             self.folder.rewind(trainer.epoch)
@@ -181,7 +179,7 @@ class Run:
                 "best": self.best,
                 "seconds": self.seconds,
                 "step_seconds": self.step_seconds,
-                "steps_done": self.steps_done,
+                "steps_timed": self.steps_timed,
             },
         )
 
@@ -224,7 +222,7 @@ class Run:
             confusion=confusion(logits, labels).tolist(),
             test_size=len(test),
             wall_s=round(self.seconds, 2),
-            step_ms=round(1000 * self.step_seconds / max(1, self.steps_done), 4),
+            step_ms=round(1000 * self.step_seconds / max(1, self.steps_timed), 4),
             machine=describe_machine(self.device),
             parameters=count_parameters(trainer.model),
             extra={"concurrent": self.beside, "compiled": self.compile, "graph": self.graph},
@@ -255,12 +253,8 @@ def train(
                 run = waiting.pop(0)
                 run.beside = concurrent
                 active[run] = run.advance()
-            for run, steps in list(active.items()):
-                progress = next(steps, None)
-                if progress is None:
-                    del active[run]
-                elif watch is not None:
-                    watch(progress)
+            for run in _round(active, watch):
+                del active[run]
             if stop is not None and runs[0].ranks.any(stop()):
                 break
     finally:
@@ -269,3 +263,24 @@ def train(
             run.save()
     records = [run.folder.record for run in runs]
     return [record for record in records if record is not None]
+
+
+def _round(
+    active: dict[Run, Iterator[Progress]], watch: Callable[[Progress], None] | None
+) -> list[Run]:
+    """Take every run a few steps further, and return those that have ended.
+
+    Time is shared evenly: what side by side costs one model is the time of all divided by their
+    number. Only rounds in which every run did nothing but steps count.
+    """
+    began = time.perf_counter()
+    words = [(run, next(steps, None)) for run, steps in active.items()]
+    seconds = (time.perf_counter() - began) / len(words)
+    if all(word is not None and word.taken for _, word in words):
+        for run, word in words:
+            run.step_seconds += seconds
+            run.steps_timed += 0 if word is None else word.taken
+    for _, word in words:
+        if word is not None and watch is not None:
+            watch(word)
+    return [run for run, word in words if word is None]

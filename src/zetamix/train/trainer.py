@@ -1,6 +1,8 @@
 """One model in training: a step that can be captured, epochs, and a state to go on from."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -8,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from zetamix.data.augment import EpochDraws, Scale, measure_scale
+from zetamix.data.augment import EpochDraws, Scale, augment, measure_scale
 from zetamix.data.dataset import Dataset
 from zetamix.data.loader import Labelled, Loader
 from zetamix.draw import mix64
@@ -59,6 +61,7 @@ class Trainer:
         if self.ranks.world > 1:
             self.parallel = DistributedDataParallel(self.model)
         self.forward = torch.compile(self.parallel, dynamic=False) if compile else self.parallel
+        self.fetch = compiled_fetch() if compile else fetch
 
         scale = choose_scale(recipe.normalize, dataset.train)
         self.loader = self._loader(dataset.train, recipe.batch_size, scale, training=True)
@@ -78,9 +81,10 @@ class Trainer:
             fused=on_gpu,
             foreach=False if on_gpu else None,
         )
-        self.places = torch.arange(self.loader.batch_size, device=self.device)
-        self.cursor = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.tally = Tally(self.device)
+        self.first = torch.arange(self.loader.batch_size, device=self.device)
+        # the step within the epoch, where a captured graph can read and advance it
+        self.index = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self.tally = Tally(self.steps_per_epoch, self.device)
         self.draws: EpochDraws | None = None
         self.raw: Tensor | None = None
         self._stream: Any = None
@@ -98,11 +102,9 @@ class Trainer:
         else:
             self.optimizer.param_groups[0]["lr"] = rate
         self._take_draws(self.loader.draw(self.epoch))
-        self.cursor.fill_(self.step_in_epoch * self.loader.batch_size)
+        self.index.fill_(self.step_in_epoch)
         self.loader.position = self.step_in_epoch
         self._stream = None if self.loader.held else self.loader._stream(self._draws())
-        if self.step_in_epoch == 0:
-            self.tally.clear()
         self.parallel.train()
 
     def _take_draws(self, draws: EpochDraws) -> None:
@@ -141,11 +143,16 @@ class Trainer:
 
     def compute(self, batch_size: int) -> None:
         """Everything of a step that happens on the device; the host decides nothing in here."""
-        places = self.cursor + self.places[:batch_size]
-        draws = self._draws().each(lambda part: part[places])
-        labels = self.loader.labels[draws.order]
-        raw = self.loader.samples[draws.order] if self.raw is None else self.raw
-        samples = _layout(self.loader.prepare(raw, draws))
+        places = torch.add(self.first[:batch_size], self.index, alpha=self.loader.batch_size)
+        samples, labels = self.fetch(
+            self.loader.samples if self.raw is None else self.raw,
+            self.raw is None,
+            self.loader.labels,
+            self._draws(),
+            places,
+            self.loader.scale,
+            self.dtype,
+        )
         targets = labels
         if self.mix is not None:
             samples, targets = self.mix(samples, labels)
@@ -156,8 +163,8 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
-        self.cursor += self.loader.batch_size
-        self.tally.add(loss.detach(), logits.detach(), targets)
+        self.tally.add(self.index, loss.detach(), logits.detach(), targets)
+        self.index += 1
 
     def autocast(self) -> AbstractContextManager[Any]:
         if self.dtype == torch.float32:
@@ -166,17 +173,16 @@ class Trainer:
 
     def finish_epoch(self) -> dict[str, float]:
         """Training loss and accuracy (against the dominant label) of the epoch just done."""
-        totals = self.ranks.add_up(self.tally.read())
-        loss, accuracy, bad = totals.summary()
+        loss, right, bad = self.ranks.average(*self.tally.read())
         if bad is not None:
             raise NonFiniteLossError(
-                f"The loss became {loss} in epoch {self.epoch + 1}, step {bad + 1} of "
+                f"The loss is not finite in epoch {self.epoch + 1}, step {bad + 1} of "
                 f"{self.steps_per_epoch}, at a learning rate of {self.recipe.rate(self.epoch):g}. "
                 "Try a smaller one (--set lr=...), or --set precision=float32."
             )
         self.epoch += 1
         self.step_in_epoch = 0
-        return {"train_loss": loss, "train_accuracy": accuracy}
+        return {"train_loss": loss, "train_accuracy": right}
 
     @torch.no_grad()
     def predict(self, split: Labelled) -> tuple[Tensor, Tensor]:
@@ -232,47 +238,52 @@ class Trainer:
         # the rate stays the tensor that a graph reads, with the value of the epoch
         self.optimizer.param_groups[0]["lr"] = rate
         self.generator.set_state(state["generator"].cpu())
-        # the sums of the lead rank stand for the steps before; the others start theirs at zero
-        if self.ranks.leads:
-            self.tally.state.copy_(state["tally"])
+        self.tally.state.copy_(state["tally"])
         self.epoch, self.step_in_epoch = state["epoch"], state["step_in_epoch"]
 
 
 class Tally:
-    """Loss and accuracy of an epoch, added up on the device."""
+    """Loss and accuracy of every step of an epoch, kept on the device."""
 
-    def __init__(self, device: torch.device) -> None:
-        # sum of losses, samples right, samples, steps, the first step whose loss is not finite
-        self.state = torch.zeros(5, dtype=torch.float64, device=device)
-        self.clear()
+    def __init__(self, steps: int, device: torch.device) -> None:
+        # rows: the mean loss of a step, the share of samples whose dominant class it got right
+        self.state = torch.zeros(2, steps, device=device)
 
-    def clear(self) -> None:
-        self.state.zero_()
-        self.state[4] = -1
-
-    def add(self, loss: Tensor, logits: Tensor, targets: Tensor) -> None:
+    def add(self, index: Tensor, loss: Tensor, logits: Tensor, targets: Tensor) -> None:
         dominant = targets.argmax(1) if targets.ndim == 2 else targets
-        right = (logits.argmax(1) == dominant).sum()
-        count = torch.full_like(right, logits.shape[0])
-        first_bad = ~torch.isfinite(loss) & (self.state[4] < 0)
-        bad = torch.where(first_bad, self.state[3], self.state[4])
-        new = torch.stack([loss * count, right, count, torch.ones_like(loss)])
-        self.state[:4] += new
-        self.state[4] = bad
+        right = (logits.argmax(1) == dominant).float().mean()
+        self.state.index_copy_(1, index, torch.stack([loss, right])[:, None])
 
-    def read(self) -> "Totals":
-        return Totals(self.state.cpu())
+    def read(self) -> tuple[float, float, int | None]:
+        """Mean loss, mean accuracy, and the first step whose loss is not finite."""
+        losses, rights = self.state.cpu()
+        bad = (~torch.isfinite(losses)).nonzero()
+        return float(losses.mean()), float(rights.mean()), int(bad[0]) if len(bad) else None
 
 
-class Totals:
-    """A tally that has reached the host."""
+def fetch(
+    stored: Tensor,
+    held: bool,
+    labels: Tensor,
+    draws: EpochDraws,
+    places: Tensor,
+    scale: Scale,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor]:
+    """The batch at `places` of the epoch, as a model takes it.
 
-    def __init__(self, values: Tensor) -> None:
-        self.values = values
+    `stored` is the whole split where it is held on the device, else the batch itself.
+    """
+    part = draws.each(lambda whole: whole[places])
+    raw = stored[part.order] if held else stored
+    samples = scale.apply(augment(raw, part.flips, part.corners), dtype)
+    return _layout(samples), labels[part.order]
 
-    def summary(self) -> tuple[float, float, int | None]:
-        loss, right, count, _, bad = self.values.tolist()
-        return loss / count, right / count, None if bad < 0 else int(bad)
+
+@lru_cache(maxsize=1)
+def compiled_fetch() -> Callable[..., tuple[Tensor, Tensor]]:
+    """`fetch` as one kernel or two instead of fifteen, shared by all trainers."""
+    return torch.compile(fetch, dynamic=False)
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
