@@ -179,6 +179,15 @@ def server(tmp_path):
         def log_message(self, *_):
             pass
 
+        def do_GET(self):
+            if self.path != "/cut":
+                return super().do_GET()
+            self.send_response(200)
+            self.send_header("Content-Length", "100")
+            self.end_headers()
+            self.wfile.write(b"only this")
+            return None
+
     folder = tmp_path / "web"
     folder.mkdir()
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as found:
@@ -207,6 +216,7 @@ def test_a_download_that_works(server, tmp_path):
     [
         ("a.bin", "0" * 32, "what came has the md5 "),
         ("gone", None, "the server answers 404 File not found"),
+        ("cut", None, "the connection ended after 9 of 100 bytes"),
     ],
 )
 def test_a_download_that_fails_leaves_nothing(server, file, md5, message, tmp_path):

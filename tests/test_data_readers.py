@@ -81,6 +81,15 @@ def test_made_splits_follow_the_seed_and_official_ones_do_not(tmp_path):
         )
 
 
+def test_made_splits_do_not_depend_on_the_order_of_a_table(tmp_path):
+    spec = build("uda", tmp_path)
+    before = data.load(spec, tmp_path).fingerprint
+    table = tmp_path / "uda" / "metadata.csv"
+    header, *rows = table.read_text().splitlines()
+    table.write_text("\n".join([header, *reversed(rows)]) + "\n")
+    assert data.prepare(spec, tmp_path, again=True).fingerprint == before
+
+
 def test_samples_know_their_files(tmp_path):
     with installed("isic2017", root=tmp_path):
         names = data.load("isic2017").val.names()

@@ -113,13 +113,9 @@ def in_parallel(
     work: Callable[[Given], Made], items: Sequence[Given], step: int
 ) -> Iterator[tuple[int, list[Made]]]:
     """Work on `step` items at a time, in threads: Pillow decodes and scales without the GIL."""
-    pool = ThreadPoolExecutor(_workers(), thread_name_prefix="zetamix-decode")
-    try:
+    with ThreadPoolExecutor(_workers(), thread_name_prefix="zetamix-decode") as pool:
         for first in range(0, len(items), step):
             yield first, list(pool.map(work, items[first : first + step]))
-    finally:
-        # an interrupted run does not first decode what it had queued
-        pool.shutdown(cancel_futures=True)
 
 
 def explain(error: Exception) -> str:
