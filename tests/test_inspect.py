@@ -178,6 +178,9 @@ def test_an_oracle_reads_images_as_they_are_stored(digits):
     # mixed samples are floats in the same units
     assert torch.equal(oracle(digits.test.samples), oracle(digits.test.samples.float()))
     assert not oracle(digits.test.samples).requires_grad
+    # in evaluation mode: what it says of one image does not depend on the others
+    alone, among = oracle(digits.test.samples[:1]), oracle(digits.test.samples)[:1]
+    torch.testing.assert_close(alone, among, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -262,6 +265,9 @@ def test_points_without_a_test_split_are_judged_by_what_is_unseen(tmp_path):
     assert found.oracle.accuracy.n == found.judged == 100
     assert found.oracle.unseen == "the originals that are judged"
     assert found.neighbours == 25
+    zeta = found.subjects[1].estimates
+    assert (zeta["local_dimension"].n, zeta["distance"].n) == (200, 200)
+    assert (zeta["certain_share"].n, zeta["cross_entropy"].n) == (100, 100)
     page = write_report(found, tmp_path, describe_machine(CPU))
     assert "in the plane of the originals" in page.read_text()
 
