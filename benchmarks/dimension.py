@@ -74,6 +74,7 @@ def measure_gpu(images: Tensor, memory: float, runs: int) -> list[dict[str, Any]
         def call(count: int = neighbours) -> Tensor:
             return local_dimension(points, count, memory_gb=memory)
 
+        torch.cuda.reset_peak_memory_stats()
         found, seconds = timed(call, runs)
         row = describe(points, neighbours, memory, found, seconds)
         row["peak_gb"] = torch.cuda.max_memory_allocated() / 1e9
@@ -99,7 +100,7 @@ def synchronise() -> None:
 
 
 def scikit_dimension(points: Tensor) -> Tensor:
-    import skdim  # type: ignore[import-untyped]
+    import skdim
 
     estimator = skdim.id.lPCA(ver="FO", alphaFO=0.05)
     with warnings.catch_warnings():

@@ -272,6 +272,29 @@ def test_points_without_a_test_split_are_judged_by_what_is_unseen(tmp_path):
     assert "in the plane of the originals" in page.read_text()
 
 
+def test_large_images_are_shown_small(tmp_path):
+    samples = torch.randint(256, (64, 3, 120, 160), dtype=torch.uint8)
+    dataset = from_tensors("large", {"train": (samples, torch.arange(64) % 2)})
+    settings = Settings(gammas=(2.8,), oracle="none", neighbours=8)
+    found = inspect_dataset(dataset, parse_list("zeta:2.8"), settings)
+    write_report(found, tmp_path, describe_machine(CPU))
+    # four images of noise, which no format compresses: 77 kB each at full size, in base64
+    assert (tmp_path / "figures" / "outputs.svg").stat().st_size < 4 * 58_000
+
+
+@pytest.mark.gpu
+def test_a_gpu_measures_the_same(digits, found):
+    there = inspect_dataset(digits, parse_list("mixup,zeta:2.8"), QUICK, device="cuda")
+    for key in ("local_dimension", "cross_entropy"):
+        assert there.original.estimates[key].n == found.original.estimates[key].n
+    # the originals are the same, the draws are not
+    here = found.original.estimates["local_dimension"].value
+    assert there.original.estimates["local_dimension"].value == pytest.approx(here, abs=1e-3)
+    for one, two in zip(there.subjects, found.subjects, strict=True):
+        first, second = (each.estimates["local_dimension"] for each in (one, two))
+        assert abs(first.value - second.value) < 4 * (first.error + second.error)
+
+
 def test_stages_are_told_from_start_to_end(digits):
     told = []
     inspect_dataset(digits, parse_list("mixup"), QUICK, progress=lambda *stage: told.append(stage))

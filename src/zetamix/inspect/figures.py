@@ -4,6 +4,7 @@ import textwrap
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from matplotlib.axes import Axes
 from torch import Tensor
 
@@ -13,6 +14,8 @@ from zetamix.measure.realism import CERTAIN
 from zetamix.report import Picture, drawing, series_style
 from zetamix.series import GAMMA_MIN
 
+# sides of images in the figure; fifty of 224 × 224 would make a page of 7 MB
+LARGEST_IMAGE = 96
 # more classes than this have no room for their names under a bar
 NAMED_CLASSES = 12
 DENSITY_POINTS = 256
@@ -193,6 +196,9 @@ def _level(axes: Axes, subject: Subject, index: int) -> None:
 
 
 def _show_image(axes: Axes, image: Tensor) -> None:
+    if max(image.shape[1:]) > LARGEST_IMAGE:
+        scale = LARGEST_IMAGE / max(image.shape[1:])
+        image = F.interpolate(image[None], scale_factor=scale, mode="area")[0]
     pixels = (image / 255).clamp(0, 1).permute(1, 2, 0).numpy()
     if pixels.shape[2] == 1:
         axes.imshow(pixels[:, :, 0], cmap="gray", vmin=0, vmax=1, interpolation="none")
