@@ -28,6 +28,10 @@ def broken_isic2016_label(base):
     break_row(base / "ISBI2016_ISIC_Part3_Training_GroundTruth.csv", 3, "benign", "harmless")
 
 
+def broken_isic2016_first_label(base):
+    break_row(base / "ISBI2016_ISIC_Part3_Training_GroundTruth.csv", 1, "benign", "harmless")
+
+
 def broken_isic2016_image(base):
     (base / "ISBI2016_ISIC_Part3_Test_Data" / "ISIC_0001002.jpg").unlink()
 
@@ -98,6 +102,10 @@ def broken_imagenette_folder(base):
 
 
 BROKEN = {
+    "isic2016 first label": (
+        "isic2016", broken_isic2016_first_label,
+        "ISBI2016_ISIC_Part3_Training_GroundTruth.csv, row 1: label 'harmless'; expected benign or malignant, or 0 or 1.",
+    ),
     "isic2016 label": (
         "isic2016", broken_isic2016_label,
         "ISBI2016_ISIC_Part3_Training_GroundTruth.csv, row 3: label 'harmless'; expected benign or malignant, or 0 or 1.",

@@ -116,7 +116,7 @@ def prepare(
     from zetamix.data.access import find
 
     console = Console()
-    with _sentences(), _progress() as show:
+    with _sentences(), progress_bar() as show:
         found = prepare_data(what, root, seed, size, progress=show, again=again)
         folder = find(what, root, seed, size).folder
     facts = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
@@ -138,7 +138,7 @@ def check(what: What, root: Root = None, seed: Seed = 0, size: Size = None) -> N
     from zetamix.data import check as check_data
 
     console = Console()
-    with _sentences(), _progress() as show:
+    with _sentences(), progress_bar() as show:
         report = check_data(what, root, seed, size, progress=show)
     _print_verdict(console, report)
     console.print(_count_table(report))
@@ -265,7 +265,7 @@ def _say(text: str, style: str = "") -> None:
 
 
 @contextmanager
-def _progress() -> Iterator["Callback"]:
+def progress_bar() -> Iterator["Callback"]:
     """A bar on standard error that is gone when the work is done."""
     columns = (
         TextColumn("{task.description}"),
@@ -280,6 +280,8 @@ def _progress() -> Iterator["Callback"]:
         task = bar.add_task("looking", total=None)
 
         def show(what: str, done: int, total: int) -> None:
+            if what.startswith(("downloading", "unpacking")):
+                what, done, total = f"{what}, MB", done // 10**6, total // 10**6
             bar.update(task, description=what, completed=done, total=total or None)
 
         yield show

@@ -80,9 +80,10 @@ def check(
     *,
     progress: Progress | None = None,
 ) -> Report:
-    """Read every sample and compare with what is expected; nothing is downloaded or changed.
+    """Read every sample and compare with what is expected.
 
-    Looks at the files where they are here, and at the prepared data where it is.
+    Looks at the files where they are here, and at the prepared data where it is. Nothing is
+    downloaded; archives that are here are unpacked.
 
     >>> report = check("crescents")
     >>> report.ok, report.sizes

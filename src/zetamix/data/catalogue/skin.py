@@ -23,7 +23,10 @@ LESION_256 = Fit(
 )
 
 S3 = "https://isic-challenge-data.s3.amazonaws.com"
-MADE = "the paper's seed is not known: a 70:10:20 split of ours has its sizes, not its images"
+MADE = (
+    "the paper's seed is not known: a 70:10:20 split of ours, by image like the paper's, has its "
+    "sizes, not its images"
+)
 
 # the training split of ISIC 2018 is HAM10000, which has a source of its own
 HAM10000 = {

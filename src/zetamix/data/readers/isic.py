@@ -1,5 +1,6 @@
 """The challenges and the archive of the International Skin Imaging Collaboration."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def isic2016(spec: Spec, base: Path, seed: int) -> Source:
         table = base / f"ISBI2016_ISIC_Part3_{part}_GroundTruth.csv"
         images = Images(base / f"ISBI2016_ISIC_Part3_{part}_Data", suffixes=PHOTOS)
         lines = read_lines(table)
-        has_header = bool(lines) and lines[0][1][-1].strip().lower() not in BENIGN_MALIGNANT
+        has_header = bool(lines) and not re.match(r"\s*ISIC_\d+", lines[0][1][0], re.IGNORECASE)
         # copies in circulation have headers of their own; only the two columns are certain
         rows = read_rows(table, ["image", "label"], header=False)[1 if has_header else 0 :]
         found = []

@@ -4,6 +4,7 @@ import math
 import zipfile
 import zlib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -208,10 +209,12 @@ def npz_source(path: Path, seed: int) -> Source:
         torch.from_numpy(labels["train"]), archive.splits, classes, seed=seed, where=str(path)
     )
     parts = {split: _part(archive, split, labels[split]) for split in archive.splits}
-    for split, chosen in rows.items():
-        if len(rows) > 1:
-            parts[split] = _part(archive, "train", labels["train"], chosen.numpy())
     made = [split for split in rows if split != "train"]
+    if made:
+        # three parts of one array, which is unpacked once
+        whole = cache(lambda: archive.images("train"))
+        for split, chosen in rows.items():
+            parts[split] = array_part(labels["train"][chosen.numpy()], whole, chosen.numpy())
     return Source(
         name=path.stem,
         classes=classes,
@@ -251,6 +254,5 @@ def _numbered(path: Path, labels: Mapping[str, Array]) -> tuple[str, ...]:
     return tuple(str(label) for label in range(highest + 1))
 
 
-def _part(archive: Archive, split: str, labels: Array, rows: Array | None = None) -> Part:
-    chosen = labels if rows is None else labels[rows]
-    return array_part(chosen, lambda: archive.images(split), rows)
+def _part(archive: Archive, split: str, labels: Array) -> Part:
+    return array_part(labels, lambda: archive.images(split))
