@@ -2,6 +2,8 @@
 
 import difflib
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 import torchvision
@@ -13,7 +15,7 @@ SMALL_SIDE = 64
 
 
 class UnknownModelError(ValueError):
-    """A model's name that is not one; the message says what there is."""
+    """A model that there is not, or not for such samples; the message says what there is."""
 
 
 def build(name: str, num_classes: int, shape: tuple[int, ...], *, stem: str = "auto") -> nn.Module:
@@ -145,13 +147,27 @@ def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn
         )
     if shape[0] not in (1, 3):
         raise ValueError(f"{name} takes images of 1 or 3 channels, got {shape[0]}.")
-    options = {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
-    if options:
-        options["aux_logits"] = False
-    model: nn.Module = torchvision.models.get_model(
-        name, weights=None, num_classes=num_classes, **options
-    )
-    return model if shape[0] == 3 else nn.Sequential(Grey(), model)
+    options: dict[str, bool | int] = {}
+    if name in ("googlenet", "inception_v3"):
+        options = {"init_weights": True, "aux_logits": False}
+    elif name.startswith("vit_"):
+        options = {"image_size": shape[1]}
+    try:
+        model: nn.Module = torchvision.models.get_model(
+            name, weights=None, num_classes=num_classes, **options
+        )
+        if shape[0] == 1:
+            model = nn.Sequential(Grey(), model)
+        # one image through it: what it cannot take is an error now, and not in the first step
+        with torch.no_grad():
+            model.eval()(torch.zeros(1, *shape))
+    except (AssertionError, RuntimeError) as error:
+        why = str(error).splitlines()[0].rstrip(".!")
+        raise UnknownModelError(
+            f"{name} cannot take images of {shape[1]} × {shape[2]}: {why}. Use resnet18, which "
+            "takes any size."
+        ) from None
+    return model.train()
 
 
 def count_parameters(model: nn.Module) -> int:
@@ -162,6 +178,26 @@ def initialise(
     name: str, num_classes: int, shape: tuple[int, ...], seed: int, **how: str
 ) -> nn.Module:
     """`build` from a seed, on the CPU, without touching global randomness: the same anywhere."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         return build(name, num_classes, shape, **how)
+
+
+def is_random(model: nn.Module) -> bool:
+    """Whether layers of the model draw while it trains: dropout, stochastic depth."""
+    kinds = (nn.modules.dropout._DropoutNd, torchvision.ops.StochasticDepth)
+    return any(isinstance(part, kinds) and part.p > 0 for part in model.modules())
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """Let what draws from torch's default generators draw from `seed`; give them back as found.
+
+    device: a GPU whose default generator is borrowed along with the CPU's.
+    """
+    gpus = [device] if device is not None and device.type == "cuda" else []
+    with torch.random.fork_rng(devices=gpus):
+        torch.default_generator.manual_seed(seed)
+        for gpu in gpus:
+            index = torch.cuda.current_device() if gpu.index is None else gpu.index
+            torch.cuda.default_generators[index].manual_seed(seed)
+        yield
