@@ -34,7 +34,8 @@ class Loader:
     memory: bytes of the device that the split may take. A larger split stays on disk and is
         streamed batch by batch. None stands for half of what a GPU has free; a CPU reads the
         memory map itself, which the system keeps in memory as long as there is room.
-    rank, world: take every `world`-th sample from `rank` on, for one of several processes.
+    rank, world: take every `world`-th sample from `rank` on, for one of several processes. Of a
+        shuffled epoch all get equally many; what is left over is another one each epoch.
 
     A seed fixes order and augmentation of every epoch, on any device. `state_dict` says where in
     which epoch the loader is; a loader that loads it goes on with the next batch.
@@ -77,10 +78,15 @@ class Loader:
         self.dtype = dtype
         self.rank, self.world = rank, world
         self.count = len(range(rank, len(split.labels), world))
-        if drop_last and world > 1:
+        if world > 1 and (shuffle or drop_last):
             # every rank takes the same number of steps, or the last ones would wait for ever
             self.count = len(split.labels) // world
-        self.batch_size = min(batch_size, self.count)
+            if self.count == 0:
+                raise ValueError(
+                    f"Expected at least one sample for each of {world} processes, got "
+                    f"{len(split.labels)} in all. Start fewer processes."
+                )
+        self.batch_size = max(1, min(batch_size, self.count))
         self.drop_last = drop_last
         self.epoch = 0
         self.position = 0
@@ -129,14 +135,20 @@ class Loader:
         self.epoch = epoch
 
     def state_dict(self) -> dict[str, int]:
-        return {"epoch": self.epoch, "position": self.position, "seed": self.seed}
+        return {
+            "epoch": self.epoch,
+            "position": self.position,
+            "seed": self.seed,
+            "batch_size": self.batch_size,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state["seed"] != self.seed:
-            raise ValueError(
-                f"The state is of a loader with seed {state['seed']}, this one has {self.seed}: "
-                "its epochs have another order. Build the loader with the old seed."
-            )
+        for name, own in (("seed", self.seed), ("batch_size", self.batch_size)):
+            if state[name] != own:
+                raise ValueError(
+                    f"The state is of a loader with {name}={state[name]}, this one has {own}: its "
+                    "epochs have other batches. Build the loader as the old one was."
+                )
         self.epoch, self._start = state["epoch"], state["position"]
         self.position = self._start
 

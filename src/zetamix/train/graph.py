@@ -21,7 +21,7 @@ class CapturedStep:
         self.graph.register_generator_state(trainer.generator)
         kept = _Snapshot(trainer)
         self.stream.wait_stream(torch.cuda.current_stream(trainer.device))
-        with torch.cuda.stream(self.stream):
+        with torch.cuda.stream(self.stream), trainer.layer_draws():
             trainer.feed()
             for _ in range(WARMUP_STEPS):
                 trainer.compute(trainer.loader.batch_size)
@@ -33,11 +33,15 @@ class CapturedStep:
             trainer.compute(trainer.loader.batch_size)
         with torch.cuda.stream(self.stream):
             kept.restore()
+            # the batch that the warm-up was fed comes again
+            trainer.open_stream()
         self.stream.synchronize()
 
     def __call__(self) -> None:
         self.trainer.feed()
-        self.graph.replay()
+        # a replay takes the state that torch's default generator has when it is launched
+        with self.trainer.layer_draws():
+            self.graph.replay()
         self.trainer.step_in_epoch += 1
 
 

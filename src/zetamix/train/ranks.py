@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,13 @@ class Ranks:
         """An epoch's loss and accuracy over all ranks, and the first bad step of any."""
         if self.world == 1:
             return loss, right, bad
+        never = 1 << 62
         sums = torch.tensor([loss, right])
-        first = torch.tensor(-1 if bad is None else bad)
+        first = torch.tensor(never if bad is None else bad)
         dist.all_reduce(sums)
-        dist.all_reduce(first, dist.ReduceOp.MAX)
+        dist.all_reduce(first, dist.ReduceOp.MIN)
         loss, right = (sums / self.world).tolist()
-        return loss, right, None if first < 0 else int(first)
+        return loss, right, None if first == never else int(first)
 
     def gather(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """All ranks' rows, on every rank."""
@@ -45,6 +46,20 @@ class Ranks:
             torch.cat([part[0] for part in parts]).to(place),
             torch.cat([part[1] for part in parts]).to(place),
         )
+
+    def share(self, value: Any) -> Any:
+        """What the leading process has, on every rank: files may lie on its machine only."""
+        if self.world == 1:
+            return value
+        holder = [value]
+        dist.broadcast_object_list(holder, device=torch.device("cpu"))
+        return holder[0]
+
+    def share_buffers(self, model: nn.Module) -> None:
+        """The leading process's running statistics, which are saved, on every rank."""
+        if self.world > 1:
+            for buffer in model.buffers():
+                dist.broadcast(buffer, 0)
 
     def any(self, flag: bool) -> bool:
         """Whether any rank says so: all of them stop together, or none."""
@@ -74,3 +89,9 @@ def join(device: torch.device) -> tuple[Ranks, torch.device]:
         # small host tensors (totals, flags) go over gloo, gradients over NCCL
         dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     return Ranks(dist.get_rank(), dist.get_world_size()), device
+
+
+def leave() -> None:
+    """Part from the other processes, if there are any."""
+    if dist.is_initialized():
+        dist.destroy_process_group()

@@ -77,6 +77,8 @@ class Recipe:
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise RecipeError(f"{name} must be a finite number of at least 0, got {value}.")
+        if self.nesterov and self.momentum == 0:
+            raise RecipeError("nesterov needs momentum above 0. Add nesterov=false.")
         if list(self.milestones) != sorted(set(self.milestones)):
             raise RecipeError(f"milestones must rise, got {list(self.milestones)}.")
 
@@ -120,8 +122,11 @@ class Recipe:
             name, given, value = text.partition("=")
             if not given:
                 raise RecipeError(f"Expected name=value, such as lr=0.05, got {text!r}.")
-            self._check_name(name.strip())
-            changes[name.strip()] = _read(name.strip(), value.strip())
+            name = name.strip()
+            self._check_name(name)
+            if name in changes:
+                raise RecipeError(f"{name} is given twice; give it once.")
+            changes[name] = _read(name, value.strip())
         return self.change(**changes)
 
     def _check_name(self, name: str) -> None:

@@ -16,7 +16,7 @@ from zetamix.methods import Method
 from zetamix.metrics import METRICS, classify, confusion
 from zetamix.models import count_parameters
 from zetamix.records import Cell, RunRecord
-from zetamix.train.folder import RunFolder
+from zetamix.train.folder import FolderError, RunFolder
 from zetamix.train.graph import CapturedStep
 from zetamix.train.ranks import Ranks
 from zetamix.train.recipe import Recipe
@@ -68,6 +68,11 @@ class Run:
         self.save_every = save_every
         self.ranks = Ranks() if ranks is None else ranks
         self.graph = self._can_capture() if graph is None else graph
+        if self.graph and not self._can_capture():
+            raise ValueError(
+                "A captured step needs a GPU, one process and batches of one size "
+                "(last_batch=drop). Leave graph=None to have it wherever it can be."
+            )
         self.cell = Cell(
             dataset=dataset.name,
             fingerprint=dataset.fingerprint,
@@ -77,7 +82,10 @@ class Run:
             train_size=len(dataset.train),
         )
         self.folder = RunFolder(out, self.cell, resume=resume)
+        self.record = self.folder.record
         self.trainer: Trainer | None = None
+        self.settled = True
+        """Whether the trainer stands between two steps, where it can be saved."""
         self.best: dict[str, float] | None = None
         self.seconds = 0.0
         self.step_seconds = 0.0
@@ -86,7 +94,11 @@ class Run:
         """How many runs train side by side, this one among them."""
 
     def _can_capture(self) -> bool:
-        return self.device.type == "cuda" and self.ranks.world == 1
+        one_shape = (
+            self.recipe.last_batch == "drop"
+            or len(self.dataset.train) % self.recipe.batch_size == 0
+        )
+        return self.device.type == "cuda" and self.ranks.world == 1 and one_shape
 
     @property
     def name(self) -> str:
@@ -105,7 +117,7 @@ class Run:
         while trainer.epoch < self.recipe.epochs:
             with self._on_stream(take_step):
                 trainer.start_epoch()
-            if take_step is None:
+            if take_step is None and trainer.step_in_epoch < steps:
                 take_step = CapturedStep(trainer) if self.graph else trainer.step
             begun = True
             for taken in self._epoch(trainer, take_step):
@@ -123,10 +135,13 @@ class Run:
         with self._on_stream(take_step):
             self._finish(trainer)
 
-    def _epoch(self, trainer: Trainer, take_step: Callable[[], None]) -> Iterator[int]:
-        """The rest of an epoch, in chunks; the host stays at most one chunk ahead of a GPU."""
+    def _epoch(self, trainer: Trainer, take_step: Callable[[], None] | None) -> Iterator[int]:
+        """The rest of an epoch, in chunks; the host stays at most one chunk ahead of a GPU.
+
+        A run that was stopped after the last step of an epoch has nothing left of it to take.
+        """
         last: torch.cuda.Event | None = None
-        while trainer.step_in_epoch < trainer.steps_per_epoch:
+        while take_step is not None and trainer.step_in_epoch < trainer.steps_per_epoch:
             left = trainer.steps_per_epoch - trainer.step_in_epoch
             chunk = min(CHUNK_STEPS if self.graph else 1, left)
             with self._on_stream(take_step):
@@ -157,8 +172,9 @@ class Run:
             ranks=self.ranks,
         )
         self.trainer = trainer
-        state = self.folder.load("checkpoint.pt")
+        state = self.ranks.share(self.folder.load("checkpoint.pt") if self.ranks.leads else None)
         if state is not None:
+            self._check_place(state)
             trainer.load_state_dict(state["trainer"])
             self.best = state["best"]
             self.seconds = state["seconds"]
@@ -168,13 +184,30 @@ class Run:
             self.folder.rewind(trainer.epoch)
         return trainer
 
+    def _check_place(self, state: dict[str, Any]) -> None:
+        """Random numbers of a GPU do not go on on a CPU, nor those of two processes on three."""
+        there, here = state["place"], self._place()
+        if there != here:
+            raise FolderError(
+                f"{self.folder.path} was begun on {there}, and this is {here}. Go on there, or "
+                "choose another --out."
+            )
+
+    def _place(self) -> str:
+        processes = "one process" if self.ranks.world == 1 else f"{self.ranks.world} processes"
+        return f"{self.device.type} by {processes}"
+
     def save(self) -> None:
         """Keep everything up to here; the run can go on from it."""
         if self.trainer is None or not self.ranks.leads:
             return
+        if self.device.type == "cuda":
+            # steps that were launched on a stream of their own are part of what is kept
+            torch.cuda.synchronize(self.device)
         self.folder.save(
             "checkpoint.pt",
             {
+                "place": self._place(),
                 "trainer": self.trainer.state_dict(),
                 "best": self.best,
                 "seconds": self.seconds,
@@ -225,12 +258,18 @@ class Run:
             step_ms=round(1000 * self.step_seconds / max(1, self.steps_timed), 4),
             machine=describe_machine(self.device),
             parameters=count_parameters(trainer.model),
-            extra={"concurrent": self.beside, "compiled": self.compile, "graph": self.graph},
+            extra={
+                "concurrent": self.beside,
+                "compiled": self.compile,
+                "graph": self.graph,
+                "processes": self.ranks.world,
+            },
         )
         if self.ranks.leads:
             self.folder.save("final.pt", trainer.model.state_dict())
             self.folder.finish(record)
         self.ranks.wait()
+        self.record = record
         self.trainer = None
 
 
@@ -245,7 +284,12 @@ def train(
 
     Finished runs are not trained again. When `stop` says so, what is under way is saved.
     """
-    waiting = [run for run in runs if run.folder.record is None]
+    done = runs[0].ranks.share([run.record for run in runs]) if runs else []
+    for run, record in zip(runs, done, strict=True):
+        run.record = record
+        if record is not None and run.ranks.leads:
+            run.folder.tidy()
+    waiting = [run for run in runs if run.record is None]
     active: dict[Run, Iterator[Progress]] = {}
     try:
         while waiting or active:
@@ -258,11 +302,12 @@ def train(
             if stop is not None and runs[0].ranks.any(stop()):
                 break
     finally:
-        # on an error of one run, an interrupt or a stop alike
+        # on an error of one run, an interrupt or a stop alike; a run that was broken off within a
+        # step keeps the checkpoint it has
         for run in active:
-            run.save()
-    records = [run.folder.record for run in runs]
-    return [record for record in records if record is not None]
+            if run.settled:
+                run.save()
+    return [run.record for run in runs if run.record is not None]
 
 
 def _round(
@@ -274,7 +319,7 @@ def _round(
     number. Only rounds in which every run did nothing but steps count.
     """
     began = time.perf_counter()
-    words = [(run, next(steps, None)) for run, steps in active.items()]
+    words = [(run, _go_on(run, steps)) for run, steps in active.items()]
     seconds = (time.perf_counter() - began) / len(words)
     if all(word is not None and word.taken for _, word in words):
         for run, word in words:
@@ -284,3 +329,15 @@ def _round(
         if word is not None and watch is not None:
             watch(word)
     return [run for run, word in words if word is None]
+
+
+def _go_on(run: Run, steps: Iterator[Progress]) -> Progress | None:
+    run.settled = False
+    try:
+        word = next(steps, None)
+    except Exception as error:
+        # whoever catches it can tell which of many runs it was
+        error.add_note(run.name)
+        raise
+    run.settled = True
+    return word

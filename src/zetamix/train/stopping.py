@@ -7,6 +7,8 @@ from types import FrameType
 
 # seconds kept back from a time limit for the last step, an evaluation and the saving
 MARGIN = 5.0
+# a launcher such as torchrun passes the Ctrl-C on that its children have got already
+SAME_PRESS = 1.0
 
 
 def parse_duration(text: str) -> float:
@@ -23,18 +25,26 @@ def parse_duration(text: str) -> float:
 
 
 class Stop:
-    """Says when to stop, and why; SIGTERM is heard while it is used as a context.
+    """Says when to stop, and why; SIGTERM and Ctrl-C are heard while it is used as a context.
 
-    limit: seconds from now.
+    Both wait for the end of a step, where everything can be saved. A second Ctrl-C does not.
+
+    limit: seconds from `began` on, a time of `time.monotonic`; from now on by default.
     """
 
-    def __init__(self, limit: float | None = None) -> None:
-        self.began = time.monotonic()
+    def __init__(self, limit: float | None = None, began: float | None = None) -> None:
+        self.began = time.monotonic() if began is None else began
         self.limit = limit
-        self.terminated = False
+        self.signal: int | None = None
+        """The signal that was heard."""
+        self._heard = 0.0
 
     def __call__(self) -> bool:
         return self.terminated or self.out_of_time
+
+    @property
+    def terminated(self) -> bool:
+        return self.signal is not None
 
     @property
     def out_of_time(self) -> bool:
@@ -45,11 +55,16 @@ class Stop:
         return time.monotonic() - self.began > self.limit - margin
 
     def __enter__(self) -> "Stop":
-        self._before = signal.signal(signal.SIGTERM, self._hear)
+        heard = (signal.SIGTERM, signal.SIGINT)
+        self._before = {number: signal.signal(number, self._hear) for number in heard}
         return self
 
     def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGTERM, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.terminated = True
+        now = time.monotonic()
+        if number == self.signal == signal.SIGINT and now - self._heard > SAME_PRESS:
+            raise KeyboardInterrupt
+        self.signal, self._heard = number, now

@@ -13,14 +13,14 @@ from torch.nn.parallel import DistributedDataParallel
 from zetamix.data.augment import EpochDraws, Scale, augment, measure_scale
 from zetamix.data.dataset import Dataset
 from zetamix.data.loader import Labelled, Loader
-from zetamix.draw import mix64
+from zetamix.draw import GOLDEN, mix64
 from zetamix.methods import Method
-from zetamix.models import initialise
+from zetamix.models import initialise, is_random, seeded
 from zetamix.train.ranks import Ranks
 from zetamix.train.recipe import Recipe
 
 # what one training run draws from its seed, apart from the order of the data
-MIXING = 1
+MIXING, LAYERS = 1, 2
 
 # bytes of an evaluation batch; 1,024 images of 3 × 32²
 EVAL_BYTES = 1024 * 3 * 32 * 32
@@ -57,6 +57,7 @@ class Trainer:
 
         model = initialise(recipe.model, dataset.num_classes, dataset.shape, seed, stem=recipe.stem)
         self.model = _place(model, self.device)
+        self.is_random = is_random(model)
         self.parallel: nn.Module = self.model
         if self.ranks.world > 1:
             self.parallel = DistributedDataParallel(self.model)
@@ -66,7 +67,7 @@ class Trainer:
         scale = choose_scale(recipe.normalize, dataset.train)
         self.loader = self._loader(dataset.train, recipe.batch_size, scale, training=True)
         self.scale = scale
-        self.generator = torch.Generator(self.device).manual_seed(mix64(seed * 4 + MIXING) >> 1)
+        self.generator = torch.Generator(self.device).manual_seed(derive(seed, MIXING))
         self.mix = method.transform(dataset.num_classes, self.generator)
 
         on_gpu = self.device.type == "cuda"
@@ -103,9 +104,13 @@ class Trainer:
             self.optimizer.param_groups[0]["lr"] = rate
         self._take_draws(self.loader.draw(self.epoch))
         self.index.fill_(self.step_in_epoch)
+        self.open_stream()
+        self.parallel.train()
+
+    def open_stream(self) -> None:
+        """Read on from the next step, where the split is not held on the device."""
         self.loader.position = self.step_in_epoch
         self._stream = None if self.loader.held else self.loader._stream(self._draws())
-        self.parallel.train()
 
     def _take_draws(self, draws: EpochDraws) -> None:
         """Into the same memory every epoch, which a captured graph goes on reading."""
@@ -124,8 +129,17 @@ class Trainer:
     def step(self) -> None:
         """One training step."""
         self.feed()
-        self.compute(self._batch_size())
+        with self.layer_draws():
+            self.compute(self._batch_size())
         self.step_in_epoch += 1
+
+    def layer_draws(self) -> AbstractContextManager[None]:
+        """Around a step: dropout draws from the run's seed, and from nothing that ran before."""
+        if not self.is_random:
+            return nullcontext()
+        step = self.epoch * self.steps_per_epoch + self.step_in_epoch
+        seed = derive(derive(self.seed, LAYERS), step * self.ranks.world + self.ranks.rank)
+        return seeded(seed, self.device)
 
     def feed(self) -> None:
         """Bring the next batch to the device, where the split does not lie there already."""
@@ -176,9 +190,10 @@ class Trainer:
         loss, right, bad = self.ranks.average(*self.tally.read())
         if bad is not None:
             raise NonFiniteLossError(
-                f"The loss is not finite in epoch {self.epoch + 1}, step {bad + 1} of "
-                f"{self.steps_per_epoch}, at a learning rate of {self.recipe.rate(self.epoch):g}. "
-                "Try a smaller one (--set lr=...), or --set precision=float32."
+                f"The loss of {self.method.label}, seed {self.seed}, is not finite in epoch "
+                f"{self.epoch + 1}, step {bad + 1} of {self.steps_per_epoch}, at a learning rate "
+                f"of {self.recipe.rate(self.epoch):g}. Try a smaller one (--set lr=...), or --set "
+                "precision=float32."
             )
         self.epoch += 1
         self.step_in_epoch = 0
@@ -191,6 +206,7 @@ class Trainer:
             size = max(1, min(1024, EVAL_BYTES // max(1, split.samples[:1].numel())))
             self._evaluated[split] = self._loader(split, size, self.scale, training=False)
         loader = self._evaluated[split]
+        self.ranks.share_buffers(self.model)
         self.model.eval()
         parts = []
         with self.autocast():
@@ -198,7 +214,17 @@ class Trainer:
                 parts.append(self.model(_layout(samples)).float())
         self.model.train()
         order = loader.draw(0).order
-        return self.ranks.gather(torch.cat(parts), loader.labels[order])
+        # with fewer samples than processes some have none
+        none = torch.empty(0, self.dataset.num_classes, device=self.device)
+        own = torch.cat(parts) if parts else none
+        logits, labels = self.ranks.gather(own, loader.labels[order])
+        if not bool(torch.isfinite(logits).all()):
+            raise NonFiniteLossError(
+                f"The outputs of {self.method.label}, seed {self.seed}, are not finite after epoch "
+                f"{self.epoch}. Try a smaller learning rate (--set lr=...), or --set "
+                "precision=float32."
+            )
+        return logits, labels
 
     def _loader(
         self, split: Labelled, batch_size: int, scale: Scale | None, *, training: bool
@@ -284,6 +310,11 @@ def fetch(
 def compiled_fetch() -> Callable[..., tuple[Tensor, Tensor]]:
     """`fetch` as one kernel or two instead of fifteen, shared by all trainers."""
     return torch.compile(fetch, dynamic=False)
+
+
+def derive(seed: int, purpose: int) -> int:
+    """A seed of its own for each purpose, unlike any that `draw_epoch` makes of the same seed."""
+    return mix64(mix64(seed + GOLDEN) + purpose) >> 1
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
