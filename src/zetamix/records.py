@@ -7,9 +7,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+from filelock import FileLock
 
 SCHEMA = "zetamix/run/1"
+# bytes that are looked through at once for the end of a file's last whole line
+BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,20 +67,40 @@ class RunRecord:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "RunRecord":
+        if values.get("schema") != SCHEMA:
+            raise ValueError(
+                f"Expected a record of schema {SCHEMA}, got {values.get('schema')!r}. Read it with "
+                "the version of zetamix that wrote it."
+            )
         values = {name: value for name, value in values.items() if name != "key"}
         return cls(**{**values, "cell": Cell(**values["cell"])})
 
 
 def append(path: Path, record: RunRecord) -> None:
-    """Add one line, in one write, and see it onto the disk."""
+    """Add one line and see it onto the disk; several processes may do so at once.
+
+    A last line that a crash cut off goes, or the new one would be joined to it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps(record.as_dict(), ensure_ascii=False) + "\n"
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        os.write(handle, line.encode())
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with FileLock(path.with_name(f".{path.name}.lock")), path.open("a+b") as file:
+        file.truncate(_end_of_lines(file))
+        file.write(line.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _end_of_lines(file: IO[bytes]) -> int:
+    """Where the last whole line of a file ends."""
+    place = file.seek(0, os.SEEK_END)
+    while place > 0:
+        start = max(0, place - BLOCK)
+        file.seek(start)
+        newline = file.read(place - start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        place = start
+    return 0
 
 
 def read(path: Path) -> list[RunRecord]:
