@@ -6,7 +6,7 @@ Both draw and mix as our own transforms do: on the batch's device, from the call
 import torch
 from torch import Tensor, nn
 
-from zetamix._checks import check_alpha, check_number, check_pair
+from zetamix._checks import check_alpha, check_count, check_number, check_pair
 from zetamix.draw import BOX, Draw, draw_lam, process_stream
 from zetamix.mix import Classes, mix
 from zetamix.plan import identity_plan, local_plan
@@ -79,7 +79,10 @@ def _ends(centre: Tensor, half: Tensor, length: int) -> tuple[Tensor, Tensor]:
 
 
 class Local(nn.Module):
-    """The local synthetic instances of Brown et al. (2015): ranks by distance to the anchor."""
+    """The local synthetic instances of Brown et al. (2015): ranks by distance to the anchor.
+
+    Nothing about them is random: `generator` is taken, as by all methods, and not used.
+    """
 
     def __init__(
         self,
@@ -91,6 +94,8 @@ class Local(nn.Module):
     ) -> None:
         super().__init__()
         check_number("gamma", gamma, low=0)
+        if sources is not None:
+            check_count("sources", sources, 2)
         self.rule = Classes(num_classes)
         self.gamma = gamma
         self.sources = sources

@@ -99,12 +99,9 @@ def parse(text: str) -> Method:
         if key in options:
             raise UnknownMethodError(f"{name} is given {key} twice, in {text.strip()!r}.")
         options[key] = _read(name, key, value.strip())
-    kept = {key: options[key] for key in OPTIONS[name] if key in options}
-    first = FIRST_OPTION[name]
-    method = Method(
-        name,
-        tuple((k, v) for k, v in kept.items() if k == first or v != OPTIONS[name][k]),
-    )
+    # in one order and without defaults: one method, one value, however it was written
+    kept = [(key, options[key]) for key in OPTIONS[name] if key in options]
+    method = Method(name, tuple((k, v) for k, v in kept if v != OPTIONS[name][k]))
     _check(method)
     return method
 
