@@ -41,12 +41,14 @@ def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
     classes = logits.shape[1]
     probabilities = logits.softmax(1)
     present = torch.bincount(labels, minlength=classes) > 0
+    # by the logits: two that differ can be the same probability
+    chosen = logits.argmax(1)
     how: dict[str, Any] = {"num_classes": classes, "validate_args": False}
-    recalls = multiclass_accuracy(probabilities, labels, average=None, **how)
-    f1 = multiclass_f1_score(probabilities, labels, average=None, **how)
-    predicted = torch.bincount(probabilities.argmax(1), minlength=classes) > 0
+    recalls = multiclass_accuracy(chosen, labels, average=None, **how)
+    f1 = multiclass_f1_score(chosen, labels, average=None, **how)
+    predicted = torch.bincount(chosen, minlength=classes) > 0
     # in whole numbers, so that 2 mistakes in 359 are 2/359 and not a rounding of it
-    accuracy = int((probabilities.argmax(1) == labels).sum()) / len(labels)
+    accuracy = int((chosen == labels).sum()) / len(labels)
     return {
         "error": 1 - accuracy,
         "accuracy": accuracy,
