@@ -9,35 +9,51 @@ from rich.console import Console
 
 @contextmanager
 def told_in_a_sentence() -> Iterator[None]:
-    """Print what a user can mend as one line on standard error, and leave with status 1."""
-    import torch
+    """Print what a user can mend as one line on standard error, and leave with status 1.
 
-    from zetamix.data import DataError
-    from zetamix.methods import UnknownMethodError
-    from zetamix.models import UnknownModelError
-    from zetamix.train.folder import FolderError
-    from zetamix.train.recipe import RecipeError
-    from zetamix.train.trainer import NonFiniteLossError
-
-    mendable = (
-        DataError,
-        FolderError,
-        NonFiniteLossError,
-        RecipeError,
-        UnknownMethodError,
-        UnknownModelError,
-    )
+    That is: our own errors, which are sentences, a GPU that is full, and files that the system
+    does not let us read or write.
+    """
     try:
         yield
-    except mendable as error:
-        _say(str(error))
+    except Exception as error:
+        text = _sentence(error)
+        if text is None:
+            raise
+        _say(text)
         raise typer.Exit(1) from None
-    except torch.cuda.OutOfMemoryError as error:
-        _say(
-            "The GPU is out of memory. Train fewer runs side by side (--concurrent), or smaller "
-            f"batches (--set batch_size=...). torch says: {str(error).splitlines()[0]}"
-        )
-        raise typer.Exit(1) from None
+
+
+def _sentence(error: Exception) -> str | None:
+    """What to tell; None for a bug."""
+    import torch
+
+    # what goes wrong while a graph is captured comes with a second error, of the capture's end
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, torch.cuda.OutOfMemoryError):
+            return (
+                "The GPU is out of memory. Train fewer runs side by side (--concurrent), or "
+                "smaller batches (--set batch_size=...). torch says: " + str(cause).splitlines()[0]
+            )
+        cause = cause.__context__
+    if _ours(error):
+        return str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    return None
+
+
+def _ours(error: Exception) -> bool:
+    """Whether the error is of a class of this package, or a ValueError that it raised itself."""
+    if type(error).__module__.startswith("zetamix."):
+        return True
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None or not isinstance(error, ValueError):
+        return False
+    return str(last.tb_frame.f_globals.get("__name__")).startswith("zetamix.")
 
 
 def _say(text: str) -> None:

@@ -1,5 +1,7 @@
 """`zetamix train`."""
 
+import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,12 +52,17 @@ def train(
     Leaves a folder per run: cell.json, metrics.jsonl, final.pt and record.json. The same command
     with --resume goes on after any interruption, and trains only what is missing.
     """
+    # loading what is imported here, and the data, takes its part of a time limit
+    began = time.monotonic()
     from zetamix import methods
     from zetamix.train import Run
+    from zetamix.train.folder import hold
+    from zetamix.train.ranks import leave
     from zetamix.train.run import train as train_runs
     from zetamix.train.stopping import Stop
 
     console = Console()
+    stop = Stop(_seconds(time_limit), began=began)
     with told_in_a_sentence():
         place, ranks = _place(device)
         dataset = _load(data, root, train_size)
@@ -82,17 +89,18 @@ def train(
         ]
         console.quiet = not ranks.leads
         _announce(console, dataset, recipe, runs, place)
-        with Stop(_seconds(time_limit)) as stop, _watcher(console, runs, log) as watch:
-            try:
-                records = train_runs(runs, concurrent=concurrent, watch=watch, stop=stop)
-            except KeyboardInterrupt:
-                stop.terminated = True
-                records = []
+        kept = hold(folders.values()) if ranks.leads else nullcontext()
+        # one process of many talks to the user and to loggers
+        watched = _watcher(console, runs, log if ranks.leads else None)
+        with kept, stop, watched as watch:
+            records = train_runs(runs, concurrent=concurrent, watch=watch, stop=stop)
+        leave()
         _report(console, runs, records)
         if len(records) < len(runs):
-            why = "The time is up." if stop.out_of_time else "Stopped."
+            why = "Stopped." if stop.terminated else "The time is up."
             console.print(f"{why} Everything is saved; the same command with --resume goes on.")
-            raise typer.Exit(0 if stop.out_of_time else 143)
+            # as a shell counts a signal: 143 for SIGTERM, 130 for Ctrl-C
+            raise typer.Exit(0 if stop.signal is None else 128 + stop.signal)
 
 
 def _place(device: str | None) -> tuple[Any, Any]:
@@ -203,12 +211,13 @@ def _report(console: Console, runs: list[Any], records: list[Any]) -> None:
     if not records:
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("method")
-    for name in ("seed", "error %", "bal. acc. %", "macro F1 %", "AUC", "ms/step", "time"):
-        table.add_column(name, justify="right")
+    # where a terminal is narrow a method's name is folded, and no number cut off
+    table.add_column("method", overflow="fold")
+    for name in ("seed", "error %", "bal.\nacc. %", "macro\nF1 %", "AUC", "ms/step", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
     with_best = any(record.best is not None for record in records)
     if with_best:
-        table.add_column("best val", justify="right")
+        table.add_column("best\nval", justify="right", no_wrap=True)
     for record in records:
         last, best = record.last, record.best
         cells = [f"{100 * last[key]:.2f}" for key in ("error", "balanced_accuracy", "f1_macro")]
