@@ -295,6 +295,16 @@ def test_a_gpu_measures_the_same(digits, found):
         assert abs(first.value - second.value) < 4 * (first.error + second.error)
 
 
+def test_one_class_needs_no_oracle():
+    dataset = data.load("helix")
+    settings = Settings(samples=200, gammas=(2.8, 15.0), neighbours=8)
+    found = inspect_dataset(dataset, parse_list("mixup,zeta:15"), settings)
+    assert found.oracle is None
+    assert dict(read(found))["In short"] == (
+        "Within 10 % of the data's local dimension: zeta:15.0; not mixup:1.0."
+    )
+
+
 def test_stages_are_told_from_start_to_end(digits):
     told = []
     inspect_dataset(digits, parse_list("mixup"), QUICK, progress=lambda *stage: told.append(stage))
@@ -356,7 +366,7 @@ def subject(label, dimension, **others):
 def inspection(sweep, subjects=()):
     return Inspection(
         dataset="made",
-        classes=("0",),
+        classes=("0", "1"),
         shape=(1, 2, 2),
         notes=(),
         settings=Settings(),

@@ -38,6 +38,8 @@ def _summary(inspection: Inspection) -> str:
     richest = max(kept, key=lambda subject: subject.estimates["label_entropy"].value)
     text = f"Within {tolerance} of the data's local dimension: {_join([s.label for s in kept])}"
     text += f"; not {_join(lost)}. " if lost else ". "
+    if len(inspection.classes) == 1:
+        return text.strip()
     if len(kept) > 1:
         text += f"Of those, {richest.label} has the richest labels, "
     else:

@@ -52,7 +52,7 @@ class Settings:
     """How far a mean dimension may lie from that of the originals to count as kept."""
     seed: int = 0
     oracle: str = "auto"
-    """Model of the oracle; "none" measures no realism."""
+    """Model of the oracle; "none" measures no realism, and neither does data of one class."""
     oracle_epochs: int | None = None
     memory_gb: float = 1.0
 
@@ -169,7 +169,8 @@ def inspect_dataset(
         raise InspectionError("Expected a method that mixes, such as mixup or zeta:2.8, got none.")
     originals = choose_originals(dataset, settings, place)
     _try_out(methods, originals)
-    if oracle is None and settings.oracle != "none":
+    # one class alone is never mistaken for another
+    if oracle is None and settings.oracle != "none" and dataset.num_classes > 1:
         oracle = _train(dataset, originals, settings, place, tell)
     bench = _Bench(dataset.num_classes, originals, settings, oracle)
     subjects = []

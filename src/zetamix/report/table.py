@@ -11,6 +11,8 @@ from typing import Literal, TypeAlias
 Mark: TypeAlias = Literal["", "best", "second"]
 Plain: TypeAlias = str | int | float | None
 
+# six decimals do not show this
+TINY = 5e-7
 MISSING = "–"
 MINUS = "−"
 LATEX = {
@@ -83,7 +85,9 @@ class Cell:
             digits = _decimals(value, 4)
             if known and error:
                 # no error is so small that a fifth digit is worth reading
-                digits = min(_decimals(error, 2), digits if value else 3)
+                digits = min(_decimals(error, 2), digits if abs(value) > TINY else 3)
+            elif abs(value) < TINY:
+                digits = 3 if value else 0
         shown = f"{value:,.{digits}f}"
         # a value that rounds to nothing has no sign
         if not shown.strip("-0."):
