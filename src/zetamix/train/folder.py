@@ -121,13 +121,16 @@ class RunFolder:
 
 
 @contextmanager
-def hold(folders: Iterable[Path]) -> Iterator[None]:
-    """Keep the folders of runs to this process: two that write there would spoil each other's."""
+def hold(folders: Iterable[Path], wait: float = 0.0) -> Iterator[None]:
+    """Keep the folders of runs to this process: two that write there would spoil each other's.
+
+    wait: seconds for a process that is about to end, such as one whose parent was killed.
+    """
     with ExitStack() as stack:
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
             try:
-                stack.enter_context(FileLock(folder / ".lock", timeout=0))
+                stack.enter_context(FileLock(folder / ".lock", timeout=wait))
             except Timeout:
                 raise FolderError(
                     f"{folder} is in use by another process. Wait for it, or end it."
