@@ -143,10 +143,9 @@ def _read(name: str, key: str, value: str) -> Any:
             return float(low), float(high)
         return float(value)
     except ValueError:
-        wanted = {"sources": "a whole number or all", "gamma": "a number or a range as 0..4"}
-        raise UnknownMethodError(
-            f"{name}: expected {key}={wanted.get(key, 'a number')}, got {value!r}."
-        ) from None
+        wanted = {("zeta", "gamma"): "a number or a range as 0..4"}
+        what = "a whole number or all" if key == "sources" else wanted.get((name, key), "a number")
+        raise UnknownMethodError(f"{name}: expected {key}={what}, got {value!r}.") from None
 
 
 def _check(method: Method) -> None:

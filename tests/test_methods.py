@@ -1,0 +1,189 @@
+"""The names of methods: one parser, one label, one value for each way to mix."""
+
+import warnings
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zetamix.baselines import CutMix, Local
+from zetamix.methods import OPTIONS, Method, UnknownMethodError, parse, parse_list
+from zetamix.transforms import Mixup, ZetaMixup
+
+# what a user may write, the label that comes back, and the options that differ from the defaults
+WRITTEN = [
+    ("none", "none", {}),
+    ("mixup", "mixup:1.0", {}),
+    ("mixup:1", "mixup:1.0", {}),
+    ("mixup:0.2", "mixup:0.2", {"alpha": 0.2}),
+    ("mixup:alpha=0.2", "mixup:0.2", {"alpha": 0.2}),
+    ("mixup:per=batch", "mixup:alpha=1.0,per=batch", {"per": "batch"}),
+    ("mixup:p=0.5,alpha=2", "mixup:alpha=2.0,p=0.5", {"alpha": 2.0, "p": 0.5}),
+    ("cutmix", "cutmix:1.0", {}),
+    ("cutmix:0.5", "cutmix:0.5", {"alpha": 0.5}),
+    ("zeta", "zeta:2.8", {}),
+    (" zeta:2.8 ", "zeta:2.8", {}),
+    ("zeta:gamma=2.8", "zeta:2.8", {}),
+    ("zeta:2.4", "zeta:2.4", {"gamma": 2.4}),
+    ("zeta:0..4", "zeta:gamma=0.0..4.0", {"gamma": (0.0, 4.0)}),
+    ("zeta:gamma=0..4,sources=4", "zeta:gamma=0.0..4.0,sources=4", {"gamma": (0, 4), "sources": 4}),
+    ("zeta:sources=4, gamma = 2.4", "zeta:gamma=2.4,sources=4", {"gamma": 2.4, "sources": 4}),
+    ("zeta:sources=all", "zeta:2.8", {}),
+    ("zeta:anchor=random,p=0.5", "zeta:gamma=2.8,anchor=random,p=0.5", {"anchor": "random"}),
+    ("local", "local:2.8", {}),
+    ("local:4,sources=8", "local:gamma=4.0,sources=8", {"gamma": 4.0, "sources": 8}),
+]
+
+
+@pytest.mark.parametrize(("text", "label", "options"), WRITTEN, ids=[row[0] for row in WRITTEN])
+def test_text_becomes_a_method(text, label, options):
+    method = parse(text)
+    assert (method.label, str(method)) == (label, label)
+    assert dict(method.options) == {**dict(method.options), **options}
+    for name, default in OPTIONS[method.name].items():
+        assert method.option(name) == dict(method.options).get(name, default)
+
+
+@pytest.mark.parametrize("text", [row[0] for row in WRITTEN])
+def test_a_label_parses_to_the_same_method(text):
+    method = parse(text)
+    again = parse(method.label)
+    assert (again, hash(again)) == (method, hash(method))
+
+
+NUMBERS = st.floats(0.01, 50, allow_nan=False)
+ANY_METHOD = st.one_of(
+    st.just("none"),
+    NUMBERS.map(lambda alpha: f"cutmix:{alpha}"),
+    st.builds("mixup:{},per={}".format, NUMBERS, st.sampled_from(["sample", "batch"])),
+    st.builds("zeta:{},sources={}".format, NUMBERS, st.sampled_from([2, 8, "all"])),
+    st.builds(lambda low, more: f"zeta:{low}..{low + more}", NUMBERS, NUMBERS),
+)
+
+
+@given(ANY_METHOD)
+def test_any_method_survives_its_label(text):
+    assert parse(parse(text).label) == parse(text)
+
+
+def test_the_same_method_is_one_value():
+    assert parse("zeta") == parse("zeta:2.8") == parse("zeta:sources=all,gamma=2.80")
+
+
+UNKNOWN = [
+    (
+        "zetta",
+        "Expected a method such as none, mixup:1.0, cutmix, zeta:2.8 or local:2.8, got 'zetta'. "
+        "Did you mean zeta?",
+    ),
+    ("", "Expected a method such as none, mixup:1.0, cutmix, zeta:2.8 or local:2.8, got ''."),
+    ("none:1", "none has no option '1'; its options: none."),
+    ("mixup:gamma=2", "mixup has no option 'gamma=2'; its options: alpha, per, p."),
+    ("zeta:2,gamma=3", "zeta is given gamma twice, in 'zeta:2,gamma=3'."),
+    ("zeta:a", "zeta: expected gamma=a number or a range as 0..4, got 'a'."),
+    ("zeta:1..", "zeta: expected gamma=a number or a range as 0..4, got '1..'."),
+    ("zeta:sources=2.5", "zeta: expected sources=a whole number or all, got '2.5'."),
+    ("cutmix:x", "cutmix: expected alpha=a number, got 'x'."),
+    ("local:0..4", "local: expected gamma=a number, got '0..4'."),
+    ("mixup:per=epoch", "mixup: expected per=sample or batch, got 'epoch'."),
+    ("zeta:sources=1", "zeta:gamma=2.8,sources=1: sources must be at least 2, got 1."),
+    ("local:sources=1", "local:gamma=2.8,sources=1: sources must be at least 2, got 1."),
+    ("zeta:-1", "zeta:-1.0: gamma must be finite and at least 0, got -1.0."),
+    ("zeta:nan", "zeta:nan: gamma must be finite and at least 0, got nan."),
+    ("local:inf", "local:inf: gamma must be finite and at least 0, got inf."),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), UNKNOWN, ids=[row[0] for row in UNKNOWN])
+def test_what_is_no_method_is_told(text, message):
+    with pytest.raises(UnknownMethodError) as caught:
+        parse(text)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("text", ["zeta:4..0", "mixup:0", "mixup:-1", "cutmix:0", "mixup:p=2"])
+def test_an_impossible_value_is_an_error_at_once(text):
+    with pytest.raises(UnknownMethodError, match=f"^{parse(text.split(':')[0]).name}:"):
+        parse(text)
+
+
+def test_parsing_does_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parse("zeta:gamma=0..4,sources=4")
+
+
+LISTS = [
+    ("none", ["none"]),
+    ("none,mixup,zeta", ["none", "mixup:1.0", "zeta:2.8"]),
+    ("none, zeta:gamma=2.4 , sources=8,", ["none", "zeta:gamma=2.4,sources=8"]),
+    ("zeta:2.8,zeta:2.4,zeta:0..4", ["zeta:2.8", "zeta:2.4", "zeta:gamma=0.0..4.0"]),
+]
+
+
+@pytest.mark.parametrize(("text", "labels"), LISTS, ids=[row[0] for row in LISTS])
+def test_lists(text, labels):
+    assert [method.label for method in parse_list(text)] == labels
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "Expected at least one method, such as none,mixup,zeta:2.8."),
+        (",,", "Expected at least one method, such as none,mixup,zeta:2.8."),
+        ("zeta,zeta:2.8", "zeta:2.8 is given twice; name each method once."),
+        ("none,zeta:2.8,2.4", "Expected a method such as .* got '2.4'."),
+        ("sources=4,zeta", "Expected a method such as .* got 'sources=4'."),
+    ],
+)
+def test_lists_that_are_none(text, message):
+    with pytest.raises(UnknownMethodError, match=f"^{message}$"):
+        parse_list(text)
+
+
+BUILT = [
+    ("mixup:alpha=0.5,per=batch,p=0.25", Mixup, {"alpha": 0.5, "per": "batch", "p": 0.25}),
+    ("cutmix:0.5", CutMix, {"alpha": 0.5}),
+    ("zeta:gamma=3,sources=4,anchor=random", ZetaMixup, {"gamma": 3.0, "sources": 4}),
+    ("local:3,sources=4", Local, {"gamma": 3.0, "sources": 4}),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "options"), BUILT, ids=[row[0] for row in BUILT])
+def test_a_method_builds_its_transform(text, kind, options):
+    transform = parse(text).transform(3)
+    assert type(transform) is kind
+    assert {name: getattr(transform, name) for name in options} == options
+
+
+def test_none_has_no_transform():
+    assert parse("none").transform(10) is None
+
+
+@pytest.mark.parametrize("text", ["mixup", "cutmix", "zeta", "zeta:sources=4", "local"])
+def test_transforms_mix_into_soft_targets_from_the_generator_alone(text):
+    samples, labels = torch.rand(16, 1, 8, 8), torch.arange(16) % 5
+    before = torch.get_rng_state()
+    found = [
+        parse(text).transform(5, torch.Generator().manual_seed(seed))(samples, labels)
+        for seed in (0, 0, 1)
+    ]
+    assert torch.equal(torch.get_rng_state(), before)
+    (first, targets), (again, targets_again), (other, _) = found
+    assert first.shape == samples.shape
+    assert not torch.equal(first, samples)
+    assert targets.shape == (16, 5)
+    torch.testing.assert_close(targets.sum(1), torch.ones(16))
+    assert torch.equal(first, again)
+    assert torch.equal(targets, targets_again)
+    # local synthetic instances follow from the samples; everything else follows the seed
+    assert torch.equal(first, other) == (text == "local")
+
+
+def test_every_method_has_options_and_a_builder():
+    from zetamix.methods import BUILDERS, FIRST_OPTION
+
+    assert set(FIRST_OPTION) == set(OPTIONS) == {"none", *BUILDERS}
+    assert all(first is None or first in OPTIONS[name] for name, first in FIRST_OPTION.items())
+    assert Method("zeta") == parse("zeta")
