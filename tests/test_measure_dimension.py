@@ -1,8 +1,12 @@
 """Local dimension: scikit-dimension's numbers point by point, on every path, in bounded memory."""
 
+import importlib.util
+import json
 import math
 import warnings
+from pathlib import Path
 
+import numpy
 import pytest
 import torch
 from memory import peak_bytes
@@ -221,6 +225,42 @@ def test_a_gpu_gives_the_same(name, neighbours, generator):
         found = local_dimension(points, neighbours, memory_gb=memory, device="cuda")
         assert found.device == points.device
         assert torch.equal(found, expected)
+
+
+@pytest.fixture
+def benchmark(tmp_path, monkeypatch, generator):
+    """The benchmark as a module, told to measure a few small images."""
+    file = Path(__file__).parent.parent / "benchmarks" / "dimension.py"
+    spec = importlib.util.spec_from_file_location("dimension_benchmark", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    images = torch.randint(256, (150, 8, 8, 3), generator=generator, dtype=torch.uint8)
+    numpy.savez(tmp_path / "images.npz", train_images=images.numpy())
+    arguments = ["--data", str(tmp_path / "images.npz"), "--runs", "2", "--json"]
+    monkeypatch.setattr("sys.argv", ["dimension.py", *arguments, str(tmp_path / "out.json")])
+    return module
+
+
+def test_the_benchmark_compares_with_scikit_dimension(benchmark, tmp_path, capsys):
+    benchmark.main()
+    document = json.loads((tmp_path / "out.json").read_text())
+    (row,) = document["rows"]
+    assert (row["points"], row["features"], row["neighbours"], row["runs"]) == (150, 192, 128, 4)
+    assert row["times_faster"] == pytest.approx(row["skdim_seconds"] / row["median_s"])
+    assert "150 × 192, 128 neighbours" in capsys.readouterr().out
+    # where it was run is nobody's business
+    assert str(tmp_path) not in (tmp_path / "out.json").read_text()
+    assert document["machine"]["command"].startswith("python benchmarks/dimension.py --data images")
+
+
+def test_the_benchmark_prints_no_time_for_a_wrong_result(benchmark, tmp_path, monkeypatch):
+    right = benchmark.local_dimension
+    monkeypatch.setattr(
+        benchmark, "local_dimension", lambda *given, **how: right(*given, **how) + 1
+    )
+    with pytest.raises(SystemExit, match="150 of 150 points have another dimension"):
+        benchmark.main()
+    assert not (tmp_path / "out.json").exists()
 
 
 @pytest.mark.parametrize(
