@@ -1,0 +1,142 @@
+"""Files appear whole or not at all, whatever happens while they are written."""
+
+import json
+import os
+import signal
+
+import pytest
+from processes import start
+
+from zetamix.files import new_folder, write_atomically, write_json, write_text
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_is_written(tmp_path):
+    path = tmp_path / "a" / "b.txt"
+    write_text(path, "γ\n")
+    write_text(path, "ζ\n")
+    assert path.read_text(encoding="utf-8") == "ζ\n"
+    assert names(path.parent) == ["b.txt"]
+
+
+def test_json_is_readable_by_people(tmp_path):
+    write_json(tmp_path / "v.json", {"γ": [1, 2.5]})
+    text = (tmp_path / "v.json").read_text(encoding="utf-8")
+    assert json.loads(text) == {"γ": [1, 2.5]}
+    assert '"γ"' in text
+    assert text.endswith("}\n")
+
+
+class Died(BaseException):
+    """Not an Exception: as a KeyboardInterrupt."""
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), Died()], ids=["error", "interrupt"])
+@pytest.mark.parametrize("before", [None, b"old"], ids=["new", "replaced"])
+def test_a_writer_that_fails_leaves_what_was_there(tmp_path, error, before):
+    path = tmp_path / "file"
+    if before is not None:
+        path.write_bytes(before)
+
+    def write(file):
+        file.write(b"half")
+        file.flush()
+        raise error
+
+    with pytest.raises(type(error)):
+        write_atomically(path, write)
+    assert names(tmp_path) == ([] if before is None else ["file"])
+    assert before is None or path.read_bytes() == before
+
+
+def die_writing(path):
+    def write(file):
+        file.write(b"half of what ")
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    write_atomically(path, write)
+
+
+def test_a_writer_that_is_killed_leaves_what_was_there(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    assert start(die_writing, path).wait() == -signal.SIGKILL
+    assert path.read_bytes() == b"old"
+    (part,) = [name for name in names(tmp_path) if name != "file"]
+    assert part.startswith(".file.")
+    assert part.endswith(".part")
+
+
+def test_the_content_is_on_the_disk_before_the_name(tmp_path, monkeypatch):
+    order = []
+    sync, replace = os.fsync, os.replace
+
+    def synced(handle):
+        order.append(("fsync", os.fstat(handle).st_size))
+        sync(handle)
+
+    def replaced(part, path):
+        order.append(("replace", os.stat(part).st_size))
+        replace(part, path)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    write_text(tmp_path / "file", "content")
+    assert order == [("fsync", 7), ("replace", 7)]
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_files_are_as_readable_as_others_of_this_user(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        write_text(tmp_path / "file", "")
+        with new_folder(tmp_path / "folder"):
+            pass
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666 & ~mask
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o777 & ~mask
+
+
+def test_a_folder_appears_complete(tmp_path):
+    path = tmp_path / "a" / "folder"
+    with new_folder(path) as part:
+        (part / "one").write_text("1")
+        assert not path.exists()
+        assert part.parent == path.parent
+    assert names(path) == ["one"]
+    assert names(path.parent) == ["folder"]
+
+
+def test_a_folder_that_fails_leaves_nothing(tmp_path):
+    def fill_half():
+        with new_folder(tmp_path / "folder") as part:
+            (part / "one").write_text("1")
+            raise Died
+
+    with pytest.raises(Died):
+        fill_half()
+    assert names(tmp_path) == []
+
+
+def test_the_faster_of_two_folders_stays(tmp_path):
+    path = tmp_path / "folder"
+    with new_folder(path) as slow:
+        (slow / "slow").write_text("")
+        with new_folder(path) as fast:
+            (fast / "fast").write_text("")
+    assert names(path) == ["fast"]
+    assert names(tmp_path) == ["folder"]
+
+
+def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path):
+    path = tmp_path / "folder"
+    path.write_text("")
+    with pytest.raises(OSError, match="folder"), new_folder(path):
+        pass
+    assert names(tmp_path) == ["folder"]

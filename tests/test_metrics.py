@@ -1,0 +1,166 @@
+"""Measures of a classifier against scikit-learn, MedMNIST's definitions, and by hand."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn import metrics as sk
+
+from zetamix.metrics import BINS, METRICS, classify, confusion
+
+
+def batch(classes, size, *, missing=(), sure=1.0, seed=0):
+    """Logits that are right more often than not, and labels without the missing classes."""
+    generator = torch.Generator().manual_seed(seed)
+    allowed = torch.tensor([k for k in range(classes) if k not in missing])
+    labels = allowed[torch.randint(len(allowed), (size,), generator=generator)]
+    logits = torch.randn(size, classes, generator=generator)
+    logits[torch.arange(size), labels] += sure
+    return logits, labels
+
+
+CASES = {
+    "two": batch(2, 50),
+    "three": batch(3, 40),
+    "ten": batch(10, 500),
+    "one missing": batch(5, 60, missing=(2,)),
+    "three missing": batch(6, 60, missing=(0, 3, 5)),
+    "two, both wrong half the time": batch(2, 31, sure=0.0),
+    "perfect": batch(4, 30, sure=60.0),
+    "one sample each": (torch.eye(3), torch.arange(3)),
+}
+
+
+@pytest.fixture(params=CASES.values(), ids=CASES.keys())
+def case(request):
+    return request.param
+
+
+def test_agrees_with_scikit_learn(case):
+    logits, labels = case
+    found = classify(logits, labels)
+    truth, predicted = labels.numpy(), logits.argmax(1).numpy()
+    with warnings.catch_warnings():
+        # scikit-learn warns that a class is predicted which does not occur
+        warnings.simplefilter("ignore")
+        expected = {
+            "accuracy": sk.accuracy_score(truth, predicted),
+            "error": 1 - sk.accuracy_score(truth, predicted),
+            "balanced_accuracy": sk.balanced_accuracy_score(truth, predicted),
+            "f1_micro": sk.f1_score(truth, predicted, average="micro"),
+            "f1_macro": sk.f1_score(truth, predicted, average="macro"),
+        }
+        labels_of_all = range(logits.shape[1])
+        probabilities = logits.double().softmax(1).numpy()
+        expected["nll"] = sk.log_loss(truth, probabilities, labels=labels_of_all)
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(value, abs=2e-6), name
+
+
+def medmnists_auc(truth, scores):
+    """`getAUC` of MedMNIST's evaluator, for its multi-class and its binary tasks."""
+    if scores.shape[1] == 2:
+        return sk.roc_auc_score(truth, scores[:, -1])
+    areas = [sk.roc_auc_score(truth == k, scores[:, k]) for k in range(scores.shape[1])]
+    return sum(areas) / len(areas)
+
+
+@pytest.mark.parametrize("name", ["two", "three", "ten", "two, both wrong half the time"])
+def test_auc_is_medmnists(name):
+    logits, labels = CASES[name]
+    expected = medmnists_auc(labels.numpy(), logits.softmax(1).numpy())
+    assert classify(logits, labels)["auc"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_auc_without_some_classes_is_that_of_the_others():
+    logits, labels = CASES["three missing"]
+    scores = logits.softmax(1).numpy()
+    areas = [sk.roc_auc_score(labels.numpy() == k, scores[:, k]) for k in (1, 2, 4)]
+    assert classify(logits, labels)["auc"] == pytest.approx(sum(areas) / 3, abs=1e-6)
+
+
+def test_ties_in_the_auc_count_half():
+    logits = torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.0, 0.0], [0.0, 2.0]])
+    labels = torch.tensor([0, 1, 0, 1])
+    # pairs of a 1 and a 0: one tie, three in the right order
+    assert classify(logits, labels)["auc"] == pytest.approx(3.5 / 4)
+
+
+def test_one_class_has_no_auc():
+    logits, labels = torch.randn(5, 3), torch.full((5,), 1)
+    found = classify(logits, labels)
+    assert math.isnan(found["auc"])
+    assert found["balanced_accuracy"] == pytest.approx(found["accuracy"])
+
+
+def test_calibration_error_by_hand():
+    logits, labels = CASES["ten"]
+    probabilities = logits.double().softmax(1)
+    sure, predicted = probabilities.max(1)
+    right = (predicted == labels).double()
+    bins = np.digitize(sure.numpy(), np.linspace(0, 1, BINS + 1)[1:-1])
+    expected = 0.0
+    for k in range(BINS):
+        inside = torch.from_numpy(bins == k)
+        if inside.any():
+            gap = (right[inside].mean() - sure[inside].mean()).abs()
+            expected += float(gap * inside.double().mean())
+    assert expected > 0.02
+    assert classify(logits, labels)["ece"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_whole_numbers_stay_exact():
+    logits = torch.eye(2)[torch.tensor([0] * 357 + [1] * 2)]
+    found = classify(logits, torch.zeros(359, dtype=torch.int64))
+    assert (found["accuracy"], found["error"]) == (357 / 359, 1 - 357 / 359)
+
+
+def test_confusion_counts_true_by_predicted(case):
+    logits, labels = case
+    classes = list(range(logits.shape[1]))
+    expected = sk.confusion_matrix(labels.numpy(), logits.argmax(1).numpy(), labels=classes)
+    assert confusion(logits, labels).tolist() == expected.tolist()
+
+
+@given(st.integers(0, 10_000), st.integers(2, 5))
+def test_every_measure_is_of_the_same_predictions(seed, classes):
+    """Logits so close that softmax makes them one: no measure may choose another class."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 1 + 6e-8 * torch.randint(0, 4, (20, classes), generator=generator)
+    labels = torch.randint(classes, (20,), generator=generator)
+    table, found = confusion(logits, labels), classify(logits, labels)
+    assert found["accuracy"] == int(table.diagonal().sum()) / 20
+    rows = table.sum(1)
+    recalls = table.diagonal()[rows > 0] / rows[rows > 0]
+    assert found["balanced_accuracy"] == pytest.approx(recalls.mean().item(), abs=1e-6)
+
+
+@given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 40))
+def test_measures_are_fractions(seed, classes, size):
+    found = classify(*batch(classes, size, seed=seed))
+    assert list(found) == list(METRICS)
+    for name, value in found.items():
+        assert isinstance(value, float)
+        if name == "nll":
+            assert value >= 0
+        elif name != "auc" or not math.isnan(value):
+            assert -1e-6 <= value <= 1 + 1e-6
+
+
+def test_bfloat16_logits_are_measured_in_float32():
+    logits, labels = CASES["ten"]
+    rounded = logits.bfloat16()
+    assert classify(rounded, labels) == classify(rounded.float(), labels)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_metric_says_which_way_is_better(name):
+    good, bad = batch(3, 200, sure=5.0), batch(3, 200, sure=0.5)
+    better = classify(*good)[name] > classify(*bad)[name]
+    # confidence can be right by accident; the expected calibration error is not compared
+    if name != "ece":
+        assert better is METRICS[name][1]
