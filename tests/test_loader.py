@@ -1,0 +1,287 @@
+"""The loader: every sample once, the same for a seed, resumable, sharded, streamed."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from zetamix.data.augment import AUGMENTATIONS, augment, measure_scale
+from zetamix.data.loader import Loader
+
+
+@dataclass(frozen=True, eq=False)
+class Some:
+    """Samples whose label is their place, so that a batch reveals which samples it holds."""
+
+    samples: Tensor
+    labels: Tensor
+
+
+def images(count=23, shape=(3, 6, 5), seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    samples = torch.randint(256, (count, *shape), dtype=torch.uint8, generator=generator)
+    return Some(samples, torch.arange(count))
+
+
+def equal(first, second):
+    assert len(first) == len(second) > 0
+    return all(
+        torch.equal(a, b) and torch.equal(c, d)
+        for (a, c), (b, d) in zip(first, second, strict=True)
+    )
+
+
+@given(
+    count=st.integers(1, 40),
+    batch_size=st.integers(1, 50),
+    drop=st.booleans(),
+    world=st.integers(1, 4),
+    shuffle=st.booleans(),
+    epoch=st.integers(0, 3),
+)
+def test_every_sample_comes_once(count, batch_size, drop, world, shuffle, epoch):
+    split = images(count)
+    if world > count and (shuffle or drop):
+        return
+    parts, steps = [], []
+    for rank in range(world):
+        loader = Loader(
+            split, batch_size, drop_last=drop, shuffle=shuffle, rank=rank, world=world, seed=5
+        )
+        loader.set_epoch(epoch)
+        batches = [labels for _, labels in loader]
+        assert len(batches) == len(loader)
+        sizes = {len(labels) for labels in batches[:-1]}
+        assert sizes <= {min(batch_size, loader.count)}
+        if drop:
+            # never the only batch
+            assert batches
+            assert len(batches[-1]) == min(batch_size, count // world)
+        parts += [int(label) for labels in batches for label in labels]
+        steps.append(len(batches))
+    assert len(set(parts)) == len(parts)
+    if shuffle or drop:
+        # no rank waits for another
+        assert len(set(steps)) == 1
+    if not drop:
+        assert len(parts) == (count - count % world if shuffle else count)
+
+
+def test_what_ranks_leave_over_is_another_one_each_epoch():
+    left = set()
+    for epoch in range(12):
+        seen = set()
+        for rank in range(2):
+            loader = Loader(images(7), 2, rank=rank, world=2)
+            loader.set_epoch(epoch)
+            seen |= {int(label) for _, labels in loader for label in labels}
+        (rest,) = set(range(7)) - seen
+        left.add(rest)
+    assert len(left) > 3
+
+
+def test_a_rank_takes_every_second_sample_of_the_epoch():
+    whole = [int(k) for _, labels in Loader(images(8), 3, seed=1) for k in labels]
+    for rank in range(2):
+        mine = [
+            int(k) for _, labels in Loader(images(8), 3, seed=1, rank=rank, world=2) for k in labels
+        ]
+        assert mine == whole[rank::2]
+
+
+def test_more_ranks_than_samples():
+    with pytest.raises(ValueError) as caught:
+        Loader(images(3), 2, rank=0, world=4)
+    assert str(caught.value) == (
+        "Expected at least one sample for each of 4 processes, got 3 in all. Start fewer processes."
+    )
+    # without shuffling, as in evaluation, a rank may have none
+    idle = Loader(images(3), 2, shuffle=False, rank=3, world=4)
+    assert (len(idle), list(idle)) == (0, [])
+
+
+@pytest.mark.parametrize("augmentation", AUGMENTATIONS)
+def test_batches_are_augmented_and_scaled_as_drawn(augmentation):
+    split = images()
+    scale = measure_scale(split.samples)
+    loader = Loader(split, 5, augmentation=augmentation, scale=scale, seed=2)
+    loader.set_epoch(3)
+    draws = loader.draw(3)
+    raw = augment(split.samples[draws.order], draws.flips, draws.corners)
+    expected = (raw.float() - scale.mean.view(3, 1, 1)) / scale.std.view(3, 1, 1)
+    samples, labels = (torch.cat(part) for part in zip(*loader, strict=True))
+    torch.testing.assert_close(samples, expected)
+    assert torch.equal(labels, draws.order)
+
+
+def test_without_a_scale_images_lie_in_0_to_1_and_points_stay():
+    samples = torch.cat([batch for batch, _ in Loader(images(), 5, shuffle=False)])
+    torch.testing.assert_close(samples, images().samples.float() / 255)
+    points = Some(torch.randn(9, 2), torch.arange(9))
+    found = torch.cat([batch for batch, _ in Loader(points, 4, shuffle=False)])
+    assert torch.equal(found, points.samples)
+
+
+def test_dtype():
+    samples, labels = next(iter(Loader(images(), 4, dtype=torch.bfloat16)))
+    assert (samples.dtype, labels.dtype) == (torch.bfloat16, torch.int64)
+
+
+@pytest.mark.parametrize("memory", [None, 0], ids=["held", "streamed"])
+def test_a_seed_fixes_every_epoch(memory):
+    def epochs(seed, count=2):
+        loader = Loader(images(), 4, augmentation="crop-flip", seed=seed, memory=memory)
+        return [list(loader) for _ in range(count)]
+
+    first, again, other = epochs(0), epochs(0), epochs(1)
+    assert equal(first[0], again[0])
+    assert equal(first[1], again[1])
+    assert not equal(first[0], first[1])
+    assert not equal(first[0], other[0])
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_streaming_gives_what_holding_gives(drop):
+    held, streamed = (
+        Loader(images(), 4, augmentation="crop-flip", drop_last=drop, seed=3, memory=memory)
+        for memory in (None, 0)
+    )
+    assert (held.held, streamed.held) == (True, False)
+    for _ in range(2):
+        assert equal(list(held), list(streamed))
+
+
+def test_a_split_is_held_where_it_fits():
+    size = images().samples.numel()
+    assert Loader(images(), 4, memory=size).held
+    assert not Loader(images(), 4, memory=size - 1).held
+
+
+class Counting:
+    """Samples that count how many rows are read from them."""
+
+    def __init__(self, split):
+        self.labels = split.labels
+        self.inner = split.samples
+        self.read = 0
+
+    @property
+    def samples(self):
+        return self
+
+    def __getitem__(self, rows):
+        self.read += len(rows)
+        return self.inner[rows]
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+def test_streaming_reads_a_few_batches_ahead_and_no_more():
+    split = Counting(images(40))
+    batches = iter(Loader(split, 4, memory=0))
+    for _ in range(2):
+        next(batches)
+    # the two that were given out, and at most three more
+    assert 8 <= split.read <= 20
+    assert len(list(batches)) == 8
+    assert split.read == 40
+
+
+def test_a_stream_that_is_left_early_ends_its_thread():
+    import threading
+
+    batches = iter(Loader(images(40), 4, memory=0))
+    next(batches)
+    assert any("zetamix-loader" in thread.name for thread in threading.enumerate())
+    del batches
+    assert not any("zetamix-loader" in thread.name for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("memory", [None, 0], ids=["held", "streamed"])
+@pytest.mark.parametrize("stop", range(7))
+def test_goes_on_in_the_middle_of_an_epoch(memory, stop):
+    """Six batches in an epoch of 23, the last one of three: stop after 0 to 6 of them."""
+
+    def new():
+        return Loader(images(), 4, augmentation="crop-flip", seed=3, memory=memory)
+
+    whole = new()
+    expected = [*list(whole), *list(whole), *list(whole)]
+    first = new()
+    given = list(first)
+    batches = iter(first)
+    given += [next(batches) for _ in range(stop)]
+    state = first.state_dict()
+    assert state == {"epoch": 1, "position": stop, "seed": 3, "batch_size": 4}
+    second = new()
+    second.load_state_dict(state)
+    assert second.state_dict() == state
+    given += [*list(second), *list(second)]
+    assert equal(given, expected)
+    assert second.state_dict()["epoch"] == 3
+
+
+def test_an_epoch_that_was_left_is_given_again_in_full():
+    loader = Loader(images(), 4)
+    next(iter(loader))
+    assert loader.state_dict()["position"] == 1
+    assert len(list(loader)) == 6
+
+
+@pytest.mark.parametrize(("name", "there", "here"), [("seed", 3, 4), ("batch_size", 4, 5)])
+def test_a_state_of_another_loader_is_refused(name, there, here):
+    old = Loader(images(), **{"batch_size": 4, "seed": 3, name: there})
+    new = Loader(images(), **{"batch_size": 4, "seed": 3, name: here})
+    with pytest.raises(ValueError) as caught:
+        new.load_state_dict(old.state_dict())
+    assert str(caught.value) == (
+        f"The state is of a loader with {name}={there}, this one has {here}: its epochs have "
+        "other batches. Build the loader as the old one was."
+    )
+
+
+REFUSED = [
+    ({"batch_size": 0}, "batch_size must be at least 1, got 0."),
+    (
+        {"augmentation": "rotate"},
+        "augmentation must be one of 'none', 'flip', 'crop-flip', got 'rotate'.",
+    ),
+    (
+        {"split": Some(torch.rand(4, 2), torch.arange(4)), "augmentation": "flip"},
+        "flip is for images, [n, channels, height, width], got samples of shape [4, 2]. "
+        "Use augmentation='none'.",
+    ),
+    ({"split": images(0)}, "The split is empty: a loader needs at least one sample."),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
+def test_what_cannot_be_loaded_is_told(changes, message):
+    with pytest.raises(ValueError) as caught:
+        Loader(**{"split": images(), "batch_size": 4, **changes})
+    assert str(caught.value) == message
+
+
+def test_the_loader_leaves_global_randomness_alone():
+    before = torch.get_rng_state()
+    list(Loader(images(), 4, augmentation="crop-flip", seed=0))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("memory", [None, 0], ids=["held", "streamed"])
+def test_a_gpu_sees_what_a_cpu_sees(memory):
+    split = images(50)
+    scale = measure_scale(split.samples)
+    how = {"augmentation": "crop-flip", "scale": scale, "seed": 3}
+    cpu = list(Loader(split, 8, **how))
+    gpu = list(Loader(split, 8, device="cuda", memory=memory, **how))
+    assert len(cpu) == len(gpu) == 7
+    for (samples, labels), (on_gpu, labels_on_gpu) in zip(cpu, gpu, strict=True):
+        assert on_gpu.device.type == "cuda"
+        torch.testing.assert_close(on_gpu.cpu(), samples)
+        assert torch.equal(labels_on_gpu.cpu(), labels)
