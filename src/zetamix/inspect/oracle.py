@@ -88,8 +88,8 @@ def train_oracle(
 ) -> Oracle:
     """Train a classifier on `samples` and measure it on `unseen`, a pair of samples and labels.
 
-    On MNIST LeNet-5, with batch normalisation and max pooling, gets 99.4 to 99.5 % of the test
-    images right.
+    LeNet-5, with batch normalisation, ReLU and max pooling, trained on the 60,000 images of MNIST
+    gets 99.45 % (seed 0) and 99.60 % (seed 1) of the test images right.
 
     epochs: None for 1,200,000 samples in all, but at most 60 epochs.
     watch: called with the steps done and the steps to do.
