@@ -1,6 +1,9 @@
 """What every test shares: one tolerance table, seeds, and the rule for tests that need a GPU."""
 
+import atexit
 import os
+import shutil
+import tempfile
 
 import hypothesis
 import pytest
@@ -32,6 +35,11 @@ def pytest_configure() -> None:
     # xdist runs one process per core already; a pool of threads in each only slows both down
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     torch.set_num_threads(1)
+    # prepared data of tests goes to a folder of its own, never to the user's
+    if "ZETAMIX_DATA" not in os.environ:
+        folder = tempfile.mkdtemp(prefix="zetamix-tests-")
+        os.environ["ZETAMIX_DATA"] = folder
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

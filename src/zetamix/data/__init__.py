@@ -11,3 +11,4 @@ from zetamix.data.dataset import Split as Split
 from zetamix.data.dataset import from_tensors as from_tensors
 from zetamix.data.errors import DataError as DataError
 from zetamix.data.errors import NotHereError as NotHereError
+from zetamix.data.loader import Loader as Loader
