@@ -39,6 +39,8 @@ code { font: .87em/1.4 ui-monospace, Consolas, monospace; overflow-wrap: anywher
 figure { margin: 1.4rem 0; }
 figure img { display: block; max-width: 100%; height: auto; background: #ffffff;
   border-radius: 6px; padding: 6px; }
+figure .scroll { margin: 0; }
+@media (max-width: 40rem) { figure img { max-width: none; width: min(var(--width), 42rem); } }
 figcaption { margin-top: .45rem; max-width: 46rem; }
 .scroll { overflow-x: auto; margin: 1.2rem 0 .5rem; }
 .scroll:focus-visible { outline: 2px solid var(--accent); }
@@ -140,7 +142,9 @@ def _figure(picture: Picture) -> str:
     content = base64.b64encode(picture.svg.encode()).decode()
     width, height = picture.size
     return (
-        f'<figure id="{escape(picture.name)}">'
+        # on a phone a wide figure scrolls by itself: shrunk to the screen its letters are too small
+        f'<figure id="{escape(picture.name)}"><div class="scroll" tabindex="0">'
         f'<img src="data:image/svg+xml;base64,{content}" width="{width}" height="{height}" '
-        f'alt="{escape(picture.alt)}"><figcaption>{escape(picture.caption)}</figcaption></figure>'
+        f'style="--width: {width}px" alt="{escape(picture.alt)}"></div>'
+        f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
     )

@@ -1,0 +1,208 @@
+"""`zetamix compare`."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from zetamix.cli.problems import told_in_a_sentence
+from zetamix.cli.train import COMPILE_FROM_STEPS
+
+METHODS = "none,mixup,cutmix,zeta:2.4,zeta:2.8,zeta:4.0"
+
+
+def compare(
+    data: Annotated[str, typer.Option(help="A dataset's name, or the path of yours.")] = "digits",
+    methods: Annotated[
+        str, typer.Option(help="none, mixup:1.0, cutmix, zeta:2.8, local, separated by commas.")
+    ] = METHODS,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each method.")] = 3,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="resnet18, lenet5, any classifier of torchvision.")
+    ] = None,
+    train_size: Annotated[
+        str | None, typer.Option(help="Train on part of the data: a number or a fraction.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the comparison; out/compare-NAME if none is given."),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Runs at a time: one for each core, or 4 on a GPU, by default."),
+    ] = None,
+    backend: Annotated[str, typer.Option(help="local, or ray for a cluster.")] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Of the Ray cluster: auto, or host:port.")
+    ] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="Any field of the recipe: lr=0.05.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda if there is one.")] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(help="Stop and save in time: 9m, 1h30m.")
+    ] = None,
+    root: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
+) -> None:
+    """Does it help on my data? Train methods side by side and say what can be claimed.
+
+    Same splits, same schedule, same initial weights for each seed. Leaves report.html,
+    results.json, results.csv, and tables in Markdown and LaTeX. The same command goes on after any
+    interruption; with more seeds it trains only what is missing.
+    """
+    # loading what is imported here, and the data, takes its part of a time limit
+    began = time.monotonic()
+    from zetamix import methods as naming
+    from zetamix.compare import compare as compare_methods
+    from zetamix.compare import make_grid
+    from zetamix.compare.result import choose_metrics
+    from zetamix.compare.verdict import show
+    from zetamix.compare.write import write_report
+
+    console = Console()
+    place = _device(device)
+    stop = _stop(time_limit, began)
+    with told_in_a_sentence():
+        grid = make_grid(
+            data,
+            naming.parse_list(methods),
+            out=out or Path("out") / f"compare-{Path(data).stem}",
+            seeds=seeds,
+            train_size=_size(train_size),
+            model=model,
+            epochs=epochs,
+            changes=change or [],
+            root=root,
+        )
+        _announce(console, grid)
+        primary = choose_metrics(grid.dataset)[0]
+        watched = _overview(console, lambda scores: show(primary, scores[primary]))
+        with stop, watched as watch:
+            comparison = compare_methods(
+                grid,
+                jobs=jobs,
+                backend=backend,
+                address=address,
+                device=place,
+                compile=_compiles(grid, place),
+                watch=watch,
+                stop=stop,
+            )
+        _print(console, comparison)
+        stopped = not comparison.complete and not comparison.failures
+        if stopped:
+            why = "Stopped." if stop.terminated else "The time is up."
+            console.print(f"{why} Everything is saved; the same command goes on.")
+            raise typer.Exit(0 if stop.signal is None else 128 + stop.signal)
+        if comparison.records:
+            page = write_report(comparison, grid.out, _facts(comparison))
+            console.print(f"[dim]in[/dim] {page}", highlight=False, soft_wrap=True)
+        if comparison.failures:
+            raise typer.Exit(1)
+
+
+def _device(name: str | None) -> str | None:
+    import torch
+
+    if name is None:
+        return None
+    if name.split(":")[0] not in ("cpu", "cuda"):
+        raise typer.BadParameter(f"expected cpu or cuda, got {name!r}", param_hint="--device")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise typer.BadParameter("torch finds no CUDA device; use cpu", param_hint="--device")
+    return name
+
+
+def _stop(time_limit: str | None, began: float) -> Any:
+    from zetamix.train.stopping import Stop, parse_duration
+
+    try:
+        limit = None if time_limit is None else parse_duration(time_limit)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--time-limit") from None
+    return Stop(limit, began=began)
+
+
+def _size(text: str | None) -> int | float | None:
+    if text is None:
+        return None
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"expected a number of samples or a fraction such as 0.1, got {text!r}",
+            param_hint="--train-size",
+        ) from None
+
+
+def _compiles(grid: Any, device: str | None) -> bool:
+    import torch
+
+    steps = grid.recipe.epochs * (len(grid.dataset.train) // grid.recipe.batch_size)
+    on_gpu = torch.cuda.is_available() and device != "cpu"
+    return on_gpu and steps >= COMPILE_FROM_STEPS
+
+
+def _overview(console: Console, show: Any) -> Any:
+    from zetamix.cli.overview import OverviewTable
+
+    return OverviewTable(console, show)
+
+
+def _announce(console: Console, grid: Any) -> None:
+    dataset, recipe = grid.dataset, grid.recipe
+    console.print(
+        f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} to train, {len(dataset.test):,} to "
+        f"test, {dataset.num_classes} classes · {len(grid.methods)} methods × {len(grid.seeds)} "
+        f"seeds · {recipe.model}, {recipe.epochs} epochs, batch {recipe.batch_size}, "
+        f"{recipe.augmentation} · recipe: {recipe.source}",
+        highlight=False,
+    )
+    for note in dataset.notes:
+        console.print(f"[dim]{note}[/dim]", highlight=False)
+
+
+def _print(console: Console, comparison: Any) -> None:
+    from zetamix.compare.tables import difference_table, main_table
+    from zetamix.compare.verdict import read
+
+    if comparison.records:
+        console.print(_rich(main_table(comparison)))
+        console.print(_rich(difference_table(comparison)))
+    for word, sentence in read(comparison):
+        console.print(f"[bold]{word}[/bold]  {sentence}", highlight=False)
+
+
+def _rich(table: Any) -> Table:
+    """A table of a report for a terminal."""
+    shown = Table(box=None, header_style="bold", pad_edge=False, title_justify="left")
+    for number, head in enumerate(table.heads):
+        shown.add_column(
+            head.name,
+            justify="left" if number == 0 or table.is_text(number) else "right",
+            overflow="fold",
+        )
+    styles = {"": "", "best": "bold", "second": "underline"}
+    for row in table.cells:
+        shown.add_row(*(Text(cell.text(), style=styles[cell.mark]) for cell in row))
+    return shown
+
+
+def _facts(comparison: Any) -> dict[str, str]:
+    """The exact command, which a shell can take as it is, and the machine."""
+    import shlex
+    import sys
+
+    import torch
+
+    from zetamix.machine import describe_machine
+
+    on_gpu = any("gpu" in record.machine for record in comparison.records.values())
+    device = "cuda" if on_gpu and torch.cuda.is_available() else "cpu"
+    facts = describe_machine(torch.device(device))
+    return {**facts, "command": shlex.join(["zetamix", *sys.argv[1:]])}

@@ -1,0 +1,219 @@
+"""What is compared: every method with every seed, on one dataset, by one recipe."""
+
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import torch
+
+from zetamix import data as datasets
+from zetamix.data import CATALOGUE, DataError, Dataset
+from zetamix.methods import Method
+from zetamix.models import UnknownModelError, initialise
+from zetamix.records import Cell
+from zetamix.train import Recipe, recipe_for
+
+# samples that a method and a model are tried out on before anything is trained
+TRIED = 4
+
+
+class CompareError(ValueError):
+    """Data or settings that cannot be compared; the message says what would do."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """How any process of this machine gets at a dataset: by name or path, mapped into memory."""
+
+    what: str
+    root: str | None
+    train_size: int | float | None
+
+    def load(self) -> Dataset:
+        dataset = datasets.load(self.what, root=self.root)
+        if self.train_size is None:
+            return dataset
+        return replace(dataset, train=dataset.train.subset(self.train_size))
+
+
+@lru_cache(maxsize=1)
+def _load_once(source: Source) -> Dataset:
+    return source.load()
+
+
+def get_dataset(shared: Source | Dataset, fingerprint: str) -> Dataset:
+    """The dataset in a worker, which must be the one that was asked for."""
+    dataset = _load_once(shared) if isinstance(shared, Source) else shared
+    if dataset.fingerprint != fingerprint:
+        raise DataError(
+            f"{dataset.name} is not the same in all processes: expected the fingerprint "
+            f"{fingerprint}, got {dataset.fingerprint}. Did its files change meanwhile?"
+        )
+    return dataset
+
+
+@dataclass(frozen=True)
+class Place:
+    """One cell of the grid and the folder, inside that of the comparison, where it is trained."""
+
+    cell: Cell
+
+    @property
+    def method(self) -> str:
+        return self.cell.method
+
+    @property
+    def seed(self) -> int:
+        return self.cell.seed
+
+    @property
+    def key(self) -> str:
+        return self.cell.key
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} seed {self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        """Other settings have another key, so nothing is ever mixed up."""
+        plain = re.sub(r"[^\w.-]+", "-", self.method)
+        return Path("runs") / f"{plain}-s{self.seed}-{self.key}"
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Same splits, same schedule, and for each seed the same initial weights for all methods."""
+
+    dataset: Dataset
+    source: Source | None
+    """Where other processes get the dataset from; None hands it to them."""
+    methods: tuple[Method, ...]
+    seeds: tuple[int, ...]
+    recipe: Recipe
+    out: Path
+
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        """All methods with the first seed, then with the next: early results can be compared."""
+        return tuple(
+            Place(
+                Cell(
+                    dataset=self.dataset.name,
+                    fingerprint=self.dataset.fingerprint,
+                    method=method.label,
+                    seed=seed,
+                    recipe=self.recipe.as_dict(),
+                    train_size=len(self.dataset.train),
+                )
+            )
+            for seed in self.seeds
+            for method in self.methods
+        )
+
+
+def make_grid(
+    data: str | Path | Dataset,
+    methods: Sequence[Method],
+    *,
+    out: Path,
+    seeds: int = 3,
+    train_size: int | float | None = None,
+    model: str | None = None,
+    epochs: int | None = None,
+    changes: Sequence[str] = (),
+    root: Path | None = None,
+) -> Grid:
+    """Everything that will be trained, checked before any of it is.
+
+    data: a dataset, its name or its path. out: the folder of the comparison.
+    seeds: how many; 5 after 3 has the same three first.
+    train_size: a number of training samples, or a fraction: the same ones for every run.
+    model, epochs, changes: instead of the recipe's; changes as in "lr=0.05".
+    """
+    if seeds < 1:
+        raise CompareError(f"seeds must be at least 1, got {seeds}.")
+    source = None
+    if isinstance(data, Dataset):
+        dataset = data
+        if train_size is not None:
+            dataset = replace(dataset, train=dataset.train.subset(train_size))
+    else:
+        source = _source(data, root, train_size)
+        dataset = source.load()
+    _check_dataset(dataset)
+    recipe = recipe_for(dataset.name, dataset.shape, len(dataset.train)).override(*changes)
+    asked = {"model": model, "epochs": epochs}
+    recipe = recipe.change(**{name: value for name, value in asked.items() if value is not None})
+    grid = Grid(dataset, source, tuple(methods), tuple(range(seeds)), recipe, out.absolute())
+    _try_out(grid)
+    return grid
+
+
+def _source(data: str | Path, root: Path | None, train_size: int | float | None) -> Source:
+    what = str(data)
+    if what not in CATALOGUE and Path(what).expanduser().exists():
+        what = str(Path(what).expanduser().absolute())
+    return Source(what, None if root is None else str(root.absolute()), train_size)
+
+
+def _check_dataset(dataset: Dataset) -> None:
+    if dataset.test is None:
+        raise CompareError(f"{dataset.name} has no test split to compare on.")
+    counts = dataset.train.counts().tolist()
+    if len(counts) < 2:
+        raise CompareError(
+            f"{dataset.name} has one class, {dataset.classes[0]!r}. A comparison needs at least "
+            "two classes to tell apart."
+        )
+    for name, count in zip(dataset.classes, counts, strict=True):
+        if count == 0:
+            raise CompareError(
+                f"Class {name!r} of {dataset.name} has no training sample. Add some, or leave the "
+                "class out."
+            )
+    if int((dataset.test.counts() > 0).sum()) < 2:
+        raise CompareError(
+            f"The test split of {dataset.name} has samples of one class only. Nothing can be "
+            "compared on it: split the data anew, with every class in every split."
+        )
+
+
+def _try_out(grid: Grid) -> None:
+    """What cannot work is told before anything is trained."""
+    train, recipe = grid.dataset.train, grid.recipe
+    samples = train.take(torch.arange(min(TRIED, len(train)))).float()
+    labels = train.labels[: len(samples)]
+    for method in grid.methods:
+        try:
+            mix_batch(method, samples, labels, grid.dataset.num_classes, seed=0)
+        except (TypeError, ValueError) as error:
+            raise CompareError(f"{method.label} cannot mix this data: {error}") from error
+    shape = grid.dataset.shape
+    try:
+        model = initialise(recipe.model, grid.dataset.num_classes, shape, 0, stem=recipe.stem)
+        with torch.no_grad():
+            model.eval()(samples)
+    except UnknownModelError:
+        raise
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise CompareError(
+            f"{recipe.model} cannot take samples of shape {list(shape)}: {reason}"
+        ) from error
+
+
+def mix_batch(
+    method: Method, samples: torch.Tensor, labels: torch.Tensor, num_classes: int, *, seed: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a method makes of a batch: samples and targets."""
+    with warnings.catch_warnings():
+        # a γ that lets no sample dominate is what some are here to compare
+        warnings.simplefilter("ignore", UserWarning)
+        transform = method.transform(num_classes, torch.Generator().manual_seed(seed))
+        if transform is None:
+            return samples, torch.nn.functional.one_hot(labels, num_classes).to(samples)
+        return transform(samples, labels)

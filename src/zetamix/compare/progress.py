@@ -1,0 +1,86 @@
+"""How far a comparison is: every cell of the grid, and the time that is left."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from zetamix.compare.grid import Grid
+
+State: TypeAlias = Literal["waiting", "training", "done", "failed"]
+
+
+@dataclass(frozen=True)
+class CellProgress:
+    """One run, as far as it is known."""
+
+    method: str
+    seed: int
+    state: State
+    epochs: float
+    """Done, with the part of the current one."""
+    scores: Mapping[str, float] | None
+    """Test metrics of the last evaluation."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The whole grid at one moment."""
+
+    cells: tuple[CellProgress, ...]
+    epochs: int
+    """Of every run."""
+    seconds_left: float | None
+    """None where nothing can be said yet."""
+
+    def count(self, state: State) -> int:
+        return sum(cell.state == state for cell in self.cells)
+
+
+class Tracker:
+    """Puts together what is finished and what workers tell."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self.done: dict[str, Mapping[str, float]] = {}
+        self.failed: set[str] = set()
+        self.words: Mapping[str, Any] = {}
+        self._seen: dict[str, float] = {}
+        self._made = 0.0
+        self._began: float | None = None
+
+    def look(self) -> Overview:
+        """The state of things now."""
+        cells = tuple(self._cell(place.method, place.seed, place.key) for place in self.grid.places)
+        self._account(cells)
+        return Overview(cells, self.grid.recipe.epochs, self._seconds_left(cells))
+
+    def _cell(self, method: str, seed: int, key: str) -> CellProgress:
+        epochs = float(self.grid.recipe.epochs)
+        if key in self.done:
+            return CellProgress(method, seed, "done", epochs, self.done[key])
+        word = self.words.get(key)
+        if key in self.failed:
+            return CellProgress(method, seed, "failed", epochs, None)
+        if word is None:
+            return CellProgress(method, seed, "waiting", 0.0, None)
+        return CellProgress(method, seed, "training", float(word["epochs"]), word["scores"])
+
+    def _account(self, cells: tuple[CellProgress, ...]) -> None:
+        """Epochs that were trained under our eyes; what a checkpoint brings along is no work."""
+        for cell, place in zip(cells, self.grid.places, strict=True):
+            if cell.state not in ("training", "done"):
+                continue
+            if cell.state == "training" and self._began is None:
+                self._began = time.monotonic()
+            gained = cell.epochs - self._seen.get(place.key, cell.epochs)
+            self._made += max(0.0, gained)
+            self._seen[place.key] = cell.epochs
+
+    def _seconds_left(self, cells: tuple[CellProgress, ...]) -> float | None:
+        left = sum(self.grid.recipe.epochs - cell.epochs for cell in cells)
+        if left == 0:
+            return 0.0
+        if self._began is None or self._made <= 0:
+            return None
+        return left * (time.monotonic() - self._began) / self._made

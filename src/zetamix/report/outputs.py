@@ -1,0 +1,136 @@
+"""Originals beside what methods make of them: images with their soft labels, or points."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from matplotlib.axes import Axes
+from torch import Tensor
+
+from zetamix.report.picture import Picture, drawing, series_style
+
+# sides of images in the figure; fifty of 224 × 224 would make a page of 7 MB
+LARGEST_IMAGE = 96
+# more classes than this have no room for their names under a bar
+NAMED_CLASSES = 12
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Some outputs of one method, each in the place of the original beside it."""
+
+    label: str
+    samples: Tensor
+    """[shown, channels, height, width] from 0 to 255, or [shown, d]."""
+    targets: Tensor
+    """[shown, classes]."""
+
+
+def draw_outputs(rows: Sequence[Outputs], classes: Sequence[str]) -> Picture:
+    """One row for each method; the first holds the originals.
+
+    >>> made = Outputs("original", torch.zeros(2, 1, 4, 4), torch.eye(2))
+    >>> draw_outputs([made, made], ["cat", "dog"]).name
+    'outputs'
+    """
+    if rows[0].samples.ndim == 4:
+        return _draw_images(rows, classes)
+    return _draw_points(rows, classes)
+
+
+def _draw_images(rows: Sequence[Outputs], classes: Sequence[str]) -> Picture:
+    columns = len(rows[0].samples)
+    with drawing(0.9 * columns + 1.2, 1.35 * len(rows) + 0.3) as figure:
+        axes: Any = figure.subplots(
+            2 * len(rows), columns, squeeze=False, height_ratios=[2.4, 1] * len(rows)
+        )
+        for row, outputs in enumerate(rows):
+            for column in range(columns):
+                _show_image(axes[2 * row, column], outputs.samples[column])
+                _show_label(axes[2 * row + 1, column], outputs.targets[column])
+            axes[2 * row, 0].set_ylabel(
+                outputs.label, rotation=0, ha="right", va="center", fontweight="bold"
+            )
+        _name_classes(axes[-1], classes)
+        return Picture.of(
+            figure,
+            "outputs",
+            alt=f"A row of originals of different classes, and below it what {_listed(rows)} make "
+            "of each, with bars for the soft labels.",
+            caption="Top row: originals, one of each class. Below: the output in the place of "
+            "each. Bars: the share of each class in the label, from 0 to 1.",
+        )
+
+
+def _draw_points(rows: Sequence[Outputs], classes: Sequence[str]) -> Picture:
+    originals = rows[0].samples.flatten(1)
+    plane, flat = _plane(originals), originals.shape[1] == 2
+    with drawing(2.1 * len(rows), 2.5) as figure:
+        axes: Any = figure.subplots(1, len(rows), sharex=True, sharey=True, squeeze=False)
+        for place, outputs in zip(axes[0], rows, strict=True):
+            shown = outputs.samples.flatten(1)
+            points = (shown if flat else shown @ plane).numpy()
+            heaviest = outputs.targets.argmax(1).numpy()
+            for label in range(len(classes)):
+                own, style = points[heaviest == label], series_style(label)
+                place.scatter(
+                    own[:, 0], own[:, 1], s=5, lw=0, color=style["color"], marker=style["marker"]
+                )
+            place.set_title(outputs.label)
+            place.tick_params(labelsize=7)
+        seen_in = "" if flat else ", in the plane of the originals' two main directions"
+        return Picture.of(
+            figure,
+            "outputs",
+            alt=f"Scatter plots of originals and of the outputs of {_listed(rows)}{seen_in}.",
+            caption=f"{len(originals):,} originals and the output in the place of each{seen_in}. "
+            "Colour and marker: the heaviest class of the label.",
+        )
+
+
+def _plane(points: Tensor) -> Tensor:
+    """[d, 2]: the two directions in which points vary most; the second is empty for numbers."""
+    directions: Tensor = torch.linalg.svd(points - points.mean(0), full_matrices=False).Vh
+    return F.pad(directions[:2].T, (0, max(0, 2 - len(directions))))
+
+
+def _listed(rows: Sequence[Outputs]) -> str:
+    return ", ".join(outputs.label for outputs in rows[1:])
+
+
+def _show_image(axes: Axes, image: Tensor) -> None:
+    if max(image.shape[1:]) > LARGEST_IMAGE:
+        scale = LARGEST_IMAGE / max(image.shape[1:])
+        image = F.interpolate(image[None], scale_factor=scale, mode="area")[0]
+    pixels = (image / 255).clamp(0, 1).permute(1, 2, 0).numpy()
+    if pixels.shape[2] == 3:
+        axes.imshow(pixels, interpolation="none")
+    else:
+        axes.imshow(pixels[:, :, 0], cmap="gray", vmin=0, vmax=1, interpolation="none")
+    axes.grid(visible=False)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+def _show_label(axes: Axes, target: Tensor) -> None:
+    axes.bar(range(len(target)), target.tolist(), width=0.85, color=series_style(0)["color"])
+    axes.set_ylim(0, 1)
+    axes.set_xlim(-0.6, len(target) - 0.4)
+    axes.grid(visible=False)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+
+
+def _name_classes(axes: Any, classes: Sequence[str]) -> None:
+    """Names under the lowest row of bars, where they fit."""
+    if len(classes) > NAMED_CLASSES:
+        return
+    turned = 90 if max(len(name) for name in classes) > 1 else 0
+    for place in axes:
+        place.set_xticks(range(len(classes)), classes, rotation=turned, fontsize=6)
+        place.tick_params(length=0, pad=1)
