@@ -1,0 +1,16 @@
+"""Which γ, how sure, how sensitive: a search that never reads the test split to choose."""
+
+from zetamix.tune.plan import Plan as Plan
+from zetamix.tune.plan import make_plan as make_plan
+from zetamix.tune.question import Question as Question
+from zetamix.tune.question import StudyError as StudyError
+from zetamix.tune.question import ask as ask
+from zetamix.tune.question import make_question as make_question
+from zetamix.tune.result import Standing as Standing
+from zetamix.tune.result import Testing as Testing
+from zetamix.tune.result import Trial as Trial
+from zetamix.tune.run import Tuning as Tuning
+from zetamix.tune.run import tune as tune
+from zetamix.tune.space import Space as Space
+from zetamix.tune.space import SpaceError as SpaceError
+from zetamix.tune.space import parse_space as parse_space

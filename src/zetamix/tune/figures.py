@@ -1,0 +1,188 @@
+"""The figures of the paper's sensitivity analysis, from anyone's trials."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
+
+from zetamix.metrics import METRICS
+from zetamix.report import Picture, drawing, series_style
+from zetamix.report.picture import GREY
+from zetamix.series import GAMMA_MIN
+from zetamix.tune.analysis import Point, curve, has_seeds, trend
+from zetamix.tune.result import Trial
+from zetamix.tune.space import NAMES, Setting
+
+LIGHT = "#bbbbbb"
+# not shares of anything
+PLAIN = ("nll", "auc")
+
+
+def measure_name(metric: str, split: str) -> str:
+    """What an axis is called: `validation error rate, %`."""
+    where = {"val": "validation", "test": "test"}[split]
+    return f"{where} {METRICS[metric][0]}" + ("" if metric in PLAIN else ", %")
+
+
+def scaled(metric: str, value: float) -> float:
+    """A value as it is shown, shares in percent."""
+    return value if metric in PLAIN else 100 * value
+
+
+def draw_gamma(
+    trials: Sequence[Trial],
+    metric: str,
+    *,
+    split: str = "val",
+    chosen: Setting | None = None,
+    title: str = "",
+) -> Picture:
+    """The measure against γ: a band over seeds where γ were tried several times, else trials."""
+    with drawing(6.8, 3.9) as figure:
+        axes = figure.subplots()
+        seeds = has_seeds(trials)
+        if seeds:
+            words = _draw_curve(axes, trials, metric)
+        else:
+            words = _draw_cloud(axes, trials, metric)
+        tried = [trial.gamma for trial in trials if trial.gamma is not None]
+        if tried and min(tried) < GAMMA_MIN + 0.5:
+            axes.axvline(GAMMA_MIN, color=GREY, lw=1, ls=":", label="GAMMA_MIN = 1.72865")
+            words += " Dotted: GAMMA_MIN, from which on one sample outweighs all others together."
+        if chosen is not None and "gamma" in chosen:
+            axes.axvline(float(chosen["gamma"]), color=series_style(2)["color"], lw=1, ls="--")
+            words += f" Dashed: the chosen γ, {float(chosen['gamma']):g}."
+        axes.set_xlabel("γ")
+        axes.set_ylabel(measure_name(metric, split))
+        axes.set_title(title)
+        axes.legend(loc="best", fontsize=8)
+        return Picture.of(
+            figure,
+            "gamma",
+            alt=f"{measure_name(metric, split)} against γ, {len(tried)} trials.",
+            caption=words,
+        )
+
+
+def _draw_curve(axes: Axes, trials: Sequence[Trial], metric: str) -> str:
+    points = curve(trials)
+    style = series_style(0)
+    _draw_band(axes, points, metric, style["color"])
+    xs = [point.gamma for point in points]
+    ys = [scaled(metric, point.value) for point in points]
+    axes.plot(xs, ys, **style, label="mean")
+    done = [trial for trial in trials if trial.state == "complete" and trial.value is not None]
+    axes.scatter(
+        [trial.gamma or 0.0 for trial in done],
+        [scaled(metric, trial.value or 0.0) for trial in done],
+        s=9,
+        color=style["color"],
+        alpha=0.35,
+        lw=0,
+        label="each seed",
+    )
+    counts = sorted({int(point.n) for point in points})
+    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"Mean over {seeds} seeds at each of {len(points)} γ; band: ± 1 standard deviation."
+
+
+def _draw_cloud(axes: Axes, trials: Sequence[Trial], metric: str) -> str:
+    points = trend(trials)
+    style = series_style(0)
+    if points:
+        _draw_band(axes, points, metric, style["color"])
+        ys = [scaled(metric, point.value) for point in points]
+        axes.plot([point.gamma for point in points], ys, color=style["color"], label="local mean")
+    groups: list[tuple[str, list[Trial], dict[str, Any]]] = [
+        (
+            "γ below GAMMA_MIN",
+            _of(trials, "complete", below=True),
+            {"color": LIGHT, "marker": "o", "edgecolors": GREY, "lw": 0.5},
+        ),
+        (
+            "trial",
+            _of(trials, "complete", below=False),
+            {"color": style["color"], "marker": "o", "lw": 0},
+        ),
+        (
+            "stopped early",
+            _of(trials, "pruned"),
+            {"facecolors": "none", "edgecolors": GREY, "marker": "s", "lw": 0.8},
+        ),
+    ]
+    worst = _worst_shown(trials, metric)
+    sign = -1 if METRICS[metric][1] else 1
+    beyond: list[float] = []
+    for name, group, look in groups:
+        places = [(trial.gamma or 0.0, scaled(metric, trial.value or 0.0)) for trial in group]
+        inside = [(x, y) for x, y in places if sign * y <= sign * worst]
+        beyond += [x for x, y in places if sign * y > sign * worst]
+        if inside:
+            xs, ys = zip(*inside, strict=True)
+            axes.scatter(xs, ys, s=16, label=name, **look)
+    if beyond:
+        marker = "^" if sign > 0 else "v"
+        axes.scatter(beyond, [worst] * len(beyond), s=22, color=GREY, marker=marker, label="beyond")
+    words = "One point for each trial, all other parameters as they were drawn."
+    if beyond:
+        words += " Triangles: far worse, beyond the axis."
+    if points:
+        words += " Line and band: local mean ± 1 standard error."
+    return words
+
+
+def _of(trials: Sequence[Trial], state: str, below: bool | None = None) -> list[Trial]:
+    known = [t for t in trials if t.state == state and t.gamma is not None and t.value is not None]
+    return [t for t in known if below is None or ((t.gamma or 0.0) < GAMMA_MIN) == below]
+
+
+def _draw_band(axes: Axes, points: Sequence[Point], metric: str, colour: Any) -> None:
+    known = [point for point in points if point.band is not None]
+    axes.fill_between(
+        [point.gamma for point in known],
+        [scaled(metric, point.value - (point.band or 0.0)) for point in known],
+        [scaled(metric, point.value + (point.band or 0.0)) for point in known],
+        color=colour,
+        alpha=0.15,
+        lw=0,
+    )
+
+
+def _worst_shown(trials: Sequence[Trial], metric: str) -> float:
+    """Where the axis ends: a trial stopped at 60 % would flatten all that differ by 0.1."""
+    sign = -1 if METRICS[metric][1] else 1
+    done = [t.value for t in trials if t.state == "complete" and t.value is not None]
+    if len(done) < 8:
+        return sign * math.inf
+    bad = sorted(sign * scaled(metric, value) for value in done)
+    low, high = bad[len(bad) // 4], bad[-1 - len(bad) // 4]
+    # Tukey's "far out": three times the distance of the quartiles beyond the upper one
+    inside = [value for value in bad if value <= high + 3 * (high - low)]
+    return sign * (inside[-1] + 0.1 * (inside[-1] - inside[0]))
+
+
+def draw_importance(shares: Mapping[str, float]) -> Picture:
+    """Which parameter made how much of the difference."""
+    names = [NAMES.get(name, name) for name in shares]
+    with drawing(5.6, 0.5 + 0.42 * len(names)) as figure:
+        axes = figure.subplots()
+        axes.barh(names, list(shares.values()), color=series_style(0)["color"], height=0.6)
+        for place, share in enumerate(shares.values()):
+            axes.text(share, place, f" {100 * share:.0f} %", va="center", fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1.08)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.0f} %"))
+        axes.set_xlabel("share of the variance between trials")
+        axes.grid(visible=False, axis="y")
+        return Picture.of(
+            figure,
+            "importance",
+            alt="Bars: "
+            + ", ".join(
+                f"{n} {100 * s:.0f} %" for n, s in zip(names, shares.values(), strict=True)
+            ),
+            caption="Share of the variance between finished trials that each parameter accounts "
+            "for, by fANOVA (Hutter et al., 2014).",
+        )

@@ -1,0 +1,172 @@
+"""What came of a search: its trials, how far it is, and which of them is best."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from zetamix.tune.space import Setting
+
+State: TypeAlias = Literal["complete", "pruned", "diverged", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One model that was trained: its setting, its seed, and how good it was."""
+
+    number: int
+    setting: Setting
+    seed: int
+    state: State
+    value: float | None
+    """The measure after the last epoch; of a pruned trial, after the last one it was given."""
+    error: float | None = None
+    """Standard error of `value`, because the split it was measured on is a sample."""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """All of METRICS, where the trial went to its end."""
+    curve: Mapping[int, float] = field(default_factory=dict)
+    """The measure by epoch."""
+    seconds: float = 0.0
+
+    @property
+    def gamma(self) -> float | None:
+        found = self.setting.get("gamma")
+        return None if found is None else float(found)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "setting": dict(self.setting),
+            "seed": self.seed,
+            "state": self.state,
+            "value": self.value,
+            "standard_error": self.error,
+            "scores": dict(self.scores),
+            "curve": {str(epoch): value for epoch, value in self.curve.items()},
+            "seconds": round(self.seconds, 2),
+        }
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A setting with all its trials that went to their end: one, or one for each seed."""
+
+    setting: Setting
+    trials: tuple[Trial, ...]
+
+    @property
+    def values(self) -> list[float]:
+        return [trial.value for trial in self.trials if trial.value is not None]
+
+    @property
+    def n(self) -> int:
+        return len(self.values)
+
+    @property
+    def value(self) -> float:
+        """The mean over seeds."""
+        return math.fsum(self.values) / self.n
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation over seeds; None for one."""
+        if self.n < 2:
+            return None
+        return math.sqrt(math.fsum((v - self.value) ** 2 for v in self.values) / (self.n - 1))
+
+    @property
+    def loss(self) -> float:
+        """Mean negative log-likelihood, which tells apart what is equally often right."""
+        return math.fsum(trial.scores.get("nll", 0.0) for trial in self.trials) / self.n
+
+
+def by_setting(trials: Sequence[Trial]) -> list[Tried]:
+    """Finished trials by setting, in the order in which settings were first tried."""
+    groups: dict[tuple[Any, ...], list[Trial]] = {}
+    for trial in trials:
+        if trial.state == "complete" and trial.value is not None:
+            groups.setdefault(tuple(trial.setting.items()), []).append(trial)
+    return [Tried(dict(key), tuple(group)) for key, group in groups.items()]
+
+
+def best_of(trials: Sequence[Trial], lower_is_better: bool) -> Tried | None:
+    """The setting with the best mean; of several alike, the one with the smaller loss.
+
+    Only settings with as many seeds as any: one lucky seed is no match for the mean of three.
+    """
+    found = by_setting(trials)
+    most = max((tried.n for tried in found), default=0)
+    sign = 1 if lower_is_better else -1
+    return min(
+        (tried for tried in found if tried.n == most),
+        key=lambda tried: (sign * tried.value, tried.loss),
+        default=None,
+    )
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a study is."""
+
+    total: int
+    complete: int
+    pruned: int
+    diverged: int
+    failed: int
+    running: Mapping[int, int]
+    """Epochs done, by number of the trial."""
+    best: Tried | None
+    seconds_left: float | None
+    """None where nothing can be said yet."""
+
+    @property
+    def done(self) -> int:
+        return self.complete + self.pruned + self.diverged + self.failed
+
+    @classmethod
+    def of(
+        cls,
+        over: Sequence[Trial],
+        *,
+        total: int,
+        running: Mapping[int, int],
+        spans: Sequence[float],
+        lower_is_better: bool,
+    ) -> "Standing":
+        """spans: seconds that each ended trial took."""
+        states = [trial.state for trial in over]
+        return cls(
+            total=total,
+            complete=states.count("complete"),
+            pruned=states.count("pruned"),
+            diverged=states.count("diverged"),
+            failed=states.count("failed"),
+            running=running,
+            best=best_of(over, lower_is_better),
+            seconds_left=_seconds_left(total - len(over), len(running), spans),
+        )
+
+
+@dataclass(frozen=True)
+class Testing:
+    """How far the test of the chosen setting is."""
+
+    done: int
+    total: int
+    epochs: float
+    """Trained, of all runs together."""
+    epochs_total: int
+
+
+Watch: TypeAlias = Callable[[Standing | Testing], None]
+
+
+def _seconds_left(left: int, running: int, spans: Sequence[float]) -> float | None:
+    """From how long trials took so far, and how many are under way at a time."""
+    if left <= 0:
+        return 0.0
+    if not spans:
+        return None
+    mean = sum(spans) / len(spans)
+    # those under way are half done on average
+    return mean * max(0.5, left - running / 2) / max(1, running)

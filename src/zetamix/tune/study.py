@@ -1,0 +1,365 @@
+"""One study that any number of commands may work on: who trains what, and what came of it."""
+
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import optuna
+from filelock import FileLock, Timeout
+from optuna.exceptions import StorageInternalError
+from optuna.trial import FrozenTrial, TrialState
+
+from zetamix.tune.question import Question, StudyError, check_same
+from zetamix.tune.result import Standing, State, Trial
+from zetamix.tune.sampler import make_pruner, make_sampler
+from zetamix.tune.space import Setting
+from zetamix.tune.storage import Storage
+
+Result = TypeVar("Result")
+Verdict: TypeAlias = Literal["go on", "prune", "lost"]
+
+# a command whose sign of life stands still for this long is gone; on this machine its lock says so
+# at once. Optuna's own heartbeats are for `optimize`, and `ask` warns where they are on
+BEAT, GRACE = 10.0, 60.0
+# times that a trial is begun again after its command was killed, before it is given up
+MOST_TRIES = 3
+# how long a storage that was lost meanwhile is waited for, in seconds
+PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A trial that is this command's to train."""
+
+    number: int
+    origin: int
+    """The first of its tries; they share a folder, and so a checkpoint."""
+    setting: Setting
+    seed: int
+
+
+class Study:
+    """A question, its trials in a storage, and this command's part in them.
+
+    commands: a folder of this machine where commands at work keep a lock each.
+    trials: how many the study is to have; for a grid, all of its places.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        question: Question,
+        *,
+        commands: Path,
+        trials: int,
+        sampler: str = "tpe",
+        prune: bool = False,
+        grace: float = GRACE,
+    ) -> None:
+        self.storage, self.question, self.total = storage, question, trials
+        self.is_grid = sampler == "grid"
+        self.commands, self.grace = commands, grace
+        self.owner = uuid.uuid4().hex[:12]
+        self._distributions = question.space.distributions()
+        self._names = set(self._distributions)
+        self._open: dict[int, optuna.Trial] = {}
+        self._beats = 0
+        self._seen: dict[str, tuple[int, float]] = {}
+        with storage.told(), storage.exclusive():
+            self.optuna = self._load_or_create()
+        self.optuna.sampler = make_sampler(sampler, question.seed)
+        self.optuna.pruner = make_pruner(prune, question.recipe.epochs)
+
+    @property
+    def folder(self) -> Path:
+        """This command's own, while it is at work."""
+        return self.commands / self.owner
+
+    def __enter__(self) -> "Study":
+        self._lock = FileLock(self.folder / "lock")
+        # no other command may find the lock made and not yet taken
+        with self.storage.told(), self.storage.exclusive():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()
+        self.beat()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            for number in list(self._open):
+                self.release(number)
+        finally:
+            self._lock.release()
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Remove the folders of commands that are over; their trials have been taken back."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        with suppress(StudyError), self.storage.told(), self.storage.exclusive():
+            for folder in self.commands.iterdir():
+                if self._is_gone(folder.name):
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    # opening
+
+    def _load_or_create(self) -> optuna.Study:
+        name, asked = self.storage.name, self.question.as_dict()
+        if name not in optuna.get_all_study_names(self.storage.rdb):
+            study = optuna.create_study(
+                storage=self.storage.rdb,
+                study_name=name,
+                direction="minimize" if self.question.lower_is_better else "maximize",
+            )
+            study.set_user_attr("zetamix", asked)
+            return study
+        study = optuna.load_study(storage=self.storage.rdb, study_name=name)
+        check_same(study.user_attrs.get("zetamix"), asked, f"{name} in {self.storage.shown}")
+        return study
+
+    def queue(self, settings: Sequence[Setting], seeds: Sequence[int]) -> None:
+        """Queue every setting with every seed that the study does not have yet: a grid."""
+        with self.storage.told(), self.storage.exclusive():
+            known = [_facts(trial).get("place") for trial in self._trials()]
+            # all settings with the first seed, then with the next: half a grid is a whole curve
+            for seed in seeds:
+                for setting in settings:
+                    place = [*setting.values(), seed]
+                    if place not in known:
+                        drawn = {name: setting[name] for name in self._names}
+                        self._queue(drawn, {"seed": seed, "place": place})
+
+    def _queue(self, drawn: Mapping[str, Any], facts: dict[str, Any]) -> None:
+        self.optuna.enqueue_trial(dict(drawn), user_attrs={"zetamix": facts})
+
+    # claiming
+
+    def claim(self) -> Claim | None:
+        """The next trial to train; None where there is none, now or at all."""
+        return self._patiently(self._claim)
+
+    def _claim(self) -> Claim | None:
+        with self.storage.exclusive():
+            self._take_back()
+            self._queue_again()
+            trials = self._trials()
+            waiting = any(trial.state == TrialState.WAITING for trial in trials)
+            begun = sum(_is_over(trial) or trial.state == TrialState.RUNNING for trial in trials)
+            if begun >= self.total or (self.is_grid and not waiting):
+                return None
+            trial = self.optuna.ask(self._distributions)
+            facts = _facts(trial)
+            origin = facts.get("origin", trial.number)
+            seed = facts.get("seed", self.question.seed + origin)
+            facts |= {"owner": self.owner, "origin": origin, "seed": seed}
+            trial.set_user_attr("zetamix", facts)
+        self._open[trial.number] = trial
+        return Claim(trial.number, origin, self.question.space.setting(trial.params), seed)
+
+    def _take_back(self) -> None:
+        """Give up trials of commands that are gone."""
+        for trial in self._trials(TrialState.RUNNING):
+            if self._is_gone(_facts(trial).get("owner")):
+                self.optuna.tell(trial.number, state=TrialState.FAIL)
+
+    def _is_gone(self, owner: str | None) -> bool:
+        if owner == self.owner:
+            return False
+        if owner is None:
+            # it was killed while claiming, for nobody else is doing so now
+            return True
+        path = self.commands / owner / "lock"
+        if path.exists():
+            try:
+                with FileLock(path, timeout=0):
+                    return True
+            except Timeout:
+                return False
+        return self._stands_still(owner)
+
+    def _stands_still(self, owner: str) -> bool:
+        """Whether another machine's command has shown no sign of life since we began to look.
+
+        By our own clock alone: those of two machines need not agree.
+        """
+        beats = self.optuna.user_attrs.get(f"beat {owner}", 0)
+        now = time.monotonic()
+        if owner not in self._seen or self._seen[owner][0] != beats:
+            self._seen[owner] = beats, now
+        return now - self._seen[owner][1] > self.grace
+
+    def _queue_again(self) -> None:
+        """Queue trials that were cut off.
+
+        They are found by what is missing, so that none is lost where a process is killed between
+        giving one up and queueing it.
+        """
+        trials = self._trials()
+        again = {_facts(trial).get("try_after") for trial in trials}
+        for trial in trials:
+            if trial.state != TrialState.FAIL or trial.number in again or _is_over(trial):
+                continue
+            facts = _facts(trial)
+            tries = facts.get("tries", 0) + (not facts.get("released", False))
+            kept = {name: facts[name] for name in facts if name in ("origin", "seed", "place")}
+            self._queue(_drawn(trial), {**kept, "tries": tries, "try_after": trial.number})
+
+    # training
+
+    def report(self, number: int, curve: Mapping[int, float]) -> Verdict:
+        """Note the measure by epoch of a trial under way, and say what is to become of it."""
+        if number not in self._open:
+            return "lost"
+        return self._patiently(lambda: self._report(self._open[number], curve))
+
+    def _report(self, trial: optuna.Trial, curve: Mapping[int, float]) -> Verdict:
+        known = self._frozen(trial.number)
+        if known.state.is_finished():
+            # another command took us for dead; what we did is on disk and no other loses by it
+            self._open.pop(trial.number, None)
+            return "lost"
+        new = {epoch: value for epoch, value in curve.items() if _is_new(epoch, value, known)}
+        for epoch, value in new.items():
+            trial.report(value, epoch)
+        return "prune" if new and trial.should_prune() else "go on"
+
+    def complete(self, number: int, value: float, facts: Mapping[str, Any]) -> None:
+        self._end(number, TrialState.COMPLETE, value, facts)
+
+    def prune(self, number: int, facts: Mapping[str, Any]) -> None:
+        self._end(number, TrialState.PRUNED, None, facts)
+
+    def diverge(self, number: int, facts: Mapping[str, Any]) -> None:
+        """A loss that is not finite is a result: a sampler takes a pruned trial for a bad one."""
+        self._end(number, TrialState.PRUNED, None, {**facts, "diverged": True})
+
+    def release(self, number: int) -> None:
+        """Give a trial back, to be gone on with by whoever comes next."""
+        self._end(number, TrialState.FAIL, None, {"released": True})
+
+    def _end(
+        self, number: int, state: TrialState, value: float | None, facts: Mapping[str, Any]
+    ) -> None:
+        trial = self._open.pop(number, None)
+        if trial is not None:
+            self._patiently(lambda: self._tell(trial, state, value, facts))
+
+    def _tell(
+        self,
+        trial: optuna.Trial,
+        state: TrialState,
+        value: float | None,
+        facts: Mapping[str, Any],
+    ) -> None:
+        if self._frozen(trial.number).state.is_finished():
+            # told already before the connection was lost, or given to another command
+            return
+        trial.set_user_attr("zetamix", {**_facts(trial), **facts})
+        self.optuna.tell(trial, value, state)
+
+    def beat(self) -> None:
+        """A sign of life for other machines."""
+        self._beats += 1
+        try:
+            self.optuna.set_user_attr(f"beat {self.owner}", self._beats)
+        except StorageInternalError:
+            # the next one will do; a storage that stays away is told by whoever needs it
+            return
+
+    def note_tested(self, setting: Setting) -> None:
+        """Remember that a setting was tried on the test split."""
+        known = self.tested()
+        if setting not in known:
+            self.optuna.set_user_attr("tested", [*known, setting])
+
+    # looking
+
+    def tested(self) -> list[Setting]:
+        """Settings that have been tried on the test split: more than one, and it has chosen too."""
+        return list(self.optuna.user_attrs.get("tested", []))
+
+    def mine(self) -> list[int]:
+        """Trials that this command has claimed and not yet told of."""
+        return list(self._open)
+
+    def finished(self) -> bool:
+        return sum(_is_over(trial) for trial in self._patiently(self._trials)) >= self.total
+
+    def trials(self) -> list[Trial]:
+        """All that ended, in the order of their numbers."""
+        return [self._trial(each) for each in self._patiently(self._trials) if _is_over(each)]
+
+    def standing(self) -> Standing:
+        found = self._patiently(self._trials)
+        over = [trial for trial in found if _is_over(trial)]
+        return Standing.of(
+            [self._trial(trial) for trial in over],
+            total=self.total,
+            running={t.number: t.last_step or 0 for t in found if t.state == TrialState.RUNNING},
+            spans=[t.duration.total_seconds() for t in over if t.duration is not None],
+            lower_is_better=self.question.lower_is_better,
+        )
+
+    def _trial(self, trial: FrozenTrial) -> Trial:
+        facts, drawn = _facts(trial), _drawn(trial)
+        state: State = "failed"
+        if trial.state == TrialState.COMPLETE:
+            state = "complete"
+        elif trial.state == TrialState.PRUNED:
+            state = "diverged" if facts.get("diverged") else "pruned"
+        return Trial(
+            number=trial.number,
+            # one that was killed again and again may not even have drawn its values
+            setting=self.question.space.setting(drawn) if drawn.keys() >= self._names else {},
+            seed=facts.get("seed", 0),
+            state=state,
+            value=None if state in ("diverged", "failed") else trial.value,
+            error=facts.get("error"),
+            scores=facts.get("scores", {}),
+            curve=dict(sorted(trial.intermediate_values.items())),
+            seconds=facts.get("seconds", 0.0),
+        )
+
+    def _trials(self, *states: TrialState) -> list[FrozenTrial]:
+        return self.optuna.get_trials(deepcopy=False, states=states or None)
+
+    def _frozen(self, number: int) -> FrozenTrial:
+        return next(trial for trial in self._trials() if trial.number == number)
+
+    def _patiently(self, call: Callable[[], Result]) -> Result:
+        """Do it, and where the storage is away for a moment, do it again."""
+        began = time.monotonic()
+        while True:
+            try:
+                with self.storage.told():
+                    return call()
+            except StudyError:
+                if time.monotonic() - began > PATIENCE:
+                    raise
+                time.sleep(1.0)
+
+
+def _facts(trial: FrozenTrial | optuna.Trial) -> dict[str, Any]:
+    return dict(trial.user_attrs.get("zetamix", {}))
+
+
+def _drawn(trial: FrozenTrial) -> dict[str, Any]:
+    """The values of a trial, where they are only queued too."""
+    return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
+
+
+def _is_over(trial: FrozenTrial) -> bool:
+    """Whether a trial counts as done: one that was cut off will be tried again, and does not."""
+    if trial.state == TrialState.FAIL:
+        facts = _facts(trial)
+        return facts.get("tries", 0) >= MOST_TRIES and not facts.get("released", False)
+    return trial.state.is_finished()
+
+
+def _is_new(epoch: int, value: float, known: FrozenTrial) -> bool:
+    # an area under the curve is NaN where a class has no sample
+    return epoch not in known.intermediate_values and value == value
