@@ -1,0 +1,248 @@
+"""Recipes: the paper's numbers row by row, strict changes, and a step of each on its dataset."""
+
+import math
+from dataclasses import fields
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from miniatures import installed
+
+from zetamix import data
+from zetamix.data.catalogue import CATALOGUE
+from zetamix.methods import parse
+from zetamix.metrics import classify
+from zetamix.train import RECIPES, Recipe, RecipeError, recipe_for
+from zetamix.train.paper import SAME_AS
+from zetamix.train.trainer import Trainer
+
+NATURAL, SKIN, MED = "paper, Appendix D.1", "paper, Appendix D.2", "paper, Appendix D.3"
+STEPS, TENS = (80, 120, 160), (10, 20, 30, 40)
+
+# Appendix D as printed: section, epochs, batch, rate, milestones, factor, augmentation, channels,
+# side. D.3 leaves epochs and schedule to "the original paper", MedMNIST v1: 100, constant.
+PAPER = {
+    "cifar10": (NATURAL, 200, 128, 0.1, STEPS, 0.2, "flip", 3, 32),
+    "cifar100": (NATURAL, 200, 128, 0.1, STEPS, 0.2, "flip", 3, 32),
+    "fashion_mnist": (NATURAL, 200, 32, 0.1, STEPS, 0.2, "flip", 1, 28),
+    "stl10": (NATURAL, 120, 32, 0.1, (80,), 0.2, "flip", 3, 96),
+    "imagenette": (NATURAL, 80, 32, 0.01, (25, 50, 65), 0.2, "flip", 3, 224),
+    "imagewoof": (NATURAL, 80, 32, 0.01, (25, 50, 65), 0.2, "flip", 3, 224),
+    "isic2016": (SKIN, 50, 32, 0.01, TENS, 0.1, "none", 3, 256),
+    "isic2017": (SKIN, 50, 32, 0.01, TENS, 0.1, "none", 3, 256),
+    "isic2018": (SKIN, 20, 32, 0.01, (4, 8, 12, 16), 0.1, "none", 3, 256),
+    "msk": (SKIN, 50, 32, 0.01, TENS, 0.1, "none", 3, 256),
+    "uda": (SKIN, 50, 32, 0.01, TENS, 0.1, "none", 3, 256),
+    "dermofit": (SKIN, 50, 32, 0.01, TENS, 0.1, "none", 3, 256),
+    "derm7pt_clinical": (SKIN, 50, 32, 0.01, TENS, 0.1, "none", 3, 256),
+    "derm7pt_dermoscopic": (SKIN, 50, 32, 0.01, TENS, 0.1, "none", 3, 256),
+    "ph2": (SKIN, 50, 32, 0.01, TENS, 0.1, "none", 3, 256),
+    "mednode": (SKIN, 50, 32, 0.01, TENS, 0.1, "none", 3, 256),
+    "pathmnist": (MED, 100, 128, 0.01, (), None, "none", 3, 28),
+    "dermamnist": (MED, 100, 128, 0.01, (), None, "none", 3, 28),
+    "octmnist": (MED, 100, 128, 0.01, (), None, "none", 1, 28),
+    "pneumoniamnist": (MED, 100, 128, 0.01, (), None, "none", 1, 28),
+    "breastmnist": (MED, 100, 128, 0.01, (), None, "none", 1, 28),
+    "organmnist_axial": (MED, 100, 128, 0.01, (), None, "none", 1, 28),
+    "organmnist_coronal": (MED, 100, 128, 0.01, (), None, "none", 1, 28),
+    "organmnist_sagittal": (MED, 100, 128, 0.01, (), None, "none", 1, 28),
+}
+
+# momentum, Nesterov, weight decay, normalisation, what marks the best epoch
+BY_SECTION = {
+    NATURAL: (0.9, True, 5e-4, "dataset", "accuracy"),
+    SKIN: (0.9, True, 5e-4, "dataset", "balanced_accuracy"),
+    MED: (0.9, False, 0.0, "half", "auc"),
+}
+
+
+def test_all_24_datasets_have_a_recipe():
+    assert len(RECIPES) == 24
+    assert list(RECIPES) == list(PAPER)
+    assert set(RECIPES) < set(CATALOGUE)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_a_row_is_the_papers(name):
+    source, epochs, batch, lr, milestones, decay, augmentation, channels, side = PAPER[name]
+    recipe = RECIPES[name]
+    assert (recipe.source, recipe.model) == (source, "resnet18")
+    assert (recipe.epochs, recipe.batch_size, recipe.lr) == (epochs, batch, lr)
+    assert (recipe.schedule, recipe.milestones) == ("steps", milestones)
+    assert decay is None or recipe.decay == decay
+    assert recipe.augmentation == augmentation
+    momentum, nesterov, weight_decay, normalize, select = BY_SECTION[source]
+    assert (recipe.momentum, recipe.nesterov, recipe.weight_decay) == (
+        momentum,
+        nesterov,
+        weight_decay,
+    )
+    assert (recipe.normalize, recipe.select, recipe.stem) == (normalize, select, "auto")
+    assert CATALOGUE[name].shape == (channels, side, side)
+    # the last epoch, and every one that the schedule counts in, is evaluated
+    assert recipe.epochs % recipe.evaluate_every == 0
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_rate_of_every_epoch(name):
+    """Against torch's MultiStepLR, which is what the paper's words describe."""
+    _, epochs, _, lr, milestones, decay, *_ = PAPER[name]
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=lr)
+    scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones, gamma=decay or 1.0)
+    for epoch in range(epochs):
+        assert RECIPES[name].rate(epoch) == pytest.approx(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+
+
+def test_cosine_goes_from_the_rate_to_nothing():
+    recipe = Recipe(source="", epochs=40, lr=0.2, schedule="cosine")
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.2)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 40)
+    for epoch in range(40):
+        assert recipe.rate(epoch) == pytest.approx(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    assert recipe.rate(40) == pytest.approx(0)
+
+
+@pytest.mark.parametrize(("today", "paper"), SAME_AS.items())
+def test_todays_organ_files_are_trained_as_the_papers(today, paper):
+    assert recipe_for(today, (1, 28, 28), 100) == RECIPES[paper]
+
+
+OTHERS = [
+    # shape, samples: model, batch, rate, augmentation
+    (((1, 8, 8), 1257), ("digitnet", 32, 0.025, "none")),
+    (((3, 128, 128), 500), ("resnet18", 32, 0.025, "flip")),
+    (((3, 32, 32), 1500), ("resnet18", 64, 0.05, "flip")),
+    (((1, 28, 28), 10_000), ("resnet18", 128, 0.1, "none")),
+    (((2,), 512), ("mlp", 32, 0.05, "none")),
+]
+
+
+@pytest.mark.parametrize(("given_data", "expected"), OTHERS)
+def test_other_data_get_a_recipe_of_their_size(given_data, expected):
+    recipe = recipe_for("yours", *given_data)
+    assert recipe.source == "zetamix"
+    assert recipe.schedule == "cosine"
+    found = (recipe.model, recipe.batch_size, recipe.lr, recipe.augmentation)
+    assert found == expected
+
+
+OVERRIDES = [
+    (("lr=0.05",), {"lr": 0.05}),
+    (("lr = 5e-2 ", "augmentation=crop-flip"), {"lr": 0.05, "augmentation": "crop-flip"}),
+    (("nesterov=False",), {"nesterov": False}),
+    (("milestones=10, 20",), {"milestones": (10, 20)}),
+    (("milestones=",), {"milestones": ()}),
+    (("model=resnet50", "batch_size=64"), {"model": "resnet50", "batch_size": 64}),
+    (("epochs=20",), {"epochs": 20, "milestones": (8, 12, 16), "evaluate_every": 1}),
+    (("epochs=20", "milestones=5"), {"epochs": 20, "milestones": (5,), "evaluate_every": 1}),
+    (("epochs=80", "evaluate_every=4"), {"epochs": 80, "milestones": (32, 48, 64),
+                                         "evaluate_every": 4}),
+    (("epochs=400",), {"epochs": 400, "milestones": (160, 240, 320), "evaluate_every": 10}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("texts", "changed"), OVERRIDES, ids=[" ".join(o[0]) for o in OVERRIDES])
+def test_overrides_change_what_they_name(texts, changed):
+    before, after = RECIPES["cifar10"].as_dict(), RECIPES["cifar10"].override(*texts).as_dict()
+    wanted = {**before, **changed}
+    assert after == {**wanted, "milestones": list(wanted["milestones"])}
+
+
+NAMES = (
+    "model, epochs, batch_size, lr, schedule, milestones, decay, momentum, nesterov, weight_decay, "
+    "augmentation, normalize, stem, last_batch, select, precision, evaluate_every"
+)
+REFUSED = [
+    ("lrr=0.1", f"A recipe has no 'lrr'. Did you mean lr? It has: {NAMES}."),
+    ("wibble=1", f"A recipe has no 'wibble'. It has: {NAMES}."),
+    ("source=me", f"A recipe has no 'source'. It has: {NAMES}."),
+    ("lr", "Expected name=value, such as lr=0.05, got 'lr'."),
+    ("lr=fast", "lr: expected a value of type float, got 'fast'."),
+    ("epochs=2.5", "epochs: expected a value of type int, got '2.5'."),
+    ("nesterov=1", "nesterov: expected true or false, got '1'."),
+    ("milestones=a", "milestones: expected epochs separated by commas, got 'a'."),
+    ("milestones=20,10", "milestones must rise, got [20, 10]."),
+    ("augmentation=rotate", "augmentation must be one of none, flip, crop-flip, got 'rotate'."),
+    ("select=loss", "select must be one of error, accuracy, balanced_accuracy, f1_micro, f1_macro, "
+     "auc, nll, ece, got 'loss'."),
+    ("epochs=0", "epochs must be at least 1, got 0."),
+    ("batch_size=0", "batch_size must be at least 1, got 0."),
+    ("evaluate_every=0", "evaluate_every must be at least 1, got 0."),
+    ("lr=nan", "lr must be a finite number of at least 0, got nan."),
+    ("weight_decay=-1", "weight_decay must be a finite number of at least 0, got -1.0."),
+    ("momentum=0", "nesterov needs momentum above 0. Add nesterov=false."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED, ids=[row[0] for row in REFUSED])
+def test_what_cannot_be_is_told(text, message):
+    with pytest.raises(RecipeError) as caught:
+        RECIPES["cifar10"].override(text)
+    assert str(caught.value) == message
+
+
+def test_nothing_is_given_twice():
+    with pytest.raises(RecipeError, match=r"^lr is given twice; give it once\.$"):
+        RECIPES["cifar10"].override("lr=0.1", " lr=0.2")
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_recipes_survive_json(name):
+    recipe = RECIPES[name]
+    assert Recipe.from_dict(recipe.as_dict()) == recipe
+    assert set(recipe.as_dict()) == {field.name for field in fields(Recipe)}
+
+
+@given(st.integers(1, 400), st.sampled_from(sorted(PAPER)))
+def test_any_number_of_epochs_keeps_the_shape_of_the_schedule(epochs, name):
+    recipe = RECIPES[name].change(epochs=epochs)
+    rates = [recipe.rate(epoch) for epoch in range(epochs)]
+    assert rates[0] == recipe.lr
+    assert rates == sorted(rates, reverse=True)
+    assert all(1 <= milestone <= max(1, epochs) for milestone in recipe.milestones)
+    if epochs >= 40:
+        assert len(recipe.milestones) == len(RECIPES[name].milestones)
+        assert rates[-1] == pytest.approx(RECIPES[name].rate(RECIPES[name].epochs - 1))
+
+
+# on a CPU, few images show as well as 128 that a step can be taken: two of 224² and more
+FEW, SOME = 2, 16
+METHODS = ["none", "mixup", "cutmix", "zeta:2.8", "local"]
+
+
+def cases():
+    for number, name in enumerate(PAPER):
+        method = METHODS[number % len(METHODS)]
+        yield pytest.param(name, "resnet18", method, id=f"{name}-{method}")
+        if PAPER[name][0] == SKIN:
+            yield pytest.param(name, "resnet50", method, id=f"{name}-resnet50-{method}")
+
+
+@pytest.mark.parametrize(("name", "model", "method"), list(cases()))
+def test_every_recipe_takes_a_step_on_its_dataset(name, model, method, tmp_path):
+    with installed(name, root=tmp_path):
+        dataset = data.load(name)
+    recipe = recipe_for(dataset.name, dataset.shape, len(dataset.train))
+    large = dataset.shape[-1] > 100
+    recipe = recipe.change(model=model, batch_size=FEW if large else SOME)
+    trainer = Trainer(dataset, parse(method), recipe)
+    before = {key: value.clone() for key, value in trainer.model.state_dict().items()}
+    trainer.start_epoch()
+    trainer.step()
+    assert trainer.step_in_epoch == 1
+    assert trainer.optimizer.param_groups[0]["lr"] == recipe.lr
+    loss = trainer.tally.state[0, 0].item()
+    # an untrained network knows nothing: about the logarithm of the number of classes
+    assert 0.1 < loss / math.log(dataset.num_classes) < 4
+    after = trainer.model.state_dict()
+    assert not any(torch.equal(before[key], after[key]) for key in before if "weight" in key)
+    if not large:
+        scores = classify(
+            *trainer.predict(dataset.test.keep(torch.arange(len(dataset.test))[:SOME]))
+        )
+        assert 0 <= scores["error"] <= 1
