@@ -1,0 +1,238 @@
+"""What mixing does to a distribution: points in the plane, a helix in three views, N against γ."""
+
+import math
+from typing import Any
+
+import torch
+from matplotlib.axes import Axes
+from torch import Tensor
+
+from zetamix.report import Cell, Column, Picture, Table, drawing
+from zetamix.report.picture import COLOURS
+from zetamix.reproduce.drawing.view import SOFT, Drawn, View, bare, blank, finish, method_name
+from zetamix.reproduce.measurement import Measurement
+
+# elevation and azimuth in degrees, as the paper's captions give them
+VIEWS = ((0, 0), (70, 0), (90, 0))
+GRID_VIEW = (0, 90)
+ORIGINAL = "#c8c8c8"
+MARGIN = 0.08
+# inches
+PANEL = 1.5
+TITLES = {"crescents": "crescents", "spirals": "spirals"}
+
+
+def draw(view: View) -> Drawn:
+    cells = [cell for cell, _ in view.measured("distribution", "crescents")]
+    batch = cells[0].recipe["batch"] if cells else 0
+    pictures = [_draw_clouds(view, batch), _draw_grid(view)]
+    return Drawn(pictures, {"distributions": _table(view, batch)}, _verdict(view))
+
+
+def project(points: Tensor, elevation: float, azimuth: float) -> Tensor:
+    """[n, 2]: points in space as seen from far away.
+
+    >>> project(torch.tensor([[1.0, 2.0, 3.0]]), 0, 0)
+    tensor([[2., 3.]])
+    """
+    up, around = math.radians(elevation), math.radians(azimuth)
+    right = torch.tensor([-math.sin(around), math.cos(around), 0.0])
+    rise = torch.tensor(
+        [-math.sin(up) * math.cos(around), -math.sin(up) * math.sin(around), math.cos(up)]
+    )
+    return points @ torch.stack([right, rise], 1)
+
+
+def _draw_clouds(view: View, batch: int) -> Picture:
+    flat = [list(view.measured("distribution", name, batch=batch)) for name in TITLES]
+    helix = list(view.measured("distribution", "helix", batch=batch))
+    planes = [_samples(view, cells[0][1]) for cells in flat]
+    space = _samples(view, helix[0][1])
+    seen = [None if space is None else project(space, *angles) for angles in VIEWS]
+    heights = [_height(points) for points in (*planes, *seen)]
+    with drawing(PANEL * len(helix) + 0.3, PANEL * sum(heights) + 0.6) as figure:
+        axes: Any = figure.subplots(len(heights), len(helix), squeeze=False, height_ratios=heights)
+        for row, (name, cells) in enumerate(zip(TITLES, flat, strict=True)):
+            for column, (_, record) in enumerate(cells):
+                _flat_panel(axes[row, column], view, record, planes[row])
+            axes[row, 0].set_ylabel(TITLES[name])
+        for row, angles in enumerate(VIEWS, start=len(flat)):
+            for column, (_, record) in enumerate(helix):
+                _helix_panel(axes[row, column], view, record, space, angles)
+            axes[row, 0].set_ylabel(f"helix {angles[0]}°, {angles[1]}°")
+        for column, (cell, _) in enumerate(helix):
+            axes[0, column].set_title("input" if column == 0 else method_name(cell.method))
+        return finish(
+            view,
+            figure,
+            "distributions",
+            alt="A grid of point clouds. mixup fills the space between the arms of crescents and "
+            "spirals and the hollow of the helix. ζ-mixup with small γ shrinks the data towards "
+            "its middle; from γ = 4.0 on outputs lie on the data.",
+            caption=f"Outputs of mixup and of ζ-mixup (γ in brackets), {batch} samples mixed at a "
+            "time. Colour: the soft label, from one class to the other; grey: originals. Below: a "
+            "helix in three views, (elevation, azimuth). Numbers: the share of outputs whose label "
+            "names another class than that of the nearest original, and the mean distance to the "
+            "nearest original in the units of the space, where the helix is six wide.",
+        )
+
+
+def _draw_grid(view: View) -> Picture:
+    cells = [
+        (cell, record)
+        for cell, record in view.measured("distribution", "helix")
+        if cell.method.startswith("zeta")
+    ]
+    batches = sorted({cell.recipe["batch"] for cell, _ in cells})
+    methods = list(dict.fromkeys(cell.method for cell, _ in cells))
+    first = next(view.measured("distribution", "helix"), None)
+    originals = _samples(view, first[1] if first else None)
+    height = _height(None if originals is None else project(originals, *GRID_VIEW))
+    size = 1.25 * PANEL * len(methods) + 0.3, 1.25 * PANEL * height * len(batches) + 0.5
+    with drawing(*size) as figure:
+        axes: Any = figure.subplots(len(batches), len(methods), squeeze=False)
+        for cell, record in cells:
+            row, column = batches.index(cell.recipe["batch"]), methods.index(cell.method)
+            _helix_panel(axes[row, column], view, record, originals, GRID_VIEW)
+        for row, batch in enumerate(batches):
+            axes[row, 0].set_ylabel(f"N = {batch}")
+        for column, method in enumerate(methods):
+            axes[0, column].set_title(f"γ = {method.removeprefix('zeta:')}")
+        return finish(
+            view,
+            figure,
+            "grid",
+            alt="A grid of helices for growing N and growing γ. With small γ outputs spread around "
+            "the helix, more so with many sources; with large γ they lie on it whatever N is.",
+            caption="ζ-mixup on the helix for N sources and γ, seen from (0°, 90°); grey: "
+            "originals. Numbers: mean distance to the nearest original; the helix is six wide.",
+        )
+
+
+def _samples(view: View, record: Measurement | None) -> Tensor | None:
+    return None if record is None else view.arrays(record)["samples"].float()
+
+
+def _flat_panel(
+    axes: Axes, view: View, record: Measurement | None, originals: Tensor | None
+) -> None:
+    if record is None or originals is None:
+        return blank(axes, "not measured")
+    arrays = view.arrays(record)
+    points, share = arrays["samples"].float(), arrays["targets"].float()[:, 1]
+    if record.method != "none":
+        axes.scatter(originals[:, 0], originals[:, 1], s=3, lw=0, color=ORIGINAL)
+    axes.scatter(points[:, 0], points[:, 1], s=5, lw=0, c=share, cmap=SOFT, vmin=0, vmax=1)
+    _frame(axes, originals)
+    if record.method != "none":
+        _note(axes, f"{100 * record.values['label_error']['value']:.0f} % wrong")
+    return None
+
+
+def _helix_panel(
+    axes: Axes,
+    view: View,
+    record: Measurement | None,
+    originals: Tensor | None,
+    angles: tuple[int, int],
+) -> None:
+    if record is None or originals is None:
+        return blank(axes, "not measured")
+    points = project(view.arrays(record)["samples"].float(), *angles)
+    under = project(originals, *angles)
+    # as vectors the figure would have 340,000 points and 30 MB
+    axes.scatter(under[:, 0], under[:, 1], s=1.2, lw=0, color=ORIGINAL, rasterized=True)
+    if record.method != "none":
+        axes.scatter(
+            points[:, 0], points[:, 1], s=0.8, lw=0, color=COLOURS[0], alpha=0.6, rasterized=True
+        )
+        _note(axes, f"{record.values['distance']['value']:.2f}")
+    _frame(axes, under)
+    return None
+
+
+def _frame(axes: Axes, points: Tensor) -> None:
+    """The same part of space in every panel of a row."""
+    (left, low), (right, high) = _corners(points)
+    axes.set_xlim(left, right)
+    axes.set_ylim(low, high)
+    axes.set_aspect("equal")
+    bare(axes)
+
+
+def _corners(points: Tensor) -> list[list[float]]:
+    """Lower left and upper right of what a panel shows: the points and a margin."""
+    low, high = points.amin(0), points.amax(0)
+    margin = MARGIN * (high - low).amax()
+    return [(low - margin).tolist(), (high + margin).tolist()]
+
+
+def _height(points: Tensor | None) -> float:
+    """Of a panel, in parts of its width."""
+    if points is None:
+        return 1.0
+    (left, low), (right, high) = _corners(points)
+    return (high - low) / (right - left)
+
+
+def _note(axes: Axes, text: str) -> None:
+    axes.text(
+        0.97,
+        0.03,
+        text,
+        ha="right",
+        va="bottom",
+        size=7,
+        transform=axes.transAxes,
+        bbox={"boxstyle": "round,pad=0.2", "fc": "white", "ec": "none", "alpha": 0.8},
+    )
+
+
+def _table(view: View, batch: int) -> Table:
+    rows: list[list[Cell | str]] = []
+    for name in (*TITLES, "helix"):
+        for cell, record in view.measured("distribution", name, batch=batch):
+            if cell.method != "none":
+                wrong, far = _estimate(record, "label_error", 100), _estimate(record, "distance", 1)
+                rows.append([name, method_name(cell.method), wrong, far])
+    columns = [
+        Column("data"),
+        Column("method"),
+        Column("wrong labels %", "outputs whose label names another class than its surroundings"),
+        Column("distance", "mean distance to the nearest original"),
+    ]
+    notes = ["Mean ± standard error over all outputs. The paper gives no numbers for this figure."]
+    return Table(columns, rows, f"Label errors and distances, N = {batch}", notes)
+
+
+def _estimate(record: Measurement | None, name: str, scale: float) -> Cell:
+    found = None if record is None else record.values.get(name)
+    if found is None:
+        return Cell(None)
+    return Cell(scale * found["value"], error=scale * found["standard_error"])
+
+
+def _verdict(view: View) -> list[str]:
+    words = []
+    for name in TITLES:
+        found = {
+            cell.method: 100 * record.values["label_error"]["value"]
+            for cell, record in view.measured("distribution", name)
+            if record is not None and cell.method != "none"
+        }
+        mixup = found.pop("mixup:1.0", None)
+        if mixup is None or not found:
+            continue
+        shares = ", ".join(
+            f"{share:.1f} % at γ = {method.removeprefix('zeta:')}"
+            for method, share in found.items()
+        )
+        words.append(f"Wrong labels on {name}: {mixup:.1f} % with mixup; with ζ-mixup {shares}.")
+        worse = [method.removeprefix("zeta:") for method in found if found[method] > mixup]
+        if worse:
+            words.append(
+                "The paper says that ζ-mixup keeps the class boundaries whatever γ is. Here it "
+                f"does not at γ = {', '.join(worse)}: the weight of all the others draws outputs "
+                "towards the middle of the data, across the other class."
+            )
+    return words

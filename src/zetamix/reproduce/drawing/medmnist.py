@@ -1,0 +1,15 @@
+"""The table of MedMNIST."""
+
+from zetamix.reproduce.drawing.comparison import compare
+from zetamix.reproduce.drawing.verdict import verdict
+from zetamix.reproduce.drawing.view import Drawn, View
+
+LEFT_OPEN = (
+    "The paper gives the rate, the loss, SGD and the batch; epochs, momentum, normalisation and "
+    "the choice of the epoch by validation AUC are those of MedMNIST's own script."
+)
+
+
+def draw(view: View) -> Drawn:
+    table = compare(view, ["auc", "accuracy"], "AUC and accuracy on MedMNIST", [LEFT_OPEN])
+    return Drawn(tables={"medmnist": table}, verdict=verdict(view, "auc"))

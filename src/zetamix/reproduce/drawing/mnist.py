@@ -1,0 +1,210 @@
+"""MNIST: originals and outputs, soft labels, and densities of what the oracle says."""
+
+from typing import Any
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import SubFigure
+from torch import Tensor
+
+from zetamix.measure import density
+from zetamix.measure.realism import CERTAIN
+from zetamix.report import Cell, Column, Picture, Table, drawing
+from zetamix.report.picture import COLOURS
+from zetamix.reproduce import paper
+from zetamix.reproduce.drawing.view import Drawn, View, bare, finish, method_name
+from zetamix.reproduce.measurement import Measurement
+
+STYLES: dict[str, Any] = {
+    "none": {"color": COLOURS[3], "linestyle": ":"},
+    "mixup:1.0": {"color": COLOURS[1], "linestyle": "--"},
+    "zeta:2.8": {"color": COLOURS[0], "linestyle": "-"},
+}
+TITLES = {
+    "none": "(a) first images of each class",
+    "mixup:1.0": "(b) mixup",
+    "zeta:2.8": "(c) ζ-mixup (2.8)",
+}
+MEASURES = {
+    "oracle_entropy": "entropy of the oracle, nats",
+    "certain_share": f"share with entropy below {CERTAIN}",
+    "cross_entropy": "cross entropy with the label, nats",
+    "cross_entropy_certain": f"the same, entropy below {CERTAIN}",
+    "agreement": "oracle's class is the label's heaviest",
+    "agreement_certain": f"the same, entropy below {CERTAIN}",
+}
+GRID_POINTS = 400
+# where the axes of entropies and of cross entropies end, in nats; the inset with certain ones too
+ENTROPY_END, CROSS_END = 1.2, 4.0
+LEAST_DENSITY = 1e-3
+
+
+def draw(view: View) -> Drawn:
+    oracle = next((record for _, record in view.measured("oracle")), None)
+    found = {cell.method: record for cell, record in view.measured("realism") if record is not None}
+    if oracle is None or set(found) != set(TITLES):
+        return Drawn()
+    arrays = {method: view.arrays(record) for method, record in found.items()}
+    accuracy = oracle.values["accuracy"]
+    said = (
+        f"LeNet-5, right about {100 * accuracy['value']:.2f} % of the {accuracy['n']:,} test "
+        f"images; the paper's reaches {_target():.2f} %"
+    )
+    picture = _draw(view, arrays, said)
+    return Drawn([picture], {"realism": _table(found, said)}, _verdict(found, accuracy["value"]))
+
+
+def _draw(view: View, arrays: dict[str, dict[str, Tensor]], said: str) -> Picture:
+    judged = len(arrays["none"]["entropies"])
+    with drawing(10.4, 8.6) as figure:
+        halves: Any = figure.subfigures(2, 1, height_ratios=[1.0, 1.45], hspace=0.02)
+        top, bottom = halves
+        for axes, (method, title) in zip(top.subplots(1, 3), TITLES.items(), strict=True):
+            _mosaic(axes, arrays[method]["shown"])
+            axes.set_title(title)
+        labels, densities = bottom.subfigures(1, 2, width_ratios=[1.0, 1.15], wspace=0.03)
+        _examples(labels, arrays)
+        upper, lower = densities.subplots(2, 1)
+        _draw_entropies(upper, arrays)
+        _draw_cross_entropies(lower, arrays)
+        return finish(
+            view,
+            figure,
+            "mnist",
+            alt="Digits, what mixup and ζ-mixup make of them, soft labels as bars, and densities: "
+            "ζ-mixup's outputs look like digits and mixup's like two at once; the oracle's entropy "
+            "and the cross entropy with the label are lower for ζ-mixup.",
+            caption="(a) The first ten images of each class, (b, c) the outputs in their places, "
+            "25 mixed at a time. (d, e) Soft labels as bars: outputs of mixup of which the oracle "
+            "is surest that they show a digit their label rules out (its prediction in outline), "
+            "and ζ-mixup's in the same places. (f) Entropy of the oracle's prediction, inset: the "
+            "same density on a logarithmic scale. (g) Cross entropy between prediction and label, "
+            f"inset: outputs with an entropy below {CERTAIN} alone. Lower is better. Densities "
+            f"over {judged:,} outputs of test images. The oracle is {said}.",
+        )
+
+
+def _mosaic(axes: Axes, images: Tensor) -> None:
+    """All images side by side, a row for each class."""
+    side = images.shape[-1]
+    across = round(len(images) ** 0.5)
+    down = len(images) // across
+    tiles = images[: down * across].view(down, across, side, side)
+    whole = tiles.permute(0, 2, 1, 3).reshape(down * side, across * side)
+    axes.imshow(whole, cmap="gray", vmin=0, vmax=255, interpolation="none")
+    bare(axes)
+
+
+def _examples(figure: SubFigure, arrays: dict[str, dict[str, Tensor]]) -> None:
+    chosen = ("mixup:1.0", "zeta:2.8")
+    count = len(arrays[chosen[0]]["examples"])
+    axes: Any = figure.subplots(2 * len(chosen), count, height_ratios=[1.5, 1] * len(chosen))
+    for block, (method, letter) in enumerate(zip(chosen, "de", strict=True)):
+        parts = arrays[method]
+        for column in range(count):
+            image, bars = axes[2 * block, column], axes[2 * block + 1, column]
+            image.imshow(parts["examples"][column], cmap="gray", vmin=0, vmax=255)
+            bare(image)
+            _bars(bars, parts["example_targets"][column], parts["example_predictions"][column])
+        axes[2 * block, 0].set_title(f"({letter}) labels of {method_name(method)}")
+
+
+def _bars(axes: Axes, target: Tensor, prediction: Tensor) -> None:
+    places = range(len(target))
+    axes.bar(places, prediction.tolist(), width=0.9, fc="none", ec="#888888", lw=0.8)
+    axes.bar(places, target.tolist(), width=0.7, color=COLOURS[0])
+    axes.set_ylim(0, 1.05)
+    axes.set_yticks([])
+    axes.set_xticks(places, map(str, places), fontsize=6)
+    axes.tick_params(length=0, pad=1)
+    axes.grid(visible=False)
+    axes.spines["left"].set_visible(False)
+
+
+def _draw_entropies(axes: Axes, arrays: dict[str, dict[str, Tensor]]) -> None:
+    values = {method: parts["entropies"] for method, parts in arrays.items()}
+    _curves(axes, values, ENTROPY_END)
+    axes.set_title("(f) realism")
+    axes.set_xlabel("entropy of the oracle's prediction, nats")
+    axes.set_ylabel("density")
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.02))
+    inset = axes.inset_axes((0.34, 0.42, 0.64, 0.55))
+    _curves(inset, values, ENTROPY_END)
+    inset.set_yscale("log")
+    inset.set_ylim(bottom=LEAST_DENSITY * 10)
+    inset.tick_params(labelsize=7)
+
+
+def _draw_cross_entropies(axes: Axes, arrays: dict[str, dict[str, Tensor]]) -> None:
+    values = {method: parts["cross_entropies"] for method, parts in arrays.items()}
+    _curves(axes, values, CROSS_END)
+    axes.set_title("(g) correctness of labels")
+    axes.set_xlabel("cross entropy between prediction and label, nats")
+    axes.set_ylabel("density")
+    inset = axes.inset_axes((0.34, 0.42, 0.64, 0.55))
+    certain = {
+        method: parts["cross_entropies"][parts["entropies"] < CERTAIN]
+        for method, parts in arrays.items()
+    }
+    _curves(inset, certain, CROSS_END)
+    inset.set_title(f"entropy below {CERTAIN}", fontsize=8)
+    inset.tick_params(labelsize=7)
+
+
+def _curves(axes: Axes, values: dict[str, Tensor], end: float) -> None:
+    grid = torch.linspace(0, end, GRID_POINTS, dtype=torch.float64)
+    highest = 0.0
+    for method, found in values.items():
+        if len(found) == 0:
+            continue
+        curve = density(found, grid)
+        label = "originals" if method == "none" else method_name(method)
+        axes.plot(grid, curve, label=label, **STYLES[method])
+        # originals are nearly all certain: their peak would flatten the others
+        if method != "none":
+            highest = max(highest, float(curve.max()))
+    axes.set_xlim(0, end)
+    axes.set_ylim(0, 1.08 * highest if highest else None)
+
+
+def _table(found: dict[str, Measurement], said: str) -> Table:
+    rows = []
+    for key, name in MEASURES.items():
+        cells = []
+        for record in found.values():
+            estimate = record.values[key]
+            value, error = estimate["value"], estimate["standard_error"]
+            cells.append(Cell(value, error=error, digits=3, note=f"n = {estimate['n']:,}"))
+        rows.append([Cell(name), *cells])
+    names = ["originals" if method == "none" else method_name(method) for method in found]
+    notes = [
+        f"Mean ± standard error over outputs of the test split. The oracle is {said}.",
+        "The paper shows densities without numbers.",
+    ]
+    columns = [Column("measure"), *(Column(name) for name in names)]
+    return Table(columns, rows, "Realism and label correctness on MNIST", notes)
+
+
+def _verdict(found: dict[str, Measurement], accuracy: float) -> list[str]:
+    mixup, zeta = (found[method].values for method in ("mixup:1.0", "zeta:2.8"))
+    lower = all(
+        zeta[key]["value"] < mixup[key]["value"] for key in ("oracle_entropy", "cross_entropy")
+    )
+    outcome = "both lower with ζ-mixup, as in the paper" if lower else "not both lower with ζ-mixup"
+    words = [
+        f"Entropy {mixup['oracle_entropy']['value']:.3f} with mixup and "
+        f"{zeta['oracle_entropy']['value']:.3f} with ζ-mixup, cross entropy "
+        f"{mixup['cross_entropy']['value']:.3f} and {zeta['cross_entropy']['value']:.3f} nats: "
+        f"{outcome}.",
+    ]
+    if 100 * accuracy < _target():
+        words.append(
+            f"The oracle is right about {100 * accuracy:.2f} % and not {_target():.2f} %: it is "
+            "weaker than the paper's."
+        )
+    return words
+
+
+def _target() -> float:
+    """What the paper's oracle reaches on the test split, in percent."""
+    return float(paper.read()["other_numbers"]["oracle"]["mnist_test_accuracy_percent"])

@@ -1,0 +1,140 @@
+"""The table of times: CPU and GPU apart, the paper's values beside ours."""
+
+from zetamix.data import CATALOGUE
+from zetamix.machine import machine_line
+from zetamix.report import Cell, Column, Table
+from zetamix.reproduce import paper
+from zetamix.reproduce.drawing.view import Drawn, View, method_name
+from zetamix.reproduce.measurement import Measurement
+
+LOCAL = "local synthetic instances"
+PAPER_NAMES = {"mixup:1.0": "mixup", "zeta:2.8": "zeta_mixup"}
+# what was measured: (what it is, the paper's row)
+CONTENDERS = {
+    "copy": ("a plain copy of the batch", None),
+    "zetamix Mixup": ("mixup, zetamix", "mixup"),
+    "mixup, original": ("mixup, as its authors wrote it", "mixup"),
+    "zetamix": ("ζ-mixup, zetamix", "zeta_mixup"),
+    "paper listing": ("ζ-mixup, the paper's listing", "zeta_mixup"),
+    LOCAL: ("local synthetic instances, zetamix", "local_synthetic_instances"),
+}
+
+
+def draw(view: View) -> Drawn:
+    tables = {"training": _training(view), "batch": _batch(view)}
+    return Drawn(tables=tables, verdict=_verdict(view))
+
+
+def _training(view: View) -> Table:
+    benchmarks = paper.read()["tables"]["benchmarks"]
+    rows: list[list[Cell | str]] = []
+    machines = []
+    for cell, record in view.measured("training-time"):
+        printed = benchmarks["values_seconds"].get(PAPER_NAMES.get(cell.method, ""), {})
+        stated = printed.get(cell.dataset)
+        epochs = benchmarks["columns"][cell.dataset]["epochs"]
+        minutes = None if stated is None else stated["mean"] / 60
+        spread = None if stated is None else stated["std"] / 60
+        rows.append(
+            [
+                CATALOGUE[cell.dataset].title,
+                method_name(cell.method),
+                Cell(minutes, error=spread, digits=1),
+                *_own_training(record, epochs),
+                cell.device or "",
+            ]
+        )
+        machines += [machine_line(record.machine)] if record is not None else []
+    columns = [
+        Column("dataset"),
+        Column("method"),
+        Column("paper, minutes", "mean ± standard deviation of a whole training"),
+        Column("ours, minutes", "an epoch times the paper's number of epochs"),
+        Column("ours, seconds an epoch", "mean ± standard deviation over epochs"),
+        Column("device"),
+    ]
+    notes = [
+        f"Paper: {benchmarks['hardware']}. Ours: a model that trains alone; minutes are epochs of "
+        "the paper's table of times (200, 200, 80) times an epoch of training, without evaluation.",
+        *_machines(machines),
+        *(f"[{k}] {issue.sentence}" for k, issue in enumerate(paper.footnotes(view.artifact), 1)),
+    ]
+    return Table(columns, rows, "Training time", notes)
+
+
+def _own_training(record: Measurement | None, epochs: int) -> list[Cell]:
+    if record is None:
+        return [Cell(None), Cell(None)]
+    mean, spread = record.values["epoch_s"], record.values["epoch_s_std"]
+    timed = record.values["timed"]
+    return [
+        Cell(mean * epochs / 60, error=spread * epochs / 60, digits=2),
+        Cell(mean, error=spread, n=timed, digits=3),
+    ]
+
+
+def _batch(view: View) -> Table:
+    printed = paper.read()["tables"]["benchmarks"]["values_seconds"]
+    rows: list[list[Cell | str]] = []
+    machines = []
+    shape = ""
+    for cell, record in view.measured("batch-time"):
+        shape = " × ".join(map(str, cell.recipe["shape"]))
+        found = (
+            {}
+            if record is None
+            else {(row["contender"], row["mode"]): row for row in record.values["rows"]}
+        )
+        machines += [machine_line(record.machine)] if record is not None else []
+        wanted = list(found) or [(name, "eager") for name in CONTENDERS]
+        for name, mode in sorted(wanted, key=lambda key: (list(CONTENDERS).index(key[0]), key[1])):
+            what, theirs = CONTENDERS[name]
+            stated = None if theirs is None else printed[theirs]["batch_tensor"]
+            paper_us = None if stated is None else 1e6 * stated["mean"]
+            row = found.get((name, mode), {})
+            quantiles = [Cell(row.get(key), digits=1) for key in ("median_us", "p20_us", "p80_us")]
+            rows.append([cell.device or "", what, mode, Cell(paper_us, digits=0), *quantiles])
+    names = ("device", "what", "mode", "paper, µs", "ours, µs", "p20", "p80")
+    notes = [
+        "Ours: median, and the 20 and 80 % quantiles, of a call that draws, mixes samples and "
+        "mixes labels; eager is a plain call, graph the replay of a captured CUDA graph. The "
+        "paper's values are of its own GPU, its local synthetic instances of other code.",
+        *_machines(machines),
+    ]
+    return Table([Column(name) for name in names], rows, f"One batch of {shape}, float32", notes)
+
+
+def _machines(lines: list[str]) -> list[str]:
+    return [f"Measured on {line}." for line in dict.fromkeys(lines)]
+
+
+def _verdict(view: View) -> list[str]:
+    words = []
+    for cell, record in view.measured("batch-time"):
+        if record is None:
+            continue
+        eager = {
+            row["contender"]: row["median_us"]
+            for row in record.values["rows"]
+            if row["mode"] == "eager"
+        }
+        zeta, mixup, local = (eager[name] for name in ("zetamix", "mixup, original", LOCAL))
+        words.append(
+            f"{(cell.device or '').upper()}: ζ-mixup of a batch takes {zeta:,.0f} µs, mixup as its "
+            f"authors wrote it {mixup:,.0f} ({mixup / zeta:.2f} times as long; the paper has "
+            f"2.16), local synthetic instances {local:,.0f} ({local / zeta:.1f} times; the paper "
+            "has 112, with other code)."
+        )
+    for dataset in dict.fromkeys(cell.dataset for cell, _ in view.measured("training-time")):
+        found = {
+            cell.method: record.values["epoch_s"]
+            for cell, record in view.measured("training-time", dataset)
+            if record is not None
+        }
+        if {"mixup:1.0", "zeta:2.8"} <= set(found):
+            ratio = found["zeta:2.8"] / found["mixup:1.0"]
+            words.append(
+                f"{CATALOGUE[dataset].title}: an epoch with ζ-mixup takes {ratio:.3f} times as "
+                "long as one with mixup."
+            )
+    return words or ["Nothing of these tables has been measured yet."]

@@ -1,0 +1,135 @@
+"""Whether ζ-mixup wins where the paper says it does, in plain words."""
+
+from collections.abc import Sequence
+
+from zetamix.compare.statistics import CONFIDENCE, Difference, adjust, pair
+from zetamix.data import CATALOGUE
+from zetamix.metrics import METRICS as MEANING
+from zetamix.reproduce import paper
+from zetamix.reproduce.cells import Variant
+from zetamix.reproduce.drawing.comparison import MODELS, Row, rows_of, unit_name, variants_of
+from zetamix.reproduce.drawing.view import View
+
+REFERENCES = {"mixup:1.0": "mixup", "none": "ERM"}
+UNDECIDED, AHEAD, BEHIND, ONE_SEED = "undecided", "ahead", "behind", "one seed"
+
+
+def verdict(view: View, metric: str) -> list[str]:
+    """A sentence for the whole table, then one for each dataset, model and variant that was run."""
+    rows, variants = rows_of(view), variants_of(view.trainings)
+    outcomes: list[str] = []
+    words = []
+    for dataset, model in dict.fromkeys((row.dataset, row.model) for row in rows):
+        group = [row for row in rows if (row.dataset, row.model) == (dataset, model)]
+        for variant in variants:
+            for reference in REFERENCES:
+                found = differences(group, variant, metric, reference)
+                if found:
+                    outcomes += [_outcome(each, metric) for each in found]
+                    words.append(_sentence(view, group[0], variant, metric, found))
+    if not words:
+        return ["Nothing of this table has been run yet."]
+    return [_overall(outcomes), *words]
+
+
+def differences(
+    group: Sequence[Row], variant: Variant, metric: str, reference: str
+) -> list[Difference]:
+    """ζ-mixup minus the reference for every γ that was run, in the paper's unit, paired by seed."""
+    by_method = {row.method: row.ours(variant, metric) for row in group}
+    base = by_method.get(reference)
+    found = []
+    for method, ours in by_method.items():
+        if method.startswith("zeta") and ours is not None and base is not None:
+            sizes = [run.test_size for row in group for run in row.runs.get(variant, [])]
+            grain = paper.METRICS[metric][1] / max(sizes)
+            found.append(pair(method, reference, metric, ours.values, base.values, grain=grain))
+    return adjust([each for each in found if each is not None])
+
+
+def _outcome(found: Difference, metric: str) -> str:
+    if found.n < 2:
+        return ONE_SEED
+    if not found.claimed:
+        return UNDECIDED
+    return AHEAD if (found.mean > 0) == MEANING[metric][1] else BEHIND
+
+
+def _overall(outcomes: Sequence[str]) -> str:
+    total = len(outcomes)
+    parts = [
+        f"ahead in {outcomes.count(AHEAD)}",
+        f"behind in {outcomes.count(BEHIND)}",
+        f"{outcomes.count(UNDECIDED)} cannot be told apart",
+        f"{outcomes.count(ONE_SEED)} rest on one seed",
+    ]
+    return (
+        f"Of {total} comparisons of ζ-mixup with mixup and ERM that can be made here, ζ-mixup is "
+        f"{', '.join(parts)}."
+    )
+
+
+def _sentence(
+    view: View, row: Row, variant: Variant, metric: str, found: Sequence[Difference]
+) -> str:
+    where = CATALOGUE[row.dataset].title
+    if len({cell.model for cell in view.trainings}) > 1:
+        where += f", {MODELS[row.model]}"
+    where += f", {variant.label}" if variant.label else ""
+    reference = found[0].reference
+    parts = [_part(view, row, metric, each) for each in found]
+    return (
+        f"{where}: {_headline(view, row, metric, found)} {unit_name(metric)[0].upper()}"
+        f"{unit_name(metric)[1:]}, ζ-mixup minus {REFERENCES[reference]}: {'; '.join(parts)}."
+    )
+
+
+def _headline(view: View, row: Row, metric: str, found: Sequence[Difference]) -> str:
+    """Does ζ-mixup win here, and where the paper says that it does?"""
+    other = REFERENCES[found[0].reference]
+    outcomes = [_outcome(each, metric) for each in found]
+    sign = 1 if MEANING[metric][1] else -1
+    printed = [_printed(view, row, metric, each) for each in found]
+    says = sum(difference is not None and sign * difference > 0 for difference in printed)
+    paper_has = f"the paper has it ahead at {says} of {len(found)} γ"
+    if set(outcomes) == {ONE_SEED}:
+        ahead = sum(sign * each.mean > 0 for each in found)
+        counts = f"ahead of {other} at {ahead} of {len(found)} γ"
+        result = f"ζ-mixup does not win, it is {counts}" if ahead == 0 else f"ζ-mixup is {counts}"
+        return f"{result} in the one seed that was run; {paper_has}. One seed proves nothing."
+    wins, losses = outcomes.count(AHEAD), outcomes.count(BEHIND)
+    if wins and losses:
+        return f"ζ-mixup beats {other} at {wins} γ and loses to it at {losses}; {paper_has}."
+    if wins:
+        return f"ζ-mixup beats {other} at {wins} of {len(found)} γ; {paper_has}."
+    if losses:
+        return f"ζ-mixup does not win: it loses to {other} at {losses} γ; {paper_has}."
+    return f"ζ-mixup does not win: no difference to {other} can be claimed; {paper_has}."
+
+
+def _part(view: View, row: Row, metric: str, found: Difference) -> str:
+    digits = paper.METRICS[metric][2]
+    gamma = found.method.removeprefix("zeta:")
+    text = f"γ = {gamma} {_signed(found.mean, digits)}"
+    if found.low is None or found.high is None:
+        text += " (one seed, no interval"
+    else:
+        low, high = _signed(found.low, digits), _signed(found.high, digits)
+        text += f" ({100 * CONFIDENCE:.0f} % interval {low} to {high}, n = {found.n}"
+    printed = _printed(view, row, metric, found)
+    if printed is not None:
+        text += f"; the paper has {_signed(printed, digits)}"
+    return text + ")"
+
+
+def _printed(view: View, row: Row, metric: str, found: Difference) -> float | None:
+    """The same difference from the paper's table."""
+    ours, theirs = (
+        paper.printed(view.artifact, row.dataset, row.model, method, metric)
+        for method in (found.method, found.reference)
+    )
+    return None if ours is None or theirs is None else ours - theirs
+
+
+def _signed(value: float, digits: int) -> str:
+    return f"{value:+.{digits}f}".replace("-", "−")

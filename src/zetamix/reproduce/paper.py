@@ -1,0 +1,166 @@
+"""The numbers that the paper prints, from a file of their own: as printed, errors included."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+# our name of a method: the paper's
+METHODS = {
+    "none": "erm",
+    "mixup:1.0": "mixup",
+    "zeta:2.4": "zeta_2.4",
+    "zeta:2.8": "zeta_2.8",
+    "zeta:4.0": "zeta_4.0",
+}
+# our name of a metric: (the paper's, what our fraction is multiplied by, decimals it prints)
+METRICS = {
+    "error": ("err", 100.0, 2),
+    "balanced_accuracy": ("acc_bal", 100.0, 2),
+    "f1_micro": ("f1_micro", 1.0, 4),
+    "f1_macro": ("f1_macro", 1.0, 4),
+    "auc": ("auc", 1.0, 3),
+    "accuracy": ("acc", 100.0, 1),
+}
+# artifact: the table of the file that it is held against
+TABLES = {
+    "natural": "natural",
+    "skin": "skin_narrow",
+    "skin-detailed": "skin_detailed",
+    "medmnist": "medmnist",
+}
+# artifact: the known issues that its readers have to know
+FOOTNOTES = {
+    "overview": ("fig1-letters",),
+    "mnist": ("listing",),
+    "dimension": ("manifold-12d",),
+    "natural": (
+        "cifar100-classes",
+        "fmnist-size",
+        "stl10-epochs",
+        "balanced-claim",
+        "augmentation-text",
+        "dataset-list",
+    ),
+    "skin": (
+        "skin-swap",
+        "isic2016-r18-zeta24",
+        "isic2016-r50-zeta40",
+        "isic2018-size",
+        "mednode-r50-tie",
+        "five-classes",
+        "augmentation-text",
+        "daggers",
+    ),
+    "skin-detailed": (
+        "skin-swap",
+        "ph2-r18-erm-f1micro",
+        "mednode-r18-zeta24-f1macro",
+        "isic2016-r18-zeta24",
+        "isic2016-r50-zeta40",
+        "isic2018-r18-f1macro-underline",
+        "isic2018-size",
+        "mednode-r50-tie",
+        "five-classes",
+        "daggers",
+    ),
+    "medmnist": ("dermamnist-size", "organ-sizes", "medmnist-erm-provenance", "medmnist-lr"),
+    "timing": ("bench-claim", "stl10-epochs", "listing"),
+    "sensitivity": ("augmentation-text",),
+    "theorems": ("p-series", "theorem2-appendix"),
+}
+
+
+@lru_cache(maxsize=1)
+def read() -> dict[str, Any]:
+    """The whole file."""
+    text = files("zetamix.reproduce").joinpath("paper_values.json").read_text(encoding="utf-8")
+    values: dict[str, Any] = json.loads(text)
+    return values
+
+
+def printed(artifact: str, dataset: str, model: str, method: str, metric: str) -> float | None:
+    """What the paper prints in a cell of a table, in its own unit; None where it prints nothing.
+
+    >>> printed("natural", "cifar10", "resnet18", "zeta:2.8", "error")
+    4.67
+    """
+    found: Any = read()["tables"][TABLES[artifact]]["values"].get(dataset, {})
+    for step in (model, METHODS.get(method), METRICS[metric][0]):
+        # a table of one model, or of one metric, does not name it
+        if isinstance(found, Mapping):
+            found = found.get(step, found if step in (model, METRICS[metric][0]) else None)
+    return found if isinstance(found, float) else None
+
+
+def emphasis(artifact: str, dataset: str, model: str, method: str) -> str:
+    """How the paper sets a cell: "bold", "underline" or ""."""
+    found: Any = read()["tables"][TABLES[artifact]].get("printed_emphasis", {}).get(dataset, {})
+    found = found.get(model, found)
+    return str(found.get(METHODS.get(method, ""), ""))
+
+
+@dataclass(frozen=True)
+class Issue:
+    """Something in the paper that cannot be right, or contradicts itself."""
+
+    name: str
+    facts: Mapping[str, Any]
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, for a footnote."""
+        where = [
+            str(self.facts[key]) for key in ("dataset", "model", "method") if key in self.facts
+        ]
+        text = "; ".join(filter(None, (self._numbers(), self.facts.get("evidence", ""))))
+        return f"{', '.join(where)}: {text}." if where else f"{text}."
+
+    def _numbers(self) -> str:
+        facts = self.facts
+        for what in ("classes", "images"):
+            if f"printed_{what}" in facts:
+                actual = facts[f"actual_{what}"]
+                return f"the paper prints {facts[f'printed_{what}']:,} {what}, there are {actual:,}"
+        if "cells" in facts:
+            swapped = [
+                f"{cell['dataset']} {cell['skin_narrow']} in the narrow table, "
+                f"{cell['skin_detailed']} in the detailed one"
+                for cell in facts["cells"]
+            ]
+            return "; ".join(swapped)
+        if "training_details" in facts:
+            epochs = facts["training_details"], facts["benchmarks"]
+            return f"{epochs[0]} epochs in the training details, {epochs[1]} in the table of times"
+        if "medmnist_v1_script" in facts:
+            script = facts["medmnist_v1_script"]
+            return f"the paper's rate is {facts['paper']}, that of MedMNIST's own script {script}"
+        if "implied" in facts:
+            metric, implied = facts["metric"], facts["implied"]
+            return f"{metric} is printed as {facts['printed']}, the other numbers imply {implied}"
+        return ""
+
+    def concerns(self, dataset: str, model: str, method: str) -> bool:
+        """Whether it is about this row of a table."""
+        places = self.facts.get("cells") or [{}]
+        if "datasets" in self.facts:
+            places = [{"dataset": name} for name in self.facts["datasets"]]
+        return any(self._is_at({**self.facts, **place}, dataset, model, method) for place in places)
+
+    def _is_at(self, place: Mapping[str, Any], dataset: str, model: str, method: str) -> bool:
+        row = {"model": model, "method": METHODS.get(method)}
+        return place.get("dataset") == dataset and all(
+            place.get(key, value) == value for key, value in row.items()
+        )
+
+
+def footnotes(artifact: str) -> list[Issue]:
+    """The known issues of the paper that belong below an artifact.
+
+    >>> [issue.name for issue in footnotes("dimension")]
+    ['manifold-12d']
+    """
+    known = {issue["id"]: issue for issue in read()["known_issues"]}
+    return [Issue(name, known[name]) for name in FOOTNOTES.get(artifact, ())]

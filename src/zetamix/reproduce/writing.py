@@ -1,0 +1,92 @@
+"""Artifacts as files: figures, tables in four forms, a page for each and one page for all."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from zetamix.files import write_text
+from zetamix.machine import machine_line
+from zetamix.report import Section, Table, render_page
+from zetamix.report.page import Block
+from zetamix.reproduce import paper, quick
+from zetamix.reproduce.artifacts import draw, look, missing
+from zetamix.reproduce.drawing import Drawn, View
+from zetamix.reproduce.experiments import EXPERIMENTS
+from zetamix.reproduce.results import Results
+
+TITLE = "ζ-mixup, reproduced"
+
+
+def write_artifact(view: View, drawn: Drawn, folder: Path, facts: Mapping[str, str]) -> None:
+    """Figures as SVG and PNG, tables as Markdown, LaTeX, HTML and CSV, and a README of them all."""
+    for picture in drawn.pictures:
+        picture.save(folder)
+    for name, table in drawn.tables.items():
+        write_text(folder / f"{name}.md", _markdown(table))
+        write_text(folder / f"{name}.tex", table.latex() + "\n")
+        write_text(folder / f"{name}.csv", table.csv())
+        page = render_page(table.caption, [Section(table.caption, [table])], facts=facts)
+        write_text(folder / f"{name}.html", page)
+    write_text(folder / "README.md", _readme(view, drawn))
+
+
+def write_page(
+    results: Results,
+    path: Path,
+    facts: Mapping[str, str],
+    *,
+    is_quick: bool = False,
+    ids: Sequence[str] | None = None,
+) -> None:
+    """One page of everything that exists, with what is missing and how to fill it."""
+    sections, lead = [], []
+    for id in EXPERIMENTS if ids is None else ids:
+        view = look(id, results, is_quick=is_quick)
+        drawn = draw(view)
+        write_artifact(view, drawn, results.folder / id, facts)
+        sections.append(_section(view, drawn))
+        done = len(view.cells) - len(view.empty)
+        words = drawn.verdict[0] if drawn.verdict else "Nothing has been run yet."
+        lead.append((id, f"{done} of {len(view.cells)} cells. {words}"))
+    title = f"{TITLE} ({quick.LABEL})" if is_quick else TITLE
+    write_text(path, render_page(title, sections, facts=facts, lead=lead))
+
+
+def _section(view: View, drawn: Drawn) -> Section:
+    blocks: list[Block] = list(drawn.verdict)
+    blocks += [*drawn.pictures, *drawn.tables.values()]
+    empty = missing(view)
+    blocks += [empty] if empty is not None else []
+    if not drawn.tables or view.artifact not in paper.TABLES:
+        blocks += [f"About the paper: {issue.sentence}" for issue in paper.footnotes(view.artifact)]
+    blocks += [f"Measured on {line}." for line in machines(view)]
+    heading = f"{view.artifact}: {EXPERIMENTS[view.artifact].what}"
+    return Section(heading, blocks)
+
+
+def machines(view: View) -> list[str]:
+    """Where the records of an artifact come from, each machine and commit once."""
+    return list(dict.fromkeys(machine_line(record.machine) for record in view.records))
+
+
+def _markdown(table: Table) -> str:
+    notes = "\n".join(f"- {note}" for note in table.notes)
+    return f"**{table.caption}**\n\n{table.markdown()}\n\n{notes}\n"
+
+
+def _readme(view: View, drawn: Drawn) -> str:
+    parts = [f"# {view.artifact}: {EXPERIMENTS[view.artifact].what}"]
+    if view.is_quick:
+        parts.append(f"**{quick.LABEL.capitalize()}.**")
+    done = len(view.cells) - len(view.empty)
+    parts.append(f"{done} of {len(view.cells)} cells. Made by `zetamix reproduce {view.artifact}`.")
+    parts += drawn.verdict
+    for picture in drawn.pictures:
+        parts.append(f"![{picture.alt}]({picture.name}.png)\n\n*{picture.caption}*")
+    parts += [_markdown(table).rstrip() for table in drawn.tables.values()]
+    empty = missing(view)
+    if empty is not None:
+        parts.append(f"**{empty.caption}**\n\n{empty.markdown()}")
+    if view.artifact not in paper.TABLES:
+        parts += [f"About the paper: {issue.sentence}" for issue in paper.footnotes(view.artifact)]
+    parts += [f"Measured on {line}." for line in machines(view)]
+    return "\n\n".join(parts) + "\n"
