@@ -46,7 +46,7 @@ class RunFolder:
         try:
             old = json.loads(path.read_text())
             same = old.pop("key") == cell.key
-        except (ValueError, AttributeError, KeyError):
+        except (ValueError, AttributeError, TypeError, KeyError):
             raise FolderError(
                 f"{path} does not say what was trained here. Choose another --out."
             ) from None
