@@ -96,7 +96,7 @@ def recipe_for(name: str, shape: tuple[int, ...], count: int) -> Recipe:
     if name in RECIPES:
         return RECIPES[name]
     # small data in small batches: 500 photos are still 15 steps an epoch
-    batch_size = 128 if count >= 10_000 else 64 if count >= 1_500 else 32
+    batch_size = 128 if count >= 10_000 else 64 if count >= 1_000 else 32
     images = len(shape) == 3
     return Recipe(
         source="zetamix",
