@@ -6,6 +6,7 @@ which then runs the very function behind the `zetamix` script.
     assert zetamix("train", "--epochs", 1, "--out", folder, log=folder / "log").wait() == 0
 """
 
+import contextlib
 import multiprocessing
 import os
 import sys
@@ -39,7 +40,9 @@ class Started:
         return self.process.exitcode is None
 
     def send(self, signal: int) -> None:
-        os.kill(self.process.pid, signal)
+        # it may have ended by itself
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal)
 
     def wait(self, seconds: float = PATIENCE) -> int:
         self.process.join(seconds)
