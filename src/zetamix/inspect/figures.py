@@ -14,7 +14,8 @@ from zetamix.measure.realism import CERTAIN
 from zetamix.report import Picture, drawing, series_style
 from zetamix.series import GAMMA_MIN
 
-# sides of images in the figure; fifty of 224 × 224 would make a page of 7 MB
+# sides of images in the figure, which are embedded in the page: by their pixels, fifty of
+# 224 × 224 could take 10 MB
 LARGEST_IMAGE = 96
 # more classes than this have no room for their names under a bar
 NAMED_CLASSES = 12
