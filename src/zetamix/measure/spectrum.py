@@ -32,8 +32,9 @@ def count_by_signs(matrices: Tensor, ratio: float) -> Tensor:
     """The same for a GPU, without computing the eigenvalues that are not asked for.
 
     Every step is one operation on the whole batch, so that thousands of matrices keep a GPU busy
-    whatever solver its libraries have: Householder reflections to tridiagonal form, then signs of Sturm sequences, first to enclose the largest eigenvalue, then
-    once at the line. Both are backward stable, so this counts as surely as the eigenvalues do.
+    whatever solver its libraries have: Householder reflections to tridiagonal form, then signs
+    of Sturm sequences, first to enclose the largest eigenvalue, then once at the line. Both are
+    backward stable, so this counts as surely as the eigenvalues do.
     """
     trace = matrices.diagonal(dim1=1, dim2=2).sum(1)
     scale = torch.where(trace > 0, trace, 1)
