@@ -12,14 +12,16 @@ from rich.text import Text
 from zetamix.cli.problems import told_in_a_sentence
 from zetamix.cli.train import COMPILE_FROM_STEPS
 
-METHODS = "none,mixup,cutmix,zeta:2.4,zeta:2.8,zeta:4.0"
-
 
 def compare(
     data: Annotated[str, typer.Option(help="A dataset's name, or the path of yours.")] = "digits",
     methods: Annotated[
-        str, typer.Option(help="none, mixup:1.0, cutmix, zeta:2.8, local, separated by commas.")
-    ] = METHODS,
+        str | None,
+        typer.Option(
+            help="none, mixup:1.0, cutmix, zeta:2.8, local, separated by commas.",
+            show_default="none,mixup,cutmix,zeta:2.4,zeta:2.8,zeta:4.0; no cutmix for points",
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each method.")] = 3,
     epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
     model: Annotated[
@@ -70,7 +72,7 @@ def compare(
     with told_in_a_sentence():
         grid = make_grid(
             data,
-            naming.parse_list(methods),
+            None if methods is None else naming.parse_list(methods),
             out=out or Path("out") / f"compare-{Path(data).stem}",
             seeds=seeds,
             train_size=_size(train_size),
@@ -156,11 +158,12 @@ def _overview(console: Console, show: Any) -> Any:
 
 def _announce(console: Console, grid: Any) -> None:
     dataset, recipe = grid.dataset, grid.recipe
+    runs = f"{len(grid.methods)} methods × {len(grid.seeds)} seeds"
     console.print(
         f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} to train, {len(dataset.test):,} to "
-        f"test, {dataset.num_classes} classes · {len(grid.methods)} methods × {len(grid.seeds)} "
-        f"seeds · {recipe.model}, {recipe.epochs} epochs, batch {recipe.batch_size}, "
-        f"{recipe.augmentation} · recipe: {recipe.source}",
+        f"test, {dataset.num_classes} classes · {len(grid.places)} runs ({runs}) · {recipe.model}, "
+        f"{recipe.epochs} epochs, batch {recipe.batch_size}, {recipe.augmentation} · recipe: "
+        f"{recipe.source}",
         highlight=False,
     )
     for note in dataset.notes:

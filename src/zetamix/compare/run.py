@@ -17,7 +17,7 @@ from zetamix.compare.result import Comparison, make_comparison, read_record
 from zetamix.compare.work import Job, train_cells, unpack
 from zetamix.data import Dataset
 from zetamix.files import write_text
-from zetamix.workers import Workers, open_workers
+from zetamix.workers import Workers, check_backend, open_workers
 from zetamix.workers.boards import EVERY, STOP
 
 Watch: TypeAlias = Callable[[Overview], None]
@@ -43,10 +43,11 @@ def compare(
         in one process on a GPU (4 by default).
     backend: "local", or "ray" for a cluster at `address` ("auto", host:port; None starts one).
     device: "cpu" or "cuda"; None takes GPUs where there are any.
-    watch: called about twice a second, from a thread of its own, and once at the end.
+    watch: called at the beginning, about twice a second from a thread of its own, and at the end.
     stop: asked as often; once it says so, what is under way is saved, and the same call goes on
         from there.
     """
+    check_backend(backend, address)
     with _sole_user(grid.out):
         tracker = Tracker(grid)
         missing = []
@@ -58,6 +59,8 @@ def compare(
                 tracker.done[place.key] = record.last
         failures: dict[str, str] = {}
         where = ""
+        if watch is not None:
+            watch(tracker.look())
         if missing:
             plan, count = _plan_jobs(grid, missing, jobs, backend, device, compile)
             with open_workers(

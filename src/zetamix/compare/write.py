@@ -5,7 +5,7 @@ import dataclasses
 import io
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +159,7 @@ def how(comparison: Comparison) -> list[str]:
     grid, dataset = comparison.grid, comparison.dataset
     recipe, test = grid.recipe, len(dataset.splits["test"])
     words = [
-        f"{len(grid.methods)} methods with {len(grid.seeds)} seeds each, on the same "
+        f"{_count(grid.methods, 'method')} with {_count(grid.seeds, 'seed')} each, on the same "
         f"{len(dataset.train):,} training samples and the same {test:,} test samples. A seed fixes "
         "initial weights and the order of the data, so that methods are compared in pairs which "
         "differ in the mixing alone.",
@@ -185,7 +185,11 @@ def how(comparison: Comparison) -> list[str]:
 def _machines(comparison: Comparison) -> str:
     """Where runs were trained, which need not be where the page was written."""
     lines = Counter(machine_line(record.machine) for record in comparison.records.values())
-    places = [f"{count} runs on {line}" for line, count in lines.items()]
+    places = [f"{_count(range(count), 'run')} on {line}" for line, count in lines.items()]
     seconds = sum(record.wall_s for record in comparison.records.values())
     side = f" ({comparison.where})" if comparison.where else ""
     return f"Trained{side}: {'; '.join(places)}. All runs together took {seconds / 60:.1f} minutes."
+
+
+def _count(things: Sized, name: str) -> str:
+    return f"1 {name}" if len(things) == 1 else f"{len(things)} {name}s"

@@ -42,9 +42,20 @@ def draw_outputs(rows: Sequence[Outputs], classes: Sequence[str]) -> Picture:
 
 def _draw_images(rows: Sequence[Outputs], classes: Sequence[str]) -> Picture:
     columns = len(rows[0].samples)
-    with drawing(0.9 * columns + 1.2, 1.35 * len(rows) + 0.3) as figure:
+    left = 0.3 + 0.085 * max(len(outputs.label) for outputs in rows)
+    below = 0.12 + 0.06 * max(len(name) for name in classes) * (len(classes) <= NAMED_CLASSES)
+    width, height = 0.9 * columns + left + 0.1, 1.35 * len(rows) + below + 0.1
+    with drawing(width, height) as figure:
+        # looking for a layout of 120 axes took 1 s of the 4 s that the figure took
+        figure.set_layout_engine("none")
+        edges = {"left": left / width, "right": 1 - 0.05 / width}
+        edges |= {"bottom": below / height, "top": 1 - 0.05 / height, "wspace": 0.08, "hspace": 0.1}
         axes: Any = figure.subplots(
-            2 * len(rows), columns, squeeze=False, height_ratios=[2.4, 1] * len(rows)
+            2 * len(rows),
+            columns,
+            squeeze=False,
+            height_ratios=[2.4, 1] * len(rows),
+            gridspec_kw=edges,
         )
         for row, outputs in enumerate(rows):
             for column in range(columns):

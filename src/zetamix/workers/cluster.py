@@ -12,7 +12,7 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError
 from ray.util.joblib.ray_backend import RayBackend
 
 from zetamix.workers.boards import Word
-from zetamix.workers.pool import MOST_DEATHS, Workers, WorkersError
+from zetamix.workers.pool import MOST_DEATHS, Stored, Workers, WorkersError
 
 BACKEND = "zetamix-ray"
 # models that train side by side on one GPU of a cluster
@@ -34,8 +34,7 @@ class RayWorkers(Workers):
         return f"{self.count} workers on Ray"
 
     def _share(self, value: Any) -> Any:
-        # into Ray's object store, once for all jobs; joblib's Ray backend takes it out again
-        return ray.put(value)
+        return InObjectStore(value)
 
     def _parallel(self) -> joblib.Parallel:
         options = {
@@ -46,6 +45,16 @@ class RayWorkers(Workers):
         }
         with joblib.parallel_config(backend=BACKEND, ray_remote_args=options):
             return self._joblib()
+
+
+class InObjectStore(Stored):
+    """A value in Ray's object store, from where every machine gets it once."""
+
+    def __init__(self, value: Any) -> None:
+        self.reference = ray.put(value)
+
+    def get(self) -> Any:
+        return ray.get(self.reference)
 
 
 class StreamingRay(RayBackend):

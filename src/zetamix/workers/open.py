@@ -26,10 +26,7 @@ def open_workers(
     count: how many at a time; None takes every core, or all that a cluster has room for.
     address: of the cluster: "auto" or host:port; None starts one on this machine.
     """
-    if backend not in BACKENDS:
-        raise WorkersError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}.")
-    if address is not None and backend != "ray":
-        raise WorkersError(f"An address is for backend ray, got {address!r} for {backend}.")
+    check_backend(backend, address)
     if backend == "local":
         board = FileBoard(folder)
         board.clear()
@@ -43,3 +40,11 @@ def open_workers(
         raise WorkersError("Ray is not installed: pip install 'zetamix[ray]'") from None
     with join_cluster(most, count, address) as workers:
         yield workers
+
+
+def check_backend(backend: str, address: str | None = None) -> None:
+    """Raise a sentence for what is no backend, before anything is done for it."""
+    if backend not in BACKENDS:
+        raise WorkersError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}.")
+    if address is not None and backend != "ray":
+        raise WorkersError(f"An address is for backend ray, got {address!r} for {backend}.")

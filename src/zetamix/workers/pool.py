@@ -1,6 +1,7 @@
 """Independent jobs in processes of this machine, through joblib; a killed process costs its job."""
 
 import itertools
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -16,12 +17,21 @@ Shared = TypeVar("Shared")
 Result = TypeVar("Result")
 Work: TypeAlias = Callable[[Job, Shared, Board], Result]
 
+# a process without a job ends after this time, should whoever started it be killed meanwhile
+IDLE_SECONDS = 30
 # processes that may die one after the other without a single job being finished
 MOST_DEATHS = 3
 
 
 class WorkersError(RuntimeError):
     """Workers that cannot be had or do not stay alive; the message says what to do."""
+
+
+class Stored:
+    """A value that is kept once for all workers; `get` fetches it where it is needed."""
+
+    def get(self) -> Any:
+        raise NotImplementedError
 
 
 class Workers:
@@ -90,14 +100,15 @@ class Workers:
     def _parallel(self) -> joblib.Parallel:
         threads = max(1, cores() // self.count)
         with joblib.parallel_config(backend="loky", inner_max_num_threads=threads):
-            return self._joblib()
+            return self._joblib(idle_worker_timeout=IDLE_SECONDS)
 
-    def _joblib(self) -> joblib.Parallel:
+    def _joblib(self, **options: Any) -> joblib.Parallel:
         return joblib.Parallel(
             n_jobs=self.count,
             return_as="generator_unordered",
             batch_size=1,
             pre_dispatch="n_jobs",
+            **options,
         )
 
 
@@ -134,7 +145,12 @@ def _call(
     if threading.current_thread() is threading.main_thread():
         # Ctrl-C reaches every process of a terminal; whoever started the workers tells them
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return number, work(job, shared, board)
+    value = shared.get() if isinstance(shared, Stored) else shared
+    result = work(job, value, board)
+    if board.abandoned():
+        # nobody waits for the result, and no more jobs will come
+        os._exit(1)
+    return number, result
 
 
 def cores() -> int:

@@ -1,0 +1,92 @@
+"""Comparisons made of given numbers, without training anything."""
+
+from pathlib import Path
+
+import torch
+
+from zetamix.compare.grid import Grid
+from zetamix.compare.result import Comparison, show_outputs
+from zetamix.data import from_tensors
+from zetamix.machine import describe_machine
+from zetamix.methods import parse
+from zetamix.records import RunRecord
+from zetamix.train import recipe_for
+
+MACHINE = describe_machine(torch.device("cpu"))
+
+
+def make_dataset(counts=(10, 10, 10), shape=(1, 8, 8), name="made", classes=None):
+    """Random samples, the same number of each class in training and test."""
+    labels = torch.cat([torch.full((count,), k) for k, count in enumerate(counts)])
+    generator = torch.Generator().manual_seed(0)
+    if len(shape) == 3:
+        samples = torch.randint(256, (len(labels), *shape), generator=generator).to(torch.uint8)
+    else:
+        samples = torch.randn(len(labels), *shape, generator=generator)
+    splits = dict.fromkeys(("train", "val", "test"), (samples, labels))
+    return from_tensors(name, splits, classes)
+
+
+def make_comparison(scores, *, dataset=None, epochs=3, failures=None, where="", missing=()):
+    """A comparison of `scores`, {method: [{metric: value} for each seed]}.
+
+    A number instead of a dict is the error rate. missing: (method, seed) without a record.
+    """
+    dataset = make_dataset() if dataset is None else dataset
+    recipe = recipe_for(dataset.name, dataset.shape, len(dataset.train)).change(epochs=epochs)
+    methods = tuple(parse(label) for label in scores)
+    seeds = tuple(range(max(len(runs) for runs in scores.values())))
+    grid = Grid(dataset, None, methods, seeds, recipe, Path("nowhere"))
+    given = {parse(label).label: runs for label, runs in scores.items()}
+    records, curves = {}, {}
+    for place in grid.places:
+        runs = given[place.method]
+        if place.seed >= len(runs) or (place.method, place.seed) in missing:
+            continue
+        last = metrics(runs[place.seed])
+        key = place.method, place.seed
+        records[key] = RunRecord(
+            cell=place.cell,
+            last=last,
+            best=None,
+            confusion=confusion(dataset, last["error"]),
+            test_size=len(dataset.test),
+            wall_s=30.0,
+            step_ms=2.5,
+            machine=dict(MACHINE),
+        )
+        curves[key] = [
+            {"epoch": k, "train_loss": 1 / k, "test": scaled(last, 1 + epochs - k)}
+            for k in range(1, epochs + 1)
+        ]
+    return Comparison(
+        grid=grid,
+        records=records,
+        curves=curves,
+        failures=failures or {},
+        shown=show_outputs(grid),
+        where=where,
+    )
+
+
+def metrics(given):
+    """All measures; those that are not given follow from the error rate."""
+    given = {"error": given} if isinstance(given, float) else given
+    error = given.get("error", 0.1)
+    rest = dict.fromkeys(("accuracy", "balanced_accuracy", "f1_micro", "f1_macro"), 1 - error)
+    return {"error": error, **rest, "auc": 1 - error / 2, "nll": 2 * error, "ece": error, **given}
+
+
+def scaled(last, factor):
+    return {name: value * factor for name, value in last.items()}
+
+
+def confusion(dataset, error):
+    """The wrong ones go to the next class."""
+    counts = dataset.test.counts().tolist()
+    rows = [[0] * len(counts) for _ in counts]
+    for k, count in enumerate(counts):
+        wrong = round(error * count)
+        rows[k][k] = count - wrong
+        rows[k][(k + 1) % len(counts)] += wrong
+    return rows

@@ -1,0 +1,339 @@
+"""`zetamix compare` as users run it: output, bad input, Ctrl-C, kill -9, photographs in folders."""
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from browser import needs_browser, open_page
+from PIL import Image
+from rich.console import Console
+from typer.testing import CliRunner
+
+from zetamix.cli.app import app
+from zetamix.cli.overview import CELL_WIDTH, OverviewTable
+from zetamix.compare.progress import CellProgress, Overview
+
+QUICK = ["--data", "crescents", "--train-size", "64", "--epochs", "2", "--device", "cpu"]
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, ["compare", *arguments])
+
+
+def words(result):
+    """The output without the frames and line breaks of a terminal."""
+    return " ".join(result.output.replace("│", " ").split())
+
+
+# the command
+
+
+def test_the_command_trains_answers_and_writes(tmp_path):
+    out = tmp_path / "new" / "folder"
+    options = [*QUICK, "--jobs", "1", "--out", str(out)]
+    result = invoke(*options, "--methods", "none,mixup,zeta:2.8", "--seeds", "2")
+    assert result.exit_code == 0, result.output
+    text = words(result)
+    assert "crescents: 64 to train, 512 to test, 2 classes · 6 runs (3 methods × 2 seeds)" in text
+    assert re.search(r"none seed 1: 0\.\d{4} \(\d of 6 runs done", text)
+    assert re.search(r"method AUC error % NLL ECE % seeds none 0\.\d{4} ± 0\.\d{4} ", text)
+    assert "Answer " in text
+    assert "Against mixup:1.0 " in text
+    assert "Calibration " in text
+    assert str(out / "report.html") in result.output.replace("\n", "")
+    found = json.loads((out / "results.json").read_text())
+    assert found["metrics"] == ["auc", "error", "nll", "ece"]
+    assert len(found["runs"]) == 6
+    # more seeds: only what is missing
+    more = invoke(*options, "--methods", "none,mixup,zeta:2.8", "--seeds", "3")
+    assert "6 of 9 runs are done already." in words(more)
+    found = json.loads((out / "results.json").read_text())
+    assert found["seeds"] == [0, 1, 2]
+    assert len(found["methods"]["none"]["auc"]["values"]) == 3
+
+
+def test_folders_have_a_name_by_default(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = invoke(*QUICK, "--jobs", "1", "--methods", "none,zeta:2.8", "--seeds", "1")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "out" / "compare-crescents" / "report.html").exists()
+
+
+def test_a_failed_run_ends_with_1_and_the_rest_is_told(tmp_path):
+    options = [*QUICK, "--jobs", "1", "--seeds", "1", "--out", str(tmp_path)]
+    result = invoke(*options, "--methods", "none,mixup", "--set", "lr=1e30")
+    assert result.exit_code == 1
+    assert "0 of 2 runs are finished" in words(result)
+    assert "mixup:1.0 seed 0 failed: " in words(result)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_time_limit_saves_and_goes_on(tmp_path):
+    options = ["--data", "crescents", "--epochs", "100000", "--methods", "none", "--seeds", "1"]
+    result = invoke(
+        *options, "--jobs", "1", "--device", "cpu", "--out", str(tmp_path), "--time-limit", "2s"
+    )
+    assert result.exit_code == 0, result.output
+    assert "The time is up. Everything is saved; the same command goes on." in words(result)
+    (folder,) = tmp_path.glob("runs/*")
+    assert (folder / "checkpoint.pt").exists()
+
+
+# bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--data", "nowhere"], 1, "'nowhere' is neither a dataset that zetamix knows"),
+        (["--data", "helix"], 1, "helix has no test split to compare on."),
+        (["--methods", "none,zeto"], 1, "got 'zeto'. Did you mean zeta?"),
+        (["--methods", "none,none"], 1, "none is given twice"),
+        (["--methods", "cutmix"], 1, "cutmix:1.0 cannot mix this data: CutMix cuts"),
+        (["--model", "resnet18"], 1, "resnet18 cannot take samples of shape [2]: resnet18 takes"),
+        (["--data", "digits", "--model", "resnet19"], 1, "got 'resnet19'. Did you mean"),
+        (["--data", "digits", "--model", "lenet5"], 1, "lenet5 cannot take samples of shape [1, 8"),
+        (["--backend", "slurm"], 1, "backend must be one of local, ray, got 'slurm'."),
+        (["--address", "auto"], 1, "An address is for backend ray, got 'auto' for local."),
+        (["--seeds", "0"], 2, "Invalid value for '--seeds'"),
+        (["--epochs", "0"], 2, "Invalid value for '--epochs'"),
+        (["--jobs", "0"], 2, "Invalid value for '--jobs'"),
+        (["--train-size", "1"], 1, "size must lie between 2 (one of each class) and 512"),
+        (["--train-size", "9000"], 1, "and 512 (the whole split), got 9,000."),
+        (["--train-size", "1.5"], 1, "size as a fraction must lie between 0 and 1, got 1.5."),
+        (["--train-size", "few"], 2, "expected a number of samples or a fraction such as 0.1"),
+        (["--device", "tpu"], 2, "expected cpu or cuda, got 'tpu'"),
+        (["--time-limit", "soon"], 2, "Expected a duration such as 9m, 1h30m or 45s, got 'soon'."),
+        (["--set", "rate=1"], 1, "A recipe has no 'rate'."),
+    ],
+)
+def test_bad_input_is_told_in_a_sentence(arguments, code, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = invoke("--data", "crescents", "--out", "made", *arguments)
+    assert result.exit_code == code, result.output
+    assert message in words(result)
+    assert "Traceback" not in result.output
+    # nothing is left behind by what was never begun
+    assert not list(tmp_path.iterdir())
+
+
+# photographs in folders
+
+
+def photographs(folder, classes=("cat", "dog", "owl"), count=20, side=12):
+    """Coloured noise around a colour of each class, in PNG files."""
+    generator = np.random.default_rng(0)
+    for number, name in enumerate(classes):
+        (folder / name).mkdir(parents=True)
+        for k in range(count):
+            pixels = generator.integers(0, 120, (side, side, 3), dtype=np.uint8)
+            pixels[:, :, number % 3] += 100
+            Image.fromarray(pixels).save(folder / name / f"{k}.png")
+    return folder
+
+
+@needs_browser
+def test_a_folder_of_png_files_works_the_same_way(tmp_path):
+    data, out = photographs(tmp_path / "my pets"), tmp_path / "out"
+    result = invoke(
+        "--data", str(data), "--methods", "none,cutmix,zeta:2.8", "--seeds", "2", "--epochs", "4",
+        "--jobs", "1", "--device", "cpu", "--model", "digitnet", "--out", str(out),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "my pets: 42 to train, 12 to test, 3 classes" in words(result)
+    found = json.loads((out / "results.json").read_text())
+    assert found["dataset"]["classes"] == ["cat", "dog", "owl"]
+    assert found["metrics"] == ["error", "nll", "ece"]
+    seen = open_page(out / "report.html").check()
+    assert [row[0] for row in seen.tables[2][1:]] == ["cat", "dog", "owl"]
+    assert len(seen.images) == 4
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: photographs(folder, ("cat",)), "pets: 1 class; expected"),
+        (lambda folder: (photographs(folder, ("cat", "dog")), (folder / "owl").mkdir()), "owl"),
+        (lambda folder: folder.mkdir(), "no "),
+    ],
+    ids=["one class", "an empty class", "an empty folder"],
+)
+def test_a_folder_that_cannot_be_compared_is_told(make, message, tmp_path):
+    make(tmp_path / "pets")
+    result = invoke("--data", str(tmp_path / "pets"), "--out", str(tmp_path / "out"))
+    assert result.exit_code == 1, result.output
+    assert message in words(result)
+    assert "Traceback" not in result.output
+
+
+# interruptions, in processes of their own
+
+
+def start(out, *arguments):
+    command = [
+        sys.executable, "-m", "zetamix", "compare", "--data", "crescents", "--device", "cpu",
+        "--out", str(out), *arguments,
+    ]  # fmt: skip
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def wait_for(condition, process, seconds=300.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.05)
+
+
+def finished(out):
+    return {path.parent.name: path.read_bytes() for path in out.glob("runs/*/record.json")}
+
+
+def trained_by(folder):
+    """The process that holds the folder of a run."""
+    lock = str(folder / ".lock")
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            held = [
+                os.readlink(f"/proc/{process}/fd/{fd}") for fd in os.listdir(f"/proc/{process}/fd")
+            ]
+        except OSError:
+            continue
+        if lock in held:
+            return int(process)
+    return None
+
+
+def under_way(out):
+    """Folders of runs that have trained an epoch and are not finished."""
+    begun = {path.parent for path in out.glob("runs/*/metrics.jsonl") if path.stat().st_size}
+    return {folder for folder in begun if not (folder / "record.json").exists()}
+
+
+LONG = ["--epochs", "250", "--seeds", "2", "--methods", "none,zeta:2.8", "--train-size", "64"]
+
+
+def test_ctrl_c_saves_everything_and_kill_9_loses_no_finished_run(tmp_path):
+    first = start(tmp_path, *LONG, "--jobs", "2")
+    # a finished run, and another under way
+    wait_for(lambda: finished(tmp_path) and under_way(tmp_path), first)
+    first.send_signal(signal.SIGINT)
+    text = first.communicate(timeout=120)[0]
+    assert first.returncode == 130, text
+    assert "Stopped. Everything is saved; the same command goes on." in text
+    assert "Traceback" not in text
+    kept = finished(tmp_path)
+    saved = [folder for folder in under_way(tmp_path) if (folder / "checkpoint.pt").exists()]
+    assert saved
+
+    second = start(tmp_path, *LONG, "--jobs", "2")
+    wait_for(lambda: any(trained_by(folder) for folder in under_way(tmp_path)), second)
+    orphans = [trained_by(folder) for folder in under_way(tmp_path)]
+    second.kill()
+    # workers notice, save and end, and with the last of them the pipe to us
+    second.communicate(timeout=120)
+    assert not any(trained_by(folder) in orphans for folder in under_way(tmp_path))
+    for name, record in kept.items():
+        assert finished(tmp_path)[name] == record
+
+    third = start(tmp_path, *LONG, "--jobs", "1")
+    text = third.communicate(timeout=300)[0]
+    assert third.returncode == 0, text
+    for name, record in kept.items():
+        assert finished(tmp_path)[name] == record
+    assert len(finished(tmp_path)) == 4
+    for folder in tmp_path.glob("runs/*"):
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        # no epoch twice, none missing
+        assert [line["epoch"] for line in lines] == list(range(1, 251))
+    assert (tmp_path / "report.html").exists()
+
+
+# what is seen meanwhile
+
+
+def overview_of(states, seconds=75.0, seeds=2):
+    cells = [
+        CellProgress(method, seed, state, epochs, scores)
+        for (method, seed), (state, epochs, scores) in states.items()
+    ]
+    return Overview(tuple(cells), 30, seconds)
+
+
+STATES = {
+    ("none", 0): ("done", 30.0, {"error": 0.0361}),
+    ("none", 1): ("training", 12.4, {"error": 0.051}),
+    ("zeta:2.8", 0): ("failed", 30.0, None),
+    ("zeta:2.8", 1): ("waiting", 0.0, None),
+}
+
+
+def shown(overview, width):
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    table = OverviewTable(console, lambda scores: f"{100 * scores['error']:.2f} %")
+    console.print(table.table(overview))
+    return [" ".join(line.split()) for line in console.file.getvalue().splitlines() if line.strip()]
+
+
+def test_the_live_table_shows_every_run():
+    assert shown(overview_of(STATES), 100) == [
+        "method seed 0 seed 1",
+        "none 3.61 % 12/30 5.10 %",
+        "zeta:2.8 failed ·",
+        "1 of 4 runs done · 1 failed ·",
+        "about 80 s left",
+    ]
+
+
+def test_on_a_narrow_terminal_it_counts():
+    lines = shown(overview_of(STATES), CELL_WIDTH + 20)
+    assert lines[:3] == ["method seeds now", "none 1/2 12/30 5.10 %", "zeta:2.8 0/2"]
+
+
+def test_elsewhere_there_is_a_line_for_each_run():
+    console = Console(file=io.StringIO(), width=100)
+    with OverviewTable(console, lambda scores: f"{scores['error']}") as table:
+        table(
+            overview_of(
+                {("none", 0): ("done", 30.0, {"error": 0.1}), ("none", 1): ("waiting", 0.0, None)}
+            )
+        )
+        table(
+            overview_of(
+                {("none", 0): ("done", 30.0, {"error": 0.1}), ("none", 1): ("training", 3.0, None)}
+            )
+        )
+        done = {("none", k): ("done", 30.0, {"error": k / 10}) for k in (0, 1)}
+        table(overview_of(done, seconds=0.0))
+        table(overview_of(done, seconds=0.0))
+    assert console.file.getvalue().splitlines() == [
+        "1 of 2 runs are done already.",
+        "none seed 1: 0.1 (2 of 2 runs done, none left)",
+    ]
+
+
+def test_a_terminal_gets_a_live_table():
+    console = Console(file=io.StringIO(), width=100, force_terminal=True)
+    with OverviewTable(console, lambda scores: "5 %") as table:
+        table(overview_of(STATES))
+        assert table.live.is_started
+    assert "12/30" in console.file.getvalue()
+    assert not table.live.is_started
+
+
+def test_the_help_is_quick_to_import():
+    # heavy parts are imported inside the command
+    program = (
+        "import sys, zetamix.cli.app; "
+        "heavy = 'matplotlib', 'sklearn', 'torchvision', 'ray', 'joblib', 'scipy'; "
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr

@@ -1,0 +1,235 @@
+"""What is compared: the grid, that it is fair, and what cannot be compared."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from comparisons import make_dataset
+
+from zetamix.compare import CompareError, make_grid
+from zetamix.compare.grid import Source, get_dataset
+from zetamix.compare.result import show_outputs
+from zetamix.data import DataError, from_tensors
+from zetamix.methods import parse, parse_list
+from zetamix.models import UnknownModelError
+from zetamix.train import Run
+from zetamix.train.trainer import Trainer
+
+SIX = "none,mixup,cutmix,zeta:2.4,zeta:2.8,zeta:4.0"
+
+
+def grid_of(data="crescents", methods="none,zeta:2.8", **how):
+    return make_grid(data, parse_list(methods), out=Path("out"), **how)
+
+
+def test_every_method_with_every_seed_the_first_seed_first():
+    grid = grid_of(methods="none,mixup,zeta:2.8", seeds=2)
+    assert [(place.method, place.seed) for place in grid.places] == [
+        ("none", 0), ("mixup:1.0", 0), ("zeta:2.8", 0),
+        ("none", 1), ("mixup:1.0", 1), ("zeta:2.8", 1),
+    ]  # fmt: skip
+    assert grid.out.is_absolute()
+
+
+def test_cells_are_those_that_runs_make_of_themselves(tmp_path):
+    grid = grid_of(train_size=100, epochs=2, changes=["lr=0.01"])
+    for place in grid.places:
+        run = Run(
+            grid.dataset,
+            parse(place.method),
+            grid.recipe,
+            seed=place.seed,
+            out=tmp_path / place.key,
+        )
+        assert run.cell == place.cell
+
+
+def test_more_seeds_keep_the_first_ones_and_other_settings_keep_nothing():
+    three, five = grid_of(seeds=3), grid_of(seeds=5)
+    folders = [place.folder for place in three.places]
+    assert [place.folder for place in five.places][: len(folders)] == folders
+    assert len({place.folder for place in five.places}) == 10
+    for other in (
+        grid_of(epochs=2),
+        grid_of(train_size=0.5),
+        grid_of(changes=["lr=0.01"]),
+        grid_of("spirals"),
+    ):
+        assert not {place.folder for place in other.places} & set(folders)
+
+
+@pytest.mark.parametrize(
+    ("method", "start"),
+    [("none", "none-s0-"), ("zeta:gamma=2..4,sources=8", "zeta-gamma-2.0..4.0-sources-8-s0-")],
+)
+def test_folders_have_plain_names(method, start):
+    place = grid_of(methods=method).places[0]
+    assert place.folder.parent == Path("runs")
+    assert place.folder.name == start + place.key
+
+
+# fair
+
+
+def test_initial_weights_and_order_are_the_same_for_all_methods():
+    dataset = make_dataset((40, 40, 40), shape=(3, 16, 16))
+    grid = grid_of(dataset, SIX, seeds=2, changes=["augmentation=crop-flip", "model=lenet5"])
+    by_seed = {}
+    for seed in grid.seeds:
+        trainers = [Trainer(dataset, method, grid.recipe, seed=seed) for method in grid.methods]
+        weights = [torch.cat([p.flatten() for p in t.model.parameters()]) for t in trainers]
+        for other in weights[1:]:
+            assert torch.equal(other, weights[0])
+        for epoch in (0, 1, 7):
+            drawn = [trainer.loader.draw(epoch) for trainer in trainers]
+            for other in drawn[1:]:
+                for one, two in zip(other, drawn[0], strict=True):
+                    assert torch.equal(one, two)
+        rates = {tuple(t.recipe.rate(e) for e in range(grid.recipe.epochs)) for t in trainers}
+        assert len(rates) == 1
+        by_seed[seed] = weights[0], drawn[0].order
+    # and not the same for all seeds
+    assert not torch.equal(by_seed[0][0], by_seed[1][0])
+    assert not torch.equal(by_seed[0][1], by_seed[1][1])
+
+
+def test_all_runs_have_the_same_part_of_the_data():
+    one, two = grid_of(train_size=60).dataset.train, grid_of(train_size=60).dataset.train
+    assert len(one) == 60
+    assert torch.equal(one.samples, two.samples)
+    assert one.counts().tolist() == [30, 30]
+    assert len(grid_of(train_size=0.25).dataset.train) == 128
+
+
+def test_a_dataset_in_memory_takes_a_part_too():
+    dataset = make_dataset((40, 40))
+    assert len(grid_of(dataset, train_size=20).dataset.train) == 20
+    assert len(dataset.train) == 80
+
+
+# shown
+
+
+def test_what_is_shown_is_one_of_each_class_in_the_place_of_its_original():
+    grid = grid_of(make_dataset((30, 40, 50)), "none,cutmix,zeta:60")
+    originals, cut, zeta = show_outputs(grid)
+    assert [originals.method, cut.method, zeta.method] == ["none", "cutmix:1.0", "zeta:60.0"]
+    assert torch.equal(originals.targets, torch.eye(3))
+    assert originals.samples.shape == (3, 1, 8, 8)
+    # so large a γ leaves every sample as it is
+    assert torch.allclose(zeta.samples, originals.samples, atol=1e-3)
+    assert torch.allclose(zeta.targets, originals.targets, atol=1e-3)
+    assert not torch.equal(cut.samples, originals.samples)
+    train = {bytes(sample.numpy()) for sample in grid.dataset.train.samples}
+    assert {bytes(s.to(torch.uint8).numpy()) for s in originals.samples} <= train
+
+
+@pytest.mark.parametrize("count", [2, 12])
+def test_what_is_shown_of_many_or_few_classes(count):
+    originals, _ = show_outputs(grid_of(make_dataset((3,) * count), "none,mixup"))
+    assert originals.targets.argmax(1).tolist() == list(range(min(10, count)))
+
+
+def test_points_are_all_shown():
+    originals, mixed = show_outputs(grid_of(methods="zeta:2.8"))
+    assert originals.samples.shape == mixed.samples.shape == (400, 2)
+
+
+# what cannot be compared
+
+
+def without(dataset, label):
+    train = dataset.train
+    return replace(dataset, train=train.keep((train.labels != label).nonzero().squeeze(1)))
+
+
+def only(dataset, label):
+    test = dataset.test
+    return replace(dataset, test=test.keep((test.labels == label).nonzero().squeeze(1)))
+
+
+CASES = {
+    "no seeds": (lambda: grid_of(seeds=0), "seeds must be at least 1, got 0."),
+    "no test split": (
+        lambda: grid_of(replace(make_dataset(), test=None)),
+        "made has no test split to compare on.",
+    ),
+    "one class": (
+        lambda: grid_of(make_dataset((20,), classes=["cat"])),
+        "made has one class, 'cat'. A comparison needs at least two classes to tell apart.",
+    ),
+    "empty class": (
+        lambda: grid_of(without(make_dataset(classes=["a", "b", "c"]), 1)),
+        "Class 'b' of made has no training sample. Add some, or leave the class out.",
+    ),
+    "test of one class": (
+        lambda: grid_of(only(make_dataset(), 1)),
+        "The test split of made has samples of one class only. Nothing can be compared on it: "
+        "split the data anew, with every class in every split.",
+    ),
+    "method for images": (
+        lambda: grid_of(methods="none,cutmix"),
+        "cutmix:1.0 cannot mix this data: CutMix cuts",
+    ),
+    "model too large": (
+        lambda: grid_of(make_dataset(), model="lenet5"),
+        "lenet5 cannot take samples of shape [1, 8, 8]: lenet5 needs images of at least 16 × 16, "
+        "got 8 × 8.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), CASES.values(), ids=CASES.keys())
+def test_what_cannot_be_compared_is_told(call, message):
+    with pytest.raises(CompareError) as caught:
+        call()
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_model_and_too_small_a_part_are_told():
+    with pytest.raises(UnknownModelError, match="alexnet cannot take images of 8 × 8"):
+        grid_of(make_dataset(shape=(3, 8, 8)), model="alexnet")
+    with pytest.raises(UnknownModelError, match="got 'resnet19'"):
+        grid_of(make_dataset(), model="resnet19")
+    with pytest.raises(ValueError, match=r"size must lie between 2 \(one of each class\) and 512"):
+        grid_of(train_size=1)
+
+
+# workers get the same data
+
+
+def test_a_worker_loads_the_same_part(tmp_path):
+    source = Source("crescents", None, 64)
+    dataset = source.load()
+    again = get_dataset(source, dataset.fingerprint)
+    assert torch.equal(again.train.samples, dataset.train.samples)
+    assert get_dataset(source, dataset.fingerprint) is again
+
+
+def test_data_that_changed_meanwhile_is_told():
+    samples = torch.rand(4, 2)
+    dataset = from_tensors("points", {"train": (samples, torch.tensor([0, 1, 0, 1]))})
+    assert get_dataset(dataset, dataset.fingerprint) is dataset
+    with pytest.raises(DataError) as caught:
+        get_dataset(dataset, "abc")
+    assert str(caught.value) == (
+        "points is not the same in all processes: expected the fingerprint abc, got "
+        f"{dataset.fingerprint}. Did its files change meanwhile?"
+    )
+
+
+def test_paths_are_found_from_any_folder(tmp_path, monkeypatch):
+    import numpy as np
+
+    labels = np.arange(60) % 3
+    arrays = {f"{split}_labels": labels for split in ("train", "val", "test")}
+    arrays |= {
+        f"{split}_images": np.full((60, 8, 8), 9, np.uint8) for split in ("train", "val", "test")
+    }
+    np.savez(tmp_path / "mine.npz", **arrays)
+    monkeypatch.chdir(tmp_path)
+    grid = grid_of("mine.npz", root=Path("data"))
+    monkeypatch.chdir("/")
+    assert grid.source.load().fingerprint == grid.dataset.fingerprint

@@ -1,0 +1,347 @@
+"""The files of a comparison: tables, figures, the page in a browser."""
+
+import csv
+import io
+import json
+
+import pytest
+import torch
+from browser import needs_browser, open_page
+from comparisons import MACHINE, make_comparison, make_dataset
+
+from zetamix.compare.figures import draw_confusion, draw_curves, draw_differences
+from zetamix.compare.tables import MOST_CLASSES, class_table, difference_table, main_table
+from zetamix.compare.verdict import read
+from zetamix.compare.write import how, make_csv, write_report
+from zetamix.metrics import METRICS
+
+SIX = {
+    "none": [0.100, 0.110, 0.105],
+    "mixup": [0.150, 0.161, 0.154],
+    "cutmix": [0.120, 0.101, 0.155],
+    "zeta:2.4": [0.060, 0.071, 0.065],
+    "zeta:2.8": [0.050, 0.061, 0.055],
+    "zeta:4.0": [0.100, 0.112, 0.101],
+}
+FACTS = {**MACHINE, "command": "zetamix compare --data 'my photos'"}
+MANY = (400, 400, 400)
+
+
+@pytest.fixture(scope="module")
+def six():
+    return make_comparison(SIX, dataset=make_dataset(MANY), where="2 processes side by side")
+
+
+@pytest.fixture(scope="module")
+def page(six, tmp_path_factory):
+    return write_report(six, tmp_path_factory.mktemp("report"), FACTS)
+
+
+def texts(table):
+    return [[cell.text() for cell in row] for row in table.cells]
+
+
+# tables
+
+
+def test_the_main_table_has_means_deviations_and_marks(six):
+    table = main_table(six)
+    assert [head.name for head in table.heads] == ["method", "error %", "NLL", "ECE %", "seeds"]
+    assert texts(table)[0] == ["none", "10.50 ± 0.50", "0.2100 ± 0.0100", "10.50 ± 0.50", "3"]
+    marks = {row[0].text(): row[1].mark for row in table.cells}
+    assert marks == {
+        "none": "", "mixup:1.0": "", "cutmix:1.0": "", "zeta:2.4": "second", "zeta:2.8": "best",
+        "zeta:4.0": "",
+    }  # fmt: skip
+    assert table.cells[0][1].note == "seed 0: 10.00, seed 1: 11.00, seed 2: 10.50"
+    assert table.caption == "made: 1,200 test samples, after the last epoch"
+
+
+def test_equal_means_share_a_mark_and_more_can_be_better():
+    scores = {"none": 0.2, "mixup": 0.1, "zeta:2.8": 0.1, "zeta:4.0": 0.3}
+    made = make_comparison(
+        {label: [error] for label, error in scores.items()}, dataset=make_dataset((10, 40, 10))
+    )
+    table = main_table(made)
+    assert table.heads[1].name == "balanced accuracy %"
+    assert [row[1].mark for row in table.cells] == ["second", "best", "best", ""]
+    # one seed has no deviation
+    assert table.cells[0][1].text() == "80.00"
+
+
+def test_binary_data_is_told_by_its_auc():
+    made = make_comparison({"none": [0.2, 0.3], "zeta": [0.1, 0.2]}, dataset=make_dataset((10, 10)))
+    assert [head.name for head in main_table(made).heads][1:3] == ["AUC", "error %"]
+    assert texts(main_table(made))[1][1] == "0.9250 ± 0.0354"
+    assert "AUC" in difference_table(made).caption
+
+
+def test_the_table_of_differences_has_intervals_and_what_is_claimed(six):
+    table = difference_table(six)
+    assert [head.name for head in table.heads] == [
+        "method", "minus none (95 % interval)", "p", "minus mixup:1.0 (95 % interval)", "p",
+    ]  # fmt: skip
+    rows = {row[0]: row[1:] for row in texts(table)}
+    assert rows["none"][:2] == ["–", "–"]
+    assert rows["mixup:1.0"][2:] == ["–", "–"]
+    assert rows["zeta:2.8"][0] == "−4.97 (−5.11 to −4.82)"
+    by_name = {row[0].text(): row for row in table.cells}
+    for found in six.differences("none"):
+        assert (by_name[found.method][1].mark == "best") == found.claimed
+        assert by_name[found.method][2].text() in ("< 0.001", f"{found.adjusted:.3f}")
+    assert by_name["zeta:2.8"][1].note == "seed 0: −5.00, seed 1: −4.90, seed 2: −5.00"
+
+
+def test_one_seed_is_said_in_the_table():
+    made = make_comparison({"none": [0.2], "zeta:2.8": [0.1]})
+    assert texts(difference_table(made))[1] == ["zeta:2.8", "−10.00 (one seed)", "–"]
+
+
+def test_classes(six):
+    table = class_table(six)
+    assert [head.name for head in table.heads][:3] == ["class", "samples", "none"]
+    assert len(table.rows) == 3
+    # 40, 44 and 42 wrong of 400
+    assert texts(table)[0][:3] == ["0", "400", "89.5 ± 0.5"]
+    marks = [cell.mark for cell in table.cells[0][2:]]
+    assert marks.count("best") == 1
+    assert marks[4] == "best"
+
+
+def test_of_many_classes_those_that_differ_most_are_shown():
+    dataset = make_dataset((20,) * 30)
+    made = make_comparison({"none": [0.1, 0.1], "zeta:2.8": [0.1, 0.1]}, dataset=dataset)
+    # one method recognises class 29 better, and nothing else
+    for seed in (0, 1):
+        made.records["zeta:2.8", seed].confusion[29] = [0] * 29 + [20]
+    table = class_table(made)
+    assert len(table.rows) == MOST_CLASSES
+    assert table.cells[-1][0].text() == "29"
+    assert "20 of 30 classes" in table.notes[-1]
+    marked = [row[0].text() for row in table.cells if any(cell.mark for cell in row)]
+    assert marked == ["29"]
+
+
+def test_a_class_without_test_samples_is_left_out():
+    dataset = make_dataset((10, 10, 10))
+    test = dataset.test
+    from dataclasses import replace
+
+    dataset = replace(dataset, test=test.keep((test.labels != 1).nonzero().squeeze(1)))
+    made = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.1]}, dataset=dataset)
+    assert [row[0] for row in texts(class_table(made))] == ["0", "2"]
+    assert made.primary == "balanced_accuracy"
+
+
+# files
+
+
+def test_files(page):
+    files = {path.relative_to(page.parent).as_posix() for path in page.parent.rglob("*.*")}
+    figures = {
+        f"figures/{name}.{kind}"
+        for name in ("differences", "curves", "confusion", "outputs")
+        for kind in ("png", "svg")
+    }
+    results = {f"results.{kind}" for kind in ("json", "csv", "md", "tex")}
+    assert files == {"report.html", *figures, *results}
+
+
+def test_json_has_everything(six, page):
+    found = json.loads(
+        (page.parent / "results.json").read_text(),
+        parse_constant=lambda text: pytest.fail(f"{text} is not JSON"),
+    )
+    assert found["schema"] == "zetamix/compare/1"
+    assert found["command"] == "zetamix compare --data 'my photos'"
+    assert found["verdict"] == dict(read(six))
+    assert found["complete"]
+    assert found["dataset"]["samples"] == {"train": 1200, "val": 1200, "test": 1200}
+    zeta = found["methods"]["zeta:2.8"]["error"]
+    assert zeta["mean"] == pytest.approx(0.0553333)
+    assert zeta["values"] == {"0": 0.05, "1": 0.061, "2": 0.055}
+    assert set(found["methods"]["none"]) == set(METRICS)
+    assert len(found["runs"]) == len(found["curves"]) == 18
+    assert {(d["reference"], d["metric"]) for d in found["differences"]} == {
+        (r, m) for r in ("none", "mixup:1.0") for m in ("error", "nll", "ece")
+    }
+    assert len(found["differences"]) == 2 * 3 * 5
+    one = next(
+        d for d in found["differences"] if (d["method"], d["metric"]) == ("zeta:2.8", "error")
+    )
+    assert one["claimed"]
+    assert one["low"] < one["mean"] < one["high"] < 0
+    assert found["recalls"]["none"]["0"] == pytest.approx([0.9, 0.89, 0.895])
+    assert found["recipe"]["epochs"] == 3
+
+
+def test_what_is_not_a_number_is_null_in_json(tmp_path):
+    scores = [{"error": 0.1, "auc": float("nan")}]
+    made = make_comparison({"none": scores, "zeta:2.8": scores})
+    write_report(made, tmp_path, FACTS)
+    found = json.loads((tmp_path / "results.json").read_text(), parse_constant=pytest.fail)
+    assert found["methods"]["none"]["auc"]["mean"] is None
+    assert ",," in (tmp_path / "results.csv").read_text()
+
+
+def test_csv_has_a_line_for_each_run_in_full(six):
+    rows = list(csv.DictReader(io.StringIO(make_csv(six))))
+    assert len(rows) == 18
+    first = six.records["none", 0]
+    assert rows[0]["method"] == "none"
+    assert float(rows[0]["error"]) == first.last["error"]
+    assert rows[0]["key"] == first.cell.key
+    assert set(METRICS) < set(rows[0])
+
+
+def test_markdown_and_latex(six, page):
+    text = (page.parent / "results.md").read_text()
+    assert text.startswith("# made: does mixing help?\n\n**Answer.** Compared with none, ")
+    assert "| zeta:2.8 | **5.53 ± 0.55** |" in text
+    assert "`zetamix compare --data 'my photos'`" in text
+    latex = (page.parent / "results.tex").read_text()
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 2
+    assert r"zeta:2.8 & \textbf{5.53 $\pm$ 0.55} &" in latex
+    assert r"error \%" in latex
+
+
+def test_how_it_was_measured_says_what_is_not_covered(six):
+    text = " ".join(how(six))
+    assert "6 methods with 3 seeds each, on the same 1,200 training samples" in text
+    recipe = six.grid.recipe
+    assert f"{recipe.model}, 3 epochs, batches of {recipe.batch_size}, SGD with" in text
+    assert "do not cover the choice of training and test samples" in text
+    assert "Trained (2 processes side by side): 18 runs on" in text
+    assert "All runs together took 9.0 minutes." in text
+
+
+def test_runs_of_several_machines_are_told_apart():
+    made = make_comparison({"none": [0.1, 0.1], "zeta:2.8": [0.1, 0.2]})
+    made.records["none", 1].machine.update(gpu="NVIDIA H200", torch="2.11")
+    text = next(words for words in how(made) if words.startswith("Trained"))
+    assert text.startswith("Trained: 3 runs on ")
+    assert "; 1 run on NVIDIA H200 · torch 2.11" in text
+
+
+# figures
+
+
+def plotted(draw, comparison):
+    """What a figure calls to draw, by name."""
+    from matplotlib.axes import Axes
+
+    calls = []
+    real = Axes.plot
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Axes, "plot", lambda self, *a, **how: calls.append((a, how)) or real(self, *a, **how)
+        )
+        picture = draw(comparison)
+    return picture, calls
+
+
+def test_curves_are_means_over_seeds(six):
+    picture, calls = plotted(draw_curves, six)
+    by_label = {}
+    for arguments, how_drawn in calls:
+        by_label.setdefault(how_drawn["label"], []).append(arguments)
+    assert list(by_label) == six.methods
+    epochs, error = by_label["zeta:2.8"][0]
+    assert epochs == [1, 2, 3]
+    assert error == pytest.approx([3 * 5.5333, 2 * 5.5333, 5.5333], rel=1e-4)
+    assert by_label["zeta:2.8"][1][1][-1] == pytest.approx(2 * 0.055333, rel=1e-4)
+    assert "zeta:2.8 ends at 5.53 %" in picture.alt
+    assert "bands" in picture.caption
+    assert "bands" not in draw_curves(make_comparison({"none": [0.1]})).caption
+
+
+def test_curves_of_runs_that_were_evaluated_at_other_epochs():
+    made = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.2]})
+    del made.curves["none", 0][1]["test"]
+    _, calls = plotted(draw_curves, made)
+    assert calls[0][0][0] == [1, 3]
+
+
+def test_differences_show_seeds_means_and_intervals(six):
+    picture, calls = plotted(draw_differences, six)
+    means = [a[0][0] for a, how_drawn in calls if a[2] == "D"]
+    expected = [d.mean for r in six.references for d in six.differences(r)]
+    assert means == pytest.approx([100 * mean for mean in expected])
+    filled = [how_drawn["markerfacecolor"] != "white" for a, how_drawn in calls if a[2] == "D"]
+    assert filled == [d.claimed for r in six.references for d in six.differences(r)]
+    assert "zeta:2.8 minus none −4.97 points" in picture.alt
+    seeds = [len(a[0]) for a, how_drawn in calls if a[2] == "o"]
+    assert seeds == [3] * 10
+
+
+@pytest.mark.parametrize("classes", [3, 20, 40])
+def test_confusion_of_few_and_many_classes(classes):
+    dataset = make_dataset((10,) * classes, classes=[f"class {k}" for k in range(classes)])
+    picture = draw_confusion(make_comparison({"none": [0.1], "zeta:2.8": [0.2]}, dataset=dataset))
+    assert "none is right about 90.0 %, zeta:2.8 is right about 80.0 %" in picture.alt
+
+
+# the page
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1200, 500])
+def test_the_report_opens_in_a_browser(six, page, width):
+    seen = open_page(page, width=width).check()
+    assert seen.title == "made: does mixing help?"
+    assert seen.headings[1:] == [
+        "All methods",
+        "Differences",
+        "Learning curves",
+        "Classes",
+        "What the model is shown",
+        "How it was measured",
+    ]
+    assert len(seen.images) == 4
+    for image in seen.images:
+        assert image["width"] > 300
+        assert len(image["caption"]) > 40
+    assert [len(table) for table in seen.tables] == [7, 7, 4]
+    assert seen.tables[0] == [
+        [head.name for head in main_table(six).heads],
+        *texts(main_table(six)),
+    ]
+    words = " ".join(seen.text.split())
+    for _, sentence in read(six):
+        assert sentence in words
+    # the answer comes before anything else
+    assert words.index("Compared with none") < words.index("All methods")
+    assert "zetamix compare --data 'my photos'" in words
+    assert f"torch {torch.__version__}" in words
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("scores", "dataset", "images"),
+    [
+        ({"none": [0.1]}, {}, 3),
+        ({"zeta:2.8": [0.1, 0.2]}, {"shape": (2,), "counts": (30, 30)}, 3),
+        ({"none": [0.1], "mixup": [0.0]}, {"shape": (3, 120, 100)}, 4),
+        (
+            {"none": [0.0, 0.0], "local": [0.0, 0.0]},
+            {"counts": (9, 9), "classes": ["<b>a</b> & c", "very long name of a class indeed"]},
+            4,
+        ),
+    ],
+    ids=["one run", "points", "photographs", "names"],
+)
+def test_small_comparisons_have_a_page_too(scores, dataset, images, tmp_path):
+    made = make_comparison(scores, dataset=make_dataset(**dataset))
+    seen = open_page(write_report(made, tmp_path, FACTS)).check()
+    assert len(seen.images) == images
+
+
+def test_nothing_of_the_page_is_left_behind_by_a_crash(tmp_path, monkeypatch):
+    made = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.2]})
+    page = write_report(made, tmp_path, FACTS)
+    before = page.read_text()
+    monkeypatch.setattr("zetamix.compare.write.class_table", lambda comparison: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_report(made, tmp_path, FACTS)
+    assert page.read_text() == before
+    assert not list(tmp_path.rglob("*.part"))

@@ -1,0 +1,260 @@
+"""What may be claimed: intervals, p-values, several comparisons at once, and the sentences."""
+
+import math
+
+import pytest
+import torch
+from comparisons import make_comparison, make_dataset
+from scipy import stats
+
+from zetamix.compare.result import choose_metrics
+from zetamix.compare.statistics import adjust, pair, summarise
+from zetamix.compare.verdict import claim, read, show, show_difference
+
+
+def paired(ours, theirs, **how):
+    return pair("a", "b", "error", dict(enumerate(ours)), dict(enumerate(theirs)), **how)
+
+
+# numbers
+
+
+def test_mean_and_deviation_over_seeds():
+    found = summarise({0: 0.1, 1: 0.2, 2: 0.6})
+    assert found.mean == pytest.approx(0.3)
+    assert found.sd == pytest.approx(torch.tensor([0.1, 0.2, 0.6], dtype=torch.float64).std())
+    assert found.n == 3
+    assert summarise({4: 0.5}).sd is None
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
+def test_intervals_and_p_values_are_those_of_scipy(seeds, generator):
+    ours, theirs = torch.rand(2, seeds, generator=generator, dtype=torch.float64).tolist()
+    found, expected = paired(ours, theirs), stats.ttest_rel(ours, theirs)
+    low, high = expected.confidence_interval(0.95)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+    assert found.mean == pytest.approx(sum(ours) / seeds - sum(theirs) / seeds)
+
+
+def test_three_seeds_need_a_factor_of_4_3():
+    found = paired([0.1, 0.2, 0.3], [0.0, 0.0, 0.0])
+    assert found.high - found.mean == pytest.approx(4.302653 * 0.1 / math.sqrt(3), rel=1e-5)
+
+
+def test_differences_are_paired_by_seed_and_not_by_place():
+    found = pair("a", "b", "error", {0: 0.5, 2: 0.4, 3: 0.9}, {3: 0.8, 2: 0.1, 1: 0.0})
+    assert found.values == {2: pytest.approx(0.3), 3: pytest.approx(0.1)}
+    assert found.n == 2
+    assert pair("a", "b", "error", {0: 0.5}, {1: 0.5}) is None
+
+
+def test_one_seed_has_a_difference_and_no_interval():
+    found = paired([0.1], [0.3])
+    assert found.mean == pytest.approx(-0.2)
+    assert (found.low, found.high, found.p) == (None, None, None)
+    assert not found.excludes_zero
+    assert not adjust([found])[0].claimed
+
+
+def test_the_same_few_samples_in_every_seed_are_no_certainty():
+    # one test sample of 360 in each of three seeds: a deviation of 0
+    exact = paired([2 / 360] * 3, [1 / 360] * 3)
+    assert exact.p == 0
+    assert exact.excludes_zero
+    counted = paired([2 / 360] * 3, [1 / 360] * 3, grain=1 / 360)
+    assert not counted.excludes_zero
+    assert counted.p > 0.05
+    # a real deviation is not touched
+    assert paired([0.1, 0.2], [0.3, 0.1], grain=1e-6) == paired([0.1, 0.2], [0.3, 0.1])
+
+
+def test_equal_methods_do_not_differ():
+    found = paired([0.1, 0.2], [0.1, 0.2])
+    assert (found.mean, found.p, found.excludes_zero) == (0, 1, False)
+
+
+def test_holm_by_hand():
+    made = [paired([k / 100, k / 50 + 0.1, 0.3], [0, 0, 0]) for k in range(1, 5)]
+    found = adjust(made)
+    by_p = sorted(found, key=lambda each: each.p)
+    running = 0.0
+    for rank, each in enumerate(by_p):
+        running = max(running, min(1.0, each.p * (4 - rank)))
+        assert each.adjusted == pytest.approx(running)
+    # the order of methods is kept
+    assert [each.values for each in found] == [each.values for each in made]
+
+
+def test_without_a_difference_hardly_anything_is_claimed():
+    # 5 methods against one, all alike: Holm keeps the chance of any wrong claim below 5 %
+    generator = torch.Generator().manual_seed(3)
+    wrong = 0
+    for _ in range(1500):
+        values = torch.randn(6, 3, generator=generator).tolist()
+        wrong += any(each.claimed for each in adjust([paired(v, values[0]) for v in values[1:]]))
+    assert 0.005 < wrong / 1500 < 0.06
+
+
+def test_a_large_difference_is_claimed():
+    generator = torch.Generator().manual_seed(3)
+    base = torch.randn(5, generator=generator)
+    shifted = (base + 10 + 0.1 * torch.randn(5, generator=generator)).tolist()
+    assert adjust([paired(shifted, base.tolist())])[0].claimed
+
+
+# metrics that suit the data
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ((10, 10, 10), ["error", "nll", "ece"]),
+        ((10, 15, 12), ["error", "nll", "ece"]),
+        ((10, 16, 12), ["balanced_accuracy", "f1_macro", "error", "nll", "ece"]),
+        ((10, 10), ["auc", "error", "nll", "ece"]),
+        ((10, 90), ["auc", "balanced_accuracy", "f1_macro", "error", "nll", "ece"]),
+    ],
+)
+def test_metrics_suit_the_data(counts, expected):
+    assert choose_metrics(make_dataset(counts)) == expected
+
+
+# sentences
+
+# so many test samples that their number sets no limit
+MANY = (4000, 4000, 4000)
+CLEAR = {
+    "none": [0.100, 0.110, 0.105],
+    "mixup": [0.150, 0.161, 0.154],
+    "zeta:2.8": [0.050, 0.061, 0.055],
+    "zeta:4.0": [0.100, 0.112, 0.101],
+}
+
+
+def test_what_is_claimed_is_told_with_its_interval():
+    made = make_comparison(CLEAR, dataset=make_dataset(MANY))
+    assert claim(made, "none", "error") == (
+        "Compared with none, error rate is lower (better) with zeta:2.8 by −4.97 points (95 % "
+        "interval −5.11 to −4.82), and higher (worse) with mixup:1.0 by +5.00 points (95 % "
+        "interval +4.75 to +5.25). Nothing can be claimed for zeta:4.0."
+    )
+    assert claim(made, "none", "error", brief=True) == (
+        "Compared with none, error rate is lower (better) with zeta:2.8 (−4.97 points), and higher "
+        "(worse) with mixup:1.0 (+5.00 points). Nothing can be claimed for zeta:4.0."
+    )
+
+
+def test_more_is_better_for_some():
+    scores = {
+        label: [{"balanced_accuracy": 1 - error, "error": 0.1} for error in errors]
+        for label, errors in CLEAR.items()
+    }
+    made = make_comparison(scores, dataset=make_dataset((10, 30, 10)))
+    assert made.primary == "balanced_accuracy"
+    assert claim(made, "none", "balanced_accuracy").startswith(
+        "Compared with none, balanced accuracy is lower (worse) with mixup:1.0 by −5.00 points (95 "
+        "% interval −5.25 to −4.75), and higher (better) with zeta:2.8 by +4.97 points"
+    )
+    assert made.ranked("balanced_accuracy")[0] == "zeta:2.8"
+
+
+def test_an_interval_that_contains_0_claims_nothing():
+    made = make_comparison({"none": [0.10, 0.12, 0.14], "zeta:2.8": [0.11, 0.10, 0.12]})
+    assert claim(made, "none", "error") == (
+        "No difference to none in error rate can be claimed (3 seeds). The best mean of all, 11.00 "
+        "% with zeta:2.8, differs by −1.00 points, and the 95 % interval, −5.30 to +3.30, contains "
+        "0."
+    )
+    assert claim(made, "zeta:2.8", "error") == (
+        "No difference to zeta:2.8 in error rate can be claimed (3 seeds). The best mean beside "
+        "zeta:2.8, 12.00 % with none, differs by +1.00 points, and the 95 % interval, −3.30 to "
+        "+5.30, contains 0."
+    )
+    assert claim(made, "none", "nll", brief=True) == (
+        "No difference to none in negative log-likelihood can be claimed."
+    )
+
+
+def test_an_interval_that_excludes_0_alone_is_not_enough():
+    noisy = {f"zeta:{k}.0": [0.30 + k / 50, 0.20, 0.10] for k in range(2, 6)}
+    scores = {"none": [0.20, 0.20, 0.20], "zeta:2.8": [0.15, 0.17, 0.16], **noisy}
+    made = make_comparison(scores, dataset=make_dataset(MANY))
+    (near,) = [found for found in made.differences("none") if found.excludes_zero]
+    assert near.adjusted > 0.05
+    assert claim(made, "none", "error") == (
+        "No difference to none in error rate can be claimed (3 seeds). The best mean of all, 16.00 "
+        "% with zeta:2.8, differs by −4.00 points (95 % interval −6.48 to −1.52). Taken alone, the "
+        "interval of zeta:2.8 (p = 0.10) excludes 0; as one of 5 comparisons that may be chance (p "
+        "after Holm)."
+    )
+
+
+def test_one_seed_claims_nothing():
+    made = make_comparison({"none": [0.2], "zeta:2.8": [0.1]})
+    assert claim(made, "none", "error") == (
+        "With one seed no difference to none in error rate can be claimed: no interval can be "
+        "given. Train more (--seeds 3)."
+    )
+
+
+def test_a_method_without_a_common_seed_is_told():
+    made = make_comparison(
+        {"none": [0.1, 0.1], "zeta:2.8": [0.1, 0.1]}, missing=[("none", 0), ("zeta:2.8", 1)]
+    )
+    assert claim(made, "none", "error") == "There is no run to hold against none on the same seed."
+
+
+def test_the_reading_has_an_answer_for_each_reference():
+    words = dict(read(make_comparison(CLEAR, dataset=make_dataset(MANY))))
+    assert list(words) == ["Answer", "Against mixup:1.0", "Calibration"]
+    assert words["Answer"].startswith("Compared with none, error rate is lower (better) with")
+    assert words["Against mixup:1.0"].startswith("Compared with mixup:1.0, error rate is lower")
+    assert "negative log-likelihood" in words["Calibration"]
+    assert "expected calibration error" in words["Calibration"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["zeta:2.8", "none", "mixup"], ["none", "mixup:1.0"]),
+        (["mixup:0.2", "mixup:1.0", "zeta"], ["mixup:0.2"]),
+        (["zeta:2.4", "cutmix"], ["zeta:2.4"]),
+    ],
+)
+def test_what_methods_are_held_against(labels, expected):
+    made = make_comparison({label: [0.1, 0.2] for label in labels})
+    assert made.references == expected
+
+
+def test_unfinished_and_failed_runs_are_told():
+    made = make_comparison(
+        {"none": [0.1, 0.1], "zeta:2.8": [0.1, 0.1]},
+        missing=[("zeta:2.8", 1)],
+        failures={("zeta:2.8", 1): "The loss is not finite."},
+    )
+    assert dict(read(made))["Unfinished"] == (
+        "3 of 4 runs are finished, and only those are counted. zeta:2.8 seed 1 failed: The loss is "
+        "not finite."
+    )
+    nothing = make_comparison({"none": [0.1]}, missing=[("none", 0)])
+    assert [word for word, _ in read(nothing)] == ["Unfinished"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "text", "difference"),
+    [
+        ("error", 0.05, "5.00 %", "+5.00 points"),
+        ("error", 0.00001, "0.00 %", "0.00 points"),
+        ("auc", 0.5, "0.5000", "+0.5000"),
+        ("ece", 0.12, "12.00 %", "+12.00 points"),
+    ],
+)
+def test_numbers_have_their_units(metric, value, text, difference):
+    assert show(metric, value) == text
+    assert show_difference(metric, value) == difference
+
+
+def test_a_minus_is_a_minus():
+    assert show_difference("error", -0.12) == "−12.00 points"
+    assert show_difference("error", -0.00001) == "0.00 points"
