@@ -238,8 +238,9 @@ def test_a_stop_saves_every_step_that_was_launched(new, device):
         torch.cuda.synchronize()
     state = {key: value.cpu() for key, value in run.trainer.model.state_dict().items()}
     assert_same_state(saved["trainer"]["model"], state, torch.device("cpu"))
-    assert torch.equal(saved["trainer"]["tally"], run.trainer.tally.state.cpu())
-    assert (saved["trainer"]["tally"][0] > 0).all()
+    (tally,) = saved["trainer"]["tally"]
+    assert torch.equal(tally, run.trainer.tally.state.cpu())
+    assert (tally[0] > 0).all()
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2])

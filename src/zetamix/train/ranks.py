@@ -47,12 +47,20 @@ class Ranks:
             torch.cat([part[1] for part in parts]).to(place),
         )
 
+    def stack(self, own: Tensor) -> Tensor:
+        """[ranks, ...], on the host: the tensor of every rank."""
+        own = own.cpu()
+        parts = [own] if self.world == 1 else [torch.empty_like(own) for _ in range(self.world)]
+        if self.world > 1:
+            dist.all_gather(parts, own)
+        return torch.stack(parts)
+
     def share(self, value: Any) -> Any:
         """What the leading process has, on every rank: files may lie on its machine only."""
         if self.world == 1:
             return value
         holder = [value]
-        dist.broadcast_object_list(holder, device=torch.device("cpu"))
+        dist.broadcast_object_list(holder, src=0, device=torch.device("cpu"))
         return holder[0]
 
     def share_buffers(self, model: nn.Module) -> None:

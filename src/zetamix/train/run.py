@@ -197,6 +197,13 @@ class Run:
         processes = "one process" if self.ranks.world == 1 else f"{self.ranks.world} processes"
         return f"{self.device.type} by {processes}"
 
+    def collect(self) -> None:
+        """Before a save in the middle of an epoch; every rank has to."""
+        if self.trainer is not None:
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+            self.trainer.collect()
+
     def save(self) -> None:
         """Keep everything up to here; the run can go on from it."""
         if self.trainer is None or not self.ranks.leads:
@@ -300,6 +307,8 @@ def train(
             for run in _round(active, watch):
                 del active[run]
             if stop is not None and runs[0].ranks.any(stop()):
+                for run in active:
+                    run.collect()
                 break
     finally:
         # on an error of one run, an interrupt or a stop alike; a run that was broken off within a

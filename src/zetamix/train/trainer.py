@@ -86,6 +86,8 @@ class Trainer:
         # the step within the epoch, where a captured graph can read and advance it
         self.index = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.tally = Tally(self.steps_per_epoch, self.device)
+        self.counted: Tensor | None = None
+        """[ranks, ...]: the tallies of all ranks, where they were collected to be saved."""
         self.draws: EpochDraws | None = None
         self.raw: Tensor | None = None
         self._stream: Any = None
@@ -104,6 +106,7 @@ class Trainer:
             self.optimizer.param_groups[0]["lr"] = rate
         self._take_draws(self.loader.draw(self.epoch))
         self.index.fill_(self.step_in_epoch)
+        self.counted = None
         self.open_stream()
         self.parallel.train()
 
@@ -247,12 +250,17 @@ class Trainer:
             world=self.ranks.world,
         )
 
+    def collect(self) -> None:
+        """Before a save in the middle of an epoch, on all ranks: what each has counted so far."""
+        self.counted = self.ranks.stack(self.tally.state)
+
     def state_dict(self) -> dict[str, Any]:
+        counted = self.tally.state[None] if self.counted is None else self.counted
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
-            "tally": self.tally.state,
+            "tally": counted,
             "epoch": self.epoch,
             "step_in_epoch": self.step_in_epoch,
         }
@@ -264,7 +272,9 @@ class Trainer:
         # the rate stays the tensor that a graph reads, with the value of the epoch
         self.optimizer.param_groups[0]["lr"] = rate
         self.generator.set_state(state["generator"].cpu())
-        self.tally.state.copy_(state["tally"])
+        # between epochs nothing is counted, and the leading process's is enough
+        counted = state["tally"]
+        self.tally.state.copy_(counted[self.ranks.rank if len(counted) > 1 else 0])
         self.epoch, self.step_in_epoch = state["epoch"], state["step_in_epoch"]
 
 

@@ -1,0 +1,113 @@
+"""What the two processes of `test_train_ranks` do: join, train, and write down what they saw."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import torch.distributed
+
+from zetamix import data
+from zetamix.methods import parse
+from zetamix.metrics import classify
+from zetamix.train import RECIPES, Run, train
+from zetamix.train.ranks import Ranks, join, leave
+from zetamix.train.trainer import Trainer
+
+DIGITS = RECIPES["cifar10"].change(
+    model="digitnet", epochs=2, batch_size=32, lr=0.05, milestones=(1,), augmentation="none"
+)
+POINTS = DIGITS.change(model="mlp")
+
+
+def environment(rank: int, port: int) -> dict[str, str]:
+    """What torchrun tells each of two processes on one machine."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        # the loopback interface is all that is needed, and all that a sandbox may have
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+
+
+@contextmanager
+def joined(rank: int, port: int) -> Iterator[Ranks]:
+    os.environ.update(environment(rank, port))
+    ranks, device = join(torch.device("cpu"))
+    assert (ranks, device.type) == (Ranks(rank, 2), "cpu")
+    yield ranks
+    torch.distributed.barrier()
+    leave()
+
+
+def ask(rank: int, port: int, folder: Path) -> None:
+    """Everything that ranks ask each other."""
+    with joined(rank, port) as ranks:
+        answers = {
+            "average": ranks.average(1.0 + rank, 0.5 * rank, None),
+            "one bad": ranks.average(1.0, 0.0, 4 if rank else None),
+            "both bad": ranks.average(1.0, 0.0, 7 - 4 * rank),
+            "any": [ranks.any(rank == 1), ranks.any(False), ranks.any(True)],
+            "gather": ranks.gather(torch.full((2 - rank, 3), rank), torch.full((2 - rank,), rank)),
+            "gather none": ranks.gather(torch.ones(1 - rank, 3), torch.ones(1 - rank)),
+            "share": ranks.share({"from": rank}),
+        }
+        torch.save(answers, folder / f"answers-{rank}.pt")
+
+
+def small_digits(root: Path) -> data.Dataset:
+    whole = data.load("digits", root=root)
+    # 101 and 51: neither can be shared out evenly
+    return replace(whole, train=whole.train.subset(101), test=whole.test.subset(51))
+
+
+def step_through(rank: int, port: int, folder: Path, root: Path, method: str) -> None:
+    """An epoch, step by step: which samples, which plans, which weights."""
+    with joined(rank, port) as ranks:
+        dataset = small_digits(root)
+        trainer = Trainer(dataset, parse(method), DIGITS, ranks=ranks, seed=3)
+        trainer.start_epoch()
+        samples = trainer.draws.order.clone()
+        for _ in range(trainer.steps_per_epoch):
+            trainer.step()
+        summary = trainer.finish_epoch()
+        logits, labels = trainer.predict(dataset.test)
+        seen = {
+            "order": samples,
+            "batch": trainer.loader.batch_size,
+            "steps": trainer.steps_per_epoch,
+            "generator": trainer.generator.get_state(),
+            "mixed": trainer.mix(torch.eye(16), torch.arange(16) % 10)[0],
+            "state": trainer.model.state_dict(),
+            "summary": summary,
+            "labels": labels,
+            "scores": classify(logits, labels),
+        }
+        torch.save(seen, folder / f"seen-{rank}.pt")
+
+
+def train_points(rank: int, port: int, folder: Path, last_batch: str) -> None:
+    """Points, without mixing or batch statistics: the same as in one process."""
+    with joined(rank, port) as ranks:
+        dataset = data.load("crescents")
+        dataset = replace(dataset, train=dataset.train.subset(481))
+        recipe = POINTS.change(last_batch=last_batch)
+        run = Run(dataset, parse("none"), recipe, seed=3, out=folder, ranks=ranks)
+        train([run])
+
+
+def train_apart(rank: int, port: int, folder: Path, rounds: int) -> None:
+    """Each rank with a folder of its own, as on machines that share no files; stopped, if asked."""
+    with joined(rank, port) as ranks:
+        dataset = data.load("crescents")
+        out = folder / f"rank{rank}"
+        run = Run(dataset, parse("mixup"), POINTS, seed=3, out=out, ranks=ranks)
+        asked = iter(range(1000))
+        # only one of them is told to stop
+        found = train([run], stop=lambda: rank == 1 and next(asked) == rounds - 1)
+        torch.save([record.last for record in found], folder / f"records-{rank}.pt")

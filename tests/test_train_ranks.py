@@ -1,0 +1,294 @@
+"""Two processes on one machine, over gloo: one training, shared out."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from accidents import SignalledAt
+from processes import start, zetamix
+from ranks import (
+    DIGITS,
+    POINTS,
+    ask,
+    environment,
+    small_digits,
+    step_through,
+    train_apart,
+    train_points,
+)
+
+from zetamix import data
+from zetamix.data.augment import measure_scale
+from zetamix.methods import parse
+from zetamix.metrics import classify
+from zetamix.models import initialise
+from zetamix.records import read_lines
+from zetamix.train import Run, train
+
+RANKS = (0, 1)
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def both(function, *arguments):
+    """Run a function in two processes of one job, to its end."""
+    port = free_port()
+    processes = [start(function, rank, port, *arguments) for rank in RANKS]
+    assert [process.wait() for process in processes] == [0, 0]
+
+
+def saved(folder, name):
+    return [torch.load(folder / f"{name}-{rank}.pt", weights_only=True) for rank in RANKS]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """Where the digits are prepared, before two processes ask for them."""
+    folder = tmp_path_factory.mktemp("data")
+    data.load("digits", root=folder)
+    return folder
+
+
+def test_what_ranks_ask_each_other(tmp_path):
+    both(ask, tmp_path)
+    first, second = saved(tmp_path, "answers")
+    assert first["average"] == second["average"] == (1.5, 0.25, None)
+    # the first bad step of any rank
+    assert first["one bad"] == second["one bad"] == (1.0, 0.0, 4)
+    assert first["both bad"] == second["both bad"] == (1.0, 0.0, 3)
+    assert first["any"] == second["any"] == [True, False, True]
+    for answers in (first, second):
+        logits, labels = answers["gather"]
+        assert logits[:, 0].tolist() == labels.tolist() == [0, 0, 1]
+        assert answers["gather none"][0].shape == (1, 3)
+        assert answers["share"] == {"from": 0}
+
+
+@pytest.fixture(scope="module")
+def seen(root, tmp_path_factory):
+    """What each of two ranks saw in an epoch of ζ-mixup."""
+    folder = tmp_path_factory.mktemp("seen")
+    both(step_through, folder, root, "zeta:2.8")
+    return saved(folder, "seen")
+
+
+def test_the_batch_is_shared_out(seen):
+    assert [rank["batch"] for rank in seen] == [16, 16]
+    assert [rank["steps"] for rank in seen] == [3, 3]
+
+
+def test_no_sample_is_seen_twice(seen):
+    first, second = (set(rank["order"].tolist()) for rank in seen)
+    assert len(first) == len(second) == 50
+    assert not first & second
+    assert first | second < set(range(101))
+
+
+def test_ranks_draw_different_plans_from_generators_in_step(seen):
+    first, second = seen
+    assert torch.equal(first["generator"], second["generator"])
+    assert not torch.equal(first["mixed"], second["mixed"])
+
+
+def test_models_agree_with_their_running_statistics(seen):
+    first, second = (rank["state"] for rank in seen)
+    assert any("running_mean" in key for key in first)
+    for key in first:
+        assert torch.equal(first[key], second[key]), key
+
+
+def test_metrics_are_of_all_ranks(seen, root):
+    first, second = seen
+    assert first["scores"] == second["scores"]
+    assert first["summary"] == second["summary"]
+    dataset = small_digits(root)
+    assert sorted(first["labels"].tolist()) == sorted(dataset.test.labels.tolist())
+    # and they are those of the model that is saved, measured by one process
+    model = initialise("digitnet", 10, (1, 8, 8), 0).eval()
+    model.load_state_dict(first["state"])
+    scale = measure_scale(dataset.train.samples)
+    with torch.no_grad():
+        logits = model(scale.apply(dataset.test.samples, torch.float32))
+    assert first["scores"] == pytest.approx(classify(logits, dataset.test.labels), abs=1e-6)
+
+
+def test_two_processes_train_the_model_of_one(tmp_path):
+    """481 points, 15 batches of 32: each process has half of every batch."""
+    both(train_points, tmp_path / "two", "drop")
+    record = json.loads((tmp_path / "two" / "record.json").read_text())
+    crescents = data.load("crescents")
+    dataset = replace(crescents, train=crescents.train.subset(481))
+    alone = Run(dataset, parse("none"), POINTS, seed=3, out=tmp_path / "one")
+    (expected,) = train([alone])
+    found, model = (
+        torch.load(tmp_path / name / "final.pt", weights_only=True) for name in ("two", "one")
+    )
+    for key, value in model.items():
+        torch.testing.assert_close(found[key], value, rtol=1e-4, atol=1e-5)
+    assert record["last"] == pytest.approx(expected.last, abs=0.02)
+    curves = [list(read_lines(tmp_path / name / "metrics.jsonl")) for name in ("two", "one")]
+    for two, one in zip(*curves, strict=True):
+        assert two["train_loss"] == pytest.approx(one["train_loss"], rel=1e-3)
+
+
+def test_a_smaller_last_batch_keeps_nobody_waiting(tmp_path):
+    """An odd number of points, and a last batch that only one of two processes would have."""
+    both(train_points, tmp_path / "run", "keep")
+    record = json.loads((tmp_path / "run" / "record.json").read_text())
+    assert record["extra"]["processes"] == 2
+
+
+def test_machines_need_not_share_files(tmp_path):
+    """Only the leading process writes, and what it read goes to the others."""
+    whole, parted = tmp_path / "whole", tmp_path / "parted"
+    for folder in (whole, parted):
+        folder.mkdir()
+    both(train_apart, whole, 0)
+    assert sorted(path.name for path in (whole / "rank0").iterdir()) == [
+        "cell.json", "final.pt", "metrics.jsonl", "record.json",
+    ]  # fmt: skip
+    assert not (whole / "rank1").exists()
+    first, second = saved(whole, "records")
+    assert len(first) == 1
+    assert first == second
+    both(train_apart, parted, 5)
+    assert saved(parted, "records") == [[], []]
+    state = torch.load(parted / "rank0" / "checkpoint.pt", weights_only=True)
+    assert (state["place"], state["trainer"]["step_in_epoch"]) == ("cpu by 2 processes", 5)
+    for _ in range(2):
+        # goes on, and then finds it finished
+        both(train_apart, parted, 0)
+        assert saved(parted, "records") == [first, second]
+    assert_same(parted / "rank0", whole / "rank0")
+
+
+def result(folder):
+    record = json.loads((folder / "record.json").read_text())
+    curve = list(read_lines(folder / "metrics.jsonl"))
+    for line in curve:
+        del line["seconds"]
+    return [record[name] for name in ("cell", "last", "best", "confusion", "test_size")], curve
+
+
+def assert_same(folder, other):
+    assert result(folder) == result(other)
+    found, expected = (torch.load(path / "final.pt", weights_only=True) for path in (folder, other))
+    for key in expected:
+        assert torch.equal(found[key], expected[key]), key
+
+
+ARGUMENTS = [
+    "train", "--data", "digits", "--train-size", 301, "--epochs", 2, "--seed", 4,
+    "--method", "zeta:2.8", "--save-every", 0, "--resume",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def by_torchrun(root, tmp_path_factory):
+    """The folder of a run that torchrun started: the same command behind `torchrun`."""
+    folder = tmp_path_factory.mktemp("torchrun") / "run"
+    script = Path(sys.executable).with_name("zetamix")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    words = [*launch, script, *ARGUMENTS, "--root", root, "--out", folder]
+    done = subprocess.run(
+        [str(word) for word in words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "COLUMNS": "120"},
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_torchrun_trains_one_model(by_torchrun):
+    folder, done = by_torchrun
+    record = json.loads((folder / "record.json").read_text())
+    assert record["extra"]["processes"] == 2
+    assert record["test_size"] == 360
+    assert sum(map(sum, record["confusion"])) == 360
+    # one process talks
+    assert done.stdout.count("301 to train, 360 to test") == 1
+    assert done.stdout.count("epoch 2/2") == 1
+    assert [line["epoch"] for line in read_lines(folder / "metrics.jsonl")] == [1, 2]
+
+
+def commands(folder, root, *more, before=(None, None)):
+    """The same command twice, as the two processes of a job."""
+    port = free_port()
+    return [
+        zetamix(
+            *ARGUMENTS, "--root", root, "--out", folder, *more,
+            log=folder.parent / f"log{rank}",
+            environment=environment(rank, port),
+            before=before[rank],
+        )
+        for rank in RANKS
+    ]  # fmt: skip
+
+
+def test_a_signal_to_one_process_stops_both_and_both_go_on(by_torchrun, root, tmp_path):
+    folder = tmp_path / "run"
+    # nine steps an epoch: in the middle of the second
+    told = commands(folder, root, before=(None, SignalledAt(13, signal.SIGTERM)))
+    assert [process.wait() for process in told] == [0, 143], (tmp_path / "log1").read_text()
+    state = torch.load(folder / "checkpoint.pt", weights_only=True)["trainer"]
+    assert (state["epoch"], state["step_in_epoch"]) == (1, 4)
+    again = commands(folder, root, "--log", "tensorboard")
+    assert [process.wait() for process in again] == [0, 0]
+    assert_same(folder, by_torchrun[0])
+    assert (tmp_path / "log1").read_text() == ""
+    # one of them logs
+    assert len(list((folder / "tensorboard").iterdir())) == 1
+
+
+def test_killed_processes_go_on(by_torchrun, root, tmp_path):
+    folder = tmp_path / "run"
+    processes = commands(folder, root)
+    while not (folder / "checkpoint.pt").exists():
+        assert all(process.running for process in processes)
+        time.sleep(0.01)
+    for process in processes:
+        process.send(signal.SIGKILL)
+    statuses = {process.wait() for process in processes}
+    assert -signal.SIGKILL in statuses
+    assert [process.wait() for process in commands(folder, root)] == [0, 0]
+    assert_same(folder, by_torchrun[0])
+
+
+def test_a_run_of_two_does_not_go_on_alone(root, tmp_path):
+    folder = tmp_path / "run"
+    told = commands(folder, root, before=(SignalledAt(2, signal.SIGTERM), None))
+    assert [process.wait() for process in told] == [143, 0]
+    words = [*ARGUMENTS, "--root", root, "--out", folder]
+    assert zetamix(*words, log=tmp_path / "log", environment={"COLUMNS": "200"}).wait() == 1
+    text = (tmp_path / "log").read_text()
+    assert (
+        f"{folder} was begun on cpu by 2 processes, and this is cpu by one process. Go on there, "
+        "or choose another --out."
+    ) in text
+
+
+def test_layers_of_two_ranks_draw_different_numbers(root, monkeypatch):
+    from zetamix.train.ranks import Ranks
+    from zetamix.train.trainer import Trainer
+
+    drawn = []
+    for rank in RANKS:
+        trainer = Trainer(small_digits(root), parse("none"), DIGITS)
+        trainer.is_random, trainer.ranks = True, Ranks(rank, 2)
+        with trainer.layer_draws():
+            drawn.append(torch.rand(1).item())
+    assert drawn[0] != drawn[1]
