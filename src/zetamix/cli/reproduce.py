@@ -235,7 +235,8 @@ def _list(console: Console, results: Any, root: Path | None, place: Any) -> None
 def _duration(seconds: float) -> str:
     for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "m")):
         if seconds >= size:
-            return f"≈ {seconds / size:.2g} {unit}"
+            count = seconds / size
+            return f"≈ {count:.1f} {unit}" if count < 9.95 else f"≈ {count:,.0f} {unit}"
     return f"≈ {max(1, round(seconds))} s"
 
 

@@ -16,6 +16,9 @@ from zetamix.reproduce.experiments import EXPERIMENTS, Ask, Experiment
 from zetamix.reproduce.results import Results
 from zetamix.train import RECIPES, Recipe
 
+# artifacts that show nothing of the paper's own: without a record there is nothing to draw
+FIGURES = ("overview", "distributions", "mnist", "dimension", "sensitivity", "theorems")
+
 
 def look(id: str, results: Results, *, is_quick: bool = False, device: str = "cpu") -> View:
     """The cells of an artifact as they are shown: those it needs, and variants that were run."""
@@ -28,6 +31,8 @@ def look(id: str, results: Results, *, is_quick: bool = False, device: str = "cp
 
 def draw(view: View) -> Drawn:
     """Figures, tables and verdict; those of a quick run say what they are and judge nothing."""
+    if view.artifact in FIGURES and not view.records:
+        return Drawn(verdict=["Nothing of this figure has been measured yet."])
     drawn = DRAWINGS[view.artifact](view)
     if not view.is_quick:
         return drawn

@@ -26,7 +26,7 @@ class Measurement:
     wall_s: float
     machine: dict[str, str]
     arrays: str | None = None
-    """A file beside the records, an `.npz`, for what is too long for a line."""
+    """An `.npz`, by its path beside the records, for what is too long for a line."""
     schema: str = SCHEMA
     extra: dict[str, Any] = field(default_factory=dict)
 

@@ -59,8 +59,8 @@ class Results:
     ) -> None:
         """Write a record, its arrays first: a line never speaks of a file that is not there."""
         home = self.folder / artifact
-        if arrays and isinstance(record, Measurement):
-            write_arrays(home / f"{record.key}.npz", arrays)
+        if arrays and isinstance(record, Measurement) and record.arrays is not None:
+            write_arrays(home / record.arrays, arrays)
         plain = type(record).from_dict(_plain(record.as_dict()))
         # any record with `as_dict` makes a line
         append(home / "records.jsonl", plain)  # type: ignore[arg-type]

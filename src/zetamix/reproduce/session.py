@@ -152,7 +152,7 @@ class Session:
             extra={"quick": quick.LABEL} if self.is_quick else {},
         )
         if found.arrays:
-            record = dataclasses.replace(record, arrays=f"{record.key}.npz")
+            record = dataclasses.replace(record, arrays=f"arrays/{record.key}.npz")
         self.results.add(artifact, record, found.arrays)
 
     def _train(self, artifact: str, cells: list[Training], dataset: Dataset) -> None:

@@ -23,7 +23,7 @@ COMPILE_FROM_STEPS = 40_000
 # a backward pass does twice the work of a forward pass
 PASSES = 3
 # samples in a measured step, and steps after the first
-PROBE = {"cpu": (8, 1), "cuda": (128, 20)}
+PROBE = {"cpu": (4, 1), "cuda": (128, 20)}
 # seconds of a measurement where no record says it: on two cores of an AMD EPYC, on an H200
 MEASURING = {
     ("oracle", "mnist"): (420.0, 60.0),

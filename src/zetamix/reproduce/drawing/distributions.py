@@ -121,7 +121,8 @@ def _flat_panel(
     arrays = view.arrays(record)
     points, share = arrays["samples"].float(), arrays["targets"].float()[:, 1]
     if record.method != "none":
-        axes.scatter(originals[:, 0], originals[:, 1], s=3, lw=0, color=ORIGINAL)
+        under = originals[:, 0], originals[:, 1]
+        axes.scatter(*under, s=3, lw=0, color=ORIGINAL, rasterized=True)
     axes.scatter(points[:, 0], points[:, 1], s=5, lw=0, c=share, cmap=SOFT, vmin=0, vmax=1)
     _frame(axes, originals)
     if record.method != "none":
@@ -140,7 +141,7 @@ def _helix_panel(
         return blank(axes, "not measured")
     points = project(view.arrays(record)["samples"].float(), *angles)
     under = project(originals, *angles)
-    # as vectors the figure would have 340,000 points and 30 MB
+    # as vectors the figure would have 340,000 points and 30 MB; text and frames stay vectors
     axes.scatter(under[:, 0], under[:, 1], s=1.2, lw=0, color=ORIGINAL, rasterized=True)
     if record.method != "none":
         axes.scatter(

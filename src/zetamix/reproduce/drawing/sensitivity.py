@@ -7,18 +7,20 @@ from matplotlib.axes import Axes
 from zetamix.data import CATALOGUE
 from zetamix.report import Cell, Column, Picture, Table, drawing, series_style
 from zetamix.reproduce.cells import Training, Variant
-from zetamix.reproduce.drawing.comparison import Row, variants_of
+from zetamix.reproduce.drawing.comparison import Row
 from zetamix.reproduce.drawing.view import Drawn, View, blank, finish
 from zetamix.series import GAMMA_MIN
 
 
 def draw(view: View) -> Drawn:
-    datasets = list(dict.fromkeys(cell.dataset for cell in view.trainings))
-    variants = variants_of(view.trainings)
+    curves: dict[str, list[Variant]] = {}
+    for cell in view.trainings:
+        known = curves.setdefault(cell.dataset, [])
+        known += [] if cell.variant in known else [cell.variant]
     return Drawn(
-        [_draw(view, datasets, variants)],
-        {"sensitivity": _table(view, datasets, variants)},
-        [word for name in datasets for word in _verdict(view, name, variants)]
+        [_draw(view, curves)],
+        {"sensitivity": _table(view, curves)},
+        [word for name in curves for word in _verdict(view, name, curves[name])]
         or ["Nothing of this figure has been run yet."],
     )
 
@@ -38,10 +40,10 @@ def _curve(view: View, dataset: str, variant: Variant) -> list[tuple[float, Row]
     ]
 
 
-def _draw(view: View, datasets: list[str], variants: list[Variant]) -> Picture:
-    with drawing(4.8 * len(datasets), 3.5) as figure:
-        axes: Any = figure.subplots(1, len(datasets), squeeze=False)
-        for panel, name in zip(axes[0], datasets, strict=True):
+def _draw(view: View, curves: dict[str, list[Variant]]) -> Picture:
+    with drawing(4.8 * len(curves), 3.5) as figure:
+        axes: Any = figure.subplots(1, len(curves), squeeze=False)
+        for panel, (name, variants) in zip(axes[0], curves.items(), strict=True):
             shown = [_plot(panel, view, name, variant, k) for k, variant in enumerate(variants)]
             panel.set_title(CATALOGUE[name].title)
             if not any(shown):
@@ -79,19 +81,17 @@ def _plot(axes: Axes, view: View, dataset: str, variant: Variant, index: int) ->
     return True
 
 
-def _table(view: View, datasets: list[str], variants: list[Variant]) -> Table:
+def _table(view: View, curves: dict[str, list[Variant]]) -> Table:
     rows: dict[float, list[Cell]] = {}
-    for name in datasets:
-        for variant in variants:
-            for gamma, row in _curve(view, name, variant):
-                ours = row.ours(variant, "error")
-                cell = (
-                    Cell(None)
-                    if ours is None
-                    else Cell(ours.mean, error=ours.sd, n=ours.n, digits=2)
-                )
-                rows.setdefault(gamma, []).append(cell)
-    heads = [f"{CATALOGUE[name].title}, {v.label}" for name in datasets for v in variants]
+    pairs = [(name, variant) for name, variants in curves.items() for variant in variants]
+    for name, variant in pairs:
+        for gamma, row in _curve(view, name, variant):
+            ours = row.ours(variant, "error")
+            cell = Cell(None)
+            if ours is not None:
+                cell = Cell(ours.mean, error=ours.sd, n=ours.n, digits=2)
+            rows.setdefault(gamma, []).append(cell)
+    heads = [f"{CATALOGUE[name].title}, {variant.label}" for name, variant in pairs]
     columns = [Column("γ"), *(Column(head) for head in heads)]
     body = [[Cell(gamma, digits=1), *cells] for gamma, cells in rows.items()]
     notes = [

@@ -25,7 +25,10 @@ def _draw(
 ) -> Picture:
     with drawing(9.6, 3.9) as figure:
         left, right = figure.subplots(1, 2)
-        _draw_dominance(left, known)
+        if known:
+            _draw_dominance(left, known)
+        else:
+            blank(left, "not measured")
         if pairs is None:
             blank(right, "not measured")
         else:

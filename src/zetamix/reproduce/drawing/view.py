@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
@@ -20,6 +21,7 @@ from zetamix.reproduce.results import Results
 # from one class to the other; both ends and the way between them differ in grey
 CLASS_COLOURS = COLOURS[:2]
 SOFT = LinearSegmentedColormap.from_list("labels", [COLOURS[0], "#b0a8b9", COLOURS[1]])
+DPI = 160
 # a method as a reader knows it
 NAMES = {"none": "ERM", "mixup:1.0": "mixup"}
 
@@ -87,6 +89,8 @@ def method_name(method: str) -> str:
 
 def finish(view: View, figure: Figure, name: str, *, alt: str, caption: str) -> Picture:
     """Render a figure; one of a quick run says so across itself and in its caption."""
+    # the point clouds are 1.2 MB at 160 dots per inch, 1.5 at 200, and look the same
+    matplotlib.rcParams["savefig.dpi"] = DPI
     if view.is_quick:
         figure.text(
             0.5,

@@ -1,0 +1,380 @@
+"""Records drawn: tables beside the paper, verdicts that claim what was shown, figures, the page."""
+
+import csv
+import io
+import re
+
+import pytest
+import torch
+from browser import needs_browser, open_page
+from records_by_hand import FACTS, run_record
+
+from zetamix.reproduce import EXPERIMENTS, Ask, Results, draw, look, write_artifact, write_page
+from zetamix.reproduce.drawing.comparison import compare, rows_of
+from zetamix.reproduce.drawing.distributions import project
+from zetamix.reproduce.drawing.natural import draw_one
+from zetamix.reproduce.drawing.verdict import verdict
+from zetamix.reproduce.measurement import Measurement
+
+# error rates by method: one for each seed
+ERRORS = {
+    "none": (0.0479, 0.0485, 0.0491),
+    "mixup:1.0": (0.0426, 0.0420, 0.0432),
+    "zeta:2.4": (0.0480, 0.0476, 0.0486),
+    "zeta:2.8": (0.0497, 0.0490, 0.0505),
+    "zeta:4.0": (0.0430, 0.0418, 0.0436),
+}
+
+
+def fill(results, artifact="natural", errors=ERRORS, dataset="cifar10", variant="crop-flip"):
+    """Records of one dataset, for every method and seed that `errors` has."""
+    ask = Ask(seeds=(0, 1, 2), augmentations=None if variant is None else (variant,))
+    for cell in EXPERIMENTS[artifact].cells(ask):
+        known = errors.get(cell.method, ())
+        if cell.dataset == dataset and cell.seed < len(known):
+            results.add(artifact, run_record(cell, known[cell.seed]))
+    return results
+
+
+@pytest.fixture
+def natural(tmp_path):
+    return look("natural", fill(Results(tmp_path / "results")))
+
+
+def table_rows(table):
+    lines = table.markdown().splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_a_table_has_the_papers_value_ours_and_the_difference(natural):
+    head, _, *rows = table_rows(compare(natural, ["error"], "caption"))
+    assert head == [
+        "dataset",
+        "method",
+        "error rate %, paper",
+        "ours, crop-flip",
+        "ours − paper, crop-flip",
+        "ours, flip",
+        "ours − paper, flip",
+        "see",
+    ]
+    assert len(rows) == 30
+    assert rows[0] == ["CIFAR-10", "ERM", "5.48", "4.85 ± 0.06 (n = 3)", "−0.63", "–", "–", ""]
+    assert rows[1][2:5] == ["4.68", "**4.26 ± 0.06 (n = 3)**", "−0.42"]
+    assert rows[2][2:5] == ["**4.42**", "4.81 ± 0.05 (n = 3)", "0.39"]
+    assert rows[3][2:5] == ["*4.67*", "4.97 ± 0.08 (n = 3)", "0.30"]
+    assert rows[4][2:5] == ["**4.42**", "*4.28 ± 0.09 (n = 3)*", "−0.14"]
+    assert rows[5] == ["CIFAR-100", "ERM", "23.33", "–", "–", "–", "–", "1"]
+
+
+def test_best_is_marked_only_where_every_method_was_run(tmp_path):
+    results = fill(Results(tmp_path), errors={"none": (0.05,), "mixup:1.0": (0.04,)})
+    rows = table_rows(compare(look("natural", results), ["error"], ""))[2:]
+    assert rows[1][3] == "4.00 (n = 1)"
+
+
+def test_footnotes_are_numbered_and_named_in_their_rows(natural):
+    table = compare(natural, ["error"], "")
+    notes = [note for note in table.notes if note.startswith("[")]
+    assert notes[0].startswith("[1] cifar100: the paper prints 10 classes")
+    marked = {row[0] for row in table_rows(table)[2:] if row[-1] == "3"}
+    assert marked == {"STL-10"}
+
+
+def test_variants_are_never_shown_as_one(tmp_path):
+    results = fill(Results(tmp_path))
+    fill(results, errors={"none": (0.0726,), "mixup:1.0": (0.0681,)}, variant="flip")
+    rows = table_rows(compare(look("natural", results), ["error"], ""))[2:]
+    assert (rows[0][3], rows[0][5]) == ("4.85 ± 0.06 (n = 3)", "7.26 (n = 1)")
+    assert rows[0][6] == "1.78"
+
+
+def test_csv_keeps_numbers_in_full_and_columns_apart(natural):
+    rows = list(csv.reader(io.StringIO(compare(natural, ["error"], "").csv())))
+    assert len(set(rows[0])) == len(rows[0])
+    first = dict(zip(rows[0], rows[1], strict=True))
+    assert float(first["ours, crop-flip"]) == pytest.approx(4.85)
+    assert float(first["ours, crop-flip error"]) == pytest.approx(0.06)
+    assert first["ours, crop-flip n"] == "3"
+
+
+def test_where_a_dataset_validates_the_best_epoch_counts(tmp_path):
+    results = Results(tmp_path)
+    cell = EXPERIMENTS["medmnist"].cells(Ask())[0]
+    results.add("medmnist", run_record(cell, 0.3, best=0.2, test_size=100))
+    row = rows_of(look("medmnist", results))[0]
+    assert row.ours(cell.variant, "accuracy").mean == pytest.approx(80.0)
+
+
+def test_a_metric_that_could_not_be_had_is_empty(tmp_path):
+    results = Results(tmp_path)
+    cell = EXPERIMENTS["medmnist"].cells(Ask())[0]
+    record = run_record(cell, 0.3)
+    record.last["auc"] = float("nan")
+    results.add("medmnist", record)
+    row = rows_of(look("medmnist", results))[0]
+    assert row.ours(cell.variant, "auc") is None
+    assert row.ours(cell.variant, "accuracy").mean == pytest.approx(70.0)
+
+
+def words(view, metric="error"):
+    return verdict(view, metric)
+
+
+def test_a_loss_is_told_plainly_with_its_interval(natural):
+    overall, against_mixup, against_erm = words(natural)
+    assert overall == (
+        "Of 6 comparisons of ζ-mixup with mixup and ERM that can be made here, ζ-mixup is ahead in "
+        "1, behind in 2, 3 cannot be told apart, 0 rest on one seed."
+    )
+    assert against_mixup.startswith(
+        "CIFAR-10, crop-flip: ζ-mixup does not win: it loses to mixup at 2 γ; the paper has it "
+        "ahead at 3 of 3 γ."
+    )
+    assert (
+        "γ = 2.8 +0.71 (95 % interval +0.68 to +0.75, n = 3; the paper has −0.01)" in against_mixup
+    )
+    assert against_erm.startswith(
+        "CIFAR-10, crop-flip: ζ-mixup beats ERM at 1 of 3 γ; the paper has it ahead at 3 of 3 γ."
+    )
+
+
+@pytest.mark.parametrize(
+    ("errors", "headline"),
+    [
+        (
+            {"mixup:1.0": (0.05, 0.051, 0.049), "zeta:2.8": (0.04, 0.0411, 0.0392)},
+            "ζ-mixup beats mixup at 1 of 1 γ; the paper has it ahead at 1 of 1 γ.",
+        ),
+        (
+            {
+                "mixup:1.0": (0.05, 0.051, 0.049),
+                "zeta:2.4": (0.06, 0.0611, 0.0592),
+                "zeta:2.8": (0.04, 0.0411, 0.0392),
+            },
+            "ζ-mixup beats mixup at 1 γ and loses to it at 1; the paper has it ahead at 2 of 2 γ.",
+        ),
+        (
+            {"mixup:1.0": (0.05, 0.052, 0.048), "zeta:2.8": (0.051, 0.049, 0.0505)},
+            "ζ-mixup does not win: no difference to mixup can be claimed; the paper has it ahead "
+            "at 1 of 1 γ.",
+        ),
+        (
+            {"mixup:1.0": (0.0426,), "zeta:2.8": (0.0497,)},
+            "ζ-mixup does not win, it is ahead of mixup at 0 of 1 γ in the one seed that was run; "
+            "the paper has it ahead at 1 of 1 γ. One seed proves nothing.",
+        ),
+        (
+            {"mixup:1.0": (0.0497,), "zeta:2.8": (0.0426,)},
+            "ζ-mixup is ahead of mixup at 1 of 1 γ in the one seed that was run; the paper has it "
+            "ahead at 1 of 1 γ. One seed proves nothing.",
+        ),
+    ],
+    ids=["win", "both", "undecided", "one seed behind", "one seed ahead"],
+)
+def test_headlines(tmp_path, errors, headline):
+    found = words(look("natural", fill(Results(tmp_path), errors=errors)))
+    assert headline in found[1]
+
+
+def test_seeds_are_paired(tmp_path):
+    """Only those that both have count."""
+    errors = {"mixup:1.0": (0.05,), "zeta:2.8": (0.04, 0.01, 0.01)}
+    found = words(look("natural", fill(Results(tmp_path), errors=errors)))
+    assert "γ = 2.8 −1.00 (one seed, no interval" in found[1]
+
+
+def test_higher_is_better_for_accuracies(tmp_path):
+    results = Results(tmp_path)
+    errors = {"mixup:1.0": (0.3, 0.31, 0.29), "zeta:2.4": (0.2, 0.211, 0.192)}
+    fill(results, "skin", errors, "ph2", None)
+    overall, resnet18, *_ = words(look("skin", results), "balanced_accuracy")
+    assert "ahead in 2, behind in 0" in overall
+    assert resnet18.startswith("PH², ResNet-18: ζ-mixup beats mixup at 1 of 1 γ; the paper has it")
+    assert "Balanced accuracy %, ζ-mixup minus mixup: γ = 2.4 +9.9" in resnet18
+
+
+def test_nothing_run_is_nothing_claimed(tmp_path):
+    assert words(look("natural", Results(tmp_path))) == ["Nothing of this table has been run yet."]
+
+
+def test_one_dataset_for_a_readme(natural):
+    rows = table_rows(draw_one(natural, "cifar10"))
+    assert rows[0] == ["error %", "paper", "ours, crop-flip", "ours, flip"]
+    assert rows[5] == ["ζ-mixup (2.8)", "4.67", "4.97 ± 0.08 (n = 3)", "–"]
+    assert len(rows) == 7
+
+
+@pytest.mark.parametrize(
+    ("angles", "expected"),
+    [
+        ((0, 0), [2.0, 3.0]),
+        ((90, 0), [2.0, -1.0]),
+        ((0, 90), [-1.0, 3.0]),
+    ],
+)
+def test_projections_are_those_of_the_captions(angles, expected):
+    found = project(torch.tensor([[1.0, 2.0, 3.0]]), *angles)
+    torch.testing.assert_close(found, torch.tensor([expected]), atol=1e-6, rtol=0)
+
+
+def dimension_record(dataset, method, neighbours, value):
+    return Measurement(
+        kind="dimension",
+        dataset=dataset,
+        fingerprint="f",
+        method=method,
+        seed=0,
+        recipe={"neighbours": neighbours, "batch": 128},
+        values={"n": 100, "value": value, "spread": 0.5, "standard_error": 0.05},
+        wall_s=1.0,
+        machine=FACTS,
+    )
+
+
+def test_dimension_tells_what_is_nearer_to_the_original(tmp_path):
+    results = Results(tmp_path)
+    levels = {"none": 10.0, "mixup:1.0": 14.0}
+    for method, value in (levels | {"zeta:2.0": 15.0, "zeta:2.8": 9.0, "zeta:4.0": 10.0}).items():
+        results.add("dimension", dimension_record("cifar10", method, 128, value))
+    for method, value in {"none": 1.0, "mixup:1.0": 3.0, "zeta:2.8": 3.0}.items():
+        results.add("dimension", dimension_record("helix", method, 8, value))
+    drawn = draw(look("dimension", results))
+    assert drawn.verdict == [
+        "1-D helix in R³, k = 8: originals 1.00, mixup 3.00. ζ-mixup is at no γ nearer to the "
+        "originals than mixup; the paper has it so from 1.72865 on.",
+        "CIFAR-10, k = 128: originals 10.00, mixup 14.00. ζ-mixup is nearer to the originals than "
+        "mixup from γ = 2.8 on; the paper has it so from 1.72865 on.",
+    ]
+    rows = table_rows(drawn.tables["dimension"])
+    by_name = {row[0]: row for row in rows}
+    assert by_name["CIFAR-10, k = 128"][1:4] == ["10.00 ± 0.50", "14.00 ± 0.50", "15.00 ± 0.50"]
+    assert by_name["CIFAR-100, k = 8"][1] == "–"
+
+
+def time_record(kind, dataset, method, recipe, values):
+    return Measurement(
+        kind=kind,
+        dataset=dataset,
+        fingerprint="f",
+        method=method,
+        seed=0,
+        recipe=recipe,
+        values=values,
+        wall_s=1.0,
+        machine=FACTS,
+    )
+
+
+def test_times_stand_beside_the_papers_and_devices_apart(tmp_path):
+    results = Results(tmp_path)
+    medians = {
+        "copy": 10.0,
+        "zetamix": 80.0,
+        "zetamix Mixup": 82.0,
+        "paper listing": 700.0,
+        "mixup, original": 120.0,
+        "local synthetic instances": 900.0,
+    }
+    for cell in EXPERIMENTS["timing"].cells(Ask()):
+        if cell.kind == "training-time" and cell.dataset == "cifar10":
+            seconds = {"none": 1.0, "mixup:1.0": 1.2, "zeta:2.8": 1.26}[cell.method]
+            values = {"epoch_s": seconds, "epoch_s_std": 0.01, "timed": 5, "compiled": True}
+        elif cell.kind == "batch-time" and cell.device == "cuda":
+            values = {
+                "rows": [
+                    {
+                        "contender": name,
+                        "mode": "eager",
+                        "median_us": us,
+                        "p20_us": us,
+                        "p80_us": us,
+                    }
+                    for name, us in medians.items()
+                ]
+            }
+        else:
+            continue
+        results.add(
+            "timing", time_record(cell.kind, cell.dataset, cell.method, cell.recipe, values)
+        )
+    drawn = draw(look("timing", results))
+    training = table_rows(drawn.tables["training"])
+    assert training[3] == [
+        "CIFAR-10",
+        "mixup",
+        "79.0 ± 0.5",
+        "4.00 ± 0.03",
+        "1.200 ± 0.010 (n = 5)",
+        "cuda",
+    ]
+    batch = table_rows(drawn.tables["batch"])[2:]
+    gpu = [row for row in batch if row[0] == "cuda"]
+    cpu = [row for row in batch if row[0] == "cpu"]
+    assert ["cuda", "ζ-mixup, zetamix", "eager", "345", "80.0", "80.0", "80.0"] in gpu
+    assert gpu[-1][1:5] == ["local synthetic instances, zetamix", "eager", "38,700", "900.0"]
+    assert len(cpu) == len(gpu) == 6
+    assert all(row[4] == "–" for row in cpu)
+    assert drawn.verdict[0].startswith(
+        "CUDA: ζ-mixup of a batch takes 80 µs, mixup as its authors wrote it 120 (1.50 times as "
+        "long; the paper has 2.16), local synthetic instances 900 (11.2 times; the paper has 112"
+    )
+    assert "an epoch with ζ-mixup takes 1.050 times as long as one with mixup." in drawn.verdict[1]
+
+
+def test_sensitivity_has_a_column_for_each_recipe_that_was_run(tmp_path):
+    results = Results(tmp_path)
+    ask = Ask(augmentations=("crop-flip",), epochs=30)
+    for cell in EXPERIMENTS["sensitivity"].cells(ask):
+        if cell.dataset == "cifar10":
+            gamma = float(cell.method.removeprefix("zeta:"))
+            results.add("sensitivity", run_record(cell, 0.05 + 0.01 * (gamma - 3) ** 2))
+    drawn = draw(look("sensitivity", results))
+    head, _, *rows = table_rows(drawn.tables["sensitivity"])
+    assert head == ["γ", "CIFAR-10, flip", "CIFAR-10, crop-flip, 30 epochs", "CIFAR-100, flip"]
+    assert len(rows) == 17
+    assert rows[0] == ["1.8", "–", "6.44 (n = 1)", "–"]
+    assert drawn.verdict == [
+        "CIFAR-10, crop-flip, 30 epochs: error from 5.00 % at γ = 3.0 to 9.00 % at γ = 5.0, over "
+        "17 values of γ."
+    ]
+
+
+def test_an_artifact_is_written_in_every_form(natural, tmp_path):
+    folder = tmp_path / "files"
+    write_artifact(natural, draw(natural), folder, FACTS)
+    assert {path.name for path in folder.iterdir()} == {
+        "README.md",
+        "natural.md",
+        "natural.tex",
+        "natural.csv",
+        "natural.html",
+    }
+    readme = (folder / "README.md").read_text()
+    assert "15 of 180 cells" in readme
+    assert (
+        "zetamix data prepare cifar100 && zetamix reproduce natural --datasets cifar100" in readme
+    )
+    assert "Measured on a GPU · torch 2.11 · commit abc1234." in readme
+    assert r"4.85 $\pm$ 0.06 (n = 3)" in (folder / "natural.tex").read_text()
+
+
+@needs_browser
+def test_the_page_opens_and_shows_what_is_empty(tmp_path):
+    results = fill(Results(tmp_path / "results"))
+    results.add("dimension", dimension_record("helix", "none", 8, 1.0))
+    path = tmp_path / "results" / "index.html"
+    ids = ["natural", "dimension", "sensitivity", "timing"]
+    write_page(results, path, FACTS, ids=ids)
+    opened = open_page(path).check()
+    assert opened.headings[0] == "ζ-mixup, reproduced"
+    assert [heading.split(":")[0] for heading in opened.headings[1:]] == ids
+    assert [image["alt"].split()[0] for image in opened.images] == ["Panels", "Error"]
+    natural = opened.tables[0]
+    assert natural[1][:4] == ["CIFAR-10", "ERM", "5.48", "4.85 ± 0.06 n = 3"]
+    assert natural[6][3] == "–"
+    commands = [cell for table in opened.tables for row in table for cell in row]
+    assert "zetamix reproduce sensitivity --datasets cifar10" in " ".join(commands)
+    assert re.search(r"ζ-mixup does not win: it loses to mixup", opened.text)
+    narrow = open_page(path, width=500)
+    assert narrow.overflow <= 0

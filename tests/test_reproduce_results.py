@@ -1,0 +1,126 @@
+"""The committed results: whole, recognised, rendered as they are, with where they come from."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from zetamix.records import RunRecord
+from zetamix.reproduce import EXPERIMENTS, Ask, Results, draw, look
+from zetamix.reproduce.drawing.natural import draw_one
+from zetamix.reproduce.writing import _readme
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "results"
+LINES = [
+    (path.parent.name, json.loads(line))
+    for path in sorted(FOLDER.glob("*/records.jsonl"))
+    for line in path.read_text().splitlines()
+]
+# those that need no figure to be drawn again
+TABLES = ("natural", "skin", "skin-detailed", "medmnist", "timing")
+
+
+@pytest.fixture(scope="module")
+def results():
+    return Results(FOLDER)
+
+
+def render():
+    spec = importlib.util.spec_from_file_location("render_results", FOLDER / "render.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_record_names_its_commit_and_machine_and_no_place():
+    assert len(LINES) > 100
+    for artifact, line in LINES:
+        assert artifact in EXPERIMENTS
+        machine = line["machine"]
+        assert re.match(r"[0-9a-f]{7,}", machine["commit"]), machine
+        assert machine["processor"]
+        assert machine["torch"]
+        assert machine["command"].startswith("zetamix ")
+        assert not re.search(r"(?<!\w)/\w", machine["command"]), machine["command"]
+        assert "quick" not in line["extra"]
+
+
+def test_keys_are_those_of_their_cells(results):
+    assert {line["key"] for _, line in LINES} == set(results.records)
+
+
+def test_every_array_is_there_and_no_other(results):
+    named = {
+        f"{results.homes[key]}/{record.arrays}"
+        for key, record in results.records.items()
+        if not isinstance(record, RunRecord) and record.arrays is not None
+    }
+    there = {path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("*/arrays/*")}
+    assert named == there
+    assert len(there) > 30
+
+
+@pytest.mark.parametrize("id", ["overview", "distributions", "theorems", "mnist"])
+def test_what_needs_no_gpu_is_complete(id, results):
+    view = look(id, results)
+    assert view.empty == []
+    names = {path.stem for path in (FOLDER / id).glob("*.svg")}
+    assert names == {path.stem for path in (FOLDER / id).glob("*.png")} != set()
+
+
+@pytest.mark.parametrize("dataset", ["helix", "paraboloid"])
+def test_dimension_is_complete_for_points(dataset, results):
+    cells = [c for c in EXPERIMENTS["dimension"].cells(Ask()) if c.dataset == dataset]
+    assert len(cells) == 44
+    assert all(results.find(cell) is not None for cell in cells)
+
+
+def test_the_oracle_is_as_good_as_the_papers(results):
+    oracle = next(record for _, record in look("mnist", results).measured("oracle"))
+    assert oracle.values["accuracy"]["n"] == 10_000
+    assert oracle.values["accuracy"]["value"] >= 0.9931
+
+
+def test_runs_of_cifar10_are_recognised_as_cells_of_the_table(results):
+    """Also by their keys, which are computed from the recipes of today."""
+    done = [
+        cell
+        for cell in EXPERIMENTS["natural"].cells(Ask())
+        if cell.dataset == "cifar10" and results.find(cell) is not None
+    ]
+    found = {(cell.variant.label, cell.method) for cell in done if cell.seed == 0}
+    assert found >= {
+        (variant, method)
+        for variant in ("crop-flip", "flip")
+        for method in ("none", "mixup:1.0", "zeta:2.8")
+    }
+    assert {results.find(cell).cell.fingerprint for cell in done} == {"d1a5e29ad572d9ec"}
+    assert all(results.find(cell).cell.recipe == cell.recipe.as_dict() for cell in done)
+
+
+@pytest.mark.parametrize("id", TABLES)
+def test_tables_are_rendered_from_the_records(id, results):
+    view = look(id, results)
+    assert (FOLDER / id / "README.md").read_text() == _readme(view, draw(view)), (
+        "run: zetamix reproduce page"
+    )
+
+
+def test_the_page_shows_every_artifact():
+    text = (FOLDER / "index.html").read_text()
+    assert re.findall(r"<h2>([\w-]+):", text) == list(EXPERIMENTS)
+    assert "http" not in text.replace("http-equiv", "").replace("http://www.w3.org", "")
+
+
+def test_the_readme_table_is_rendered_from_the_records(results):
+    table = draw_one(look("natural", results), "cifar10").markdown()
+    text = "before\n<!-- cifar10 -->\nold | numbers\n<!-- /cifar10 -->\nafter\n"
+    found = render().rendered(text)
+    assert found == f"before\n<!-- cifar10 -->\n{table}\n<!-- /cifar10 -->\nafter\n"
+    assert render().rendered(found) == found
+    assert "| mixup | 4.68 |" in found
+    with pytest.raises(ValueError, match="must hold <!-- cifar10 --> and <!-- /cifar10 --> once"):
+        render().rendered("nothing to fill")
