@@ -6,11 +6,14 @@ from zetamix.tune.question import Question as Question
 from zetamix.tune.question import StudyError as StudyError
 from zetamix.tune.question import ask as ask
 from zetamix.tune.question import make_question as make_question
+from zetamix.tune.result import Evaluating as Evaluating
 from zetamix.tune.result import Standing as Standing
-from zetamix.tune.result import Testing as Testing
 from zetamix.tune.result import Trial as Trial
 from zetamix.tune.run import Tuning as Tuning
 from zetamix.tune.run import tune as tune
+from zetamix.tune.sensitivity import make_runs as make_runs
+from zetamix.tune.sensitivity import random_settings as random_settings
+from zetamix.tune.sensitivity import trials_of as trials_of
 from zetamix.tune.space import Space as Space
 from zetamix.tune.space import SpaceError as SpaceError
 from zetamix.tune.space import parse_space as parse_space

@@ -120,8 +120,8 @@ def _draw_cloud(axes: Axes, trials: Sequence[Trial], metric: str) -> str:
         inside = [(x, y) for x, y in places if sign * y <= sign * worst]
         beyond += [x for x, y in places if sign * y > sign * worst]
         if inside:
-            xs, ys = zip(*inside, strict=True)
-            axes.scatter(xs, ys, s=16, label=name, **look)
+            x_values, y_values = zip(*inside, strict=True)
+            axes.scatter(x_values, y_values, s=16, label=name, **look)
     if beyond:
         marker = "^" if sign > 0 else "v"
         axes.scatter(beyond, [worst] * len(beyond), s=22, color=GREY, marker=marker, label="beyond")

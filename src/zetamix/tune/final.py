@@ -15,7 +15,7 @@ from zetamix.train import Recipe
 from zetamix.tune.crew import Crew
 from zetamix.tune.oversee import Stop, overseeing
 from zetamix.tune.question import SHARES, Question
-from zetamix.tune.result import Testing, Watch
+from zetamix.tune.result import Evaluating, Watch
 from zetamix.tune.space import Setting
 from zetamix.tune.work import Job, Task, train_tasks
 
@@ -36,7 +36,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Tested:
+class Evaluated:
     """A contender and its results, one for each seed."""
 
     contender: Contender
@@ -78,7 +78,7 @@ def contenders(question: Question, chosen: Setting) -> list[Contender]:
 
 def evaluate(
     question: Question, chosen: Setting, seeds: int, crew: Crew, watch: Watch, stop: Stop
-) -> list[Tested]:
+) -> list[Evaluated]:
     """Train every contender with every seed, on the training split alone, and test it.
 
     Empty where it was stopped before the end.
@@ -98,7 +98,7 @@ def evaluate(
         epochs = [float(word["epochs"]) for word in words if word is not None]
         done = question.recipe.epochs * (len(tasks) - len(missing))
         total = question.recipe.epochs * len(tasks)
-        watch(Testing(len(records), len(tasks), done + sum(epochs), total))
+        watch(Evaluating(len(records), len(tasks), done + sum(epochs), total))
 
     with overseeing(crew.workers, stop, look) as stopped:
         if missing and not stopped():
@@ -111,12 +111,12 @@ def evaluate(
     if len(records) < len(tasks):
         return []
     return [
-        Tested(each, tuple(records[task] for task in tasks if tasks[task] == each))
+        Evaluated(each, tuple(records[task] for task in tasks if tasks[task] == each))
         for each in found
     ]
 
 
-def differences(tested: Sequence[Tested], metric: str) -> list[Difference]:
+def differences(tested: Sequence[Evaluated], metric: str) -> list[Difference]:
     """The chosen setting minus every other contender."""
     by_name = {each.contender.name: each for each in tested}
     ours = by_name[CHOSEN].values(metric)

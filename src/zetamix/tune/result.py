@@ -46,6 +46,12 @@ class Trial:
             "seconds": round(self.seconds, 2),
         }
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Trial":
+        kept = {name: value for name, value in values.items() if name != "standard_error"}
+        curve = {int(epoch): value for epoch, value in values["curve"].items()}
+        return cls(**{**kept, "error": values["standard_error"], "curve": curve})
+
 
 @dataclass(frozen=True)
 class Tried:
@@ -148,7 +154,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Testing:
+class Evaluating:
     """How far the test of the chosen setting is."""
 
     done: int
@@ -158,7 +164,7 @@ class Testing:
     epochs_total: int
 
 
-Watch: TypeAlias = Callable[[Standing | Testing], None]
+Watch: TypeAlias = Callable[[Standing | Evaluating], None]
 
 
 def _seconds_left(left: int, running: int, spans: Sequence[float]) -> float | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zetamix.files import write_text
 from zetamix.tune.crew import Crew, plan_places
-from zetamix.tune.final import Tested, evaluate
+from zetamix.tune.final import Evaluated, evaluate
 from zetamix.tune.oversee import Stop
 from zetamix.tune.plan import Plan
 from zetamix.tune.question import Question, StudyError
@@ -28,7 +28,7 @@ class Tuning:
     trials: tuple[Trial, ...]
     total: int
     """Trials that were asked for."""
-    tested: tuple[Tested, ...] = ()
+    tested: tuple[Evaluated, ...] = ()
     """On the test split; empty where the search is not finished, or where test was the judge."""
     settings_tested: int = 0
     """How many chosen settings have been tried on the test split so far, this one among them."""
@@ -139,7 +139,9 @@ def _search(study: "Study", plan: Plan, crew: Crew, watch: Watch, stop: Stop) ->
     search(study, crew, watch, stop)
 
 
-def _test(study: "Study", seeds: int, crew: Crew, watch: Watch, stop: Stop) -> tuple[Tested, ...]:
+def _test(
+    study: "Study", seeds: int, crew: Crew, watch: Watch, stop: Stop
+) -> tuple[Evaluated, ...]:
     """One look at the test split, when all trials are over and not before."""
     question = study.question
     chosen = best_of(study.trials(), question.lower_is_better)

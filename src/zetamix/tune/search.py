@@ -116,7 +116,7 @@ def _task(question: Question, claim: Claim) -> Task:
         method=question.space.method(claim.setting).label,
         recipe=question.space.recipe(claim.setting, question.recipe),
         seed=claim.seed,
-        folder=f"trials/{claim.origin:04d}",
+        folder=f"trials/{claim.place:04d}",
     )
 
 

@@ -15,7 +15,7 @@ from optuna.storages import RDBStorage
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from zetamix.tune.question import StudyError
+from zetamix.tune.question import StudyError, without_password
 
 # seconds that a process waits for another one to let go of an SQLite file
 BUSY = 60
@@ -33,10 +33,10 @@ class Storage:
         self.url = _driver(url)
         self.name = name
         parsed = sqlalchemy.engine.make_url(self.url)
-        self.shown = parsed.render_as_string(hide_password=True)
-        self.file = Path(parsed.database).absolute() if parsed.database else None
         self.is_file = parsed.get_backend_name() == "sqlite"
-        if self.is_file and self.file is not None:
+        self.file = Path(parsed.database or "").absolute()
+        self.shown = str(self.file) if self.is_file else without_password(url)
+        if self.is_file:
             self._make_folder(self.file.parent)
         quieten()
         with self.told():
@@ -71,6 +71,11 @@ class Storage:
             connection.execute(sqlalchemy.select(sqlalchemy.func.pg_advisory_lock(key)))
             yield
 
+    def close(self) -> None:
+        """Let go of all connections; the next use makes new ones."""
+        self.rdb.remove_session()
+        self.rdb.engine.dispose()
+
     def _open(self) -> RDBStorage:
         # one at a time: two that make the tables at once disturb each other
         with self.exclusive():
@@ -83,8 +88,10 @@ class Storage:
     def _options(self) -> dict[str, Any]:
         if self.is_file:
             return {"connect_args": {"timeout": BUSY}}
-        # a connection may have been lost since it was last used, hours ago
-        return {"pool_pre_ping": True, "connect_args": {"connect_timeout": CONNECT}}
+        # a connection may have been lost since it was last used, hours ago; and a database that was
+        # made in the C locale answers in bytes unless it is told
+        options = {"connect_timeout": CONNECT, "client_encoding": "utf8"}
+        return {"pool_pre_ping": True, "connect_args": options}
 
     def _make_folder(self, folder: Path) -> None:
         try:
@@ -117,7 +124,7 @@ def _driver(url: str) -> str:
         raise StudyError(f"--storage is not an address: {expected}.") from None
     if parsed.drivername in ("postgresql", "postgres"):
         parsed = parsed.set(drivername="postgresql+psycopg")
-    shown = parsed.render_as_string(hide_password=True)
+    shown = without_password(url)
     if parsed.drivername == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise StudyError(f"--storage {shown} names no file: {expected}.")
     if parsed.drivername not in ("sqlite", "postgresql+psycopg"):

@@ -1,6 +1,7 @@
 """One study that any number of commands may work on: who trains what, and what came of it."""
 
 import shutil
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from zetamix.tune.question import Question, StudyError, check_same
 from zetamix.tune.result import Standing, State, Trial
-from zetamix.tune.sampler import make_pruner, make_sampler
+from zetamix.tune.sampler import facts_of, make_pruner, make_sampler, place_of
 from zetamix.tune.space import Setting
 from zetamix.tune.storage import Storage
 
@@ -37,8 +38,9 @@ class Claim:
     """A trial that is this command's to train."""
 
     number: int
-    origin: int
-    """The first of its tries; they share a folder, and so a checkpoint."""
+    """Optuna's, another one for every try."""
+    place: int
+    """In the search, the same for all its tries; they share a folder, and so a checkpoint."""
     setting: Setting
     seed: int
 
@@ -68,10 +70,16 @@ class Study:
         self._distributions = question.space.distributions()
         self._names = set(self._distributions)
         self._open: dict[int, optuna.Trial] = {}
+        # one thread claims, one reports what workers tell, and one tells what came of it
+        self._turn = threading.RLock()
         self._beats = 0
         self._seen: dict[str, tuple[int, float]] = {}
-        with storage.told(), storage.exclusive():
-            self.optuna = self._load_or_create()
+        try:
+            with storage.told(), storage.exclusive():
+                self.optuna = self._load_or_create()
+        except BaseException:
+            storage.close()
+            raise
         self.optuna.sampler = make_sampler(sampler, question.seed)
         self.optuna.pruner = make_pruner(prune, question.recipe.epochs)
 
@@ -96,12 +104,13 @@ class Study:
         finally:
             self._lock.release()
             self._tidy()
+            self.storage.close()
 
     def _tidy(self) -> None:
         """Remove the folders of commands that are over; their trials have been taken back."""
         shutil.rmtree(self.folder, ignore_errors=True)
         with suppress(StudyError), self.storage.told(), self.storage.exclusive():
-            for folder in self.commands.iterdir():
+            for folder in self.commands.glob("*"):
                 if self._is_gone(folder.name):
                     shutil.rmtree(folder, ignore_errors=True)
 
@@ -124,14 +133,14 @@ class Study:
     def queue(self, settings: Sequence[Setting], seeds: Sequence[int]) -> None:
         """Queue every setting with every seed that the study does not have yet: a grid."""
         with self.storage.told(), self.storage.exclusive():
-            known = [_facts(trial).get("place") for trial in self._trials()]
+            known = [facts_of(trial).get("queued") for trial in self._trials()]
             # all settings with the first seed, then with the next: half a grid is a whole curve
             for seed in seeds:
                 for setting in settings:
-                    place = [*setting.values(), seed]
-                    if place not in known:
+                    queued = [*setting.values(), seed]
+                    if queued not in known:
                         drawn = {name: setting[name] for name in self._names}
-                        self._queue(drawn, {"seed": seed, "place": place})
+                        self._queue(drawn, {"seed": seed, "queued": queued})
 
     def _queue(self, drawn: Mapping[str, Any], facts: dict[str, Any]) -> None:
         self.optuna.enqueue_trial(dict(drawn), user_attrs={"zetamix": facts})
@@ -152,18 +161,18 @@ class Study:
             if begun >= self.total or (self.is_grid and not waiting):
                 return None
             trial = self.optuna.ask(self._distributions)
-            facts = _facts(trial)
-            origin = facts.get("origin", trial.number)
-            seed = facts.get("seed", self.question.seed + origin)
-            facts |= {"owner": self.owner, "origin": origin, "seed": seed}
+            facts = facts_of(trial)
+            place = place_of(trial.number, self._trials())
+            seed = facts.get("seed", self.question.seed + place)
+            facts |= {"owner": self.owner, "place": place, "seed": seed}
             trial.set_user_attr("zetamix", facts)
         self._open[trial.number] = trial
-        return Claim(trial.number, origin, self.question.space.setting(trial.params), seed)
+        return Claim(trial.number, place, self.question.space.setting(trial.params), seed)
 
     def _take_back(self) -> None:
         """Give up trials of commands that are gone."""
         for trial in self._trials(TrialState.RUNNING):
-            if self._is_gone(_facts(trial).get("owner")):
+            if self._is_gone(facts_of(trial).get("owner")):
                 self.optuna.tell(trial.number, state=TrialState.FAIL)
 
     def _is_gone(self, owner: str | None) -> bool:
@@ -199,22 +208,22 @@ class Study:
         giving one up and queueing it.
         """
         trials = self._trials()
-        again = {_facts(trial).get("try_after") for trial in trials}
+        again = {facts_of(trial).get("try_after") for trial in trials}
         for trial in trials:
             if trial.state != TrialState.FAIL or trial.number in again or _is_over(trial):
                 continue
-            facts = _facts(trial)
+            facts = facts_of(trial)
             tries = facts.get("tries", 0) + (not facts.get("released", False))
-            kept = {name: facts[name] for name in facts if name in ("origin", "seed", "place")}
+            kept = {name: facts[name] for name in facts if name in ("seed", "queued")}
             self._queue(_drawn(trial), {**kept, "tries": tries, "try_after": trial.number})
 
     # training
 
     def report(self, number: int, curve: Mapping[int, float]) -> Verdict:
         """Note the measure by epoch of a trial under way, and say what is to become of it."""
-        if number not in self._open:
-            return "lost"
-        return self._patiently(lambda: self._report(self._open[number], curve))
+        with self._turn:
+            trial = self._open.get(number)
+            return "lost" if trial is None else self._patiently(lambda: self._report(trial, curve))
 
     def _report(self, trial: optuna.Trial, curve: Mapping[int, float]) -> Verdict:
         known = self._frozen(trial.number)
@@ -244,9 +253,10 @@ class Study:
     def _end(
         self, number: int, state: TrialState, value: float | None, facts: Mapping[str, Any]
     ) -> None:
-        trial = self._open.pop(number, None)
-        if trial is not None:
-            self._patiently(lambda: self._tell(trial, state, value, facts))
+        with self._turn:
+            trial = self._open.pop(number, None)
+            if trial is not None:
+                self._patiently(lambda: self._tell(trial, state, value, facts))
 
     def _tell(
         self,
@@ -258,7 +268,7 @@ class Study:
         if self._frozen(trial.number).state.is_finished():
             # told already before the connection was lost, or given to another command
             return
-        trial.set_user_attr("zetamix", {**_facts(trial), **facts})
+        trial.set_user_attr("zetamix", {**facts_of(trial), **facts})
         self.optuna.tell(trial, value, state)
 
     def beat(self) -> None:
@@ -290,8 +300,9 @@ class Study:
         return sum(_is_over(trial) for trial in self._patiently(self._trials)) >= self.total
 
     def trials(self) -> list[Trial]:
-        """All that ended, in the order of their numbers."""
-        return [self._trial(each) for each in self._patiently(self._trials) if _is_over(each)]
+        """All that ended, in the order of their places."""
+        found = [self._trial(each) for each in self._patiently(self._trials) if _is_over(each)]
+        return sorted(found, key=lambda trial: trial.number)
 
     def standing(self) -> Standing:
         found = self._patiently(self._trials)
@@ -305,14 +316,14 @@ class Study:
         )
 
     def _trial(self, trial: FrozenTrial) -> Trial:
-        facts, drawn = _facts(trial), _drawn(trial)
+        facts, drawn = facts_of(trial), _drawn(trial)
         state: State = "failed"
         if trial.state == TrialState.COMPLETE:
             state = "complete"
         elif trial.state == TrialState.PRUNED:
             state = "diverged" if facts.get("diverged") else "pruned"
         return Trial(
-            number=trial.number,
+            number=facts.get("place", trial.number),
             # one that was killed again and again may not even have drawn its values
             setting=self.question.space.setting(drawn) if drawn.keys() >= self._names else {},
             seed=facts.get("seed", 0),
@@ -343,10 +354,6 @@ class Study:
                 time.sleep(1.0)
 
 
-def _facts(trial: FrozenTrial | optuna.Trial) -> dict[str, Any]:
-    return dict(trial.user_attrs.get("zetamix", {}))
-
-
 def _drawn(trial: FrozenTrial) -> dict[str, Any]:
     """The values of a trial, where they are only queued too."""
     return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
@@ -355,7 +362,7 @@ def _drawn(trial: FrozenTrial) -> dict[str, Any]:
 def _is_over(trial: FrozenTrial) -> bool:
     """Whether a trial counts as done: one that was cut off will be tried again, and does not."""
     if trial.state == TrialState.FAIL:
-        facts = _facts(trial)
+        facts = facts_of(trial)
         return facts.get("tries", 0) >= MOST_TRIES and not facts.get("released", False)
     return trial.state.is_finished()
 

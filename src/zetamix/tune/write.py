@@ -10,7 +10,7 @@ from zetamix.report import Cell, Column, Picture, Section, Table, render_page
 from zetamix.report.page import Block
 from zetamix.tune.analysis import curve, flatness, has_seeds, importance, trend
 from zetamix.tune.figures import PLAIN, draw_gamma, draw_importance, measure_name, scaled
-from zetamix.tune.final import CHOSEN, Tested, differences
+from zetamix.tune.final import CHOSEN, Evaluated, differences
 from zetamix.tune.parallel import draw_parallel
 from zetamix.tune.plan import KEEP_PERCENT, STARTUP
 from zetamix.tune.question import HELD_OUT
@@ -79,7 +79,7 @@ def as_dict(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Any]
     }
 
 
-def _tested_dict(tested: Tested) -> dict[str, Any]:
+def _tested_dict(tested: Evaluated) -> dict[str, Any]:
     return {
         "name": tested.contender.name,
         "method": tested.contender.method,

@@ -1,0 +1,209 @@
+"""What may be searched: how it is written, what it means, and what is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zetamix.train import Recipe
+from zetamix.tune import SpaceError, parse_space
+from zetamix.tune.space import OF_METHOD, OF_RECIPE, PAPER_GRID, PAPER_SWEEP, label
+
+RECIPE = Recipe(source="", lr=0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gamma=1..6", {"low": 1.0, "high": 6.0, "log": False, "values": ()}),
+        ("weight_decay=log:5e-5..1e-3", {"low": 5e-5, "high": 1e-3, "log": True}),
+        ("batch_size=16..64", {"low": 16.0, "high": 64.0}),
+        ("gamma=2.0:3.0:0.5", {"values": (2.0, 2.5, 3.0), "step": 0.5}),
+        # a step that does not end at the last
+        ("gamma=2.0:3.1:0.5", {"values": (2.0, 2.5, 3.0)}),
+        ("sources=2:8:3", {"values": (2, 5, 8), "step": 3.0}),
+        ("sources=2|8|all", {"values": (2, 8, "all"), "step": None}),
+        ("gamma=2|2.8", {"values": (2.0, 2.8)}),
+        ("augmentation=none|flip", {"values": ("none", "flip")}),
+        ("lr=0.05", {"values": (0.05,)}),
+    ],
+)
+def test_each_way_to_write_values(text, expected):
+    (parameter,) = parse_space(text).parameters
+    assert {name: getattr(parameter, name) for name in expected} == expected
+    assert parse_space(text).text == text
+
+
+def test_the_papers_grid_has_seventeen_values():
+    (gamma,) = parse_space(PAPER_GRID).parameters
+    assert gamma.values == tuple(round(1.8 + 0.2 * k, 1) for k in range(17))
+
+
+def test_the_papers_sweep():
+    gamma, decay = parse_space(PAPER_SWEEP).searched
+    assert (gamma.low, gamma.high, gamma.log) == (1.0, 6.0, False)
+    assert (decay.low, decay.high, decay.log) == (5e-5, 1e-3, True)
+
+
+KNOWN = ", ".join((*OF_METHOD, *OF_RECIPE))
+PIECES = (
+    "Expected name=values pieces separated by commas, such as gamma=1..6, "
+    "weight_decay=log:5e-5..1e-3, gamma=1.8:5.0:0.2, sources=2|8|all or lr=0.05, got"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", f"{PIECES} ''."),
+        ("gamma", f"{PIECES} 'gamma'."),
+        ("gamma=", f"{PIECES} 'gamma='."),
+        ("gama=1..6", f"There is no parameter 'gama'. Did you mean gamma? There are: {KNOWN}."),
+        ("colour=1..6", f"There is no parameter 'colour'. There are: {KNOWN}."),
+        (
+            "epochs=10..30",
+            "epochs cannot be searched: it changes what trials are compared by. Set it for all "
+            f"with --set epochs=..., and search any of {KNOWN}.",
+        ),
+        ("gamma=1..6,gamma=2", "gamma is given twice; give each parameter once."),
+        ("gamma=2..2", "gamma: the range 2..2 is empty; expected the smaller end first."),
+        (
+            "gamma=6..1",
+            "gamma: the range 6..1 is inverted; expected the smaller end first, as in 1..6.",
+        ),
+        ("gamma=1..2..3", "gamma: expected a range such as 1..6 or log:5e-5..1e-3, got '1..2..3'."),
+        ("gamma=log:3", "gamma: expected a range such as 1..6 or log:5e-5..1e-3, got 'log:3'."),
+        ("gamma=a..6", "gamma: expected finite numbers, got 'a' in 'a..6'."),
+        ("gamma=1..inf", "gamma: expected finite numbers, got 'inf' in '1..inf'."),
+        ("gamma=log:0..1", "gamma: a logarithmic range starts above 0, got 'log:0..1'."),
+        ("sources=2..4.5", "sources: expected whole numbers, got '2..4.5'."),
+        ("sources=2:3:0.5", "sources: expected whole numbers, got '2:3:0.5'."),
+        ("gamma=1:2", "gamma: expected first:last:step, such as 1.8:5.0:0.2, got '1:2'."),
+        (
+            "gamma=3:2:0.1",
+            "gamma: expected first:last:step with first up to last and a step above 0, got "
+            "'3:2:0.1'.",
+        ),
+        (
+            "gamma=2:3:0",
+            "gamma: expected first:last:step with first up to last and a step above 0, got "
+            "'2:3:0'.",
+        ),
+        ("gamma=2|2.0", "gamma=2|2.0 names a value twice."),
+        ("nesterov=yes", "nesterov: expected true or false, got 'yes'."),
+        ("lr=fast", "lr: expected numbers, got 'fast'."),
+        ("batch_size=16.5", "batch_size: expected whole numbers, got 16.5."),
+        (
+            "lr=-1..1",
+            "The space cannot be trained throughout. lr must be a finite number of at least 0, "
+            "got -1.0.",
+        ),
+        (
+            "augmentation=none|mirror",
+            "The space cannot be trained throughout. augmentation must be one of none, flip, "
+            "crop-flip, got 'mirror'.",
+        ),
+        (
+            "sources=few",
+            "The space cannot be trained throughout. zeta: expected sources=a whole number or "
+            "all, got 'few'.",
+        ),
+    ],
+)
+def test_what_cannot_be_searched_is_told(text, message):
+    with pytest.raises(SpaceError) as caught:
+        parse_space(text)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("text", ["gamma=-1..6", "p=0..2", "sources=1..4"])
+def test_both_ends_have_to_be_possible(text):
+    with pytest.raises(SpaceError, match=r"^The space cannot be trained throughout\. zeta:"):
+        parse_space(text)
+
+
+def test_a_setting_becomes_a_method_and_a_recipe():
+    space = parse_space("gamma=1..6,sources=2|all,weight_decay=log:5e-5..1e-3,nesterov=true|false")
+    drawn = {"gamma": 2.123456, "sources": "all", "weight_decay": 1.23456e-4, "nesterov": "false"}
+    setting = space.setting(drawn)
+    # four digits of what was drawn
+    assert setting == {
+        "gamma": 2.123,
+        "sources": "all",
+        "weight_decay": 1.235e-4,
+        "nesterov": "false",
+    }
+    assert space.method(setting).label == "zeta:2.123"
+    assert space.method({**setting, "sources": 2}).label == "zeta:gamma=2.123,sources=2"
+    recipe = space.recipe(setting, RECIPE)
+    assert (recipe.weight_decay, recipe.nesterov, recipe.lr) == (1.235e-4, False, 0.1)
+
+
+def test_what_is_set_is_not_searched_but_used():
+    space = parse_space("gamma=1..6,lr=0.05,sources=8")
+    assert [each.name for each in space.searched] == ["gamma"]
+    setting = space.setting({"gamma": 3.0})
+    assert setting == {"gamma": 3.0, "lr": 0.05, "sources": 8}
+    assert space.recipe(setting, RECIPE).lr == 0.05
+
+
+def test_without_gamma_the_default_is_taken():
+    space = parse_space("weight_decay=log:5e-5..1e-3")
+    assert space.method({"weight_decay": 1e-4}).option("gamma") == 2.8
+
+
+def test_a_grid_is_every_combination():
+    space = parse_space("gamma=2:3:0.5,sources=2|all,lr=0.1")
+    assert [tuple(setting.values()) for setting in space.grid()] == [
+        (gamma, sources, 0.1) for gamma in (2.0, 2.5, 3.0) for sources in (2, "all")
+    ]
+
+
+def test_a_grid_of_a_range_is_told():
+    with pytest.raises(SpaceError) as caught:
+        parse_space("gamma=1..6").grid()
+    assert str(caught.value) == (
+        "A grid needs the values of gamma, got the range 1..6. Write first:last:step, such as "
+        "gamma=1:6:0.5, or the values as a|b|c."
+    )
+
+
+@given(share=st.floats(0, 1))
+def test_what_is_tidied_stays_inside(share):
+    for text in ("gamma=1.72865..3.14159", "weight_decay=log:5.0001e-5..1e-3"):
+        (each,) = parse_space(text).parameters
+        value = each.low + share * (each.high - each.low)
+        assert each.low <= each.tidy(min(value, each.high)) <= each.high
+
+
+def test_steps_that_a_sampler_adds_up_are_the_values_again():
+    (each,) = parse_space(PAPER_GRID).parameters
+    sums = [1.8 + k * 0.2 for k in range(17)]
+    assert sums != list(each.values)
+    assert [each.tidy(value) for value in sums] == list(each.values)
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [
+        ("gamma=1..6", [1.0, 3.3, 6.0], [0.9, 6.1]),
+        ("weight_decay=log:5e-5..1e-3", [5e-5, 1e-3], [4e-5]),
+        ("batch_size=16..64", [16, 64], [15, 65]),
+        ("gamma=1.8:5.0:0.2", [1.8, 3.4, 5.0], [1.9]),
+        ("sources=2:8:3", [2, 5, 8], [3, 11]),
+        ("sources=2|8|all", [2, 8, "all"], []),
+    ],
+)
+def test_optuna_means_the_same(text, inside, outside):
+    (each,) = parse_space(text).parameters
+    distribution = each.distribution()
+    for value in inside:
+        kept = distribution.to_external_repr(distribution.to_internal_repr(value))
+        assert each.tidy(kept) == value
+        assert distribution._contains(distribution.to_internal_repr(value))
+    for value in outside:
+        assert not distribution._contains(distribution.to_internal_repr(value))
+    assert getattr(distribution, "log", False) == each.log
+
+
+def test_a_setting_is_printed_with_gamma_as_we_write_it():
+    assert label({"gamma": 2.0, "sources": "all"}) == "γ = 2, sources = all"
