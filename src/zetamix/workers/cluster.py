@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from zetamix.workers.boards import Word
 from zetamix.workers.pool import MOST_DEATHS, Stored, Workers, WorkersError
 
 BACKEND = "zetamix-ray"
+START = "Start one with: ray start --head"
 # models that train side by side on one GPU of a cluster
 PER_GPU = 4
 
@@ -141,6 +143,8 @@ def _connect(address: str | None) -> None:
     if address is None:
         # a cluster that we start tells nobody of itself
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    elif address != "auto":
+        _check_address(address)
     try:
         ray.init(
             address="local" if address is None else address,
@@ -148,11 +152,23 @@ def _connect(address: str | None) -> None:
             logging_level=logging.ERROR,
         )
     except (ConnectionError, RayError, RuntimeError, ValueError) as error:
-        wanted = "start one here" if address is None else f"be reached at {address!r}"
+        wanted = "started here" if address is None else f"joined at {address!r}"
         raise WorkersError(
-            f"A Ray cluster could not {wanted}: {str(error).splitlines()[0]} Start one with: ray "
-            "start --head"
+            f"A Ray cluster could not be {wanted}: {str(error).splitlines()[0]} {START}"
         ) from error
+
+
+def _check_address(address: str) -> None:
+    """Ray itself tries for minutes where nobody answers."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or "/" in host:
+        raise WorkersError(
+            f"The address of a Ray cluster must be auto or host:port, got {address!r}."
+        )
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise WorkersError(f"No Ray cluster answers at {address!r}: {error}. {START}") from None
 
 
 def _room(most: int, count: int | None) -> tuple[int, dict[str, float]]:
@@ -167,7 +183,7 @@ def _room(most: int, count: int | None) -> tuple[int, dict[str, float]]:
     # joblib does a single worker's jobs in this process, which need not be part of the cluster
     if places < 2:
         raise WorkersError(
-            f"The Ray cluster has {processors} CPUs; expected at least 2. Add a machine to it, or "
+            f"Expected a Ray cluster of at least 2 CPUs, got {processors}. Add a machine to it, or "
             "use --backend local."
         )
     return max(2, min(places, most, count or places)), per_worker

@@ -1,0 +1,165 @@
+"""The same jobs on a Ray cluster of two nodes on this machine, one worker killed in the middle."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_compare_cli import finished, trained_by, under_way, wait_for
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="needs Ray: pip install 'zetamix[ray]'"
+)
+
+PROGRAM = Path(__file__).with_name("ray_jobs.py")
+
+
+@pytest.fixture
+def address():
+    """Of a cluster of two nodes with one CPU each."""
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAM), "cluster"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+        # a group of its own, so that nothing else is ended with it
+        start_new_session=True,
+    )
+    found = process.stdout.readline().strip()
+    assert ":" in found, "the cluster did not start"
+    yield found
+    process.stdin.close()
+    try:
+        process.wait(timeout=60)
+    finally:
+        process.stdout.close()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_on_a_cluster_a_killed_worker_costs_nothing_but_time(address, tmp_path):
+    # one test, because a cluster takes longer to start than to use
+    use_workers(address, tmp_path / "jobs")
+    compare_methods(address, tmp_path / "compare")
+
+
+def use_workers(address, tmp_path):
+    """Jobs are spread over nodes, and a killed one is done again."""
+    tmp_path.mkdir()
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), "drive", address, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["where"] == "2 workers on Ray"
+    assert found["elsewhere"]
+    assert len(found["nodes"]) == 4
+    assert len(set(found["nodes"])) == 2
+    assert found["shared"] == [{"value": 7}] * 4
+    # words go both ways
+    assert {f"job-{k}": {"stop": {"at": 1}} for k in range(4)}.items() <= found["board"].items()
+    # job 3 killed its process the first time; every result came once
+    assert sorted(found["killed"]) == [0, 1, 2, 3]
+    assert found["tries"][3] == 2
+    assert sum(found["tries"]) <= 6
+    assert found["error"] == "expected this, got that"
+
+
+def compare_methods(address, tmp_path):
+    """A comparison survives a killed worker, and counts no run twice."""
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "zetamix", "compare", "--data", "crescents", "--device", "cpu",
+            "--train-size", "64", "--epochs", "300", "--methods", "none,zeta:2.8", "--seeds", "2",
+            "--out", str(tmp_path), "--backend", "ray", "--address", address,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )  # fmt: skip
+    wait_for(lambda: any(trained_by(folder) for folder in under_way(tmp_path)), process)
+    folder = next(folder for folder in under_way(tmp_path) if trained_by(folder))
+    killed = trained_by(folder)
+    os.kill(killed, signal.SIGKILL)
+    wait_for(lambda: trained_by(folder) not in (None, killed), process)
+    text = process.communicate(timeout=300)[0]
+    assert process.returncode == 0, text
+    assert len(finished(tmp_path)) == 4
+    for path in tmp_path.glob("runs/*/metrics.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [line["epoch"] for line in lines] == list(range(1, 301))
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert len({run["key"] for run in found["runs"]}) == len(found["runs"]) == 4
+    assert len(found["methods"]["none"]["auc"]["values"]) == 2
+    assert "2 workers on Ray" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("ray://head:10001", "The address of a Ray cluster must be auto or host:port, got 'ray://"),
+        ("head", "The address of a Ray cluster must be auto or host:port, got 'head'."),
+        ("127.0.0.1:1", "No Ray cluster answers at '127.0.0.1:1': [Errno 111] Connection refused."),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_told(address, message):
+    from zetamix.workers import WorkersError
+    from zetamix.workers.cluster import _check_address
+
+    with pytest.raises(WorkersError) as caught:
+        _check_address(address)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("has", "most", "count", "expected"),
+    [
+        ({"CPU": 8}, 18, None, (8, {"num_cpus": 1.0})),
+        ({"CPU": 8}, 18, 3, (3, {"num_cpus": 1.0})),
+        # joblib would do the jobs of a single worker here
+        ({"CPU": 8}, 1, None, (2, {"num_cpus": 1.0})),
+        ({"CPU": 64, "GPU": 2}, 18, None, (8, {"num_cpus": 1.0, "num_gpus": 0.25})),
+        ({"CPU": 4, "GPU": 2}, 18, None, (4, {"num_cpus": 1.0, "num_gpus": 0.25})),
+    ],
+)
+def test_as_many_workers_as_a_cluster_has_room_for(has, most, count, expected, monkeypatch):
+    from zetamix.workers import cluster
+
+    monkeypatch.setattr(cluster.ray, "cluster_resources", lambda: has)
+    assert cluster._room(most, count) == expected
+
+
+def test_too_small_a_cluster_is_told(monkeypatch):
+    from zetamix.workers import WorkersError, cluster
+
+    monkeypatch.setattr(cluster.ray, "cluster_resources", lambda: {"CPU": 1})
+    with pytest.raises(WorkersError) as caught:
+        cluster._room(18, None)
+    assert str(caught.value) == (
+        "Expected a Ray cluster of at least 2 CPUs, got 1. Add a machine to it, or use --backend "
+        "local."
+    )
+
+
+def test_a_cluster_that_cannot_be_joined_is_told(monkeypatch):
+    from zetamix.workers import WorkersError, cluster
+
+    def fail(**how):
+        raise ConnectionError("Could not find any running Ray instance.\nmore")
+
+    monkeypatch.setattr(cluster.ray, "init", fail)
+    with pytest.raises(WorkersError) as caught:
+        cluster._connect("auto")
+    assert str(caught.value) == (
+        "A Ray cluster could not be joined at 'auto': Could not find any running Ray instance. "
+        "Start one with: ray start --head"
+    )
