@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/python examples/digits.py --out out/demo
+	$(BIN)/zetamix compare --data digits --out out/demo
 
 check: $(READY)
 	$(BIN)/ruff check .
