@@ -335,8 +335,8 @@ def test_sensitivity_has_a_column_for_each_recipe_that_was_run(tmp_path):
     assert len(rows) == 17
     assert rows[0] == ["1.8", "–", "6.44 (n = 1)", "–"]
     assert drawn.verdict == [
-        "CIFAR-10, crop-flip, 30 epochs: error from 5.00 % at γ = 3.0 to 9.00 % at γ = 5.0, over "
-        "17 values of γ."
+        "CIFAR-10, crop-flip, 30 epochs: error from 5.00 % at γ = 3.0 to 9.00 % at γ = 5.0; 17 of "
+        "17 values of γ have been run."
     ]
 
 

@@ -26,7 +26,7 @@ def look(id: str, results: Results, *, is_quick: bool = False, device: str = "cp
     cells = list(experiment.cells(Ask()))
     if is_quick:
         return View(id, quick.shorten(cells, torch.device(device)), results, is_quick=True)
-    return View(id, [*cells, *_other_variants(experiment, cells, results)], results)
+    return View(id, cells, results, more=_other_variants(experiment, cells, results))
 
 
 def draw(view: View) -> Drawn:

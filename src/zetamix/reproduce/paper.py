@@ -34,7 +34,6 @@ TABLES = {
 # artifact: the known issues that its readers have to know
 FOOTNOTES = {
     "overview": ("fig1-letters",),
-    "mnist": ("listing",),
     "dimension": ("manifold-12d",),
     "natural": (
         "cifar100-classes",

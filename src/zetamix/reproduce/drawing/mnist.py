@@ -170,7 +170,7 @@ def _curves(axes: Axes, values: dict[str, Tensor], end: float) -> None:
     for method, found in values.items():
         if len(found) == 0:
             continue
-        # what lies far beyond the axis must not widen the kernels; the area is the share of the rest
+        # what lies far beyond the axis must not widen the kernels; the area is the share left
         near = found[found <= BEYOND * end]
         curve = density(near, grid) * (len(near) / len(found)) if len(near) else 0 * grid
         label = "originals" if method == "none" else method_name(method)

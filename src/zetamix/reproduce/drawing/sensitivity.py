@@ -20,8 +20,7 @@ def draw(view: View) -> Drawn:
     return Drawn(
         [_draw(view, curves)],
         {"sensitivity": _table(view, curves)},
-        [word for name in curves for word in _verdict(view, name, curves[name])]
-        or ["Nothing of this figure has been run yet."],
+        [word for name in curves for word in _verdict(view, name, curves[name])],
     )
 
 
@@ -109,10 +108,11 @@ def _verdict(view: View, dataset: str, variants: list[Variant]) -> list[str]:
             for gamma, row in _curve(view, dataset, variant)
             if (ours := row.ours(variant, "error")) is not None
         ]
-        if len(found) > 1:
+        if found:
             (low, best), (high, worst) = min(found), max(found)
             words.append(
                 f"{CATALOGUE[dataset].title}, {variant.label}: error from {low:.2f} % at "
-                f"γ = {best} to {high:.2f} % at γ = {worst}, over {len(found)} values of γ."
+                f"γ = {best} to {high:.2f} % at γ = {worst}; {len(found)} of "
+                f"{len(_curve(view, dataset, variant))} values of γ have been run."
             )
     return words

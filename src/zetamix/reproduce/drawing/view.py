@@ -32,12 +32,15 @@ class View:
 
     artifact: str
     cells: Sequence[Cell]
+    """Those that the artifact needs."""
     results: Results
     is_quick: bool = False
+    more: Sequence[Training] = ()
+    """Of other variants of the recipe that somebody has run."""
 
     @property
     def trainings(self) -> list[Training]:
-        return [cell for cell in self.cells if isinstance(cell, Training)]
+        return [cell for cell in (*self.cells, *self.more) if isinstance(cell, Training)]
 
     def measured(
         self, kind: str, dataset: str | None = None, **recipe: Any
@@ -61,7 +64,7 @@ class View:
 
     @property
     def records(self) -> list[RunRecord | Measurement]:
-        found = [self.results.find(cell) for cell in self.cells]
+        found = [self.results.find(cell) for cell in (*self.cells, *self.more)]
         return [record for record in found if record is not None]
 
 
