@@ -8,7 +8,8 @@ A test fails when README and records disagree.
 import re
 from pathlib import Path
 
-from zetamix.reproduce import Results, look
+from zetamix.reproduce import Results
+from zetamix.reproduce.artifacts import look
 from zetamix.reproduce.drawing.natural import draw_one
 
 HERE = Path(__file__).parent

@@ -13,6 +13,7 @@ from records_by_hand import FACTS, run_record
 
 import zetamix.reproduce
 from zetamix.data import CATALOGUE, NotHereError, from_tensors
+from zetamix.inspect.outputs import Outputs
 from zetamix.reproduce import EXPERIMENTS, Ask, ReproduceError, Results, Session, paper, session
 from zetamix.reproduce.artifacts import look, missing
 from zetamix.reproduce.cells import Measuring, Training, Variant
@@ -488,7 +489,7 @@ def bench(tmp_path, data):
 
 
 def test_labels_are_wrong_where_the_nearest_original_is_of_another_class():
-    outputs = distributions.Outputs(
+    outputs = Outputs(
         torch.tensor([[0.1], [0.9], [0.2]]),
         torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7]]),
         torch.zeros(3, 2),

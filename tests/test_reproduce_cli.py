@@ -1,7 +1,10 @@
 """`zetamix reproduce` as a user meets it: --list, --quick for every artifact, bad input, page."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 
 import miniatures
 import pytest
@@ -159,6 +162,30 @@ def test_cells_can_be_chosen(zetamix, tmp_path):
         ("stl10", "none"),
         ("stl10", "zeta:2.8"),
     }
+
+
+WITHOUT_DRAWING = """
+import sys
+import torchmetrics  # looks for matplotlib in a way of its own
+sys.modules["matplotlib"] = None
+from zetamix.cli import main
+sys.argv = ["zetamix", "reproduce", "natural", "--quick", "--datasets", "stl10"]
+main()
+"""
+
+
+def test_a_machine_that_cannot_draw_keeps_its_records(tmp_path):
+    environment = {**os.environ, "ZETAMIX_DATA": str(tmp_path), "ZETAMIX_COMMIT": "abc1234"}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_DRAWING],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Drawing needs matplotlib, which is not here. The records are kept" in words(done.stdout)
+    assert len(Results(tmp_path / "out" / "reproduce-quick").records) == 10
 
 
 def test_page_shows_every_artifact_and_what_is_empty(zetamix, tmp_path):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from zetamix.records import RunRecord
-from zetamix.reproduce import EXPERIMENTS, Ask, Results, draw, look
+from zetamix.reproduce import EXPERIMENTS, Ask, Results
+from zetamix.reproduce.artifacts import draw, look
 from zetamix.reproduce.drawing.natural import draw_one
 from zetamix.reproduce.writing import _readme
 

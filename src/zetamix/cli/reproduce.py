@@ -244,7 +244,7 @@ def _page(console: Console, results: Any, quick: bool) -> None:
     import torch
 
     from zetamix.machine import describe_machine
-    from zetamix.reproduce import write_page
+    from zetamix.reproduce.writing import write_page
 
     path = results.folder / "index.html"
     write_page(results, path, describe_machine(torch.device("cpu")), is_quick=quick)
@@ -255,23 +255,37 @@ def _report(console: Console, results: Any, outcomes: dict[str, Any], quick: boo
     import torch
 
     from zetamix.machine import describe_machine
-    from zetamix.reproduce import draw, look, write_artifact
 
-    facts = describe_machine(torch.device("cpu"))
     for id, outcome in outcomes.items():
-        view = look(id, results, is_quick=quick)
-        drawn = draw(view)
-        write_artifact(view, drawn, results.folder / id, facts)
         console.print(
             f"[bold]{id}[/bold]: {outcome.ran} cells run, {outcome.done} were there, "
             f"{len(outcome.left)} still empty",
             highlight=False,
         )
-        more = len(drawn.verdict) - SENTENCES
+        verdict = _draw(id, results, quick, describe_machine(torch.device("cpu")))
+        more = len(verdict) - SENTENCES
         told = [f"{more} more sentences are in README.md."] if more > 0 else []
-        for word in (*drawn.verdict[:SENTENCES], *told, *outcome.reasons):
+        for word in (*verdict[:SENTENCES], *told, *outcome.reasons):
             console.print(Padding(Text(word), (0, 0, 0, 2)))
         console.print(f"[dim]  in {results.folder / id}[/dim]", highlight=False, soft_wrap=True)
+
+
+def _draw(id: str, results: Any, quick: bool, facts: dict[str, str]) -> list[str]:
+    """Write figures and tables, and return the verdict; records are kept where nothing can draw."""
+    try:
+        from zetamix.reproduce.artifacts import draw, look
+        from zetamix.reproduce.writing import write_artifact
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("matplotlib", "scipy"):
+            raise
+        return [
+            f"Drawing needs {missing.name}, which is not here. The records are kept: zetamix "
+            "reproduce page draws them where it is."
+        ]
+    view = look(id, results, is_quick=quick)
+    drawn = draw(view)
+    write_artifact(view, drawn, results.folder / id, facts)
+    return list(drawn.verdict)
 
 
 def _leave(console: Console, stop: Any, outcomes: dict[str, Any]) -> None:

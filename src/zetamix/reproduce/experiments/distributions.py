@@ -1,13 +1,17 @@
 """How mixup and ζ-mixup spread points: crescents, spirals, and a helix, over γ and N."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from zetamix.inspect.outputs import Outputs
 from zetamix.measure import mean_of
 from zetamix.measure.neighbours import Cloud, distances_to
 from zetamix.reproduce.cells import Measuring
 from zetamix.reproduce.experiments.workbench import Found, Workbench
+
+if TYPE_CHECKING:
+    from zetamix.inspect.outputs import Outputs
 
 FLAT = ("crescents", "spirals")
 GAMMAS = (2.0, 2.4, 2.8, 4.0, 6.0)
@@ -55,7 +59,7 @@ def _distances(outputs: Tensor, originals: Tensor) -> Tensor:
     return distances_to(Cloud(outputs, MEMORY, cloud.origin), cloud, 1)
 
 
-def labelled_wrongly(outputs: Outputs, originals: Tensor, labels: Tensor) -> Tensor:
+def labelled_wrongly(outputs: "Outputs", originals: Tensor, labels: Tensor) -> Tensor:
     """[n], bool: whether the heaviest class of a label is not that of the nearest original."""
     nearest = torch.cdist(outputs.samples.double(), originals.double()).argmin(1)
     return outputs.targets.argmax(1) != labels[nearest]

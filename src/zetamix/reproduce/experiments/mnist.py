@@ -1,17 +1,22 @@
 """MNIST: outputs to look at, their soft labels, and what a LeNet-5 makes of them."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from zetamix.data.augment import Scale
-from zetamix.inspect.oracle import Classifier, train_oracle
-from zetamix.inspect.outputs import Outputs, make_outputs
 from zetamix.measure import judge
 from zetamix.measure.realism import ask
 from zetamix.methods import parse
 from zetamix.models import initialise
 from zetamix.reproduce.cells import Measuring, ReproduceError
 from zetamix.reproduce.experiments.workbench import Found, Workbench
+
+# `zetamix.inspect` needs matplotlib, which a machine that only trains can do without
+if TYPE_CHECKING:
+    from zetamix.inspect.oracle import Classifier
+    from zetamix.inspect.outputs import Outputs
 
 METHODS = ("none", "mixup:1.0", "zeta:2.8")
 BATCH = 25
@@ -27,6 +32,8 @@ def cells() -> list[Measuring]:
 
 def measure_oracle(cell: Measuring, bench: Workbench) -> Found:
     """Train LeNet-5 on the training split and measure it on the test split."""
+    from zetamix.inspect.oracle import Classifier, train_oracle
+
     dataset = bench.dataset
     if dataset.test is None:
         raise ReproduceError(f"{dataset.name} has no test split to measure an oracle on.")
@@ -49,8 +56,10 @@ def measure_oracle(cell: Measuring, bench: Workbench) -> Found:
     return Found({"accuracy": oracle.accuracy.as_dict(), "name": oracle.name}, arrays)
 
 
-def load_oracle(bench: Workbench) -> Classifier:
+def load_oracle(bench: Workbench) -> "Classifier":
     """The oracle of the last record, as it was trained."""
+    from zetamix.inspect.oracle import Classifier
+
     record = bench.last("oracle")
     arrays = bench.results.arrays(record)
     shape = bench.dataset.shape
@@ -92,7 +101,7 @@ def first_of_each_class(labels: Tensor, classes: int, count: int) -> Tensor:
     return torch.cat([(labels == label).nonzero().squeeze(1)[:count] for label in range(classes)])
 
 
-def confusing_places(cell: Measuring, oracle: Classifier, bench: Workbench) -> Tensor:
+def confusing_places(cell: Measuring, oracle: "Classifier", bench: Workbench) -> Tensor:
     """Where the oracle is surest that a mixup output shows a class that its label rules out.
 
     The paper picks outputs of mixup that look like another digit; this is the rule behind ours,
@@ -106,7 +115,7 @@ def confusing_places(cell: Measuring, oracle: Classifier, bench: Workbench) -> T
     return order[: cell.recipe["examples"]]
 
 
-def _judged(cell: Measuring, method: str, bench: Workbench) -> Outputs:
+def _judged(cell: Measuring, method: str, bench: Workbench) -> "Outputs":
     test = bench.dataset.test
     if test is None:
         raise ReproduceError(f"{bench.dataset.name} has no test split to judge outputs of.")
@@ -114,7 +123,9 @@ def _judged(cell: Measuring, method: str, bench: Workbench) -> Outputs:
     return _mix(other, test.samples, test.labels, bench)
 
 
-def _mix(cell: Measuring, samples: Tensor, labels: Tensor, bench: Workbench) -> Outputs:
+def _mix(cell: Measuring, samples: Tensor, labels: Tensor, bench: Workbench) -> "Outputs":
+    from zetamix.inspect.outputs import make_outputs
+
     return make_outputs(
         parse(cell.method),
         samples.to(bench.device),

@@ -3,17 +3,19 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from zetamix.data import Dataset
-from zetamix.inspect.outputs import Outputs, make_outputs
 from zetamix.methods import parse
 from zetamix.reproduce.cells import Measuring, ReproduceError
 from zetamix.reproduce.measurement import Measurement
 from zetamix.reproduce.results import Results
+
+if TYPE_CHECKING:
+    from zetamix.inspect.outputs import Outputs
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,11 @@ class Workbench:
             self._samples = (self.dataset.fingerprint, moved)
         return self._samples[1]
 
-    def mixed(self, method: str, batch: int, seed: int) -> Outputs:
+    def mixed(self, method: str, batch: int, seed: int) -> "Outputs":
         """What a method makes of the training samples, in random batches."""
+        # needs matplotlib, which a machine that only trains can do without
+        from zetamix.inspect.outputs import make_outputs
+
         samples = self.samples()
         return make_outputs(
             parse(method),
