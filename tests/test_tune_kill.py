@@ -4,40 +4,21 @@ import json
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from processes import zetamix
+from test_compare_cli import trained_by
 
-from zetamix import data
 from zetamix.records import read_lines
 
-TRIALS, EPOCHS = 3, 8
+TRIALS, EPOCHS = 3, 40
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    """Where the digits are prepared once for all commands."""
-    folder = tmp_path_factory.mktemp("data")
-    data.load("digits", root=folder)
-    return folder
-
-
-def tune(root, out, *, jobs=1):
-    command = ["tune", "--data", "digits", "--root", root, "--out", out, "--trials", TRIALS]
-    command += ["--epochs", EPOCHS, "--train-size", 200, "--jobs", jobs, "--device", "cpu"]
-    command += ["--test-seeds", 0, "--save-every", 0, "--no-prune", "--sampler", "random"]
+def tune(out, *, jobs=1):
+    command = ["tune", "--data", "crescents", "--out", out, "--trials", TRIALS, "--epochs", EPOCHS]
+    command += ["--train-size", 64, "--jobs", jobs, "--device", "cpu", "--test-seeds", 0]
+    command += ["--save-every", 0, "--no-prune", "--sampler", "random"]
     return zetamix(*command, log=out.parent / "log")
-
-
-def workers_of(pid):
-    """The processes that joblib has started for a command, by their ids."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [
-        int(child)
-        for child in children
-        if b"popen_loky_posix" in Path(f"/proc/{child}/cmdline").read_bytes()
-    ]
 
 
 def curve(out, trial=0):
@@ -68,10 +49,10 @@ def check(out):
 
 
 @pytest.fixture(scope="module")
-def whole(root, tmp_path_factory):
+def whole(tmp_path_factory):
     """What comes of it where nothing happens."""
     out = tmp_path_factory.mktemp("whole") / "out"
-    assert tune(root, out).wait() == 0, (out.parent / "log").read_text()
+    assert tune(out).wait() == 0, (out.parent / "log").read_text()
     return check(out)
 
 
@@ -79,13 +60,13 @@ def values(trials):
     return {trial["seed"]: (trial["value"], trial["curve"]) for trial in trials}
 
 
-def test_a_killed_worker_costs_some_time_and_no_trial(root, whole, tmp_path):
+def test_a_killed_worker_costs_some_time_and_no_trial(whole, tmp_path):
     out = tmp_path / "out"
-    command = tune(root, out, jobs=2)
+    command = tune(out, jobs=2)
     before = wait_for_epochs(command, out)
-    victims = workers_of(command.process.pid)
-    assert len(victims) == 2
-    os.kill(victims[0], signal.SIGKILL)
+    victim = trained_by(out / "trials/0000")
+    assert victim not in (None, command.process.pid)
+    os.kill(victim, signal.SIGKILL)
     assert command.wait() == 0, (tmp_path / "log").read_text()
     trials = check(out)
     assert values(trials) == values(whole)
@@ -93,22 +74,22 @@ def test_a_killed_worker_costs_some_time_and_no_trial(root, whole, tmp_path):
     assert curve(out)[0] == before[0]
 
 
-def test_a_killed_command_is_gone_on_with_by_the_same_command(root, whole, tmp_path):
+def test_a_killed_command_is_gone_on_with_by_the_same_command(whole, tmp_path):
     out = tmp_path / "out"
-    command = tune(root, out)
+    command = tune(out)
     before = wait_for_epochs(command, out)
     command.send(signal.SIGKILL)
     assert command.wait() == -signal.SIGKILL
     assert not (out / "results.json").exists()
-    assert tune(root, out).wait() == 0, (tmp_path / "log").read_text()
+    assert tune(out).wait() == 0, (tmp_path / "log").read_text()
     trials = check(out)
     assert values(trials) == values(whole)
     assert curve(out)[0] == before[0]
 
 
-def test_a_polite_end_leaves_a_report_and_the_same_command_goes_on(root, whole, tmp_path):
+def test_a_polite_end_leaves_a_report_and_the_same_command_goes_on(whole, tmp_path):
     out = tmp_path / "out"
-    command = tune(root, out)
+    command = tune(out)
     wait_for_epochs(command, out)
     command.send(signal.SIGTERM)
     assert command.wait() == 128 + signal.SIGTERM
@@ -116,5 +97,5 @@ def test_a_polite_end_leaves_a_report_and_the_same_command_goes_on(root, whole, 
     assert "Stopped. Everything is saved; the same command goes on." in log
     found = json.loads((out / "results.json").read_text())
     assert not found["finished"]
-    assert tune(root, out).wait() == 0, (tmp_path / "log").read_text()
+    assert tune(out).wait() == 0, (tmp_path / "log").read_text()
     assert values(check(out)) == values(whole)

@@ -300,10 +300,10 @@ def _announce(console: Console, question: Any, plan: Any) -> None:
 
 def _print(console: Console, found: Any, page: Path) -> None:
     from zetamix.tune.reading import read
-    from zetamix.tune.write import tested_table
+    from zetamix.tune.write import results_table
 
     if found.tested:
-        table = tested_table(found)
+        table = results_table(found)
         shown = Table(box=None, header_style="bold", pad_edge=False)
         # the measure that was chosen by; the page has all
         for number, head in enumerate(table.heads[:2]):

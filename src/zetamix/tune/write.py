@@ -1,5 +1,6 @@
 """A search as files: one page, a JSON, tables, and every figure as SVG and PNG."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,14 +38,14 @@ def write_report(tuning: Tuning, out: Path, facts: Mapping[str, str]) -> Path:
         picture.save(out / "figures")
     write_text(out / "trials.csv", trial_table(tuning.trials, tuning, whole=True).csv())
     if tuning.tested:
-        table = tested_table(tuning)
+        table = results_table(tuning)
         for ending, text in (
             ("csv", table.csv()),
             ("md", table.markdown()),
             ("tex", table.latex()),
         ):
             write_text(out / f"results.{ending}", text + ("" if ending == "csv" else "\n"))
-    write_json(out / "results.json", {"machine": dict(facts), **as_dict(tuning, shares)})
+    write_json(out / "results.json", _finite({"machine": dict(facts), **as_dict(tuning, shares)}))
     page = out / "report.html"
     write_text(page, _page(tuning, pictures, shares, facts))
     return page
@@ -79,6 +80,15 @@ def as_dict(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Any]
     }
 
 
+def _finite(value: Any) -> Any:
+    """The same for JSON, which has no NaN."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _tested_dict(tested: Evaluated) -> dict[str, Any]:
     return {
         "name": tested.contender.name,
@@ -106,7 +116,7 @@ def draw_all(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Pic
     return {picture.name: picture for picture in pictures}
 
 
-def tested_table(tuning: Tuning) -> Table:
+def results_table(tuning: Tuning) -> Table:
     """What was chosen, beside no mixing and the default γ, on the test split."""
     metric = tuning.question.metric
     metrics = [metric, *(name for name in TEST_METRICS if name != metric)]
@@ -184,7 +194,7 @@ def _page(
 ) -> str:
     sections: list[Section] = []
     if tuning.tested:
-        sections.append(Section("On the test split", [tested_table(tuning)]))
+        sections.append(Section("On the test split", [results_table(tuning)]))
     if "gamma" in pictures:
         sections.append(Section("Against γ", [pictures["gamma"]]))
     if "parallel" in pictures:

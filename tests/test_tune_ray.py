@@ -1,0 +1,39 @@
+"""A search on a Ray cluster of two nodes on this machine, one worker killed in the middle."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from test_compare_cli import trained_by, wait_for
+from test_workers_ray import address as address
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="needs Ray: pip install 'zetamix[ray]'"
+)
+
+
+def test_on_a_cluster_a_killed_worker_costs_no_trial(address, tmp_path):
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "zetamix", "tune", "--data", "crescents", "--device", "cpu",
+            "--train-size", "64", "--epochs", "150", "--trials", "3", "--test-seeds", "1",
+            "--out", str(tmp_path), "--backend", "ray", "--address", address,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )  # fmt: skip
+    folder = tmp_path / "trials/0000"
+    wait_for(lambda: (folder / "metrics.jsonl").exists() and trained_by(folder), process)
+    os.kill(trained_by(folder), signal.SIGKILL)
+    text = process.communicate(timeout=300)[0]
+    assert process.returncode == 0, text
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert [trial["number"] for trial in found["trials"]] == [0, 1, 2]
+    assert all(trial["state"] == "complete" for trial in found["trials"])
+    assert [each["name"] for each in found["test"]] == ["none", "zeta:2.8", "chosen"]
+    assert "2 workers on Ray" in (tmp_path / "report.html").read_text()
