@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from zetamix.data import CATALOGUE, DataError, Dataset, NotHereError, load
+from zetamix.data import Dataset, NotHereError, as_reported, load
 from zetamix.data.access import Root
 from zetamix.machine import describe_machine
 from zetamix.methods import parse
@@ -189,21 +189,3 @@ class Session:
             device=self.device,
             compile=compiles(self.device, steps),
         )
-
-
-def as_reported(dataset: Dataset) -> Dataset:
-    """The dataset with the split that the paper's numbers are about as its test split."""
-    spec = CATALOGUE[dataset.name]
-    if spec.reported == "test":
-        return dataset
-    if dataset.val is None:
-        raise DataError(f"{dataset.name} has no validation split, which the paper reports on.")
-    note = "reported on the official validation split, as the paper's numbers are"
-    return dataclasses.replace(
-        dataset,
-        val=None,
-        test=dataset.val,
-        # another experiment than one that reports on the official test split
-        fingerprint=f"{dataset.fingerprint}-val",
-        notes=(*dataset.notes, note),
-    )

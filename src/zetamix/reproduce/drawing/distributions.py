@@ -15,7 +15,8 @@ from zetamix.reproduce.measurement import Measurement
 # elevation and azimuth in degrees, as the paper's captions give them
 VIEWS = ((0, 0), (70, 0), (90, 0))
 GRID_VIEW = (0, 90)
-ORIGINAL = "#c8c8c8"
+# originals below outputs: of a curve, and of points that a grey print has to keep apart
+ORIGINAL, PALE = "#c8c8c8", "#e6e6e6"
 MARGIN = 0.08
 # inches
 PANEL = 1.5
@@ -70,7 +71,8 @@ def _draw_clouds(view: View, batch: int) -> Picture:
             "spirals and the hollow of the helix. ζ-mixup with small γ shrinks the data towards "
             "its middle; from γ = 4.0 on outputs lie on the data.",
             caption=f"Outputs of mixup and of ζ-mixup (γ in brackets), {batch} samples mixed at a "
-            "time. Colour: the soft label, from one class to the other; grey: originals. Below: a "
+            "time. Colour: the soft label, from one class to the other; marker: the heavier class; "
+            "grey: originals. Below: a "
             "helix in three views, (elevation, azimuth). Numbers: the share of outputs whose label "
             "names another class than that of the nearest original, and the mean distance to the "
             "nearest original in the units of the space, where the helix is six wide.",
@@ -122,8 +124,10 @@ def _flat_panel(
     points, share = arrays["samples"].float(), arrays["targets"].float()[:, 1]
     if record.method != "none":
         under = originals[:, 0], originals[:, 1]
-        axes.scatter(*under, s=3, lw=0, color=ORIGINAL, rasterized=True)
-    axes.scatter(points[:, 0], points[:, 1], s=5, lw=0, c=share, cmap=SOFT, vmin=0, vmax=1)
+        axes.scatter(*under, s=3, lw=0, color=PALE, rasterized=True)
+    for heavier, marker in ((share <= 0.5, "o"), (share > 0.5, "^")):
+        place = points[heavier, 0], points[heavier, 1]
+        axes.scatter(*place, s=6, lw=0, marker=marker, c=share[heavier], cmap=SOFT, vmin=0, vmax=1)
     _frame(axes, originals)
     if record.method != "none":
         _note(axes, f"{100 * record.values['label_error']['value']:.0f} % wrong")

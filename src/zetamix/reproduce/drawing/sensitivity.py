@@ -11,6 +11,9 @@ from zetamix.reproduce.drawing.comparison import Row
 from zetamix.reproduce.drawing.view import Drawn, View, blank, finish
 from zetamix.series import GAMMA_MIN
 
+# the γ that the axis shows: the grid and a margin
+SHOWN = (1.65, 5.15)
+
 
 def draw(view: View) -> Drawn:
     curves: dict[str, list[Variant]] = {}
@@ -49,7 +52,7 @@ def _draw(view: View, curves: dict[str, list[Variant]]) -> Picture:
                 blank(panel, "no record yet")
                 continue
             panel.axvline(GAMMA_MIN, color="black", ls=":", lw=1.2)
-            panel.set(xlabel="γ", ylabel="error rate %")
+            panel.set(xlabel="γ", ylabel="error rate %", xlim=SHOWN)
             panel.legend(loc="best")
         return finish(
             view,
