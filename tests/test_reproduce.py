@@ -12,7 +12,7 @@ import torch
 from records_by_hand import FACTS, run_record
 
 import zetamix.reproduce
-from zetamix.data import CATALOGUE, NotHereError, from_tensors
+from zetamix.data import CATALOGUE, NotHereError, as_reported, from_tensors
 from zetamix.inspect.outputs import Outputs
 from zetamix.reproduce import EXPERIMENTS, Ask, ReproduceError, Results, Session, paper, session
 from zetamix.reproduce.artifacts import look, missing
@@ -22,7 +22,6 @@ from zetamix.reproduce.experiments import MEASURES, distributions, mnist, natura
 from zetamix.reproduce.experiments.workbench import Found, Workbench
 from zetamix.reproduce.measurement import Measurement
 from zetamix.reproduce.quick import shorten, small_data
-from zetamix.reproduce.session import as_reported
 from zetamix.reproduce.speed import Speed, forward_work
 from zetamix.series import dominance_threshold
 from zetamix.train import RECIPES

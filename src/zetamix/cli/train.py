@@ -126,6 +126,8 @@ def _load(data: str, root: Path | None, train_size: str | None) -> Any:
     from zetamix import data as datasets
 
     dataset = datasets.load(data, root=root)
+    if dataset.test is None:
+        dataset = datasets.as_reported(dataset)
     if train_size is None:
         return dataset
     try:

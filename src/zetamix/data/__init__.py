@@ -1,5 +1,6 @@
 """Datasets: every one of the paper by name, or a user's own by path."""
 
+from zetamix.data.access import as_reported as as_reported
 from zetamix.data.access import load as load
 from zetamix.data.access import prepare as prepare
 from zetamix.data.catalogue import CATALOGUE as CATALOGUE

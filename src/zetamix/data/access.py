@@ -226,3 +226,21 @@ def _check_numbers(seed: int, size: int | None) -> None:
         raise ValueError(f"seed must lie between 0 and 2**31 - 1, got {seed}.")
     if size is not None and not 1 <= size <= 4096:
         raise ValueError(f"size must lie between 1 and 4096 pixels, got {size}.")
+
+
+def as_reported(dataset: Dataset) -> Dataset:
+    """The dataset with the split that the paper's numbers are about as its test split."""
+    spec = CATALOGUE.get(dataset.name)
+    if spec is None or spec.reported == "test":
+        return dataset
+    if dataset.val is None:
+        raise DataError(f"{dataset.name} has no validation split, which the paper reports on.")
+    note = "reported on the official validation split, as the paper's numbers are"
+    return replace(
+        dataset,
+        val=None,
+        test=dataset.val,
+        # another experiment than one that reports on the official test split
+        fingerprint=f"{dataset.fingerprint}-val",
+        notes=(*dataset.notes, note),
+    )
