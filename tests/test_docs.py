@@ -42,11 +42,24 @@ def test_a_block_that_fails_is_seen(tmp_path):
     assert caught.traceback[-1].lineno + 1 == 8
 
 
-def test_speed_tables_show_what_was_measured():
-    spec = importlib.util.spec_from_file_location("render", ROOT / "benchmarks" / "render.py")
-    render = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(render)
+def load(script):
+    spec = importlib.util.spec_from_file_location("render", ROOT / script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("script", "shown", "changed"),
+    [
+        ("benchmarks/render.py", "| 128 × 3 × 32² |", "| 129 × 3 × 32² |"),
+        ("results/render.py", "| ERM |", "| ERN |"),
+    ],
+)
+def test_tables_show_what_was_measured(script, shown, changed):
+    render = load(script)
     text = README.read_text()
     assert render.rendered(text) == text
     # a changed number would be found
-    assert render.rendered(text.replace("| 128 × 3 × 32² |", "| 129 × 3 × 32² |")) == text
+    assert shown in text
+    assert render.rendered(text.replace(shown, changed)) == text
