@@ -11,7 +11,7 @@ from tuning import RECIPE, SPACE, make_dataset, make_question
 from zetamix import data
 from zetamix.data import DataError, Split, from_tensors
 from zetamix.metrics import classify, confusion
-from zetamix.tune import SpaceError, StudyError, ask, make_plan, parse_space, tune
+from zetamix.tune import SpaceError, StudyError, ask, make_plan, parse_space
 from zetamix.tune import make_question as question_of
 from zetamix.tune.question import (
     Source,
@@ -21,6 +21,7 @@ from zetamix.tune.question import (
     suitable_metric,
     without_password,
 )
+from zetamix.tune.run import tune
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,9 +157,9 @@ def test_the_measure_and_its_direction():
         ),
         ({"judge": "train"}, ValueError, "judge must be val or test, got 'train'."),
         (
-            {"dataset": replace(make_dataset(), test=None)},
+            {"dataset": replace(make_dataset(), test=None), "judge": "test"},
             DataError,
-            "blobs has no test split to try the chosen setting on.",
+            "blobs has no test split to judge by.",
         ),
         (
             {

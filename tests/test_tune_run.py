@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -21,15 +23,19 @@ from tuning import (
     make_tuning,
 )
 
+from zetamix.data import DataError
+from zetamix.machine import describe_machine
 from zetamix.methods import parse
 from zetamix.records import read_lines
 from zetamix.train import Run, train
-from zetamix.tune import Evaluating, SpaceError, Standing, StudyError, make_plan, tune
+from zetamix.tune import Evaluating, SpaceError, Standing, StudyError, make_plan
 from zetamix.tune.crew import Crew, plan_places
 from zetamix.tune.final import FIRST_SEED, contenders, differences
 from zetamix.tune.oversee import overseeing
+from zetamix.tune.run import tune
 from zetamix.tune.search import report, search
 from zetamix.tune.work import Job, Task, _device, train_tasks
+from zetamix.tune.write import write_report
 from zetamix.workers import FileBoard, Workers
 from zetamix.workers.boards import STOP
 
@@ -80,7 +86,10 @@ def test_a_search_and_its_test(tmp_path, trained):
     names = [each.contender.name for each in found.tested]
     assert names == ["none", "zeta:2.8", "chosen"]
     for each in found.tested:
-        assert [record.cell.seed for record in each.records] == [FIRST_SEED, FIRST_SEED + 1]
+        seeds = [record.cell.seed for record in each.records]
+        assert seeds == [FIRST_SEED, FIRST_SEED + 1]
+        # what was lucky while choosing is not lucky again
+        assert not {*seeds} & set(range(200))
         assert all(record.test_size == 60 for record in each.records)
         assert all(record.cell.train_size == 120 for record in each.records)
     assert found.settings_tested == 1
@@ -211,9 +220,32 @@ def test_a_folder_that_cannot_be_written_to_is_told(tmp_path):
     )
 
 
-def test_without_optuna_the_package_is_named(tmp_path, monkeypatch):
-    import sys
+def test_without_a_test_split_a_setting_can_still_be_chosen(tmp_path):
+    question = make_question(dataset=replace(make_dataset(), test=None))
+    with pytest.raises(DataError) as caught:
+        run(tmp_path, question, trials=1, test_seeds=1)
+    assert str(caught.value) == (
+        "blobs has no test split to try the chosen setting on. Add --test-seeds 0 to choose "
+        "without it."
+    )
+    found = run(tmp_path, question, trials=1)
+    assert found.chosen is not None
+    page = write_report(found, tmp_path, {**describe_machine(torch.device("cpu"))})
+    assert "There is no test split to try the chosen setting on." in page.read_text()
 
+
+def test_plain_runs_need_nothing_but_training():
+    """On a machine with a GPU and little else: no Optuna, no joblib, nothing to draw with."""
+    program = (
+        "import sys; sys.modules.update(dict.fromkeys(['optuna', 'sqlalchemy', 'joblib', 'ray'])); "
+        "from zetamix.tune import make_runs, random_settings, trials_of, parse_space; "
+        "print(len(random_settings(parse_space('gamma=1..6'), 3)), 'zetamix.report' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "3 False", done.stderr
+
+
+def test_without_optuna_the_package_is_named(tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.startswith("zetamix.tune.st")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "optuna", None)

@@ -10,9 +10,10 @@ import torch
 from zetamix.data import from_tensors
 from zetamix.records import Cell, RunRecord
 from zetamix.train import Recipe
-from zetamix.tune import Trial, Tuning, parse_space
+from zetamix.tune import Trial, parse_space
 from zetamix.tune.final import Evaluated, contenders
 from zetamix.tune.question import Question, ask
+from zetamix.tune.run import Tuning
 from zetamix.tune.storage import Storage, sqlite_in
 from zetamix.tune.study import Study
 

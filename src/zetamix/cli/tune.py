@@ -106,7 +106,7 @@ def tune(
     # loading what is imported here, and the data, takes its part of a time limit
     began = time.monotonic()
     from zetamix.tune import make_plan, make_question
-    from zetamix.tune import tune as search
+    from zetamix.tune.run import tune as search
     from zetamix.tune.write import write_report
 
     console = Console()
@@ -287,9 +287,10 @@ def _announce(console: Console, question: Any, plan: Any) -> None:
     from zetamix.metrics import METRICS
 
     dataset, recipe = question.dataset, question.recipe
+    test = 0 if dataset.test is None else len(dataset.test)
     console.print(
         f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} to train, {len(dataset.val):,} to "
-        f"choose by {METRICS[question.metric][0]}, {len(dataset.test):,} to test what is chosen · "
+        f"choose by {METRICS[question.metric][0]}, {test:,} to test what is chosen · "
         f"{question.space.text} · {plan.trials} trials, {plan.sampler} · {recipe.model}, "
         f"{recipe.epochs} epochs, batch {recipe.batch_size} · recipe: {recipe.source}",
         highlight=False,

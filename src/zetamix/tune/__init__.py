@@ -1,4 +1,8 @@
-"""Which γ, how sure, how sensitive: a search that never reads the test split to choose."""
+"""Which γ, how sure, how sensitive: a search that never reads the test split to choose.
+
+`zetamix.tune.run.tune` is the search itself, which needs Optuna and joblib; what is named here
+needs no more than training does, so that plain runs over γ can be made on any machine.
+"""
 
 from zetamix.tune.plan import Plan as Plan
 from zetamix.tune.plan import make_plan as make_plan
@@ -9,8 +13,6 @@ from zetamix.tune.question import make_question as make_question
 from zetamix.tune.result import Evaluating as Evaluating
 from zetamix.tune.result import Standing as Standing
 from zetamix.tune.result import Trial as Trial
-from zetamix.tune.run import Tuning as Tuning
-from zetamix.tune.run import tune as tune
 from zetamix.tune.sensitivity import make_runs as make_runs
 from zetamix.tune.sensitivity import random_settings as random_settings
 from zetamix.tune.sensitivity import trials_of as trials_of

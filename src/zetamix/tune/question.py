@@ -131,6 +131,8 @@ def ask(
     held_out = judge == "val" and dataset.val is None
     if held_out:
         dataset = dataset.holdout(HELD_OUT)
+    if judge == "test" and dataset.test is None:
+        raise DataError(f"{dataset.name} has no test split to judge by.")
     split = dataset.splits[judge]
     metric = suitable_metric(split) if metric is None else metric
     if metric not in METRICS:
@@ -270,8 +272,6 @@ def _recipe(
 
 
 def _check_dataset(dataset: Dataset) -> None:
-    if dataset.test is None:
-        raise DataError(f"{dataset.name} has no test split to try the chosen setting on.")
     if dataset.num_classes < 2:
         raise DataError(
             f"{dataset.name} has one class, {dataset.classes[0]!r}. Tuning needs at least two "

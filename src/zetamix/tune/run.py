@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zetamix.data import DataError
 from zetamix.files import write_text
 from zetamix.tune.crew import Crew, plan_places
 from zetamix.tune.final import Evaluated, evaluate
@@ -78,6 +79,11 @@ def tune(
     watch: called about twice a second, from a thread of its own, and once at the end.
     stop: asked as often; once it says so, what is under way is saved.
     """
+    if test_seeds and question.dataset.test is None:
+        raise DataError(
+            f"{question.dataset.name} has no test split to try the chosen setting on. Add "
+            "--test-seeds 0 to choose without it."
+        )
     watch = watch or (lambda progress: None)
     stop = stop or (lambda: False)
     count, at_once = plan_places(jobs, backend, device)

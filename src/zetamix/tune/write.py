@@ -235,11 +235,16 @@ def _splits(tuning: Tuning) -> str:
             "sensitive the result is; to choose by it would spoil the test split."
         )
     origin = f"{100 * HELD_OUT:.0f} % of the training split, held out" if question.held_out else ""
-    return (
+    text = (
         f"Every model was trained on {sizes['train']:,} samples and judged by "
         f"{METRICS[question.metric][0]} on the {sizes['val']:,} of the validation split"
-        f"{f' ({origin})' if origin else ''}, after its last epoch. The {sizes['test']:,} samples "
-        "of the test split are not read before the setting is chosen."
+        f"{f' ({origin})' if origin else ''}, after its last epoch."
+    )
+    if "test" not in sizes:
+        return f"{text} There is no test split to try the chosen setting on."
+    return (
+        f"{text} The {sizes['test']:,} samples of the test split are not read before the setting "
+        "is chosen."
     )
 
 
