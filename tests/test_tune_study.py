@@ -1,5 +1,6 @@
 """A study that several commands share: each trial is somebody's once, and none is lost."""
 
+import math
 import sqlite3
 import sys
 import threading
@@ -381,7 +382,10 @@ def test_parameters_are_drawn_independently(tmp_path):
     space = parse_space(SPACE)
     gamma, decay = space.parameters
     quantiles = [
-        ((g - gamma.low) / (gamma.high - gamma.low), d / decay.high)
+        (
+            (g - gamma.low) / (gamma.high - gamma.low),
+            math.log(d / decay.low, decay.high / decay.low),
+        )
         for g, d in settings(tmp_path, "random")
     ]
     near = [abs(g - d) < 0.05 for g, d in quantiles]

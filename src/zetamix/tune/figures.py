@@ -184,5 +184,6 @@ def draw_importance(shares: Mapping[str, float]) -> Picture:
                 f"{n} {100 * s:.0f} %" for n, s in zip(names, shares.values(), strict=True)
             ),
             caption="Share of the variance between finished trials that each parameter accounts "
-            "for, by fANOVA (Hutter et al., 2014).",
+            "for, by fANOVA (Hutter et al., 2014). What seeds do is part of that variance: where "
+            "trials hardly differ otherwise, the shares mean little.",
         )
