@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+import time
 import types
 
 import pytest
@@ -219,23 +220,21 @@ def test_a_value_error_of_others_is_a_bug():
         int("x")
 
 
-def test_time_before_the_training_counts(zetamix, monkeypatch):
-    """A limit that loading the data has used up: one step, then it stops."""
-    load = command._load
+@pytest.mark.parametrize("what", ["_seconds", "_load"])
+def test_time_before_the_training_counts(zetamix, monkeypatch, what):
+    """A limit that is used up by what comes before the training: one step, then it stops."""
+    real, clock, late = getattr(command, what), time.monotonic, [0.0]
 
     def slow(*arguments):
-        began[0] -= 100
-        return load(*arguments)
+        late[0] = 100.0
+        return real(*arguments)
 
-    import time
-
-    real, began = time.monotonic, [0.0]
-    monkeypatch.setattr("zetamix.cli.train._load", slow)
-    monkeypatch.setattr("zetamix.train.stopping.time.monotonic", lambda: real() - began[0])
-    text = zetamix(*SMALL, "--time-limit", "90s", "--out", "mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(f"zetamix.cli.train.{what}", slow)
+        patch.setattr(time, "monotonic", lambda: clock() + late[0])
+        text = zetamix(*SMALL, "--time-limit", "90s", "--out", "mine")
     assert "The time is up. Everything is saved; the same command with --resume goes on." in text
     assert "unfinished run of this. Add --resume" in zetamix(*SMALL, "--out", "mine", status=1)
-    monkeypatch.undo()
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,10 @@ def test_todays_organ_files_are_trained_as_the_papers(today, paper):
 
 OTHERS = [
     # shape, samples: model, batch, rate, augmentation
-    (((1, 8, 8), 1257), ("digitnet", 32, 0.025, "none")),
+    (((1, 8, 8), 1257), ("digitnet", 64, 0.05, "none")),
+    (((1, 8, 8), 999), ("digitnet", 32, 0.025, "none")),
     (((3, 128, 128), 500), ("resnet18", 32, 0.025, "flip")),
-    (((3, 32, 32), 1500), ("resnet18", 64, 0.05, "flip")),
+    (((3, 32, 32), 9_999), ("resnet18", 64, 0.05, "flip")),
     (((1, 28, 28), 10_000), ("resnet18", 128, 0.1, "none")),
     (((2,), 512), ("mlp", 32, 0.05, "none")),
 ]
