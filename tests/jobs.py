@@ -23,6 +23,11 @@ def slow_first(job, shared, board):
     return job
 
 
+def slow(job, shared, board):
+    time.sleep(0.7)
+    return job
+
+
 def die_once(job, shared, board):
     if attempts(shared, job) == 1 and job == 3:
         os.kill(os.getpid(), signal.SIGKILL)

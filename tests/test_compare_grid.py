@@ -69,6 +69,15 @@ def test_folders_have_plain_names(method, start):
     assert place.folder.name == start + place.key
 
 
+def test_without_methods_those_that_suit_the_data_are_compared():
+    of_images = make_grid(make_dataset()).methods
+    assert [method.label for method in of_images] == [
+        "none", "mixup:1.0", "cutmix:1.0", "zeta:2.4", "zeta:2.8", "zeta:4.0",
+    ]  # fmt: skip
+    assert "cutmix" not in [method.name for method in make_grid("crescents").methods]
+    assert make_grid("crescents").out == Path("out/compare-crescents").absolute()
+
+
 # fair
 
 
@@ -129,6 +138,15 @@ def test_what_is_shown_is_one_of_each_class_in_the_place_of_its_original():
 def test_what_is_shown_of_many_or_few_classes(count):
     originals, _ = show_outputs(grid_of(make_dataset((3,) * count), "none,mixup"))
     assert originals.targets.argmax(1).tolist() == list(range(min(10, count)))
+
+
+def test_what_is_shown_stands_in_no_order():
+    # CutMix takes the sample before, which would always be of the class before
+    _, cut = show_outputs(grid_of(make_dataset((10,) * 10), "none,cutmix"))
+    own = torch.eye(10, dtype=torch.bool)
+    others = cut.targets.masked_fill(own, 0).argmax(1)[cut.targets.masked_fill(own, 0).amax(1) > 0]
+    assert len(others) > 5
+    assert len({int(k - other) % 10 for k, other in enumerate(others)}) > 2
 
 
 def test_points_are_all_shown():

@@ -79,7 +79,7 @@ def test_binary_data_is_told_by_its_auc():
 def test_the_table_of_differences_has_intervals_and_what_is_claimed(six):
     table = difference_table(six)
     assert [head.name for head in table.heads] == [
-        "method", "minus none (95 % interval)", "p", "minus mixup:1.0 (95 % interval)", "p",
+        "method", "minus none (95 %)", "p", "minus mixup:1.0 (95 %)", "p",
     ]  # fmt: skip
     rows = {row[0]: row[1:] for row in texts(table)}
     assert rows["none"][:2] == ["–", "–"]
@@ -90,6 +90,14 @@ def test_the_table_of_differences_has_intervals_and_what_is_claimed(six):
         assert (by_name[found.method][1].mark == "best") == found.claimed
         assert by_name[found.method][2].text() in ("< 0.001", f"{found.adjusted:.3f}")
     assert by_name["zeta:2.8"][1].note == "seed 0: −5.00, seed 1: −4.90, seed 2: −5.00"
+
+
+def test_what_excludes_0_only_alone_is_not_marked():
+    noisy = {f"zeta:{k}.0": [0.30 + k / 50, 0.20, 0.10] for k in range(2, 6)}
+    scores = {"none": [0.20, 0.20, 0.20], "zeta:2.8": [0.15, 0.17, 0.16], **noisy}
+    made = make_comparison(scores, dataset=make_dataset(MANY))
+    assert any(found.excludes_zero for found in made.differences("none"))
+    assert {cell.mark for row in difference_table(made).cells for cell in row} == {""}
 
 
 def test_one_seed_is_said_in_the_table():

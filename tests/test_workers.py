@@ -62,9 +62,9 @@ def test_jobs_are_asked_for_when_a_worker_is_free(pair):
             asked.append(job)
             yield job
 
-    for job, _ in pair.run(jobs.double, ask(), 0):
+    for job, _ in pair.run(jobs.slow, ask(), None):
         seen.append(job)
-        # what is under way, what has just been asked for, and what is seen; never all at once
+        # what is seen, what is under way, and what takes the place of what has just been done
         assert len(asked) <= len(seen) + 2 * pair.count
     assert sorted(seen) == asked == list(range(6))
 

@@ -73,7 +73,7 @@ def compare(
         grid = make_grid(
             data,
             None if methods is None else naming.parse_list(methods),
-            out=out or Path("out") / f"compare-{Path(data).stem}",
+            out=out,
             seeds=seeds,
             train_size=_size(train_size),
             model=model,

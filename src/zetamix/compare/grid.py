@@ -120,7 +120,7 @@ def make_grid(
     data: str | Path | Dataset,
     methods: Sequence[Method] | None = None,
     *,
-    out: Path,
+    out: Path | None = None,
     seeds: int = 3,
     train_size: int | float | None = None,
     model: str | None = None,
@@ -130,7 +130,8 @@ def make_grid(
 ) -> Grid:
     """Everything that will be trained, checked before any of it is.
 
-    data: a dataset, its name or its path. out: the folder of the comparison.
+    data: a dataset, its name or its path.
+    out: the folder of the comparison; out/compare-NAME if none is given.
     methods: None takes those of METHODS that can mix the data.
     seeds: how many; 5 after 3 has the same three first.
     train_size: a number of training samples, or a fraction: the same ones for every run.
@@ -151,7 +152,8 @@ def make_grid(
     asked = {"model": model, "epochs": epochs}
     recipe = recipe.change(**{name: value for name, value in asked.items() if value is not None})
     chosen = suitable_methods(dataset) if methods is None else tuple(methods)
-    grid = Grid(dataset, source, chosen, tuple(range(seeds)), recipe, out.absolute())
+    folder = (out or Path("out") / f"compare-{dataset.name}").absolute()
+    grid = Grid(dataset, source, chosen, tuple(range(seeds)), recipe, folder)
     _try_out(grid)
     return grid
 

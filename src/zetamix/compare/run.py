@@ -22,7 +22,7 @@ from zetamix.workers.boards import EVERY, STOP
 
 Watch: TypeAlias = Callable[[Overview], None]
 
-# models side by side on one GPU: a ResNet-18 on images of 32 × 32 leaves an H200 half idle
+# models side by side on one GPU, where nobody says --jobs
 PER_GPU = 4
 
 

@@ -61,8 +61,8 @@ def difference_table(comparison: Comparison) -> Table:
     for reference in comparison.references:
         columns += [
             Column(
-                f"minus {reference} ({LEVEL} interval)",
-                f"difference in {name}{points}, paired by seed; Student's t, each by itself",
+                f"minus {reference} ({LEVEL})",
+                f"difference in {name}{points}, paired by seed, and its interval, by itself",
             ),
             Column("p", f"two-sided, adjusted after Holm for all differences to {reference}"),
         ]
@@ -73,8 +73,9 @@ def difference_table(comparison: Comparison) -> Table:
             row += _difference_cells(found.get(label))
     better = "Positive" if METRICS[metric][1] else "Negative"
     notes = [
-        f"Differences in {name}{points}, seed by seed. {better} is better. A difference is claimed "
-        f"only where its interval excludes 0 and Holm's p is below 0.05; bold marks those."
+        f"Mean difference in {name}{points}, paired by seed, and its {LEVEL} interval. {better} is "
+        "better. A difference is claimed only where the interval excludes 0 and p, adjusted after "
+        "Holm for all differences to the same method, is below 0.05; bold marks those."
     ]
     rows = [by_method[label] for label in comparison.methods]
     return Table(columns, rows, f"Differences in {name}", notes)

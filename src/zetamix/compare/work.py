@@ -65,6 +65,9 @@ def train_cells(job: Job, shared: Source | Dataset, board: Board) -> Outcome:
         return outcome
     base = job.home if _is_home(job) else Path(tempfile.gettempdir()) / f"zetamix-{job.token}"
     device = torch.device(job.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if device.type == "cuda":
+        # streams and graphs are made on the current GPU
+        torch.cuda.set_device(device)
     # which convolution is fastest is tried out once per shape; shapes never change here
     torch.backends.cudnn.benchmark = device.type == "cuda"
     folders = [base / place.folder for place in job.places]
