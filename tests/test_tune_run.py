@@ -497,9 +497,8 @@ def test_hopeless_trials_are_told_to_end(tmp_path):
         for claim, value in ((bad, 0.9), (good, 0.1)):
             word = {"epochs": 2.0, "curve": [[1, value], [2, value]]}
             workers.board.put(str(claim.number), word)
-        # a word of a trial that is over, and of no trial
+        # a word of a trial that is over
         workers.board.put("0", {"epochs": 2.0, "curve": []})
-        workers.board.put("test-x", {"epochs": 2.0, "curve": []})
         report(study, workers)
         assert workers.board.get(f"end-{bad.number}") == {"how": "prune"}
         assert workers.board.get(f"end-{good.number}") is None

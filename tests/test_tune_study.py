@@ -25,7 +25,7 @@ GOOD = {"scores": {"nll": 0.1}, "seconds": 3.0, "error": 0.01}
 
 def kill(study):
     """What is left of a command after `kill -9`: its lock is free, and it has told nobody."""
-    study._lock.release(force=True)
+    study.presence.lock.release(force=True)
 
 
 def finish(study, claim, value=0.1):
@@ -125,10 +125,10 @@ def test_a_command_of_another_machine_is_waited_for_while_it_shows_signs_of_life
     lost = elsewhere.claim()
     with make_study(tmp_path, trials=1, grace=0.3) as study:
         # its lock cannot be seen from here
-        study.commands = tmp_path / "another machine"
+        study.presence.commands = tmp_path / "another machine"
         for _ in range(4):
             assert study.claim() is None
-            elsewhere.beat()
+            elsewhere.presence.beat()
             time.sleep(0.12)
         assert study.claim() is None
         time.sleep(0.35)
@@ -197,9 +197,11 @@ def test_folders_of_commands_are_removed(tmp_path):
     killed = make_study(tmp_path).__enter__()
     with make_study(tmp_path) as at_work, make_study(tmp_path) as study:
         kill(killed)
-        assert len(list(study.commands.iterdir())) == 3
+        assert len(list(study.presence.commands.iterdir())) == 3
         study.__exit__()
-        assert [folder.name for folder in study.commands.iterdir()] == [at_work.owner]
+        assert [folder.name for folder in study.presence.commands.iterdir()] == [
+            at_work.presence.owner
+        ]
         study.__enter__()
 
 
@@ -555,7 +557,7 @@ def test_a_storage_that_stays_away_is_told(tmp_path, monkeypatch):
                 study.claim()
             away.setattr(study.optuna, "set_user_attr", gone)
             # signs of life are not worth an end
-            study.beat()
+            study.presence.beat()
 
 
 def test_what_was_told_before_the_connection_was_lost_is_not_told_again(tmp_path):
@@ -565,6 +567,38 @@ def test_what_was_told_before_the_connection_was_lost_is_not_told_again(tmp_path
         finish(study, claim)
         study._tell(trial, TrialState.COMPLETE, 0.9, GOOD)
         assert [each.value for each in study.trials()] == [0.1]
+
+
+@pytest.mark.parametrize("what", ["report", "complete"])
+def test_taken_away_at_the_very_moment_of_telling(what, tmp_path, monkeypatch):
+    with make_study(tmp_path) as study:
+        claim = study.claim()
+        before = study._frozen(claim.number)
+        study.optuna.tell(claim.number, state=TrialState.FAIL)
+        now = study._frozen
+        stale = [before]
+        monkeypatch.setattr(study, "_frozen", lambda n: stale.pop() if stale else now(n))
+        if what == "report":
+            assert study.report(claim.number, {1: 0.5}) == "lost"
+            assert study.mine() == []
+        else:
+            finish(study, claim)
+        assert study.trials() == []
+
+
+def test_one_that_comes_back_at_the_very_moment_of_being_given_up(tmp_path, monkeypatch):
+    gone = make_study(tmp_path, trials=1).__enter__()
+    claim = gone.claim()
+    kill(gone)
+    with make_study(tmp_path, trials=1) as study:
+        running = study._trials(TrialState.RUNNING)
+        finish(gone, claim)
+        whole = study._trials
+        stale = [running]
+        monkeypatch.setattr(study, "_trials", lambda *s: stale.pop() if stale else whole(*s))
+        assert study.claim() is None
+        assert study.finished()
+        assert [trial.value for trial in study.trials()] == [0.1]
 
 
 def test_settings_that_were_tested_are_remembered(tmp_path):

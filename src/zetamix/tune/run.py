@@ -90,7 +90,11 @@ def tune(
     with (
         _open(question, plan, out, storage, name) as study,
         open_workers(
-            backend, plan.trials, folder=study.folder / "board", count=count, address=address
+            backend,
+            plan.trials,
+            folder=study.presence.folder / "board",
+            count=count,
+            address=address,
         ) as workers,
     ):
         crew = Crew(

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from zetamix.tune.crew import Crew
 from zetamix.tune.oversee import Stop, overseeing
+from zetamix.tune.presence import BEAT
 from zetamix.tune.question import Question, standard_error
 from zetamix.tune.result import Watch
-from zetamix.tune.study import BEAT, Claim, Study
+from zetamix.tune.study import Claim, Study
 from zetamix.tune.work import Ended, Job, Task, train_tasks
 from zetamix.workers import Workers
 
@@ -48,7 +49,7 @@ class _Beats:
     def __call__(self) -> None:
         if time.monotonic() - self.last > BEAT:
             self.last = time.monotonic()
-            self.study.beat()
+            self.study.presence.beat()
 
 
 def settle(study: Study, number: int, ended: Ended) -> None:
@@ -122,10 +123,10 @@ def _task(question: Question, claim: Claim) -> Task:
 
 def report(study: Study, workers: Workers) -> None:
     """Hand on what workers tell, and tell them which models are not worth going on with."""
-    mine = study.mine()
-    for name, word in workers.board.all().items():
-        if not name.isdigit() or int(name) not in mine:
+    for number in study.mine():
+        word = workers.board.get(str(number))
+        if word is None:
             continue
-        verdict = study.report(int(name), {int(epoch): value for epoch, value in word["curve"]})
+        verdict = study.report(number, {int(epoch): value for epoch, value in word["curve"]})
         if verdict != "go on":
-            workers.board.put(f"end-{name}", {"how": verdict})
+            workers.board.put(f"end-{number}", {"how": verdict})

@@ -1,9 +1,7 @@
 """One study that any number of commands may work on: who trains what, and what came of it."""
 
-import shutil
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,10 +9,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import optuna
-from filelock import FileLock, Timeout
-from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial, TrialState
 
+from zetamix.tune.presence import GRACE, Presence
 from zetamix.tune.question import Question, StudyError, check_same
 from zetamix.tune.result import Standing, State, Trial
 from zetamix.tune.sampler import facts_of, make_pruner, make_sampler, place_of
@@ -24,9 +21,6 @@ from zetamix.tune.storage import Storage
 Result = TypeVar("Result")
 Verdict: TypeAlias = Literal["go on", "prune", "lost"]
 
-# a command whose sign of life stands still for this long is gone; on this machine its lock says so
-# at once. Optuna's own heartbeats are for `optimize`, and `ask` warns where they are on
-BEAT, GRACE = 10.0, 60.0
 # times that a trial is begun again after its command was killed, before it is given up
 MOST_TRIES = 3
 # how long a storage that was lost meanwhile is waited for, in seconds
@@ -65,15 +59,11 @@ class Study:
     ) -> None:
         self.storage, self.question, self.total = storage, question, trials
         self.is_grid = sampler == "grid"
-        self.commands, self.grace = commands, grace
-        self.owner = uuid.uuid4().hex[:12]
         self._distributions = question.space.distributions()
         self._names = set(self._distributions)
         self._open: dict[int, optuna.Trial] = {}
         # one thread claims, one reports what workers tell, and one tells what came of it
         self._turn = threading.RLock()
-        self._beats = 0
-        self._seen: dict[str, tuple[int, float]] = {}
         try:
             with storage.told(), storage.exclusive():
                 self.optuna = self._load_or_create()
@@ -82,19 +72,13 @@ class Study:
             raise
         self.optuna.sampler = make_sampler(sampler, question.seed)
         self.optuna.pruner = make_pruner(prune, question.recipe.epochs)
-
-    @property
-    def folder(self) -> Path:
-        """This command's own, while it is at work."""
-        return self.commands / self.owner
+        self.presence = Presence(self.optuna, commands, grace)
 
     def __enter__(self) -> "Study":
-        self._lock = FileLock(self.folder / "lock")
         # no other command may find the lock made and not yet taken
         with self.storage.told(), self.storage.exclusive():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock.acquire()
-        self.beat()
+            self.presence.take()
+        self.presence.beat()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -102,17 +86,11 @@ class Study:
             for number in list(self._open):
                 self.release(number)
         finally:
-            self._lock.release()
-            self._tidy()
+            self.presence.leave()
+            # those of others only after their trials could be taken back
+            with suppress(StudyError), self.storage.told(), self.storage.exclusive():
+                self.presence.sweep()
             self.storage.close()
-
-    def _tidy(self) -> None:
-        """Remove the folders of commands that are over; their trials have been taken back."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        with suppress(StudyError), self.storage.told(), self.storage.exclusive():
-            for folder in self.commands.glob("*"):
-                if self._is_gone(folder.name):
-                    shutil.rmtree(folder, ignore_errors=True)
 
     # opening
 
@@ -164,7 +142,7 @@ class Study:
             facts = facts_of(trial)
             place = place_of(trial.number, self._trials())
             seed = facts.get("seed", self.question.seed + place)
-            facts |= {"owner": self.owner, "place": place, "seed": seed}
+            facts |= {"owner": self.presence.owner, "place": place, "seed": seed}
             trial.set_user_attr("zetamix", facts)
         self._open[trial.number] = trial
         return Claim(trial.number, place, self.question.space.setting(trial.params), seed)
@@ -172,34 +150,12 @@ class Study:
     def _take_back(self) -> None:
         """Give up trials of commands that are gone."""
         for trial in self._trials(TrialState.RUNNING):
-            if self._is_gone(facts_of(trial).get("owner")):
-                self.optuna.tell(trial.number, state=TrialState.FAIL)
-
-    def _is_gone(self, owner: str | None) -> bool:
-        if owner == self.owner:
-            return False
-        if owner is None:
-            # it was killed while claiming, for nobody else is doing so now
-            return True
-        path = self.commands / owner / "lock"
-        if path.exists():
-            try:
-                with FileLock(path, timeout=0):
-                    return True
-            except Timeout:
-                return False
-        return self._stands_still(owner)
-
-    def _stands_still(self, owner: str) -> bool:
-        """Whether another machine's command has shown no sign of life since we began to look.
-
-        By our own clock alone: those of two machines need not agree.
-        """
-        beats = self.optuna.user_attrs.get(f"beat {owner}", 0)
-        now = time.monotonic()
-        if owner not in self._seen or self._seen[owner][0] != beats:
-            self._seen[owner] = beats, now
-        return now - self._seen[owner][1] > self.grace
+            owner = facts_of(trial).get("owner")
+            # one without an owner was killed while claiming, for nobody else is doing so now
+            if owner is None or self.presence.is_gone(owner):
+                # unless it has just come back with a result
+                with suppress(RuntimeError):
+                    self.optuna.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
 
     def _queue_again(self) -> None:
         """Queue trials that were cut off.
@@ -227,13 +183,18 @@ class Study:
 
     def _report(self, trial: optuna.Trial, curve: Mapping[int, float]) -> Verdict:
         known = self._frozen(trial.number)
+        new = {epoch: value for epoch, value in curve.items() if _is_new(epoch, value, known)}
+        try:
+            for epoch, value in new.items():
+                trial.report(value, epoch)
+        except RuntimeError:
+            known = self._frozen(trial.number)
+            if not known.state.is_finished():
+                raise
         if known.state.is_finished():
             # another command took us for dead; what we did is on disk and no other loses by it
             self._open.pop(trial.number, None)
             return "lost"
-        new = {epoch: value for epoch, value in curve.items() if _is_new(epoch, value, known)}
-        for epoch, value in new.items():
-            trial.report(value, epoch)
         return "prune" if new and trial.should_prune() else "go on"
 
     def complete(self, number: int, value: float, facts: Mapping[str, Any]) -> None:
@@ -265,20 +226,15 @@ class Study:
         value: float | None,
         facts: Mapping[str, Any],
     ) -> None:
-        if self._frozen(trial.number).state.is_finished():
-            # told already before the connection was lost, or given to another command
-            return
-        trial.set_user_attr("zetamix", {**facts_of(trial), **facts})
-        self.optuna.tell(trial, value, state)
-
-    def beat(self) -> None:
-        """A sign of life for other machines."""
-        self._beats += 1
         try:
-            self.optuna.set_user_attr(f"beat {self.owner}", self._beats)
-        except StorageInternalError:
-            # the next one will do; a storage that stays away is told by whoever needs it
-            return
+            if self._frozen(trial.number).state.is_finished():
+                # told already before the connection was lost, or given to another command
+                return
+            trial.set_user_attr("zetamix", {**facts_of(trial), **facts})
+            self.optuna.tell(trial, value, state)
+        except (RuntimeError, ValueError):
+            if not self._frozen(trial.number).state.is_finished():
+                raise
 
     def note_tested(self, setting: Setting) -> None:
         """Remember that a setting was tried on the test split."""
