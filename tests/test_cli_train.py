@@ -32,13 +32,14 @@ def root(tmp_path_factory):
 
 @pytest.fixture
 def zetamix(root, tmp_path, monkeypatch):
-    """Run `zetamix train …` in an empty folder, at 100 columns; what it prints, in one line."""
+    """Run `zetamix train …` on the CPU, in an empty folder; what it prints, in one line."""
     monkeypatch.setenv("ZETAMIX_DATA", str(root))
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments, status=0):
-        result = CliRunner().invoke(app, ["train", *map(str, arguments)])
+        place = [] if "--device" in arguments else ["--device", "cpu"]
+        result = CliRunner().invoke(app, ["train", *map(str, arguments), *place])
         assert result.exit_code == status, (result.output, result.exception)
         return " ".join(result.output.split())
 

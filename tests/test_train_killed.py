@@ -23,7 +23,7 @@ STEPS = 9
 EPOCHS = 3
 ARGUMENTS = [
     "train", "--data", "digits", "--train-size", 300, "--epochs", EPOCHS, "--seed", 4,
-    "--set", "augmentation=crop-flip", "--save-every", 0, "--resume",
+    "--set", "augmentation=crop-flip", "--save-every", 0, "--resume", "--device", "cpu",
 ]  # fmt: skip
 
 

@@ -191,7 +191,7 @@ def assert_same(folder, other):
 
 ARGUMENTS = [
     "train", "--data", "digits", "--train-size", 301, "--epochs", 2, "--seed", 4,
-    "--method", "zeta:2.8", "--save-every", 0, "--resume",
+    "--method", "zeta:2.8", "--save-every", 0, "--resume", "--device", "cpu",
 ]  # fmt: skip
 
 
