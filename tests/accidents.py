@@ -2,6 +2,7 @@
 
 import io
 import os
+import resource
 import signal
 import sys
 import time
@@ -63,6 +64,17 @@ class KilledWhileSaving:
             real(state, file)
 
         torch.save = save
+
+
+@dataclass
+class FullDisk:
+    """No file of the process can grow beyond so many bytes, as on a disk that is full."""
+
+    size: int
+
+    def __call__(self) -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self.size, self.size))
 
 
 @dataclass

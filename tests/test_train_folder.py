@@ -262,6 +262,20 @@ def test_time_is_up_with_a_margin_to_save_in(monkeypatch, limit, stops_after):
     assert Stop(limit, began=100.0).out_of_time
 
 
+def test_what_took_long_once_is_kept_back(monkeypatch):
+    """Steps of a second and an evaluation of 40 s: no new one is begun 45 s before the end."""
+    now = [0.0]
+    monkeypatch.setattr(stopping.time, "monotonic", lambda: now[0])
+    stop = Stop(540)
+    for seconds in [1, 1, 40, *[1] * 452]:
+        assert not stop()
+        now[0] += seconds
+    assert now[0] == 494
+    assert not stop()
+    now[0] += 1.01
+    assert stop()
+
+
 def test_without_a_limit_time_is_never_up(monkeypatch):
     stop = Stop()
     monkeypatch.setattr(stopping.time, "monotonic", lambda: 1e12)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from accidents import KilledAt, KilledWhileSaving, SignalledAt, Slow
+from accidents import FullDisk, KilledAt, KilledWhileSaving, SignalledAt, Slow
 from processes import zetamix
 
 from zetamix.records import read_lines
@@ -134,6 +134,27 @@ def test_killed_while_saving(command, untouched, tmp_path, number):
     assert (0 if saved is None else saved["epoch"]) == number - 1
     assert command().wait() == 0
     assert_same(folder, untouched)
+
+
+def test_a_full_disk_is_told_and_loses_nothing(command, untouched, root, tmp_path):
+    """The first checkpoint was written, then the disk is full, then there is room again."""
+    folder = tmp_path / "run"
+    assert command(before=KilledWhileSaving(2)).wait() == -signal.SIGKILL
+    assert command(before=FullDisk(checkpoint_size(folder) - 1), COLUMNS="200").wait() == 1
+    text = (tmp_path / "log").read_text()
+    assert (
+        f"{folder / 'checkpoint.pt'} cannot be written (File too large). What was saved before is "
+        "whole: make room, and the same command with --resume goes on."
+    ) in text
+    assert "Traceback" not in text
+    assert checkpoint(folder)["epoch"] == 1
+    assert not any(name.endswith(".part") for name in names(folder))
+    assert command().wait() == 0
+    assert_same(folder, untouched)
+
+
+def checkpoint_size(folder):
+    return (folder / "checkpoint.pt").stat().st_size
 
 
 def test_killed_again_and_again_at_random_moments(command, untouched, tmp_path):

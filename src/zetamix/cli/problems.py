@@ -39,8 +39,9 @@ def _sentence(error: Exception) -> str | None:
         cause = cause.__context__
     if _ours(error):
         return str(error)
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}."
+    if isinstance(error, OSError) and error.errno is not None:
+        where = "" if error.filename is None else f"{error.filename}: "
+        return f"{where}{error.strerror}."
     return None
 
 

@@ -88,7 +88,20 @@ class RunFolder:
             part.unlink(missing_ok=True)
 
     def save(self, name: str, state: dict[str, Any]) -> None:
-        write_atomically(self.path / name, lambda file: torch.save(state, file))
+        path = self.path / name
+        try:
+            write_atomically(path, lambda file: torch.save(state, file))
+        except (OSError, RuntimeError) as error:
+            # where a disk is full, torch raises an error of its own on the way out
+            cause: BaseException | None = error
+            while cause is not None and not isinstance(cause, OSError):
+                cause = cause.__context__
+            if cause is None:
+                raise
+            raise FolderError(
+                f"{path} cannot be written ({cause.strerror}). What was saved before is whole: "
+                "make room, and the same command with --resume goes on."
+            ) from error
 
     def load(self, name: str, device: torch.device | str = "cpu") -> dict[str, Any] | None:
         """The checkpoint that `name` is; None where there is none."""

@@ -5,7 +5,8 @@ import signal
 import time
 from types import FrameType
 
-# seconds kept back from a time limit for the last step, an evaluation and the saving
+# seconds kept back from a time limit for the saving, beside the longest time between two questions,
+# which is a step or an evaluation
 MARGIN = 5.0
 # a launcher such as torchrun passes the Ctrl-C on that its children have got already
 SAME_PRESS = 1.0
@@ -38,8 +39,14 @@ class Stop:
         self.signal: int | None = None
         """The signal that was heard."""
         self._heard = 0.0
+        self._asked: float | None = None
+        self._longest = 0.0
 
     def __call__(self) -> bool:
+        now = time.monotonic()
+        if self._asked is not None:
+            self._longest = max(self._longest, now - self._asked)
+        self._asked = now
         return self.terminated or self.out_of_time
 
     @property
@@ -51,7 +58,7 @@ class Stop:
         if self.limit is None:
             return False
         # a short limit is not spent on its own margin
-        margin = min(MARGIN, self.limit / 4)
+        margin = min(MARGIN + self._longest, self.limit / 4)
         return time.monotonic() - self.began > self.limit - margin
 
     def __enter__(self) -> "Stop":
