@@ -277,8 +277,8 @@ STATES = {
 
 def shown(overview, width):
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    table = OverviewTable(console, lambda scores: f"{100 * scores['error']:.2f} %")
-    console.print(table.table(overview))
+    table = OverviewTable(console, "error rate", lambda scores: f"{100 * scores['error']:.2f} %")
+    console.print(table.view(overview))
     return [" ".join(line.split()) for line in console.file.getvalue().splitlines() if line.strip()]
 
 
@@ -287,8 +287,7 @@ def test_the_live_table_shows_every_run():
         "method seed 0 seed 1",
         "none 3.61 % 12/30 5.10 %",
         "zeta:2.8 failed ·",
-        "1 of 4 runs done · 1 failed ·",
-        "about 80 s left",
+        "1 of 4 runs done · 1 failed · about 80 s left · error rate, test split",
     ]
 
 
@@ -299,7 +298,7 @@ def test_on_a_narrow_terminal_it_counts():
 
 def test_elsewhere_there_is_a_line_for_each_run():
     console = Console(file=io.StringIO(), width=100)
-    with OverviewTable(console, lambda scores: f"{scores['error']}") as table:
+    with OverviewTable(console, "error rate", lambda scores: f"{scores['error']}") as table:
         table(
             overview_of(
                 {("none", 0): ("done", 30.0, {"error": 0.1}), ("none", 1): ("waiting", 0.0, None)}
@@ -321,7 +320,7 @@ def test_elsewhere_there_is_a_line_for_each_run():
 
 def test_a_terminal_gets_a_live_table():
     console = Console(file=io.StringIO(), width=100, force_terminal=True)
-    with OverviewTable(console, lambda scores: "5 %") as table:
+    with OverviewTable(console, "error rate", lambda scores: "5 %") as table:
         table(overview_of(STATES))
         assert table.live.is_started
     assert "12/30" in console.file.getvalue()

@@ -65,6 +65,7 @@ def compare(
     from zetamix.compare.result import choose_metrics
     from zetamix.compare.verdict import show
     from zetamix.compare.write import write_report
+    from zetamix.metrics import METRICS
 
     console = Console()
     place = _device(device)
@@ -83,7 +84,9 @@ def compare(
         )
         _announce(console, grid)
         primary = choose_metrics(grid.dataset)[0]
-        watched = _overview(console, lambda scores: show(primary, scores[primary]))
+        watched = _overview(
+            console, METRICS[primary][0], lambda scores: show(primary, scores[primary])
+        )
         with stop, watched as watch:
             comparison = compare_methods(
                 grid,
@@ -150,10 +153,10 @@ def _compiles(grid: Any, device: str | None) -> bool:
     return on_gpu and steps >= COMPILE_FROM_STEPS
 
 
-def _overview(console: Console, show: Any) -> Any:
+def _overview(console: Console, name: str, show: Any) -> Any:
     from zetamix.cli.overview import OverviewTable
 
-    return OverviewTable(console, show)
+    return OverviewTable(console, name, show)
 
 
 def _announce(console: Console, grid: Any) -> None:

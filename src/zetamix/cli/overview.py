@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -15,11 +15,11 @@ CELL_WIDTH = 15
 class OverviewTable(AbstractContextManager["OverviewTable"]):
     """On a terminal a live table; elsewhere a line for each run that is done.
 
-    show: from a run's test metrics to the text of the one that counts.
+    name, show: of the metric that counts, and from a run's test metrics to its text.
     """
 
-    def __init__(self, console: Console, show: Any) -> None:
-        self.console, self.show = console, show
+    def __init__(self, console: Console, name: str, show: Any) -> None:
+        self.console, self.name, self.show = console, name, show
         self.live = Live(console=console, auto_refresh=False, transient=True)
         self.told: set[tuple[str, int]] | None = None
 
@@ -33,9 +33,13 @@ class OverviewTable(AbstractContextManager["OverviewTable"]):
 
     def __call__(self, overview: Any) -> None:
         if self.console.is_terminal:
-            self.live.update(self.table(overview), refresh=True)
+            self.live.update(self.view(overview), refresh=True)
         else:
             self._tell(overview)
+
+    def view(self, overview: Any) -> Group:
+        """The table, and below it how far all of it is."""
+        return Group(self.table(overview), Text(self._caption(overview), style="dim"))
 
     def table(self, overview: Any) -> Table:
         """Methods down, seeds across; only how many are done where there is no room for seeds."""
@@ -46,14 +50,14 @@ class OverviewTable(AbstractContextManager["OverviewTable"]):
         table = Table(box=None, header_style="bold", pad_edge=False)
         table.add_column("method", no_wrap=True)
         heads = [f"seed {seed}" for seed in seeds] if roomy else ["seeds", "now"]
+        least = CELL_WIDTH - 2 if roomy else 0
         for head in heads:
-            table.add_column(head, justify="right", no_wrap=True)
+            # as wide at the beginning as at the end, so that nothing jumps
+            table.add_column(head, justify="right", no_wrap=True, min_width=least)
         for method in methods:
             cells = [cell for cell in overview.cells if cell.method == method]
             row = [self._cell(cell, overview) for cell in cells]
             table.add_row(method, *(row if roomy else self._short(cells, row)))
-        table.caption = Text(self._caption(overview), style="dim")
-        table.caption_justify = "left"
         return table
 
     def _cell(self, cell: Any, overview: Any) -> Text:
@@ -75,7 +79,7 @@ class OverviewTable(AbstractContextManager["OverviewTable"]):
         parts = [f"{overview.count('done')} of {len(overview.cells)} runs done"]
         if overview.count("failed"):
             parts.append(f"{overview.count('failed')} failed")
-        return " · ".join([*parts, time_left(overview.seconds_left)])
+        return " · ".join([*parts, time_left(overview.seconds_left), f"{self.name}, test split"])
 
     def _tell(self, overview: Any) -> None:
         """A line for each run that is done since the last look."""
