@@ -36,7 +36,7 @@ def test_a_search_from_the_command_line(tmp_path):
     text = flat(done.stdout)
     assert "crescents: 58 to train, 6 to choose by error rate, 512 to test what is chosen" in text
     assert "3 of 3 trials done (3 finished, 0 running), none left" in text
-    assert "test: " in text
+    assert "test: 6 of 6 models done, 100 %" in text
     for word in ("Chosen", "How flat", "Test"):
         assert word in text
     assert f"in {tmp_path}/report.html" in text

@@ -95,7 +95,7 @@ def test_a_search_and_its_test(tmp_path, trained):
     assert found.settings_tested == 1
     standings = [each for each in seen if isinstance(each, Standing)]
     assert (standings[-1].done, standings[-1].total) == (3, 3)
-    assert all(each.total == 6 for each in seen if isinstance(each, Evaluating))
+    assert seen[-1] == Evaluating(done=6, total=6, epochs=24.0, epochs_total=24)
     assert not list((tmp_path / ".commands").iterdir())
 
 

@@ -94,11 +94,11 @@ def evaluate(
     missing = [task for task in tasks if task not in records]
 
     def look() -> None:
-        words = [crew.workers.board.get(task.name) for task in missing]
-        epochs = [float(word["epochs"]) for word in words if word is not None]
-        done = question.recipe.epochs * (len(tasks) - len(missing))
-        total = question.recipe.epochs * len(tasks)
-        watch(Evaluating(len(records), len(tasks), done + sum(epochs), total))
+        words = [crew.workers.board.get(task.name) for task in tasks if task not in records]
+        under_way = sum(float(word["epochs"]) for word in words if word is not None)
+        each = question.recipe.epochs
+        epochs = each * len(records) + under_way
+        watch(Evaluating(len(records), len(tasks), epochs, each * len(tasks)))
 
     with overseeing(crew.workers, stop, look) as stopped:
         if missing and not stopped():
@@ -108,6 +108,7 @@ def evaluate(
                     record = ended[task.name].record
                     if record is not None:
                         records[task] = record
+    look()
     if len(records) < len(tasks):
         return []
     return [

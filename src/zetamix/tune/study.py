@@ -240,13 +240,13 @@ class Study:
         """Remember that a setting was tried on the test split."""
         known = self.tested()
         if setting not in known:
-            self.optuna.set_user_attr("tested", [*known, setting])
+            self._patiently(lambda: self.optuna.set_user_attr("tested", [*known, setting]))
 
     # looking
 
     def tested(self) -> list[Setting]:
         """Settings that have been tried on the test split: more than one, and it has chosen too."""
-        return list(self.optuna.user_attrs.get("tested", []))
+        return list(self._patiently(lambda: self.optuna.user_attrs).get("tested", []))
 
     def mine(self) -> list[int]:
         """Trials that this command has claimed and not yet told of."""
