@@ -217,13 +217,17 @@ def under_way(out):
     return {folder for folder in begun if not (folder / "record.json").exists()}
 
 
+def is_young(folder):
+    return len((folder / "metrics.jsonl").read_text().splitlines()) < 100
+
+
 LONG = ["--epochs", "250", "--seeds", "2", "--methods", "none,zeta:2.8", "--train-size", "64"]
 
 
 def test_ctrl_c_saves_everything_and_kill_9_loses_no_finished_run(tmp_path):
     first = start(tmp_path, *LONG, "--jobs", "2")
-    # a finished run, and another under way
-    wait_for(lambda: finished(tmp_path) and under_way(tmp_path), first)
+    # a finished run, and another that has most of its way before it
+    wait_for(lambda: finished(tmp_path) and any(map(is_young, under_way(tmp_path))), first)
     first.send_signal(signal.SIGINT)
     text = first.communicate(timeout=120)[0]
     assert first.returncode == 130, text
@@ -235,7 +239,7 @@ def test_ctrl_c_saves_everything_and_kill_9_loses_no_finished_run(tmp_path):
 
     second = start(tmp_path, *LONG, "--jobs", "2")
     wait_for(lambda: any(trained_by(folder) for folder in under_way(tmp_path)), second)
-    orphans = [trained_by(folder) for folder in under_way(tmp_path)]
+    orphans = [pid for pid in map(trained_by, under_way(tmp_path)) if pid]
     second.kill()
     # workers notice, save and end, and with the last of them the pipe to us
     second.communicate(timeout=120)
