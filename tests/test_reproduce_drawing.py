@@ -328,7 +328,7 @@ def test_sensitivity_has_a_column_for_each_recipe_that_was_run(tmp_path):
     results = Results(tmp_path)
     ask = Ask(augmentations=("crop-flip",), epochs=30)
     for cell in EXPERIMENTS["sensitivity"].cells(ask):
-        if cell.dataset == "cifar10":
+        if cell.dataset == "cifar10" and not cell.of_sweep:
             gamma = float(cell.method.removeprefix("zeta:"))
             results.add("sensitivity", run_record(cell, 0.05 + 0.01 * (gamma - 3) ** 2))
     drawn = draw(look("sensitivity", results))
@@ -340,6 +340,34 @@ def test_sensitivity_has_a_column_for_each_recipe_that_was_run(tmp_path):
         "CIFAR-10, crop-flip, 30 epochs: error from 5.00 % at γ = 3.0 to 9.00 % at γ = 5.0; 17 of "
         "17 values of γ have been run."
     ]
+    assert [picture.name for picture in drawn.pictures] == ["sensitivity"]
+
+
+def test_a_sweep_is_drawn_from_as_many_models_as_were_run(tmp_path):
+    results = Results(tmp_path)
+    sweep = [
+        cell
+        for cell in EXPERIMENTS["sensitivity"].cells(Ask())
+        if cell.of_sweep and cell.dataset == "cifar10"
+    ]
+    assert len(sweep) == 200
+    for cell in sweep[:20]:
+        # better with more weight decay, whatever γ
+        results.add("sensitivity", run_record(cell, 0.08 - 30 * cell.recipe.weight_decay))
+    drawn = draw(look("sensitivity", results))
+    assert [picture.name for picture in drawn.pictures] == ["sensitivity", "sweep-cifar10-flip"]
+    assert "20 of 200 models" in drawn.pictures[1].caption
+    (row,) = table_rows(drawn.tables["sweep"])[2:]
+    strongest = max(sweep[:20], key=lambda cell: cell.recipe.weight_decay)
+    assert row[:2] == ["CIFAR-10, flip", "20"]
+    assert row[3] == f"{float(strongest.method.removeprefix('zeta:')):g}"
+    assert row[4] == f"{strongest.recipe.weight_decay:g}"
+    assert row[6] == "−1.00"
+    (told,) = [word for word in drawn.verdict if "sweep" in word]
+    assert "It does not clearly follow γ" in told
+    assert "It falls with weight decay (ρ = -1.00, p < 0.001)" in told
+    # the grid is another thing, and empty
+    assert all(row[1] == "–" for row in table_rows(drawn.tables["sensitivity"])[2:])
 
 
 def test_an_artifact_is_written_in_every_form(natural, tmp_path):

@@ -22,8 +22,7 @@ from tuning import (
 
 from zetamix import GAMMA_MIN
 from zetamix.machine import describe_machine
-from zetamix.train import train
-from zetamix.tune import Trial, make_runs, parse_space, random_settings, trials_of
+from zetamix.tune import Trial, parse_space, random_settings, trials_of
 from zetamix.tune.analysis import (
     LEAST_FOR_IMPORTANCE,
     curve,
@@ -258,7 +257,7 @@ def test_words_of_a_sweep():
     found = words(tuning)
     assert list(found) == ["Chosen", "How flat", "Low γ", "Not yet"]
     assert re.fullmatch(
-        r"γ = [\d.]+, weight_decay = [\de.-]+: validation error rate 4\.\d\d ± 0\.30 % \(± "
+        r"γ = [\d.]+, weight decay = [\de.-]+: validation error rate 4\.\d\d ± 0\.30 % \(± "
         r"standard error, 60 samples\), the best of 30 finished trials, 1 stopped early, 1 "
         r"diverged, 8 to go\.",
         found["Chosen"],
@@ -343,7 +342,7 @@ def test_the_table_of_the_test_split():
     assert [head.name for head in table.heads][1] == "error rate, %"
     assert "without the validation split" in table.notes[0]
     assert (
-        table.notes[1] == "Chosen with weight_decay = 0.0001; the others keep the recipe as it is."
+        table.notes[1] == "Chosen with weight decay = 0.0001; the others keep the recipe as it is."
     )
 
 
@@ -523,21 +522,24 @@ def test_the_papers_analysis_in_a_browser(tmp_path):
 # plain runs
 
 
-def test_the_papers_analysis_by_plain_runs(tmp_path):
-    """Records of runs that no study knows of are trials for the figures."""
+def test_records_of_plain_runs_are_trials_for_the_figures():
+    """Records that no study knows of."""
+    question = make_question()
     space = parse_space("gamma=2:3:1,weight_decay=1e-4|1e-3,sources=2|all")
-    dataset = make_dataset()
-    runs = make_runs(
-        dataset, RECIPE.change(epochs=1), space, space.grid(), seeds=(0, 1), out=tmp_path
-    )
-    assert len(runs) == 16
-    records = train(runs[:8], concurrent=4)
+    records = [
+        make_record(
+            question,
+            Contender("x", space.method(setting).label, space.recipe(setting, RECIPE)),
+            0,
+            0.1 + 0.01 * number,
+        )
+        for number, setting in enumerate(space.grid())
+    ]
     trials = trials_of(records, space)
     assert [trial.setting for trial in trials] == space.grid()
     assert [trial.value for trial in trials] == [record.last["error"] for record in records]
     assert all(trial.error > 0 for trial in trials)
     assert draw_parallel(trials, space.searched, "error", split="test").svg
-    assert runs[0].recipe.weight_decay == 1e-4
 
 
 def test_settings_at_random_cover_a_space_evenly():

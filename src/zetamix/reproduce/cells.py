@@ -51,6 +51,8 @@ class Training:
     model: str
     """As the paper names it; the recipe of a quick run has a smaller one."""
     variant: Variant = Variant()
+    of_sweep: bool = False
+    """One of many settings drawn at random, of which any number makes a sweep."""
 
     def fits(self, record: "Record", *, any_seed: bool = False) -> bool:
         """Whether a record is of this cell."""
@@ -71,7 +73,8 @@ class Training:
 
     @property
     def name(self) -> str:
-        words = (self.dataset, self.model, self.method, self.variant.label, f"seed {self.seed}")
+        words = [self.dataset, self.model, self.method, self.variant.label, f"seed {self.seed}"]
+        words += [f"weight decay {self.recipe.weight_decay:g}"] if self.of_sweep else []
         return " ".join(filter(None, words))
 
 

@@ -5,6 +5,7 @@ is shown.
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ MEASURED, TRAINED = 100, 16
 NEIGHBOURS = 16
 # two networks for two, so that no cell is mistaken for another
 SMALL = {"resnet18": "digitnet", "resnet50": "lenet5"}
+# models of a sweep
+SWEPT = 4
 RECIPES: dict[str, dict[str, Any]] = {
     "oracle": {"epochs": 1},
     "batch-time": {"shape": [4, 3, SIDE, SIDE], "rounds": 5},
@@ -36,7 +39,12 @@ RECIPES: dict[str, dict[str, Any]] = {
 def shorten(cells: Sequence[Cell], device: torch.device) -> list[Cell]:
     """The same cells, each once and with one seed, small enough for a second or less."""
     short: list[Cell] = []
+    swept: Counter[str] = Counter()
     for cell in cells:
+        if isinstance(cell, Training) and cell.of_sweep:
+            swept[cell.dataset] += 1
+            if swept[cell.dataset] > SWEPT:
+                continue
         if isinstance(cell, Training):
             new: Cell = dataclasses.replace(cell, seed=0, recipe=shorten_recipe(cell.recipe))
         else:

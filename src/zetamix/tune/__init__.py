@@ -13,7 +13,6 @@ from zetamix.tune.question import make_question as make_question
 from zetamix.tune.result import Evaluating as Evaluating
 from zetamix.tune.result import Standing as Standing
 from zetamix.tune.result import Trial as Trial
-from zetamix.tune.sensitivity import make_runs as make_runs
 from zetamix.tune.sensitivity import random_settings as random_settings
 from zetamix.tune.sensitivity import trials_of as trials_of
 from zetamix.tune.space import Space as Space

@@ -1,18 +1,17 @@
-"""The paper's analysis by plain runs: no study, no choice, and so no need for Optuna."""
+"""The paper's analysis from plain runs: no study, no choice, and so no need for Optuna."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import torch
 
-from zetamix.data import Dataset
 from zetamix.methods import parse
 from zetamix.records import RunRecord
-from zetamix.train import Recipe, Run
 from zetamix.tune.question import standard_error
 from zetamix.tune.result import Trial
-from zetamix.tune.space import Parameter, Setting, Space, Value
+from zetamix.tune.space import Parameter, Setting, Space, Value, parse_space
+
+# the paper's sweep: 200 models for each dataset
+SWEEP, MODELS = parse_space("gamma=1..6,weight_decay=log:5e-5..1e-3"), 200
 
 
 def random_settings(space: Space, count: int, seed: int = 0) -> list[Setting]:
@@ -40,29 +39,6 @@ def _at(parameter: Parameter, share: float) -> Value:
     if parameter.log:
         return parameter.tidy(parameter.low * (parameter.high / parameter.low) ** share)
     return parameter.tidy(parameter.low + share * (parameter.high - parameter.low))
-
-
-def make_runs(
-    dataset: Dataset,
-    recipe: Recipe,
-    space: Space,
-    settings: Sequence[Setting],
-    *,
-    seeds: Sequence[int],
-    out: Path,
-    **how: Any,
-) -> list[Run]:
-    """A run for every setting and seed, to be trained by `zetamix.train.train`.
-
-    out: a folder for each run is made in it. how: as `Run` takes it: device, compile, ...
-    """
-    runs = []
-    for seed in seeds:
-        for setting in settings:
-            method, own = space.method(setting), space.recipe(setting, recipe)
-            name = "-".join(f"{key}={value}" for key, value in setting.items())
-            runs.append(Run(dataset, method, own, seed=seed, out=out / f"{name}-s{seed}", **how))
-    return runs
 
 
 def trials_of(records: Sequence[RunRecord], space: Space, metric: str = "error") -> list[Trial]:

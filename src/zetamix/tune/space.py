@@ -185,7 +185,7 @@ def label(setting: Setting) -> str:
     return ", ".join(parts)
 
 
-NAMES = {"gamma": "γ"}
+NAMES = {"gamma": "γ", "weight_decay": "weight decay", "batch_size": "batch size"}
 
 
 def _short(value: Value) -> str:

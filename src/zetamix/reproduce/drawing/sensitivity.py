@@ -1,18 +1,27 @@
-"""Error against γ."""
+"""Error against γ, and the sweep over γ and weight decay."""
 
+from dataclasses import replace
 from typing import Any
 
 from matplotlib.axes import Axes
+from scipy.stats import spearmanr  # type: ignore[import-untyped]
 
 from zetamix.data import CATALOGUE
+from zetamix.records import RunRecord
 from zetamix.report import Cell, Column, Picture, Table, drawing, series_style
+from zetamix.reproduce import quick
 from zetamix.reproduce.cells import Training, Variant
 from zetamix.reproduce.drawing.comparison import Row
 from zetamix.reproduce.drawing.view import Drawn, View, blank, finish
 from zetamix.series import GAMMA_MIN
+from zetamix.tune.parallel import draw_parallel
+from zetamix.tune.sensitivity import MODELS, SWEEP, trials_of
+from zetamix.tune.space import NAMES
 
 # the γ that the axis shows: the grid and a margin
 SHOWN = (1.65, 5.15)
+# models of a sweep from which on a correlation is told
+ENOUGH = 12
 
 
 def draw(view: View) -> Drawn:
@@ -20,10 +29,22 @@ def draw(view: View) -> Drawn:
     for cell in view.trainings:
         known = curves.setdefault(cell.dataset, [])
         known += [] if cell.variant in known else [cell.variant]
+    sweeps = [
+        (name, variant, records)
+        for name, variants in curves.items()
+        for variant in variants
+        if (records := _swept(view, name, variant))
+    ]
+    tables = {"sensitivity": _table(view, curves)}
+    if sweeps:
+        tables["sweep"] = _sweep_table(sweeps)
     return Drawn(
-        [_draw(view, curves)],
-        {"sensitivity": _table(view, curves)},
-        [word for name in curves for word in _verdict(view, name, curves[name])],
+        [_draw(view, curves), *(_draw_sweep(view, *sweep) for sweep in sweeps)],
+        tables,
+        [
+            *(word for name in curves for word in _verdict(view, name, curves[name])),
+            *(_sweep_verdict(*sweep) for sweep in sweeps),
+        ],
     )
 
 
@@ -31,7 +52,7 @@ def _curve(view: View, dataset: str, variant: Variant) -> list[tuple[float, Row]
     """(γ, what was run) for every γ of the grid."""
     cells: dict[str, Training] = {}
     for cell in view.trainings:
-        if (cell.dataset, cell.variant) == (dataset, variant):
+        if (cell.dataset, cell.variant) == (dataset, variant) and not cell.of_sweep:
             cells.setdefault(cell.method, cell)
     return [
         (
@@ -96,10 +117,7 @@ def _table(view: View, curves: dict[str, list[Variant]]) -> Table:
     heads = [f"{CATALOGUE[name].title}, {variant.label}" for name, variant in pairs]
     columns = [Column("γ"), *(Column(head) for head in heads)]
     body = [[Cell(gamma, digits=1), *cells] for gamma, cells in rows.items()]
-    notes = [
-        "Error rate %, mean ± standard deviation over n seeds. The sweep over γ and weight decay, "
-        "the other half of the paper's figure, is a study of `zetamix tune`."
-    ]
+    notes = ["Error rate %, mean ± standard deviation over n seeds."]
     return Table(columns, body, "Error against γ", notes)
 
 
@@ -118,4 +136,95 @@ def _verdict(view: View, dataset: str, variants: list[Variant]) -> list[str]:
                 f"γ = {best} to {high:.2f} % at γ = {worst}; {len(found)} of "
                 f"{len(_curve(view, dataset, variant))} values of γ have been run."
             )
+    return words
+
+
+# the sweep
+
+
+def _swept(view: View, dataset: str, variant: Variant) -> list[RunRecord]:
+    """Runs of the sweep, of any seed."""
+    cells = [
+        cell
+        for cell in view.trainings
+        if cell.of_sweep and (cell.dataset, cell.variant) == (dataset, variant)
+    ]
+    return [record for cell in cells for record in view.results.runs_of(cell)]
+
+
+def _sweep_title(dataset: str, variant: Variant) -> str:
+    return f"{CATALOGUE[dataset].title}, {variant.label}"
+
+
+def _draw_sweep(view: View, dataset: str, variant: Variant, records: list[RunRecord]) -> Picture:
+    title = _sweep_title(dataset, variant)
+    name = "-".join(["sweep", dataset, variant.label.replace(", ", "-").replace(" ", "-")])
+    picture = draw_parallel(
+        trials_of(records, SWEEP, "accuracy"),
+        SWEEP.searched,
+        "accuracy",
+        split="test",
+        title=f"{title}: {quick.LABEL}" if view.is_quick else title,
+    )
+    caption = (
+        f"{title}: {len(records)} of {MODELS} models as lines through γ and weight decay to "
+        f"their accuracy on the test split; dark: the best; light grey: γ below {GAMMA_MIN:.5f}. "
+        "The settings are drawn at random from the paper's two distributions; the paper's were "
+        "chosen by a Bayesian search, which shows more of the good ones."
+    )
+    if view.is_quick:
+        caption = f"{quick.LABEL.capitalize()}. {caption}"
+    return replace(picture, name=name, caption=caption)
+
+
+def _sweep_table(sweeps: list[tuple[str, Variant, list[RunRecord]]]) -> Table:
+    rows: list[list[Cell | str | int]] = []
+    for dataset, variant, records in sweeps:
+        trials = trials_of(records, SWEEP)
+        best = min(trials, key=lambda trial: trial.value or 0.0)
+        rhos = [_correlation(records, each.name) for each in SWEEP.searched]
+        rows.append(
+            [
+                _sweep_title(dataset, variant),
+                len(records),
+                Cell(100 * (best.value or 0.0), digits=2),
+                *(f"{best.setting[each.name]:g}" for each in SWEEP.searched),
+                *(Cell(None if rho is None else rho[0], digits=2) for rho in rhos),
+            ]
+        )
+    names = [NAMES.get(each.name, each.name) for each in SWEEP.searched]
+    columns = [Column(head) for head in ("sweep", "models", "lowest error %")]
+    columns += [Column(f"its {name}") for name in names]
+    columns += [Column(f"ρ with {name}") for name in names]
+    notes = [
+        "ρ: Spearman's rank correlation of the error with a parameter, given from "
+        f"{ENOUGH} models on; above 0, the error rises with the parameter."
+    ]
+    return Table(columns, rows, "The sweep over γ and weight decay", notes)
+
+
+def _correlation(records: list[RunRecord], parameter: str) -> tuple[float, float] | None:
+    """Spearman's ρ of error and parameter, and its p-value; None where it says nothing."""
+    trials = trials_of(records, SWEEP)
+    errors = [trial.value for trial in trials]
+    if len(trials) < ENOUGH or len(set(errors)) == 1:
+        return None
+    found = spearmanr(errors, [trial.setting[parameter] for trial in trials])
+    return float(found.statistic), float(found.pvalue)
+
+
+def _sweep_verdict(dataset: str, variant: Variant, records: list[RunRecord]) -> str:
+    errors = sorted(100 * record.last["error"] for record in records)
+    words = (
+        f"{_sweep_title(dataset, variant)}, sweep of {len(records)} of {MODELS} models: error from "
+        f"{errors[0]:.2f} to {errors[-1]:.2f} %."
+    )
+    for each in SWEEP.searched:
+        found = _correlation(records, each.name)
+        if found is not None:
+            name = NAMES.get(each.name, each.name)
+            way = "rises" if found[0] > 0 else "falls"
+            clear = f"{way} with {name}" if found[1] < 0.05 else f"does not clearly follow {name}"
+            chance = f"p = {found[1]:.2g}" if found[1] >= 0.001 else "p < 0.001"
+            words += f" It {clear} (ρ = {found[0]:.2f}, {chance})."
     return words
