@@ -27,7 +27,7 @@ def run_record(cell, error, *, best=None, test_size=10_000, **changes):
         ),
         last=scores(error),
         best=None if best is None else scores(best) | {"epoch": 3, "val_score": 0.5},
-        confusion=[[1]],
+        confusion=[[round((1 - error) * test_size), round(error * test_size)], [0, 0]],
         test_size=test_size,
         wall_s=100.0,
         step_ms=3.0,

@@ -219,7 +219,7 @@ def test_a_variant_is_a_recipe_of_its_own_and_says_so():
     )
     assert Variant("flip").recipe("cifar10") == RECIPES["cifar10"]
     assert Variant().recipe("ph2", "resnet50").model == "resnet50"
-    assert Variant("flip", 30).label == "flip, 30 epochs"
+    assert Variant("flip", 30).label == "flip, shortened to 30 epochs"
 
 
 def test_a_record_of_an_older_recipe_still_fits():
@@ -603,13 +603,15 @@ def test_a_shortened_recipe_that_was_run_is_shown_beside_the_full_one(tmp_path):
     results.add("sensitivity", run_record(short, 0.06))
     after = look("sensitivity", results)
     labels = {cell.variant.label for cell in after.trainings}
-    assert labels == {"flip", "crop-flip, 30 epochs"}
+    assert labels == {"flip", "crop-flip, shortened to 30 epochs"}
     more = [cell for cell in after.trainings if cell.variant.epochs == 30]
     assert {cell.dataset for cell in more} == {"cifar10"}
     assert len(more) == 17 + 200
     # what the artifact needs, and what is missing of it, is what it was
     assert after.cells == before.cells
     assert len(after.empty) == 2 * (17 + 200)
+    # nor does the table of another artifact show it
+    assert look("natural", results).more == []
     # a recipe that is no variant of the paper's is not shown
     odd = dataclasses.replace(short, recipe=short.recipe.change(lr=0.3))
     results.add("sensitivity", run_record(odd, 0.06))

@@ -47,13 +47,17 @@ def draw(view: View) -> Drawn:
 def _other_variants(
     experiment: Experiment, cells: Sequence[Cell], results: Results
 ) -> list[Training]:
-    """Cells of shortened or otherwise changed recipes, for the datasets that have a run of them."""
+    """Cells of shortened or otherwise changed recipes, for the datasets that have a run of them.
+
+    A recipe that was shortened for one artifact says nothing in another.
+    """
+    homes = [id for id, other in EXPERIMENTS.items() if other.cells is experiment.cells]
     known = [cell for cell in cells if isinstance(cell, Training)]
     methods = {(cell.dataset, cell.method) for cell in known}
     shown = {cell.variant for cell in known}
     found: dict[tuple[str, Variant], None] = {}
-    for record in results.records.values():
-        if not isinstance(record, RunRecord):
+    for key, record in results.records.items():
+        if not isinstance(record, RunRecord) or results.homes[key] not in homes:
             continue
         if (record.cell.dataset, record.cell.method) not in methods:
             continue

@@ -36,7 +36,7 @@ class Variant:
     def label(self) -> str:
         parts = [self.augmentation or ""]
         if self.epochs is not None:
-            parts.append(f"{self.epochs} epochs")
+            parts.append(f"shortened to {self.epochs} epochs")
         return ", ".join(filter(None, parts))
 
 

@@ -90,7 +90,8 @@ class Session:
         if len(able) < len(empty):
             needed = sorted({str(cell.device) for cell in empty if cell not in able})
             outcome.reasons.append(
-                f"{len(empty) - len(able)} cells are measured with --device {' or '.join(needed)}."
+                f"{len(empty) - len(able)} cells{f' of {name}' if name else ''} are measured with "
+                f"--device {' or '.join(needed)}."
             )
         if able and not self.stop():
             try:

@@ -44,9 +44,8 @@ def write_page(
         drawn = draw(view)
         write_artifact(view, drawn, results.folder / id, facts)
         sections.append(_section(view, drawn))
-        done = len(view.cells) - len(view.empty)
         words = drawn.verdict[0] if drawn.verdict else "Nothing has been run yet."
-        lead.append((id, f"{done} of {len(view.cells)} cells. {words}"))
+        lead.append((id, f"{_progress(view)} {words}"))
     title = f"{TITLE} ({quick.LABEL})" if is_quick else TITLE
     write_text(path, render_page(title, sections, facts=facts, lead=lead))
 
@@ -63,6 +62,14 @@ def _section(view: View, drawn: Drawn) -> Section:
     return Section(heading, blocks)
 
 
+def _progress(view: View) -> str:
+    """How many cells are filled."""
+    done = len(view.cells) - len(view.empty)
+    other = sum(view.results.find(cell) is not None for cell in view.more)
+    more = f", and {other} of other variants of the recipe" if other else ""
+    return f"{done} of {len(view.cells)} cells{more}."
+
+
 def machines(view: View) -> list[str]:
     """Where the records of an artifact come from, each machine and commit once."""
     return list(dict.fromkeys(machine_line(record.machine) for record in view.records))
@@ -77,8 +84,7 @@ def _readme(view: View, drawn: Drawn) -> str:
     parts = [f"# {view.artifact}: {EXPERIMENTS[view.artifact].what}"]
     if view.is_quick:
         parts.append(f"**{quick.LABEL.capitalize()}.**")
-    done = len(view.cells) - len(view.empty)
-    parts.append(f"{done} of {len(view.cells)} cells. Made by `zetamix reproduce {view.artifact}`.")
+    parts.append(f"{_progress(view)} Made by `zetamix reproduce {view.artifact}`.")
     parts += drawn.verdict
     for picture in drawn.pictures:
         parts.append(f"![{picture.alt}]({picture.name}.png)\n\n*{picture.caption}*")

@@ -14,12 +14,14 @@ from zetamix.reproduce.cells import Training, Variant
 from zetamix.reproduce.drawing.comparison import Row
 from zetamix.reproduce.drawing.view import Drawn, View, blank, finish
 from zetamix.series import GAMMA_MIN
+from zetamix.tune.analysis import flatness
 from zetamix.tune.parallel import draw_parallel
 from zetamix.tune.sensitivity import MODELS, SWEEP, trials_of
-from zetamix.tune.space import NAMES
+from zetamix.tune.space import NAMES, parse_space
 
 # the γ that the axis shows: the grid and a margin
 SHOWN = (1.65, 5.15)
+GRID = parse_space("gamma=1.8:5.0:0.2")
 # models of a sweep from which on a correlation is told
 ENOUGH = 12
 
@@ -33,7 +35,7 @@ def draw(view: View) -> Drawn:
         (name, variant, records)
         for name, variants in curves.items()
         for variant in variants
-        if (records := _swept(view, name, variant))
+        if len(records := _swept(view, name, variant)) > 1
     ]
     tables = {"sensitivity": _table(view, curves)}
     if sweeps:
@@ -93,14 +95,10 @@ def _plot(axes: Axes, view: View, dataset: str, variant: Variant, index: int) ->
         return False
     gammas = [gamma for gamma, _ in known]
     means = [ours.mean for _, ours in known]
-    label = f"{variant.label}, n = {max(ours.n for _, ours in known)}"
-    axes.errorbar(
-        gammas,
-        means,
-        yerr=[ours.sd or 0.0 for _, ours in known],
-        label=label,
-        **series_style(index),
-    )
+    seeds = max(ours.n for _, ours in known)
+    label = f"{variant.label}, {'one seed' if seeds == 1 else f'{seeds} seeds'}"
+    bars = [ours.sd or 0.0 for _, ours in known] if seeds > 1 else None
+    axes.errorbar(gammas, means, yerr=bars, label=label, **series_style(index))
     return True
 
 
@@ -124,18 +122,29 @@ def _table(view: View, curves: dict[str, list[Variant]]) -> Table:
 def _verdict(view: View, dataset: str, variants: list[Variant]) -> list[str]:
     words = []
     for variant in variants:
+        curve = _curve(view, dataset, variant)
         found = [
             (ours.mean, gamma)
-            for gamma, row in _curve(view, dataset, variant)
+            for gamma, row in curve
             if (ours := row.ours(variant, "error")) is not None
         ]
-        if found:
-            (low, best), (high, worst) = min(found), max(found)
-            words.append(
-                f"{CATALOGUE[dataset].title}, {variant.label}: error from {low:.2f} % at "
-                f"γ = {best} to {high:.2f} % at γ = {worst}; {len(found)} of "
-                f"{len(_curve(view, dataset, variant))} values of γ have been run."
+        if len(found) < 2:
+            continue
+        (low, best), (high, worst) = min(found), max(found)
+        told = (
+            f"{CATALOGUE[dataset].title}, {variant.label}: error from {low:.2f} % at γ = {best} "
+            f"to {high:.2f} % at γ = {worst}."
+        )
+        if len(found) < len(curve):
+            told += f" {len(found)} of {len(curve)} values of γ have been run."
+        records = [record for _, row in curve for record in row.runs[variant]]
+        flat = flatness(trials_of(records, GRID), "error")
+        if flat is not None:
+            told += (
+                f" {flat.within} of {flat.total} values, from γ = {flat.low} to {flat.high}, lie "
+                f"within one standard error of the best ({100 * flat.margin:.2f} points)."
             )
+        words.append(told)
     return words
 
 
