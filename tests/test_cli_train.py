@@ -238,20 +238,6 @@ def test_time_before_the_training_counts(zetamix, monkeypatch, what):
     assert "unfinished run of this. Add --resume" in zetamix(*SMALL, "--out", "mine", status=1)
 
 
-@pytest.mark.parametrize(
-    ("asked", "device", "steps", "compiles"),
-    [
-        (None, "cpu", 10**6, False),
-        (None, "cuda", 39_999, False),
-        (None, "cuda", 40_000, True),
-        (True, "cpu", 1, True),
-        (False, "cuda", 10**6, False),
-    ],
-)
-def test_long_runs_on_a_gpu_are_compiled(asked, device, steps, compiles):
-    assert command._compiles(asked, torch.device(device), steps) is compiles
-
-
 def test_tensorboard(zetamix, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from zetamix.cli.problems import told_in_a_sentence
-from zetamix.cli.train import COMPILE_FROM_STEPS
 
 
 def compare(
@@ -148,9 +147,11 @@ def _size(text: str | None) -> int | float | None:
 def _compiles(grid: Any, device: str | None) -> bool:
     import torch
 
+    from zetamix.train.graph import compile_pays
+
     steps = grid.recipe.epochs * (len(grid.dataset.train) // grid.recipe.batch_size)
     on_gpu = torch.cuda.is_available() and device != "cpu"
-    return on_gpu and steps >= COMPILE_FROM_STEPS
+    return compile_pays(torch.device("cuda" if on_gpu else "cpu"), steps)
 
 
 def _overview(console: Console, name: str, show: Any) -> Any:

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from zetamix.cli.overview import time_left
 from zetamix.cli.problems import told_in_a_sentence
-from zetamix.cli.train import COMPILE_FROM_STEPS
 
 SPACE = "gamma=1..6,weight_decay=log:5e-5..1e-3"
 
@@ -277,10 +276,12 @@ def _hide_password(storage: str | None) -> None:
 def _compiles(question: Any, device: str | None) -> bool:
     import torch
 
+    from zetamix.train.graph import compile_pays
+
     recipe = question.recipe
     steps = recipe.epochs * (len(question.dataset.train) // recipe.batch_size)
     on_gpu = torch.cuda.is_available() and device != "cpu"
-    return on_gpu and steps >= COMPILE_FROM_STEPS
+    return compile_pays(torch.device("cuda" if on_gpu else "cpu"), steps)
 
 
 def _announce(console: Console, question: Any, plan: Any) -> None:

@@ -19,9 +19,9 @@ from zetamix.reproduce.experiments import MEASURES
 from zetamix.reproduce.experiments.workbench import Workbench
 from zetamix.reproduce.measurement import Measurement
 from zetamix.reproduce.results import Results, fingerprint_of
-from zetamix.reproduce.speed import compiles
 from zetamix.train import Progress, Run, train
 from zetamix.train.folder import hold
+from zetamix.train.graph import compile_pays
 from zetamix.train.stopping import Stop
 
 
@@ -157,7 +157,11 @@ class Session:
         self.results.add(artifact, record, found.arrays)
 
     def _train(self, artifact: str, cells: list[Training], dataset: Dataset) -> None:
-        runs = [self._make_run(cell, dataset) for cell in cells]
+        batches = (
+            cell.recipe.epochs * (len(dataset.train) // cell.recipe.batch_size) for cell in cells
+        )
+        compile = compile_pays(self.device, sum(batches))
+        runs = [self._make_run(cell, dataset, compile) for cell in cells]
         try:
             with hold(run.folder.path for run in runs):
                 train(runs, concurrent=self.concurrent, watch=self.watch, stop=self.stop)
@@ -170,7 +174,7 @@ class Session:
                     extra = {**record.extra, "notes": list(dataset.notes), **note}
                     self.results.add(artifact, dataclasses.replace(record, extra=extra))
 
-    def _make_run(self, cell: Training, dataset: Dataset) -> Run:
+    def _make_run(self, cell: Training, dataset: Dataset, compile: bool) -> Run:
         method, recipe = parse(cell.method), cell.recipe
         key = RunCell(
             dataset=dataset.name,
@@ -180,7 +184,6 @@ class Session:
             recipe=recipe.as_dict(),
             train_size=len(dataset.train),
         ).key
-        steps = recipe.epochs * (len(dataset.train) // recipe.batch_size)
         return Run(
             dataset,
             method,
@@ -188,5 +191,5 @@ class Session:
             seed=cell.seed,
             out=self.work / "runs" / f"{dataset.name}-{cell.method.replace(':', '-')}-{key}",
             device=self.device,
-            compile=compiles(self.device, steps),
+            compile=compile,
         )

@@ -18,8 +18,6 @@ from zetamix.train import RECIPES
 from zetamix.train.graph import CapturedStep
 from zetamix.train.trainer import Trainer
 
-# a compiled step saves 0.5 ms of 2.9 on an H200 and takes 20 s to compile the first time
-COMPILE_FROM_STEPS = 40_000
 # a backward pass does twice the work of a forward pass
 PASSES = 3
 # samples in a measured step, and steps after the first
@@ -36,11 +34,6 @@ MEASURING = {
     ("batch-time", ""): (30.0, 10.0),
 }
 ELSE = (0.2, 0.2)
-
-
-def compiles(device: torch.device, steps: int) -> bool:
-    """Whether a run of this many steps is worth compiling."""
-    return device.type == "cuda" and steps >= COMPILE_FROM_STEPS
 
 
 class Speed:

@@ -176,10 +176,10 @@ def parse_space(text: str) -> Space:
 
 
 def label(setting: Setting) -> str:
-    """A setting as it is printed: `γ = 2.4, weight_decay = 0.0005`.
+    """A setting as it is printed: `γ = 2.4, weight decay = 0.0005`.
 
     >>> label({"gamma": 2.4, "weight_decay": 5e-4})
-    'γ = 2.4, weight_decay = 0.0005'
+    'γ = 2.4, weight decay = 0.0005'
     """
     parts = (f"{NAMES.get(name, name)} = {_short(value)}" for name, value in setting.items())
     return ", ".join(parts)

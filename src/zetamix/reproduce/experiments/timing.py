@@ -15,8 +15,8 @@ from zetamix.bench.run import measure as measure_case
 from zetamix.methods import parse
 from zetamix.reproduce.cells import Measuring
 from zetamix.reproduce.experiments.workbench import Found, Workbench
-from zetamix.reproduce.speed import compiles
 from zetamix.train import RECIPES, Recipe, Run
+from zetamix.train.graph import compile_pays
 
 METHODS = ("none", "mixup:1.0", "zeta:2.8")
 # dataset: epochs of the paper's table of times
@@ -74,7 +74,7 @@ def measure_training(cell: Measuring, bench: Workbench) -> Found:
         seed=cell.seed,
         out=folder,
         device=bench.device,
-        compile=compiles(bench.device, steps),
+        compile=compile_pays(bench.device, steps),
         save_every=float("inf"),
     )
     ends = []
