@@ -47,6 +47,9 @@ def draw_gamma(
             words = _draw_curve(axes, trials, metric)
         else:
             words = _draw_cloud(axes, trials, metric)
+        # a band may reach below 0, the measure does not; a point at 0 is to be seen whole
+        low, high = axes.get_ylim()
+        axes.set_ylim(bottom=max(low, -0.04 * high))
         tried = [trial.gamma for trial in trials if trial.gamma is not None]
         if tried and min(tried) < GAMMA_MIN + 0.5:
             axes.axvline(GAMMA_MIN, color=GREY, lw=1, ls=":", label="GAMMA_MIN = 1.72865")
@@ -125,6 +128,12 @@ def _draw_cloud(axes: Axes, trials: Sequence[Trial], metric: str) -> str:
     if beyond:
         marker = "^" if sign > 0 else "v"
         axes.scatter(beyond, [worst] * len(beyond), s=22, color=GREY, marker=marker, label="beyond")
+        # the local mean may run beyond it, too
+        low, high = axes.get_ylim()
+        if sign > 0:
+            axes.set_ylim(top=worst + 0.05 * (worst - low))
+        else:
+            axes.set_ylim(bottom=worst - 0.05 * (high - worst))
     words = "One point for each trial, all other parameters as they were drawn."
     if beyond:
         words += " Triangles: far worse, beyond the axis."

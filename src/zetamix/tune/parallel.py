@@ -17,8 +17,8 @@ from zetamix.tune.figures import LIGHT, measure_name, scaled
 from zetamix.tune.result import Trial
 from zetamix.tune.space import NAMES, Parameter
 
-# dark is good, and lightness alone tells the order
-DARK_LOW, DARK_HIGH = "cividis", "cividis_r"
+# dark is good, lightness alone tells the order, and none of it is grey, which has its own meaning
+DARK_LOW, DARK_HIGH = "viridis", "viridis_r"
 
 
 def draw_parallel(
@@ -37,7 +37,8 @@ def draw_parallel(
     with drawing(7.2, 3.8) as figure:
         axes = figure.subplots()
         colours = matplotlib.colormaps[DARK_HIGH if METRICS[metric][1] else DARK_LOW]
-        shade = Normalize(*_shades(values, METRICS[metric][1]))
+        coloured = [value for trial, value in zip(done, values, strict=True) if not _below(trial)]
+        shade = Normalize(*_shades(coloured, METRICS[metric][1]))
         order = sorted(zip(done, values, strict=True), key=lambda pair: _worst_first(pair, metric))
         lines, looks, widths = [], [], []
         for trial, value in order:
@@ -46,15 +47,13 @@ def draw_parallel(
                 for scale, each in zip(scales, parameters, strict=False)
             ]
             lines.append(list(enumerate([*heights, scales[-1].height(value)])))
-            below = trial.gamma is not None and trial.gamma < GAMMA_MIN
-            looks.append(LIGHT if below else colours(shade(value)))
-            widths.append(0.8 if below else 1.1)
+            looks.append(LIGHT if _below(trial) else colours(shade(value)))
+            widths.append(0.8 if _below(trial) else 1.1)
         axes.add_collection(LineCollection(lines, colors=looks, linewidths=widths, alpha=0.85))
         for place, scale in enumerate(scales):
             _draw_scale(axes, place, scale)
         axes.set_xlim(-0.25, len(scales) - 0.65)
         axes.set_ylim(-0.04, 1.04)
-        axes.set_title(title)
         axes.set_axis_off()
         if title:
             figure.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
@@ -68,6 +67,10 @@ def draw_parallel(
         )
 
 
+def _below(trial: Trial) -> bool:
+    return trial.gamma is not None and trial.gamma < GAMMA_MIN
+
+
 def _shades(values: Sequence[float], more_is_better: bool) -> tuple[float, float]:
     """What the colours range over; their lightest fifth cannot be seen on white."""
     low, high = min(values, default=0.0), max(values, default=1.0)
@@ -78,8 +81,7 @@ def _shades(values: Sequence[float], more_is_better: bool) -> tuple[float, float
 def _worst_first(pair: tuple[Trial, float], metric: str) -> tuple[bool, float]:
     """Grey at the very back, the best in front."""
     trial, value = pair
-    above = trial.gamma is None or trial.gamma >= GAMMA_MIN
-    return above, value if METRICS[metric][1] else -value
+    return not _below(trial), value if METRICS[metric][1] else -value
 
 
 class _Scale:

@@ -173,7 +173,7 @@ def _draw_sweep(view: View, dataset: str, variant: Variant, records: list[RunRec
         SWEEP.searched,
         "accuracy",
         split="test",
-        title=f"{title}: {quick.LABEL}" if view.is_quick else title,
+        title=f"{title} (quick: stand-ins)" if view.is_quick else title,
     )
     caption = (
         f"{title}: {len(records)} of {MODELS} models as lines through γ and weight decay to "
