@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,8 @@ def describe_machine(device: torch.device) -> dict[str, str]:
     commit = _commit()
     if commit:
         facts["commit"] = commit
-    facts["command"] = " ".join(["zetamix", *sys.argv[1:]])
+    # as a shell takes it again, whatever is in a path
+    facts["command"] = shlex.join(["zetamix", *sys.argv[1:]])
     return facts
 
 

@@ -201,15 +201,10 @@ def _rich(table: Any) -> Table:
 
 
 def _facts(comparison: Any) -> dict[str, str]:
-    """The exact command, which a shell can take as it is, and the machine."""
-    import shlex
-    import sys
-
     import torch
 
     from zetamix.machine import describe_machine
 
     on_gpu = any("gpu" in record.machine for record in comparison.records.values())
     device = "cuda" if on_gpu and torch.cuda.is_available() else "cpu"
-    facts = describe_machine(torch.device(device))
-    return {**facts, "command": shlex.join(["zetamix", *sys.argv[1:]])}
+    return describe_machine(torch.device(device))

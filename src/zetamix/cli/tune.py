@@ -319,13 +319,8 @@ def _print(console: Console, found: Any, page: Path) -> None:
 
 
 def _facts() -> dict[str, str]:
-    """The exact command, which a shell can take as it is, and the machine."""
-    import shlex
-    import sys
-
     import torch
 
     from zetamix.machine import describe_machine
 
-    facts = describe_machine(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    return {**facts, "command": shlex.join(["zetamix", *sys.argv[1:]])}
+    return describe_machine(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
