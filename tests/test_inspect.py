@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from browser import needs_browser, open_page
+from PIL import Image
 from typer.testing import CliRunner
 
 from zetamix import GAMMA_MIN, data
@@ -18,18 +19,23 @@ from zetamix.inspect import (
     InspectionError,
     Oracle,
     Settings,
+    bench,
     inspect_dataset,
     train_oracle,
     write_report,
 )
-from zetamix.inspect.oracle import jitter, suitable
+from zetamix.inspect.cautions import cautions
+from zetamix.inspect.figures import draw_dimension, draw_realism, styles
+from zetamix.inspect.inspection import Subject
+from zetamix.inspect.oracle import Classifier, jitter, shrink, suitable
+from zetamix.inspect.originals import choose_originals
 from zetamix.inspect.outputs import make_outputs
 from zetamix.inspect.reading import keeps_from, read
-from zetamix.inspect.run import Subject, choose_originals
 from zetamix.inspect.write import make_table
 from zetamix.machine import describe_machine
 from zetamix.measure import Estimate, mean_of
 from zetamix.methods import parse, parse_list
+from zetamix.report import Picture
 
 CPU = torch.device("cpu")
 QUICK = Settings(samples=400, gammas=(1.0, 2.8, 30.0), neighbours=32, oracle_epochs=8)
@@ -183,6 +189,63 @@ def test_an_oracle_reads_images_as_they_are_stored(digits):
     torch.testing.assert_close(alone, among, rtol=1e-4, atol=1e-4)
 
 
+def test_an_oracle_of_photos_is_trained_on_small_ones_and_says_so(monkeypatch):
+    seen = set()
+    real = Classifier.forward
+
+    def watched(self, samples):
+        seen.add(tuple(samples.shape[1:]))
+        return real(self, samples)
+
+    monkeypatch.setattr(Classifier, "forward", watched)
+    dataset = photos(size=40)
+    settings = Settings(gammas=(2.8,), oracle_epochs=1, oracle_size=20)
+    found = inspect_dataset(dataset, parse_list("mixup"), settings)
+    assert found.oracle.name == (
+        "lenet5 on images scaled down to 20 × 20, trained for 1 epoch on 32 other samples"
+    )
+    # trained on small ones, asked about outputs as they are
+    assert seen == {(3, 20, 20), (3, 40, 40)}
+    assert "scaled down to 20 × 20" in dict(read(found))["Realism"]
+    as_they_are = inspect_dataset(dataset, parse_list("mixup"), replace(settings, oracle_size=64))
+    assert "scaled" not in as_they_are.oracle.name
+
+
+def test_shrinking_is_an_average_of_pixels():
+    images = torch.arange(64, dtype=torch.uint8).view(1, 1, 8, 8).repeat(2, 3, 1, 1)
+    small = shrink(images, 4)
+    assert small.dtype == torch.uint8
+    assert small[0, 0, 0, :2].tolist() == [4, 6]  # of 0, 1, 8, 9 and of 2, 3, 10, 11
+    assert shrink(images.float(), 4)[0, 0, 0, :2].tolist() == [4.5, 6.5]
+    assert shrink(images, 8) is images
+    assert shrink(images, None) is images
+    assert shrink(torch.zeros(5, 300), 64).shape == (5, 300)
+
+
+@pytest.mark.parametrize(
+    ("right", "n", "guess", "trusted"),
+    [
+        (0.995, 360, 0.1, True),
+        (0.27, 100, 0.25, False),
+        # good, but most samples are of one class
+        (0.92, 1000, 0.9, False),
+        # all of so few: the interval begins at 57 %
+        (1.0, 5, 0.5, False),
+        (1.0, 50, 0.5, True),
+        (math.nan, 0, 0.0, False),
+    ],
+)
+def test_which_oracle_is_trusted(right, n, guess, trusted):
+    oracle = Oracle(lambda samples: samples, Estimate(right, n, 0.5), "made", guess=guess)
+    assert oracle.trusted is trusted
+
+
+def test_the_lower_end_is_wilsons():
+    oracle = Oracle(lambda samples: samples, Estimate(0.25, 40, 0.4), "made")
+    # 10 of 40, as statsmodels' proportion_confint(10, 40, method="wilson") has it
+    assert oracle.least == pytest.approx(0.14187, abs=2e-5)
+
+
 @pytest.mark.parametrize(
     ("shape", "name"),
     [((1, 8, 8), "digitnet"), ((1, 28, 28), "lenet5"), ((3, 32, 32), "lenet5"), ((12,), "mlp")],
@@ -282,6 +345,48 @@ def test_large_images_are_shown_small(tmp_path):
     assert (tmp_path / "figures" / "outputs.svg").stat().st_size < 4 * 58_000
 
 
+def photos(n=64, size=20, seed=0):
+    """Smooth images with more numbers than there are images."""
+    generator = torch.Generator().manual_seed(seed)
+    coarse = 255 * torch.rand(n, 3, 5, 5, generator=generator)
+    images = torch.nn.functional.interpolate(coarse, size=(size, size), mode="bilinear")
+    return from_tensors("photos", {"train": (images.to(torch.uint8), torch.arange(n) % 2)})
+
+
+def test_coordinates_of_samples_with_many_numbers_change_no_measure(monkeypatch):
+    settings = Settings(gammas=(0.5, 2.8), oracle="none", batch=16)
+    methods = parse_list("mixup,zeta:2.8,local:2.0,cutmix")
+    by_coordinates = inspect_dataset(photos(), methods, settings)
+    monkeypatch.setattr(bench, "MANY", math.inf)
+    directly = inspect_dataset(photos(), methods, settings)
+    pairs = zip(
+        (by_coordinates.original, *by_coordinates.subjects),
+        (directly.original, *directly.subjects),
+        strict=True,
+    )
+    for one, two in pairs:
+        for key, estimate in two.estimates.items():
+            assert one.estimates[key].value == pytest.approx(estimate.value, rel=1e-5), key
+        assert torch.equal(one.shown, two.shown)
+    for (_, one), (_, two) in zip(by_coordinates.sweep, directly.sweep, strict=True):
+        assert one.value == pytest.approx(two.value, rel=1e-6)
+
+
+def test_photos_are_measured_by_as_many_numbers_as_there_are(monkeypatch):
+    seen = []
+    real = bench.local_dimension
+
+    def watched(points, *arguments, **options):
+        seen.append(points[0].numel())
+        return real(points, *arguments, **options)
+
+    monkeypatch.setattr(bench, "local_dimension", watched)
+    settings = Settings(gammas=(2.8,), oracle="none")
+    inspect_dataset(photos(), parse_list("mixup,zeta:2.8"), settings)
+    assert len(seen) == 4
+    assert max(seen) < 64
+
+
 @pytest.mark.gpu
 def test_a_gpu_measures_the_same(digits, found):
     there = inspect_dataset(digits, parse_list("mixup,zeta:2.8"), QUICK, device="cuda")
@@ -310,6 +415,8 @@ def test_stages_are_told_from_start_to_end(digits):
     inspect_dataset(digits, parse_list("mixup"), QUICK, progress=lambda *stage: told.append(stage))
     stages = list(dict.fromkeys(stage for stage, _, _ in told))
     assert stages == ["training the oracle", "measuring methods", "local dimension over γ"]
+    # moves within a method
+    assert len([stage for stage, _, _ in told if stage == "measuring methods"]) == 1 + 2 * 4
     for stage in stages:
         steps = [(done, total) for name, done, total in told if name == stage]
         assert steps[-1][0] == steps[-1][1]
@@ -367,12 +474,12 @@ def inspection(sweep, subjects=()):
     return Inspection(
         dataset="made",
         classes=("0", "1"),
-        shape=(1, 2, 2),
+        shape=(1, 8, 8),
         notes=(),
-        settings=Settings(),
-        samples=100,
+        settings=Settings(neighbours=32),
+        samples=256,
         judged=50,
-        neighbours=12,
+        neighbours=32,
         oracle=None,
         original=subject("original", 10.0),
         subjects=tuple(subjects) or (subject("mixup:1.0", 13.0), subject("zeta:2.8", 10.4)),
@@ -446,7 +553,94 @@ def test_the_reading_quotes_the_measures(found):
     assert found.oracle.statement in words["Realism"]
 
 
+def noise(n=160, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(256, (n, 1, 16, 16), generator=generator, dtype=torch.uint8)
+    return from_tensors("noise", {"train": (images, torch.arange(n) % 4)})
+
+
+def test_noise_proves_nothing(tmp_path):
+    settings = Settings(gammas=(2.0, 4.0), oracle_epochs=2)
+    found = inspect_dataset(noise(), parse_list("mixup,zeta:2.4"), settings)
+    words = dict(read(found))
+    limit = (
+        "Local dimension is at its limit: 20 neighbours show 19 directions at most, and the "
+        "originals vary in 19.0. Nothing follows from it for γ. It takes more samples: neighbours "
+        "are an eighth of them at most."
+    )
+    assert cautions(found)["dimension"] == limit
+    assert cautions(found)["oracle"].startswith("Realism and label correctness say little: ")
+    assert words["In short"] == f"{limit} {cautions(found)['oracle']}"
+    assert words["γ"] == "Nothing follows for γ: local dimension is at its limit."
+    for word in ("Realism", "Labels"):
+        assert words[word].endswith("That says little: the oracle is poor.")
+    page = write_report(found, tmp_path, describe_machine(CPU)).read_text()
+    # beside the figure and below the table
+    assert page.count(f"Caution: {limit}") == 2
+    assert page.count("Caution: Realism and label correctness say little") == 2
+    document = json.loads((tmp_path / "inspection.json").read_text())
+    assert document["cautions"] == cautions(found)
+    assert document["gammas_that_keep_the_dimension"] is None
+    assert document["local_dimension_at_limit"] is True
+    assert document["oracle"]["trusted"] is False
+    assert document["oracle"]["guess"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("dimension", "changes", "words"),
+    [
+        (29.0, {}, None),
+        (
+            29.5,
+            {},
+            "Local dimension is at its limit: 32 neighbours show 31 directions at most, and the "
+            "originals vary in 29.5. Nothing follows from it for γ. Ask for more neighbours "
+            "(--neighbours).",
+        ),
+        (1.5, {"shape": (2,)}, None),
+        (
+            2.0,
+            {"shape": (2,)},
+            "Local dimension is at its limit: samples have 2 numbers, and the originals vary in "
+            "2.0 directions, so outputs have none to add. Nothing follows from it for γ.",
+        ),
+    ],
+)
+def test_where_local_dimension_has_no_room(dimension, changes, words):
+    made = replace(inspection([(2.0, 10.0)]), original=subject("original", dimension), **changes)
+    assert cautions(made).get("dimension") == words
+
+
 # report
+
+
+def test_the_originals_and_each_method_look_the_same_in_all_figures(found, monkeypatch):
+    figures = []
+    real = Picture.of.__func__
+    monkeypatch.setattr(
+        Picture,
+        "of",
+        classmethod(
+            lambda cls, figure, *a, **k: figures.append(figure) or real(cls, figure, *a, **k)
+        ),
+    )
+    draw_dimension(found)
+    draw_realism(found, found.oracle.statement)
+    looks: dict[str, set] = {}
+    for figure in figures:
+        for axes in figure.axes:
+            for line in axes.get_lines():
+                looks.setdefault(line.get_label(), set()).add(line.get_color())
+    expected = {label: {style["color"]} for label, style in styles(found).items()}
+    assert {label: looks[label] for label in expected} == expected
+    # the curve over γ is like none of them
+    assert not looks["ζ-mixup over γ"] & set().union(*expected.values())
+
+
+def test_no_two_methods_look_alike():
+    subjects = [subject(f"mixup:{alpha}", 10.0) for alpha in range(1, 20)]
+    looks = styles(inspection([(2.0, 10.0)], subjects)).values()
+    assert len({(look["color"], look["linestyle"]) for look in looks}) == 20
 
 
 def test_the_table_has_every_measure_with_n_and_error(found):
@@ -463,6 +657,8 @@ def test_the_table_has_every_measure_with_n_and_error(found):
     by_name = {row[0].text(): row for row in table.cells}
     assert by_name["distance to the nearest original"][1].text() == "–"
     assert by_name["local dimension"][-1].value == 400
+    # not the heading again
+    assert table.caption == "digits: original, mixup:1.0, zeta:2.8"
 
 
 def test_files(found, page):
@@ -482,8 +678,16 @@ def test_files(found, page):
     assert document["gammas_that_keep_the_dimension"] == list(found.kept)
     assert document["machine"]["torch"] == torch.__version__
     assert document["settings"]["seed"] == 0
-    densities = document["densities"]["entropy of the oracle"]
-    assert list(densities["densities"]) == ["original", "mixup:1.0", "zeta:2.8"]
+    panel = document["distributions"]["entropy of the oracle"]
+    assert list(panel["shares"]) == ["original", "mixup:1.0", "zeta:2.8"]
+    for shares in panel["shares"].values():
+        assert shares == sorted(shares)
+    below = next(place for place, value in enumerate(panel["grid"]) if value >= 0.1) - 1
+    certain = document["measures"]["mixup:1.0"]["certain_share"]["value"]
+    assert panel["shares"]["mixup:1.0"][below] == pytest.approx(certain, abs=0.02)
+    assert document["cautions"] == {}
+    assert document["oracle"]["trusted"] is True
+    assert document["local_dimension_limit"] == 31
     svg = (page.parent / "figures" / "dimension.svg").read_text()
     assert "<svg" in svg
     for name in ("outputs", "dimension", "realism"):
@@ -531,8 +735,6 @@ def test_without_an_oracle_there_is_no_realism(digits, tmp_path):
 def test_the_dotted_line_is_at_gamma_min():
     from matplotlib.axes import Axes
 
-    from zetamix.inspect.figures import draw_dimension
-
     lines = []
     real = Axes.axvline
     with pytest.MonkeyPatch.context() as patch:
@@ -561,6 +763,10 @@ def test_the_command_writes_the_report_and_reads_it_out(tmp_path, monkeypatch):
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())
+    # no terminal: a line for each stage
+    stages = ["reading the data", "training the oracle", "measuring methods"]
+    stages += ["local dimension over γ", "drawing the report"]
+    assert re.findall(r"^(.*) …$", result.output, re.MULTILINE) == stages
     assert re.search(r"In short .*Dimension .*γ .*Realism .*Labels .*Diversity", text)
     assert "up to the largest that was tried, 4." in text or "No γ that was tried" in text
     assert str(out / "report.html") in result.output.replace("\n", "")
@@ -570,11 +776,28 @@ def test_the_command_writes_the_report_and_reads_it_out(tmp_path, monkeypatch):
     assert document["neighbours"] == 16
 
 
+def test_the_size_of_a_users_images_is_an_option(tmp_path):
+    pixels = torch.Generator().manual_seed(0)
+    for place in range(80):
+        folder = tmp_path / "photos" / "ab"[place % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        image = torch.randint(256, (40, 44, 3), generator=pixels, dtype=torch.uint8)
+        Image.fromarray(image.numpy()).save(folder / f"{place}.png")
+    result = invoke(
+        "--data", str(tmp_path / "photos"), "--size", "20", "--methods", "mixup", "--gammas", "2",
+        "--oracle", "none", "--out", str(tmp_path / "out"), "--root", str(tmp_path / "root"),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    document = json.loads((tmp_path / "out" / "inspection.json").read_text())
+    assert document["shape"] == [3, 20, 20]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (["--gammas", "1,x"], 2, "expected positive numbers separated by commas, got '1,x'"),
         (["--gammas", "0,1"], 2, "expected positive numbers separated by commas, got '0,1'"),
+        (["--size", "20"], 1, "size is for data of your own; digits has images of 8 pixels."),
         (["--device", "tpu"], 2, "expected cpu or cuda, got 'tpu'"),
         (["--methods", "zeta:x"], 1, "zeta: expected gamma=a number or a range as 0..4, got 'x'."),
         (["--methods", "none"], 1, "Expected a method that mixes"),

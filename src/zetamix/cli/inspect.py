@@ -35,6 +35,12 @@ def inspect(
     oracle_epochs: Annotated[
         int | None, typer.Option(min=1, help="How long to train the oracle.")
     ] = None,
+    oracle_size: Annotated[
+        int, typer.Option(min=16, help="Larger images are scaled down to this for the oracle.")
+    ] = 64,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Side of your images, once they are read.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda if there is one.")] = None,
     memory_gb: Annotated[float, typer.Option(min=0.01, help="For local dimension.")] = 1.0,
@@ -48,8 +54,8 @@ def inspect(
     from zetamix import data as datasets
     from zetamix import methods as naming
     from zetamix.inspect import InspectionError, Settings, inspect_dataset, write_report
+    from zetamix.inspect.inspection import GAMMAS
     from zetamix.inspect.reading import read
-    from zetamix.inspect.run import GAMMAS
     from zetamix.machine import describe_machine
 
     console = Console()
@@ -63,15 +69,18 @@ def inspect(
         seed=seed,
         oracle=oracle,
         oracle_epochs=oracle_epochs,
+        oracle_size=oracle_size,
         memory_gb=memory_gb,
     )
     with told_in_a_sentence():
         chosen = naming.parse_list(methods)
-        dataset = datasets.load(data, root=root)
-        folder = out or Path("out") / f"inspect-{dataset.name}"
-        _check_writable(folder)
         try:
             with Bars(Console(stderr=True)) as bars:
+                bars("reading the data", 0, 1)
+                dataset = datasets.load(data, root=root, size=size)
+                bars("reading the data", 1, 1)
+                folder = out or Path("out") / f"inspect-{dataset.name}"
+                _check_writable(folder)
                 found = inspect_dataset(dataset, chosen, settings, device=place, progress=bars)
                 bars("drawing the report", 0, 1)
                 page = write_report(found, folder, describe_machine(place))
@@ -84,7 +93,7 @@ def inspect(
 
 
 class Bars(Progress):
-    """A bar for each stage, on a terminal."""
+    """A bar for each stage on a terminal; elsewhere a line when it begins."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(
@@ -99,6 +108,8 @@ class Bars(Progress):
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         if stage not in self.stages:
+            if not self.console.is_terminal:
+                self.console.print(f"{stage} …", highlight=False)
             self.stages[stage] = self.add_task(stage, total=total)
         self.update(self.stages[stage], completed=done)
 

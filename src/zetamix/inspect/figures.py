@@ -1,4 +1,4 @@
-"""The three figures of an inspection: outputs, local dimension over γ, and densities."""
+"""The three figures of an inspection: outputs, local dimension over γ, and what the oracle says."""
 
 import textwrap
 from typing import Any
@@ -7,17 +7,19 @@ import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from zetamix.inspect.run import Inspection, Subject
-from zetamix.measure import density
+from zetamix.inspect.inspection import Inspection, Subject
 from zetamix.measure.realism import CERTAIN
 from zetamix.report import Picture, drawing, outputs, series_style
+from zetamix.report.picture import COLOURS
 from zetamix.series import GAMMA_MIN
 
-DENSITY_POINTS = 256
-# below this a density of some hundred outputs is the tail of single ones
-LEAST_DENSITY = 0.01
-# how much of all values the axes of densities show
+POINTS = 256
+# how much of all values the axes of distributions show
 SHOWN_SHARE = 0.97
+# all figures are as wide, in inches
+WIDTH = 10.2
+# the curve over γ is of no single method: it has this colour to itself
+CURVE = "#000000"
 
 
 def draw_all(inspection: Inspection) -> list[Picture]:
@@ -28,6 +30,18 @@ def draw_all(inspection: Inspection) -> list[Picture]:
     return pictures
 
 
+def styles(inspection: Inspection) -> dict[str, dict[str, Any]]:
+    """Colour, line and marker of the originals and of every method, in all figures."""
+    labels = [inspection.original.label, *(subject.label for subject in inspection.subjects)]
+    colours = [colour for colour in COLOURS if colour != CURVE]
+    # one further after each round: lines come round as often
+    return {
+        label: series_style(place)
+        | {"color": colours[(place + place // len(colours)) % len(colours)]}
+        for place, label in enumerate(labels)
+    }
+
+
 def draw_outputs(inspection: Inspection) -> Picture:
     """Originals beside outputs: images with their soft labels as bars, or points in a plane."""
     shown = [inspection.original, *inspection.subjects]
@@ -36,20 +50,17 @@ def draw_outputs(inspection: Inspection) -> Picture:
 
 
 def draw_dimension(inspection: Inspection) -> Picture:
-    """Local dimension against γ, with mixup and the originals as lines."""
-    original = inspection.original.estimates["local_dimension"]
-    with drawing(7.2, 3.8) as figure:
+    """Local dimension against γ: ζ-mixup's with its methods on it, all others' as lines."""
+    original, styled = inspection.original.estimates["local_dimension"], styles(inspection)
+    with drawing(WIDTH, 4.0) as figure:
         axes = figure.subplots()
-        gammas = [gamma for gamma, _ in inspection.sweep]
-        found = [estimate for _, estimate in inspection.sweep]
-        style = series_style(0)
-        axes.plot(gammas, [each.value for each in found], label="ζ-mixup", **style)
-        low = [each.value - each.spread for each in found]
-        high = [each.value + each.spread for each in found]
-        axes.fill_between(gammas, low, high, color=style["color"], alpha=0.15, lw=0)
-        others = [s for s in inspection.subjects if not s.label.startswith("zeta")]
-        for index, subject in enumerate([inspection.original, *others], start=1):
-            _level(axes, subject, index)
+        _curve(axes, inspection)
+        for subject in (inspection.original, *inspection.subjects):
+            gamma = _gamma(subject)
+            if gamma is None:
+                _level(axes, subject, styled[subject.label])
+            else:
+                _point(axes, subject, gamma, styled[subject.label])
         axes.axvline(GAMMA_MIN, color="black", linestyle=":", linewidth=1.2)
         place = ("data", "axes fraction")
         axes.annotate(f"  {GAMMA_MIN:.5f}", (GAMMA_MIN, 0.99), xycoords=place, va="top", size=8)
@@ -62,41 +73,43 @@ def draw_dimension(inspection: Inspection) -> Picture:
             "dimension",
             alt=f"Local dimension of ζ-mixup's outputs: {curve}. Originals: {original.value:.1f}.",
             caption=f"Local dimension, mean over {inspection.samples:,} outputs; bands: one "
-            "standard deviation between points. Dotted: the γ from which one sample outweighs "
-            "all others together, however many there are.",
+            f"standard deviation between points. At most {inspection.limit} can be found. Dotted: "
+            "the γ from which one sample outweighs all others together, however many there are.",
         )
 
 
 def draw_realism(inspection: Inspection, statement: str) -> Picture:
-    """Densities of the oracle's entropy, of the cross entropy, and of it for certain outputs."""
-    with drawing(10.2, 3.6) as figure:
-        axes: Any = figure.subplots(1, 3)
-        for place, (name, panel) in zip(axes, densities(inspection).items(), strict=True):
-            for index, (label, values) in enumerate(panel["densities"].items()):
-                style = series_style(index) | {"marker": ""}
-                place.plot(panel["grid"], values, label=label, **style)
-            highest = max((max(values) for values in panel["densities"].values()), default=1.0)
+    """Shares of outputs up to an entropy, to a cross entropy, and to it for certain outputs."""
+    styled = styles(inspection)
+    with drawing(WIDTH, 3.8) as figure:
+        axes: Any = figure.subplots(1, 3, sharey=True)
+        for place, (name, panel) in zip(axes, distributions(inspection).items(), strict=True):
+            for label, shares in panel["shares"].items():
+                percent = [100 * share for share in shares]
+                style = styled[label] | {"marker": ""}
+                place.plot(panel["grid"], percent, label=label, **style)
             place.set_title(textwrap.fill(name, 30))
-            place.set_xlabel("nats")
-            place.set_yscale("log")
-            place.set_ylim(LEAST_DENSITY, 2 * highest)
-        axes[0].set_ylabel("density (logarithmic)")
+            place.set_xlabel("at most so many nats")
+            place.set_ylim(0, 102)
+        axes[0].set_ylabel("outputs, %")
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
         return Picture.of(
             figure,
             "realism",
-            alt="Three panels of densities for originals and each method: entropy of the oracle's "
-            "prediction, cross entropy between prediction and label, and the latter for outputs "
-            "that the oracle is certain about. Lower values are better.",
-            caption=f"Densities over {inspection.judged:,} outputs of unseen samples; lower values "
-            f"are better. The largest {100 * (1 - SHOWN_SHARE):.0f} % lie beyond the axes. Right: "
-            f"outputs with an entropy below {CERTAIN} alone. The oracle is {statement}.",
+            alt="Three panels with a rising curve for originals and each method: how many outputs "
+            "have at most an entropy of the oracle's prediction, a cross entropy between "
+            "prediction and label, and the latter for outputs that the oracle is certain about. "
+            "Higher curves are better.",
+            caption=f"The share of {inspection.judged:,} outputs of unseen samples with at most "
+            "so many nats: the higher a curve, the better. The largest "
+            f"{100 * (1 - SHOWN_SHARE):.0f} % of values lie beyond the axes. Right: of the outputs "
+            f"with an entropy below {CERTAIN} alone. The oracle is {statement}.",
         )
 
 
-def densities(inspection: Inspection) -> dict[str, dict[str, Any]]:
-    """What the realism figure shows: for each panel a grid, and a density for each subject."""
+def distributions(inspection: Inspection) -> dict[str, dict[str, Any]]:
+    """What the realism figure shows: for each panel a grid, and shares of outputs up to it."""
     rows = [inspection.original, *inspection.subjects]
     judged = [(row.label, row.judgement) for row in rows if row.judgement is not None]
     panels: dict[str, dict[str, Tensor]] = {
@@ -113,14 +126,50 @@ def densities(inspection: Inspection) -> dict[str, dict[str, Any]]:
         known = {label: values.cpu() for label, values in panel.items() if len(values)}
         # a few outliers would flatten everything else
         top = float(torch.cat(list(known.values())).quantile(SHOWN_SHARE)) if known else 1.0
-        grid = torch.linspace(0, max(top, 0.05), DENSITY_POINTS, dtype=torch.float64)
-        curves = {label: density(values, grid).tolist() for label, values in known.items()}
-        drawn[name] = {"grid": grid.tolist(), "densities": curves}
+        grid = torch.linspace(0, max(top, 0.05), POINTS, dtype=torch.float64)
+        shares = {label: share_up_to(values, grid).tolist() for label, values in known.items()}
+        drawn[name] = {"grid": grid.tolist(), "shares": shares}
     return drawn
 
 
-def _level(axes: Axes, subject: Subject, index: int) -> None:
-    found, style = subject.estimates["local_dimension"], series_style(index)
+def share_up_to(values: Tensor, grid: Tensor) -> Tensor:
+    """The share of `values` at or below each point of `grid`.
+
+    >>> share_up_to(torch.tensor([3.0, 1.0]), torch.tensor([0.5, 1.0, 2.0, 3.0]))
+    tensor([0.0000, 0.5000, 0.5000, 1.0000], dtype=torch.float64)
+    """
+    ordered = values.double().sort().values
+    return torch.searchsorted(ordered, grid.double(), right=True) / torch.tensor(
+        len(values), dtype=torch.float64
+    )
+
+
+def _gamma(subject: Subject) -> float | None:
+    """The γ of a method on the curve, which is ζ-mixup with nothing but its γ set."""
+    name, _, value = subject.label.partition(":")
+    try:
+        return float(value) if name == "zeta" else None
+    except ValueError:
+        return None
+
+
+def _curve(axes: Axes, inspection: Inspection) -> None:
+    gammas = [gamma for gamma, _ in inspection.sweep]
+    found = [estimate for _, estimate in inspection.sweep]
+    axes.plot(gammas, [each.value for each in found], color=CURVE, label="ζ-mixup over γ")
+    low = [each.value - each.spread for each in found]
+    high = [each.value + each.spread for each in found]
+    axes.fill_between(gammas, low, high, color=CURVE, alpha=0.1, lw=0)
+
+
+def _point(axes: Axes, subject: Subject, gamma: float, style: dict[str, Any]) -> None:
+    value = subject.estimates["local_dimension"].value
+    shown = {"color": style["color"], "marker": style["marker"]}
+    axes.plot([gamma], [value], linestyle="", markersize=8, label=subject.label, **shown)
+
+
+def _level(axes: Axes, subject: Subject, style: dict[str, Any]) -> None:
+    found = subject.estimates["local_dimension"]
     axes.axhline(
         found.value, color=style["color"], linestyle=style["linestyle"], label=subject.label
     )

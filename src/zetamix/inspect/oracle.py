@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +25,8 @@ PEAK_RATE = 0.05
 WEIGHT_DECAY = 5e-4
 # every image is turned, scaled and shifted by up to this much, each time it is seen
 DEGREES, STRETCH, SHIFT = 10.0, 0.1, 0.07
+# of a two-sided interval of 95 %
+NORMAL_QUANTILE = 1.96
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Oracle:
     """What it is, in words."""
     unseen: str = "test"
     """Which samples the accuracy was measured on."""
+    guess: float = 0.0
+    """Share of those in the most frequent class: what guessing gets right."""
 
     def __call__(self, samples: Tensor) -> Tensor:
         return self.classify(samples)
@@ -52,17 +56,52 @@ class Oracle:
             f"samples ({self.unseen})"
         )
 
+    @property
+    def least(self) -> float:
+        """Lower end of the accuracy's 95 % interval (Wilson, which holds for few samples too)."""
+        share, n, z = self.accuracy.value, self.accuracy.n, NORMAL_QUANTILE
+        if not n:
+            return 0.0
+        around = z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
+        return (share + z**2 / (2 * n) - around) / (1 + z**2 / n)
+
+    @property
+    def needed(self) -> float:
+        """Halfway from guessing to always right."""
+        return (1 + self.guess) / 2
+
+    @property
+    def trusted(self) -> bool:
+        """Whether what it says of outputs means something."""
+        return self.least > self.needed
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "accuracy": self.accuracy.as_dict(),
+            "measured_on": self.unseen,
+            "guess": self.guess,
+            "accuracy_at_least": self.least,
+            "accuracy_needed": self.needed,
+            "trusted": self.trusted,
+        }
+
 
 class Classifier(nn.Module):
-    """A network behind the standardisation of its training samples."""
+    """A network behind the standardisation of its training samples.
 
-    def __init__(self, model: nn.Module, scale: Scale) -> None:
+    size: larger images are scaled down to this, as those it was trained on were.
+    """
+
+    def __init__(self, model: nn.Module, scale: Scale, size: int | None = None) -> None:
         super().__init__()
         self.model = model
         self.scale = scale
+        self.size = size
 
     def forward(self, samples: Tensor) -> Tensor:
-        logits: Tensor = self.model(self.scale.apply(samples, torch.float32))
+        small = shrink(samples, self.size)
+        logits: Tensor = self.model(self.scale.apply(small, torch.float32))
         return logits
 
 
@@ -83,6 +122,7 @@ def train_oracle(
     epochs: int | None = None,
     seed: int = 0,
     device: torch.device | str = "cpu",
+    size: int | None = None,
     unseen_name: str = "test",
     watch: Watch | None = None,
 ) -> Oracle:
@@ -92,26 +132,49 @@ def train_oracle(
     gets 99.45 % (seed 0) and 99.60 % (seed 1) of the test images right.
 
     epochs: None for 1,200,000 samples in all, but at most 60 epochs.
+    size: larger images are scaled down to a shorter side of so many pixels, all that it sees; they
+        may come so already.
     watch: called with the steps done and the steps to do.
     """
     place = torch.device(device)
+    samples = shrink(samples, size)
     shape = tuple(samples.shape[1:])
     name = suitable(shape) if model == "auto" else model
     if epochs is None:
         epochs = max(1, min(MOST_EPOCHS, BUDGET // len(samples)))
     scale = measure_scale(samples).to(place)
-    network = Classifier(initialise(name, num_classes, shape, seed), scale).to(place)
+    network = Classifier(initialise(name, num_classes, shape, seed), scale, size).to(place)
     _fit(network, samples, labels, epochs, torch.Generator().manual_seed(seed), watch)
     network.eval()
     for parameter in network.parameters():
         parameter.requires_grad_(False)
+    scaled = ""
+    if unseen[0].shape[1:] != samples.shape[1:]:
+        scaled = " on images scaled down to {2} × {1}".format(*shape)
     predicted = ask(network, unseen[0].to(place)).argmax(1).cpu()
     return Oracle(
         network,
         accuracy=mean_of(predicted == unseen[1]),
-        name=f"{name}, trained for {epochs} epochs on {len(samples):,} other samples",
+        name=f"{name}{scaled}, trained for {epochs} {'epoch' if epochs == 1 else 'epochs'} on "
+        f"{len(samples):,} other samples",
         unseen=unseen_name,
+        guess=float(torch.bincount(unseen[1]).max()) / len(unseen[1]),
     )
+
+
+def shrink(images: Tensor, size: int | None) -> Tensor:
+    """Images whose shorter side has at most `size` pixels, of the same dtype; others as they are.
+
+    >>> shrink(torch.zeros(2, 3, 224, 300), 64).shape
+    torch.Size([2, 3, 64, 86])
+    """
+    if size is None or images.ndim != 4 or min(images.shape[2:]) <= size:
+        return images
+    ratio = size / min(images.shape[2:])
+    small = F.interpolate(
+        images.float(), [round(ratio * side) for side in images.shape[2:]], mode="area"
+    )
+    return small.to(images.dtype) if images.is_floating_point() else small.round().to(images.dtype)
 
 
 def _fit(

@@ -1,6 +1,7 @@
 """What the numbers say, in plain words."""
 
-from zetamix.inspect.run import Inspection, Subject
+from zetamix.inspect.cautions import cautions
+from zetamix.inspect.inspection import Inspection, Subject
 from zetamix.series import GAMMA_MIN
 
 
@@ -27,6 +28,13 @@ def keeps_from(inspection: Inspection) -> float | None:
 
 
 def _summary(inspection: Inspection) -> str:
+    warned = cautions(inspection)
+    text = warned["dimension"] if "dimension" in warned else _methods(inspection)
+    return f"{text} {warned['oracle']}" if "oracle" in warned else text
+
+
+def _methods(inspection: Inspection) -> str:
+    """Which methods keep the dimension, and the one of them with the richest labels."""
     tolerance = _tolerance(inspection)
     kept = [subject for subject in inspection.subjects if inspection.keeps(subject)]
     lost = [subject.label for subject in inspection.subjects if not inspection.keeps(subject)]
@@ -55,12 +63,14 @@ def _dimension(inspection: Inspection) -> str:
     ]
     return (
         f"Around a point the originals vary in {found.value:.1f} ± {found.error:.1f} directions "
-        f"(mean of {found.n:,} points with {inspection.neighbours} neighbours each). Outputs: "
-        f"{_join(changes)}."
+        f"(mean of {found.n:,} points with {inspection.neighbours} neighbours each, which show "
+        f"{inspection.limit} at most). Outputs: {_join(changes)}."
     )
 
 
 def _gammas(inspection: Inspection) -> str:
+    if inspection.at_limit:
+        return "Nothing follows for γ: local dimension is at its limit."
     tolerance, start = _tolerance(inspection), keeps_from(inspection)
     tried = [gamma for gamma, _ in inspection.sweep]
     if start is None:
@@ -84,12 +94,18 @@ def _gammas(inspection: Inspection) -> str:
 def _realism(inspection: Inspection) -> str:
     shares = _shares(inspection, "certain_share", 0)
     statement = "" if inspection.oracle is None else inspection.oracle.statement
-    return f"The oracle is certain (entropy below 0.1) about {shares}. It is {statement}."
+    text = f"The oracle is certain (entropy below 0.1) about {shares}. It is {statement}."
+    return f"{text} {_doubt(inspection)}".strip()
 
 
 def _labels(inspection: Inspection) -> str:
     shares = _shares(inspection, "agreement", 1)
-    return f"What the oracle sees is the label's heaviest class for {shares}."
+    text = f"What the oracle sees is the label's heaviest class for {shares}."
+    return f"{text} {_doubt(inspection)}".strip()
+
+
+def _doubt(inspection: Inspection) -> str:
+    return "That says little: the oracle is poor." if "oracle" in cautions(inspection) else ""
 
 
 def _shares(inspection: Inspection, key: str, digits: int) -> str:

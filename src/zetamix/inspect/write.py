@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from zetamix.files import write_json, write_text
-from zetamix.inspect.figures import densities, draw_all
+from zetamix.inspect.cautions import cautions
+from zetamix.inspect.figures import distributions, draw_all
+from zetamix.inspect.inspection import Inspection
 from zetamix.inspect.reading import read
-from zetamix.inspect.run import Inspection
 from zetamix.measure.realism import CERTAIN, FLOOR
 from zetamix.report import Cell, Column, Picture, Section, Table, render_page
 
@@ -47,9 +48,14 @@ def write_report(inspection: Inspection, out: Path, facts: Mapping[str, str]) ->
     pictures = draw_all(inspection)
     for picture in pictures:
         picture.save(out / "figures")
-    document = {"machine": dict(facts), **inspection.as_dict(), "reading": dict(read(inspection))}
+    document = {
+        "machine": dict(facts),
+        **inspection.as_dict(),
+        "cautions": cautions(inspection),
+        "reading": dict(read(inspection)),
+    }
     if inspection.oracle is not None:
-        document["densities"] = densities(inspection)
+        document["distributions"] = distributions(inspection)
     write_json(out / "inspection.json", document)
     page = out / "report.html"
     write_text(page, _page(inspection, pictures, facts))
@@ -92,19 +98,25 @@ def make_table(inspection: Inspection) -> Table:
             f"From “oracle's entropy” on: by the oracle, {statement}. It judges outputs made of "
             "samples that it has not seen."
         )
-    return Table(columns, rows, f"All measures, {inspection.dataset}", notes)
+    notes += [f"Caution: {text}" for text in cautions(inspection).values()]
+    caption = f"{inspection.dataset}: {', '.join(subject.label for subject in subjects)}"
+    return Table(columns, rows, caption, notes)
 
 
 def _page(inspection: Inspection, pictures: list[Picture], facts: Mapping[str, str]) -> str:
     by_name = {picture.name: picture for picture in pictures}
+    warned: dict[str, list[str | Picture]] = {
+        about: [f"Caution: {text}"] for about, text in cautions(inspection).items()
+    }
     sections = [
         Section("Originals and outputs", [by_name["outputs"]]),
-        Section("Local dimension", [by_name["dimension"]]),
+        Section("Local dimension", [*warned.get("dimension", []), by_name["dimension"]]),
         Section("All measures", [make_table(inspection)]),
         Section("How it was measured", _method(inspection)),
     ]
     if "realism" in by_name:
-        sections.insert(2, Section("Realism and label correctness", [by_name["realism"]]))
+        blocks = [*warned.get("oracle", []), by_name["realism"]]
+        sections.insert(2, Section("Realism and label correctness", blocks))
     title = f"{inspection.dataset}: is the synthetic data any good?"
     return render_page(title, sections, facts=facts, lead=read(inspection))
 

@@ -11,3 +11,4 @@ from zetamix.measure.estimate import mean_of as mean_of
 from zetamix.measure.realism import Judgement as Judgement
 from zetamix.measure.realism import density as density
 from zetamix.measure.realism import judge as judge
+from zetamix.measure.span import coordinates as coordinates

@@ -24,11 +24,7 @@ class Cloud:
         self.memory = memory
         self.origin = points[0].double() if origin is None else origin
         self.squares = torch.cat([self.rows(part).square().sum(1) for part in self.parts()])
-        if not bool(torch.isfinite(self.squares).all()):
-            raise ValueError(
-                "points must be finite and their squares too, got NaN, infinity or numbers too "
-                "large. Leave such points out or scale them down."
-            )
+        check_finite(self.squares)
 
     def __len__(self) -> int:
         return len(self.points)
@@ -52,6 +48,14 @@ class Cloud:
         for part in self.parts():
             torch.mm(left, self.rows(part).T, out=found[:, part])
         return found
+
+
+def check_finite(squares: Tensor) -> None:
+    if not bool(torch.isfinite(squares).all()):
+        raise ValueError(
+            "points must be finite and their squares too, got NaN, infinity or numbers too "
+            "large. Leave such points out or scale them down."
+        )
 
 
 def blocks(count: int, size: int) -> Iterator[slice]:

@@ -1,0 +1,50 @@
+"""What the numbers cannot say, and what to do about it."""
+
+import math
+
+from zetamix.inspect.inspection import Inspection
+
+
+def cautions(inspection: Inspection) -> dict[str, str]:
+    """Sentences about "dimension" and "oracle", where one of them says little; else none."""
+    found = {}
+    if inspection.at_limit:
+        found["dimension"] = _dimension(inspection)
+    if inspection.oracle is not None and not inspection.oracle.trusted:
+        found["oracle"] = _oracle(inspection)
+    return found
+
+
+def _dimension(inspection: Inspection) -> str:
+    value, limit = inspection.original.estimates["local_dimension"].value, inspection.limit
+    if limit == math.prod(inspection.shape):
+        return (
+            f"Local dimension is at its limit: samples have {limit} numbers, and the originals "
+            f"vary in {value:.1f} directions, so outputs have none to add. Nothing follows from it "
+            "for γ."
+        )
+    if inspection.neighbours < inspection.settings.neighbours:
+        advice = "It takes more samples: neighbours are an eighth of them at most"
+    else:
+        advice = "Ask for more neighbours (--neighbours)"
+    return (
+        f"Local dimension is at its limit: {inspection.neighbours} neighbours show "
+        f"{limit} directions at most, and the originals vary in {value:.1f}. Nothing follows from "
+        f"it for γ. {advice}."
+    )
+
+
+def _oracle(inspection: Inspection) -> str:
+    oracle = inspection.oracle
+    if oracle is None:
+        return ""
+    right, least, guess, needed = (
+        f"{100 * share:.1f} %"
+        for share in (oracle.accuracy.value, oracle.least, oracle.guess, oracle.needed)
+    )
+    return (
+        f"Realism and label correctness say little: the oracle is right about {right} of unseen "
+        f"samples (95 % interval from {least}), and always naming their most frequent class would "
+        f"be about {guess}. To be trusted it takes more than {needed}, halfway from there to "
+        "always right: more samples, a longer training (--oracle-epochs) or another --oracle."
+    )
