@@ -5,9 +5,12 @@ import json
 import sys
 import time
 import types
+import warnings
+from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -20,6 +23,7 @@ from zetamix.cli.progress import Watcher
 from zetamix.methods import parse
 from zetamix.records import read_lines
 from zetamix.train import RECIPES, Progress, Run
+from zetamix.train.folder import hold
 from zetamix.train.trainer import Trainer
 
 SMALL = ["--train-size", "100", "--epochs", "1"]
@@ -53,8 +57,8 @@ def names(folder):
 def test_a_run_by_default(zetamix, tmp_path):
     text = zetamix(*SMALL)
     assert text.startswith(
-        "digits: 100 to train, 360 to test, 10 classes · digitnet, 1 epochs, batch 32, none · "
-        "recipe: zetamix"
+        "digits: 100 to train, 360 to test, 10 classes, 1 × 8 × 8 · digitnet, 1 epoch, batch 32, "
+        "no augmentation · recipe: zetamix"
     )
     assert "val and test are split off train by us: stratified, 7:1:2, seed 0" in text
     assert f"torch {torch.__version__}" in text
@@ -98,6 +102,37 @@ def test_a_finished_run_is_shown_again_and_not_trained(zetamix, monkeypatch):
     again = zetamix(*SMALL, "--out", "mine")
     assert again.split("zeta:2.8 0 ")[1] == first.split("zeta:2.8 0 ")[1]
     assert "epoch 1/1" not in again
+    assert "1 of 1 run finished earlier: shown as recorded" in again
+
+
+def test_a_folder_in_use_is_told_before_what_is_in_it(zetamix):
+    """An unfinished run may be one that another process trains right now."""
+    zetamix(*SMALL, "--out", "mine", "--time-limit", "0s")
+    assert "Add --resume to go on" in zetamix(*SMALL, "--out", "mine", status=1)
+    with hold([Path("mine")]):
+        text = zetamix(*SMALL, "--out", "mine", status=1)
+    assert text == "mine is in use by another process. Wait for it, or end it."
+
+
+def test_images_of_another_size(zetamix, tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    for name in ("cat", "dog"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(10):
+            pixels = torch.randint(256, (40, 40, 3), generator=generator, dtype=torch.uint8)
+            path = tmp_path / "photos" / name / f"{number}.png"
+            Image.fromarray(pixels.numpy()).save(path)
+    how = ("--data", "photos", "--epochs", 1, "--set", "model=digitnet", "--method", "none")
+    assert "2 classes, 3 × 16 × 16 ·" in zetamix(*how, "--size", 16, "--out", "small")
+    assert "2 classes, 3 × 40 × 40 ·" in zetamix(*how, "--out", "large")
+
+
+def test_a_warning_is_a_sentence_too(zetamix):
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        text = zetamix(*SMALL, "--method", "zeta:1.0", "--out", "mine")
+    assert "gamma=1 is below 1.72865, the threshold for any number of sources" in text
+    assert ".py" not in text
 
 
 def test_a_run_of_other_settings_is_told(zetamix):
@@ -122,7 +157,7 @@ def test_options_reach_the_recipe(zetamix, tmp_path):
 
 def test_points_by_name(zetamix):
     text = zetamix("--data", "crescents", "--epochs", 1, "--method", "none")
-    assert "crescents: 512 to train, 512 to test, 2 classes · mlp" in text
+    assert "crescents: 512 to train, 512 to test, 2 classes, 2 numbers each · mlp" in text
     # without a validation split there is no best epoch to show
     assert "best val" not in text
 
@@ -180,7 +215,7 @@ def test_a_gpu_that_is_not_there(zetamix):
 
 def test_a_file_in_the_place_of_the_folder(zetamix, tmp_path):
     (tmp_path / "file").write_text("")
-    assert zetamix(*SMALL, "--out", "file", status=1).endswith("file: File exists.")
+    assert zetamix(*SMALL, "--out", "file", status=1).endswith("Cannot use file: File exists.")
 
 
 def test_a_full_gpu_is_told_with_the_knobs_to_turn(zetamix, monkeypatch):
@@ -234,7 +269,10 @@ def test_time_before_the_training_counts(zetamix, monkeypatch, what):
         patch.setattr(f"zetamix.cli.train.{what}", slow)
         patch.setattr(time, "monotonic", lambda: clock() + late[0])
         text = zetamix(*SMALL, "--time-limit", "90s", "--out", "mine")
-    assert "The time is up. Everything is saved; the same command with --resume goes on." in text
+    assert (
+        "zeta:2.8 seed 0 in epoch 1 of 1 The time is up. Everything is saved; the same command "
+        "with --resume goes on." in text
+    )
     assert "unfinished run of this. Add --resume" in zetamix(*SMALL, "--out", "mine", status=1)
 
 

@@ -194,6 +194,6 @@ def test_page_shows_every_artifact_and_what_is_empty(zetamix, tmp_path):
     assert output.endswith("in results/index.html")
     text = page.read_text()
     assert re.findall(r"<h2>([\w-]+):", text) == list(EXPERIMENTS)
-    assert "0 of 7 cells. Nothing of this figure has been measured yet." in text
+    assert "Not run. (0 of 7 cells)" in text
     assert "zetamix data prepare pathmnist &amp;&amp; zetamix reproduce medmnist" in text
     assert (tmp_path / "results" / "skin" / "skin.tex").is_file()

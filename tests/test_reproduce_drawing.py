@@ -14,7 +14,7 @@ from zetamix.reproduce.artifacts import draw, look
 from zetamix.reproduce.drawing.comparison import compare, rows_of
 from zetamix.reproduce.drawing.distributions import project
 from zetamix.reproduce.drawing.natural import draw_one
-from zetamix.reproduce.drawing.verdict import verdict
+from zetamix.reproduce.drawing.verdict import judge
 from zetamix.reproduce.measurement import Measurement
 from zetamix.reproduce.writing import write_artifact, write_page
 
@@ -120,15 +120,16 @@ def test_a_metric_that_could_not_be_had_is_empty(tmp_path):
 
 
 def words(view, metric="error"):
-    return verdict(view, metric)
+    return judge(view, metric)[0]
 
 
 def test_a_loss_is_told_plainly_with_its_interval(natural):
     overall, against_mixup, against_erm = words(natural)
     assert overall == (
-        "Of 6 comparisons of ζ-mixup with mixup and ERM that can be made here, ζ-mixup is ahead in "
-        "1, behind in 2, 3 cannot be told apart, 0 rest on one seed."
+        "Of 6 comparisons of ζ-mixup with mixup and ERM, ζ-mixup is ahead in 1, behind in 2, and "
+        "in 3 the two cannot be told apart; the paper has it ahead in 6."
     )
+    assert draw(natural).answer.status == "in part as in the paper"
     assert against_mixup.startswith(
         "CIFAR-10, crop-flip: ζ-mixup does not win: it loses to mixup at 2 γ; the paper has it "
         "ahead at 3 of 3 γ."
@@ -177,6 +178,34 @@ def test_a_loss_is_told_plainly_with_its_interval(natural):
 def test_headlines(tmp_path, errors, headline):
     found = words(look("natural", fill(Results(tmp_path), errors=errors)))
     assert headline in found[1]
+
+
+@pytest.mark.parametrize(
+    ("errors", "status", "told"),
+    [
+        (
+            {"mixup:1.0": (0.0426,), "zeta:2.8": (0.0497,), "zeta:4.0": (0.04,)},
+            "still open",
+            "2 comparisons of ζ-mixup with mixup and ERM, one seed each, so nothing can be "
+            "claimed: ζ-mixup is ahead in 1 of them and behind in 1; the paper has it ahead in 2.",
+        ),
+        (
+            {"mixup:1.0": (0.05, 0.051, 0.049), "zeta:2.8": (0.04, 0.0411, 0.0392)},
+            "as in the paper",
+            "ζ-mixup is ahead in 1, behind in 0, and in 0 the two cannot be told apart",
+        ),
+        (
+            {"mixup:1.0": (0.05, 0.052, 0.048), "zeta:2.8": (0.051, 0.049, 0.0505)},
+            "not as in the paper",
+            "and in 1 the two cannot be told apart; the paper has it ahead in 1.",
+        ),
+    ],
+    ids=["one seed", "win", "undecided"],
+)
+def test_the_answer_for_a_reader_in_a_hurry(tmp_path, errors, status, told):
+    answer = draw(look("natural", fill(Results(tmp_path), errors=errors))).answer
+    assert answer.status == status
+    assert told in answer.sentence
 
 
 def test_seeds_are_paired(tmp_path):
@@ -248,6 +277,7 @@ def test_dimension_tells_what_is_nearer_to_the_original(tmp_path):
         "CIFAR-10, k = 128: originals 10.00, mixup 14.00. ζ-mixup is nearer to the originals than "
         "mixup from γ = 2.8 on; the paper has it so from 1.72865 on.",
     ]
+    assert drawn.answer.status == "not as in the paper"
     rows = table_rows(drawn.tables["dimension"])
     by_name = {row[0]: row for row in rows}
     assert by_name["CIFAR-10, k = 128"][1:4] == ["10.00 ± 0.50", "14.00 ± 0.50", "15.00 ± 0.50"]
@@ -318,10 +348,14 @@ def test_times_stand_beside_the_papers_and_devices_apart(tmp_path):
     assert len(cpu) == len(gpu) == 6
     assert all(row[4] == "–" for row in cpu)
     assert drawn.verdict[0].startswith(
-        "CUDA: ζ-mixup of a batch takes 80 µs, mixup as its authors wrote it 120 (1.50 times as "
-        "long; the paper has 2.16), local synthetic instances 900 (11.2 times; the paper has 112"
+        "CUDA, one batch: the paper's own listing of ζ-mixup takes 700 µs, mixup as its authors "
+        "wrote it 120, 0.17 times that; the paper has 2.16 times. Our ζ-mixup takes 80, our mixup "
+        "82, local synthetic instances 900 (11.2 times our ζ-mixup; the paper has 112"
     )
     assert "an epoch with ζ-mixup takes 1.050 times as long as one with mixup." in drawn.verdict[1]
+    assert drawn.answer.status == "not as in the paper"
+    # its times are of a GPU
+    assert {row[3] for row in cpu} == {"–"}
 
 
 def test_sensitivity_has_a_column_for_each_recipe_that_was_run(tmp_path):
@@ -338,8 +372,8 @@ def test_sensitivity_has_a_column_for_each_recipe_that_was_run(tmp_path):
     assert len(rows) == 17
     assert rows[0] == ["1.8", "–", "6.44 (n = 1)", "–"]
     assert drawn.verdict == [
-        f"{short}: error from 5.00 % at γ = 3.0 to 9.00 % at γ = 5.0. 5 of 17 values, from γ = 2.6 "
-        "to 3.4, lie within one standard error of the best (0.22 points)."
+        f"{short}: error from 5.00 % at γ = 3.0 to 9.00 % at γ = 5.0. Within one standard "
+        "error of the best (0.22 points, one seed) lie γ = 2.6, 2.8, 3.0, 3.2, 3.4."
     ]
     assert [picture.name for picture in drawn.pictures] == ["sensitivity"]
 

@@ -63,9 +63,16 @@ def _commit() -> str | None:
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=10"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        commit = _git(root, "rev-parse", "--short=10", "HEAD")
+        # results are written into the checkout too: what counts is the code they come from
+        changed = _git(root, "status", "--porcelain", "--", "src")
     except (OSError, subprocess.SubprocessError):
         return None
+    return f"{commit}-dirty" if changed else commit
+
+
+def _git(root: Path, *words: str) -> str:
+    command = ["git", "-C", str(root), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     return done.stdout.strip()

@@ -1,7 +1,11 @@
 """What goes wrong is told in a sentence; a traceback is for bugs."""
 
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
 
 import typer
 from rich.console import Console
@@ -14,14 +18,16 @@ def told_in_a_sentence() -> Iterator[None]:
     That is: our own errors, which are sentences, a GPU that is full, and files that the system
     does not let us read or write.
     """
-    try:
-        yield
-    except Exception as error:
-        text = _sentence(error)
-        if text is None:
-            raise
-        _say(text)
-        raise typer.Exit(1) from None
+    with warnings.catch_warnings():
+        warnings.showwarning = _note
+        try:
+            yield
+        except Exception as error:
+            text = _sentence(error)
+            if text is None:
+                raise
+            _say(text)
+            raise typer.Exit(1) from None
 
 
 def _sentence(error: Exception) -> str | None:
@@ -40,8 +46,8 @@ def _sentence(error: Exception) -> str | None:
     if _ours(error):
         return str(error)
     if isinstance(error, OSError) and error.errno is not None:
-        where = "" if error.filename is None else f"{error.filename}: "
-        return f"{where}{error.strerror}."
+        what = "" if error.filename is None else f" {error.filename}"
+        return f"Cannot use{what}: {error.strerror}." if what else f"{error.strerror}."
     return None
 
 
@@ -57,5 +63,20 @@ def _ours(error: Exception) -> bool:
     return str(last.tb_frame.f_globals.get("__name__")).startswith("zetamix.")
 
 
-def _say(text: str) -> None:
-    Console(stderr=True, soft_wrap=True).print(text, style="red", markup=False, highlight=False)
+def _note(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning of ours without the line of code it comes from; those of others as they are."""
+    if category is UserWarning and "zetamix" in Path(filename).parts:
+        _say(str(message), style="yellow")
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
+
+
+def _say(text: str, style: str = "red") -> None:
+    Console(stderr=True, soft_wrap=True).print(text, style=style, markup=False, highlight=False)

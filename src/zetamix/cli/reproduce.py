@@ -127,7 +127,7 @@ def _ask(ids: list[str], seeds: str | None, variants: str | None, epochs: int | 
                 f"expected some of {', '.join(AUGMENTATIONS)}, got {name!r}",
                 param_hint="--variants",
             )
-    ask = Ask(None if seeds is None else tuple(_seeds(seeds)), names, epochs)
+    ask = Ask(None if seeds is None else tuple(_seeds(seeds, "--seeds")), names, epochs)
     if ask != Ask() and not any(EXPERIMENTS[id].trains for id in ids):
         raise typer.BadParameter(
             f"--seeds, --variants and --epochs are for artifacts that train models, which "

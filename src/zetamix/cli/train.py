@@ -10,6 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from zetamix.cli.problems import told_in_a_sentence
+from zetamix.cli.words import counted
+
+# runs whose epoch is told one by one when a command is stopped
+STANDINGS = 4
 
 
 def train(
@@ -24,6 +28,9 @@ def train(
     epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
     train_size: Annotated[
         str | None, typer.Option(help="Train on part of the data: a number or a fraction.")
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Side of your own images, as data prepare takes it.")
     ] = None,
     change: Annotated[
         list[str] | None, typer.Option("--set", help="Any field of the recipe: lr=0.05.")
@@ -63,38 +70,38 @@ def train(
     stop = Stop(_seconds(time_limit), began=began)
     with told_in_a_sentence():
         place, ranks = _place(device)
-        dataset = _load(data, root, train_size)
+        dataset = _load(data, root, train_size, size)
         recipe = _recipe(dataset, model, epochs, change or [])
         chosen = methods.parse_list(method)
         seeds = _seeds(seed)
         folders = _folders(out, dataset.name, chosen, seeds)
         steps = len(folders) * recipe.epochs * (len(dataset.train) // recipe.batch_size)
-        runs = [
-            Run(
-                dataset,
-                each,
-                recipe,
-                seed=number,
-                out=folders[each, number],
-                resume=resume,
-                device=place,
-                compile=compile_pays(place, steps) if compile is None else compile,
-                ranks=ranks,
-                save_every=save_every,
-            )
-            for each in chosen
-            for number in seeds
-        ]
         console.quiet = not ranks.leads
-        _announce(console, dataset, recipe, runs, place)
-        kept = hold(folders.values()) if ranks.leads else nullcontext()
-        # one process of many talks to the user and to loggers
-        watched = _watcher(console, runs, log if ranks.leads else None)
-        with kept, stop, watched as watch:
-            records = train_runs(runs, concurrent=concurrent, watch=watch, stop=stop)
+        with hold(folders.values()) if ranks.leads else nullcontext():
+            runs = [
+                Run(
+                    dataset,
+                    each,
+                    recipe,
+                    seed=number,
+                    out=folders[each, number],
+                    resume=resume,
+                    device=place,
+                    compile=compile_pays(place, steps) if compile is None else compile,
+                    ranks=ranks,
+                    save_every=save_every,
+                )
+                for each in chosen
+                for number in seeds
+            ]
+            _announce(console, dataset, recipe, runs, place)
+            # one process of many talks to the user and to loggers
+            with stop, _watcher(console, runs, log if ranks.leads else None) as watch:
+                records = train_runs(runs, concurrent=concurrent, watch=watch, stop=stop)
         leave()
         _report(console, runs, records)
         if len(records) < len(runs):
+            console.print(_standing(runs), highlight=False)
             why = "Stopped." if stop.terminated else "The time is up."
             console.print(f"{why} Everything is saved; the same command with --resume goes on.")
             # as a shell counts a signal: 143 for SIGTERM, 130 for Ctrl-C
@@ -118,12 +125,12 @@ def _place(device: str | None) -> tuple[Any, Any]:
     return place, ranks
 
 
-def _load(data: str, root: Path | None, train_size: str | None) -> Any:
+def _load(data: str, root: Path | None, train_size: str | None, side: int | None) -> Any:
     import dataclasses
 
     from zetamix import data as datasets
 
-    dataset = datasets.load(data, root=root)
+    dataset = datasets.load(data, root=root, size=side)
     if dataset.test is None:
         dataset = datasets.as_reported(dataset)
     if train_size is None:
@@ -146,16 +153,16 @@ def _recipe(dataset: Any, model: str | None, epochs: int | None, changes: list[s
     return recipe.override(*changes)
 
 
-def _seeds(text: str) -> list[int]:
+def _seeds(text: str, option: str = "--seed") -> list[int]:
     try:
         seeds = [int(part) for part in text.split(",")]
     except ValueError:
         raise typer.BadParameter(
-            f"expected whole numbers separated by commas, got {text!r}", param_hint="--seed"
+            f"expected whole numbers separated by commas, got {text!r}", param_hint=option
         ) from None
     if len(set(seeds)) < len(seeds) or min(seeds) < 0:
         raise typer.BadParameter(
-            f"expected different numbers of at least 0, got {text!r}", param_hint="--seed"
+            f"expected different numbers of at least 0, got {text!r}", param_hint=option
         )
     return seeds
 
@@ -190,15 +197,28 @@ def _announce(console: Console, dataset: Any, recipe: Any, runs: list[Any], plac
     from zetamix.machine import describe_machine, machine_line
 
     test = len(dataset.test) if dataset.test is not None else 0
+    augmentation = "no" if recipe.augmentation == "none" else recipe.augmentation
     console.print(
         f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} to train, {test:,} to test, "
-        f"{dataset.num_classes} classes · {recipe.model}, {recipe.epochs} epochs, batch "
-        f"{recipe.batch_size}, {recipe.augmentation} · recipe: {recipe.source}",
+        f"{dataset.num_classes} classes, {_form(dataset.shape)} · {recipe.model}, "
+        f"{counted(recipe.epochs, 'epoch')}, batch {recipe.batch_size}, {augmentation} "
+        f"augmentation · recipe: {recipe.source}",
         highlight=False,
     )
+    done = sum(run.record is not None for run in runs)
+    if done:
+        console.print(
+            f"{done} of {counted(len(runs), 'run')} finished earlier: shown as recorded",
+            highlight=False,
+        )
     for note in dataset.notes:
         console.print(f"[dim]{note}[/dim]", highlight=False)
     console.print(f"[dim]{machine_line(describe_machine(place))}[/dim]", highlight=False)
+
+
+def _form(shape: tuple[int, ...]) -> str:
+    """What a sample is: the size of an image, or how many numbers."""
+    return " × ".join(map(str, shape)) if len(shape) > 1 else counted(shape[0], "number") + " each"
 
 
 def _report(console: Console, runs: list[Any], records: list[Any]) -> None:
@@ -226,5 +246,18 @@ def _report(console: Console, runs: list[Any], records: list[Any]) -> None:
         console.print(
             "[dim]best val: test error % of the epoch with the best validation score[/dim]"
         )
-    folders = {str(run.folder.path) for run in runs if run.folder.record is not None}
-    console.print(f"[dim]in {', '.join(sorted(folders))}[/dim]", highlight=False, soft_wrap=True)
+    folders = [run.folder.path for run in runs if run.folder.record is not None]
+    place = folders[0] if len(folders) == 1 else folders[0].parent
+    console.print(f"[dim]in {place}[/dim]", highlight=False, soft_wrap=True)
+
+
+def _standing(runs: list[Any]) -> str:
+    """How far the unfinished runs are."""
+    begun = [run for run in runs if run.record is None and run.trainer is not None]
+    done = sum(run.record is not None for run in runs)
+    parts = [f"{run.name} in epoch {run.trainer.epoch + 1} of {run.recipe.epochs}" for run in begun]
+    if len(parts) > STANDINGS:
+        parts[STANDINGS - 1 :] = [f"{counted(len(parts) - STANDINGS + 1, 'other run')} begun"]
+    if len(runs) > 1:
+        parts.insert(0, f"{done} of {len(runs)} runs finished")
+    return ", ".join(parts) or "No run was begun."

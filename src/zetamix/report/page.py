@@ -10,7 +10,16 @@ from zetamix.machine import machine_line
 from zetamix.report.picture import Picture
 from zetamix.report.table import Table
 
-Block: TypeAlias = str | Table | Picture
+
+@dataclass(frozen=True)
+class Fold:
+    """What most readers can do without: a line that opens on a click."""
+
+    title: str
+    blocks: Sequence["Block"]
+
+
+Block: TypeAlias = str | Table | Picture | Fold
 
 # nothing may be loaded from anywhere but this page: a browser enforces what we promise
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -29,7 +38,8 @@ h2 { font-size: 1.25rem; margin: 2.6rem 0 .6rem; border-bottom: 1px solid var(--
 p { margin: .6rem 0; max-width: 46rem; }
 .lead { margin: 1.6rem 0; max-width: 50rem; display: grid; gap: .5rem 1.1rem;
   grid-template-columns: max-content 1fr; }
-.lead dt { font-weight: 700; color: var(--accent); }
+.lead dt { font-weight: 700; }
+a { color: var(--accent); text-underline-offset: 3px; }
 .lead dd { margin: 0; }
 @media (max-width: 40rem) { .lead { grid-template-columns: 1fr; gap: .1rem; }
   .lead dd { margin-bottom: .5rem; } }
@@ -69,6 +79,8 @@ class Section:
 
     title: str
     blocks: Sequence[Block]
+    word: str = ""
+    """Of the lead, which becomes a link to here."""
 
 
 def render_page(
@@ -89,7 +101,10 @@ def render_page(
     False
     """
     body = "\n".join(_section(section) for section in sections)
-    words = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in lead)
+    linked = {section.word for section in sections}
+    words = "".join(
+        f"<dt>{_word(word, word in linked)}</dt><dd>{escape(text)}</dd>" for word, text in lead
+    )
     return f"""<!DOCTYPE html>
 <html lang="en-GB">
 <head>
@@ -124,9 +139,14 @@ def _facts(facts: Mapping[str, str]) -> str:
     )
 
 
+def _word(word: str, is_link: bool) -> str:
+    return f'<a href="#{escape(word)}">{escape(word)}</a>' if is_link else escape(word)
+
+
 def _section(section: Section) -> str:
     blocks = "\n".join(_block(block) for block in section.blocks)
-    return f"<section>\n<h2>{escape(section.title)}</h2>\n{blocks}\n</section>"
+    anchor = f' id="{escape(section.word)}"' if section.word else ""
+    return f"<section{anchor}>\n<h2>{escape(section.title)}</h2>\n{blocks}\n</section>"
 
 
 def _block(block: Block) -> str:
@@ -134,6 +154,9 @@ def _block(block: Block) -> str:
         return block.html()
     if isinstance(block, Picture):
         return _figure(block)
+    if isinstance(block, Fold):
+        inside = "\n".join(_block(each) for each in block.blocks)
+        return f"<details><summary>{escape(block.title)}</summary>\n{inside}\n</details>"
     return f"<p>{escape(block)}</p>"
 
 

@@ -11,7 +11,7 @@ from zetamix.report import Cell as TableCell
 from zetamix.report import Column, Table
 from zetamix.reproduce import quick
 from zetamix.reproduce.cells import Cell, Training, Variant
-from zetamix.reproduce.drawing import DRAWINGS, Drawn, View
+from zetamix.reproduce.drawing import DRAWINGS, Answer, Drawn, View
 from zetamix.reproduce.experiments import EXPERIMENTS, Ask, Experiment
 from zetamix.reproduce.results import Results
 from zetamix.train import RECIPES, Recipe
@@ -41,7 +41,7 @@ def draw(view: View) -> Drawn:
         name: replace(table, caption=f"{label}. {table.caption}")
         for name, table in drawn.tables.items()
     }
-    return replace(drawn, tables=tables, verdict=[f"{label}."])
+    return replace(drawn, tables=tables, verdict=[f"{label}."], answer=Answer(quick.LABEL))
 
 
 def _other_variants(

@@ -114,7 +114,8 @@ class Issue:
         where = [
             str(self.facts[key]) for key in ("dataset", "model", "method") if key in self.facts
         ]
-        text = "; ".join(filter(None, (self._numbers(), self.facts.get("evidence", ""))))
+        parts = (self._numbers(), str(self.facts.get("evidence", "")).rstrip("."))
+        text = "; ".join(filter(None, parts))
         return f"{', '.join(where)}: {text}." if where else f"{text}."
 
     def _numbers(self) -> str:

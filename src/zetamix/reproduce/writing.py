@@ -1,12 +1,13 @@
 """Artifacts as files: figures, tables in four forms, a page for each and one page for all."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zetamix.files import write_text
 from zetamix.machine import machine_line
 from zetamix.report import Section, Table, render_page
-from zetamix.report.page import Block
+from zetamix.report.page import Block, Fold
 from zetamix.reproduce import paper, quick
 from zetamix.reproduce.artifacts import draw, look, missing
 from zetamix.reproduce.drawing import Drawn, View
@@ -39,27 +40,37 @@ def write_page(
 ) -> None:
     """One page of everything that exists, with what is missing and how to fill it."""
     sections, lead = [], []
+    found: Counter[str] = Counter()
     for id in EXPERIMENTS if ids is None else ids:
         view = look(id, results, is_quick=is_quick)
         drawn = draw(view)
         write_artifact(view, drawn, results.folder / id, facts)
         sections.append(_section(view, drawn))
-        words = drawn.verdict[0] if drawn.verdict else "Nothing has been run yet."
-        lead.append((id, f"{_progress(view)} {words}"))
+        found[drawn.answer.status] += 1
+        lead.append((id, _answer(view, drawn)))
     title = f"{TITLE} ({quick.LABEL})" if is_quick else TITLE
+    counts = ", ".join(f"{count} {status}" for status, count in found.most_common())
+    lead.insert(0, ("In short", f"{found.total()} figures and tables of the paper: {counts}."))
     write_text(path, render_page(title, sections, facts=facts, lead=lead))
 
 
 def _section(view: View, drawn: Drawn) -> Section:
     blocks: list[Block] = list(drawn.verdict)
-    blocks += [*drawn.pictures, *drawn.tables.values()]
+    blocks += drawn.pictures
+    tables = list(drawn.tables.values())
+    blocks += tables if view.records else [Fold("The paper's values", tables)] if tables else []
     empty = missing(view)
     blocks += [empty] if empty is not None else []
     if not drawn.tables or view.artifact not in paper.TABLES:
         blocks += [f"About the paper: {issue.sentence}" for issue in paper.footnotes(view.artifact)]
     blocks += [f"Measured on {line}." for line in machines(view)]
     heading = f"{view.artifact}: {EXPERIMENTS[view.artifact].what}"
-    return Section(heading, blocks)
+    return Section(heading, blocks, word=view.artifact)
+
+
+def _answer(view: View, drawn: Drawn) -> str:
+    status = f"{drawn.answer.status[0].upper()}{drawn.answer.status[1:]}."
+    return " ".join(filter(None, (status, drawn.answer.sentence, f"({_progress(view)})")))
 
 
 def _progress(view: View) -> str:
@@ -67,7 +78,7 @@ def _progress(view: View) -> str:
     done = len(view.cells) - len(view.empty)
     other = sum(view.results.find(cell) is not None for cell in view.more)
     more = f", and {other} of other variants of the recipe" if other else ""
-    return f"{done} of {len(view.cells)} cells{more}."
+    return f"{done} of {len(view.cells)} cells{more}"
 
 
 def machines(view: View) -> list[str]:
@@ -84,7 +95,7 @@ def _readme(view: View, drawn: Drawn) -> str:
     parts = [f"# {view.artifact}: {EXPERIMENTS[view.artifact].what}"]
     if view.is_quick:
         parts.append(f"**{quick.LABEL.capitalize()}.**")
-    parts.append(f"{_progress(view)} Made by `zetamix reproduce {view.artifact}`.")
+    parts.append(f"{_progress(view)}. Made by `zetamix reproduce {view.artifact}`.")
     parts += drawn.verdict
     for picture in drawn.pictures:
         parts.append(f"![{picture.alt}]({picture.name}.png)\n\n*{picture.caption}*")

@@ -14,6 +14,7 @@ from zetamix.reproduce.drawing import (
     theorems,
     timing,
 )
+from zetamix.reproduce.drawing.view import Answer as Answer
 from zetamix.reproduce.drawing.view import Drawn as Drawn
 from zetamix.reproduce.drawing.view import View as View
 

@@ -64,7 +64,8 @@ def compare(view: View, metrics: Sequence[str], caption: str, notes: Sequence[st
     """A row for each dataset, model and method; for each metric the paper's value and ours."""
     rows, variants = rows_of(view), variants_of(view.trainings)
     models = {row.model for row in rows}
-    issues = paper.footnotes(view.artifact)
+    known = paper.footnotes(view.artifact)
+    issues = [each for each in known if any(_concerns(each, row) for row in rows)]
     marks = _marks(rows, variants, metrics)
     body = []
     for row in rows:
@@ -83,7 +84,8 @@ def compare(view: View, metrics: Sequence[str], caption: str, notes: Sequence[st
     heads = ["dataset", *(["model"] if len(models) > 1 else []), "method"]
     columns = [Column(head) for head in heads] + _columns(metrics, variants) + [Column("see")]
     numbered = [f"[{place}] {issue.sentence}" for place, issue in enumerate(issues, 1)]
-    return Table(columns, body, caption, [*_how(metrics), *notes, *numbered])
+    others = [f"About the paper: {issue.sentence}" for issue in known if issue not in issues]
+    return Table(columns, body, caption, [*_how(metrics), *notes, *numbered, *others])
 
 
 def _columns(metrics: Sequence[str], variants: Sequence[Variant]) -> list[Column]:
@@ -147,12 +149,12 @@ def _marks(
     return marks
 
 
+def _concerns(issue: paper.Issue, row: Row) -> bool:
+    return issue.concerns(row.dataset, row.model, row.method)
+
+
 def _see(issues: Sequence[paper.Issue], row: Row) -> list[str]:
-    return [
-        str(place)
-        for place, issue in enumerate(issues, 1)
-        if issue.concerns(row.dataset, row.model, row.method)
-    ]
+    return [str(place) for place, issue in enumerate(issues, 1) if _concerns(issue, row)]
 
 
 def _how(metrics: Sequence[str]) -> list[str]:

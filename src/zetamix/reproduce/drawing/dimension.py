@@ -1,5 +1,6 @@
 """Local intrinsic dimension against γ, with mixup and the originals as lines."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -8,7 +9,15 @@ from zetamix.data import CATALOGUE
 from zetamix.report import Cell, Column, Picture, Table, drawing
 from zetamix.report.picture import COLOURS
 from zetamix.reproduce.cells import Measuring
-from zetamix.reproduce.drawing.view import Drawn, View, blank, finish
+from zetamix.reproduce.drawing.view import (
+    NOT_RUN,
+    Answer,
+    Drawn,
+    View,
+    agreement,
+    blank,
+    finish,
+)
 from zetamix.reproduce.measurement import Measurement
 from zetamix.series import GAMMA_MIN
 
@@ -21,8 +30,9 @@ def draw(view: View) -> Drawn:
     neighbours = sorted({cell.recipe["neighbours"] for cell in cells})
     picture = _draw(view, datasets, neighbours)
     table = _table(view, datasets, neighbours)
-    words = [word for name in datasets for word in _verdict(view, name, neighbours)]
-    return Drawn([picture], {"dimension": table}, words)
+    curves = _curves(view, datasets, neighbours)
+    words = [_verdict(curve) for curve in curves]
+    return Drawn([picture], {"dimension": table}, words, _answer(curves))
 
 
 def _draw(view: View, datasets: list[str], neighbours: list[int]) -> Picture:
@@ -118,33 +128,70 @@ def _cell(record: Measurement | None) -> Cell:
     return Cell(values["value"], error=values["spread"], digits=2, note=f"n = {values['n']:,}")
 
 
-def _verdict(view: View, name: str, neighbours: list[int]) -> list[str]:
-    """From which γ on ζ-mixup is nearer to the originals than mixup is."""
-    words = []
-    for count in neighbours:
-        found = {
-            cell.method: record.values["value"]
-            for cell, record in view.measured("dimension", name, neighbours=count)
-            if record is not None
-        }
-        original, mixup = found.pop("none", None), found.pop("mixup:1.0", None)
-        if original is None or mixup is None or not found:
-            continue
-        nearer = _from(
-            {float(method.removeprefix("zeta:")): value for method, value in found.items()},
-            original,
-            mixup,
-        )
-        words.append(
-            f"{CATALOGUE[name].title}, k = {count}: originals {original:.2f}, mixup {mixup:.2f}. "
-            + (
-                "ζ-mixup is at no γ nearer to the originals than mixup"
-                if nearer is None
-                else f"ζ-mixup is nearer to the originals than mixup from γ = {nearer:g} on"
-            )
-            + f"; the paper has it so from {GAMMA_MIN:.5f} on."
-        )
-    return words
+@dataclass(frozen=True)
+class _Curve:
+    """Dimensions of one dataset and k."""
+
+    title: str
+    original: float
+    mixup: float
+    zeta: dict[float, float]
+    """By γ."""
+
+    @property
+    def nearer(self) -> float | None:
+        """The γ from which on ζ-mixup is nearer to the originals than mixup is."""
+        return _from(self.zeta, self.original, self.mixup)
+
+    @property
+    def holds(self) -> bool:
+        """What the paper says: nearer at every γ from GAMMA_MIN on."""
+        nearer = self.nearer
+        return nearer is not None and not any(GAMMA_MIN <= gamma < nearer for gamma in self.zeta)
+
+
+def _curves(view: View, datasets: list[str], neighbours: list[int]) -> list[_Curve]:
+    curves = []
+    for name in datasets:
+        for count in neighbours:
+            found = {
+                cell.method: record.values["value"]
+                for cell, record in view.measured("dimension", name, neighbours=count)
+                if record is not None
+            }
+            original, mixup = found.pop("none", None), found.pop("mixup:1.0", None)
+            if original is not None and mixup is not None and found:
+                zeta = {float(each.removeprefix("zeta:")): found[each] for each in found}
+                title = f"{CATALOGUE[name].title}, k = {count}"
+                curves.append(_Curve(title, original, mixup, zeta))
+    return curves
+
+
+def _verdict(curve: _Curve) -> str:
+    nearer = curve.nearer
+    found = (
+        "ζ-mixup is at no γ nearer to the originals than mixup"
+        if nearer is None
+        else f"ζ-mixup is nearer to the originals than mixup from γ = {nearer:g} on"
+    )
+    return (
+        f"{curve.title}: originals {curve.original:.2f}, mixup {curve.mixup:.2f}. {found}; the "
+        f"paper has it so from {GAMMA_MIN:.5f} on."
+    )
+
+
+def _answer(curves: list[_Curve]) -> Answer:
+    if not curves:
+        return Answer(NOT_RUN)
+    held = [curve.holds for curve in curves]
+    found = [curve.nearer for curve in curves if curve.nearer is not None]
+    words = f"ζ-mixup comes nearer to the originals than mixup in {len(found)} of {len(curves)}"
+    if found:
+        words += f" cases, from γ = {min(found):g} on in one and {max(found):g} in another"
+    return Answer(
+        agreement(held),
+        f"{words}; the paper has it so from {GAMMA_MIN:.5f} on, which holds in {sum(held)}.",
+    )
 
 
 def _from(curve: dict[float, float], original: float, mixup: float) -> float | None:

@@ -1,7 +1,7 @@
 """The table of MedMNIST."""
 
 from zetamix.reproduce.drawing.comparison import compare
-from zetamix.reproduce.drawing.verdict import verdict
+from zetamix.reproduce.drawing.verdict import judge
 from zetamix.reproduce.drawing.view import Drawn, View
 
 LEFT_OPEN = (
@@ -12,4 +12,5 @@ LEFT_OPEN = (
 
 def draw(view: View) -> Drawn:
     table = compare(view, ["auc", "accuracy"], "AUC and accuracy on MedMNIST", [LEFT_OPEN])
-    return Drawn(tables={"medmnist": table}, verdict=verdict(view, "auc"))
+    words, answer = judge(view, "auc")
+    return Drawn(tables={"medmnist": table}, verdict=words, answer=answer)

@@ -12,7 +12,7 @@ from zetamix.measure.realism import CERTAIN
 from zetamix.report import Cell, Column, Picture, Table, drawing
 from zetamix.report.picture import COLOURS
 from zetamix.reproduce import paper
-from zetamix.reproduce.drawing.view import Drawn, View, bare, finish, method_name
+from zetamix.reproduce.drawing.view import Answer, Drawn, View, agreement, bare, finish, method_name
 from zetamix.reproduce.measurement import Measurement
 
 STYLES: dict[str, Any] = {
@@ -54,7 +54,9 @@ def draw(view: View) -> Drawn:
         f"images; the paper's reaches {_target():.2f} %"
     )
     picture = _draw(view, arrays, said)
-    return Drawn([picture], {"realism": _table(found, said)}, _verdict(found, accuracy["value"]))
+    words = _verdict(found, accuracy["value"])
+    answer = Answer(agreement([_lower(found)]), words[0])
+    return Drawn([picture], {"realism": _table(found, said)}, words, answer)
 
 
 def _draw(view: View, arrays: dict[str, dict[str, Tensor]], said: str) -> Picture:
@@ -200,12 +202,17 @@ def _table(found: dict[str, Measurement], said: str) -> Table:
     return Table(columns, rows, "Realism and label correctness on MNIST", notes)
 
 
-def _verdict(found: dict[str, Measurement], accuracy: float) -> list[str]:
+def _lower(found: dict[str, Measurement]) -> bool:
+    """Whether ζ-mixup is better than mixup by both measures."""
     mixup, zeta = (found[method].values for method in ("mixup:1.0", "zeta:2.8"))
-    lower = all(
+    return all(
         zeta[key]["value"] < mixup[key]["value"] for key in ("oracle_entropy", "cross_entropy")
     )
-    outcome = "both lower with ζ-mixup, as in the paper" if lower else "not both lower with ζ-mixup"
+
+
+def _verdict(found: dict[str, Measurement], accuracy: float) -> list[str]:
+    mixup, zeta = (found[method].values for method in ("mixup:1.0", "zeta:2.8"))
+    outcome = "both lower with ζ-mixup" if _lower(found) else "not both lower with ζ-mixup"
     words = [
         f"Entropy {mixup['oracle_entropy']['value']:.3f} with mixup and "
         f"{zeta['oracle_entropy']['value']:.3f} with ζ-mixup, cross entropy "

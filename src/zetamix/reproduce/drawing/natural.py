@@ -4,7 +4,7 @@ from zetamix.report import Cell, Column, Table
 from zetamix.report.table import Plain
 from zetamix.reproduce import paper
 from zetamix.reproduce.drawing.comparison import compare, rows_of, variants_of
-from zetamix.reproduce.drawing.verdict import verdict
+from zetamix.reproduce.drawing.verdict import judge
 from zetamix.reproduce.drawing.view import Drawn, View, method_name
 
 READING = (
@@ -15,7 +15,8 @@ READING = (
 
 def draw(view: View) -> Drawn:
     table = compare(view, ["error"], "Table 1: error on natural images", [READING])
-    return Drawn(tables={"natural": table}, verdict=verdict(view, "error"))
+    words, answer = judge(view, "error")
+    return Drawn(tables={"natural": table}, verdict=words, answer=answer)
 
 
 def draw_one(view: View, dataset: str) -> Table:

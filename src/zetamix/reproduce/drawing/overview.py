@@ -10,8 +10,10 @@ from zetamix.report.picture import GREY
 from zetamix.reproduce.drawing.view import (
     CLASS_COLOURS,
     SOFT,
+    Answer,
     Drawn,
     View,
+    agreement,
     bare,
     blank,
     finish,
@@ -53,8 +55,12 @@ def draw(view: View) -> Drawn:
             caption=caption,
         )
     weights = [record.values["largest_weight"] for cell, record in found[1:] if record is not None]
-    words = ", ".join(f"{weight:.2f}" for weight in weights)
-    return Drawn([picture], verdict=[f"Largest weight at N = 3, 4, 8: {words}."] if words else [])
+    if not weights:
+        return Drawn([picture])
+    shares = ", ".join(f"{weight:.2f}" for weight in weights)
+    words = f"The largest weight of ζ-mixup at N = 3, 4, 8 is {shares}."
+    status = agreement([weight > 0.5 for weight in weights])
+    return Drawn([picture], verdict=[words], answer=Answer(status, words))
 
 
 def _panel(axes: Axes, arrays: dict[str, Tensor]) -> None:

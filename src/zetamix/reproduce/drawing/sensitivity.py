@@ -12,7 +12,7 @@ from zetamix.report import Cell, Column, Picture, Table, drawing, series_style
 from zetamix.reproduce import quick
 from zetamix.reproduce.cells import Training, Variant
 from zetamix.reproduce.drawing.comparison import Row
-from zetamix.reproduce.drawing.view import Drawn, View, blank, finish
+from zetamix.reproduce.drawing.view import NO_NUMBERS, NOT_RUN, Answer, Drawn, View, blank, finish
 from zetamix.series import GAMMA_MIN
 from zetamix.tune.analysis import flatness
 from zetamix.tune.parallel import draw_parallel
@@ -35,18 +35,21 @@ def draw(view: View) -> Drawn:
         (name, variant, records)
         for name, variants in curves.items()
         for variant in variants
-        if len(records := _swept(view, name, variant)) > 1
+        if (records := _swept(view, name, variant))
     ]
     tables = {"sensitivity": _table(view, curves)}
     if sweeps:
         tables["sweep"] = _sweep_table(sweeps)
+    words = [word for name in curves for word in _verdict(view, name, curves[name])]
+    words += [_sweep_verdict(*sweep) for sweep in sweeps]
     return Drawn(
-        [_draw(view, curves), *(_draw_sweep(view, *sweep) for sweep in sweeps)],
-        tables,
         [
-            *(word for name in curves for word in _verdict(view, name, curves[name])),
-            *(_sweep_verdict(*sweep) for sweep in sweeps),
+            _draw(view, curves),
+            *(_draw_sweep(view, *sweep) for sweep in sweeps if len(sweep[2]) > 1),
         ],
+        tables,
+        words,
+        Answer(NO_NUMBERS, words[0]) if words else Answer(NOT_RUN),
     )
 
 
@@ -140,9 +143,14 @@ def _verdict(view: View, dataset: str, variants: list[Variant]) -> list[str]:
         records = [record for _, row in curve for record in row.runs[variant]]
         flat = flatness(trials_of(records, GRID), "error")
         if flat is not None:
+            near = [
+                f"{gamma}"
+                for mean, gamma in sorted(found, key=lambda pair: pair[1])
+                if mean - low <= 100 * flat.margin * (1 + 1e-9)
+            ]
             told += (
-                f" {flat.within} of {flat.total} values, from γ = {flat.low} to {flat.high}, lie "
-                f"within one standard error of the best ({100 * flat.margin:.2f} points)."
+                f" Within one standard error of the best ({100 * flat.margin:.2f} points"
+                f"{'' if flat.over_seeds else ', one seed'}) lie γ = {', '.join(near)}."
             )
         words.append(told)
     return words
@@ -224,10 +232,9 @@ def _correlation(records: list[RunRecord], parameter: str) -> tuple[float, float
 
 def _sweep_verdict(dataset: str, variant: Variant, records: list[RunRecord]) -> str:
     errors = sorted(100 * record.last["error"] for record in records)
-    words = (
-        f"{_sweep_title(dataset, variant)}, sweep of {len(records)} of {MODELS} models: error from "
-        f"{errors[0]:.2f} to {errors[-1]:.2f} %."
-    )
+    words = f"{_sweep_title(dataset, variant)}: {len(records)} of {MODELS} models of the sweep run."
+    if len(errors) > 1:
+        words += f" Error from {errors[0]:.2f} to {errors[-1]:.2f} %."
     for each in SWEEP.searched:
         found = _correlation(records, each.name)
         if found is not None:

@@ -1,7 +1,7 @@
 """The two tables of skin lesions."""
 
 from zetamix.reproduce.drawing.comparison import compare
-from zetamix.reproduce.drawing.verdict import verdict
+from zetamix.reproduce.drawing.verdict import judge
 from zetamix.reproduce.drawing.view import Drawn, View
 
 SPLITS = (
@@ -14,10 +14,12 @@ SPLITS = (
 def draw(view: View) -> Drawn:
     metrics = ["balanced_accuracy"]
     table = compare(view, metrics, "Balanced accuracy on skin lesions", [SPLITS])
-    return Drawn(tables={"skin": table}, verdict=verdict(view, metrics[0]))
+    words, answer = judge(view, metrics[0])
+    return Drawn(tables={"skin": table}, verdict=words, answer=answer)
 
 
 def draw_detailed(view: View) -> Drawn:
     metrics = ["balanced_accuracy", "f1_micro", "f1_macro"]
     table = compare(view, metrics, "Skin lesions in detail", [SPLITS])
-    return Drawn(tables={"skin-detailed": table}, verdict=verdict(view, metrics[0]))
+    words, answer = judge(view, metrics[0])
+    return Drawn(tables={"skin-detailed": table}, verdict=words, answer=answer)

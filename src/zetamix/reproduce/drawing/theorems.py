@@ -4,16 +4,31 @@ from matplotlib.axes import Axes
 
 from zetamix.report import Cell, Column, Picture, Table, drawing, series_style
 from zetamix.report.picture import COLOURS
-from zetamix.reproduce.drawing.view import Drawn, View, blank, finish
+from zetamix.reproduce.drawing.view import (
+    NOT_RUN,
+    Answer,
+    Drawn,
+    View,
+    agreement,
+    blank,
+    finish,
+)
 from zetamix.reproduce.measurement import Measurement
 from zetamix.series import GAMMA_MIN, lam_from_gamma
+
+# of double precision
+ROUNDING = 1e-12
 
 
 def draw(view: View) -> Drawn:
     curves = [(cell.recipe["sources"], record) for cell, record in view.measured("dominance")]
     known = [(sources, record) for sources, record in curves if record is not None]
     pairs = next((record for _, record in view.measured("equivalence")), None)
-    return Drawn([_draw(view, known, pairs)], {"thresholds": _table(known)}, _verdict(known, pairs))
+    words = _verdict(known, pairs)
+    held = [record.values["plans_as_the_theorem_says"] in (None, 1.0) for _, record in known]
+    held += [] if pairs is None else [pairs.values["largest_difference"] < ROUNDING]
+    answer = Answer(agreement(held), " ".join(words)) if held else Answer(NOT_RUN)
+    return Drawn([_draw(view, known, pairs)], {"thresholds": _table(known)}, words, answer)
 
 
 def _name(sources: int | str) -> str:

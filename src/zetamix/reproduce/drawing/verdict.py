@@ -1,6 +1,8 @@
 """Whether ζ-mixup wins where the paper says it does, in plain words."""
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from zetamix.compare.statistics import CONFIDENCE, Difference, adjust, pair
 from zetamix.data import CATALOGUE
@@ -8,16 +10,30 @@ from zetamix.metrics import METRICS as MEANING
 from zetamix.reproduce import paper
 from zetamix.reproduce.cells import Variant
 from zetamix.reproduce.drawing.comparison import MODELS, Row, rows_of, unit_name, variants_of
-from zetamix.reproduce.drawing.view import View
+from zetamix.reproduce.drawing.view import NOT_RUN, OPEN, Answer, View, agreement
 
 REFERENCES = {"mixup:1.0": "mixup", "none": "ERM"}
 UNDECIDED, AHEAD, BEHIND, ONE_SEED = "undecided", "ahead", "behind", "one seed"
 
 
-def verdict(view: View, metric: str) -> list[str]:
-    """A sentence for the whole table, then one for each dataset, model and variant that was run."""
+@dataclass(frozen=True)
+class _Found:
+    """One comparison of ζ-mixup with a reference, ours and the paper's."""
+
+    outcome: str
+    ours: float
+    """How far ζ-mixup is ahead; below 0 it is behind."""
+    theirs: float | None
+
+
+def judge(view: View, metric: str) -> tuple[list[str], Answer]:
+    """The verdict: a sentence for the whole table, then one for each dataset, model and variant.
+
+    And whether all that is as in the paper.
+    """
     rows, variants = rows_of(view), variants_of(view.trainings)
-    outcomes: list[str] = []
+    sign = 1 if MEANING[metric][1] else -1
+    outcomes: list[_Found] = []
     words = []
     for dataset, model in dict.fromkeys((row.dataset, row.model) for row in rows):
         group = [row for row in rows if (row.dataset, row.model) == (dataset, model)]
@@ -25,11 +41,22 @@ def verdict(view: View, metric: str) -> list[str]:
             for reference in REFERENCES:
                 found = differences(group, variant, metric, reference)
                 if found:
-                    outcomes += [_outcome(each, metric) for each in found]
                     words.append(_sentence(view, group[0], variant, metric, found))
+                for each in found:
+                    printed = _printed(view, group[0], metric, each)
+                    theirs = None if printed is None else sign * printed
+                    outcomes.append(_Found(_outcome(each, metric), sign * each.mean, theirs))
     if not words:
-        return ["Nothing of this table has been run yet."]
-    return [_overall(outcomes), *words]
+        return ["Nothing of this table has been run yet."], Answer(NOT_RUN)
+    overall = _overall(outcomes)
+    return [overall, *words], Answer(_status(outcomes), overall)
+
+
+def _status(outcomes: Sequence[_Found]) -> str:
+    """Whether ζ-mixup wins where the paper says so; one seed leaves it open."""
+    said = [each for each in outcomes if each.theirs is not None and each.theirs > 0]
+    decided = [each for each in said if each.outcome != ONE_SEED]
+    return agreement([each.outcome == AHEAD for each in decided]) if decided else OPEN
 
 
 def differences(
@@ -55,18 +82,24 @@ def _outcome(found: Difference, metric: str) -> str:
     return AHEAD if (found.mean > 0) == MEANING[metric][1] else BEHIND
 
 
-def _overall(outcomes: Sequence[str]) -> str:
+def _overall(outcomes: Sequence[_Found]) -> str:
     total = len(outcomes)
-    parts = [
-        f"ahead in {outcomes.count(AHEAD)}",
-        f"behind in {outcomes.count(BEHIND)}",
-        f"{outcomes.count(UNDECIDED)} cannot be told apart",
-        f"{outcomes.count(ONE_SEED)} rest on one seed",
-    ]
-    return (
-        f"Of {total} comparisons of ζ-mixup with mixup and ERM that can be made here, ζ-mixup is "
-        f"{', '.join(parts)}."
+    counts = Counter(each.outcome for each in outcomes)
+    says = sum(each.theirs is not None and each.theirs > 0 for each in outcomes)
+    paper_has = f"the paper has it ahead in {says}"
+    ahead = sum(each.ours > 0 for each in outcomes if each.outcome == ONE_SEED)
+    one_seed = (
+        f"one seed each, so nothing can be claimed: ζ-mixup is ahead in {ahead} of them and behind "
+        f"in {counts[ONE_SEED] - ahead}"
     )
+    what = "comparisons of ζ-mixup with mixup and ERM"
+    if counts[ONE_SEED] == total:
+        return f"{total} {what}, {one_seed}; {paper_has}."
+    words = (
+        f"Of {total} {what}, ζ-mixup is ahead in {counts[AHEAD]}, behind in {counts[BEHIND]}, and "
+        f"in {counts[UNDECIDED]} the two cannot be told apart; {paper_has}."
+    )
+    return f"{words} {counts[ONE_SEED]} rest on {one_seed}." if counts[ONE_SEED] else words
 
 
 def _sentence(

@@ -68,6 +68,30 @@ class View:
         return [record for record in found if record is not None]
 
 
+AS, PARTLY, NOT = "as in the paper", "in part as in the paper", "not as in the paper"
+OPEN, NO_NUMBERS, NOT_RUN = "still open", "without numbers in the paper", "not run"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether it comes out as in the paper, for a reader in a hurry."""
+
+    status: str
+    """One of the six above."""
+    sentence: str = ""
+
+
+def agreement(held: Sequence[bool]) -> str:
+    """What to call it where a claim of the paper held in some of several cases.
+
+    >>> agreement([True, True]), agreement([True, False]), agreement([False])
+    ('as in the paper', 'in part as in the paper', 'not as in the paper')
+    """
+    if all(held):
+        return AS
+    return PARTLY if any(held) else NOT
+
+
 @dataclass(frozen=True)
 class Drawn:
     """Everything that is shown of an artifact."""
@@ -77,6 +101,7 @@ class Drawn:
     """By the name of their files."""
     verdict: Sequence[str] = ()
     """What came out, in plain words."""
+    answer: Answer = Answer(NOT_RUN)
 
 
 def method_name(method: str) -> str:
