@@ -27,10 +27,11 @@ def make_dataset(counts=(10, 10, 10), shape=(1, 8, 8), name="made", classes=None
     return from_tensors(name, splits, classes)
 
 
-def make_comparison(scores, *, dataset=None, epochs=3, failures=None, where="", missing=()):
+def make_comparison(scores, *, dataset=None, epochs=3, failures=None, where="", missing=(), **more):
     """A comparison of `scores`, {method: [{metric: value} for each seed]}.
 
-    A number instead of a dict is the error rate. missing: (method, seed) without a record.
+    A number instead of a dict is the error rate. missing: (method, seed) without a record. more:
+    fields of the comparison.
     """
     dataset = make_dataset() if dataset is None else dataset
     recipe = recipe_for(dataset.name, dataset.shape, len(dataset.train)).change(epochs=epochs)
@@ -66,6 +67,7 @@ def make_comparison(scores, *, dataset=None, epochs=3, failures=None, where="", 
         failures=failures or {},
         shown=show_outputs(grid),
         where=where,
+        **more,
     )
 
 

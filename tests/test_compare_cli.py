@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from zetamix.cli.app import app
 from zetamix.cli.overview import CELL_WIDTH, OverviewTable
+from zetamix.compare.grid import METHODS
 from zetamix.compare.progress import CellProgress, Overview
 
 QUICK = ["--data", "crescents", "--train-size", "64", "--epochs", "2", "--device", "cpu"]
@@ -42,7 +43,9 @@ def test_the_command_trains_answers_and_writes(tmp_path):
     assert result.exit_code == 0, result.output
     text = words(result)
     assert "crescents: 64 to train, 512 to test, 2 classes · 6 runs (3 methods × 2 seeds)" in text
-    assert re.search(r"none seed 1: 0\.\d{4} \(\d of 6 runs done", text)
+    assert re.search(r"none seed 1: AUC 0\.\d{4} \(\d of 6 runs done", text)
+    assert "mlp, 2 epochs, batch 32, no augmentation · recipe" in text
+    assert "none left" not in text
     assert re.search(r"method AUC error % NLL ECE % seeds none 0\.\d{4} ± 0\.\d{4} ", text)
     assert "Answer " in text
     assert "Against mixup:1.0 " in text
@@ -54,6 +57,7 @@ def test_the_command_trains_answers_and_writes(tmp_path):
     # more seeds: only what is missing
     more = invoke(*options, "--methods", "none,mixup,zeta:2.8", "--seeds", "3")
     assert "6 of 9 runs are done already." in words(more)
+    assert "other settings" not in words(more)
     found = json.loads((out / "results.json").read_text())
     assert found["seeds"] == [0, 1, 2]
     assert len(found["methods"]["none"]["auc"]["values"]) == 3
@@ -64,6 +68,43 @@ def test_folders_have_a_name_by_default(tmp_path, monkeypatch):
     result = invoke(*QUICK, "--jobs", "1", "--methods", "none,zeta:2.8", "--seeds", "1")
     assert result.exit_code == 0, result.output
     assert (tmp_path / "out" / "compare-crescents" / "report.html").exists()
+    assert "2 runs (2 methods × 1 seed)" in words(result)
+    # what lies below the working folder is named from there on
+    assert "in out/compare-crescents/report.html" in words(result)
+
+
+def test_other_settings_in_the_same_folder_are_told_before_anything_is_replaced(tmp_path):
+    options = ["--data", "crescents", "--device", "cpu", "--jobs", "1", "--out", str(tmp_path)]
+    first = [*options, "--train-size", "64", "--epochs", "1", "--seeds", "1"]
+    assert invoke(*first, "--methods", "none,mixup").exit_code == 0
+    more = invoke(*first, "--methods", "none,mixup,zeta:2.8")
+    assert "other settings" not in words(more)
+    other = [*options, "--train-size", "32", "--epochs", "2", "--seeds", "1"]
+    result = invoke(*other, "--methods", "none,mixup")
+    assert result.exit_code == 0, result.output
+    assert (
+        "holds a report of other settings (training samples: 64 there, 32 now; epochs: 1 there, 2 "
+        "now; methods: zeta:2.8 there, not now). It will be replaced; its runs stay."
+    ) in words(result)
+    assert words(result).index("It will be replaced") < words(result).index("runs done")
+    assert len(list(tmp_path.glob("runs/*/record.json"))) == 5
+
+
+def test_one_method_is_measured_and_not_compared(tmp_path):
+    options = [*QUICK, "--jobs", "1", "--methods", "none", "--seeds", "2", "--out", str(tmp_path)]
+    result = invoke(*options)
+    assert result.exit_code == 0, result.output
+    text = words(result)
+    assert "2 runs (1 method × 2 seeds)" in text
+    assert text.index("One method is only measured, not compared: name") < text.index("runs done")
+    assert re.search(r"Measured none over 2 seeds: AUC 0\.\d{4} ± 0\.\d{4}, error rate ", text)
+    assert "hold against" not in text
+    assert "<h2>Differences" not in (tmp_path / "report.html").read_text()
+
+
+def test_the_defaults_can_be_read_in_the_help(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert f"By default {METHODS.replace(',', ', ')}, without" in words(invoke("--help"))
 
 
 def test_a_failed_run_ends_with_1_and_the_rest_is_told(tmp_path):
@@ -82,8 +123,24 @@ def test_a_time_limit_saves_and_goes_on(tmp_path):
     )
     assert result.exit_code == 0, result.output
     assert "The time is up. Everything is saved; the same command goes on." in words(result)
+    assert re.search(r"Under way: none seed 0 at epoch \d+ of 100000\.", words(result))
     (folder,) = tmp_path.glob("runs/*")
     assert (folder / "checkpoint.pt").exists()
+
+
+def test_a_limit_that_starting_takes_up_is_told(tmp_path, monkeypatch):
+    # as on a machine that takes longer to start than the limit allows
+    monkeypatch.setattr("zetamix.train.stopping.Stop.out_of_time", property(lambda stop: True))
+    monkeypatch.setattr("zetamix.compare.run.EVERY", 0.0)
+    result = invoke(
+        "--data", "crescents", "--epochs", "100000", "--methods", "none", "--seeds", "1",
+        "--jobs", "1", "--device", "cpu", "--out", str(tmp_path), "--time-limit", "12s",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert (
+        "The time is up, and hardly a step was trained: starting takes most of 12 seconds here. "
+        "Give a longer --time-limit. Everything is saved; the same command goes on."
+    ) in words(result)
 
 
 # bad input
@@ -154,6 +211,24 @@ def test_a_folder_of_png_files_works_the_same_way(tmp_path):
     seen = open_page(out / "report.html").check()
     assert [row[0] for row in seen.tables[2][1:]] == ["cat", "dog", "owl"]
     assert len(seen.images) == 4
+
+
+def test_images_get_the_side_that_is_asked_for(tmp_path):
+    data, out = photographs(tmp_path / "pets"), tmp_path / "out"
+    common = [
+        "--data", str(data), "--methods", "none", "--seeds", "1", "--epochs", "1", "--jobs", "1",
+        "--device", "cpu", "--model", "digitnet", "--out", str(out), "--root", str(tmp_path),
+    ]  # fmt: skip
+    assert invoke(*common).exit_code == 0
+    result = invoke(*common, "--size", "8")
+    assert result.exit_code == 0, result.output
+    assert "(shape: (3, 12, 12) there, (3, 8, 8) now)" in words(result)
+    assert json.loads((out / "results.json").read_text())["dataset"]["shape"] == [3, 8, 8]
+    # other images are other runs
+    assert len(list(out.glob("runs/*/record.json"))) == 2
+    wrong = invoke("--data", "digits", "--size", "8")
+    assert wrong.exit_code == 1
+    assert "size is for data of your own" in words(wrong)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +308,12 @@ def test_ctrl_c_saves_everything_and_kill_9_loses_no_finished_run(tmp_path):
     assert first.returncode == 130, text
     assert "Stopped. Everything is saved; the same command goes on." in text
     assert "Traceback" not in text
+    # what is finished is reported, and the report says that it is not all
+    assert "does mixing help? (unfinished)" in (tmp_path / "report.html").read_text()
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert not found["complete"]
+    assert len(found["runs"]) == len(finished(tmp_path))
+    assert re.search(r"Under way: \S+ seed \d at epoch \d+ of 250", found["verdict"]["Unfinished"])
     kept = finished(tmp_path)
     saved = [folder for folder in under_way(tmp_path) if (folder / "checkpoint.pt").exists()]
     assert saved
@@ -257,18 +338,18 @@ def test_ctrl_c_saves_everything_and_kill_9_loses_no_finished_run(tmp_path):
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         # no epoch twice, none missing
         assert [line["epoch"] for line in lines] == list(range(1, 251))
-    assert (tmp_path / "report.html").exists()
+    assert "unfinished" not in (tmp_path / "report.html").read_text()
 
 
 # what is seen meanwhile
 
 
-def overview_of(states, seconds=75.0, seeds=2):
+def overview_of(states, seconds=75.0, died=0):
     cells = [
         CellProgress(method, seed, state, epochs, scores)
         for (method, seed), (state, epochs, scores) in states.items()
     ]
-    return Overview(tuple(cells), 30, seconds)
+    return Overview(tuple(cells), 30, seconds, died)
 
 
 STATES = {
@@ -318,8 +399,36 @@ def test_elsewhere_there_is_a_line_for_each_run():
         table(overview_of(done, seconds=0.0))
     assert console.file.getvalue().splitlines() == [
         "1 of 2 runs are done already.",
-        "none seed 1: 0.1 (2 of 2 runs done, none left)",
+        "none seed 1: error rate 0.1 (2 of 2 runs done)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (None, "none seed 0: error rate 0.1 (1 of 2 runs done)"),
+        (75.0, "none seed 0: error rate 0.1 (1 of 2 runs done, about 80 s left)"),
+    ],
+)
+def test_the_time_left_is_told_or_nothing(seconds, expected):
+    console = Console(file=io.StringIO(), width=100)
+    with OverviewTable(console, "error rate", lambda scores: f"{scores['error']}") as table:
+        waiting = {("none", k): ("waiting", 0.0, None) for k in (0, 1)}
+        table(overview_of(waiting))
+        table(overview_of({**waiting, ("none", 0): ("done", 30.0, {"error": 0.1})}, seconds))
+    assert console.file.getvalue().splitlines() == [expected]
+    without = shown(overview_of(STATES, seconds=None), 100)[-1]
+    assert without == "1 of 4 runs done · 1 failed · error rate, test split"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_death_is_told_once(terminal):
+    console = Console(file=io.StringIO(), width=100, force_terminal=terminal)
+    with OverviewTable(console, "error rate", lambda scores: "5 %") as table:
+        for died in (0, 1, 1):
+            table(overview_of(STATES, died=died))
+    line = "A worker died; the runs under way are tried again."
+    assert console.file.getvalue().count(line) == 1
 
 
 def test_a_terminal_gets_a_live_table():

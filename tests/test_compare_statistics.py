@@ -7,6 +7,7 @@ import torch
 from comparisons import make_comparison, make_dataset
 from scipy import stats
 
+from zetamix.compare.progress import Reached
 from zetamix.compare.result import choose_metrics
 from zetamix.compare.statistics import adjust, pair, summarise
 from zetamix.compare.verdict import claim, read, show, show_difference
@@ -154,7 +155,7 @@ def test_more_is_better_for_some():
     assert made.primary == "balanced_accuracy"
     assert claim(made, "none", "balanced_accuracy").startswith(
         "Compared with none, balanced accuracy is lower (worse) with mixup:1.0 by −5.00 points (95 "
-        "% interval −5.25 to −4.75), and higher (better) with zeta:2.8 by +4.97 points"
+        "% interval −6.13 to −3.87), and higher (better) with zeta:2.8 by +4.97 points"
     )
     assert made.ranked("balanced_accuracy")[0] == "zeta:2.8"
 
@@ -202,7 +203,67 @@ def test_a_method_without_a_common_seed_is_told():
     made = make_comparison(
         {"none": [0.1, 0.1], "zeta:2.8": [0.1, 0.1]}, missing=[("none", 0), ("zeta:2.8", 1)]
     )
-    assert claim(made, "none", "error") == "There is no run to hold against none on the same seed."
+    sentence = "There is no run to hold against none on the same seed."
+    assert claim(made, "none", "error") == sentence
+    # and told once
+    assert [told for word, told in read(made) if word != "Unfinished"] == [sentence]
+
+
+@pytest.mark.parametrize(
+    ("metric", "step"),
+    [
+        ("error", 1 / 40),
+        ("auc", 1 / 60),
+        ("balanced_accuracy", 1 / 60),
+        ("f1_macro", 1 / 60),
+        ("nll", 0.0),
+        ("ece", 0.0),
+    ],
+)
+def test_the_same_in_every_seed_is_no_certainty_for_any_count_of_samples(metric, step):
+    same = {"auc": 1.0, "error": 0.0, "balanced_accuracy": 1.0, "f1_macro": 1.0}
+    scores = {"none": [same] * 3, "zeta:2.8": [same] * 3}
+    made = make_comparison(scores, dataset=make_dataset((10, 30)))
+    assert made.primary == "auc"
+    (found,) = made.differences("none", metric)
+    half = stats.t.ppf(0.975, 2) * step / math.sqrt(6) / math.sqrt(3)
+    assert found.high == pytest.approx(half)
+    assert found.low == pytest.approx(-half)
+    assert "−0.0169 to +0.0169, contains 0." in claim(made, "none", "auc")
+
+
+def test_one_method_alone_is_measured():
+    alone = make_comparison({"zeta:2.8": [0.1, 0.12]})
+    assert read(alone) == [
+        (
+            "Measured",
+            "zeta:2.8 over 2 seeds: error rate 11.00 ± 1.41 %, negative log-likelihood 0.2200 ± "
+            "0.0283, expected calibration error 11.00 ± 1.41 %. One method is measured, not "
+            "compared.",
+        )
+    ]
+    first = make_comparison({"none": [0.1], "zeta:2.8": [0.1]}, missing=[("zeta:2.8", 0)])
+    words = dict(read(first))
+    assert list(words) == ["Unfinished", "Measured"]
+    assert words["Measured"].endswith(
+        "Nothing can be compared before another method has a finished run."
+    )
+
+
+def test_how_far_runs_under_way_are():
+    far = {("zeta:2.8", 0): Reached(1.7, 0.5)}
+    made = make_comparison(
+        {"none": [0.1], "zeta:2.8": [0.1]}, missing=[("zeta:2.8", 0)], reached=far
+    )
+    assert dict(read(made))["Unfinished"] == (
+        "1 of 2 runs are finished, and only those are counted. Under way: zeta:2.8 seed 0 at epoch "
+        "1 of 3."
+    )
+    many = {("zeta:2.8", k): Reached(2.0, 1.0) for k in range(8)}
+    made = make_comparison(
+        {"none": [0.1] * 8, "zeta:2.8": [0.1] * 8}, missing=list(many), reached=many
+    )
+    assert dict(read(made))["Unfinished"].endswith("zeta:2.8 seed 5 at epoch 2 of 3 and 2 more.")
 
 
 def test_the_reading_has_an_answer_for_each_reference():

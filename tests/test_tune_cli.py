@@ -12,7 +12,7 @@ from tuning import hasty_sqlite, make_question, make_trial
 from typer.testing import CliRunner
 
 from zetamix.cli.app import app
-from zetamix.cli.tune import Watcher, _hide_password
+from zetamix.cli.tune import SPACE, Watcher, _hide_password
 from zetamix.tune import Evaluating, Standing
 
 pytestmark = pytest.mark.usefixtures(hasty_sqlite.__name__)
@@ -35,7 +35,8 @@ def test_a_search_from_the_command_line(tmp_path):
     assert done.exit_code == 0, done.output
     text = flat(done.stdout)
     assert "crescents: 58 to train, 6 to choose by error rate, 512 to test what is chosen" in text
-    assert "3 of 3 trials done (3 finished, 0 running), none left" in text
+    assert "3 of 3 trials done (3 finished, 0 running) test: " in text
+    assert "left" not in text.partition("3 of 3 trials done")[2].partition("How flat")[0]
     assert "test: 6 of 6 models done, 100 %" in text
     for word in ("Chosen", "How flat", "Test"):
         assert word in text
@@ -112,7 +113,12 @@ def test_a_time_limit_ends_politely(tmp_path):
             "The storage postgresql://ann:***@127.0.0.1:1/x cannot be used:",
         ),
         (["--grid", "gamma=1:2:1", "--space", "gamma=1..2"], 2, "give --space or --grid, not"),
-        (["--grid", "gamma=1:2:1", "--sampler", "tpe"], 2, "is trained whole, not by tpe"),
+        (
+            ["--grid", "gamma=1:2:1", "--sampler", "tpe"],
+            2,
+            "Invalid value for --grid: a grid is trained whole, and not drawn by tpe: leave",
+        ),
+        (["--size", "8"], 1, "size is for data of your own; crescents"),
         (["--device", "tpu"], 2, "expected cpu or cuda, got 'tpu'"),
         (["--time-limit", "soon"], 2, "Expected a duration such as 9m, 1h30m or 45s, got"),
         (
@@ -146,6 +152,18 @@ def test_another_question_is_refused_and_the_study_goes_on(tmp_path):
     assert tune(*common).exit_code == 0
 
 
+def test_the_default_space_can_be_read_in_the_help(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert f"by default: {SPACE}" in flat(tune("--help").stdout)
+
+
+def test_the_page_is_named_from_the_working_folder_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = tune(*QUICK, "--trials", 1, "--test-seeds", 0, "--out", tmp_path / "here")
+    assert "in here/report.html" in flat(done.stdout)
+    assert "the best of 1 finished trial." in flat(done.stdout)
+
+
 def test_a_password_does_not_stay_in_the_command(monkeypatch):
     address = "postgresql://ann:secret@host/x"
     monkeypatch.setattr(
@@ -160,11 +178,24 @@ def test_a_password_does_not_stay_in_the_command(monkeypatch):
 # watching
 
 
-def standing(done=3, running=None):
+def standing(done=3, running=None, died=0):
     trials = [make_trial(k, 0.05 + k / 100, gamma=2.0 + k) for k in range(done)]
     trials += [make_trial(8, 0.5, state="pruned"), make_trial(9, None, state="failed")]
     running = {3: 12, 4: 0} if running is None else running
-    return Standing.of(trials, total=20, running=running, spans=[60.0], lower_is_better=True)
+    return Standing.of(
+        trials, total=20, running=running, spans=[60.0], lower_is_better=True, died=died
+    )
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_death_is_told_once(terminal):
+    console = Console(file=io.StringIO(), width=100, force_terminal=terminal)
+    with Watcher(console, make_question()) as watch:
+        for died in (0, 1, 1):
+            watch(standing(died=died))
+        watch(Evaluating(done=1, total=9, epochs=6.0, epochs_total=12, died=1))
+    line = "A worker died; the trials under way are tried again."
+    assert console.file.getvalue().count(line) == 1
 
 
 def test_elsewhere_than_on_a_terminal_there_is_a_line_for_each_trial():

@@ -77,6 +77,7 @@ def test_a_killed_worker_costs_some_time_and_no_trial(whole, tmp_path):
     os.kill(victim, signal.SIGKILL)
     text = process.communicate(timeout=300)[0]
     assert process.returncode == 0, text
+    assert text.count("A worker died; the trials under way are tried again.") == 1
     trials = check(out)
     assert values(trials) == values(whole)
     # it went on from its checkpoint: the first epoch took as long as it took then

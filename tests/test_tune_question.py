@@ -4,8 +4,10 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from tuning import RECIPE, SPACE, make_dataset, make_question
 
 from zetamix import data
@@ -94,7 +96,7 @@ def test_the_papers_analysis_is_judged_by_test_on_all_training_samples():
 @pytest.mark.parametrize("val", [True, False], ids=["val", "held out"])
 @pytest.mark.parametrize("judge", ["val", "test"])
 def test_a_worker_sees_the_same_data(val, judge, tmp_path, monkeypatch):
-    monkeypatch.setattr("zetamix.data.load", lambda what, root: make_dataset(val=val))
+    monkeypatch.setattr("zetamix.data.load", lambda what, root, size: make_dataset(val=val))
     source = Source("blobs", str(tmp_path), 0.5)
     question = ask(source.load(), parse_space(SPACE), RECIPE, source=source)
     expected = question.seen(judge)
@@ -108,6 +110,25 @@ def test_a_worker_sees_the_same_data(val, judge, tmp_path, monkeypatch):
 def test_a_worker_with_other_data_says_so(tmp_path):
     with pytest.raises(DataError, match=r"^digits is not the same in all processes: expected the "):
         dataset_of(Source("digits", str(tmp_path)), "val", False, "another-val")
+
+
+def test_images_of_another_side_are_another_question(tmp_path):
+    generator = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for k in range(20):
+            pixels = generator.integers(0, 256, (12, 12, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pets" / name / f"{k}.png")
+    how = {"root": tmp_path, "model": "digitnet"}
+    as_it_is = question_of(tmp_path / "pets", "gamma=1..6", **how)
+    small = question_of(tmp_path / "pets", "gamma=1..6", size=8, **how)
+    assert (as_it_is.dataset.shape, small.dataset.shape) == ((3, 12, 12), (3, 8, 8))
+    # workers load the same
+    assert small.source.load().fingerprint == small.dataset.fingerprint
+    with pytest.raises(StudyError, match=r"asks something else \(fingerprint: "):
+        check_same(as_it_is.as_dict(), small.as_dict(), "here")
+    with pytest.raises(DataError, match=r"^size is for image files; blobs is read already\.$"):
+        question_of(make_dataset(), "gamma=1..6", size=8)
 
 
 def test_a_question_by_name(tmp_path):

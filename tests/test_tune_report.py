@@ -22,6 +22,7 @@ from tuning import (
 
 from zetamix import GAMMA_MIN
 from zetamix.machine import describe_machine
+from zetamix.report import Picture
 from zetamix.tune import Trial, parse_space, random_settings, trials_of
 from zetamix.tune.analysis import (
     LEAST_FOR_IMPORTANCE,
@@ -35,12 +36,14 @@ from zetamix.tune.analysis import (
 from zetamix.tune.figures import draw_gamma, measure_name, scaled
 from zetamix.tune.final import Contender
 from zetamix.tune.parallel import _Scale, draw_parallel
+from zetamix.tune.plain import results_csv, trials_csv
 from zetamix.tune.reading import read, show
 from zetamix.tune.result import Standing, best_of, by_setting
 from zetamix.tune.write import as_dict, draw_all, results_table, trial_table, write_report
 
 FACTS = {**describe_machine(torch.device("cpu")), "command": "zetamix tune --data blobs"}
 GRID = make_question("gamma=1.8:3.0:0.2")
+ONE = make_question("gamma=1..6")
 # of three seeds on the test split
 ERRORS = {"none": [0.10, 0.14, 0.12], "zeta:2.8": [0.1] * 3, "chosen": [0.08, 0.11, 0.10]}
 # a valley whose bottom is γ = 2.4, in a grid of seven with three seeds each
@@ -269,6 +272,46 @@ def test_words_of_a_sweep():
     assert found["Not yet"].endswith("8 to go. The test split has not been read.")
 
 
+def drawn(*gammas, best=0):
+    """Trials with these γ, all of them near the best."""
+    return [
+        make_trial(k, 0.1 if k == best else 0.101, gamma=gamma, error=0.01)
+        for k, gamma in enumerate(gammas)
+    ]
+
+
+EVEN = [1.5 + 0.4 * k for k in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("space", "gammas", "best", "share", "edge"),
+    [
+        # few trials: nothing is said of edges, and shares are of the range and not of the draws
+        ("gamma=1..6", [1.969, 3.1, 5.356, 5.9], 2, "flat, over 79 %", ""),
+        # many, with the best at the largest that was drawn but not at the end of the range
+        ("gamma=1..6", EVEN, 9, "flat, over 72 %", ""),
+        ("gamma=1..6", [*EVEN, 5.8], 10, "flat, over 86 %", "edge of the search, 6: look"),
+        ("gamma=1..6", [1.2, *EVEN], 0, "flat, over 78 %", "edge of the search, 1: look"),
+        ("gamma=1..6", [1.3, *EVEN], 0, "flat, over 76 %", ""),
+        ("gamma=log:1..100", [2.0] * 9 + [30.0], 0, "flat, over 59 %", ""),
+        ("gamma=1|2|5", [1.0, 2.0], 1, "broad, 25 %", ""),
+        ("gamma=1|2|5", [2.0, 5.0], 1, "flat, over 75 %", "edge of the search, 5: look"),
+    ],
+)
+def test_flatness_and_edge_are_measured_by_the_space(space, gammas, best, share, edge):
+    tuning = make_tuning(drawn(*gammas, best=best), make_question(space))
+    text = words(tuning)["How flat"]
+    assert f"the optimum is {share} of what was searched." in text
+    assert edge in text
+    assert ("edge" in text) == bool(edge)
+
+
+def test_of_a_gamma_that_was_set_no_flatness_is_told():
+    question = make_question("gamma=2.8,weight_decay=log:5e-5..1e-3")
+    trials = [make_trial(k, 0.1, weight_decay=1e-4, error=0.01) for k in range(12)]
+    assert "How flat" not in words(make_tuning(trials, question))
+
+
 @pytest.mark.parametrize(
     ("means", "expected"),
     [
@@ -339,7 +382,8 @@ def test_the_table_of_the_test_split():
         ["chosen: zeta:2.4", "9.50 ± 2.12"],
     ]
     assert [row[-1] for row in rows] == ["2", "2", "2"]
-    assert [head.name for head in table.heads][1] == "error rate, %"
+    heads = ["error %", "balanced accuracy %", "macro F1 %", "AUC", "NLL", "ECE %"]
+    assert [head.name for head in table.heads][1:-1] == heads
     assert "without the validation split" in table.notes[0]
     assert (
         table.notes[1] == "Chosen with weight decay = 0.0001; the others keep the recipe as it is."
@@ -354,10 +398,29 @@ def test_the_table_of_trials_shows_the_best_and_the_file_all():
     best = min(trials[:40], key=lambda trial: trial.value)
     assert shown.cells[0][0].value == best.number
     assert shown.caption == "The best 30 trials"
-    rows = list(csv.DictReader(io.StringIO(trial_table(trials, tuning, whole=True).csv())))
+    rows = list(csv.DictReader(io.StringIO(trials_csv(tuning))))
     assert [int(row["trial"]) for row in rows] == list(range(41))
-    assert float(rows[3]["γ"]) == trials[3].gamma
+    assert float(rows[3]["gamma"]) == pytest.approx(trials[3].gamma, rel=1e-5)
     assert rows[40]["state"] == "pruned"
+
+
+def test_files_for_programs_have_plain_names_and_no_long_numbers():
+    errors = {"none": [0.10, 0.14], "zeta:2.8": [0.1, 0.1], "chosen": [0.08, 0.11]}
+    trial = make_trial(0, 3.888888888888886 / 100, gamma=2.4, weight_decay=1e-4, error=1 / 700)
+    tuning = make_tuning([trial, make_trial(1, None, state="failed", gamma=None)], errors=errors)
+    assert trials_csv(tuning).splitlines() == [
+        "trial,gamma,weight_decay,seed,val_error,val_error_se,state,seconds",
+        "0,2.4,0.0001,0,0.0388889,0.00142857,complete,2.5",
+        "1,,,1,,,failed,2.5",
+    ]
+    heads, *rows = csv.reader(io.StringIO(results_csv(tuning)))
+    assert all(re.fullmatch("[a-z0-9_]+", head) for head in heads)
+    assert heads[:4] == ["name", "method", "test_error", "test_error_sd"]
+    assert [row[:4] for row in rows] == [
+        ["none", "none", "0.12", "0.0282843"],
+        ["zeta:2.8", "zeta:2.8", "0.1", "0"],
+        ["chosen", "zeta:2.4", "0.095", "0.0212132"],
+    ]
 
 
 # figures
@@ -389,6 +452,41 @@ def test_captions_say_what_is_drawn():
     assert "the chosen γ, 3.2" in draw_gamma(high, "error", chosen={"gamma": 3.2}).caption
     more = draw_gamma([make_trial(t.number, 1 - t.value, gamma=t.gamma) for t in sweep(20)], "auc")
     assert more.svg
+
+
+def axes_of(monkeypatch, *args, **how):
+    """The axes of the figure against γ, as they are saved."""
+    found = []
+    original = Picture.of
+
+    def of(figure, *rest, **more):
+        found.extend(figure.axes)
+        return original(figure, *rest, **more)
+
+    monkeypatch.setattr("zetamix.tune.figures.Picture.of", of)
+    draw_gamma(*args, **how)
+    (axes,) = found
+    return axes
+
+
+def test_the_axis_spans_the_space_and_the_chosen_line_has_a_name(monkeypatch):
+    trials = drawn(1.97, 2.05, 2.1, 2.2, 5.36)
+    how = {"chosen": {"gamma": 5.36}, "span": (1.0, 6.0)}
+    axes = axes_of(monkeypatch, trials, "error", **how)
+    low, high = axes.get_xlim()
+    assert 0.8 < low < 1 < 6 < high < 6.2
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert "chosen γ = 5.36" in names
+    # five trials make no curve
+    assert "local mean" not in names
+    (picture,) = [p for p in draw_all(make_tuning(trials, ONE), "").values() if p.name == "gamma"]
+    assert "local mean" not in picture.caption
+
+
+def test_a_fragment_of_a_local_mean_is_not_drawn():
+    near = [make_trial(k, 0.1, gamma=2 + k / 100) for k in range(11)]
+    assert trend([*near, make_trial(11, 0.1, gamma=6.0)]) == []
+    assert trend(sweep(9)) == []
 
 
 def test_parallel_axes_put_the_better_end_on_top():
@@ -449,7 +547,7 @@ def test_all_files_are_written(written):
     assert found["differences"][0]["reference"] == "none"
     assert found["reading"] == words(tuning)
     assert found["importance"]["gamma"] > 0.8
-    assert (page.parent / "results.md").read_text().startswith("| method | error rate, % |")
+    assert (page.parent / "results.md").read_text().startswith("| method | error % |")
 
 
 def test_json_has_no_nan(tmp_path):

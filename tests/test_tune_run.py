@@ -33,7 +33,7 @@ from zetamix.tune.crew import Crew, plan_places
 from zetamix.tune.final import FIRST_SEED, contenders, differences
 from zetamix.tune.oversee import overseeing
 from zetamix.tune.run import tune
-from zetamix.tune.search import report, search
+from zetamix.tune.search import idle, report, search
 from zetamix.tune.work import Job, Task, _device, train_tasks
 from zetamix.tune.write import write_report
 from zetamix.workers import FileBoard, Workers
@@ -505,6 +505,33 @@ def test_hopeless_trials_are_told_to_end(tmp_path):
         assert workers.board.get("end-0") is None
 
 
+def test_only_what_a_worker_is_at_is_running(tmp_path):
+    workers = Workers(2, FileBoard(tmp_path / "board"))
+    with make_study(tmp_path, trials=4) as study:
+        ended, trained, waiting = (study.claim() for _ in range(3))
+        workers.board.put(str(ended.number), {"epochs": 4.0, "curve": [], "ended": "complete"})
+        workers.board.put(str(trained.number), {"epochs": 0.0, "curve": []})
+        found = study.standing(idle(study, workers))
+        assert list(found.running) == [trained.number]
+        assert waiting.number not in found.running
+        # those of other commands are theirs to know
+        with make_study(tmp_path, trials=4) as other:
+            assert len(other.standing(idle(other, workers)).running) == 3
+
+
+def test_a_worker_tells_when_it_begins_and_when_it_ends(tmp_path):
+    told = []
+
+    class Heard(FileBoard):
+        def put(self, name, word):
+            told.append((name, word["epochs"], word.get("ended")))
+            super().put(name, word)
+
+    train_tasks(*make_job(tmp_path), Heard(tmp_path / "heard"))
+    assert told[0] == ("0", 0.0, None)
+    assert told[-1] == ("0", 3, "complete")
+
+
 # the test split
 
 
@@ -546,6 +573,17 @@ def test_equal_differences_are_no_certainty():
     none = differences(tuning.tested, "error")[0]
     half = stats.t.ppf(0.975, 2) * 0.001 / math.sqrt(6) / math.sqrt(3)
     assert math.isclose(none.high - none.low, 2 * half, rel_tol=1e-6)
+
+
+def test_an_area_under_the_curve_is_no_surer_than_its_samples():
+    errors = dict.fromkeys(("none", "zeta:2.8", "chosen"), [0.0] * 3)
+    tuning = make_tuning([make_trial(0, 0.1, gamma=2.4, weight_decay=1e-4)], errors=errors)
+    # 20 samples of each of three classes
+    half = stats.t.ppf(0.975, 2) * (1 / 60) / math.sqrt(6) / math.sqrt(3)
+    for metric in ("auc", "balanced_accuracy"):
+        none = differences(tuning.tested, metric)[0]
+        assert math.isclose(none.high, half)
+        assert math.isclose(none.low, -half)
 
 
 def test_another_choice_is_another_test_and_counted(tmp_path, trained, monkeypatch):

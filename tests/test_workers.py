@@ -78,6 +78,7 @@ def test_a_killed_process_costs_its_job_some_time_and_nothing_else(pair, tmp_pat
     assert tries[seen[0]] == 1
     # of the others at most what was beside it
     assert sum(tries) <= 8
+    assert pair.died == 1
 
 
 def test_processes_that_always_die_are_given_up(pair, tmp_path, monkeypatch):

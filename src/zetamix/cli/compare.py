@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from zetamix.cli.overview import count, near_path
 from zetamix.cli.problems import told_in_a_sentence
 
 
@@ -17,8 +18,10 @@ def compare(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="none, mixup:1.0, cutmix, zeta:2.8, local, separated by commas.",
-            show_default="none,mixup,cutmix,zeta:2.4,zeta:2.8,zeta:4.0; no cutmix for points",
+            # in one word it would be cut off on a narrow terminal
+            help="Separated by commas: none, mixup:1.0, cutmix, zeta:2.8, local, ... By default "
+            "none, mixup, cutmix, zeta:2.4, zeta:2.8, zeta:4.0, without cutmix for points.",
+            show_default=False,
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each method.")] = 3,
@@ -49,6 +52,9 @@ def compare(
         str | None, typer.Option(help="Stop and save in time: 9m, 1h30m.")
     ] = None,
     root: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Side in pixels that images of your own get.")
+    ] = None,
 ) -> None:
     """Does it help on my data? Train methods side by side and say what can be claimed.
 
@@ -62,9 +68,8 @@ def compare(
     from zetamix.compare import compare as compare_methods
     from zetamix.compare import make_grid
     from zetamix.compare.result import choose_metrics
-    from zetamix.compare.verdict import show
+    from zetamix.compare.verdict import SHOWN, show
     from zetamix.compare.write import write_report
-    from zetamix.metrics import METRICS
 
     console = Console()
     place = _device(device)
@@ -80,12 +85,12 @@ def compare(
             epochs=epochs,
             changes=change or [],
             root=root,
+            size=size,
         )
         _announce(console, grid)
         primary = choose_metrics(grid.dataset)[0]
-        watched = _overview(
-            console, METRICS[primary][0], lambda scores: show(primary, scores[primary])
-        )
+        short = SHOWN[primary][0].removesuffix(" %")
+        watched = _overview(console, short, lambda scores: show(primary, scores[primary]))
         with stop, watched as watch:
             comparison = compare_methods(
                 grid,
@@ -98,14 +103,12 @@ def compare(
                 stop=stop,
             )
         _print(console, comparison)
-        stopped = not comparison.complete and not comparison.failures
-        if stopped:
-            why = "Stopped." if stop.terminated else "The time is up."
-            console.print(f"{why} Everything is saved; the same command goes on.")
-            raise typer.Exit(0 if stop.signal is None else 128 + stop.signal)
         if comparison.records:
-            page = write_report(comparison, grid.out, _facts(comparison))
+            page = near_path(write_report(comparison, grid.out, _facts(comparison)))
             console.print(f"[dim]in[/dim] {page}", highlight=False, soft_wrap=True)
+        if not comparison.complete and not comparison.failures:
+            console.print(_why_stopped(comparison, stop), highlight=False)
+            raise typer.Exit(0 if stop.signal is None else 128 + stop.signal)
         if comparison.failures:
             raise typer.Exit(1)
 
@@ -161,17 +164,48 @@ def _overview(console: Console, name: str, show: Any) -> Any:
 
 
 def _announce(console: Console, grid: Any) -> None:
+    from zetamix.compare.earlier import what_differs
+
     dataset, recipe = grid.dataset, grid.recipe
-    runs = f"{len(grid.methods)} methods × {len(grid.seeds)} seeds"
+    runs = f"{count(len(grid.methods), 'method')} × {count(len(grid.seeds), 'seed')}"
+    augmentation = "no augmentation" if recipe.augmentation == "none" else recipe.augmentation
     console.print(
         f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} to train, {len(dataset.test):,} to "
-        f"test, {dataset.num_classes} classes · {len(grid.places)} runs ({runs}) · {recipe.model}, "
-        f"{recipe.epochs} epochs, batch {recipe.batch_size}, {recipe.augmentation} · recipe: "
-        f"{recipe.source}",
+        f"test, {dataset.num_classes} classes · {count(len(grid.places), 'run')} ({runs}) · "
+        f"{recipe.model}, {count(recipe.epochs, 'epoch')}, batch {recipe.batch_size}, "
+        f"{augmentation} · recipe: {recipe.source}",
         highlight=False,
     )
     for note in dataset.notes:
         console.print(f"[dim]{note}[/dim]", highlight=False)
+    differs = what_differs(grid)
+    if differs:
+        console.print(
+            f"{near_path(grid.out)} holds a report of other settings ({'; '.join(differs)}). It "
+            "will be replaced; its runs stay.",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+    if len(grid.methods) == 1:
+        console.print(
+            "One method is only measured, not compared: name others beside it, such as --methods "
+            "none,zeta:2.8.",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _why_stopped(comparison: Any, stop: Any) -> str:
+    saved = "Everything is saved; the same command goes on."
+    if stop.terminated:
+        return f"Stopped. {saved}"
+    if not comparison.trained and not any(far.gained for far in comparison.reached.values()):
+        return (
+            f"The time is up, and hardly a step was trained: starting takes most of {stop.limit:g} "
+            f"seconds here. Give a longer --time-limit. {saved}"
+        )
+    return f"The time is up. {saved}"
 
 
 def _print(console: Console, comparison: Any) -> None:
@@ -180,7 +214,8 @@ def _print(console: Console, comparison: Any) -> None:
 
     if comparison.records:
         console.print(_rich(main_table(comparison)))
-        console.print(_rich(difference_table(comparison)))
+        if comparison.compared:
+            console.print(_rich(difference_table(comparison)))
     for word, sentence in read(comparison):
         console.print(f"[bold]{word}[/bold]  {sentence}", highlight=False)
 

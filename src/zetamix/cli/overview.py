@@ -1,6 +1,7 @@
 """What a user sees while methods are compared: a table of methods and seeds that fills."""
 
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
@@ -22,6 +23,7 @@ class OverviewTable(AbstractContextManager["OverviewTable"]):
         self.console, self.name, self.show = console, name, show
         self.live = Live(console=console, auto_refresh=False, transient=True)
         self.told: set[tuple[str, int]] | None = None
+        self.died = 0
 
     def __enter__(self) -> "OverviewTable":
         if self.console.is_terminal:
@@ -32,6 +34,9 @@ class OverviewTable(AbstractContextManager["OverviewTable"]):
         self.live.stop()
 
     def __call__(self, overview: Any) -> None:
+        if overview.died > self.died:
+            self.died = overview.died
+            self._line("A worker died; the runs under way are tried again.")
         if self.console.is_terminal:
             self.live.update(self.view(overview), refresh=True)
         else:
@@ -79,7 +84,8 @@ class OverviewTable(AbstractContextManager["OverviewTable"]):
         parts = [f"{overview.count('done')} of {len(overview.cells)} runs done"]
         if overview.count("failed"):
             parts.append(f"{overview.count('failed')} failed")
-        return " · ".join([*parts, time_left(overview.seconds_left), f"{self.name}, test split"])
+        parts += [time_left(overview.seconds_left), f"{self.name}, test split"]
+        return " · ".join(part for part in parts if part)
 
     def _tell(self, overview: Any) -> None:
         """A line for each run that is done since the last look."""
@@ -95,25 +101,43 @@ class OverviewTable(AbstractContextManager["OverviewTable"]):
                 self.told.add(place)
                 count = f"{len(self.told)} of {len(overview.cells)} runs done"
                 left = time_left(overview.seconds_left)
-                value = self.show(cell.scores)
-                self._line(f"{cell.method} seed {cell.seed}: {value} ({count}, {left})")
+                value = f"{self.name} {self.show(cell.scores)}"
+                far = f"{count}, {left}" if left else count
+                self._line(f"{cell.method} seed {cell.seed}: {value} ({far})")
 
     def _line(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def time_left(seconds: float | None) -> str:
-    """How long it still takes, in words.
+    """How long it still takes, in words; none where it is not known, or where all is done.
 
     >>> time_left(None), time_left(42), time_left(200), time_left(9000)
-    ('time left not known yet', 'about 40 s left', 'about 3 min left', 'about 2.5 h left')
+    ('', 'about 40 s left', 'about 3 min left', 'about 2.5 h left')
     """
-    if seconds is None:
-        return "time left not known yet"
-    if seconds <= 0:
-        return "none left"
+    if seconds is None or seconds <= 0:
+        return ""
     if seconds < 90:
         return f"about {max(10, round(seconds, -1)):.0f} s left"
     if seconds < 5400:
         return f"about {seconds / 60:.0f} min left"
     return f"about {seconds / 3600:.1f} h left"
+
+
+def near_path(path: Path) -> Path:
+    """A path as it is shown: from the working folder on where it lies below it.
+
+    >>> near_path(Path.cwd() / "out" / "report.html").as_posix()
+    'out/report.html'
+    """
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def count(number: int, name: str) -> str:
+    """How many of what.
+
+    >>> count(1, "seed"), count(3, "seed")
+    ('1 seed', '3 seeds')
+    """
+    return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from zetamix.cli.overview import time_left
+from zetamix.cli.overview import count, near_path, time_left
 from zetamix.cli.problems import told_in_a_sentence
 
 SPACE = "gamma=1..6,weight_decay=log:5e-5..1e-3"
@@ -23,7 +23,8 @@ def tune(
     space: Annotated[
         str | None,
         typer.Option(
-            help="What to search: ranges, log: ranges, a|b|c or one value.", show_default=SPACE
+            help="What to search: ranges, log: ranges, a|b|c or one value.",
+            show_default="see above",
         ),
     ] = None,
     grid: Annotated[
@@ -95,8 +96,13 @@ def tune(
     ] = None,
     save_every: Annotated[float, typer.Option(min=0, help="Seconds between checkpoints.")] = 60,
     root: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Side in pixels that images of your own get.")
+    ] = None,
 ) -> None:
     """Which γ for my data, how sure, how sensitive? Search on the validation split, then test.
+
+    What is searched by default: gamma=1..6,weight_decay=log:5e-5..1e-3
 
     Leaves report.html, results.json, trials.csv and figures. The same command goes on after any
     interruption, and with more --trials trains only what is missing; several at a time share one
@@ -124,6 +130,7 @@ def tune(
             epochs=epochs,
             changes=change or [],
             root=root,
+            size=size,
         )
         plan = make_plan(question, kind, trials, prune, seeds)
         name = f"tune-{question.dataset.name}" + ("-grid" if kind == "grid" else "")
@@ -164,6 +171,7 @@ class Watcher(AbstractContextManager["Watcher"]):
         self.console, self.question = console, question
         self.live = Live(console=console, auto_refresh=False, transient=True)
         self.told = -1
+        self.died = 0
 
     def __enter__(self) -> "Watcher":
         if self.console.is_terminal:
@@ -174,12 +182,17 @@ class Watcher(AbstractContextManager["Watcher"]):
         self.live.stop()
 
     def __call__(self, progress: Any) -> None:
+        if progress.died > self.died:
+            self.died = progress.died
+            self._line("A worker died; the trials under way are tried again.")
         if self.console.is_terminal:
             self.live.update(self.lines(progress), refresh=True)
         elif progress.done != self.told:
             self.told = progress.done
-            text = ", ".join(self.words(progress))
-            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self._line(", ".join(self.words(progress)))
+
+    def _line(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def lines(self, progress: Any) -> Group:
         """A bar with the numbers below it."""
@@ -197,7 +210,8 @@ class Watcher(AbstractContextManager["Watcher"]):
         counts += [f"{getattr(progress, k)} {v}" for k, v in named.items() if getattr(progress, k)]
         counts.append(f"{len(progress.running)} running{self._epochs(progress.running)}")
         done = f"{progress.done} of {progress.total} trials done ({', '.join(counts)})"
-        return [self._best(progress.best), done, time_left(progress.seconds_left)]
+        left = time_left(progress.seconds_left)
+        return [self._best(progress.best), done, *([left] if left else [])]
 
     def _epochs(self, running: Any) -> str:
         if not running or not self.console.is_terminal:
@@ -225,7 +239,10 @@ def _kind(space: str | None, grid: str | None, sampler: str | None) -> tuple[str
     if space is not None:
         raise typer.BadParameter("give --space or --grid, not both", param_hint="--grid")
     if sampler not in (None, "grid"):
-        raise typer.BadParameter(f"is trained whole, not by {sampler}", param_hint="--grid")
+        raise typer.BadParameter(
+            f"a grid is trained whole, and not drawn by {sampler}: leave --sampler out",
+            param_hint="--grid",
+        )
     return "grid", grid
 
 
@@ -292,8 +309,9 @@ def _announce(console: Console, question: Any, plan: Any) -> None:
     console.print(
         f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} to train, {len(dataset.val):,} to "
         f"choose by {METRICS[question.metric][0]}, {test:,} to test what is chosen · "
-        f"{question.space.text} · {plan.trials} trials, {plan.sampler} · {recipe.model}, "
-        f"{recipe.epochs} epochs, batch {recipe.batch_size} · recipe: {recipe.source}",
+        f"{question.space.text} · {count(plan.trials, 'trial')}, {plan.sampler} · "
+        f"{recipe.model}, {count(recipe.epochs, 'epoch')}, batch {recipe.batch_size} · recipe: "
+        f"{recipe.source}",
         highlight=False,
     )
     for note in dataset.notes:
@@ -315,7 +333,7 @@ def _print(console: Console, found: Any, page: Path) -> None:
         console.print(shown)
     for word, sentence in read(found):
         console.print(f"[bold]{word}[/bold]  {sentence}", highlight=False)
-    console.print(f"[dim]in[/dim] {page}", highlight=False, soft_wrap=True)
+    console.print(f"[dim]in[/dim] {near_path(page)}", highlight=False, soft_wrap=True)
 
 
 def _facts() -> dict[str, str]:

@@ -25,7 +25,7 @@ SHOWN_FROM = 1 / 3
 def draw_all(comparison: Comparison) -> dict[str, Picture]:
     """Every figure by name."""
     pictures = [draw_curves(comparison), draw_confusion(comparison), draw_shown(comparison)]
-    if any(comparison.differences(reference) for reference in comparison.references):
+    if comparison.compared:
         pictures.insert(0, draw_differences(comparison))
     return {picture.name: picture for picture in pictures}
 

@@ -32,9 +32,11 @@ class Source:
     what: str
     root: str | None
     train_size: int | float | None
+    size: int | None = None
+    """Side of images, where they are a user's own."""
 
     def load(self) -> Dataset:
-        dataset = datasets.load(self.what, root=self.root)
+        dataset = datasets.load(self.what, root=self.root, size=self.size)
         if self.train_size is None:
             return dataset
         return replace(dataset, train=dataset.train.subset(self.train_size))
@@ -127,6 +129,7 @@ def make_grid(
     epochs: int | None = None,
     changes: Sequence[str] = (),
     root: Path | None = None,
+    size: int | None = None,
 ) -> Grid:
     """Everything that will be trained, checked before any of it is.
 
@@ -136,16 +139,19 @@ def make_grid(
     seeds: how many; 5 after 3 has the same three first.
     train_size: a number of training samples, or a fraction: the same ones for every run.
     model, epochs, changes: instead of the recipe's; changes as in "lr=0.05".
+    size: side in pixels that images of a path get; other images are another comparison.
     """
     if seeds < 1:
         raise CompareError(f"seeds must be at least 1, got {seeds}.")
     source = None
     if isinstance(data, Dataset):
+        if size is not None:
+            raise CompareError(f"size is for image files; {data.name} is read already.")
         dataset = data
         if train_size is not None:
             dataset = replace(dataset, train=dataset.train.subset(train_size))
     else:
-        source = _source(data, root, train_size)
+        source = _source(data, root, train_size, size)
         dataset = source.load()
     _check_dataset(dataset)
     recipe = recipe_for(dataset.name, dataset.shape, len(dataset.train)).override(*changes)
@@ -164,11 +170,13 @@ def suitable_methods(dataset: Dataset) -> tuple[Method, ...]:
     return tuple(each for each in found if each.name != "cutmix" or len(dataset.shape) == 3)
 
 
-def _source(data: str | Path, root: Path | None, train_size: int | float | None) -> Source:
+def _source(
+    data: str | Path, root: Path | None, train_size: int | float | None, size: int | None
+) -> Source:
     what = str(data)
     if what not in CATALOGUE and Path(what).expanduser().exists():
         what = str(Path(what).expanduser().absolute())
-    return Source(what, None if root is None else str(root.absolute()), train_size)
+    return Source(what, None if root is None else str(root.absolute()), train_size, size)
 
 
 def _check_dataset(dataset: Dataset) -> None:

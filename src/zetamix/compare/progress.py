@@ -31,10 +31,21 @@ class Overview:
     epochs: int
     """Of every run."""
     seconds_left: float | None
-    """None where nothing can be said yet."""
+    """None where nothing can be said."""
+    died: int = 0
+    """Times that a worker died, whose runs are tried again."""
 
     def count(self, state: State) -> int:
         return sum(cell.state == state for cell in self.cells)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far a run is that was stopped on its way."""
+
+    epochs: float
+    gained: float
+    """Epochs of them since its worker began."""
 
 
 class Tracker:
@@ -45,6 +56,7 @@ class Tracker:
         self.done: dict[str, Mapping[str, float]] = {}
         self.failed: set[str] = set()
         self.words: Mapping[str, Any] = {}
+        self.died = 0
         self._seen: dict[str, float] = {}
         self._made = 0.0
         self._began: float | None = None
@@ -53,7 +65,18 @@ class Tracker:
         """The state of things now."""
         cells = tuple(self._cell(place.method, place.seed, place.key) for place in self.grid.places)
         self._account(cells)
-        return Overview(cells, self.grid.recipe.epochs, self._seconds_left(cells))
+        left = self._seconds_left(cells)
+        return Overview(cells, self.grid.recipe.epochs, left, self.died)
+
+    def reached(self) -> dict[tuple[str, int], Reached]:
+        """Runs that are under way, and how far each is."""
+        found = {}
+        for place in self.grid.places:
+            word = self.words.get(place.key)
+            if word is not None and place.key not in self.done and place.key not in self.failed:
+                epochs = float(word["epochs"])
+                found[place.method, place.seed] = Reached(epochs, epochs - float(word["began"]))
+        return found
 
     def _cell(self, method: str, seed: int, key: str) -> CellProgress:
         epochs = float(self.grid.recipe.epochs)
@@ -78,9 +101,12 @@ class Tracker:
             self._seen[place.key] = cell.epochs
 
     def _seconds_left(self, cells: tuple[CellProgress, ...]) -> float | None:
-        left = sum(self.grid.recipe.epochs - cell.epochs for cell in cells)
-        if left == 0:
+        if all(cell.state in ("done", "failed") for cell in cells):
             return 0.0
+        left = sum(self.grid.recipe.epochs - cell.epochs for cell in cells)
+        # a run whose last epoch is over has yet to be evaluated and written
+        if left <= 0:
+            return None
         if self._began is None or self._made <= 0:
             return None
         return left * (time.monotonic() - self._began) / self._made

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from zetamix.compare.grid import CompareError, Grid, Place, mix_batch
+from zetamix.compare.progress import Reached
 from zetamix.compare.statistics import Difference, Summary, adjust, pair, summarise
 from zetamix.data import Dataset
 from zetamix.methods import parse
@@ -19,8 +20,10 @@ from zetamix.records import RunRecord, read_lines
 
 # test splits whose largest class is at most this many times their smallest count as balanced
 BALANCED = 1.5
-# shares of test samples: their smallest step is one sample
+# shares of test samples, and shares of each class on average; areas under the curve of two classes
+# are such a mean where a model is sure of itself
 SHARES = ("error", "accuracy", "f1_micro")
+MEAN_SHARES = ("balanced_accuracy", "f1_macro", "auc")
 # images are looked at one by one, points as a cloud
 SHOWN_IMAGES, SHOWN_POINTS = 10, 400
 
@@ -48,6 +51,10 @@ class Comparison:
     """Originals under the name `none`, then what every method makes of them."""
     where: str
     """Where it was trained, in words; empty where all was finished already."""
+    reached: Mapping[tuple[str, int], Reached] = field(default_factory=dict)
+    """Runs that were stopped on their way."""
+    trained: int = 0
+    """Runs that were finished by this call, and not before."""
 
     @property
     def dataset(self) -> Dataset:
@@ -62,6 +69,11 @@ class Comparison:
     @property
     def complete(self) -> bool:
         return len(self.records) == len(self.grid.places)
+
+    @property
+    def compared(self) -> bool:
+        """Whether any two methods have a seed in common."""
+        return any(self.differences(reference) for reference in self.references)
 
     @cached_property
     def metrics(self) -> list[str]:
@@ -98,7 +110,7 @@ class Comparison:
     def differences(self, reference: str, metric: str | None = None) -> list[Difference]:
         """Every other method minus `reference`, seed by seed, adjusted for their number."""
         metric = self.primary if metric is None else metric
-        grain = 1 / len(self._test) if metric in SHARES else 0.0
+        grain = smallest_step(metric, self.dataset.splits["test"].counts())
         theirs = self.values(reference, metric)
         found = [
             pair(method, reference, metric, self.values(method, metric), theirs, grain=grain)
@@ -106,10 +118,6 @@ class Comparison:
             if method != reference
         ]
         return adjust([difference for difference in found if difference is not None])
-
-    @property
-    def _test(self) -> Any:
-        return self.dataset.splits["test"]
 
     def confusion(self, method: str) -> Tensor:
         """[seeds, true class, predicted class]."""
@@ -138,6 +146,23 @@ def choose_metrics(dataset: Dataset) -> list[str]:
     return [*found, "nll", "ece"]
 
 
+def smallest_step(metric: str, counts: Tensor) -> float:
+    """How far one test sample that is told right or wrong moves a measure, at the least.
+
+    counts: test samples of each class. 0 for measures that change with every probability.
+
+    >>> counts = torch.tensor([30, 10])
+    >>> smallest_step("error", counts), round(smallest_step("auc", counts), 4)
+    (0.025, 0.0167)
+    """
+    if metric in SHARES:
+        return 1 / int(counts.sum())
+    if metric in MEAN_SHARES:
+        # of a sample of the largest class
+        return 1 / (int((counts > 0).sum()) * int(counts.max()))
+    return 0.0
+
+
 def read_record(out: Path, place: Place) -> RunRecord | None:
     """The record of a finished run; None where it is not finished."""
     path = out / place.folder / "record.json"
@@ -158,7 +183,13 @@ def read_record(out: Path, place: Place) -> RunRecord | None:
     return record
 
 
-def make_comparison(grid: Grid, failures: Mapping[str, str], where: str) -> Comparison:
+def make_comparison(
+    grid: Grid,
+    failures: Mapping[str, str],
+    where: str,
+    reached: Mapping[tuple[str, int], Reached] | None = None,
+    trained: int = 0,
+) -> Comparison:
     """Read every finished run of a grid."""
     records, curves = {}, {}
     for place in grid.places:
@@ -178,6 +209,8 @@ def make_comparison(grid: Grid, failures: Mapping[str, str], where: str) -> Comp
         },
         shown=show_outputs(grid),
         where=where,
+        reached=reached or {},
+        trained=trained,
     )
 
 

@@ -58,6 +58,7 @@ def compare(
             else:
                 tracker.done[place.key] = record.last
         failures: dict[str, str] = {}
+        before = len(tracker.done)
         where = ""
         if watch is not None:
             watch(tracker.look())
@@ -69,10 +70,11 @@ def compare(
                 where = workers.where
                 with _watching(workers, tracker, watch, stop):
                     failures = _train(grid, plan, workers, tracker)
+        tracker.failed = set(failures)
         if watch is not None:
-            tracker.failed = set(failures)
             watch(tracker.look())
-        return make_comparison(grid, failures, where)
+        trained = len(tracker.done) - before
+        return make_comparison(grid, failures, where, tracker.reached(), trained)
 
 
 def _plan_jobs(
@@ -109,7 +111,9 @@ def _train(grid: Grid, plan: Sequence[Job], workers: Workers, tracker: Tracker) 
     if grid.source is not None and not workers.elsewhere:
         shared = grid.source
     failures: dict[str, str] = {}
-    for job, outcome in workers.run(train_cells, plan, shared):
+    # what is not begun when a stop is told is left alone
+    jobs = (job for job in plan if workers.board.get(STOP) is None)
+    for job, outcome in workers.run(train_cells, jobs, shared):
         for key, files in outcome.files.items():
             unpack(grid.out / by_key[key].folder, files)
         failures |= outcome.failures
@@ -118,6 +122,7 @@ def _train(grid: Grid, plan: Sequence[Job], workers: Workers, tracker: Tracker) 
             if record is not None:
                 tracker.done[place.key] = record.last
         tracker.failed = set(failures)
+    tracker.words = workers.board.all()
     return failures
 
 
@@ -137,7 +142,7 @@ def _watching(
             while not over.wait(EVERY):
                 if stop is not None and stop():
                     workers.board.put(STOP, {"at": time.time()})
-                tracker.words = workers.board.all()
+                tracker.words, tracker.died = workers.board.all(), workers.died
                 for place in tracker.grid.places:
                     _note_finished(tracker, place)
                 if watch is not None:

@@ -7,6 +7,8 @@ from zetamix.compare.statistics import CONFIDENCE, Difference
 from zetamix.metrics import METRICS
 
 LEVEL = f"{100 * CONFIDENCE:g} %"
+# runs that a sentence has room for
+MOST_NAMED = 6
 # metric: (its name over a column, factor, decimals)
 SHOWN = {
     "error": ("error %", 100, 2),
@@ -26,12 +28,32 @@ def read(comparison: Comparison) -> list[tuple[str, str]]:
         found.append(("Unfinished", _unfinished(comparison)))
     if not comparison.records:
         return found
+    if len(comparison.methods) == 1:
+        return [*found, ("Measured", _alone(comparison))]
     words = ["Answer", *(f"Against {label}" for label in comparison.references[1:])]
     for word, reference in zip(words, comparison.references, strict=True):
         found.append((word, claim(comparison, reference, comparison.primary)))
     first = comparison.references[0]
     calibration = [claim(comparison, first, name, brief=True) for name in ("nll", "ece")]
-    return [*found, ("Calibration", " ".join(calibration))]
+    told = [sentence for _, sentence in found]
+    new = [sentence for sentence in dict.fromkeys(calibration) if sentence not in told]
+    return [*found, ("Calibration", " ".join(new))] if new else found
+
+
+def _alone(comparison: Comparison) -> str:
+    """What one method reaches, with nothing beside it."""
+    (label,) = comparison.methods
+    values = []
+    for metric in comparison.metrics:
+        found = comparison.summary(label, metric)
+        unit = " %" if SHOWN[metric][1] == 100 else ""
+        spread = "" if found.sd is None else f" ± {_number(metric, found.sd)}"
+        values.append(f"{METRICS[metric][0]} {_number(metric, found.mean)}{spread}{unit}")
+    n = comparison.summary(label, comparison.primary).n
+    text = f"{label} over {n} {'seed' if n == 1 else 'seeds'}: {', '.join(values)}. "
+    if len(comparison.grid.methods) > 1:
+        return text + "Nothing can be compared before another method has a finished run."
+    return text + "One method is measured, not compared."
 
 
 def claim(comparison: Comparison, reference: str, metric: str, *, brief: bool = False) -> str:
@@ -114,6 +136,14 @@ def _interval(found: Difference) -> str:
 def _unfinished(comparison: Comparison) -> str:
     places, done = len(comparison.grid.places), len(comparison.records)
     text = f"{done} of {places} runs are finished, and only those are counted."
+    epochs = comparison.grid.recipe.epochs
+    far = [
+        f"{method} seed {seed} at epoch {int(each.epochs)} of {epochs}"
+        for (method, seed), each in comparison.reached.items()
+    ]
+    if far:
+        rest = [f"{len(far) - MOST_NAMED} more"] if len(far) > MOST_NAMED else []
+        text += f" Under way: {_join([*far[:MOST_NAMED], *rest])}."
     for (method, seed), reason in comparison.failures.items():
         text += f" {method} seed {seed} failed: {reason}"
     return text

@@ -100,6 +100,7 @@ def _train(runs: dict[Run, Place], concurrent: int, board: Board, outcome: Outco
     while left:
         try:
             train(left, concurrent=concurrent, watch=watch, stop=contact.stopped)
+            watch.tell_last()
             return
         except TELLABLE as error:
             failed = _who_failed(error, left)
@@ -129,16 +130,25 @@ class _Watch:
     def __init__(self, contact: Contact, keys: dict[Run, str]) -> None:
         self.contact, self.keys = contact, keys
         self.scores: dict[Run, dict[str, float]] = {}
+        self.began: dict[Run, float] = {}
+        self.words: dict[Run, dict[str, Any]] = {}
 
     def __call__(self, progress: Progress) -> None:
         run, line = progress.run, progress.line
         if line is not None and "test" in line:
             self.scores[run] = line["test"]
-        word: dict[str, Any] = {
-            "epochs": progress.epoch + progress.step / progress.steps,
+        epochs = progress.epoch + progress.step / progress.steps
+        self.words[run] = {
+            "epochs": epochs,
+            "began": self.began.setdefault(run, epochs),
             "scores": self.scores.get(run),
         }
-        self.contact.tell(self.keys[run], word)
+        self.contact.tell(self.keys[run], self.words[run])
+
+    def tell_last(self) -> None:
+        """How far all are in the end, however new the last word is."""
+        for run, word in self.words.items():
+            self.contact.tell(self.keys[run], word, now=True)
 
 
 def _is_home(job: Job) -> bool:

@@ -30,7 +30,9 @@ def write_report(comparison: Comparison, out: Path, facts: Mapping[str, str]) ->
     pictures = draw_all(comparison)
     for picture in pictures.values():
         picture.save(out / "figures")
-    tables = [main_table(comparison), difference_table(comparison)]
+    tables = [main_table(comparison)]
+    if comparison.compared:
+        tables.append(difference_table(comparison))
     write_json(out / "results.json", _finite(as_dict(comparison, facts)))
     write_text(out / "results.csv", make_csv(comparison))
     write_text(out / "results.md", _markdown(comparison, tables, facts))
@@ -133,7 +135,8 @@ def _latex(comparison: Comparison, tables: list[Table]) -> str:
 
 
 def _title(comparison: Comparison) -> str:
-    return f"{comparison.dataset.name}: does mixing help?"
+    unfinished = "" if comparison.complete else " (unfinished)"
+    return f"{comparison.dataset.name}: does mixing help?{unfinished}"
 
 
 def _page(
@@ -142,10 +145,10 @@ def _page(
     pictures: Mapping[str, Picture],
     facts: Mapping[str, str],
 ) -> str:
-    shown = [pictures[name] for name in ("differences",) if name in pictures]
-    sections = [
-        Section("All methods", [tables[0]]),
-        Section("Differences", [tables[1], *shown]),
+    sections = [Section("All methods", [tables[0]])]
+    if comparison.compared:
+        sections.append(Section("Differences", [tables[1], pictures["differences"]]))
+    sections += [
         Section("Learning curves", [pictures["curves"]]),
         Section("Classes", [class_table(comparison), pictures["confusion"]]),
         Section("What the model is shown", [pictures["outputs"]]),
@@ -169,11 +172,12 @@ def how(comparison: Comparison) -> list[str]:
         f"augmentation: {recipe.augmentation}. Recipe: {recipe.source}. Numbers are those after "
         "the last epoch; nothing was chosen by looking at the test split.",
         f"Intervals: Student's t on the differences of the seeds, {LEVEL} each. A share of test "
-        f"samples moves in steps of one in {test:,}, and no interval is narrower than that allows. "
-        "Claims hold for all methods together: p-values of all differences to one reference are "
-        "adjusted after Holm. Intervals cover what differs between seeds: weights, order, mixing. "
-        "They do not cover the choice of training and test samples; another test split would move "
-        "all methods.",
+        f"samples moves in steps of one in {test:,}; balanced accuracy, macro F1 and the area "
+        "under the ROC curve are taken to move as one sample moves a mean over classes. No "
+        "interval of these is narrower than such a step allows. Claims hold for all methods "
+        "together: p-values of all differences to one reference are adjusted after Holm. Intervals "
+        "cover what differs between seeds: weights, order, mixing. They do not cover the choice of "
+        "training and test samples; another test split would move all methods.",
         "Expected calibration error: 15 bins of equal width over the highest probability. A model "
         "trained on soft labels is less sure of itself, which can help or harm both it and the "
         "negative log-likelihood.",

@@ -14,6 +14,8 @@ BANDWIDTH = 0.08
 PLACES = 80
 # a local mean that rests on fewer trials than this is not drawn
 LEAST_TRIALS = 3.0
+# nor any, where there are fewer trials in all or where they cover less than this share of the range
+LEAST_FOR_TREND, LEAST_COVER = 10, 0.5
 # trials below which a forest of trees would split noise
 LEAST_FOR_IMPORTANCE = 12
 
@@ -75,10 +77,11 @@ def curve(trials: Sequence[Trial]) -> list[Point]:
 def trend(trials: Sequence[Trial]) -> list[Point]:
     """Local means over γ with their standard errors, where enough trials are near.
 
-    Trials are weighted by a Gaussian of their distance in γ.
+    None at all from a handful of trials, or where only a fragment could be drawn. Trials are
+    weighted by a Gaussian of their distance in γ.
     """
     found = [(gamma, value) for gamma, values in at_gammas(trials).items() for value in values]
-    if len(found) < LEAST_TRIALS:
+    if len(found) < LEAST_FOR_TREND:
         return []
     low, high = found[0][0], found[-1][0]
     width = BANDWIDTH * (high - low)
@@ -86,7 +89,8 @@ def trend(trials: Sequence[Trial]) -> list[Point]:
         return []
     places = [low + (high - low) * k / (PLACES - 1) for k in range(PLACES)]
     points = [_local_mean(place, width, found) for place in places]
-    return [point for point in points if point.n >= LEAST_TRIALS]
+    known = [point for point in points if point.n >= LEAST_TRIALS]
+    return known if len(known) >= LEAST_COVER * PLACES else []
 
 
 def _local_mean(place: float, width: float, found: Sequence[tuple[float, float]]) -> Point:
@@ -97,7 +101,10 @@ def _local_mean(place: float, width: float, found: Sequence[tuple[float, float]]
     mean = math.fsum(w * value for w, (_, value) in zip(weights, found, strict=True)) / total
     squares = (w * (value - mean) ** 2 for w, (_, value) in zip(weights, found, strict=True))
     variance = math.fsum(squares) / total * worth / max(1.0, worth - 1)
-    return Point(place, mean, math.sqrt(variance / worth), worth)
+    # far from all trials the weights are small and alike: worth much, and near none of them. Where
+    # trials lie evenly the two numbers are the same
+    near = min(worth, math.sqrt(2) * total)
+    return Point(place, mean, math.sqrt(variance / worth), near)
 
 
 def _point(gamma: float, values: Sequence[float]) -> Point:

@@ -37,9 +37,13 @@ def draw_gamma(
     *,
     split: str = "val",
     chosen: Setting | None = None,
+    span: tuple[float, float] | None = None,
     title: str = "",
 ) -> Picture:
-    """The measure against γ: a band over seeds where γ were tried several times, else trials."""
+    """The measure against γ: a band over seeds where γ were tried several times, else trials.
+
+    span: what was searched; None shows what was tried.
+    """
     with drawing(6.8, 3.9) as figure:
         axes = figure.subplots()
         seeds = has_seeds(trials)
@@ -51,12 +55,18 @@ def draw_gamma(
         low, high = axes.get_ylim()
         axes.set_ylim(bottom=max(low, -0.04 * high))
         tried = [trial.gamma for trial in trials if trial.gamma is not None]
-        if tried and min(tried) < GAMMA_MIN + 0.5:
+        shown = tried if span is None else [*tried, *span]
+        if shown and min(shown) < GAMMA_MIN + 0.5:
             axes.axvline(GAMMA_MIN, color=GREY, lw=1, ls=":", label="GAMMA_MIN = 1.72865")
             words += " Dotted: GAMMA_MIN, from which on one sample outweighs all others together."
+        name = "chosen" if split == "val" else "best"
         if chosen is not None and "gamma" in chosen:
-            axes.axvline(float(chosen["gamma"]), color=series_style(2)["color"], lw=1, ls="--")
-            words += f" Dashed: the chosen γ, {float(chosen['gamma']):g}."
+            best, colour = float(chosen["gamma"]), series_style(2)["color"]
+            axes.axvline(best, color=colour, lw=1, ls="--", label=f"{name} γ = {best:g}")
+            words += f" Dashed: the {name} γ, {best:g}."
+        if span is not None:
+            margin = 0.03 * (span[1] - span[0])
+            axes.set_xlim(span[0] - margin, span[1] + margin)
         axes.set_xlabel("γ")
         axes.set_ylabel(measure_name(metric, split))
         axes.set_title(title)

@@ -22,6 +22,8 @@ from zetamix.tune.work import Job, Task, train_tasks
 # seeds that no trial has had: what was lucky while choosing is not lucky again
 FIRST_SEED = 1_000_000
 CONFIDENCE = 0.95
+# means over classes of what one sample moves
+MEAN_SHARES = ("balanced_accuracy", "f1_macro", "auc")
 CHOSEN = "chosen"
 
 
@@ -98,7 +100,8 @@ def evaluate(
         under_way = sum(float(word["epochs"]) for word in words if word is not None)
         each = question.recipe.epochs
         epochs = each * len(records) + under_way
-        watch(Evaluating(len(records), len(tasks), epochs, each * len(tasks)))
+        died = crew.workers.died
+        watch(Evaluating(len(records), len(tasks), epochs, each * len(tasks), died))
 
     with overseeing(crew.workers, stop, look) as stopped:
         if missing and not stopped():
@@ -121,8 +124,7 @@ def differences(tested: Sequence[Evaluated], metric: str) -> list[Difference]:
     """The chosen setting minus every other contender."""
     by_name = {each.contender.name: each for each in tested}
     ours = by_name[CHOSEN].values(metric)
-    sizes = {record.test_size for each in tested for record in each.records}
-    grain = 1 / max(sizes) if metric in SHARES else 0.0
+    grain = _smallest_step(metric, next(record for each in tested for record in each.records))
     return [
         _difference(
             name, [ours[seed] - value for seed, value in each.values(metric).items()], grain
@@ -130,6 +132,16 @@ def differences(tested: Sequence[Evaluated], metric: str) -> list[Difference]:
         for name, each in by_name.items()
         if name != CHOSEN
     ]
+
+
+def _smallest_step(metric: str, record: RunRecord) -> float:
+    """How far one test sample that is told right or wrong moves a measure, at the least."""
+    if metric in SHARES:
+        return 1 / record.test_size
+    if metric in MEAN_SHARES:
+        sizes = [sum(row) for row in record.confusion if sum(row)]
+        return 1 / (len(sizes) * max(sizes))
+    return 0.0
 
 
 def _difference(reference: str, values: Sequence[float], grain: float) -> Difference:

@@ -35,9 +35,11 @@ class Source:
     what: str
     root: str | None = None
     train_size: int | float | None = None
+    size: int | None = None
+    """Side of images, where they are a user's own."""
 
     def load(self) -> Dataset:
-        dataset = datasets.load(self.what, root=self.root)
+        dataset = datasets.load(self.what, root=self.root, size=self.size)
         return _cut(dataset, self.train_size)
 
 
@@ -92,6 +94,7 @@ def make_question(
     epochs: int | None = None,
     changes: Sequence[str] = (),
     root: Path | None = None,
+    size: int | None = None,
     judge: str = "val",
 ) -> Question:
     """A question that can be asked; what cannot is told before anything is trained.
@@ -100,8 +103,11 @@ def make_question(
     metric: what trials are judged by; None takes the error rate where classes are balanced, else
         balanced accuracy.
     model, epochs, changes: instead of the recipe's; changes as in "lr=0.05".
+    size: side in pixels that images of a path get; other images are another question.
     """
-    source = None if isinstance(data, Dataset) else _source(data, root, train_size)
+    if isinstance(data, Dataset) and size is not None:
+        raise DataError(f"size is for image files; {data.name} is read already.")
+    source = None if isinstance(data, Dataset) else _source(data, root, train_size, size)
     dataset = _cut(data, train_size) if isinstance(data, Dataset) else _load_once(source)
     return ask(
         dataset,
@@ -256,11 +262,13 @@ def _cut(dataset: Dataset, train_size: int | float | None) -> Dataset:
     return replace(dataset, train=dataset.train.subset(train_size))
 
 
-def _source(data: str | Path, root: Path | None, train_size: int | float | None) -> Source:
+def _source(
+    data: str | Path, root: Path | None, train_size: int | float | None, size: int | None
+) -> Source:
     what = str(data)
     if what not in CATALOGUE and Path(what).expanduser().exists():
         what = str(Path(what).expanduser().absolute())
-    return Source(what, None if root is None else str(root.absolute()), train_size)
+    return Source(what, None if root is None else str(root.absolute()), train_size, size)
 
 
 def _recipe(

@@ -13,8 +13,10 @@ from zetamix.tune.run import Tuning
 from zetamix.tune.space import label
 
 DEFAULT_GAMMA = 2.8
-# a grid whose best γ is nearer to its end than this share of it may well have a better one outside
-EDGE = 0.02
+# a range whose best γ is nearer to its end than this share of it may well have a better one outside
+EDGE = 0.05
+# finished trials below which the best of them may lie anywhere by chance
+LEAST_FOR_EDGE = 10
 
 
 def read(tuning: Tuning) -> list[tuple[str, str]]:
@@ -24,7 +26,7 @@ def read(tuning: Tuning) -> list[tuple[str, str]]:
         return [("In short", f"No trial went to its end yet. {_counts(tuning)}")]
     found = [("Chosen" if tuning.question.judge == "val" else "Best", _chosen(tuning, chosen))]
     flat = flatness(tuning.trials, tuning.question.metric)
-    if flat is not None:
+    if flat is not None and tuning.question.space.gamma is not None:
         found.append(("How flat", _flat(tuning, flat)))
     low = _below_threshold(tuning.trials, tuning.question.metric)
     if low:
@@ -57,7 +59,8 @@ def _chosen(tuning: Tuning, chosen: Tried) -> str:
 def _counts(tuning: Tuning) -> str:
     """How many trials there are, and what became of them."""
     states = [trial.state for trial in tuning.trials]
-    parts = [f"{states.count('complete')} finished trials"]
+    finished = states.count("complete")
+    parts = [f"{finished} finished {'trial' if finished == 1 else 'trials'}"]
     words = {"pruned": "stopped early", "diverged": "diverged", "failed": "failed"}
     parts += [f"{states.count(s)} {word}" for s, word in words.items() if s in states]
     left = tuning.total - len(states)
@@ -83,8 +86,8 @@ def _flat(tuning: Tuning, flat: Flatness) -> str:
 
 
 def _how_wide(tuning: Tuning, flat: Flatness) -> str:
-    low, high = _range(tuning)
-    share = (flat.high - flat.low) / (high - low) if high > low else 0.0
+    gamma = tuning.question.space.gamma
+    share = 0.0 if gamma is None else gamma.share(flat.low, flat.high)
     if share >= 0.5:
         return f"the optimum is flat, over {100 * share:.0f} % of what was searched."
     if share >= 0.2:
@@ -99,16 +102,21 @@ def _default(flat: Flatness) -> str:
 
 
 def _edge(tuning: Tuning, flat: Flatness) -> str:
-    low, high = _range(tuning)
-    for end in (low, high):
-        if high > low and abs(flat.best - end) <= EDGE * (high - low):
+    """Whether the best γ lies at an end of what was searched, so that a better one may be beyond.
+
+    In a grid that is its first or last γ; of a range, what is drawn near an end of it.
+    """
+    gamma = tuning.question.space.gamma
+    if gamma is None or gamma.span is None:
+        return ""
+    if not gamma.values and flat.total < LEAST_FOR_EDGE:
+        return ""
+    room = 1e-9 if gamma.values else EDGE
+    low, high = gamma.span
+    for end, away in ((low, gamma.share(low, flat.best)), (high, gamma.share(flat.best, high))):
+        if away <= room:
             return f" The best γ lies at the edge of the search, {end:g}: look beyond it."
     return ""
-
-
-def _range(tuning: Tuning) -> tuple[float, float]:
-    tried = [trial.gamma for trial in tuning.trials if trial.gamma is not None]
-    return min(tried), max(tried)
 
 
 def _below_threshold(trials: Sequence[Trial], metric: str) -> str:

@@ -120,10 +120,12 @@ class Standing:
     diverged: int
     failed: int
     running: Mapping[int, int]
-    """Epochs done, by number of the trial."""
+    """Epochs done, by number of the trial, of those that a worker is at."""
     best: Tried | None
     seconds_left: float | None
     """None where nothing can be said yet."""
+    died: int = 0
+    """Times that a worker of this command died, whose trials are tried again."""
 
     @property
     def done(self) -> int:
@@ -138,6 +140,7 @@ class Standing:
         running: Mapping[int, int],
         spans: Sequence[float],
         lower_is_better: bool,
+        died: int = 0,
     ) -> "Standing":
         """spans: seconds that each ended trial took."""
         states = [trial.state for trial in over]
@@ -150,6 +153,7 @@ class Standing:
             running=running,
             best=best_of(over, lower_is_better),
             seconds_left=_seconds_left(total - len(over), len(running), spans),
+            died=died,
         )
 
 
@@ -162,6 +166,7 @@ class Evaluating:
     epochs: float
     """Trained, of all runs together."""
     epochs_total: int
+    died: int = 0
 
 
 Watch: TypeAlias = Callable[[Standing | Evaluating], None]

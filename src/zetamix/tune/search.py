@@ -24,7 +24,7 @@ def search(study: Study, crew: Crew, watch: Watch, stop: Stop) -> None:
     def look() -> None:
         report(study, crew.workers)
         beats()
-        watch(study.standing())
+        watch(study.standing(idle(study, crew.workers), crew.workers.died))
 
     judge = study.question.judge
     with overseeing(crew.workers, stop, look) as stopped:
@@ -37,7 +37,7 @@ def search(study: Study, crew: Crew, watch: Watch, stop: Stop) -> None:
             if not claims.made and not stopped():
                 # the last trials are with other commands: theirs may yet be ours to go on with
                 time.sleep(WAIT)
-    watch(study.standing())
+    watch(study.standing(died=crew.workers.died))
 
 
 class _Beats:
@@ -119,6 +119,12 @@ def _task(question: Question, claim: Claim) -> Task:
         seed=claim.seed,
         folder=f"trials/{claim.place:04d}",
     )
+
+
+def idle(study: Study, workers: Workers) -> set[int]:
+    """Claimed trials that no worker is at: not begun yet, or at their end and not yet told of."""
+    words = {number: workers.board.get(str(number)) for number in study.mine()}
+    return {number for number, word in words.items() if word is None or word.get("ended")}
 
 
 def report(study: Study, workers: Workers) -> None:

@@ -62,6 +62,27 @@ class Parameter:
         """What has to be possible for the whole parameter to be."""
         return self.values or (self.tidy(self.low), self.tidy(self.high))
 
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """The smallest and the largest number; None where there are none, or only one."""
+        if not self.numeric or self.fixed:
+            return None
+        numbers = [float(value) for value in self.ends]
+        return min(numbers), max(numbers)
+
+    def share(self, low: float, high: float) -> float:
+        """How much of the span lies from `low` to `high`, on its own scale.
+
+        >>> parse_space("gamma=1..6").parameters[0].share(2.0, 3.0)
+        0.2
+        """
+        if self.span is None:
+            return 0.0
+        first, last = self.span
+        if self.log:
+            first, last, low, high = (math.log(each) for each in (first, last, low, high))
+        return (high - low) / (last - first)
+
     def tidy(self, value: float | str) -> Value:
         """A drawn value as it is used: one of the values, or a number with four digits."""
         if self.values:
@@ -110,6 +131,12 @@ class Space:
     def searched(self) -> tuple[Parameter, ...]:
         """Those with more than one value."""
         return tuple(each for each in self.parameters if not each.fixed)
+
+    @property
+    def gamma(self) -> Parameter | None:
+        """γ, where it is searched over numbers."""
+        found = [each for each in self.searched if each.name == "gamma" and each.span is not None]
+        return found[0] if found else None
 
     def distributions(self) -> dict[str, Any]:
         return {each.name: each.distribution() for each in self.searched}

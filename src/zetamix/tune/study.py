@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -260,15 +260,21 @@ class Study:
         found = [self._trial(each) for each in self._patiently(self._trials) if _is_over(each)]
         return sorted(found, key=lambda trial: trial.number)
 
-    def standing(self) -> Standing:
+    def standing(self, idle: Collection[int] = (), died: int = 0) -> Standing:
+        """How far it is.
+
+        idle: trials of ours that no worker is at. died: times that a worker of ours died.
+        """
         found = self._patiently(self._trials)
         over = [trial for trial in found if _is_over(trial)]
+        under_way = [t for t in found if t.state == TrialState.RUNNING and t.number not in idle]
         return Standing.of(
             [self._trial(trial) for trial in over],
             total=self.total,
-            running={t.number: t.last_step or 0 for t in found if t.state == TrialState.RUNNING},
+            running={trial.number: trial.last_step or 0 for trial in under_way},
             spans=[t.duration.total_seconds() for t in over if t.duration is not None],
             lower_is_better=self.question.lower_is_better,
+            died=died,
         )
 
     def _trial(self, trial: FrozenTrial) -> Trial:

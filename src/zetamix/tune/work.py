@@ -111,6 +111,7 @@ class _Team:
         self.job, self.contact = job, contact
         self.ended: dict[str, Ended] = {}
         self.active: dict[Task, _Active] = {}
+        self.epochs: dict[str, float] = {}
         self._looked = 0.0
         for task, run in runs.items():
             run.beside = len(runs)
@@ -119,6 +120,8 @@ class _Team:
                 self._end(task, run, "complete")
             else:
                 self.active[task] = _Active(run, run.advance())
+                self.epochs[task.name] = 0.0
+                contact.tell(task.name, {"epochs": 0.0, "curve": []}, now=True)
 
     def train(self) -> dict[str, Ended]:
         try:
@@ -162,7 +165,7 @@ class _Team:
 
     def _tell(self, task: Task, word: Progress) -> None:
         curve = _curve(word.run.folder.curve, self.job.metric)
-        done = word.epoch + word.step / word.steps
+        self.epochs[task.name] = done = word.epoch + word.step / word.steps
         message: dict[str, Any] = {"epochs": done, "curve": list(curve.items())}
         evaluated = word.line is not None and "test" in word.line
         self.contact.tell(task.name, message, now=evaluated)
@@ -190,6 +193,9 @@ class _Team:
         record = run.record if how == "complete" else None
         seconds = run.seconds if record is None else record.wall_s
         self.ended[task.name] = Ended(how, record, curve, seconds)
+        epochs = self.epochs.get(task.name, 0.0) if record is None else task.recipe.epochs
+        word = {"epochs": epochs, "curve": list(curve.items()), "ended": how}
+        self.contact.tell(task.name, word, now=True)
         run.trainer = None
         if how != "stopped" and not task.keep_model:
             # 45 MB for a ResNet-18, 9 GB for a sweep of 200; a setting is what is looked for

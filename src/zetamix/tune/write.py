@@ -13,6 +13,7 @@ from zetamix.tune.analysis import curve, flatness, has_seeds, importance, trend
 from zetamix.tune.figures import PLAIN, draw_gamma, draw_importance, measure_name, scaled
 from zetamix.tune.final import CHOSEN, Evaluated, differences
 from zetamix.tune.parallel import draw_parallel
+from zetamix.tune.plain import results_csv, told_metrics, trials_csv
 from zetamix.tune.plan import KEEP_PERCENT, STARTUP
 from zetamix.tune.question import HELD_OUT
 from zetamix.tune.reading import read
@@ -23,8 +24,8 @@ from zetamix.tune.space import NAMES, label
 SCHEMA = "zetamix/tune/1"
 # a page with more trials than this shows the best; trials.csv has all
 SHOWN_TRIALS = 30
-# beside the measure that was searched by
-TEST_METRICS = ("error", "balanced_accuracy", "f1_macro", "auc", "nll", "ece")
+# heads of columns, where the name of a measure is too long for one
+SHORT = {"error": "error", "nll": "NLL", "ece": "ECE"}
 
 
 def write_report(tuning: Tuning, out: Path, facts: Mapping[str, str]) -> Path:
@@ -36,15 +37,12 @@ def write_report(tuning: Tuning, out: Path, facts: Mapping[str, str]) -> Path:
     pictures = draw_all(tuning, shares)
     for picture in pictures.values():
         picture.save(out / "figures")
-    write_text(out / "trials.csv", trial_table(tuning.trials, tuning, whole=True).csv())
+    write_text(out / "trials.csv", trials_csv(tuning))
     if tuning.tested:
         table = results_table(tuning)
-        for ending, text in (
-            ("csv", table.csv()),
-            ("md", table.markdown()),
-            ("tex", table.latex()),
-        ):
-            write_text(out / f"results.{ending}", text + ("" if ending == "csv" else "\n"))
+        write_text(out / "results.csv", results_csv(tuning))
+        write_text(out / "results.md", table.markdown() + "\n")
+        write_text(out / "results.tex", table.latex() + "\n")
     write_json(out / "results.json", _finite({"machine": dict(facts), **as_dict(tuning, shares)}))
     page = out / "report.html"
     write_text(page, _page(tuning, pictures, shares, facts))
@@ -104,8 +102,15 @@ def draw_all(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Pic
     searched = question.space.searched
     pictures: list[Picture] = []
     if chosen is not None and "gamma" in chosen.setting:
+        gamma = question.space.gamma
         pictures.append(
-            draw_gamma(tuning.trials, question.metric, split=question.judge, chosen=chosen.setting)
+            draw_gamma(
+                tuning.trials,
+                question.metric,
+                split=question.judge,
+                chosen=chosen.setting,
+                span=None if gamma is None else gamma.span,
+            )
         )
     if chosen is not None and len(searched) > 1:
         pictures.append(
@@ -119,7 +124,7 @@ def draw_all(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Pic
 def results_table(tuning: Tuning) -> Table:
     """What was chosen, beside no mixing and the default γ, on the test split."""
     metric = tuning.question.metric
-    metrics = [metric, *(name for name in TEST_METRICS if name != metric)]
+    metrics = told_metrics(metric)
     rows: list[list[Cell | str | int | float | None]] = []
     for tested in tuning.tested:
         contender = tested.contender
@@ -145,8 +150,9 @@ def results_table(tuning: Tuning) -> Table:
 
 def _column(metric: str) -> Column:
     name, more = METRICS[metric]
-    unit = "" if metric in PLAIN else ", %"
-    return Column(f"{name}{unit}", f"{'higher' if more else 'lower'} is better")
+    unit = "" if metric in PLAIN else " %"
+    head = f"{SHORT.get(metric, name)}{unit}"
+    return Column(head, f"{name}; {'higher' if more else 'lower'} is better")
 
 
 def _changed(tuning: Tuning) -> str:
@@ -157,14 +163,12 @@ def _changed(tuning: Tuning) -> str:
     return label({name: value for name, value in chosen.setting.items() if name in recipe})
 
 
-def trial_table(trials: Sequence[Trial], tuning: Tuning, *, whole: bool = False) -> Table:
-    """Trials with their settings; `whole` in the order they were begun, else the best first."""
+def trial_table(trials: Sequence[Trial], tuning: Tuning) -> Table:
+    """Finished trials with their settings, the best first."""
     question = tuning.question
-    shown = list(trials)
-    if not whole:
-        sign = 1 if question.lower_is_better else -1
-        done = [t for t in trials if t.state == "complete" and t.value is not None]
-        shown = sorted(done, key=lambda t: (sign * (t.value or 0.0), t.number))[:SHOWN_TRIALS]
+    sign = 1 if question.lower_is_better else -1
+    done = [t for t in trials if t.state == "complete" and t.value is not None]
+    shown = sorted(done, key=lambda t: (sign * (t.value or 0.0), t.number))[:SHOWN_TRIALS]
     names = [each.name for each in question.space.parameters]
     rows: list[list[Cell | str | int | float | None]] = []
     for trial in shown:
@@ -251,7 +255,8 @@ def _splits(tuning: Tuning) -> str:
 def _sampling(tuning: Tuning) -> str:
     if tuning.sampler == "grid":
         seeds = sorted({trial.seed for trial in tuning.trials})
-        return f"Every place of the grid was trained with seeds {', '.join(map(str, seeds))}."
+        word = "seed" if len(seeds) == 1 else "seeds"
+        return f"Every place of the grid was trained with {word} {', '.join(map(str, seeds))}."
     how = {
         "tpe": "by Optuna's tree-structured Parzen estimator, the first ten at random",
         "random": "at random",

@@ -46,6 +46,8 @@ class Workers:
 
     def __init__(self, count: int, board: Board) -> None:
         self.count, self.board = count, board
+        self.died = 0
+        """Times that a process was killed and its jobs were begun again."""
 
     @property
     def where(self) -> str:
@@ -90,6 +92,7 @@ class Workers:
                         f"Worker processes were killed {deaths} times without a job being done. "
                         "The usual reason is too little memory: try fewer at a time (--jobs)."
                     ) from error
+                self.died += 1
             else:
                 return
 
