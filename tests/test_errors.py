@@ -170,6 +170,11 @@ CASES = {
     "labels an int": (
         lambda: ZetaMixup(num_classes=4)(X, 3), TypeError,
         "labels must be a tensor with one entry for each sample, got int. Mixing takes batches: do it behind the loader, not on single samples."),
+    "NumPy arrays in a transform": (
+        lambda: ZetaMixup(num_classes=4)(X.numpy(), Y.numpy()), TypeError,
+        "labels must be a tensor with one entry for each sample, got ndarray. Turn NumPy arrays into tensors with torch.from_numpy, samples and labels."),
+    "NumPy samples": (
+        lambda: ZetaMixup(num_classes=4)(X.numpy(), Y), TypeError, "samples must be a tensor, got ndarray. Turn a NumPy array into one with torch.from_numpy."),
     "labels a scalar": (
         lambda: ZetaMixup(num_classes=4)(X, Y[0]), TypeError,
         "labels must be a tensor with one entry for each sample, got a scalar tensor. Mixing takes batches: do it behind the loader, not on single samples."),

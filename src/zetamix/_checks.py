@@ -134,10 +134,16 @@ def check_generator(generator: torch.Generator | None, device: torch.device) -> 
 
 def check_tensor(name: str, value: object) -> Tensor:
     if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a tensor, got {type(value).__name__}.")
+        hint = " Turn a NumPy array into one with torch.from_numpy." if _is_numpy(value) else ""
+        raise TypeError(f"{name} must be a tensor, got {type(value).__name__}.{hint}")
     if value.ndim == 0:
         raise ValueError(f"{name} must have a batch dimension first, got a scalar tensor.")
     return value
+
+
+def _is_numpy(value: object) -> bool:
+    # by its name: the core imports torch only
+    return type(value).__name__ == "ndarray"
 
 
 def check_length(name: str, length: int, batch: int) -> None:
@@ -190,7 +196,9 @@ def check_tensor_labels(labels: object) -> None:
     if isinstance(labels, Tensor) and labels.ndim > 0:
         return
     got = "a scalar tensor" if isinstance(labels, Tensor) else type(labels).__name__
-    if isinstance(labels, (Mapping, tuple, list)):
+    if _is_numpy(labels):
+        hint = "Turn NumPy arrays into tensors with torch.from_numpy, samples and labels."
+    elif isinstance(labels, (Mapping, tuple, list)):
         hint = "For a dict or tuple of targets pass rules= to ZetaMixup, one per entry."
     else:
         hint = "Mixing takes batches: do it behind the loader, not on single samples."
