@@ -38,6 +38,8 @@ from zetamix.data.catalogue.skin import (
 from zetamix.data.catalogue.spec import Spec
 
 Counts = dict[str, list[int]]
+# where images of a split begin to be counted, so that no two splits share one
+FIRST = {"train": 0, "val": 100, "test": 150}
 
 
 def build(name: str, root: Path, *, packed: bool = False) -> Spec:
@@ -156,7 +158,7 @@ def idx(spec: Spec, base: Path) -> Counts:
     counts = {"train": [3] * 9 + [4], "test": [2] * 10}
     for split, (images_file, labels_file) in zip(counts, (IDX[:2], IDX[2:]), strict=True):
         labels = labels_of(counts[split])
-        images = np.stack([grey(label, 10, k) for k, label in enumerate(labels)])
+        images = np.stack([grey(label, 10, k) for k, label in enumerate(labels, FIRST[split])])
         header = [2051, len(images), 28, 28]
         (folder / images_file).write_bytes(big_endian(header) + images.tobytes())
         (folder / labels_file).write_bytes(big_endian([2049, len(labels)]) + bytes(labels))
@@ -175,7 +177,8 @@ def cifar(spec: Spec, base: Path) -> Counts:
     counts = {"train": [1 if hundred else 5] * classes, "test": [1 if hundred else 2] * classes}
 
     def batch(labels: Sequence[int], split: str) -> dict[str, object]:
-        images = [picture(label, classes, k, (32, 32)) for k, label in enumerate(labels)]
+        numbered = enumerate(labels, FIRST[split])
+        images = [picture(label, classes, k, (32, 32)) for k, label in numbered]
         data = np.stack(images).transpose(0, 3, 1, 2).reshape(len(images), 3072)
         names = [f"{split}_{k}.png" for k in range(len(labels))]
         found = {"data": data, "filenames": names, "batch_label": split}
@@ -205,7 +208,8 @@ def stl10(spec: Spec, base: Path) -> Counts:
     counts = {"train": [2] * 10, "test": [1] * 9 + [2]}
     for split in counts:
         labels = labels_of(counts[split])
-        images = np.stack([picture(label, 10, k, (96, 96)) for k, label in enumerate(labels)])
+        numbered = enumerate(labels, FIRST[split])
+        images = np.stack([picture(label, 10, k, (96, 96)) for k, label in numbered])
         # planes of colour, each column by column
         images.transpose(0, 3, 2, 1).tofile(folder / f"{split}_X.bin")
         (np.array(labels, np.uint8) + 1).tofile(folder / f"{split}_y.bin")
@@ -223,7 +227,7 @@ def imagenet_subset(spec: Spec, base: Path) -> Counts:
         for label, wnid in enumerate(wnids):
             for k in range(counts[split][label]):
                 path = f"{place}/{wnid}/{wnid}_{k}.JPEG"
-                save(folder / path, picture(label, 10, k, (40 + k, 30)))
+                save(folder / path, picture(label, 10, k + FIRST[split], (40 + k, 30)))
                 rows.append([path, wnid, wnid, wnid, wnid, wnid, place == "val"])
     # some of ImageNet is grey
     first = folder / "train" / next(iter(wnids)) / f"{next(iter(wnids))}_0.JPEG"
@@ -240,7 +244,7 @@ def isic2016(spec: Spec, base: Path) -> Counts:
         rows = []
         for k, label in enumerate(labels_of(counts[split])):
             name = f"ISIC_{1000 * (split == 'test') + k:07d}"
-            image = picture(label, 2, k + 50 * (split == "test"))
+            image = picture(label, 2, k + FIRST[split])
             save(base / f"ISBI2016_ISIC_Part3_{part}_Data" / f"{name}.jpg", image)
             rows.append([name, texts[split][label]])
         write_csv(base / f"ISBI2016_ISIC_Part3_{part}_GroundTruth.csv", rows)
@@ -254,7 +258,7 @@ def isic2017(spec: Spec, base: Path) -> Counts:
         rows: list[list[object]] = [["image_id", "melanoma", "seborrheic_keratosis"]]
         for k, label in enumerate(labels_of(counts[split])):
             name = f"ISIC_{len(part):03d}{k:04d}"
-            save(folder / f"{name}.jpg", picture(label, 3, k))
+            save(folder / f"{name}.jpg", picture(label, 3, k + FIRST[split]))
             save(folder / f"{name}_superpixels.png", np.zeros((24, 30, 3), np.uint8))
             diagnosis = spec.classes[label]
             rows.append([name, float(diagnosis == MELANOMA), float(diagnosis == SK)])
@@ -276,7 +280,7 @@ def isic2018(spec: Spec, base: Path) -> Counts:
             label = spec.classes.index(ISIC2018_CLASSES[codes[code]])
             counts[split][label] += 1
             folder = base / f"ISIC2018_Task3_{part}_Input"
-            save(folder / f"{name}.jpg", picture(label, 5, k, (60, 45)))
+            save(folder / f"{name}.jpg", picture(label, 5, k + FIRST[split], (60, 45)))
             rows.append([name, *(float(column == codes[code]) for column in rows[0][1:])])
         stem = f"ISIC2018_Task3_{part}_GroundTruth"
         write_csv(base / stem / f"{stem}.csv", rows)
@@ -453,11 +457,12 @@ def write_npz(path: Path, counts: Counts, shape: tuple[int, ...], **more: np.nda
     arrays = dict(more)
     for split, found in counts.items():
         labels = labels_of(found)
+        numbered = enumerate(labels, FIRST[split])
         if shape[0] == 1:
-            images = [grey(label, len(found), k, shape[1]) for k, label in enumerate(labels)]
+            images = [grey(label, len(found), k, shape[1]) for k, label in numbered]
         else:
             size = (shape[2], shape[1])
-            images = [picture(label, len(found), k, size) for k, label in enumerate(labels)]
+            images = [picture(label, len(found), k, size) for k, label in numbered]
         arrays[f"{split}_images"] = np.stack(images)
         arrays[f"{split}_labels"] = np.array(labels, np.uint8)[:, None]
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """`zetamix data`: what a user sees."""
 
+import shutil
 from dataclasses import replace
 
 import miniatures
@@ -101,9 +102,18 @@ def test_info_tells_what_stands_in(zetamix, tmp_path, monkeypatch):
 
 def test_info_of_a_path(zetamix, tmp_path):
     mine = folder_of(tmp_path / "mine")
-    assert "yes, not prepared: zetamix data prepare" in words(zetamix("info", mine))
-    zetamix("prepare", mine)
-    assert "here train 6, val 2, test 2" in words(zetamix("info", mine))
+    text = words(zetamix("info", mine))
+    assert text.startswith("name mine path ")
+    assert "yes, not prepared: zetamix data prepare" in text
+    assert zetamix("info", mine, "--size", 8, "--seed", 3).split()[-4:] == [
+        *("--seed", "3"),
+        *("--size", "8"),
+    ]
+    prepared = words(zetamix("prepare", mine))
+    text = words(zetamix("info", mine))
+    assert text.startswith("name mine classes 2: cat, dog samples 24×30 RGB note val and test are")
+    assert "here train 6, val 2, test 2" in text
+    assert text == prepared
 
 
 def test_prepare_says_what_it_made(zetamix, tmp_path):
@@ -143,11 +153,39 @@ def test_check_of_a_folder_names_duplicates(zetamix, tmp_path):
     mine = folder_of(tmp_path / "mine")
     for k in range(5):
         save(mine / "dog" / f"copy{k}.png", picture(0, 2, k))
-    text = words(zetamix("check", mine))
-    assert text.startswith("mine: 15 samples, all readable; 5 groups of duplicates")
+    text = words(zetamix("check", mine, status=1))
+    assert "15 samples, " in text
+    assert "wrong; 5 groups of duplicates" in text
     assert "5 with different classes" in text
+    assert "Wrong " in text
     assert "cat/0.png (cat)" in text
     assert " = " in text
+
+
+def test_check_of_a_test_split_that_is_a_copy_of_train_ends_with_status_1(zetamix, tmp_path):
+    mine = tmp_path / "mine"
+    folder_of(mine / "train")
+    shutil.copytree(mine / "train", mine / "test")
+    text = words(zetamix("check", mine, status=1))
+    assert "10 groups of identical samples are in more than one split" in text
+    assert text.startswith("mine: 20 samples, 1 wrong; 10 groups of duplicates, 10 in more than")
+
+
+def test_check_of_a_single_copy_in_one_split_and_class_ends_with_status_0(zetamix, tmp_path):
+    mine = tmp_path / "mine"
+    for split, first in (("train", 0), ("val", 10), ("test", 20)):
+        for label, name in enumerate(("cat", "dog")):
+            save(mine / split / name / "0.png", picture(label, 2, first))
+    save(mine / "val" / "dog" / "copy.png", picture(1, 2, 10))
+    text = words(zetamix("check", mine))
+    assert text.startswith(f"mine: 7 samples, all readable; 1 group of duplicates {mine}")
+    assert "val val/dog/0.png (dog) = val val/dog/copy.png (dog)" in text
+
+
+def test_check_says_what_counts_as_wrong(zetamix):
+    text = words(zetamix("check", "--help"))
+    assert "identical ones in more than one split or with different classes" in text
+    assert "Duplicates in one split and class are only named" in text
 
 
 def test_long_lists_are_cut_and_say_so(zetamix, tmp_path):
@@ -173,6 +211,19 @@ def test_what_needs_a_licence_says_how_to_get_it(command, zetamix, tmp_path):
     assert text.endswith(f"or their zip files, into {tmp_path / 'root' / 'dermofit'}.")
 
 
+def test_what_is_not_here_says_which_archive_would_stand_in(zetamix, tmp_path):
+    said = (
+        f"If you have its images as arrays, {tmp_path / 'root' / 'mnist.npz'} in the MedMNIST "
+        "layout (train_images, train_labels, test_images, test_labels; 60,000 train, 10,000 test) "
+        "is taken as well."
+    )
+    assert said.replace(" ", "") in "".join(zetamix("info", "mnist").split())
+    assert said in words(zetamix("check", "mnist", status=1))
+    for name, spec in CATALOGUE.items():
+        taken = spec.group in ("natural", "skin")
+        assert ("MedMNIST layout (" in words(zetamix("info", name))) == taken, name
+
+
 def test_a_bad_number_is_a_usage_error(zetamix):
     text = words(zetamix("prepare", "digits", "--seed", "-3", status=2))
     assert "seed must lie between 0 and 2**31 - 1, got -3" in text
@@ -190,5 +241,6 @@ def test_an_interrupted_run_says_so(zetamix, tmp_path, monkeypatch):
 
 def test_names_in_brackets_are_not_taken_for_markup(zetamix, tmp_path):
     mine = folder_of(tmp_path / "[bold]mine[/red]")
-    assert "[bold]mine[/red]" in zetamix("prepare", mine)
-    assert "[bold]mine[/red]" in zetamix("check", mine)
+    # long paths are folded
+    assert "[bold]mine[/red]" in "".join(zetamix("prepare", mine).split())
+    assert "[bold]mine[/red]" in "".join(zetamix("check", mine).split())

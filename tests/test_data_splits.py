@@ -133,5 +133,10 @@ def test_stratified_draws_the_share_of_each_class():
 
 def test_notes_name_what_was_made():
     assert made_note([], 0) == ()
-    assert made_note(["val"], 3) == ("val is split off train by us: stratified, 7:1:2, seed 3",)
+    assert made_note(["val"], 3) == (
+        "val is split off train by us: one in eight, stratified, seed 3",
+    )
+    assert made_note(["test"], 3) == (
+        "test is split off train by us: two in nine, stratified, seed 3",
+    )
     assert made_note(["val", "test"], 0)[0].startswith("val and test are split off train")

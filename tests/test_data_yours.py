@@ -13,6 +13,8 @@ from miniatures import picture, save, shade, write_csv, write_npz
 from PIL import Image
 
 from zetamix import data
+from zetamix.data import decode
+from zetamix.data.readers import sizes as sizes_of_images
 
 COUNTS = {"cat": 10, "dog": 7, "owl": 5}
 
@@ -113,7 +115,15 @@ def test_names_are_in_the_order_a_person_expects(mine, root):
     [
         ([(30, 24)], None, (3, 24, 30), "as they are"),
         ([(300, 200)], None, (3, 224, 224), "centre square (largest), scaled to 224 × 224"),
-        ([(30, 24), (24, 30)], None, (3, 224, 224), "centre square (largest), scaled to 224 × 224"),
+        ([(65, 24), (24, 30)], None, (3, 224, 224), "centre square (largest), scaled to 224 × 224"),
+        ([(30, 24), (24, 30)], None, (3, 24, 24), "centre square (largest), scaled to 24 × 24"),
+        (
+            [(32, 64), (41, 50), (60, 48)],
+            None,
+            (3, 48, 48),
+            "centre square (largest), scaled to 48 × 48",
+        ),
+        ([(5, 4), (4, 4)], None, (3, 8, 8), "centre square (largest), scaled to 8 × 8"),
         ([(30, 24)], 16, (3, 16, 16), "centre square (largest), scaled to 16 × 16"),
     ],
 )
@@ -126,6 +136,49 @@ def test_one_size_for_all(sides, size, shape, how, mine, root):
     assert dataset.shape == shape
     assert dataset.origin.endswith(f"images {how}")
     labelled(dataset)
+
+
+def test_small_images_say_which_size_they_got(mine, root):
+    class_folders(mine)
+    assert data.load(mine, root, size=24).notes == data.load(mine, root).notes
+    save(mine / "cat" / "0.png", picture(0, 3, 0, (40, 33)))
+    assert data.load(mine, root).notes[0] == (
+        "images differ in size and none has a side over 64 pixels: scaled to 24 × 24, the median of "
+        "their shorter sides rounded up to a multiple of 8"
+    )
+
+
+def test_small_images_that_an_earlier_version_enlarged_are_prepared_anew(mine, root, monkeypatch):
+    class_folders(mine)
+    save(mine / "cat" / "0.png", picture(0, 3, 0, (40, 33)))
+    monkeypatch.setattr(sizes_of_images, "SMALL_SIDE", 0)
+    assert data.load(mine, root).shape == (3, 224, 224)
+    monkeypatch.undo()
+    assert data.load(mine, root).shape == (3, 24, 24)
+    (folder,) = [path for path in (root / "prepared").iterdir() if path.is_dir()]
+    # once, and in the same place
+    before = (folder / "meta.json").stat().st_mtime_ns
+    assert data.prepare(mine, root).shape == (3, 24, 24)
+    assert (folder / "meta.json").stat().st_mtime_ns == before
+    # a size that was asked for is not touched
+    assert data.load(mine, root, size=224).shape == (3, 224, 224)
+    assert data.load(mine, root, size=224).shape == (3, 224, 224)
+
+
+def test_photographs_stay_as_they_were_prepared(mine, root, monkeypatch):
+    class_folders(mine, {"cat": 3, "dog": 3}, size=(70, 50))
+    save(mine / "dog" / "0.png", picture(1, 3, 0, (40, 33)))
+    data.load(mine, root)
+    (meta,) = (root / "prepared").glob("*/meta.json")
+    before = meta.stat().st_mtime_ns
+    opened = []
+    monkeypatch.setattr(
+        sizes_of_images, "read_header", lambda path: opened.append(path) or decode.read_header(path)
+    )
+    assert data.load(mine, root).shape == (3, 224, 224)
+    assert meta.stat().st_mtime_ns == before
+    # the first of them says enough
+    assert len(opened) == 1
 
 
 def test_grey_images_have_one_channel_unless_one_has_colour(mine, root):
@@ -166,6 +219,21 @@ def test_seeds_and_sizes_live_side_by_side(mine, root):
     assert len([path for path in (root / "prepared").iterdir() if path.is_dir()]) == 3
 
 
+def test_a_changed_file_renews_each_size_by_itself(mine, root):
+    class_folders(mine)
+    prepared = {size: data.prepare(mine, root, size=size) for size in (None, 8, 16)}
+    assert [found.shape[-1] for found in prepared.values()] == [30, 8, 16]
+    save(mine / "cat" / "0.png", picture(0, 3, 99))
+    again = data.load(mine, root, size=8)
+    assert again.fingerprint != prepared[8].fingerprint
+    # the other sizes are not taken for this one, nor removed with it
+    assert len([path for path in (root / "prepared").iterdir() if path.is_dir()]) == 3
+    assert data.load(mine, root, size=16).shape == (3, 16, 16)
+    assert data.load(mine, root).shape == (3, 24, 30)
+    assert data.load(mine, root, size=8).fingerprint == again.fingerprint
+    assert len([path for path in (root / "prepared").iterdir() if path.is_dir()]) == 3
+
+
 def test_two_folders_of_one_name_are_two_datasets(tmp_path, root):
     one = data.load(class_folders(tmp_path / "a" / "mine"), root)
     other = data.load(class_folders(tmp_path / "b" / "mine", {"x": 3, "y": 4}), root)
@@ -202,6 +270,10 @@ def one_class(mine):
     class_folders(mine, {"cat": 5})
 
 
+def no_class(mine):
+    (mine / "train").mkdir()
+
+
 def single_image(mine):
     class_folders(mine, {"cat": 5, "dog": 1})
 
@@ -226,6 +298,7 @@ FOLDERS = {
     "two vals": (two_vals, "{path}: val and valid are both val."),
     "new class in test": (new_class_in_test, "{path}/test/emu: there is no class 'emu' in train. Every class needs images to train on."),
     "one class": (one_class, "{path}: 1 class; expected"),
+    "no class": (no_class, "{path}: 0 classes; expected"),
     "single image": (single_image, "Class 'dog' of {path} has 1 image to split. Making val and test needs at least 3 of every class"),
     "split without images": (no_images, "{path}/val holds no image"),
     "all broken": (all_broken, "{path}: none of 6 files can be read as an image."),
@@ -255,6 +328,12 @@ def test_broken_images_are_all_named(mine, root):
         str(mine / "owl" / "1.png"),
     ]
     assert not [path for path in (root / "prepared").iterdir() if path.is_dir()]
+
+
+def test_a_link_to_nowhere_is_named(mine, root):
+    class_folders(mine)
+    (mine / "cat" / "gone.png").symlink_to(mine / "nowhere.png")
+    refuses(mine, root, f"  {mine / 'cat' / 'gone.png'}: no such file")
 
 
 def test_a_folder_of_rubbish_is_not_read_to_its_end(mine, root):
@@ -356,10 +435,34 @@ def test_a_table_that_will_not_do(change, message, mine, root):
     refuses(path, root, message)
 
 
+def test_all_rows_that_will_not_do_are_named(mine, root):
+    rows = good_rows(mine)
+    rows[0][0], rows[1][0], rows[3][1] = "photos/gone.png", rows[2][0], ""
+    rows[4].append("more")
+    path = write_table(mine, [["file", "label"], *rows])
+    with pytest.raises(data.DataError) as caught:
+        data.load(path, root)
+    assert str(caught.value).split("\n  ") == [
+        "4 things are wrong:",
+        f"{path}, row 6: expected 2 cells, got 3.",
+        f"{path}, row 2: there is no image 'photos/gone.png' in {mine}.",
+        f"{path}, row 4: 'photos/cat2.png' is in row 3 too.",
+        f"{path}, row 5: no label; expected the image's class.",
+    ]
+    write_table(mine, [["file", "label"], *([row[0], ""] for row in good_rows(mine)), ["x", "y"]])
+    refuses(path, root, "23 things are wrong:")
+    refuses(path, root, f"\n  {path}, row 11: no label; expected the image's class.\n  and 13 more")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "{path} is empty"),
+        (
+            b"",
+            "{path} is empty; expected a header with a column for the image (file, image, path, "
+            "filename, file_name, image_id, image_path) and one for its class (label, class, "
+            "target, diagnosis), and a row for each image.",
+        ),
         (
             "file,label\nä.png,x\n".encode("latin-1"),
             "{path} is not text in UTF-8. Save it as CSV in UTF-8.",
@@ -434,8 +537,9 @@ NPZ = {
     "labels as text": ({"train_images": IMAGES, "train_labels": LABELS.astype(str)}, "{path}: train_labels is [6], <U21; expected one integer"),
     "negative label": ({"train_images": IMAGES, "train_labels": np.array([0, 1, -1, 1, 0, 1])}, "{path}: row 2 of train_labels is -1; expected classes from 0 on."),
     "gap": ({"train_images": IMAGES, "train_labels": np.array([0, 2, 0, 2, 0, 2])}, "{path}: class '1' (label 1) has no image in train_labels. Number the classes from 0 without gaps, and train on each of them."),
-    "endless classes": ({"train_images": IMAGES, "train_labels": LABELS * 10**12}, "{path}: the largest label is 1,000,000,000,000, but there are 6 images to train on. Number the classes from 0 without gaps."),
-    "label without class": ({"train_images": IMAGES, "train_labels": LABELS, "classes": np.array(["a"])}, "{path}: row 1 of train_labels is 1, but there are 1 classes, 0 to 0."),
+    "endless classes": ({"train_images": IMAGES, "train_labels": LABELS * 10**12}, "{path}: the largest label of train_labels is 1,000,000,000,000, for 6 images to train on. Number the classes from 0 without gaps."),
+    "label without class": ({"train_images": IMAGES, "train_labels": LABELS, "classes": np.array(["a"])}, "{path}: row 1 of train_labels is 1 (and 2 more rows likewise), but there is 1 class to train on, 0."),
+    "label not in train": ({"train_images": IMAGES, "train_labels": LABELS, "test_images": IMAGES, "test_labels": np.array([9, 1, 0, 1, 0, 1])}, "{path}: row 0 of test_labels is 9, but there are 2 classes to train on, 0 to 1."),
     "other size": ({"train_images": IMAGES, "train_labels": LABELS, "test_images": np.zeros((6, 5, 5), np.uint8), "test_labels": LABELS}, "{path}: test_images has samples of shape [5, 5], train_images of [4, 4]; all splits need the same."),
     "pickled images": ({"train_images": OBJECTS, "train_labels": LABELS}, "{path}: train_images holds pickled Python objects, which are never loaded; " + LAYOUT),
     "pickled labels": ({"train_images": IMAGES, "train_labels": OBJECTS}, "{path}: train_labels holds pickled Python objects, which are never loaded"),
@@ -524,7 +628,7 @@ def test_what_is_nothing_that_can_be_read(tmp_path, root):
 @pytest.mark.parametrize(
     ("what", "hint"),
     [
-        ("CIFAR-10", "Did you mean cifar10 or cifar100?"),
+        ("CIFAR 10", "Did you mean cifar10 or cifar100?"),
         ("fashion mnist", "Did you mean fashion_mnist?"),
         ("derm7pt", "Did you mean derm7pt_clinical or derm7pt_dermoscopic?"),
         ("xyzzy", "nor a file or folder here. `zetamix data list` shows all names."),
@@ -534,6 +638,26 @@ def test_a_name_that_is_not_known_gets_the_nearest(what, hint, root):
     with pytest.raises(data.NotHereError) as caught:
         data.load(what, root)
     assert hint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [
+        ("MNIST", "mnist"),
+        ("fashion-mnist", "fashion_mnist"),
+        ("CIFAR-10", "cifar10"),
+        ("Derm7pt-Clinical", "derm7pt_clinical"),
+    ],
+)
+def test_names_are_known_in_any_case_and_with_hyphens(what, name, root, tmp_path, monkeypatch):
+    with pytest.raises(data.NotHereError, match=f"\\({name}\\) is not in {root}"):
+        data.load(what, root)
+    # a folder here is that folder; a path that is not here is no name
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(data.NotHereError, match="is neither a dataset"):
+        data.load(f"./{what}", root)
+    class_folders(tmp_path / what)
+    assert data.load(what, root).classes == ("cat", "dog", "owl")
 
 
 def test_a_path_that_is_not_there_gets_its_neighbours(mine, root):

@@ -1,5 +1,6 @@
 """`zetamix data`: list, info, prepare, check."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +29,13 @@ Root = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Of splits that have to be made, and of synthetic data.")]
-Size = Annotated[int | None, typer.Option(help="Side in pixels that images of your own get.")]
+Size = Annotated[
+    int | None,
+    typer.Option(
+        help="Side in pixels that images of your own get; else as they are if alike, like their "
+        "own if small, or 224."
+    ),
+]
 
 GET = {"built in": "", "download": "auto", "tool": "tool", "request": "ask"}
 # how much of a long list is shown
@@ -82,24 +89,26 @@ def list_datasets(root: Root = None) -> None:
 @data.command()
 def info(what: What, root: Root = None, seed: Seed = 0, size: Size = None) -> None:
     """What a dataset is, where it comes from, and whether it is here."""
-    from zetamix.data import cache
-    from zetamix.data.access import draw, find
+    from zetamix.data.access import draw, find, ready
 
     console = Console()
     with _sentences():
         request = find(what, root, seed, size)
-        facts = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-        facts.add_column(style="dim", no_wrap=True)
-        facts.add_column(overflow="fold")
-        found = draw(request) or cache.read(request.folder)
+        facts = _facts()
+        found = draw(request) or ready(request)
         if request.spec is not None:
             _add_spec(facts, request.spec, request.root, None if found else seed)
+        elif found is not None:
+            _add_content(facts, found)
+        else:
+            facts.add_row("name", escape(request.name))
+            facts.add_row("path", escape(what))
+            facts.add_row(
+                "here", f"yes, not prepared: {escape(_to_prepare(what, root, seed, size))}"
+            )
         if found is not None:
             known = request.spec.notes if request.spec is not None else ()
             _add_prepared(facts, found, request.folder, known)
-        elif request.spec is None:
-            facts.add_row("path", escape(what))
-            facts.add_row("here", f"yes, not prepared: zetamix data prepare {escape(what)}")
         console.print(facts, highlight=False)
 
 
@@ -119,12 +128,8 @@ def prepare(
     with _sentences(), progress_bar() as show:
         found = prepare_data(what, root, seed, size, progress=show, again=again)
         folder = find(what, root, seed, size).folder
-    facts = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-    facts.add_column(style="dim", no_wrap=True)
-    facts.add_column(overflow="fold")
-    facts.add_row("name", escape(found.name))
-    facts.add_row("classes", f"{found.num_classes}: {escape(_some(found.classes))}")
-    facts.add_row("samples", _size(found.shape))
+    facts = _facts()
+    _add_content(facts, found)
     _add_prepared(facts, found, folder)
     console.print(facts, highlight=False)
 
@@ -133,7 +138,11 @@ def prepare(
 def check(what: What, root: Root = None, seed: Seed = 0, size: Size = None) -> None:
     """Read every sample: counts against what is expected, broken and duplicate images.
 
-    Ends with status 1 if anything is wrong.
+    Ends with status 1 if anything is wrong: images that cannot be read,
+    identical ones in more than one split or with different classes, counts
+    other than expected, a class that is too small to split, a row of a table
+    that will not do, damaged prepared data. Duplicates in one split and
+    class are only named.
     """
     from zetamix.data import check as check_data
 
@@ -159,16 +168,18 @@ def check(what: What, root: Root = None, seed: Seed = 0, size: Size = None) -> N
 
 
 def _print_verdict(console: Console, report: "Report") -> None:
+    from zetamix.data.errors import counted
+
     total = sum(report.sizes.values())
     wrong = len(report.problems) + len(report.corrupt)
     verdict = "[green]as expected[/green]" if report.ok else f"[red]{wrong:,} wrong[/red]"
     if report.ok and not report.expected_sizes:
         verdict = "[green]all readable[/green]"
-    parts = [f"{total:,} samples, {verdict}"]
+    parts = [f"{counted(total, 'sample')}, {verdict}"]
     if report.duplicates:
-        said = f"{len(report.duplicates):,} groups of duplicates"
+        said = f"{counted(len(report.duplicates), 'group')} of duplicates"
         if report.leaks:
-            said += f", {report.leaks:,} of them in train and in val or test"
+            said += f", {report.leaks:,} in more than one split"
         if report.contradictions:
             said += f", {report.contradictions:,} with different classes"
         parts.append(said)
@@ -202,7 +213,7 @@ def _count_table(report: "Report") -> Table:
 def _add_spec(facts: Table, spec: "Spec", root: Path, seed: int | None) -> None:
     """What the catalogue says; with a seed also whether it is here."""
     from zetamix.data.access import status
-    from zetamix.data.obtain import next_step
+    from zetamix.data.obtain import next_step, stand_in_hint
 
     facts.add_row("name", f"{spec.name}, {escape(spec.title)}")
     facts.add_row("classes", f"{len(spec.classes)}: {escape(_some(spec.classes))}")
@@ -226,6 +237,31 @@ def _add_spec(facts: Table, spec: "Spec", root: Path, seed: int | None) -> None:
         facts.add_row("here", f"files, not prepared: zetamix data prepare {spec.name}")
     elif not here:
         facts.add_row("here", f"no. {escape(next_step(spec, root))}")
+        if hint := stand_in_hint(spec, root):
+            facts.add_row("or", escape(hint))
+
+
+def _to_prepare(what: str, root: Path | None, seed: int, size: int | None) -> str:
+    """The command that prepares just what was asked for."""
+    options = {"--root": root, "--seed": seed or None, "--size": size}
+    given = [
+        word for name, value in options.items() if value is not None for word in (name, str(value))
+    ]
+    return shlex.join(["zetamix", "data", "prepare", what, *given])
+
+
+def _facts() -> Table:
+    facts = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    return facts
+
+
+def _add_content(facts: Table, found: "Dataset") -> None:
+    """What a dataset holds that the catalogue does not know."""
+    facts.add_row("name", escape(found.name))
+    facts.add_row("classes", f"{found.num_classes}: {escape(_some(found.classes))}")
+    facts.add_row("samples", _size(found.shape))
 
 
 def _add_prepared(

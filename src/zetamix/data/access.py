@@ -10,13 +10,14 @@ from zetamix.data import cache
 from zetamix.data.catalogue import CATALOGUE
 from zetamix.data.catalogue.spec import Spec
 from zetamix.data.dataset import Dataset, from_tensors
-from zetamix.data.errors import DataError, NotHereError
+from zetamix.data.errors import Complain, DataError, NotHereError, refuse
 from zetamix.data.manifolds import draw_splits
-from zetamix.data.names import not_known
+from zetamix.data.names import known_as, not_known
 from zetamix.data.obtain import files_here, obtain
 from zetamix.data.readers import READERS
 from zetamix.data.readers.digits import digits_source
 from zetamix.data.readers.npz import Archive, describe_sizes, npz_source, stand_in
+from zetamix.data.readers.sizes import outgrown
 from zetamix.data.readers.yours import list_csv, list_folder, listing_source
 from zetamix.data.source import Progress, Source, data_root
 
@@ -27,10 +28,13 @@ What: TypeAlias = str | os.PathLike[str] | Spec
 def load(what: What, root: Root = None, seed: int = 0, size: int | None = None) -> Dataset:
     """The dataset of that name, or at that path.
 
-    what: a name of the catalogue, or a path: an `.npz`, a folder of images, a `.csv`.
+    what: a name of the catalogue, in any case, with - for _; or a path: an `.npz`, a folder of
+        images, a `.csv`.
     root: where archives and prepared data are; else $ZETAMIX_DATA, else ~/.cache/zetamix.
     seed: of synthetic data and of splits that have to be made.
-    size: side of a user's images; else they stay as they are if small and all alike, or get 224.
+    size: side of a user's images. Without it images of one size up to 256 pixels stay as they are;
+        where they differ and no side is over 64, they get the median of their shorter sides,
+        rounded up to a multiple of 8; all others get 224. Each size is prepared on its own.
 
     What is on this machine is prepared at the first load; nothing is ever downloaded here.
 
@@ -38,7 +42,7 @@ def load(what: What, root: Root = None, seed: int = 0, size: int | None = None) 
     torch.Size([8192, 3])
     """
     request = find(what, root, seed, size)
-    return draw(request) or cache.read(request.folder) or _prepared(request, None, fetch=False)
+    return draw(request) or ready(request) or _prepared(request, None, fetch=False)
 
 
 def prepare(
@@ -57,8 +61,12 @@ def prepare(
     again: also where it is prepared already.
     """
     request = find(what, root, seed, size)
-    ready = draw(request) or (None if again else cache.read(request.folder))
-    return ready or _prepared(request, progress, fetch=True, again=again)
+    here = draw(request) or (None if again else ready(request))
+    return here or _prepared(request, progress, fetch=True, again=again)
+
+
+def _never(prepared: Dataset) -> bool:
+    return False
 
 
 @dataclass(frozen=True)
@@ -72,14 +80,20 @@ class Request:
     """Called with whether to download; raises where there is nothing to read."""
     spec: Spec | None = None
     seed: int = 0
+    outgrown: Callable[[Dataset], bool] = _never
+    """Whether what is prepared is not what would be made of the same files today."""
 
 
-def find(what: What, root: Root, seed: int, size: int | None) -> Request:
-    """What is asked for, without reading any of it."""
+def find(
+    what: What, root: Root, seed: int, size: int | None, complain: Complain = refuse
+) -> Request:
+    """What is asked for, without reading any image; `complain` hears what is wrong with it."""
     home = data_root(root)
     _check_numbers(seed, size)
-    if isinstance(what, str) and what in CATALOGUE:
-        what = CATALOGUE[what]
+    if isinstance(what, str):
+        # a folder called MNIST is a folder, not the dataset mnist
+        name = what if what in CATALOGUE or Path(what).expanduser().exists() else known_as(what)
+        what = CATALOGUE.get(name, what)
     if isinstance(what, Spec):
         if size is not None:
             raise ValueError(
@@ -89,7 +103,13 @@ def find(what: What, root: Root, seed: int, size: int | None) -> Request:
     path = Path(what).expanduser().absolute()
     if not path.exists():
         raise NotHereError(not_known(os.fspath(what)))
-    return _yours(path, home, seed, size)
+    return _yours(path, home, seed, size, complain)
+
+
+def ready(request: Request) -> Dataset | None:
+    """The prepared form of what was asked for, where there is one to be used."""
+    found = cache.read(request.folder)
+    return None if found is None or request.outgrown(found) else found
 
 
 def _prepared(
@@ -97,6 +117,8 @@ def _prepared(
 ) -> Dataset:
     meta = cache.read_meta(request.folder)
     damage = None if meta is None else cache.damage(request.folder, meta)
+    here = cache.read(request.folder)
+    again = again or (here is not None and request.outgrown(here))
     try:
         cache.write(request.folder, lambda: _whole(request, fetch, progress), progress, again=again)
     except NotHereError as error:
@@ -180,15 +202,21 @@ def checked(spec: Spec, source: Source) -> Source:
     return replace(source, notes=(*source.notes, differs))
 
 
-def _yours(path: Path, root: Path, seed: int, size: int | None) -> Request:
+def _yours(
+    path: Path, root: Path, seed: int, size: int | None, complain: Complain = refuse
+) -> Request:
     """A user's data; the state of its files is part of where its prepared form is kept."""
     read: Callable[[], Source]
+    old: Callable[[Dataset], bool] = _never
     if path.is_dir() or path.suffix.lower() == ".csv":
-        listing = list_folder(path) if path.is_dir() else list_csv(path)
+        listing = (list_folder if path.is_dir() else list_csv)(path, complain)
         splits, state = tuple(listing.splits), listing.state()
 
         def read() -> Source:
-            return listing_source(listing, seed, size)
+            return listing_source(listing, seed, size, complain)
+
+        def old(prepared: Dataset) -> bool:
+            return size is None and outgrown(listing.files(), prepared.shape)
 
     elif path.suffix.lower() == ".npz":
         if size is not None:
@@ -197,7 +225,7 @@ def _yours(path: Path, root: Path, seed: int, size: int | None) -> Request:
         splits, state = Archive(path).splits, [facts.st_size, facts.st_mtime_ns]
 
         def read() -> Source:
-            return npz_source(path, seed)
+            return npz_source(path, seed, complain)
 
     else:
         raise DataError(
@@ -207,7 +235,7 @@ def _yours(path: Path, root: Path, seed: int, size: int | None) -> Request:
     identity = {"path": str(path), "size": size, "seed": seed if len(splits) < 3 else None}
     name = path.name if path.is_dir() else path.stem
     folder = cache.place(root, name, identity, state)
-    return Request(name, root, folder, lambda fetch, progress: read(), None, seed)
+    return Request(name, root, folder, lambda fetch, progress: read(), None, seed, old)
 
 
 def status(spec: Spec, root: Root = None, seed: int = 0) -> str:

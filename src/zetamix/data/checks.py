@@ -1,7 +1,7 @@
 """Looking at every sample of a dataset: counts, broken files, duplicates, checksums."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from zetamix.data import cache
 from zetamix.data.access import Request, Root, What, draw, find
 from zetamix.data.catalogue.spec import Spec
 from zetamix.data.dataset import SPLITS, Dataset, Split
-from zetamix.data.errors import NotHereError
+from zetamix.data.errors import DataError, NotHereError, counted, in_lines
 from zetamix.data.source import Array, Block, Part, Progress, Source
 
 
@@ -59,17 +59,18 @@ class Report:
 
     @property
     def ok(self) -> bool:
+        """Nothing is wrong; duplicates in one split and class are not."""
         return not (self.problems or self.corrupt)
 
     @property
     def leaks(self) -> int:
-        """Groups of duplicates that are in train and in val or test."""
-        return sum(_leaks(group) for group in self.duplicates)
+        """Groups of duplicates that are in more than one split."""
+        return sum(map(_leaks, self.duplicates))
 
     @property
     def contradictions(self) -> int:
         """Groups of duplicates that have different classes."""
-        return sum(len({place.label for place in group}) > 1 for group in self.duplicates)
+        return sum(map(_contradicts, self.duplicates))
 
 
 def check(
@@ -80,7 +81,11 @@ def check(
     *,
     progress: Progress | None = None,
 ) -> Report:
-    """Read every sample and compare with what is expected.
+    """Read every sample and compare with what is expected; all that is wrong is found in one pass.
+
+    Wrong are: images that cannot be read, identical images in more than one split or with different
+    classes, counts other than expected, classes that are too small to split, rows of a table that
+    will not do, prepared data that is damaged.
 
     Looks at the files where they are here, and at the prepared data where it is. Nothing is
     downloaded; archives that are here are unpacked.
@@ -89,13 +94,20 @@ def check(
     >>> report.ok, report.sizes
     (True, {'train': 512, 'test': 512})
     """
-    request = find(what, root, seed, size)
-    source, problems = _source(request, progress)
-    corrupt, places = _scan(source, progress)
-    groups = [group for group in places.values() if len(group) > 1]
-    groups.sort(key=lambda group: (not _leaks(group), group[0]))
+    problems: list[str] = []
+    try:
+        request = find(what, root, seed, size, problems.extend)
+        source, damage = _source(request, progress)
+        corrupt, places = _scan(source, progress)
+    except DataError as error:
+        if not problems:
+            raise
+        raise DataError(in_lines([*problems, str(error)])) from None
+    groups = [tuple(group) for group in places.values() if len(group) > 1]
+    groups.sort(key=lambda group: (not _leaks(group), not _contradicts(group), group[0]))
     sizes = {split: len(part) for split, part in source.parts.items()}
     counts = _counts(request.spec, source)
+    problems += [*damage, *_differences(request.spec, sizes, counts)]
     return Report(
         name=source.name,
         origin=source.origin,
@@ -103,8 +115,8 @@ def check(
         expected_sizes=request.spec.sizes if request.spec else {},
         counts=counts,
         corrupt=tuple(corrupt),
-        duplicates=tuple(tuple(group) for group in groups),
-        problems=(*problems, *_differences(request.spec, sizes, counts)),
+        duplicates=tuple(groups),
+        problems=(*problems, *_harm(request.spec, groups)),
         notes=source.notes,
     )
 
@@ -177,9 +189,40 @@ def _hash(sample: Array) -> bytes:
     return hashlib.blake2b(np.ascontiguousarray(sample).data, digest_size=16).digest()
 
 
-def _leaks(group: list[Place] | tuple[Place, ...]) -> bool:
-    splits = {place.split for place in group}
-    return "train" in splits and len(splits) > 1
+def _leaks(group: Sequence[Place]) -> bool:
+    return len({place.split for place in group}) > 1
+
+
+def _contradicts(group: Sequence[Place]) -> bool:
+    return len({place.label for place in group}) > 1
+
+
+def _harm(spec: Spec | None, groups: Sequence[Sequence[Place]]) -> list[str]:
+    """What duplicates spoil: a score on samples that were trained on, labels that contradict."""
+    leaks, contradictions = sum(map(_leaks, groups)), sum(map(_contradicts, groups))
+    found = []
+    if leaks:
+        verb = "is" if leaks == 1 else "are"
+        found.append(
+            f"{counted(leaks, 'group')} of identical samples {verb} in more than one split, so a "
+            f"score is partly on samples that were seen before. {_advice(spec, 'one split')}"
+        )
+    if contradictions:
+        verb = "has" if contradictions == 1 else "have"
+        found.append(
+            f"{counted(contradictions, 'group')} of identical samples {verb} different classes, of "
+            f"which one at most is right. {_advice(spec, 'one class')}"
+        )
+    return found
+
+
+def _advice(spec: Spec | None, place: str) -> str:
+    if spec is None:
+        return f"Keep one of each, in {place}."
+    return (
+        f"Where that is how {spec.title} is published, leaving it so keeps results comparable with "
+        "those of others: mention it beside them."
+    )
 
 
 def _counts(spec: Spec | None, source: Source) -> tuple[Count, ...]:
@@ -203,14 +246,14 @@ def _differences(
     if spec is None or not spec.firm:
         return []
     found = [
-        f"{split} has {size:,} samples; expected {spec.sizes.get(split, 0):,}."
+        f"{split} has {counted(size, 'sample')}; expected {spec.sizes.get(split, 0):,}."
         for split, size in sizes.items()
         if size != spec.sizes.get(split, 0)
     ]
     # where a checksum says that the file is right, our table of its classes would be what is wrong
     if not any(archive.md5 for archive in spec.archives):
         found += [
-            f"{count.label} has {count.found:,} samples in {count.split}; expected "
+            f"{count.label} has {counted(count.found, 'sample')} in {count.split}; expected "
             f"{count.expected:,}."
             for count in counts
             if count.differs

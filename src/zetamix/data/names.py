@@ -20,6 +20,17 @@ def not_known(what: str) -> str:
     )
 
 
+def known_as(what: str) -> str:
+    """The name of the catalogue that is written this way but for case, - and _; or `what` itself.
+
+    >>> known_as("Fashion-MNIST"), known_as("photos")
+    ('fashion_mnist', 'photos')
+    """
+    # more than that, and a path that is not there would pass for a name
+    key = what.lower().replace("-", "").replace("_", "")
+    return next((name for name in CATALOGUE if name.replace("_", "") == key), what)
+
+
 def near_names(what: str) -> list[str]:
     """Names of the catalogue that resemble `what`, the nearest first.
 

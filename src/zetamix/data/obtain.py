@@ -57,7 +57,20 @@ def how_to_get(spec: Spec, root: Path) -> str:
             names = [a.result for a in spec.archives if a.needed and _present(a, base) is None]
             missing = f" {base} holds a part of it, but not {', '.join(names)}."
             break
-    return f"{spec.title} ({spec.name}) is not in {root}.{missing} {next_step(spec, root)}"
+    said = [f"{spec.title} ({spec.name}) is not in {root}.{missing}", stand_in_hint(spec, root)]
+    return " ".join([*filter(None, said), next_step(spec, root)])
+
+
+def stand_in_hint(spec: Spec, root: Path) -> str:
+    """How to use an archive of one's own in place of the official files; "" where none is taken."""
+    if spec.access == "built in" or spec.group == "medmnist":
+        return ""
+    arrays = ", ".join(f"{split}_images, {split}_labels" for split in spec.sizes)
+    sizes = ", ".join(f"{count:,} {split}" for split, count in spec.sizes.items())
+    return (
+        f"If you have its images as arrays, {root / f'{spec.name}.npz'} in the MedMNIST layout "
+        f"({arrays}; {sizes}) is taken as well."
+    )
 
 
 def next_step(spec: Spec, root: Path) -> str:

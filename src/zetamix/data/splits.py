@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from zetamix.data.errors import DataError
+from zetamix.data.errors import Complain, counted, refuse
 
 # train : val : test, wherever splits have to be made
 TRAIN, VAL, TEST = 7, 1, 2
@@ -62,17 +62,24 @@ def allocate(sizes: Sequence[int], count: int, *, least: int, keep: int) -> list
 
 
 def make_splits(
-    labels: Tensor, present: Sequence[str], classes: Sequence[str], *, seed: int, where: str
+    labels: Tensor,
+    present: Sequence[str],
+    classes: Sequence[str],
+    *,
+    seed: int,
+    where: str,
+    complain: Complain = refuse,
 ) -> Mapping[str, Tensor]:
     """Rows of the training split to keep and to hand to each split that is not `present`.
 
     Where both val and test are missing the ratio is 7:1:2; where one is, train and that one keep
-    theirs. `where` names the data in messages.
+    theirs. `where` names the data in messages; a class that is too small to be in all splits stays
+    in train, if `complain` lets it.
     """
     missing = [name for name in ("val", "test") if name not in present]
     if not missing:
         return {"train": torch.arange(len(labels))}
-    _check_classes(labels, classes, missing, where)
+    complain(_too_small(labels, classes, missing, where))
     generator = torch.Generator().manual_seed(seed)
     share = sum({"val": VAL, "test": TEST}[name] for name in missing)
     away = _round_up(len(labels) * share, TRAIN + share)
@@ -87,24 +94,27 @@ def made_note(made: list[str], seed: int) -> tuple[str, ...]:
     """What a reader of results has to know about splits that are not official."""
     if not made:
         return ()
-    verb = "is" if len(made) == 1 else "are"
-    return (f"{' and '.join(made)} {verb} split off train by us: stratified, 7:1:2, seed {seed}",)
+    if len(made) > 1:
+        return (f"val and test are split off train by us: stratified, 7:1:2, seed {seed}",)
+    (name,) = made
+    # 7:1 or 7:2, as train keeps its share against the one that is missing
+    share = {"val": "one in eight", "test": "two in nine"}[name]
+    return (f"{name} is split off train by us: {share}, stratified, seed {seed}",)
 
 
-def _check_classes(
+def _too_small(
     labels: Tensor, classes: Sequence[str], missing: Sequence[str], where: str
-) -> None:
+) -> list[str]:
     """One image of every class for each split: a stratified split can give no class less."""
     least = 1 + len(missing)
     counts = torch.bincount(labels, minlength=len(classes)).tolist()
-    for name, count in zip(classes, counts, strict=True):
-        if count < least:
-            images = "1 image" if count == 1 else f"{count} images"
-            raise DataError(
-                f"Class {name!r} of {where} has {images} to split. Making {' and '.join(missing)} "
-                f"needs at least {least} of every class: add images, leave the class out, or "
-                "split the data yourself into train, val and test."
-            )
+    return [
+        f"Class {name!r} of {where} has {counted(count, 'image')} to split. Making "
+        f"{' and '.join(missing)} needs at least {least} of every class: add images, leave the "
+        "class out, or split the data yourself into train, val and test."
+        for name, count in zip(classes, counts, strict=True)
+        if count < least
+    ]
 
 
 def _round_up(part: int, whole: int) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zetamix.data.decode import SUFFIXES, images_below
-from zetamix.data.errors import DataError
+from zetamix.data.errors import Complain, DataError, refuse
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,24 @@ class Row:
         return self.cells[column]
 
 
-def read_rows(path: Path, columns: Sequence[str], *, header: bool = True) -> list[Row]:
+def read_rows(
+    path: Path,
+    columns: Sequence[str],
+    *,
+    header: bool = True,
+    wanted: str = "",
+    complain: Complain = refuse,
+) -> list[Row]:
     """The rows of a CSV file, with at least these columns.
 
     Commas, semicolons or tabs separate; names of columns are compared in lower case. Without a
-    header the file has exactly these columns, in this order.
+    header the file has exactly these columns, in this order. `wanted` says what an empty file
+    lacks, where there is a choice of columns.
     """
     lines = read_lines(path)
     if not lines:
-        raise DataError(f"{path} is empty; expected the columns {', '.join(columns)}.")
+        wanted = wanted or f"the columns {', '.join(columns)}"
+        raise DataError(f"{path} is empty; expected {wanted}.")
     names = list(columns)
     if header:
         number, first = lines.pop(0)
@@ -46,13 +55,18 @@ def read_rows(path: Path, columns: Sequence[str], *, header: bool = True) -> lis
                 f"{', '.join(names)}; {' and '.join(missing)} "
                 f"{'is' if len(missing) == 1 else 'are'} missing."
             )
-    rows = []
-    for number, cells in lines:
-        if len(cells) != len(names):
-            raise DataError(f"{path}, row {number}: expected {len(names)} cells, got {len(cells)}.")
-        cells = [cell.strip() for cell in cells]
-        rows.append(Row(path, number, dict(zip(names, cells, strict=True))))
-    return rows
+    complain(
+        [
+            f"{path}, row {number}: expected {len(names)} cells, got {len(cells)}."
+            for number, cells in lines
+            if len(cells) != len(names)
+        ]
+    )
+    return [
+        Row(path, number, dict(zip(names, (cell.strip() for cell in cells), strict=True)))
+        for number, cells in lines
+        if len(cells) == len(names)
+    ]
 
 
 def read_lines(path: Path) -> list[tuple[int, list[str]]]:

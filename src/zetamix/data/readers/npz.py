@@ -13,7 +13,7 @@ import torch
 from numpy.lib import format as npy
 
 from zetamix.data.catalogue.spec import Spec
-from zetamix.data.errors import DataError
+from zetamix.data.errors import Complain, DataError, counted, refuse
 from zetamix.data.source import Array, Part, Source, array_part
 from zetamix.data.splits import made_note, make_splits
 
@@ -199,14 +199,19 @@ def describe_sizes(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {split}" for split, count in sizes.items())
 
 
-def npz_source(path: Path, seed: int) -> Source:
+def npz_source(path: Path, seed: int, complain: Complain = refuse) -> Source:
     """A user's archive; val and test are made where they are missing."""
     archive = Archive(path)
     labels = {split: archive.labels(split) for split in archive.splits}
-    classes = archive.classes() or _numbered(path, labels)
+    classes = archive.classes() or _numbered(path, labels["train"])
     check_labels(path, labels, classes)
     rows = make_splits(
-        torch.from_numpy(labels["train"]), archive.splits, classes, seed=seed, where=str(path)
+        torch.from_numpy(labels["train"]),
+        archive.splits,
+        classes,
+        seed=seed,
+        where=str(path),
+        complain=complain,
     )
     parts = {split: _part(archive, split, labels[split]) for split in archive.splits}
     made = [split for split in rows if split != "train"]
@@ -228,28 +233,34 @@ def npz_source(path: Path, seed: int) -> Source:
 
 def check_labels(path: Path, labels: Mapping[str, Array], classes: tuple[str, ...]) -> None:
     """Every label has a class, and every class has an image to train on."""
+    wrong = []
+    known = f"0 to {len(classes) - 1}" if len(classes) > 1 else "0"
+    verb = "is" if len(classes) == 1 else "are"
     for split, found in labels.items():
-        if found.max() >= len(classes):
-            row = int((found >= len(classes)).argmax())
-            raise DataError(
-                f"{path}: row {row} of {split}_labels is {found[row]}, but there are "
-                f"{len(classes)} classes, 0 to {len(classes) - 1}."
+        (outside,) = np.nonzero(found >= len(classes))
+        if len(outside):
+            more = f" (and {counted(len(outside) - 1, 'more row')} likewise)"
+            wrong.append(
+                f"{path}: row {outside[0]} of {split}_labels is {found[outside[0]]}"
+                f"{more if len(outside) > 1 else ''}, but there {verb} "
+                f"{counted(len(classes), 'class', 'classes')} to train on, {known}."
             )
-    counts = np.bincount(labels["train"], minlength=len(classes))
-    if 0 in counts:
-        empty = int((counts == 0).argmax())
-        raise DataError(
-            f"{path}: class {classes[empty]!r} (label {empty}) has no image in train_labels. "
-            "Number the classes from 0 without gaps, and train on each of them."
-        )
+    inside = labels["train"][labels["train"] < len(classes)]
+    wrong += [
+        f"{path}: class {classes[label]!r} (label {label}) has no image in train_labels. "
+        "Number the classes from 0 without gaps, and train on each of them."
+        for label in np.flatnonzero(np.bincount(inside, minlength=len(classes)) == 0)
+    ]
+    refuse(wrong)
 
 
-def _numbered(path: Path, labels: Mapping[str, Array]) -> tuple[str, ...]:
-    highest = max(int(found.max()) for found in labels.values())
-    if highest >= len(labels["train"]):
+def _numbered(path: Path, labels: Array) -> tuple[str, ...]:
+    """Classes without names; those of train, as no other can be learned."""
+    highest = int(labels.max())
+    if highest >= len(labels):
         raise DataError(
-            f"{path}: the largest label is {highest:,}, but there are {len(labels['train']):,} "
-            "images to train on. Number the classes from 0 without gaps."
+            f"{path}: the largest label of train_labels is {highest:,}, for "
+            f"{counted(len(labels), 'image')} to train on. Number the classes from 0 without gaps."
         )
     return tuple(str(label) for label in range(highest + 1))
 

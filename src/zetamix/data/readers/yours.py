@@ -9,18 +9,10 @@ from pathlib import Path
 
 import torch
 
-from zetamix.data.decode import (
-    NATIVE,
-    Fit,
-    Header,
-    file_part,
-    images_below,
-    in_parallel,
-    is_image,
-    read_header,
-)
-from zetamix.data.errors import DataError
+from zetamix.data.decode import file_part, images_below, is_image
+from zetamix.data.errors import Complain, DataError, counted, refuse
 from zetamix.data.readers.labelled import Labelled
+from zetamix.data.readers.sizes import common_shape
 from zetamix.data.source import Source
 from zetamix.data.splits import made_note, make_splits
 from zetamix.data.tables import Images, Row, read_rows
@@ -36,14 +28,14 @@ SPLIT_NAMES = {
 }
 FILE_COLUMNS = ("file", "image", "path", "filename", "file_name", "image_id", "image_path")
 LABEL_COLUMNS = ("label", "class", "target", "diagnosis")
+TABLE = (
+    f"a header with a column for the image ({', '.join(FILE_COLUMNS)}) and one for its class "
+    f"({', '.join(LABEL_COLUMNS)}), and a row for each image"
+)
 LAYOUT = (
     "expected a folder for each class with its images (class/…), or the same in each of train, val "
     "and test (train/class/…)"
 )
-
-# images of one size up to this side are kept as they are, all others are brought to one size
-NATIVE_SIDE = 256
-DEFAULT_SIZE = 224
 
 
 @dataclass(frozen=True)
@@ -58,74 +50,87 @@ class Listing:
     kind: str
     notes: tuple[str, ...] = ()
 
+    def files(self) -> list[Path]:
+        return [item.file for found in self.splits.values() for item in found]
+
     def state(self) -> list[object]:
         """What changes whenever any of the files does: names, labels, sizes and times."""
         found: list[object] = [list(self.classes)]
         for split, items in self.splits.items():
             for file, label in items:
-                facts = file.stat()
+                # a link to nowhere is named when it is decoded, as all that cannot be read
+                facts = file.stat() if file.exists() else file.lstat()
                 found.append([split, label, str(file), facts.st_size, facts.st_mtime_ns])
         return found
 
 
-def list_folder(path: Path) -> Listing:
+def list_folder(path: Path, complain: Complain = refuse) -> Listing:
     """A folder of images, `class/…` or `train|val|test/class/…`."""
     inside = [entry for entry in sorted(path.iterdir()) if not entry.name.startswith(".")]
     folders = [entry for entry in inside if entry.is_dir() and entry.name != "__MACOSX"]
     loose = [entry for entry in inside if is_image(entry)]
     if loose or not folders:
         what = f"the image {loose[0].name} lies outside of any class" if loose else "no folders"
-        raise DataError(f"{path}: {what}; {LAYOUT}. Or give a .csv file that names the classes.")
-    by_split = {folder: SPLIT_NAMES.get(folder.name.lower()) for folder in folders}
-    if "train" not in by_split.values():
-        splits = {"train": path}
-    elif None in by_split.values():
-        other = next(folder.name for folder, split in by_split.items() if split is None)
-        raise DataError(f"{path}: {other} lies beside train; {LAYOUT}.")
-    else:
-        splits = _one_folder_each(path, by_split)
-    names = sorted({f.name for f in _class_folders(splits["train"])}, key=_natural_order)
+        wrong = f"{path}: {what}; {LAYOUT}. Or give a .csv file that names the classes."
+        # with no folder at all there is nothing to look at
+        (complain if folders else refuse)([wrong])
+    splits = _split_folders(path, folders, complain)
+    images = {split: _images_by_class(folder, complain) for split, folder in splits.items()}
+    names = sorted(images["train"], key=_natural_order)
     if len(names) < 2:
-        raise DataError(f"{path}: {len(names)} class; {LAYOUT}, and at least two classes.")
-    found = {split: _classes_of(folder, names) for split, folder in splits.items()}
+        classes = counted(len(names), "class", "classes")
+        (complain if names else refuse)([f"{path}: {classes}; {LAYOUT}, and at least two classes."])
+    found = {
+        split: _labelled(folder, images[split], names, complain) for split, folder in splits.items()
+    }
     ignored = _other_files(path)
     return Listing(path.name, path, path, tuple(names), found, "a folder of images", ignored)
 
 
-def list_csv(path: Path) -> Listing:
+def list_csv(path: Path, complain: Complain = refuse) -> Listing:
     """A CSV file: a column with the image, one with its class, and perhaps one with its split."""
-    rows = read_rows(path, [])
+    wrong: list[str] = []
+    rows = read_rows(path, [], wanted=TABLE, complain=wrong.extend)
     if not rows:
+        refuse(wrong)
         raise DataError(f"{path} has a header and no rows; expected one row for each image.")
     file_column = _column(rows[0], FILE_COLUMNS, "the image")
     label_column = _column(rows[0], LABEL_COLUMNS, "the class")
-    has_split = "split" in rows[0].cells
-    names = sorted({row[label_column] for row in rows}, key=_natural_order)
+    names = sorted({row[label_column] for row in rows} - {""}, key=_natural_order)
     # only where a name is not a path below the CSV file: its folder may hold far more than images
     images = cache(lambda: Images(path.parent))
     found: dict[str, list[Labelled]] = {}
     seen: dict[Path, Row] = {}
     for row in rows:
-        file = _image_of(path, row, row[file_column], images)
-        if file in seen:
-            raise DataError(f"{row.where}: {row[file_column]!r} is in row {seen[file].number} too.")
-        seen[file] = row
-        if not row[label_column]:
-            raise DataError(f"{row.where}: no {label_column}; expected the image's class.")
-        split = _split_of(row) if has_split else "train"
+        try:
+            file = _image_of(path, row, row[file_column], images)
+            if (first := seen.setdefault(file, row)) is not row:
+                raise DataError(f"{row.where}: {row[file_column]!r} is in row {first.number} too.")
+            if not row[label_column]:
+                raise DataError(f"{row.where}: no {label_column}; expected the image's class.")
+            split = _split_of(row)
+        except DataError as error:
+            wrong.append(str(error))
+            continue
         found.setdefault(split, []).append(Labelled(file, names.index(row[label_column])))
+    complain(wrong)
     kind = "a CSV file and its images"
     listing = Listing(path.stem, path, path.parent, tuple(names), found, kind)
-    _check_classes(listing)
+    _check_classes(listing, complain)
     return listing
 
 
-def listing_source(listing: Listing, seed: int, size: int | None) -> Source:
+def listing_source(
+    listing: Listing, seed: int, size: int | None, complain: Complain = refuse
+) -> Source:
     """Look at every image's header, decide on one size for all, and make missing splits."""
-    shape, fit = _common_shape(listing, size)
+    shape, fit = common_shape(listing.files(), size, listing.path, complain)
     items = {split: list(found) for split, found in listing.splits.items()}
     labels = torch.tensor([item.label for item in items["train"]], dtype=torch.int64)
-    rows = make_splits(labels, list(items), listing.classes, seed=seed, where=str(listing.path))
+    where = str(listing.path)
+    rows = make_splits(
+        labels, list(items), listing.classes, seed=seed, where=where, complain=complain
+    )
     whole = items["train"]
     for split, chosen in rows.items():
         items[split] = [whole[row] for row in chosen.tolist()]
@@ -146,46 +151,37 @@ def listing_source(listing: Listing, seed: int, size: int | None) -> Source:
             for split in ("train", "val", "test")
         },
         origin=f"{listing.path}, {listing.kind}; images {fit.describe()}",
-        notes=(*listing.notes, *made_note(made, seed)),
+        notes=(*listing.notes, *((fit.why,) if fit.why else ()), *made_note(made, seed)),
     )
 
 
-def _common_shape(listing: Listing, size: int | None) -> tuple[tuple[int, ...], Fit]:
-    files = [item.file for found in listing.splits.values() for item in found]
-    # files that cannot be read are named when they are decoded
-    headers = [
-        header
-        for _, some in in_parallel(_try_header, files, 1024)
-        for header in some
-        if header is not None
-    ]
-    if not headers:
-        raise DataError(f"{listing.path}: none of {len(files):,} files can be read as an image.")
-    channels = 1 if all(header.grey for header in headers) else 3
-    sides = {(header.height, header.width) for header in headers}
-    if size is not None:
-        return (channels, size, size), Fit(size, crop=1.0)
-    if len(sides) == 1 and max(max(sides)) <= NATIVE_SIDE:
-        return (channels, *sides.pop()), NATIVE
-    return (channels, DEFAULT_SIZE, DEFAULT_SIZE), Fit(DEFAULT_SIZE, crop=1.0)
-
-
-def _try_header(file: Path) -> Header | None:
-    try:
-        return read_header(file)
-    except Exception:  # what a broken file makes a decoder raise has no one type
-        return None
-
-
-def _one_folder_each(path: Path, by_split: Mapping[Path, str | None]) -> dict[str, Path]:
+def _split_folders(path: Path, folders: Sequence[Path], complain: Complain) -> dict[str, Path]:
+    """The folder of each split that there is; the whole is train where none goes by that name."""
+    by_split = {folder: SPLIT_NAMES.get(folder.name.lower()) for folder in folders}
+    if "train" not in by_split.values():
+        return {"train": path}
     splits: dict[str, Path] = {}
     for folder, split in by_split.items():
         if split is None:
-            continue
-        if split in splits:
-            raise DataError(f"{path}: {splits[split].name} and {folder.name} are both {split}.")
-        splits[split] = folder
+            complain([f"{path}: {folder.name} lies beside train; {LAYOUT}."])
+        elif split in splits:
+            complain([f"{path}: {splits[split].name} and {folder.name} are both {split}."])
+        else:
+            splits[split] = folder
     return splits
+
+
+def _images_by_class(folder: Path, complain: Complain) -> dict[str, list[Path]]:
+    """The images of each class of a split; folders that hold none are complained about."""
+    found = {place.name: images_below(place) for place in _class_folders(folder)}
+    complain(
+        [
+            f"{folder / name} holds no image. Add some, or delete the folder."
+            for name, images in found.items()
+            if not images
+        ]
+    )
+    return {name: images for name, images in found.items() if images}
 
 
 def _class_folders(folder: Path) -> list[Path]:
@@ -196,21 +192,25 @@ def _class_folders(folder: Path) -> list[Path]:
     ]
 
 
-def _classes_of(folder: Path, names: Sequence[str]) -> list[Labelled]:
-    found = []
-    for place in _class_folders(folder):
-        if place.name not in names:
-            raise DataError(
-                f"{place}: there is no class {place.name!r} in train. Every class needs images to "
-                "train on."
-            )
-        images = images_below(place)
-        if not images:
-            raise DataError(f"{place} holds no image. Add some, or delete the folder.")
-        found += [Labelled(file, names.index(place.name)) for file in images]
-    if not found:
-        raise DataError(f"{folder} holds no image; {LAYOUT}.")
-    return found
+def _labelled(
+    folder: Path, images: Mapping[str, Sequence[Path]], names: Sequence[str], complain: Complain
+) -> list[Labelled]:
+    complain(
+        [
+            f"{folder / name}: there is no class {name!r} in train. Every class needs images to "
+            "train on."
+            for name in images
+            if name not in names
+        ]
+    )
+    if not images:
+        complain([f"{folder} holds no image; {LAYOUT}."])
+    return [
+        Labelled(file, names.index(name))
+        for name, files in images.items()
+        if name in names
+        for file in files
+    ]
 
 
 def _other_files(path: Path) -> tuple[str, ...]:
@@ -228,18 +228,20 @@ def _other_files(path: Path) -> tuple[str, ...]:
     return (f"not taken for images: {first}{more}",)
 
 
-def _check_classes(listing: Listing) -> None:
+def _check_classes(listing: Listing, complain: Complain) -> None:
     if len(listing.classes) < 2:
-        raise DataError(f"{listing.path} names one class, {listing.classes[0]!r}; expected two.")
+        complain([f"{listing.path} names one class, {listing.classes[0]!r}; expected two."])
     if "train" not in listing.splits:
         raise DataError(f"{listing.path}: no row has the split train; expected some to train on.")
     trained = {item.label for item in listing.splits["train"]}
-    for label, name in enumerate(listing.classes):
-        if label not in trained:
-            raise DataError(
-                f"{listing.path}: no image of class {name!r} is in train. Every class needs images "
-                "to train on."
-            )
+    complain(
+        [
+            f"{listing.path}: no image of class {name!r} is in train. Every class needs images to "
+            "train on."
+            for label, name in enumerate(listing.classes)
+            if label not in trained
+        ]
+    )
 
 
 def _image_of(table: Path, row: Row, name: str, images: Callable[[], Images]) -> Path:
@@ -250,6 +252,8 @@ def _image_of(table: Path, row: Row, name: str, images: Callable[[], Images]) ->
 
 
 def _split_of(row: Row) -> str:
+    if "split" not in row.cells:
+        return "train"
     split = SPLIT_NAMES.get(row["split"].lower())
     if split is None:
         raise DataError(f"{row.where}: split {row['split']!r}; expected train, val or test.")
