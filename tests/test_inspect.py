@@ -382,9 +382,11 @@ def test_photos_are_measured_by_as_many_numbers_as_there_are(monkeypatch):
 
     monkeypatch.setattr(bench, "local_dimension", watched)
     settings = Settings(gammas=(2.8,), oracle="none")
-    inspect_dataset(photos(), parse_list("mixup,zeta:2.8"), settings)
-    assert len(seen) == 4
-    assert max(seen) < 64
+    inspect_dataset(photos(), parse_list("mixup,zeta:2.8,cutmix"), settings)
+    assert len(seen) == 5
+    # 1200 in each photo; cutmix's outputs span a space with the originals
+    assert sorted(seen)[3] < 64
+    assert max(seen) < 128
 
 
 @pytest.mark.gpu
@@ -614,20 +616,25 @@ def test_where_local_dimension_has_no_room(dimension, changes, words):
 # report
 
 
-def test_the_originals_and_each_method_look_the_same_in_all_figures(found, monkeypatch):
+@pytest.fixture
+def drawn(monkeypatch):
+    """Every figure that is drawn, before it becomes a picture."""
     figures = []
     real = Picture.of.__func__
-    monkeypatch.setattr(
-        Picture,
-        "of",
-        classmethod(
-            lambda cls, figure, *a, **k: figures.append(figure) or real(cls, figure, *a, **k)
-        ),
-    )
+
+    def of(cls, figure, name, **words):
+        figures.append(figure)
+        return real(cls, figure, name, **words)
+
+    monkeypatch.setattr(Picture, "of", classmethod(of))
+    return figures
+
+
+def test_the_originals_and_each_method_look_the_same_in_all_figures(found, drawn):
     draw_dimension(found)
     draw_realism(found, found.oracle.statement)
     looks: dict[str, set] = {}
-    for figure in figures:
+    for figure in drawn:
         for axes in figure.axes:
             for line in axes.get_lines():
                 looks.setdefault(line.get_label(), set()).add(line.get_color())
@@ -635,6 +642,16 @@ def test_the_originals_and_each_method_look_the_same_in_all_figures(found, monke
     assert {label: looks[label] for label in expected} == expected
     # the curve over γ is like none of them
     assert not looks["ζ-mixup over γ"] & set().union(*expected.values())
+
+
+def test_a_panel_without_outputs_says_so(found, drawn):
+    judgement = found.original.judgement
+    doubtful = replace(judgement, entropies=judgement.entropies + 1)
+    subjects = [replace(each, judgement=doubtful) for each in (found.original, *found.subjects)]
+    made = replace(found, original=subjects[0], subjects=tuple(subjects[1:]))
+    draw_realism(made, "made")
+    words = [[text.get_text() for text in axes.texts] for axes in drawn[0].axes]
+    assert words == [[], [], ["no such output"]]
 
 
 def test_no_two_methods_look_alike():

@@ -90,10 +90,16 @@ class Bench:
 
     def _places(self, method: Method, outputs: Outputs) -> tuple[Tensor, Tensor]:
         """Outputs and originals to measure distances between: coordinates, where they will do."""
-        if self.points is self.originals.samples or method.name not in SUMS:
-            return outputs.samples, self.originals.samples
-        # the same seed, so the same sums
-        return self._mix(method, self.points).samples, self.points
+        samples = self.originals.samples
+        if self.points is samples:
+            return outputs.samples, samples
+        if method.name in SUMS:
+            # the same seed, so the same sums
+            return self._mix(method, self.points).samples, self.points
+        # outputs that leave the space of the originals span one with them: for CutMix and 169
+        # photos that is 1 s instead of 50
+        both = coordinates(torch.cat([samples, outputs.samples]), memory_gb=self.settings.memory_gb)
+        return both[len(samples) :], both[: len(samples)]
 
     def _mix(self, method: Method, samples: Tensor) -> Outputs:
         try:

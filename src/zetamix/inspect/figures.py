@@ -88,6 +88,8 @@ def draw_realism(inspection: Inspection, statement: str) -> Picture:
                 percent = [100 * share for share in shares]
                 style = styled[label] | {"marker": ""}
                 place.plot(panel["grid"], percent, label=label, **style)
+            if not panel["shares"]:
+                place.text(0.5, 0.5, "no such output", ha="center", transform=place.transAxes)
             place.set_title(textwrap.fill(name, 30))
             place.set_xlabel("at most so many nats")
             place.set_ylim(0, 102)
@@ -156,7 +158,7 @@ def _gamma(subject: Subject) -> float | None:
 def _curve(axes: Axes, inspection: Inspection) -> None:
     gammas = [gamma for gamma, _ in inspection.sweep]
     found = [estimate for _, estimate in inspection.sweep]
-    axes.plot(gammas, [each.value for each in found], color=CURVE, label="ζ-mixup over γ")
+    axes.plot(gammas, [each.value for each in found], color=CURVE, label="ζ-mixup over γ", zorder=3)
     low = [each.value - each.spread for each in found]
     high = [each.value + each.spread for each in found]
     axes.fill_between(gammas, low, high, color=CURVE, alpha=0.1, lw=0)
