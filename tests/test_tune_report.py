@@ -382,7 +382,7 @@ def test_the_table_of_the_test_split():
         ["chosen: zeta:2.4", "9.50 ± 2.12"],
     ]
     assert [row[-1] for row in rows] == ["2", "2", "2"]
-    heads = ["error %", "balanced accuracy %", "macro F1 %", "AUC", "NLL", "ECE %"]
+    heads = ["error %", "bal. acc. %", "macro F1 %", "AUC", "NLL", "ECE %"]
     assert [head.name for head in table.heads][1:-1] == heads
     assert "without the validation split" in table.notes[0]
     assert (
@@ -475,7 +475,8 @@ def test_the_axis_spans_the_space_and_the_chosen_line_has_a_name(monkeypatch):
     axes = axes_of(monkeypatch, trials, "error", **how)
     low, high = axes.get_xlim()
     assert 0.8 < low < 1 < 6 < high < 6.2
-    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    (legend,) = axes.figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
     assert "chosen γ = 5.36" in names
     # five trials make no curve
     assert "local mean" not in names

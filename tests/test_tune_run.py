@@ -508,12 +508,15 @@ def test_hopeless_trials_are_told_to_end(tmp_path):
 def test_only_what_a_worker_is_at_is_running(tmp_path):
     workers = Workers(2, FileBoard(tmp_path / "board"))
     with make_study(tmp_path, trials=4) as study:
+        study.complete(study.claim().number, 0.1, {"seconds": 1.0})
         ended, trained, waiting = (study.claim() for _ in range(3))
         workers.board.put(str(ended.number), {"epochs": 4.0, "curve": [], "ended": "complete"})
         workers.board.put(str(trained.number), {"epochs": 0.0, "curve": []})
         found = study.standing(idle(study, workers))
         assert list(found.running) == [trained.number]
         assert waiting.number not in found.running
+        # nor does it take longer while one waits for its worker
+        assert found.seconds_left == study.standing().seconds_left
         # those of other commands are theirs to know
         with make_study(tmp_path, trials=4) as other:
             assert len(other.standing(idle(other, workers)).running) == 3

@@ -70,7 +70,9 @@ def draw_gamma(
         axes.set_xlabel("γ")
         axes.set_ylabel(measure_name(metric, split))
         axes.set_title(title)
-        axes.legend(loc="best", fontsize=8)
+        # inside the axes, the point beside a name would look like one more trial
+        handles, names = axes.get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=4, fontsize=8)
         return Picture.of(
             figure,
             "gamma",

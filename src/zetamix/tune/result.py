@@ -140,9 +140,14 @@ class Standing:
         running: Mapping[int, int],
         spans: Sequence[float],
         lower_is_better: bool,
+        claimed: int | None = None,
         died: int = 0,
     ) -> "Standing":
-        """spans: seconds that each ended trial took."""
+        """From the trials that ended.
+
+        spans: seconds that each of them took.
+        claimed: trials begun, also those that wait for their worker; as many as run by default.
+        """
         states = [trial.state for trial in over]
         return cls(
             total=total,
@@ -152,7 +157,10 @@ class Standing:
             failed=states.count("failed"),
             running=running,
             best=best_of(over, lower_is_better),
-            seconds_left=_seconds_left(total - len(over), len(running), spans),
+            # for a moment between two trials, fewer run than there are workers
+            seconds_left=_seconds_left(
+                total - len(over), len(running) if claimed is None else claimed, spans
+            ),
             died=died,
         )
 

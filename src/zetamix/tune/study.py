@@ -267,11 +267,12 @@ class Study:
         """
         found = self._patiently(self._trials)
         over = [trial for trial in found if _is_over(trial)]
-        under_way = [t for t in found if t.state == TrialState.RUNNING and t.number not in idle]
+        claimed = [trial for trial in found if trial.state == TrialState.RUNNING]
         return Standing.of(
             [self._trial(trial) for trial in over],
             total=self.total,
-            running={trial.number: trial.last_step or 0 for trial in under_way},
+            running={t.number: t.last_step or 0 for t in claimed if t.number not in idle},
+            claimed=len(claimed),
             spans=[t.duration.total_seconds() for t in over if t.duration is not None],
             lower_is_better=self.question.lower_is_better,
             died=died,

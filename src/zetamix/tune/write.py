@@ -25,7 +25,7 @@ SCHEMA = "zetamix/tune/1"
 # a page with more trials than this shows the best; trials.csv has all
 SHOWN_TRIALS = 30
 # heads of columns, where the name of a measure is too long for one
-SHORT = {"error": "error", "nll": "NLL", "ece": "ECE"}
+SHORT = {"error": "error", "balanced_accuracy": "bal. acc.", "nll": "NLL", "ece": "ECE"}
 
 
 def write_report(tuning: Tuning, out: Path, facts: Mapping[str, str]) -> Path:
