@@ -8,12 +8,15 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from zetamix.inspect.inspection import Inspection, Subject
+from zetamix.measure import density
 from zetamix.measure.realism import CERTAIN
 from zetamix.report import Picture, drawing, outputs, series_style
 from zetamix.report.picture import COLOURS
 from zetamix.series import GAMMA_MIN
 
 POINTS = 256
+# below this a density of some hundred outputs is the tail of single ones
+LEAST_DENSITY = 0.01
 # how much of all values the axes of distributions show
 SHOWN_SHARE = 0.97
 # all figures are as wide, in inches
@@ -79,39 +82,49 @@ def draw_dimension(inspection: Inspection) -> Picture:
 
 
 def draw_realism(inspection: Inspection, statement: str) -> Picture:
-    """Shares of outputs up to an entropy, to a cross entropy, and to it for certain outputs."""
+    """Densities of the oracle's entropy, of the cross entropy, and of it for certain outputs.
+
+    Below each the share of outputs up to a value: it has no bandwidth to choose, and where five
+    densities cross each other it still shows which method is ahead.
+    """
     styled = styles(inspection)
-    with drawing(WIDTH, 3.8) as figure:
-        axes: Any = figure.subplots(1, 3, sharey=True)
-        for place, (name, panel) in zip(axes, distributions(inspection).items(), strict=True):
-            for label, shares in panel["shares"].items():
-                percent = [100 * share for share in shares]
+    with drawing(WIDTH, 6.2) as figure:
+        axes: Any = figure.subplots(2, 3, sharex="col", sharey="row", height_ratios=[1, 1.15])
+        panels = distributions(inspection)
+        for column, (name, panel) in zip(axes.T, panels.items(), strict=True):
+            upper, lower = column
+            for label in panel["shares"]:
                 style = styled[label] | {"marker": ""}
-                place.plot(panel["grid"], percent, label=label, **style)
+                upper.plot(panel["grid"], panel["densities"][label], **style)
+                percent = [100 * share for share in panel["shares"][label]]
+                lower.plot(panel["grid"], percent, label=label, **style)
             if not panel["shares"]:
-                place.text(0.5, 0.5, "no such output", ha="center", transform=place.transAxes)
-            place.set_title(textwrap.fill(name, 30))
-            place.set_xlabel("at most so many nats")
-            place.set_ylim(0, 102)
-        axes[0].set_ylabel("outputs, %")
-        handles, labels = axes[0].get_legend_handles_labels()
+                lower.text(0.5, 0.5, "no such output", ha="center", transform=lower.transAxes)
+            upper.set_title(textwrap.fill(name, 30))
+            upper.set_yscale("log")
+            lower.set_xlabel("nats")
+            lower.set_ylim(0, 102)
+        axes[0, 0].set_ylim(LEAST_DENSITY, 2 * _highest(panels))
+        axes[0, 0].set_ylabel("density (logarithmic)")
+        axes[1, 0].set_ylabel("outputs up to there, %")
+        handles, labels = axes[1, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
         return Picture.of(
             figure,
             "realism",
-            alt="Three panels with a rising curve for originals and each method: how many outputs "
-            "have at most an entropy of the oracle's prediction, a cross entropy between "
-            "prediction and label, and the latter for outputs that the oracle is certain about. "
-            "Higher curves are better.",
-            caption=f"The share of {inspection.judged:,} outputs of unseen samples with at most "
-            "so many nats: the higher a curve, the better. The largest "
-            f"{100 * (1 - SHOWN_SHARE):.0f} % of values lie beyond the axes. Right: of the outputs "
-            f"with an entropy below {CERTAIN} alone. The oracle is {statement}.",
+            alt="Three columns for originals and each method: entropy of the oracle's prediction, "
+            "cross entropy between prediction and label, and the latter for outputs that the "
+            "oracle is certain about. Above densities, below the share of outputs up to a value.",
+            caption=f"Above: densities over {inspection.judged:,} outputs of unseen samples; the "
+            "further left, the better. Below: the share of outputs with at most so many nats; the "
+            f"higher, the better. The largest {100 * (1 - SHOWN_SHARE):.0f} % of values lie beyond "
+            f"the axes. Right: outputs with an entropy below {CERTAIN} alone. The oracle is "
+            f"{statement}.",
         )
 
 
 def distributions(inspection: Inspection) -> dict[str, dict[str, Any]]:
-    """What the realism figure shows: for each panel a grid, and shares of outputs up to it."""
+    """What the realism figure shows: for each panel a grid, densities and shares up to it."""
     rows = [inspection.original, *inspection.subjects]
     judged = [(row.label, row.judgement) for row in rows if row.judgement is not None]
     panels: dict[str, dict[str, Tensor]] = {
@@ -130,8 +143,15 @@ def distributions(inspection: Inspection) -> dict[str, dict[str, Any]]:
         top = float(torch.cat(list(known.values())).quantile(SHOWN_SHARE)) if known else 1.0
         grid = torch.linspace(0, max(top, 0.05), POINTS, dtype=torch.float64)
         shares = {label: share_up_to(values, grid).tolist() for label, values in known.items()}
-        drawn[name] = {"grid": grid.tolist(), "shares": shares}
+        densities = {label: density(values, grid).tolist() for label, values in known.items()}
+        drawn[name] = {"grid": grid.tolist(), "densities": densities, "shares": shares}
     return drawn
+
+
+def _highest(panels: dict[str, dict[str, Any]]) -> float:
+    """Of all densities."""
+    curves = [curve for panel in panels.values() for curve in panel["densities"].values()]
+    return max((max(curve) for curve in curves), default=1.0)
 
 
 def share_up_to(values: Tensor, grid: Tensor) -> Tensor:
