@@ -651,7 +651,7 @@ def test_a_panel_without_outputs_says_so(found, drawn):
     made = replace(found, original=subjects[0], subjects=tuple(subjects[1:]))
     draw_realism(made, "made")
     words = [[text.get_text() for text in axes.texts] for axes in drawn[0].axes]
-    assert words == [[], [], ["no such output"]]
+    assert words == [[], [], [], [], [], ["no such output"]]
 
 
 def test_no_two_methods_look_alike():
