@@ -296,6 +296,20 @@ def is_young(folder):
     return len((folder / "metrics.jsonl").read_text().splitlines()) < 100
 
 
+def young_run(out, process):
+    """The folder of a run that has most of its way before it, and the process that trains it."""
+    found = []
+
+    def look():
+        pairs = ((folder, trained_by(folder)) for folder in under_way(out) if is_young(folder))
+        # looked at once: a moment later it may be finished, and held by nobody
+        found[:] = [(folder, pid) for folder, pid in pairs if pid is not None]
+        return bool(found)
+
+    wait_for(look, process)
+    return found[0]
+
+
 LONG = ["--epochs", "250", "--seeds", "2", "--methods", "none,zeta:2.8", "--train-size", "64"]
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_compare_cli import finished, trained_by, under_way, wait_for
+from test_compare_cli import finished, trained_by, wait_for, young_run
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="needs Ray: pip install 'zetamix[ray]'"
@@ -86,9 +86,7 @@ def compare_methods(address, tmp_path):
         stderr=subprocess.STDOUT,
         text=True,
     )  # fmt: skip
-    wait_for(lambda: any(trained_by(folder) for folder in under_way(tmp_path)), process)
-    folder = next(folder for folder in under_way(tmp_path) if trained_by(folder))
-    killed = trained_by(folder)
+    folder, killed = young_run(tmp_path, process)
     os.kill(killed, signal.SIGKILL)
     wait_for(lambda: trained_by(folder) not in (None, killed), process)
     text = process.communicate(timeout=300)[0]
