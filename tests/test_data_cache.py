@@ -275,9 +275,9 @@ def test_ctrl_c_leaves_nothing_half_done(tmp_path):
 def test_a_root_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(data.DataError) as caught:
-        data.load("digits", tmp_path / "file" / "root")
+        data.load("digits", tmp_path / "file" / "data")
     assert str(caught.value) == (
-        f"Prepared data cannot be kept in {tmp_path}/file/root/prepared: Not a directory. Name a "
+        f"Prepared data cannot be kept in {tmp_path}/file/data/prepared: Not a directory. Name a "
         "folder that can be written, with --root, root= or the variable ZETAMIX_DATA."
     )
 
