@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 
+from zetamix.words import counted
+
 
 def describe_machine(device: torch.device) -> dict[str, str]:
     """Everything a reader needs to place a time; nothing that identifies the machine itself."""
@@ -37,7 +39,7 @@ def describe_machine(device: torch.device) -> dict[str, str]:
 
 
 def machine_line(facts: dict[str, str]) -> str:
-    where = facts.get("gpu", f"{facts['processor']}, {facts['threads']} threads")
+    where = facts.get("gpu", f"{facts['processor']}, {counted(int(facts['threads']), 'thread')}")
     packages = [f"{name} {facts[name]}" for name in ("torch", "triton") if name in facts]
     commit = [f"commit {facts['commit']}"] if "commit" in facts else []
     return " · ".join([where, *packages, *commit])

@@ -15,6 +15,10 @@ from torchmetrics.functional.classification import (
 # bins of the expected calibration error, as in Guo et al. (2017)
 BINS = 15
 
+# shares of test samples, and shares of each class on average; areas under the curve of two classes
+# are such a mean where a model is sure of itself
+SHARES = ("error", "accuracy", "f1_micro")
+MEAN_SHARES = ("balanced_accuracy", "f1_macro", "auc")
 # name: (what a reader calls it, whether more is better)
 METRICS = {
     "error": ("error rate", False),
@@ -66,6 +70,23 @@ def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
 def confusion(logits: Tensor, labels: Tensor) -> Tensor:
     """Counts [true class, predicted class]."""
     return multiclass_confusion_matrix(logits, labels, logits.shape[1], validate_args=False)
+
+
+def smallest_step(metric: str, counts: Tensor) -> float:
+    """How far one test sample that is told right or wrong moves a measure, at the least.
+
+    counts: test samples of each class. 0 for measures that change with every probability.
+
+    >>> counts = torch.tensor([30, 10])
+    >>> smallest_step("error", counts), round(smallest_step("auc", counts), 4)
+    (0.025, 0.0167)
+    """
+    if metric in SHARES:
+        return 1 / int(counts.sum())
+    if metric in MEAN_SHARES:
+        # of a sample of the largest class
+        return 1 / (int((counts > 0).sum()) * int(counts.max()))
+    return 0.0
 
 
 def _auc(probabilities: Tensor, labels: Tensor, present: Tensor) -> float:

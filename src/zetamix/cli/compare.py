@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from zetamix.cli.overview import count, near_path
+from zetamix.cli.overview import near_path
 from zetamix.cli.problems import told_in_a_sentence
+from zetamix.words import counted
 
 
 def compare(
@@ -167,12 +168,12 @@ def _announce(console: Console, grid: Any) -> None:
     from zetamix.compare.earlier import what_differs
 
     dataset, recipe = grid.dataset, grid.recipe
-    runs = f"{count(len(grid.methods), 'method')} × {count(len(grid.seeds), 'seed')}"
+    runs = f"{counted(len(grid.methods), 'method')} × {counted(len(grid.seeds), 'seed')}"
     augmentation = "no augmentation" if recipe.augmentation == "none" else recipe.augmentation
     console.print(
         f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} to train, {len(dataset.test):,} to "
-        f"test, {dataset.num_classes} classes · {count(len(grid.places), 'run')} ({runs}) · "
-        f"{recipe.model}, {count(recipe.epochs, 'epoch')}, batch {recipe.batch_size}, "
+        f"test, {dataset.num_classes} classes · {counted(len(grid.places), 'run')} ({runs}) · "
+        f"{recipe.model}, {counted(recipe.epochs, 'epoch')}, batch {recipe.batch_size}, "
         f"{augmentation} · recipe: {recipe.source}",
         highlight=False,
     )

@@ -168,7 +168,7 @@ def check(what: What, root: Root = None, seed: Seed = 0, size: Size = None) -> N
 
 
 def _print_verdict(console: Console, report: "Report") -> None:
-    from zetamix.data.errors import counted
+    from zetamix.words import counted
 
     total = sum(report.sizes.values())
     wrong = len(report.problems) + len(report.corrupt)

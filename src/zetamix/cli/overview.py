@@ -132,12 +132,3 @@ def near_path(path: Path) -> Path:
     """
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
-
-
-def count(number: int, name: str) -> str:
-    """How many of what.
-
-    >>> count(1, "seed"), count(3, "seed")
-    ('1 seed', '3 seeds')
-    """
-    return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"

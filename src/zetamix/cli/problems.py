@@ -46,8 +46,8 @@ def _sentence(error: Exception) -> str | None:
     if _ours(error):
         return str(error)
     if isinstance(error, OSError) and error.errno is not None:
-        what = "" if error.filename is None else f" {error.filename}"
-        return f"Cannot use{what}: {error.strerror}." if what else f"{error.strerror}."
+        what = "" if error.filename is None else f"Cannot use {error.filename}: "
+        return f"{what}{error.strerror}."
     return None
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from zetamix.cli.problems import told_in_a_sentence
-from zetamix.cli.words import counted
+from zetamix.words import counted
 
 # runs whose epoch is told one by one when a command is stopped
 STANDINGS = 4

@@ -12,8 +12,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from zetamix.cli.overview import count, near_path, time_left
+from zetamix.cli.overview import near_path, time_left
 from zetamix.cli.problems import told_in_a_sentence
+from zetamix.words import counted
 
 SPACE = "gamma=1..6,weight_decay=log:5e-5..1e-3"
 
@@ -309,8 +310,8 @@ def _announce(console: Console, question: Any, plan: Any) -> None:
     console.print(
         f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} to train, {len(dataset.val):,} to "
         f"choose by {METRICS[question.metric][0]}, {test:,} to test what is chosen · "
-        f"{question.space.text} · {count(plan.trials, 'trial')}, {plan.sampler} · "
-        f"{recipe.model}, {count(recipe.epochs, 'epoch')}, batch {recipe.batch_size} · recipe: "
+        f"{question.space.text} · {counted(plan.trials, 'trial')}, {plan.sampler} · "
+        f"{recipe.model}, {counted(recipe.epochs, 'epoch')}, batch {recipe.batch_size} · recipe: "
         f"{recipe.source}",
         highlight=False,
     )

@@ -15,15 +15,11 @@ from zetamix.compare.progress import Reached
 from zetamix.compare.statistics import Difference, Summary, adjust, pair, summarise
 from zetamix.data import Dataset
 from zetamix.methods import parse
-from zetamix.metrics import METRICS
+from zetamix.metrics import METRICS, smallest_step
 from zetamix.records import RunRecord, read_lines
 
 # test splits whose largest class is at most this many times their smallest count as balanced
 BALANCED = 1.5
-# shares of test samples, and shares of each class on average; areas under the curve of two classes
-# are such a mean where a model is sure of itself
-SHARES = ("error", "accuracy", "f1_micro")
-MEAN_SHARES = ("balanced_accuracy", "f1_macro", "auc")
 # images are looked at one by one, points as a cloud
 SHOWN_IMAGES, SHOWN_POINTS = 10, 400
 
@@ -144,23 +140,6 @@ def choose_metrics(dataset: Dataset) -> list[str]:
     if dataset.num_classes == 2:
         found.insert(0, "auc")
     return [*found, "nll", "ece"]
-
-
-def smallest_step(metric: str, counts: Tensor) -> float:
-    """How far one test sample that is told right or wrong moves a measure, at the least.
-
-    counts: test samples of each class. 0 for measures that change with every probability.
-
-    >>> counts = torch.tensor([30, 10])
-    >>> smallest_step("error", counts), round(smallest_step("auc", counts), 4)
-    (0.025, 0.0167)
-    """
-    if metric in SHARES:
-        return 1 / int(counts.sum())
-    if metric in MEAN_SHARES:
-        # of a sample of the largest class
-        return 1 / (int((counts > 0).sum()) * int(counts.max()))
-    return 0.0
 
 
 def read_record(out: Path, place: Place) -> RunRecord | None:

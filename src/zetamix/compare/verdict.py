@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from zetamix.compare.result import Comparison
 from zetamix.compare.statistics import CONFIDENCE, Difference
 from zetamix.metrics import METRICS
+from zetamix.words import counted
 
 LEVEL = f"{100 * CONFIDENCE:g} %"
 # runs that a sentence has room for
@@ -50,7 +51,7 @@ def _alone(comparison: Comparison) -> str:
         spread = "" if found.sd is None else f" ± {_number(metric, found.sd)}"
         values.append(f"{METRICS[metric][0]} {_number(metric, found.mean)}{spread}{unit}")
     n = comparison.summary(label, comparison.primary).n
-    text = f"{label} over {n} {'seed' if n == 1 else 'seeds'}: {', '.join(values)}. "
+    text = f"{label} over {counted(n, 'seed')}: {', '.join(values)}. "
     if len(comparison.grid.methods) > 1:
         return text + "Nothing can be compared before another method has a finished run."
     return text + "One method is measured, not compared."

@@ -5,7 +5,7 @@ import dataclasses
 import io
 import math
 from collections import Counter
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from zetamix.files import write_json, write_text
 from zetamix.machine import machine_line
 from zetamix.metrics import METRICS
 from zetamix.report import Picture, Section, Table, render_page
+from zetamix.words import counted
 
 SCHEMA = "zetamix/compare/1"
 
@@ -162,10 +163,10 @@ def how(comparison: Comparison) -> list[str]:
     grid, dataset = comparison.grid, comparison.dataset
     recipe, test = grid.recipe, len(dataset.splits["test"])
     words = [
-        f"{_count(grid.methods, 'method')} with {_count(grid.seeds, 'seed')} each, on the same "
-        f"{len(dataset.train):,} training samples and the same {test:,} test samples. A seed fixes "
-        "initial weights and the order of the data, so that methods are compared in pairs which "
-        "differ in the mixing alone.",
+        f"{counted(len(grid.methods), 'method')} with {counted(len(grid.seeds), 'seed')} each, on "
+        f"the same {len(dataset.train):,} training samples and the same {test:,} test samples. A "
+        "seed fixes initial weights and the order of the data, so that methods are compared in "
+        "pairs which differ in the mixing alone.",
         f"Every run: {recipe.model}, {recipe.epochs} epochs, batches of {recipe.batch_size}, SGD "
         f"with momentum {recipe.momentum:g}{' (Nesterov)' if recipe.nesterov else ''}, learning "
         f"rate {recipe.lr:g} ({recipe.schedule}), weight decay {recipe.weight_decay:g}, "
@@ -189,11 +190,7 @@ def how(comparison: Comparison) -> list[str]:
 def _machines(comparison: Comparison) -> str:
     """Where runs were trained, which need not be where the page was written."""
     lines = Counter(machine_line(record.machine) for record in comparison.records.values())
-    places = [f"{_count(range(count), 'run')} on {line}" for line, count in lines.items()]
+    places = [f"{counted(count, 'run')} on {line}" for line, count in lines.items()]
     seconds = sum(record.wall_s for record in comparison.records.values())
     side = f" ({comparison.where})" if comparison.where else ""
     return f"Trained{side}: {'; '.join(places)}. All runs together took {seconds / 60:.1f} minutes."
-
-
-def _count(things: Sized, name: str) -> str:
-    return f"1 {name}" if len(things) == 1 else f"{len(things)} {name}s"

@@ -11,8 +11,9 @@ from zetamix.data import cache
 from zetamix.data.access import Request, Root, What, draw, find
 from zetamix.data.catalogue.spec import Spec
 from zetamix.data.dataset import SPLITS, Dataset, Split
-from zetamix.data.errors import DataError, NotHereError, counted, in_lines
+from zetamix.data.errors import DataError, NotHereError, in_lines
 from zetamix.data.source import Array, Block, Part, Progress, Source
+from zetamix.words import counted
 
 
 class Count(NamedTuple):

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from zetamix.data.errors import Complain, counted, refuse
+from zetamix.data.errors import Complain, refuse
+from zetamix.words import counted
 
 # train : val : test, wherever splits have to be made
 TRAIN, VAL, TEST = 7, 1, 2

@@ -6,15 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from scipy.special import stdtrit  # type: ignore[import-untyped]
 
 from zetamix.measure import Estimate
 from zetamix.methods import parse
+from zetamix.metrics import smallest_step
 from zetamix.records import Cell, RunRecord
 from zetamix.train import Recipe
 from zetamix.tune.crew import Crew
 from zetamix.tune.oversee import Stop, overseeing
-from zetamix.tune.question import SHARES, Question
+from zetamix.tune.question import Question
 from zetamix.tune.result import Evaluating, Watch
 from zetamix.tune.space import Setting
 from zetamix.tune.work import Job, Task, train_tasks
@@ -22,8 +24,6 @@ from zetamix.tune.work import Job, Task, train_tasks
 # seeds that no trial has had: what was lucky while choosing is not lucky again
 FIRST_SEED = 1_000_000
 CONFIDENCE = 0.95
-# means over classes of what one sample moves
-MEAN_SHARES = ("balanced_accuracy", "f1_macro", "auc")
 CHOSEN = "chosen"
 
 
@@ -124,7 +124,8 @@ def differences(tested: Sequence[Evaluated], metric: str) -> list[Difference]:
     """The chosen setting minus every other contender."""
     by_name = {each.contender.name: each for each in tested}
     ours = by_name[CHOSEN].values(metric)
-    grain = _smallest_step(metric, next(record for each in tested for record in each.records))
+    record = next(record for each in tested for record in each.records)
+    grain = smallest_step(metric, torch.tensor(record.confusion).sum(1))
     return [
         _difference(
             name, [ours[seed] - value for seed, value in each.values(metric).items()], grain
@@ -132,16 +133,6 @@ def differences(tested: Sequence[Evaluated], metric: str) -> list[Difference]:
         for name, each in by_name.items()
         if name != CHOSEN
     ]
-
-
-def _smallest_step(metric: str, record: RunRecord) -> float:
-    """How far one test sample that is told right or wrong moves a measure, at the least."""
-    if metric in SHARES:
-        return 1 / record.test_size
-    if metric in MEAN_SHARES:
-        sizes = [sum(row) for row in record.confusion if sum(row)]
-        return 1 / (len(sizes) * max(sizes))
-    return 0.0
 
 
 def _difference(reference: str, values: Sequence[float], grain: float) -> Difference:

@@ -12,7 +12,7 @@ import torch
 
 from zetamix import data as datasets
 from zetamix.data import CATALOGUE, DataError, Dataset, Split
-from zetamix.metrics import METRICS
+from zetamix.metrics import METRICS, SHARES
 from zetamix.models import build
 from zetamix.train import Recipe, recipe_for
 from zetamix.tune.space import Space, SpaceError, parse_space
@@ -21,7 +21,6 @@ from zetamix.tune.space import Space, SpaceError, parse_space
 HELD_OUT = 0.1
 # a split whose largest class is at most this many times its smallest counts as balanced
 BALANCED = 1.5
-SHARES = ("error", "accuracy", "f1_micro")
 
 
 class StudyError(ValueError):

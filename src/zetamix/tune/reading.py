@@ -11,6 +11,7 @@ from zetamix.tune.final import CHOSEN, Difference, Evaluated, differences
 from zetamix.tune.result import Trial, Tried
 from zetamix.tune.run import Tuning
 from zetamix.tune.space import label
+from zetamix.words import counted
 
 DEFAULT_GAMMA = 2.8
 # a range whose best γ is nearer to its end than this share of it may well have a better one outside
@@ -60,7 +61,7 @@ def _counts(tuning: Tuning) -> str:
     """How many trials there are, and what became of them."""
     states = [trial.state for trial in tuning.trials]
     finished = states.count("complete")
-    parts = [f"{finished} finished {'trial' if finished == 1 else 'trials'}"]
+    parts = [counted(finished, "finished trial")]
     words = {"pruned": "stopped early", "diverged": "diverged", "failed": "failed"}
     parts += [f"{states.count(s)} {word}" for s, word in words.items() if s in states]
     left = tuning.total - len(states)

@@ -17,7 +17,6 @@ SWEEP, MODELS = parse_space("gamma=1..6,weight_decay=log:5e-5..1e-3"), 200
 def random_settings(space: Space, count: int, seed: int = 0) -> list[Setting]:
     """Settings drawn at random from a space; more from the same seed begin with the same.
 
-    >>> from zetamix.tune.space import parse_space
     >>> space = parse_space("gamma=1..6")
     >>> random_settings(space, 5)[:3] == random_settings(space, 3)
     True

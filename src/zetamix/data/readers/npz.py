@@ -13,9 +13,10 @@ import torch
 from numpy.lib import format as npy
 
 from zetamix.data.catalogue.spec import Spec
-from zetamix.data.errors import Complain, DataError, counted, refuse
+from zetamix.data.errors import Complain, DataError, refuse
 from zetamix.data.source import Array, Part, Source, array_part
 from zetamix.data.splits import made_note, make_splits
+from zetamix.words import counted
 
 SPLITS = ("train", "val", "test")
 LAYOUT = (

@@ -5,7 +5,8 @@ from pathlib import Path
 from statistics import median_low
 
 from zetamix.data.decode import NATIVE, Fit, Header, in_parallel, read_header
-from zetamix.data.errors import Complain, counted
+from zetamix.data.errors import Complain
+from zetamix.words import counted
 
 # images of one size up to this side are kept as they are, all others are brought to one size
 NATIVE_SIDE = 256

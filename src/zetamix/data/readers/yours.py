@@ -10,12 +10,13 @@ from pathlib import Path
 import torch
 
 from zetamix.data.decode import file_part, images_below, is_image
-from zetamix.data.errors import Complain, DataError, counted, refuse
+from zetamix.data.errors import Complain, DataError, refuse
 from zetamix.data.readers.labelled import Labelled
 from zetamix.data.readers.sizes import common_shape
 from zetamix.data.source import Source
 from zetamix.data.splits import made_note, make_splits
 from zetamix.data.tables import Images, Row, read_rows
+from zetamix.words import counted
 
 SPLIT_NAMES = {
     "train": "train",

@@ -272,12 +272,12 @@ def _answer(view: View) -> Answer:
         return Answer(NOT_RUN)
     status = agreement([share <= KEPT for _, share in found])
     if status == AS:
-        return Answer(status, "ζ-mixup keeps labels right at every γ.")
+        return Answer(status, "ζ-mixup keeps the class boundaries at every γ.")
     worst = max(gamma for gamma, share in found if share > KEPT)
+    kept = any(gamma > worst for gamma, _ in found)
+    where = f"only at γ above {worst}" if kept else "at no γ"
     return Answer(
-        status,
-        f"ζ-mixup keeps the class boundaries, but only at γ above {worst}, which is still too "
-        "low; the paper says whatever γ is.",
+        status, f"ζ-mixup keeps the class boundaries {where}; the paper says whatever γ is."
     )
 
 

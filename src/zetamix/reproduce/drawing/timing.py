@@ -170,10 +170,13 @@ def _answer(view: View) -> Answer:
     if ratios:
         most = max(ratios.values())
         parts.append(f"An epoch with ζ-mixup takes {most:.3f} times as long as one with mixup.")
-    for words, is_faster in (("faster", True), ("slower", False)):
-        where = [name.upper() for name, found in faster.items() if found is is_faster]
-        if where:
-            parts.append(
-                f"For one batch the paper's listing is {words} than mixup on {' and '.join(where)}."
-            )
+    pairs = [
+        f"{'faster' if is_faster else 'slower'} on {name.upper()}"
+        for name, is_faster in faster.items()
+    ]
+    if pairs:
+        parts.append(
+            f"For one batch the paper's listing, beside mixup, is {' and '.join(pairs)}; the paper "
+            "has it faster."
+        )
     return Answer(agreement(held), " ".join(parts))
