@@ -19,6 +19,7 @@ from zetamix.records import RunRecord, read_lines
 from zetamix.train import RECIPES, Run, train
 from zetamix.train import run as runs_module
 from zetamix.train import trainer as trainer_module
+from zetamix.train.clock import StepClock
 from zetamix.train.trainer import (
     MIXING,
     NonFiniteLossError,
@@ -311,9 +312,34 @@ def test_three_are_under_way_at_once_and_the_next_follows(new):
     seen = []
     runs = [new(seed=seed) for seed in range(4)]
     train(runs, concurrent=3, watch=lambda progress: seen.append(progress.run.seed))
-    assert set(seen[:3]) == {0, 1, 2}
-    assert 3 not in seen[: 3 * 2 * (STEPS + 1)]
-    assert seen.count(3) == 2 * (STEPS + 1)
+    # one joins in each round, so that they do not end their epochs together
+    assert seen[:6] == [0, 0, 1, 0, 1, 2]
+    assert seen.index(3) > max(place for place, seed in enumerate(seen) if seed == 0)
+    assert [seen.count(seed) for seed in range(4)] == 4 * [2 * (STEPS + 1)]
+
+
+def test_the_others_go_on_while_the_last_steps_of_an_epoch_are_under_way(new, monkeypatch):
+    slow, other = new(seed=0), new(seed=1)
+    seen = []
+    asked = []
+
+    def is_done(clock):
+        asked.append(clock is slow.clock)
+        # the slow one's device takes five rounds more
+        return asked.count(True) > 5 or clock is not slow.clock
+
+    monkeypatch.setattr(StepClock, "is_done", is_done)
+    train([slow, other], concurrent=2, watch=lambda progress: seen.append(progress.run.seed))
+    waits = seen.count(0) - 2 * (STEPS + 1)
+    assert waits == 5
+    first_wait = [place for place, seed in enumerate(seen) if seed == 0][STEPS]
+    assert seen[first_wait : first_wait + 10].count(1) == 5
+
+
+def test_a_run_alone_waits_for_its_device(new, monkeypatch):
+    monkeypatch.setattr(StepClock, "is_done", lambda clock: False)
+    (record,) = train([new()], concurrent=2)
+    assert record.extra["concurrent"] == 1
 
 
 def test_what_is_side_by_side_goes_on(new):
@@ -434,7 +460,7 @@ def test_points_are_trained(new):
 
 def test_checkpoints_come_as_often_as_asked(new, monkeypatch):
     saves = []
-    monkeypatch.setattr(Run, "save", lambda self: saves.append(self.trainer.epoch))
+    monkeypatch.setattr(Run, "_write_checkpoint", lambda self: saves.append(self.trainer.epoch))
     recipe = RECIPE.change(epochs=4)
     train([new("none", recipe, save_every=0)])
     assert saves == [1, 2, 3, 4]

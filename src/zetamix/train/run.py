@@ -16,14 +16,13 @@ from zetamix.methods import Method
 from zetamix.metrics import METRICS, classify, confusion
 from zetamix.models import count_parameters
 from zetamix.records import Cell, RunRecord
+from zetamix.train.clock import CHUNK_STEPS, StepClock
 from zetamix.train.folder import FolderError, RunFolder
 from zetamix.train.graph import CapturedStep
 from zetamix.train.ranks import Ranks
 from zetamix.train.recipe import Recipe
 from zetamix.train.trainer import Trainer
 
-# the host may run this many steps ahead of a GPU before it waits
-CHUNK_STEPS = 25
 # a checkpoint costs about half a second for a ResNet-18; once a minute that is nothing
 SAVE_SECONDS = 60.0
 
@@ -37,8 +36,6 @@ class Progress:
     """Epochs done, with the part of the current one."""
     step: int
     steps: int
-    taken: int = 0
-    """Steps since the last word, if nothing but steps was done; what is timed."""
     line: dict[str, Any] | None = None
     """The metrics of an epoch that has just ended."""
 
@@ -88,10 +85,9 @@ class Run:
         """Whether the trainer stands between two steps, where it can be saved."""
         self.best: dict[str, float] | None = None
         self.seconds = 0.0
-        self.step_seconds = 0.0
-        self.steps_timed = 0
+        self.clock = StepClock(self.device)
         self.beside = 1
-        """How many runs train side by side, this one among them."""
+        """How many runs were trained side by side, this one among them."""
 
     def _can_capture(self) -> bool:
         one_shape = (
@@ -119,41 +115,38 @@ class Run:
                 trainer.start_epoch()
             if take_step is None and trainer.step_in_epoch < steps:
                 take_step = CapturedStep(trainer) if self.graph else trainer.step
-            begun = True
-            for taken in self._epoch(trainer, take_step):
+            for _ in self._epoch(trainer, take_step):
                 self.seconds = before + time.perf_counter() - began
-                # the first steps wait for the epoch's draws, and in the first epoch for a capture
-                timed, begun = 0 if begun else taken, False
-                yield Progress(self, trainer.epoch, trainer.step_in_epoch, steps, timed)
+                yield Progress(self, trainer.epoch, trainer.step_in_epoch, steps)
             with self._on_stream(take_step):
                 line = self._close_epoch(trainer)
                 self.seconds = before + time.perf_counter() - began
                 if time.perf_counter() - saved > self.save_every:
-                    self.save()
+                    # its own steps have ended, and those of other runs need not
+                    self._write_checkpoint()
                     saved = time.perf_counter()
             yield Progress(self, trainer.epoch, 0, steps, line=line)
         with self._on_stream(take_step):
             self._finish(trainer)
 
-    def _epoch(self, trainer: Trainer, take_step: Callable[[], None] | None) -> Iterator[int]:
-        """The rest of an epoch, in chunks; the host stays at most one chunk ahead of a GPU.
+    def _epoch(self, trainer: Trainer, take_step: Callable[[], None] | None) -> Iterator[None]:
+        """The rest of an epoch, in chunks.
 
         A run that was stopped after the last step of an epoch has nothing left of it to take.
         """
-        last: torch.cuda.Event | None = None
+        self.clock.start()
         while take_step is not None and trainer.step_in_epoch < trainer.steps_per_epoch:
             left = trainer.steps_per_epoch - trainer.step_in_epoch
             chunk = min(CHUNK_STEPS if self.graph else 1, left)
-            with self._on_stream(take_step):
+            with self._on_stream(take_step), self.clock.chunk(chunk):
                 for _ in range(chunk):
                     take_step()
-                if self.device.type == "cuda":
-                    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-                    event.record()
-                    if last is not None:
-                        last.synchronize()
-                    last = event
-            yield chunk
+            yield
+        while self.clock.turns > 1 and not self.clock.is_done():
+            # the host has other runs to feed
+            time.sleep(0.001)
+            yield
+        self.clock.finish()
 
     def _on_stream(self, take_step: Any) -> Any:
         if isinstance(take_step, CapturedStep):
@@ -178,7 +171,7 @@ class Run:
             trainer.load_state_dict(state["trainer"])
             self.best = state["best"]
             self.seconds = state["seconds"]
-            self.step_seconds, self.steps_timed = state["step_seconds"], state["steps_timed"]
+            self.clock.seconds, self.clock.steps = state["step_seconds"], state["steps_timed"]
         if self.ranks.leads:
             self.folder.open()
             self.folder.rewind(trainer.epoch)
@@ -204,13 +197,21 @@ class Run:
                 torch.cuda.synchronize(self.device)
             self.trainer.collect()
 
+    def share(self, runs: int) -> None:
+        """So many runs take turns on the device from now on, this one among them."""
+        self.clock.turns = runs
+        self.beside = max(self.beside, runs)
+
     def save(self) -> None:
         """Keep everything up to here; the run can go on from it."""
-        if self.trainer is None or not self.ranks.leads:
-            return
         if self.device.type == "cuda":
             # steps that were launched on a stream of their own are part of what is kept
             torch.cuda.synchronize(self.device)
+        self._write_checkpoint()
+
+    def _write_checkpoint(self) -> None:
+        if self.trainer is None or not self.ranks.leads:
+            return
         self.folder.save(
             "checkpoint.pt",
             {
@@ -218,8 +219,8 @@ class Run:
                 "trainer": self.trainer.state_dict(),
                 "best": self.best,
                 "seconds": self.seconds,
-                "step_seconds": self.step_seconds,
-                "steps_timed": self.steps_timed,
+                "step_seconds": self.clock.seconds,
+                "steps_timed": self.clock.steps,
             },
         )
 
@@ -262,7 +263,7 @@ class Run:
             confusion=confusion(logits, labels).tolist(),
             test_size=len(test),
             wall_s=round(self.seconds, 2),
-            step_ms=round(1000 * self.step_seconds / max(1, self.steps_timed), 4),
+            step_ms=round(1000 * self.clock.seconds / max(1, self.clock.steps), 4),
             machine=describe_machine(self.device),
             parameters=count_parameters(trainer.model),
             extra={
@@ -300,9 +301,9 @@ def train(
     active: dict[Run, Iterator[Progress]] = {}
     try:
         while waiting or active:
-            while waiting and len(active) < concurrent:
+            # one at a time: runs that end their epochs apart evaluate while the others train
+            if waiting and len(active) < concurrent:
                 run = waiting.pop(0)
-                run.beside = concurrent
                 active[run] = run.advance()
             for run in _round(active, watch):
                 del active[run]
@@ -322,18 +323,10 @@ def train(
 def _round(
     active: dict[Run, Iterator[Progress]], watch: Callable[[Progress], None] | None
 ) -> list[Run]:
-    """Take every run a few steps further, and return those that have ended.
-
-    Time is shared evenly: what side by side costs one model is the time of all divided by their
-    number. Only rounds in which every run did nothing but steps count.
-    """
-    began = time.perf_counter()
+    """Take every run a few steps further, and return those that have ended."""
+    for run in active:
+        run.share(len(active))
     words = [(run, _go_on(run, steps)) for run, steps in active.items()]
-    seconds = (time.perf_counter() - began) / len(words)
-    if all(word is not None and word.taken for _, word in words):
-        for run, word in words:
-            run.step_seconds += seconds
-            run.steps_timed += 0 if word is None else word.taken
     for _, word in words:
         if word is not None and watch is not None:
             watch(word)

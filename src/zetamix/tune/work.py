@@ -114,7 +114,6 @@ class _Team:
         self.epochs: dict[str, float] = {}
         self._looked = 0.0
         for task, run in runs.items():
-            run.beside = len(runs)
             if run.record is not None:
                 # it was killed between its last epoch and being told of
                 self._end(task, run, "complete")
@@ -136,14 +135,10 @@ class _Team:
         return self.ended
 
     def _round(self) -> None:
-        """Take every model a few steps further; time is shared evenly, as in `train`."""
-        began = time.perf_counter()
+        """Take every model a few steps further."""
+        for active in self.active.values():
+            active.run.share(len(self.active))
         words = {task: self._advance(task, active) for task, active in self.active.items()}
-        seconds = (time.perf_counter() - began) / len(words)
-        if all(word is not None and word.taken for word in words.values()):
-            for task, word in words.items():
-                self.active[task].run.step_seconds += seconds
-                self.active[task].run.steps_timed += 0 if word is None else word.taken
         for task, word in words.items():
             if word is None:
                 del self.active[task]

@@ -1,0 +1,76 @@
+"""What training steps cost, and how far the host may run ahead of the GPU that takes them."""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+# steps that are launched in one go
+CHUNK_STEPS = 16
+# chunks that may be under way beyond the one that is waited for: with fewer, models side by side
+# stand still while the host launches their neighbours' steps; with more, an H200 makes the host
+# wait inside a launch, since it takes 54 captured steps of a stream in advance
+CHUNKS_AHEAD = 2
+
+
+class StepClock:
+    """Counts steps and their seconds; ends of epochs, and what is done there, are left out.
+
+    A GPU's time is read off events at the ends of chunks, so the host need not wait for the last.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.on_gpu = device.type == "cuda"
+        self.steps = 0
+        self.seconds = 0.0
+        self.turns = 1
+        """How many runs share the device; each is charged its part of the time."""
+        self._under_way: deque[tuple[int, torch.cuda.Event]] = deque()
+        self._end: torch.cuda.Event | None = None
+        self._begun = False
+
+    def start(self) -> None:
+        """Before the steps of an epoch, the first of which wait for its draws or for a capture."""
+        self._under_way.clear()
+        self._end = None
+        self._begun = False
+
+    @contextmanager
+    def chunk(self, steps: int) -> Iterator[None]:
+        """Around the launch of some steps, on their stream."""
+        began = time.perf_counter()
+        yield
+        if self.on_gpu:
+            end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            end.record()
+            self._under_way.append((steps, end))
+            if len(self._under_way) > CHUNKS_AHEAD:
+                self._wait()
+        elif self._begun:
+            self._count(steps, time.perf_counter() - began)
+        self._begun = True
+
+    def is_done(self) -> bool:
+        """Whether every step that was launched has been taken."""
+        if not self._under_way:
+            return True
+        _, end = self._under_way[-1]
+        return bool(end.query())  # type: ignore[no-untyped-call]
+
+    def finish(self) -> None:
+        """Wait until every step that was launched has been taken."""
+        while self._under_way:
+            self._wait()
+
+    def _wait(self) -> None:
+        steps, end = self._under_way.popleft()
+        end.synchronize()
+        if self._end is not None:
+            self._count(steps, self._end.elapsed_time(end) / 1000 / self.turns)
+        self._end = end
+
+    def _count(self, steps: int, seconds: float) -> None:
+        self.steps += steps
+        self.seconds += seconds
