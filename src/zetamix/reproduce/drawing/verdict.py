@@ -24,6 +24,17 @@ class _Found:
     ours: float
     """How far ζ-mixup is ahead; below 0 it is behind."""
     theirs: float | None
+    refuted: bool
+    """Whether our interval leaves out the paper's difference."""
+
+    @property
+    def is_win_of_the_paper(self) -> bool:
+        return self.theirs is not None and self.theirs > 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether both no difference and the paper's would still fit."""
+        return self.outcome == ONE_SEED or (self.outcome == UNDECIDED and not self.refuted)
 
 
 def judge(view: View, metric: str) -> tuple[list[str], Answer]:
@@ -45,7 +56,8 @@ def judge(view: View, metric: str) -> tuple[list[str], Answer]:
                 for each in found:
                     printed = _printed(view, group[0], metric, each)
                     theirs = None if printed is None else sign * printed
-                    outcomes.append(_Found(_outcome(each, metric), sign * each.mean, theirs))
+                    outcome, refuted = _outcome(each, metric), _leaves_out(each, printed)
+                    outcomes.append(_Found(outcome, sign * each.mean, theirs, refuted))
     if not words:
         return ["Nothing of this table has been run yet."], Answer(NOT_RUN)
     overall = _overall(outcomes)
@@ -53,9 +65,8 @@ def judge(view: View, metric: str) -> tuple[list[str], Answer]:
 
 
 def _status(outcomes: Sequence[_Found]) -> str:
-    """Whether ζ-mixup wins where the paper says so; one seed leaves it open."""
-    said = [each for each in outcomes if each.theirs is not None and each.theirs > 0]
-    decided = [each for each in said if each.outcome != ONE_SEED]
+    """Whether ζ-mixup wins where the paper says so; too few seeds leave it open."""
+    decided = [each for each in outcomes if each.is_win_of_the_paper and not each.is_open]
     return agreement([each.outcome == AHEAD for each in decided]) if decided else OPEN
 
 
@@ -82,10 +93,16 @@ def _outcome(found: Difference, metric: str) -> str:
     return AHEAD if (found.mean > 0) == MEANING[metric][1] else BEHIND
 
 
+def _leaves_out(found: Difference, printed: float | None) -> bool:
+    if found.low is None or found.high is None or printed is None:
+        return False
+    return not found.low <= printed <= found.high
+
+
 def _overall(outcomes: Sequence[_Found]) -> str:
     total = len(outcomes)
     counts = Counter(each.outcome for each in outcomes)
-    says = sum(each.theirs is not None and each.theirs > 0 for each in outcomes)
+    says = sum(each.is_win_of_the_paper for each in outcomes)
     paper_has = f"the paper has it ahead in {says}"
     ahead = sum(each.ours > 0 for each in outcomes if each.outcome == ONE_SEED)
     one_seed = (
@@ -97,8 +114,13 @@ def _overall(outcomes: Sequence[_Found]) -> str:
         return f"{total} {what}, {one_seed}; {paper_has}."
     words = (
         f"Of {total} {what}, ζ-mixup is ahead in {counts[AHEAD]}, behind in {counts[BEHIND]}, and "
-        f"in {counts[UNDECIDED]} the two cannot be told apart; {paper_has}."
+        f"in {counts[UNDECIDED]} the two cannot be told apart"
     )
+    wins = [each for each in outcomes if each.is_win_of_the_paper and each.outcome == UNDECIDED]
+    if wins:
+        refuted = sum(each.refuted for each in wins)
+        words += f" (the interval leaves out the paper's difference in {refuted})"
+    words += f"; {paper_has}."
     return f"{words} {counts[ONE_SEED]} rest on {one_seed}." if counts[ONE_SEED] else words
 
 
