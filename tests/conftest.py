@@ -33,7 +33,7 @@ def pytest_configure() -> None:
     if not torch.cuda.is_available():
         os.environ.setdefault("TRITON_INTERPRET", "1")
     # xdist runs one process per core already; a pool of threads in each only slows both down
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     # prepared data of tests goes to a folder of its own, never to the user's
     if "ZETAMIX_DATA" not in os.environ:
