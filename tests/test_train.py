@@ -19,16 +19,10 @@ from zetamix.records import RunRecord, read_lines
 from zetamix.train import RECIPES, Run, train
 from zetamix.train import run as runs_module
 from zetamix.train import trainer as trainer_module
+from zetamix.train.batch import choose_scale
 from zetamix.train.clock import StepClock
-from zetamix.train.trainer import (
-    MIXING,
-    NonFiniteLossError,
-    Tally,
-    Trainer,
-    choose_dtype,
-    choose_scale,
-    derive,
-)
+from zetamix.train.tally import Tally
+from zetamix.train.trainer import MIXING, NonFiniteLossError, Trainer, choose_dtype, derive
 
 # 100 digits in batches of 32: three steps an epoch, and four left over
 RECIPE = RECIPES["cifar10"].change(

@@ -63,8 +63,8 @@ def train(
     from zetamix.train.folder import hold
     from zetamix.train.graph import compile_pays
     from zetamix.train.ranks import leave
-    from zetamix.train.run import train as train_runs
     from zetamix.train.stopping import Stop
+    from zetamix.train.turns import train as train_runs
 
     console = Console()
     stop = Stop(_seconds(time_limit), began=began)

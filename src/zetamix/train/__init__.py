@@ -6,4 +6,4 @@ from zetamix.train.recipe import Recipe as Recipe
 from zetamix.train.recipe import RecipeError as RecipeError
 from zetamix.train.run import Progress as Progress
 from zetamix.train.run import Run as Run
-from zetamix.train.run import train as train
+from zetamix.train.turns import train as train

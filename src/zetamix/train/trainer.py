@@ -1,8 +1,6 @@
 """One model in training: a step that can be captured, epochs, and a state to go on from."""
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -10,14 +8,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from zetamix.data.augment import EpochDraws, Scale, augment, measure_scale
+from zetamix.data.augment import EpochDraws, Scale
 from zetamix.data.dataset import Dataset
 from zetamix.data.loader import Labelled, Loader
 from zetamix.draw import GOLDEN, mix64
 from zetamix.methods import Method
 from zetamix.models import initialise, is_random, seeded
+from zetamix.train.batch import choose_scale, compiled_fetch, fetch, layout
 from zetamix.train.ranks import Ranks
 from zetamix.train.recipe import Recipe
+from zetamix.train.tally import Tally
 
 # what one training run draws from its seed, apart from the order of the data
 MIXING, LAYERS = 1, 2
@@ -173,7 +173,7 @@ class Trainer:
         targets = labels
         if self.mix is not None:
             samples, targets = self.mix(samples, labels)
-            samples = _layout(samples)
+            samples = layout(samples)
         with self.autocast():
             logits = self.forward(samples)
         loss = F.cross_entropy(logits.float(), targets)
@@ -214,7 +214,7 @@ class Trainer:
         parts = []
         with self.autocast():
             for samples, _ in loader:
-                parts.append(self.model(_layout(samples)).float())
+                parts.append(self.model(layout(samples)).float())
         self.model.train()
         order = loader.draw(0).order
         # with fewer samples than processes some have none
@@ -278,50 +278,6 @@ class Trainer:
         self.epoch, self.step_in_epoch = state["epoch"], state["step_in_epoch"]
 
 
-class Tally:
-    """Loss and accuracy of every step of an epoch, kept on the device."""
-
-    def __init__(self, steps: int, device: torch.device) -> None:
-        # rows: the mean loss of a step, the share of samples whose dominant class it got right
-        self.state = torch.zeros(2, steps, device=device)
-
-    def add(self, index: Tensor, loss: Tensor, logits: Tensor, targets: Tensor) -> None:
-        dominant = targets.argmax(1) if targets.ndim == 2 else targets
-        right = (logits.argmax(1) == dominant).float().mean()
-        self.state.index_copy_(1, index, torch.stack([loss, right])[:, None])
-
-    def read(self) -> tuple[float, float, int | None]:
-        """Mean loss, mean accuracy, and the first step whose loss is not finite."""
-        losses, rights = self.state.cpu()
-        bad = (~torch.isfinite(losses)).nonzero()
-        return float(losses.mean()), float(rights.mean()), int(bad[0]) if len(bad) else None
-
-
-def fetch(
-    stored: Tensor,
-    held: bool,
-    labels: Tensor,
-    draws: EpochDraws,
-    places: Tensor,
-    scale: Scale,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor]:
-    """The batch at `places` of the epoch, as a model takes it.
-
-    `stored` is the whole split where it is held on the device, else the batch itself.
-    """
-    part = draws.each(lambda whole: whole[places])
-    raw = stored[part.order] if held else stored
-    samples = scale.apply(augment(raw, part.flips, part.corners), dtype)
-    return _layout(samples), labels[part.order]
-
-
-@lru_cache(maxsize=1)
-def compiled_fetch() -> Callable[..., tuple[Tensor, Tensor]]:
-    """`fetch` as one kernel or two instead of fifteen, shared by all trainers."""
-    return torch.compile(fetch, dynamic=False)
-
-
 def derive(seed: int, purpose: int) -> int:
     """A seed of its own for each purpose, unlike any that `draw_epoch` makes of the same seed."""
     return mix64(mix64(seed + GOLDEN) + purpose) >> 1
@@ -334,25 +290,8 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if precision == "bfloat16" else torch.float32
 
 
-def choose_scale(normalize: str, split: Labelled) -> Scale | None:
-    """What samples are normalised with; None leaves images in [0, 1]."""
-    if normalize == "dataset":
-        return measure_scale(split.samples)
-    if normalize == "half" and not split.samples.is_floating_point():
-        half = torch.full((split.samples.shape[1],), 127.5)
-        return Scale(half, half.clone())
-    return None
-
-
 def _place(model: nn.Module, device: torch.device) -> nn.Module:
     if device.type == "cuda":
         moved: nn.Module = model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         return moved
     return model.to(device)
-
-
-def _layout(samples: Tensor) -> Tensor:
-    """Images on a GPU with their channels last, which convolutions there are fastest on."""
-    if samples.device.type == "cuda" and samples.ndim == 4:
-        return samples.contiguous(memory_format=torch.channels_last)
-    return samples
