@@ -15,7 +15,7 @@ import torch
 from zetamix import MixPlan, mix, mixup, mixup_plan, zeta_mixup, zeta_plan
 from zetamix.draw import Draw, draw_lam, expand
 from zetamix.kernels import dispatch, gather, reference
-from zetamix.plan import order_rows
+from zetamix.plan.order import order_rows
 from zetamix.series import weigh
 
 fused = pytest.importorskip("zetamix.kernels.fused", reason="needs the package triton")

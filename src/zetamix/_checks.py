@@ -1,4 +1,4 @@
-"""Every input check and its message: expected, got, do this.
+"""Checks of arguments and tensors, and their messages: expected, got, do this.
 
 A check that can be made from shapes, dtypes and Python numbers raises at once. A check that would
 have to read values from a GPU tensor becomes a device-side assertion, so that no check ever makes
@@ -205,14 +205,6 @@ def check_tensor_labels(labels: object) -> None:
     raise TypeError(f"labels must be a tensor with one entry for each sample, got {got}. {hint}")
 
 
-def check_first_tensor(batch: object) -> Tensor:
-    """The first tensor of a batch of any form; its rows are the batch."""
-    tensors = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)]
-    if not tensors:
-        raise TypeError("The batch holds no tensor: there is nothing to mix.")
-    return check_tensor("samples", tensors[0])
-
-
 def check_mixable(samples: Tensor) -> None:
     """Floating point of 16 bits or more, or an integer dtype that float32 holds exactly."""
     if samples.is_floating_point() and samples.element_size() >= 2:
@@ -277,47 +269,6 @@ def check_plan(indices: Tensor, weights: Tensor, batch: int) -> None:
         if low < 0 or high >= batch:
             wrong = low if low < 0 else high
             raise ValueError(f"indices must lie in [0, {batch}) for this batch, got {wrong}.")
-
-
-def check_rule_types(rules: object) -> None:
-    """Rules, or a nest of dicts, tuples and lists of them."""
-    if isinstance(rules, Mapping):
-        for rule in rules.values():
-            check_rule_types(rule)
-    elif isinstance(rules, (tuple, list)):
-        for rule in rules:
-            check_rule_types(rule)
-    elif isinstance(rules, type) or not hasattr(rules, "mix"):
-        got = f"the class {rules.__name__}" if isinstance(rules, type) else type(rules).__name__
-        raise TypeError(
-            "A rule must be Samples(), Classes(...), Soft() or Anchor(), or a dict or tuple of "
-            f"them, got {got}."
-        )
-
-
-def check_rules(rules: object, batch: object) -> None:
-    """A rule for every entry of the batch, in the same nest of dicts, tuples and lists."""
-    if isinstance(rules, Mapping):
-        if not isinstance(batch, Mapping) or set(rules) != set(batch):
-            got = type(batch).__name__
-            if isinstance(batch, Mapping):
-                got = str(sorted(batch, key=str))
-            raise ValueError(
-                f"rules name the entries {sorted(rules, key=str)}, but the batch has {got}. "
-                "Give one rule per entry."
-            )
-        for name, rule in rules.items():
-            check_rules(rule, batch[name])
-    elif isinstance(rules, (tuple, list)):
-        if not isinstance(batch, (tuple, list)) or len(rules) != len(batch):
-            got = f"is a {type(batch).__name__}"
-            if isinstance(batch, (tuple, list)):
-                got = f"has {len(batch)} entries"
-            raise ValueError(
-                f"There are {len(rules)} rules, but the batch {got}. Give one rule per entry."
-            )
-        for rule, entry in zip(rules, batch, strict=True):
-            check_rules(rule, entry)
 
 
 def check_same_shape(first_name: str, first: Tensor, second_name: str, second: Tensor) -> None:

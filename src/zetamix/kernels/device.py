@@ -43,7 +43,7 @@ def _uniform(seed, counter):
 
 @triton.jit
 def _sort(seed, row, cols, batch, SELF: tl.constexpr, BLOCK: tl.constexpr):
-    """Batch rows in the order of random keys, as `plan._order_by_keys`."""
+    """Batch rows in the order of random keys, as `plan.order._order_by_keys`."""
     bits = _expand(seed, row * batch + cols)
     # 30 random bits, the lowest of them replaced by a name for the column, which the sort carries
     mask = (_expand(seed, row * batch) & (BLOCK - 1)).to(tl.int32)
@@ -58,7 +58,7 @@ def _sort(seed, row, cols, batch, SELF: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def _decode(seed, row, cols, batch, sources, SELF: tl.constexpr):
-    """Batch rows from the digits of a Lehmer code, as `plan._order_by_digits`."""
+    """Batch rows from the digits of a Lehmer code, as `plan.order._order_by_digits`."""
     bits = _expand(seed, row * sources + cols)
     digits = (bits % tl.maximum(batch - cols, 1)).to(tl.int32)
     if SELF:

@@ -1,0 +1,9 @@
+"""Apply a plan to samples and targets (Eq. 2), and the functions that do both in one call."""
+
+from zetamix.mix.apply import mix as mix
+from zetamix.mix.pair import mixup as mixup
+from zetamix.mix.pair import zeta_mixup as zeta_mixup
+from zetamix.mix.rules import Anchor as Anchor
+from zetamix.mix.rules import Classes as Classes
+from zetamix.mix.rules import Samples as Samples
+from zetamix.mix.rules import Soft as Soft

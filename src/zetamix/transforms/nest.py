@@ -1,0 +1,78 @@
+"""Batches of any form: rules in the same nest of dicts, tuples and lists, checked and applied."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from zetamix._checks import check_tensor
+from zetamix.mix import Samples, mix
+from zetamix.mix.rules import Rule
+from zetamix.plan import MixPlan
+
+Rules: TypeAlias = Rule | Mapping[str, "Rules"] | Sequence["Rules"]
+
+
+def mix_tree(value: Any, rules: Rules, plan: MixPlan, implementation: str | None) -> Any:
+    """Every entry by its rule; without an implementation samples pass through as they are."""
+    if isinstance(rules, Mapping):
+        return {
+            name: mix_tree(value[name], rule, plan, implementation) for name, rule in rules.items()
+        }
+    if isinstance(rules, Sequence):
+        return tuple(
+            mix_tree(*pair, plan, implementation) for pair in zip(value, rules, strict=True)
+        )
+    if isinstance(rules, Samples):
+        return value if implementation is None else mix(value, plan, implementation=implementation)
+    return rules.mix(value, plan)
+
+
+def check_rule_types(rules: object) -> None:
+    """Rules, or a nest of dicts, tuples and lists of them."""
+    if isinstance(rules, Mapping):
+        for rule in rules.values():
+            check_rule_types(rule)
+    elif isinstance(rules, (tuple, list)):
+        for rule in rules:
+            check_rule_types(rule)
+    elif isinstance(rules, type) or not hasattr(rules, "mix"):
+        got = f"the class {rules.__name__}" if isinstance(rules, type) else type(rules).__name__
+        raise TypeError(
+            "A rule must be Samples(), Classes(...), Soft() or Anchor(), or a dict or tuple of "
+            f"them, got {got}."
+        )
+
+
+def check_rules(rules: object, batch: object) -> None:
+    """A rule for every entry of the batch, in the same nest of dicts, tuples and lists."""
+    if isinstance(rules, Mapping):
+        if not isinstance(batch, Mapping) or set(rules) != set(batch):
+            got = type(batch).__name__
+            if isinstance(batch, Mapping):
+                got = str(sorted(batch, key=str))
+            raise ValueError(
+                f"rules name the entries {sorted(rules, key=str)}, but the batch has {got}. "
+                "Give one rule per entry."
+            )
+        for name, rule in rules.items():
+            check_rules(rule, batch[name])
+    elif isinstance(rules, (tuple, list)):
+        if not isinstance(batch, (tuple, list)) or len(rules) != len(batch):
+            got = f"is a {type(batch).__name__}"
+            if isinstance(batch, (tuple, list)):
+                got = f"has {len(batch)} entries"
+            raise ValueError(
+                f"There are {len(rules)} rules, but the batch {got}. Give one rule per entry."
+            )
+        for rule, entry in zip(rules, batch, strict=True):
+            check_rules(rule, entry)
+
+
+def check_first_tensor(batch: object) -> Tensor:
+    """The first tensor of a batch of any form; its rows are the batch."""
+    tensors = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)]
+    if not tensors:
+        raise TypeError("The batch holds no tensor: there is nothing to mix.")
+    return check_tensor("samples", tensors[0])
