@@ -256,7 +256,7 @@ def test_a_value_error_of_others_is_a_bug():
         int("x")
 
 
-@pytest.mark.parametrize("what", ["_seconds", "_load"])
+@pytest.mark.parametrize("what", ["read_stop", "_load"])
 def test_time_before_the_training_counts(zetamix, monkeypatch, what):
     """A limit that is used up by what comes before the training: one step, then it stops."""
     real, clock, late = getattr(command, what), time.monotonic, [0.0]

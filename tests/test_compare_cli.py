@@ -154,6 +154,7 @@ def test_a_limit_that_starting_takes_up_is_told(tmp_path, monkeypatch):
         (["--methods", "none,zeto"], 1, "got 'zeto'. Did you mean zeta?"),
         (["--methods", "none,none"], 1, "none is given twice"),
         (["--methods", "cutmix"], 1, "cutmix:1.0 cannot mix this data: CutMix cuts"),
+        (["--methods", "zeta:sources=999"], 1, "blends 999 samples into one, and a batch has"),
         (["--model", "resnet18"], 1, "resnet18 cannot take samples of shape [2]: resnet18 takes"),
         (["--data", "digits", "--model", "resnet19"], 1, "got 'resnet19'. Did you mean"),
         (["--data", "digits", "--model", "lenet5"], 1, "lenet5 cannot take samples of shape [1, 8"),

@@ -8,9 +8,7 @@ import torch
 from comparisons import make_dataset
 
 from zetamix.compare import CompareError, make_grid
-from zetamix.compare.grid import Source, get_dataset
 from zetamix.compare.result import show_outputs
-from zetamix.data import DataError, from_tensors
 from zetamix.methods import parse, parse_list
 from zetamix.models import UnknownModelError
 from zetamix.train import Run
@@ -213,29 +211,6 @@ def test_an_unknown_model_and_too_small_a_part_are_told():
         grid_of(make_dataset(), model="resnet19")
     with pytest.raises(ValueError, match=r"size must lie between 2 \(one of each class\) and 512"):
         grid_of(train_size=1)
-
-
-# workers get the same data
-
-
-def test_a_worker_loads_the_same_part(tmp_path):
-    source = Source("crescents", None, 64)
-    dataset = source.load()
-    again = get_dataset(source, dataset.fingerprint)
-    assert torch.equal(again.train.samples, dataset.train.samples)
-    assert get_dataset(source, dataset.fingerprint) is again
-
-
-def test_data_that_changed_meanwhile_is_told():
-    samples = torch.rand(4, 2)
-    dataset = from_tensors("points", {"train": (samples, torch.tensor([0, 1, 0, 1]))})
-    assert get_dataset(dataset, dataset.fingerprint) is dataset
-    with pytest.raises(DataError) as caught:
-        get_dataset(dataset, "abc")
-    assert str(caught.value) == (
-        "points is not the same in all processes: expected the fingerprint abc, got "
-        f"{dataset.fingerprint}. Did its files change meanwhile?"
-    )
 
 
 def test_paths_are_found_from_any_folder(tmp_path, monkeypatch):

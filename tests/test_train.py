@@ -16,7 +16,7 @@ from zetamix.methods import parse
 from zetamix.metrics import METRICS, classify, confusion
 from zetamix.models import initialise
 from zetamix.records import RunRecord, read_lines
-from zetamix.train import RECIPES, Run, train
+from zetamix.train import RECIPES, RecipeError, Run, train
 from zetamix.train import run as runs_module
 from zetamix.train import trainer as trainer_module
 from zetamix.train.batch import choose_scale
@@ -328,6 +328,12 @@ def test_the_others_go_on_while_the_last_steps_of_an_epoch_are_under_way(new, mo
     assert waits == 5
     first_wait = [place for place, seed in enumerate(seen) if seed == 0][STEPS]
     assert seen[first_wait : first_wait + 10].count(1) == 5
+
+
+def test_more_sources_than_a_batch_has_are_refused_before_anything_is_written(new, tmp_path):
+    with pytest.raises(RecipeError, match="blends 64 samples into one, and a batch has 32"):
+        new("zeta:sources=64", out="none")
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_run_alone_waits_for_its_device(new, monkeypatch):

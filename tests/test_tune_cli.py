@@ -12,7 +12,8 @@ from tuning import hasty_sqlite, make_question, make_trial
 from typer.testing import CliRunner
 
 from zetamix.cli.app import app
-from zetamix.cli.tune import SPACE, Watcher, _hide_password
+from zetamix.cli.standing import Watcher
+from zetamix.cli.tune import SPACE, _hide_password
 from zetamix.tune import Evaluating, Standing
 
 pytestmark = pytest.mark.usefixtures(hasty_sqlite.__name__)

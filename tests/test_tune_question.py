@@ -12,11 +12,12 @@ from tuning import RECIPE, SPACE, make_dataset, make_question
 
 from zetamix import data
 from zetamix.data import DataError, Split, from_tensors
+from zetamix.data.address import Address
 from zetamix.metrics import classify, confusion
+from zetamix.train import RecipeError
 from zetamix.tune import SpaceError, StudyError, ask, make_plan, parse_space
 from zetamix.tune import make_question as question_of
 from zetamix.tune.question import (
-    Source,
     check_same,
     dataset_of,
     standard_error,
@@ -96,8 +97,8 @@ def test_the_papers_analysis_is_judged_by_test_on_all_training_samples():
 @pytest.mark.parametrize("val", [True, False], ids=["val", "held out"])
 @pytest.mark.parametrize("judge", ["val", "test"])
 def test_a_worker_sees_the_same_data(val, judge, tmp_path, monkeypatch):
-    monkeypatch.setattr("zetamix.data.load", lambda what, root, size: make_dataset(val=val))
-    source = Source("blobs", str(tmp_path), 0.5)
+    monkeypatch.setattr("zetamix.data.address.load", lambda what, root, size: make_dataset(val=val))
+    source = Address("blobs", str(tmp_path), 0.5)
     question = ask(source.load(), parse_space(SPACE), RECIPE, source=source)
     expected = question.seen(judge)
     for shared in (source, expected):
@@ -109,7 +110,7 @@ def test_a_worker_sees_the_same_data(val, judge, tmp_path, monkeypatch):
 
 def test_a_worker_with_other_data_says_so(tmp_path):
     with pytest.raises(DataError, match=r"^digits is not the same in all processes: expected the "):
-        dataset_of(Source("digits", str(tmp_path)), "val", False, "another-val")
+        dataset_of(Address("digits", str(tmp_path)), "val", False, "another-val")
 
 
 def test_images_of_another_side_are_another_question(tmp_path):
@@ -131,6 +132,15 @@ def test_images_of_another_side_are_another_question(tmp_path):
         question_of(make_dataset(), "gamma=1..6", size=8)
 
 
+def test_more_sources_than_the_smallest_batch_are_told():
+    space = parse_space("gamma=1..6,sources=8|64|all,batch_size=32|128")
+    message = r"^zeta:gamma=1\.0,sources=64 blends 64 samples into one, and a batch has 32\. Take"
+    with pytest.raises(RecipeError, match=message):
+        ask(make_dataset(), space, RECIPE)
+    ask(make_dataset(), parse_space("gamma=1..6,sources=8|32|all,batch_size=32|128"), RECIPE)
+    ask(make_dataset(), parse_space("gamma=1..6,sources=all"), RECIPE)
+
+
 def test_a_question_by_name(tmp_path):
     question = question_of(
         "digits",
@@ -142,7 +152,7 @@ def test_a_question_by_name(tmp_path):
         changes=["lr=0.01"],
         seed=7,
     )
-    assert question.source == Source("digits", str(tmp_path), 200)
+    assert question.source == Address("digits", str(tmp_path), 200)
     assert len(question.dataset.train) == 200
     recipe = question.recipe
     assert (recipe.epochs, recipe.model, recipe.lr, question.seed) == (3, "mlp", 0.01, 7)

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from zetamix.train import Recipe
 from zetamix.tune import SpaceError, parse_space
-from zetamix.tune.space import OF_METHOD, OF_RECIPE, PAPER_GRID, PAPER_SWEEP, label
+from zetamix.tune.parse import PAPER_GRID, PAPER_SWEEP
+from zetamix.tune.space import OF_METHOD, OF_RECIPE, label
 
 RECIPE = Recipe(source="", lr=0.1)
 

@@ -16,7 +16,7 @@ from tuning import RECIPE, SPACE, hasty_sqlite, make_question, make_study
 from zetamix.tune import StudyError, parse_space
 from zetamix.tune.sampler import make_pruner, make_sampler
 from zetamix.tune.storage import Storage, quieten, sqlite_in
-from zetamix.tune.study import MOST_TRIES
+from zetamix.tune.tries import MOST_TRIES
 
 pytestmark = pytest.mark.usefixtures(hasty_sqlite.__name__)
 

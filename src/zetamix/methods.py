@@ -55,6 +55,12 @@ class Method:
             return f"{self.name}:{_print(values[first])}"
         return f"{self.name}:" + ",".join(f"{key}={_print(values[key])}" for key in values)
 
+    @property
+    def sources(self) -> int | None:
+        """How many samples go into one output, where the method says so; None: all, or two."""
+        found: int | None = dict(self.options).get("sources")
+        return found
+
     def option(self, key: str) -> Any:
         return dict(self.options).get(key, OPTIONS[self.name][key])
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from zetamix.bench.contenders import COPY, OURS, PEERS
 from zetamix.bench.run import Case, Row, WrongResultError, fastest_peer, measure
+from zetamix.cli.options import read_device
 from zetamix.files import write_json
 from zetamix.machine import describe_machine, machine_line
 
@@ -39,7 +40,7 @@ def bench(
     Results are checked against float64 first; nothing is timed that is not right.
     """
     console = Console()
-    place = _device(device)
+    place = read_device(device)
     cases = [
         Case(shape, DTYPES.get(name, torch.float32), place, tf32=name == "tf32")
         for shape in _shapes(shapes or (SHAPES if place.type == "cuda" else CPU_SHAPES))
@@ -66,16 +67,6 @@ def bench(
         if json_file is not None:
             write_json(json_file, {"machine": facts, "rows": [row.as_dict() for row in rows]})
     console.print(machine_line(facts), highlight=False)
-
-
-def _device(name: str | None) -> torch.device:
-    if name is None:
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name not in ("cpu", "cuda"):
-        raise typer.BadParameter(f"expected cpu or cuda, got {name!r}", param_hint="--device")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise typer.BadParameter("torch finds no CUDA device; use cpu", param_hint="--device")
-    return torch.device(name, 0) if name == "cuda" else torch.device(name)
 
 
 def _shapes(text: str) -> list[tuple[int, ...]]:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from zetamix.cli.options import check_device, read_stop, read_train_size
 from zetamix.cli.overview import near_path
 from zetamix.cli.problems import told_in_a_sentence
 from zetamix.words import counted
@@ -73,15 +74,15 @@ def compare(
     from zetamix.compare.write import write_report
 
     console = Console()
-    place = _device(device)
-    stop = _stop(time_limit, began)
+    check_device(device)
+    stop = read_stop(time_limit, began)
     with told_in_a_sentence():
         grid = make_grid(
             data,
             None if methods is None else naming.parse_list(methods),
             out=out,
             seeds=seeds,
-            train_size=_size(train_size),
+            train_size=read_train_size(train_size),
             model=model,
             epochs=epochs,
             changes=change or [],
@@ -98,8 +99,8 @@ def compare(
                 jobs=jobs,
                 backend=backend,
                 address=address,
-                device=place,
-                compile=_compiles(grid, place),
+                device=device,
+                compile=_compiles(grid, device),
                 watch=watch,
                 stop=stop,
             )
@@ -112,40 +113,6 @@ def compare(
             raise typer.Exit(0 if stop.signal is None else 128 + stop.signal)
         if comparison.failures:
             raise typer.Exit(1)
-
-
-def _device(name: str | None) -> str | None:
-    import torch
-
-    if name is None:
-        return None
-    if name.split(":")[0] not in ("cpu", "cuda"):
-        raise typer.BadParameter(f"expected cpu or cuda, got {name!r}", param_hint="--device")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise typer.BadParameter("torch finds no CUDA device; use cpu", param_hint="--device")
-    return name
-
-
-def _stop(time_limit: str | None, began: float) -> Any:
-    from zetamix.train.stopping import Stop, parse_duration
-
-    try:
-        limit = None if time_limit is None else parse_duration(time_limit)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--time-limit") from None
-    return Stop(limit, began=began)
-
-
-def _size(text: str | None) -> int | float | None:
-    if text is None:
-        return None
-    try:
-        return float(text) if "." in text else int(text)
-    except ValueError:
-        raise typer.BadParameter(
-            f"expected a number of samples or a fraction such as 0.1, got {text!r}",
-            param_hint="--train-size",
-        ) from None
 
 
 def _compiles(grid: Any, device: str | None) -> bool:

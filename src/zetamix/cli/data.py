@@ -1,6 +1,5 @@
 """`zetamix data`: list, info, prepare, check."""
 
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +11,18 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from zetamix.cli.facts import (
+    SHOWN,
+    add_content,
+    add_prepared,
+    add_spec,
+    fact_table,
+    form,
+    to_prepare,
+)
+
 if TYPE_CHECKING:
-    from zetamix.data import Dataset, Report
-    from zetamix.data.catalogue.spec import Spec
+    from zetamix.data import Report
     from zetamix.data.source import Progress as Callback
 
 data = typer.Typer(
@@ -38,8 +46,6 @@ Size = Annotated[
 ]
 
 GET = {"built in": "", "download": "auto", "tool": "tool", "request": "ask"}
-# how much of a long list is shown
-SHOWN = 10
 
 
 @data.command(name="list")
@@ -72,7 +78,7 @@ def list_datasets(root: Root = None) -> None:
             f"[bold]{spec.name}[/bold]" if here else spec.name,
             f"{spec.images:,}",
             str(len(spec.classes)),
-            _size(spec.shape),
+            form(spec.shape),
             spec.licence,
             GET[spec.access],
             here,
@@ -94,21 +100,21 @@ def info(what: What, root: Root = None, seed: Seed = 0, size: Size = None) -> No
     console = Console()
     with _sentences():
         request = find(what, root, seed, size)
-        facts = _facts()
+        facts = fact_table()
         found = draw(request) or ready(request)
         if request.spec is not None:
-            _add_spec(facts, request.spec, request.root, None if found else seed)
+            add_spec(facts, request.spec, request.root, None if found else seed)
         elif found is not None:
-            _add_content(facts, found)
+            add_content(facts, found)
         else:
             facts.add_row("name", escape(request.name))
             facts.add_row("path", escape(what))
             facts.add_row(
-                "here", f"yes, not prepared: {escape(_to_prepare(what, root, seed, size))}"
+                "here", f"yes, not prepared: {escape(to_prepare(what, root, seed, size))}"
             )
         if found is not None:
             known = request.spec.notes if request.spec is not None else ()
-            _add_prepared(facts, found, request.folder, known)
+            add_prepared(facts, found, request.folder, known)
         console.print(facts, highlight=False)
 
 
@@ -128,9 +134,9 @@ def prepare(
     with _sentences(), progress_bar() as show:
         found = prepare_data(what, root, seed, size, progress=show, again=again)
         folder = find(what, root, seed, size).folder
-    facts = _facts()
-    _add_content(facts, found)
-    _add_prepared(facts, found, folder)
+    facts = fact_table()
+    add_content(facts, found)
+    add_prepared(facts, found, folder)
     console.print(facts, highlight=False)
 
 
@@ -210,75 +216,6 @@ def _count_table(report: "Report") -> Table:
     return table
 
 
-def _add_spec(facts: Table, spec: "Spec", root: Path, seed: int | None) -> None:
-    """What the catalogue says; with a seed also whether it is here."""
-    from zetamix.data.access import status
-    from zetamix.data.obtain import next_step, stand_in_hint
-
-    facts.add_row("name", f"{spec.name}, {escape(spec.title)}")
-    facts.add_row("classes", f"{len(spec.classes)}: {escape(_some(spec.classes))}")
-    sizes = ", ".join(f"{split} {count:,}" for split, count in spec.sizes.items())
-    how = {"official": "official", "made": "stratified 70:10:20, seeded", "drawn": "drawn"}
-    facts.add_row("splits", f"{sizes} ({how[spec.split]})")
-    facts.add_row("samples", _size(spec.shape))
-    if spec.fit.size is not None:
-        facts.add_row("images", f"{spec.fit.describe()}; {escape(spec.fit.why)}")
-    facts.add_row("licence", spec.licence)
-    if spec.where:
-        facts.add_row("source", escape(spec.where))
-    for note in spec.notes:
-        facts.add_row("note", escape(note))
-    if seed is None:
-        return
-    here = status(spec, root, seed)
-    if here == "built in" and spec.split != "drawn":
-        facts.add_row("here", "built in; prepared at its first use")
-    elif here == "files":
-        facts.add_row("here", f"files, not prepared: zetamix data prepare {spec.name}")
-    elif not here:
-        facts.add_row("here", f"no. {escape(next_step(spec, root))}")
-        if hint := stand_in_hint(spec, root):
-            facts.add_row("or", escape(hint))
-
-
-def _to_prepare(what: str, root: Path | None, seed: int, size: int | None) -> str:
-    """The command that prepares just what was asked for."""
-    options = {"--root": root, "--seed": seed or None, "--size": size}
-    given = [
-        word for name, value in options.items() if value is not None for word in (name, str(value))
-    ]
-    return shlex.join(["zetamix", "data", "prepare", what, *given])
-
-
-def _facts() -> Table:
-    facts = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-    facts.add_column(style="dim", no_wrap=True)
-    facts.add_column(overflow="fold")
-    return facts
-
-
-def _add_content(facts: Table, found: "Dataset") -> None:
-    """What a dataset holds that the catalogue does not know."""
-    facts.add_row("name", escape(found.name))
-    facts.add_row("classes", f"{found.num_classes}: {escape(_some(found.classes))}")
-    facts.add_row("samples", _size(found.shape))
-
-
-def _add_prepared(
-    facts: Table, found: "Dataset", folder: Path, known: tuple[str, ...] = ()
-) -> None:
-    """What is here, with those of its notes that are not `known`."""
-    for note in found.notes:
-        if note not in known:
-            facts.add_row("note", escape(note))
-    counts = ", ".join(f"{name} {len(split):,}" for name, split in found.splits.items())
-    facts.add_row("here", counts)
-    facts.add_row("from", escape(found.origin))
-    if folder.is_dir():
-        facts.add_row("prepared", escape(str(folder)))
-    facts.add_row("fingerprint", found.fingerprint)
-
-
 @contextmanager
 def _sentences() -> Iterator[None]:
     """What goes wrong with data is said in a sentence, not in a traceback."""
@@ -321,19 +258,3 @@ def progress_bar() -> Iterator["Callback"]:
             bar.update(task, description=what, completed=done, total=total or None)
 
         yield show
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    """28² grey, 256² RGB, R¹²."""
-    if len(shape) == 1:
-        return "R" + str(shape[0]).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    channels, height, width = shape
-    side = f"{height}²" if height == width else f"{height}×{width}"
-    return f"{side} {'grey' if channels == 1 else 'RGB'}"
-
-
-def _some(names: tuple[str, ...]) -> str:
-    """All names, or the first of very many."""
-    if len(names) <= 2 * SHOWN:
-        return ", ".join(names)
-    return f"{', '.join(names[:SHOWN])} and {len(names) - SHOWN:,} more"

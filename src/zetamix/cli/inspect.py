@@ -1,12 +1,13 @@
 """`zetamix inspect`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from zetamix.cli.options import read_device
 from zetamix.cli.problems import told_in_a_sentence
 
 METHODS = "mixup,zeta:2.4,zeta:2.8,zeta:4.0"
@@ -59,7 +60,7 @@ def inspect(
     from zetamix.machine import describe_machine
 
     console = Console()
-    place = _device(device)
+    place = read_device(device)
     settings = Settings(
         samples=samples,
         batch=batch,
@@ -112,18 +113,6 @@ class Bars(Progress):
                 self.console.print(f"{stage} …", highlight=False)
             self.stages[stage] = self.add_task(stage, total=total)
         self.update(self.stages[stage], completed=done)
-
-
-def _device(name: str | None) -> Any:
-    import torch
-
-    if name is None:
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.split(":")[0] not in ("cpu", "cuda"):
-        raise typer.BadParameter(f"expected cpu or cuda, got {name!r}", param_hint="--device")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise typer.BadParameter("torch finds no CUDA device; use cpu", param_hint="--device")
-    return torch.device(name)
 
 
 def _gammas(text: str) -> tuple[float, ...]:

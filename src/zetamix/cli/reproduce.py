@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
+from zetamix.cli.artifacts import list_artifacts
+from zetamix.cli.options import read_device, read_seeds, read_stop
 from zetamix.cli.problems import told_in_a_sentence
 
 PAGE, ALL = "page", "all"
@@ -61,23 +62,26 @@ def reproduce(
     """
     # loading what is imported here, and the data, takes its part of a time limit
     began = time.monotonic()
+    import torch
+
     from zetamix.reproduce import Results, Session
-    from zetamix.train.stopping import Stop
 
     console = Console()
     folder = out or (QUICK if quick else RESULTS)
     with told_in_a_sentence():
         results = Results(folder)
         if show_list or not ids:
-            _list(console, results, data_root, _device(device))
+            list_artifacts(console, results, data_root, read_device(device))
             return
         chosen = _ids(ids)
         if chosen == [PAGE]:
             _page(console, results, quick)
             return
         ask = _ask(chosen, seeds, variants, epochs)
-        place = _device(device)
-        stop = Stop(_seconds(time_limit), began=began)
+        place = read_device(device)
+        # which convolution is fastest is tried out once per shape; shapes never change here
+        torch.backends.cudnn.benchmark = place.type == "cuda"
+        stop = read_stop(time_limit, began)
         with _watcher(console) as watch:
             session = Session(
                 results,
@@ -116,7 +120,6 @@ def _ids(given: list[str]) -> list[str]:
 
 
 def _ask(ids: list[str], seeds: str | None, variants: str | None, epochs: int | None) -> Any:
-    from zetamix.cli.train import _seeds
     from zetamix.data.augment import AUGMENTATIONS
     from zetamix.reproduce import EXPERIMENTS, Ask
 
@@ -127,7 +130,7 @@ def _ask(ids: list[str], seeds: str | None, variants: str | None, epochs: int | 
                 f"expected some of {', '.join(AUGMENTATIONS)}, got {name!r}",
                 param_hint="--variants",
             )
-    ask = Ask(None if seeds is None else tuple(_seeds(seeds, "--seeds")), names, epochs)
+    ask = Ask(None if seeds is None else tuple(read_seeds(seeds, "--seeds")), names, epochs)
     if ask != Ask() and not any(EXPERIMENTS[id].trains for id in ids):
         raise typer.BadParameter(
             f"--seeds, --variants and --epochs are for artifacts that train models, which "
@@ -164,80 +167,10 @@ def _cells(id: str, ask: Any, datasets: str | None, methods: str | None, session
     return shorten(cells, session.device) if session.is_quick else cells
 
 
-def _device(name: str | None) -> Any:
-    import torch
-
-    if name is None:
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.split(":")[0] not in ("cpu", "cuda"):
-        raise typer.BadParameter(f"expected cpu or cuda, got {name!r}", param_hint="--device")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise typer.BadParameter("torch finds no CUDA device; use cpu", param_hint="--device")
-    place = torch.device(name)
-    # which convolution is fastest is tried out once per shape; shapes never change here
-    torch.backends.cudnn.benchmark = place.type == "cuda"
-    return place
-
-
-def _seconds(time_limit: str | None) -> float | None:
-    from zetamix.train.stopping import parse_duration
-
-    try:
-        return None if time_limit is None else parse_duration(time_limit)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--time-limit") from None
-
-
 def _watcher(console: Console) -> Any:
     from zetamix.cli.progress import Watcher
 
     return Watcher(console, [])
-
-
-def _list(console: Console, results: Any, root: Path | None, place: Any) -> None:
-    from zetamix.data import CATALOGUE
-    from zetamix.data.access import status
-    from zetamix.reproduce import EXPERIMENTS, Ask
-    from zetamix.reproduce.speed import Speed
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name, justify in (("id", "left"), ("what it shows, and its data", "left")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for name in ("done", "missing", "time left"):
-        table.add_column(name, justify="right", no_wrap=True)
-    speed = Speed(place, results)
-    for experiment in EXPERIMENTS.values():
-        cells = experiment.cells(Ask())
-        empty = [cell for cell in cells if results.find(cell) is None]
-        names = [name for name in dict.fromkeys(cell.dataset for cell in cells) if name]
-        here = [name for name in names if status(CATALOGUE[name], root)]
-        gone = [name for name in names if name not in here]
-        able = [cell for cell in empty if cell.device in (None, place.type)]
-        lines = [experiment.what]
-        lines += [f"[green]here: {', '.join(here)}[/green]"] if here else []
-        lines += [f"[dim]not here: {', '.join(gone)}[/dim]"] if gone else []
-        table.add_row(
-            f"[bold]{experiment.id}[/bold]",
-            "\n".join(lines),
-            str(len(cells) - len(empty)),
-            str(len(empty)),
-            _duration(sum(map(speed.seconds, able))) if able else "–",
-        )
-    console.print(table, highlight=False)
-    console.print(
-        "\nzetamix data info NAME says how to get data that is not here. Times are estimates for "
-        f"all missing cells on {speed.facts.get('gpu', speed.facts['processor'])}, one after the "
-        "other; those that another device has to measure are not counted.",
-        highlight=False,
-    )
-
-
-def _duration(seconds: float) -> str:
-    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "m")):
-        if seconds >= size:
-            count = seconds / size
-            return f"≈ {count:.1f} {unit}" if count < 9.95 else f"≈ {count:,.0f} {unit}"
-    return f"≈ {max(1, round(seconds))} s"
 
 
 def _page(console: Console, results: Any, quick: bool) -> None:

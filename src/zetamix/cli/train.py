@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from zetamix.cli.options import read_device, read_seeds, read_stop, read_train_size
 from zetamix.cli.problems import told_in_a_sentence
 from zetamix.words import counted
 
@@ -63,17 +64,16 @@ def train(
     from zetamix.train.folder import hold
     from zetamix.train.graph import compile_pays
     from zetamix.train.ranks import leave
-    from zetamix.train.stopping import Stop
     from zetamix.train.turns import train as train_runs
 
     console = Console()
-    stop = Stop(_seconds(time_limit), began=began)
+    stop = read_stop(time_limit, began)
     with told_in_a_sentence():
         place, ranks = _place(device)
         dataset = _load(data, root, train_size, size)
         recipe = _recipe(dataset, model, epochs, change or [])
         chosen = methods.parse_list(method)
-        seeds = _seeds(seed)
+        seeds = read_seeds(seed, "--seed")
         folders = _folders(out, dataset.name, chosen, seeds)
         steps = len(folders) * recipe.epochs * (len(dataset.train) // recipe.batch_size)
         console.quiet = not ranks.leads
@@ -113,13 +113,7 @@ def _place(device: str | None) -> tuple[Any, Any]:
 
     from zetamix.train.ranks import join
 
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device.split(":")[0] not in ("cpu", "cuda"):
-        raise typer.BadParameter(f"expected cpu or cuda, got {device!r}", param_hint="--device")
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise typer.BadParameter("torch finds no CUDA device; use cpu", param_hint="--device")
-    ranks, place = join(torch.device(device))
+    ranks, place = join(read_device(device))
     # which convolution is fastest is tried out once per shape; shapes never change here
     torch.backends.cudnn.benchmark = place.type == "cuda"
     return place, ranks
@@ -133,10 +127,10 @@ def _load(data: str, root: Path | None, train_size: str | None, side: int | None
     dataset = datasets.load(data, root=root, size=side)
     if dataset.test is None:
         dataset = datasets.as_reported(dataset)
-    if train_size is None:
+    size = read_train_size(train_size)
+    if size is None:
         return dataset
     try:
-        size = float(train_size) if "." in train_size else int(train_size)
         return dataclasses.replace(dataset, train=dataset.train.subset(size))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--train-size") from None
@@ -153,20 +147,6 @@ def _recipe(dataset: Any, model: str | None, epochs: int | None, changes: list[s
     return recipe.override(*changes)
 
 
-def _seeds(text: str, option: str = "--seed") -> list[int]:
-    try:
-        seeds = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise typer.BadParameter(
-            f"expected whole numbers separated by commas, got {text!r}", param_hint=option
-        ) from None
-    if len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise typer.BadParameter(
-            f"expected different numbers of at least 0, got {text!r}", param_hint=option
-        )
-    return seeds
-
-
 def _folders(out: Path | None, name: str, chosen: list[Any], seeds: list[int]) -> dict[Any, Path]:
     if out is not None and len(chosen) == len(seeds) == 1:
         return {(chosen[0], seeds[0]): out}
@@ -176,15 +156,6 @@ def _folders(out: Path | None, name: str, chosen: list[Any], seeds: list[int]) -
         for each in chosen
         for seed in seeds
     }
-
-
-def _seconds(time_limit: str | None) -> float | None:
-    from zetamix.train.stopping import parse_duration
-
-    try:
-        return None if time_limit is None else parse_duration(time_limit)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--time-limit") from None
 
 
 def _watcher(console: Console, runs: list[Any], log: str | None) -> Any:

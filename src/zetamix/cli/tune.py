@@ -1,19 +1,17 @@
 """`zetamix tune`."""
 
 import time
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress_bar import ProgressBar
+from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from zetamix.cli.overview import near_path, time_left
+from zetamix.cli.options import check_device, read_stop, read_train_size
+from zetamix.cli.overview import near_path
 from zetamix.cli.problems import told_in_a_sentence
+from zetamix.cli.standing import Watcher
 from zetamix.words import counted
 
 SPACE = "gamma=1..6,weight_decay=log:5e-5..1e-3"
@@ -116,8 +114,8 @@ def tune(
     from zetamix.tune.write import write_report
 
     console = Console()
-    place = _device(device)
-    stop = _stop(time_limit, began)
+    check_device(device)
+    stop = read_stop(time_limit, began)
     kind, what = _kind(space, grid, sampler)
     with told_in_a_sentence():
         _hide_password(storage)
@@ -126,7 +124,7 @@ def tune(
             what,
             metric=metric,
             seed=seed,
-            train_size=_size(train_size),
+            train_size=read_train_size(train_size),
             model=model,
             epochs=epochs,
             changes=change or [],
@@ -148,8 +146,8 @@ def tune(
                 jobs=jobs,
                 backend=backend,
                 address=address,
-                device=place,
-                compile=_compiles(question, place),
+                device=device,
+                compile=_compiles(question, device),
                 save_every=save_every,
                 watch=watch,
                 stop=stop,
@@ -160,77 +158,6 @@ def tune(
             why = "Stopped." if stop.terminated else "The time is up."
             console.print(f"{why} Everything is saved; the same command goes on.")
             raise typer.Exit(0 if stop.signal is None else 128 + stop.signal)
-
-
-class Watcher(AbstractContextManager["Watcher"]):
-    """Best so far, trials done, running, stopped early and failed, and the time that is left.
-
-    On a terminal the lines stay in place; elsewhere there is a line for each trial that ends.
-    """
-
-    def __init__(self, console: Console, question: Any) -> None:
-        self.console, self.question = console, question
-        self.live = Live(console=console, auto_refresh=False, transient=True)
-        self.told = -1
-        self.died = 0
-
-    def __enter__(self) -> "Watcher":
-        if self.console.is_terminal:
-            self.live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.live.stop()
-
-    def __call__(self, progress: Any) -> None:
-        if progress.died > self.died:
-            self.died = progress.died
-            self._line("A worker died; the trials under way are tried again.")
-        if self.console.is_terminal:
-            self.live.update(self.lines(progress), refresh=True)
-        elif progress.done != self.told:
-            self.told = progress.done
-            self._line(", ".join(self.words(progress)))
-
-    def _line(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    def lines(self, progress: Any) -> Group:
-        """A bar with the numbers below it."""
-        done, total = progress.done, progress.total
-        bar = Table.grid(padding=(0, 1))
-        bar.add_row("trials" if hasattr(progress, "best") else "test", _bar(done, total))
-        return Group(bar, *(Text(f"  {word}") for word in self.words(progress)))
-
-    def words(self, progress: Any) -> list[str]:
-        if not hasattr(progress, "best"):
-            percent = 100 * progress.epochs / progress.epochs_total
-            return [f"test: {progress.done} of {progress.total} models done, {percent:.0f} %"]
-        counts = [f"{progress.complete} finished"]
-        named = {"pruned": "stopped early", "diverged": "diverged", "failed": "failed"}
-        counts += [f"{getattr(progress, k)} {v}" for k, v in named.items() if getattr(progress, k)]
-        counts.append(f"{len(progress.running)} running{self._epochs(progress.running)}")
-        done = f"{progress.done} of {progress.total} trials done ({', '.join(counts)})"
-        left = time_left(progress.seconds_left)
-        return [self._best(progress.best), done, *([left] if left else [])]
-
-    def _epochs(self, running: Any) -> str:
-        if not running or not self.console.is_terminal:
-            return ""
-        each = [f"{epochs}/{self.question.recipe.epochs}" for epochs in running.values()]
-        return f": epoch {', '.join(each)}"
-
-    def _best(self, best: Any) -> str:
-        from zetamix.tune.reading import show
-        from zetamix.tune.space import label
-
-        if best is None:
-            return "no trial finished yet"
-        return f"best so far {show(self.question.metric, best.value)} at {label(best.setting)}"
-
-
-def _bar(done: int, total: int) -> ProgressBar:
-    return ProgressBar(total=total, completed=done, width=40)
 
 
 def _kind(space: str | None, grid: str | None, sampler: str | None) -> tuple[str, str]:
@@ -245,40 +172,6 @@ def _kind(space: str | None, grid: str | None, sampler: str | None) -> tuple[str
             param_hint="--grid",
         )
     return "grid", grid
-
-
-def _device(name: str | None) -> str | None:
-    import torch
-
-    if name is None:
-        return None
-    if name.split(":")[0] not in ("cpu", "cuda"):
-        raise typer.BadParameter(f"expected cpu or cuda, got {name!r}", param_hint="--device")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise typer.BadParameter("torch finds no CUDA device; use cpu", param_hint="--device")
-    return name
-
-
-def _stop(time_limit: str | None, began: float) -> Any:
-    from zetamix.train.stopping import Stop, parse_duration
-
-    try:
-        limit = None if time_limit is None else parse_duration(time_limit)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--time-limit") from None
-    return Stop(limit, began=began)
-
-
-def _size(text: str | None) -> int | float | None:
-    if text is None:
-        return None
-    try:
-        return float(text) if "." in text else int(text)
-    except ValueError:
-        raise typer.BadParameter(
-            f"expected a number of samples or a fraction such as 0.1, got {text!r}",
-            param_hint="--train-size",
-        ) from None
 
 
 def _hide_password(storage: str | None) -> None:

@@ -3,14 +3,14 @@
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
 
-from zetamix import data as datasets
-from zetamix.data import CATALOGUE, DataError, Dataset
+from zetamix.data import Dataset
+from zetamix.data.address import Address, address_of, cut
 from zetamix.methods import Method, parse_list
 from zetamix.models import UnknownModelError, initialise
 from zetamix.records import Cell
@@ -23,39 +23,6 @@ TRIED = 4
 
 class CompareError(ValueError):
     """Data or settings that cannot be compared; the message says what would do."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """How any process of this machine gets at a dataset: by name or path, mapped into memory."""
-
-    what: str
-    root: str | None
-    train_size: int | float | None
-    size: int | None = None
-    """Side of images, where they are a user's own."""
-
-    def load(self) -> Dataset:
-        dataset = datasets.load(self.what, root=self.root, size=self.size)
-        if self.train_size is None:
-            return dataset
-        return replace(dataset, train=dataset.train.subset(self.train_size))
-
-
-@lru_cache(maxsize=1)
-def _load_once(source: Source) -> Dataset:
-    return source.load()
-
-
-def get_dataset(shared: Source | Dataset, fingerprint: str) -> Dataset:
-    """The dataset in a worker, which must be the one that was asked for."""
-    dataset = _load_once(shared) if isinstance(shared, Source) else shared
-    if dataset.fingerprint != fingerprint:
-        raise DataError(
-            f"{dataset.name} is not the same in all processes: expected the fingerprint "
-            f"{fingerprint}, got {dataset.fingerprint}. Did its files change meanwhile?"
-        )
-    return dataset
 
 
 @dataclass(frozen=True)
@@ -92,7 +59,7 @@ class Grid:
     """Same splits, same schedule, and for each seed the same initial weights for all methods."""
 
     dataset: Dataset
-    source: Source | None
+    source: Address | None
     """Where other processes get the dataset from; None hands it to them."""
     methods: tuple[Method, ...]
     seeds: tuple[int, ...]
@@ -147,11 +114,9 @@ def make_grid(
     if isinstance(data, Dataset):
         if size is not None:
             raise CompareError(f"size is for image files; {data.name} is read already.")
-        dataset = data
-        if train_size is not None:
-            dataset = replace(dataset, train=dataset.train.subset(train_size))
+        dataset = cut(data, train_size)
     else:
-        source = _source(data, root, train_size, size)
+        source = address_of(data, root, train_size, size)
         dataset = source.load()
     _check_dataset(dataset)
     recipe = recipe_for(dataset.name, dataset.shape, len(dataset.train)).override(*changes)
@@ -168,15 +133,6 @@ def suitable_methods(dataset: Dataset) -> tuple[Method, ...]:
     """The methods to compare where none are named; CutMix is for images only."""
     found = parse_list(METHODS)
     return tuple(each for each in found if each.name != "cutmix" or len(dataset.shape) == 3)
-
-
-def _source(
-    data: str | Path, root: Path | None, train_size: int | float | None, size: int | None
-) -> Source:
-    what = str(data)
-    if what not in CATALOGUE and Path(what).expanduser().exists():
-        what = str(Path(what).expanduser().absolute())
-    return Source(what, None if root is None else str(root.absolute()), train_size, size)
 
 
 def _check_dataset(dataset: Dataset) -> None:
@@ -207,6 +163,7 @@ def _try_out(grid: Grid) -> None:
     samples = train.take(torch.arange(min(TRIED, len(train)))).float()
     labels = train.labels[: len(samples)]
     for method in grid.methods:
+        recipe.check_sources(method)
         try:
             mix_batch(method, samples, labels, grid.dataset.num_classes, seed=0)
         except (TypeError, ValueError) as error:

@@ -11,11 +11,12 @@ from typing import TypeAlias
 import torch
 from filelock import FileLock, Timeout
 
-from zetamix.compare.grid import CompareError, Grid, Place, Source
+from zetamix.compare.grid import CompareError, Grid, Place
 from zetamix.compare.progress import Overview, Tracker
 from zetamix.compare.result import Comparison, make_comparison, read_record
 from zetamix.compare.work import Job, train_cells, unpack
 from zetamix.data import Dataset
+from zetamix.data.address import Address
 from zetamix.files import write_text
 from zetamix.workers import Workers, check_backend, open_workers
 from zetamix.workers.boards import EVERY, STOP
@@ -107,7 +108,7 @@ def _train(grid: Grid, plan: Sequence[Job], workers: Workers, tracker: Tracker) 
     """Failures by key; everything else is in the folders of the runs."""
     by_key = {place.key: place for place in grid.places}
     # other machines may not have the data
-    shared: Source | Dataset = grid.dataset
+    shared: Address | Dataset = grid.dataset
     if grid.source is not None and not workers.elsewhere:
         shared = grid.source
     failures: dict[str, str] = {}

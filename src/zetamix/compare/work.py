@@ -11,8 +11,9 @@ from typing import IO, Any
 
 import torch
 
-from zetamix.compare.grid import Place, Source, get_dataset
+from zetamix.compare.grid import Place
 from zetamix.data import DataError, Dataset
+from zetamix.data.address import Address, expect, load_once
 from zetamix.files import write_atomically
 from zetamix.methods import parse
 from zetamix.train import Progress, Recipe, Run, train
@@ -54,12 +55,13 @@ class Outcome:
     """By key, what the folder of a finished run holds, where it was not trained at home."""
 
 
-def train_cells(job: Job, shared: Source | Dataset, board: Board) -> Outcome:
+def train_cells(job: Job, shared: Address | Dataset, board: Board) -> Outcome:
     """Train what is not finished yet; a run goes on from its checkpoint where it has one."""
     outcome = Outcome()
     try:
         first = job.places[0].cell
-        dataset = get_dataset(shared, first.fingerprint)
+        dataset = load_once(shared) if isinstance(shared, Address) else shared
+        expect(dataset, first.fingerprint)
     except DataError as error:
         outcome.failures = {place.key: str(error) for place in job.places}
         return outcome

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 from zetamix.data.augment import AUGMENTATIONS
+from zetamix.methods import Method
 from zetamix.metrics import METRICS
 
 CHOICES = {
@@ -93,6 +94,16 @@ class Recipe:
             return self.lr * 0.5 * (1 + math.cos(math.pi * epoch / self.epochs))
         passed = sum(epoch >= milestone for milestone in self.milestones)
         return self.lr * self.decay**passed
+
+    def check_sources(self, method: Method, processes: int = 1) -> None:
+        """A method that wants more samples than a batch has would mix fewer than its name says."""
+        share = max(1, self.batch_size // processes)
+        if method.sources is not None and method.sources > share:
+            of_each = " in each process" if processes > 1 else ""
+            raise RecipeError(
+                f"{method.label} blends {method.sources} samples into one, and a batch has {share}"
+                f"{of_each}. Take sources={share} or fewer, sources=all, or a larger batch_size."
+            )
 
     def change(self, **changes: Any) -> "Recipe":
         """The recipe with some fields changed, strictly; fewer epochs move the milestones along.

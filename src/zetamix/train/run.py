@@ -64,6 +64,7 @@ class Run:
         self.device, self.compile = torch.device(device), compile
         self.save_every = save_every
         self.ranks = Ranks() if ranks is None else ranks
+        recipe.check_sources(method, self.ranks.world)
         self.graph = self._can_capture() if graph is None else graph
         if self.graph and not self._can_capture():
             raise ValueError(

@@ -4,6 +4,7 @@
 needs no more than training does, so that plain runs over γ can be made on any machine.
 """
 
+from zetamix.tune.parse import parse_space as parse_space
 from zetamix.tune.plan import Plan as Plan
 from zetamix.tune.plan import make_plan as make_plan
 from zetamix.tune.question import Question as Question
@@ -17,4 +18,3 @@ from zetamix.tune.sensitivity import random_settings as random_settings
 from zetamix.tune.sensitivity import trials_of as trials_of
 from zetamix.tune.space import Space as Space
 from zetamix.tune.space import SpaceError as SpaceError
-from zetamix.tune.space import parse_space as parse_space

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from zetamix.metrics import METRICS
+from zetamix.tune.parameter import Parameter
 from zetamix.tune.result import Trial, best_of
-from zetamix.tune.space import Parameter
 
 # local means over γ: how wide a neighbourhood is, as a share of the range, and where they are taken
 BANDWIDTH = 0.08

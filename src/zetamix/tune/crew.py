@@ -7,7 +7,8 @@ from pathlib import Path
 import torch
 
 from zetamix.data import Dataset
-from zetamix.tune.question import Question, Source
+from zetamix.data.address import Address
+from zetamix.tune.question import Question
 from zetamix.tune.work import Job, Task
 from zetamix.workers import Workers
 
@@ -43,7 +44,7 @@ class Crew:
             save_every=self.save_every,
         )
 
-    def shared(self, judge: str) -> Source | Dataset:
+    def shared(self, judge: str) -> Address | Dataset:
         """The data, or where it is: other machines may not have it."""
         source = self.question.source
         return self.question.seen(judge) if source is None or self.workers.elsewhere else source

@@ -14,8 +14,9 @@ from zetamix.metrics import METRICS
 from zetamix.report import Picture, drawing
 from zetamix.series import GAMMA_MIN
 from zetamix.tune.figures import LIGHT, measure_name, scaled
+from zetamix.tune.parameter import Parameter
 from zetamix.tune.result import Trial
-from zetamix.tune.space import NAMES, Parameter
+from zetamix.tune.space import NAMES
 
 # dark is good, lightness alone tells the order, and none of it is grey, which has its own meaning
 DARK_LOW, DARK_HIGH = "viridis", "viridis_r"

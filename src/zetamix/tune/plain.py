@@ -5,8 +5,8 @@ import io
 import math
 from collections.abc import Iterable, Sequence
 
+from zetamix.tune.parameter import Value
 from zetamix.tune.run import Tuning
-from zetamix.tune.space import Value
 
 # beside the measure that was searched by
 TEST_METRICS = ("error", "balanced_accuracy", "f1_macro", "auc", "nll", "ece")

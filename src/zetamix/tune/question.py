@@ -4,18 +4,18 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from zetamix import data as datasets
-from zetamix.data import CATALOGUE, DataError, Dataset, Split
+from zetamix.data import DataError, Dataset, Split
+from zetamix.data.address import Address, address_of, cut, expect, load_once
 from zetamix.metrics import METRICS, SHARES
-from zetamix.models import build
 from zetamix.train import Recipe, recipe_for
-from zetamix.tune.space import Space, SpaceError, parse_space
+from zetamix.tune.checks import check_dataset, check_models, check_sources
+from zetamix.tune.parse import parse_space
+from zetamix.tune.space import Space, SpaceError
 
 # of the training split, where a dataset has no validation split
 HELD_OUT = 0.1
@@ -27,28 +27,13 @@ class StudyError(ValueError):
     """A study that cannot be opened or gone on with; the message says why and what to do."""
 
 
-@dataclass(frozen=True)
-class Source:
-    """How any process of this machine gets at a dataset: by name or path, mapped into memory."""
-
-    what: str
-    root: str | None = None
-    train_size: int | float | None = None
-    size: int | None = None
-    """Side of images, where they are a user's own."""
-
-    def load(self) -> Dataset:
-        dataset = datasets.load(self.what, root=self.root, size=self.size)
-        return _cut(dataset, self.train_size)
-
-
 @dataclass(frozen=True, eq=False)
 class Question:
     """Everything that decides what a setting is worth; one study asks one question."""
 
     dataset: Dataset
     """With the validation split that is held out, where it has none of its own."""
-    source: Source | None
+    source: Address | None
     """Where other processes get the dataset from; None hands it to them."""
     recipe: Recipe
     space: Space
@@ -106,8 +91,8 @@ def make_question(
     """
     if isinstance(data, Dataset) and size is not None:
         raise DataError(f"size is for image files; {data.name} is read already.")
-    source = None if isinstance(data, Dataset) else _source(data, root, train_size, size)
-    dataset = _cut(data, train_size) if isinstance(data, Dataset) else _load_once(source)
+    source = None if isinstance(data, Dataset) else address_of(data, root, train_size, size)
+    dataset = cut(data, train_size) if isinstance(data, Dataset) else load_once(source)
     return ask(
         dataset,
         space if isinstance(space, Space) else parse_space(space),
@@ -124,7 +109,7 @@ def ask(
     space: Space,
     recipe: Recipe,
     *,
-    source: Source | None = None,
+    source: Address | None = None,
     metric: str | None = None,
     seed: int = 0,
     judge: str = "val",
@@ -132,7 +117,7 @@ def ask(
     """The question about a dataset and a recipe that are there already."""
     if judge not in ("val", "test"):
         raise ValueError(f"judge must be val or test, got {judge!r}.")
-    _check_dataset(dataset)
+    check_dataset(dataset)
     held_out = judge == "val" and dataset.val is None
     if held_out:
         dataset = dataset.holdout(HELD_OUT)
@@ -142,7 +127,8 @@ def ask(
     metric = suitable_metric(split) if metric is None else metric
     if metric not in METRICS:
         raise SpaceError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}.")
-    _check_models(dataset, space, recipe)
+    check_models(dataset, space, recipe)
+    check_sources(space, recipe)
     return Question(dataset, source, recipe, space, metric, seed, held_out, judge)
 
 
@@ -165,18 +151,13 @@ def seen_by(dataset: Dataset, judge: str) -> Dataset:
     )
 
 
-def dataset_of(shared: Source | Dataset, judge: str, held_out: bool, fingerprint: str) -> Dataset:
+def dataset_of(shared: Address | Dataset, judge: str, held_out: bool, fingerprint: str) -> Dataset:
     """The dataset in a worker, as runs see it; it must be the one that was asked about."""
     dataset = shared
-    if isinstance(dataset, Source):
-        dataset = _load_once(dataset)
+    if isinstance(dataset, Address):
+        dataset = load_once(dataset)
         dataset = seen_by(dataset.holdout(HELD_OUT) if held_out else dataset, judge)
-    if dataset.fingerprint != fingerprint:
-        raise DataError(
-            f"{dataset.name} is not the same in all processes: expected the fingerprint "
-            f"{fingerprint}, got {dataset.fingerprint}. Did its files change meanwhile?"
-        )
-    return dataset
+    return expect(dataset, fingerprint)
 
 
 def check_same(there: Mapping[str, Any] | None, asked: Mapping[str, Any], where: str) -> None:
@@ -250,51 +231,9 @@ def _variance(right: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
     return share * (1 - share) / (size + 4)
 
 
-@lru_cache(maxsize=1)
-def _load_once(source: Source) -> Dataset:
-    return source.load()
-
-
-def _cut(dataset: Dataset, train_size: int | float | None) -> Dataset:
-    if train_size is None:
-        return dataset
-    return replace(dataset, train=dataset.train.subset(train_size))
-
-
-def _source(
-    data: str | Path, root: Path | None, train_size: int | float | None, size: int | None
-) -> Source:
-    what = str(data)
-    if what not in CATALOGUE and Path(what).expanduser().exists():
-        what = str(Path(what).expanduser().absolute())
-    return Source(what, None if root is None else str(root.absolute()), train_size, size)
-
-
 def _recipe(
     dataset: Dataset, model: str | None, epochs: int | None, changes: Sequence[str]
 ) -> Recipe:
     recipe = recipe_for(dataset.name, dataset.shape, len(dataset.train)).override(*changes)
     asked = {"model": model, "epochs": epochs}
     return recipe.change(**{name: value for name, value in asked.items() if value is not None})
-
-
-def _check_dataset(dataset: Dataset) -> None:
-    if dataset.num_classes < 2:
-        raise DataError(
-            f"{dataset.name} has one class, {dataset.classes[0]!r}. Tuning needs at least two "
-            "classes to tell apart."
-        )
-    for name, count in zip(dataset.classes, dataset.train.counts().tolist(), strict=True):
-        if count < 2 and dataset.val is None:
-            raise DataError(
-                f"Class {name!r} of {dataset.name} has {count} training samples. Holding out a "
-                "validation split needs at least 2 of every class: add some, or leave it out."
-            )
-
-
-def _check_models(dataset: Dataset, space: Space, recipe: Recipe) -> None:
-    """A model that cannot be built is told now and not in trial 17; nothing is allocated."""
-    named = [each.values for each in space.parameters if each.name == "model"]
-    for name in (str(value) for value in (named[0] if named else (recipe.model,))):
-        with torch.device("meta"):
-            build(name, dataset.num_classes, dataset.shape, stem=recipe.stem)

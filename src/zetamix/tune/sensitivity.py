@@ -6,9 +6,11 @@ import torch
 
 from zetamix.methods import parse
 from zetamix.records import RunRecord
+from zetamix.tune.parameter import Parameter, Value
+from zetamix.tune.parse import parse_space
 from zetamix.tune.question import standard_error
 from zetamix.tune.result import Trial
-from zetamix.tune.space import Parameter, Setting, Space, Value, parse_space
+from zetamix.tune.space import Setting, Space
 
 # the paper's sweep: 200 models for each dataset
 SWEEP, MODELS = parse_space("gamma=1..6,weight_decay=log:5e-5..1e-3"), 200

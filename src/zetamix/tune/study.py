@@ -17,12 +17,11 @@ from zetamix.tune.result import Standing, State, Trial
 from zetamix.tune.sampler import facts_of, make_pruner, make_sampler, place_of
 from zetamix.tune.space import Setting
 from zetamix.tune.storage import Storage
+from zetamix.tune.tries import drawn_of, is_over, queue, queue_again, take_back
 
 Result = TypeVar("Result")
 Verdict: TypeAlias = Literal["go on", "prune", "lost"]
 
-# times that a trial is begun again after its command was killed, before it is given up
-MOST_TRIES = 3
 # how long a storage that was lost meanwhile is waited for, in seconds
 PATIENCE = 60.0
 
@@ -118,10 +117,7 @@ class Study:
                     queued = [*setting.values(), seed]
                     if queued not in known:
                         drawn = {name: setting[name] for name in self._names}
-                        self._queue(drawn, {"seed": seed, "queued": queued})
-
-    def _queue(self, drawn: Mapping[str, Any], facts: dict[str, Any]) -> None:
-        self.optuna.enqueue_trial(dict(drawn), user_attrs={"zetamix": facts})
+                        queue(self.optuna, drawn, {"seed": seed, "queued": queued})
 
     # claiming
 
@@ -131,11 +127,11 @@ class Study:
 
     def _claim(self) -> Claim | None:
         with self.storage.exclusive():
-            self._take_back()
-            self._queue_again()
+            take_back(self.optuna, self.presence, self._trials(TrialState.RUNNING))
+            queue_again(self.optuna, self._trials())
             trials = self._trials()
             waiting = any(trial.state == TrialState.WAITING for trial in trials)
-            begun = sum(_is_over(trial) or trial.state == TrialState.RUNNING for trial in trials)
+            begun = sum(is_over(trial) or trial.state == TrialState.RUNNING for trial in trials)
             if begun >= self.total or (self.is_grid and not waiting):
                 return None
             trial = self.optuna.ask(self._distributions)
@@ -146,32 +142,6 @@ class Study:
             trial.set_user_attr("zetamix", facts)
         self._open[trial.number] = trial
         return Claim(trial.number, place, self.question.space.setting(trial.params), seed)
-
-    def _take_back(self) -> None:
-        """Give up trials of commands that are gone."""
-        for trial in self._trials(TrialState.RUNNING):
-            owner = facts_of(trial).get("owner")
-            # one without an owner was killed while claiming, for nobody else is doing so now
-            if owner is None or self.presence.is_gone(owner):
-                # unless it has just come back with a result
-                with suppress(RuntimeError):
-                    self.optuna.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
-
-    def _queue_again(self) -> None:
-        """Queue trials that were cut off.
-
-        They are found by what is missing, so that none is lost where a process is killed between
-        giving one up and queueing it.
-        """
-        trials = self._trials()
-        again = {facts_of(trial).get("try_after") for trial in trials}
-        for trial in trials:
-            if trial.state != TrialState.FAIL or trial.number in again or _is_over(trial):
-                continue
-            facts = facts_of(trial)
-            tries = facts.get("tries", 0) + (not facts.get("released", False))
-            kept = {name: facts[name] for name in facts if name in ("seed", "queued")}
-            self._queue(_drawn(trial), {**kept, "tries": tries, "try_after": trial.number})
 
     # training
 
@@ -253,11 +223,11 @@ class Study:
         return list(self._open)
 
     def finished(self) -> bool:
-        return sum(_is_over(trial) for trial in self._patiently(self._trials)) >= self.total
+        return sum(is_over(trial) for trial in self._patiently(self._trials)) >= self.total
 
     def trials(self) -> list[Trial]:
         """All that ended, in the order of their places."""
-        found = [self._trial(each) for each in self._patiently(self._trials) if _is_over(each)]
+        found = [self._trial(each) for each in self._patiently(self._trials) if is_over(each)]
         return sorted(found, key=lambda trial: trial.number)
 
     def standing(self, idle: Collection[int] = (), died: int = 0) -> Standing:
@@ -266,7 +236,7 @@ class Study:
         idle: trials of ours that no worker is at. died: times that a worker of ours died.
         """
         found = self._patiently(self._trials)
-        over = [trial for trial in found if _is_over(trial)]
+        over = [trial for trial in found if is_over(trial)]
         claimed = [trial for trial in found if trial.state == TrialState.RUNNING]
         return Standing.of(
             [self._trial(trial) for trial in over],
@@ -279,7 +249,7 @@ class Study:
         )
 
     def _trial(self, trial: FrozenTrial) -> Trial:
-        facts, drawn = facts_of(trial), _drawn(trial)
+        facts, drawn = facts_of(trial), drawn_of(trial)
         state: State = "failed"
         if trial.state == TrialState.COMPLETE:
             state = "complete"
@@ -315,19 +285,6 @@ class Study:
                 if time.monotonic() - began > PATIENCE:
                     raise
                 time.sleep(1.0)
-
-
-def _drawn(trial: FrozenTrial) -> dict[str, Any]:
-    """The values of a trial, where they are only queued too."""
-    return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
-
-
-def _is_over(trial: FrozenTrial) -> bool:
-    """Whether a trial counts as done: one that was cut off will be tried again, and does not."""
-    if trial.state == TrialState.FAIL:
-        facts = facts_of(trial)
-        return facts.get("tries", 0) >= MOST_TRIES and not facts.get("released", False)
-    return trial.state.is_finished()
 
 
 def _is_new(epoch: int, value: float, known: FrozenTrial) -> bool:

@@ -13,11 +13,12 @@ import torch
 from filelock import FileLock, Timeout
 
 from zetamix.data import Dataset
+from zetamix.data.address import Address
 from zetamix.methods import parse
 from zetamix.records import RunRecord, read_lines
 from zetamix.train import Progress, Recipe, Run
 from zetamix.train.trainer import NonFiniteLossError
-from zetamix.tune.question import Source, dataset_of
+from zetamix.tune.question import dataset_of
 from zetamix.workers import Board, Contact
 from zetamix.workers.boards import EVERY
 
@@ -75,7 +76,7 @@ class _Active:
     steps: Iterator[Progress]
 
 
-def train_tasks(job: Job, shared: Source | Dataset, board: Board) -> dict[str, Ended]:
+def train_tasks(job: Job, shared: Address | Dataset, board: Board) -> dict[str, Ended]:
     """Train what is not finished yet, from its checkpoint where it has one."""
     dataset = dataset_of(shared, job.judge, job.held_out, job.fingerprint)
     base = job.home if _is_home(job) else Path(tempfile.gettempdir()) / f"zetamix-{job.token}"

@@ -16,8 +16,9 @@ from zetamix.reproduce.drawing.view import NO_NUMBERS, NOT_RUN, Answer, Drawn, V
 from zetamix.series import GAMMA_MIN
 from zetamix.tune.analysis import flatness
 from zetamix.tune.parallel import draw_parallel
+from zetamix.tune.parse import parse_space
 from zetamix.tune.sensitivity import MODELS, SWEEP, trials_of
-from zetamix.tune.space import NAMES, parse_space
+from zetamix.tune.space import NAMES
 
 # the γ that the axis shows: the grid and a margin
 SHOWN = (1.65, 5.15)

@@ -1,0 +1,66 @@
+"""Options that several commands share."""
+
+import pytest
+import torch
+import typer
+
+from zetamix.cli.options import check_device, read_device, read_seeds, read_stop, read_train_size
+
+
+def refused(read, *arguments):
+    with pytest.raises(typer.BadParameter) as caught:
+        read(*arguments)
+    return caught.value.message
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    def pretend(count):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+
+    return pretend
+
+
+def test_a_gpu_where_there_is_one(gpus):
+    gpus(0)
+    assert read_device(None) == torch.device("cpu")
+    gpus(1)
+    assert read_device(None) == torch.device("cuda")
+    assert read_device("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize("name", ["tpu", "cuda:x", "cuda:-1", ""])
+def test_what_is_no_device(gpus, name):
+    gpus(2)
+    assert refused(check_device, name) == f"expected cpu or cuda, got {name!r}"
+
+
+def test_a_gpu_that_is_not_there(gpus):
+    gpus(0)
+    assert refused(read_device, "cuda") == "torch finds no CUDA device; use cpu"
+    gpus(2)
+    assert read_device("cuda:1") == torch.device("cuda", 1)
+    assert refused(read_device, "cuda:2") == "torch counts 2 of them, from cuda:0; got 'cuda:2'"
+
+
+def test_none_leaves_the_device_to_whoever_trains(gpus):
+    gpus(0)
+    check_device(None)
+
+
+def test_a_time_limit_counts_from_the_start():
+    assert read_stop(None, 0.0).limit is None
+    assert read_stop("9m", 0.0).limit == 540
+    assert "got 'soon'" in refused(read_stop, "soon", 0.0)
+
+
+def test_sizes_and_seeds():
+    assert [read_train_size(text) for text in (None, "100", "0.1")] == [None, 100, 0.1]
+    assert "a fraction such as 0.1, got 'half'" in refused(read_train_size, "half")
+    assert read_seeds("0,2", "--seeds") == [0, 2]
+    assert (
+        refused(read_seeds, "0,0", "--seeds")
+        == "expected different numbers of at least 0, got '0,0'"
+    )
+    assert "separated by commas, got 'a'" in refused(read_seeds, "a", "--seeds")
