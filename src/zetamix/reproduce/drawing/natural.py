@@ -3,7 +3,7 @@
 from zetamix.report import Cell, Column, Table
 from zetamix.report.table import Plain
 from zetamix.reproduce import paper
-from zetamix.reproduce.drawing.comparison import compare, rows_of, variants_of
+from zetamix.reproduce.drawing.comparison import LEFT_OPEN, compare, rows_of, variants_of
 from zetamix.reproduce.drawing.verdict import judge
 from zetamix.reproduce.drawing.view import Drawn, View, method_name
 
@@ -14,7 +14,7 @@ READING = (
 
 
 def draw(view: View) -> Drawn:
-    table = compare(view, ["error"], "Table 1: error on natural images", [READING])
+    table = compare(view, ["error"], "Table 1: error on natural images", [READING, LEFT_OPEN])
     words, answer = judge(view, "error")
     return Drawn(tables={"natural": table}, verdict=words, answer=answer)
 

@@ -1,6 +1,6 @@
 """The two tables of skin lesions."""
 
-from zetamix.reproduce.drawing.comparison import compare
+from zetamix.reproduce.drawing.comparison import LEFT_OPEN, compare
 from zetamix.reproduce.drawing.verdict import judge
 from zetamix.reproduce.drawing.view import Drawn, View
 
@@ -13,13 +13,13 @@ SPLITS = (
 
 def draw(view: View) -> Drawn:
     metrics = ["balanced_accuracy"]
-    table = compare(view, metrics, "Balanced accuracy on skin lesions", [SPLITS])
+    table = compare(view, metrics, "Balanced accuracy on skin lesions", [SPLITS, LEFT_OPEN])
     words, answer = judge(view, metrics[0])
     return Drawn(tables={"skin": table}, verdict=words, answer=answer)
 
 
 def draw_detailed(view: View) -> Drawn:
     metrics = ["balanced_accuracy", "f1_micro", "f1_macro"]
-    table = compare(view, metrics, "Skin lesions in detail", [SPLITS])
+    table = compare(view, metrics, "Skin lesions in detail", [SPLITS, LEFT_OPEN])
     words, answer = judge(view, metrics[0])
     return Drawn(tables={"skin-detailed": table}, verdict=words, answer=answer)
