@@ -13,7 +13,7 @@ from zetamix import data
 from zetamix.data.catalogue import CATALOGUE
 from zetamix.methods import parse
 from zetamix.metrics import classify
-from zetamix.train import RECIPES, Recipe, RecipeError, recipe_for
+from zetamix.train import RECIPES, Recipe, RecipeError, recipe_for, recipe_of
 from zetamix.train.paper import SAME_AS
 from zetamix.train.trainer import Trainer
 
@@ -259,3 +259,15 @@ def test_a_method_that_wants_more_than_a_batch_has_is_refused():
         recipe.check_sources(parse("zeta:sources=33"))
     with pytest.raises(RecipeError, match="a batch has 16 in each process"):
         recipe.check_sources(parse("local:sources=32"), processes=2)
+
+
+def test_what_was_asked_for_is_taken_as_it_was_given():
+    dataset = data.load("crescents")
+    recipe = recipe_of(
+        dataset, model="mlp", epochs=20, changes=["milestones=5,10", "schedule=steps"]
+    )
+    # epochs move the recipe's own milestones along, not those that were asked for
+    assert (recipe.model, recipe.epochs, recipe.milestones) == ("mlp", 20, (5, 10))
+    assert recipe_of(dataset) == recipe_for(dataset.name, dataset.shape, len(dataset.train))
+    with pytest.raises(RecipeError, match="epochs is given twice"):
+        recipe_of(dataset, epochs=20, changes=["epochs=30"])

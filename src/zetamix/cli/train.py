@@ -60,7 +60,7 @@ def train(
     # loading what is imported here, and the data, takes its part of a time limit
     began = time.monotonic()
     from zetamix import methods
-    from zetamix.train import Run
+    from zetamix.train import Run, recipe_of
     from zetamix.train.folder import hold
     from zetamix.train.graph import compile_pays
     from zetamix.train.ranks import leave
@@ -71,7 +71,7 @@ def train(
     with told_in_a_sentence():
         place, ranks = _place(device)
         dataset = _load(data, root, train_size, size)
-        recipe = _recipe(dataset, model, epochs, change or [])
+        recipe = recipe_of(dataset, model=model, epochs=epochs, changes=change or [])
         chosen = methods.parse_list(method)
         seeds = read_seeds(seed, "--seed")
         folders = _folders(out, dataset.name, chosen, seeds)
@@ -134,17 +134,6 @@ def _load(data: str, root: Path | None, train_size: str | None, side: int | None
         return dataclasses.replace(dataset, train=dataset.train.subset(size))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--train-size") from None
-
-
-def _recipe(dataset: Any, model: str | None, epochs: int | None, changes: list[str]) -> Any:
-    from zetamix.train import recipe_for
-
-    recipe = recipe_for(dataset.name, dataset.shape, len(dataset.train))
-    if model is not None:
-        changes = [f"model={model}", *changes]
-    if epochs is not None:
-        changes = [f"epochs={epochs}", *changes]
-    return recipe.override(*changes)
 
 
 def _folders(out: Path | None, name: str, chosen: list[Any], seeds: list[int]) -> dict[Any, Path]:

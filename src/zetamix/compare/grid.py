@@ -14,7 +14,7 @@ from zetamix.data.address import Address, address_of, cut
 from zetamix.methods import Method, parse_list
 from zetamix.models import UnknownModelError, initialise
 from zetamix.records import Cell
-from zetamix.train import Recipe, recipe_for
+from zetamix.train import Recipe, recipe_of
 
 METHODS = "none,mixup,cutmix,zeta:2.4,zeta:2.8,zeta:4.0"
 # samples that a method and a model are tried out on before anything is trained
@@ -119,9 +119,7 @@ def make_grid(
         source = address_of(data, root, train_size, size)
         dataset = source.load()
     _check_dataset(dataset)
-    recipe = recipe_for(dataset.name, dataset.shape, len(dataset.train)).override(*changes)
-    asked = {"model": model, "epochs": epochs}
-    recipe = recipe.change(**{name: value for name, value in asked.items() if value is not None})
+    recipe = recipe_of(dataset, model=model, epochs=epochs, changes=changes)
     chosen = suitable_methods(dataset) if methods is None else tuple(methods)
     folder = (out or Path("out") / f"compare-{dataset.name}").absolute()
     grid = Grid(dataset, source, chosen, tuple(range(seeds)), recipe, folder)

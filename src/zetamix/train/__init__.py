@@ -2,6 +2,7 @@
 
 from zetamix.train.paper import RECIPES as RECIPES
 from zetamix.train.paper import recipe_for as recipe_for
+from zetamix.train.paper import recipe_of as recipe_of
 from zetamix.train.recipe import Recipe as Recipe
 from zetamix.train.recipe import RecipeError as RecipeError
 from zetamix.train.run import Progress as Progress

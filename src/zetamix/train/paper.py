@@ -1,5 +1,8 @@
 """The paper's recipes, one row per dataset, to read beside its Appendix D."""
 
+from collections.abc import Sequence
+
+from zetamix.data.dataset import Dataset
 from zetamix.models import suitable
 from zetamix.train.recipe import Recipe
 
@@ -80,6 +83,20 @@ SAME_AS = {
     "organcmnist": "organmnist_coronal",
     "organsmnist": "organmnist_sagittal",
 }
+
+
+def recipe_of(
+    dataset: Dataset,
+    *,
+    model: str | None = None,
+    epochs: int | None = None,
+    changes: Sequence[str] = (),
+) -> Recipe:
+    """The recipe for a dataset, with what was asked for instead; changes as in "lr=0.05"."""
+    asked = {"model": model, "epochs": epochs}
+    named = [f"{name}={value}" for name, value in asked.items() if value is not None]
+    recipe = recipe_for(dataset.name, dataset.shape, len(dataset.train))
+    return recipe.override(*named, *changes)
 
 
 def recipe_for(name: str, shape: tuple[int, ...], count: int) -> Recipe:

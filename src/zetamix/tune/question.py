@@ -12,7 +12,7 @@ import torch
 from zetamix.data import DataError, Dataset, Split
 from zetamix.data.address import Address, address_of, cut, expect, load_once
 from zetamix.metrics import METRICS, SHARES
-from zetamix.train import Recipe, recipe_for
+from zetamix.train import Recipe, recipe_of
 from zetamix.tune.checks import check_dataset, check_models, check_sources
 from zetamix.tune.parse import parse_space
 from zetamix.tune.space import Space, SpaceError
@@ -96,7 +96,7 @@ def make_question(
     return ask(
         dataset,
         space if isinstance(space, Space) else parse_space(space),
-        _recipe(dataset, model, epochs, changes),
+        recipe_of(dataset, model=model, epochs=epochs, changes=changes),
         source=source,
         metric=metric,
         seed=seed,
@@ -229,11 +229,3 @@ def standard_error(metric: str, confusion: Sequence[Sequence[int]]) -> float | N
 def _variance(right: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
     share = (right + 2) / (size + 4)
     return share * (1 - share) / (size + 4)
-
-
-def _recipe(
-    dataset: Dataset, model: str | None, epochs: int | None, changes: Sequence[str]
-) -> Recipe:
-    recipe = recipe_for(dataset.name, dataset.shape, len(dataset.train)).override(*changes)
-    asked = {"model": model, "epochs": epochs}
-    return recipe.change(**{name: value for name, value in asked.items() if value is not None})
