@@ -30,7 +30,7 @@ def test_a_gpu_where_there_is_one(gpus):
     assert read_device("cpu") == torch.device("cpu")
 
 
-@pytest.mark.parametrize("name", ["tpu", "cuda:x", "cuda:-1", ""])
+@pytest.mark.parametrize("name", ["tpu", "cuda:x", "cuda:-1", "cuda:", "cuda:01", ""])
 def test_what_is_no_device(gpus, name):
     gpus(2)
     assert refused(check_device, name) == f"expected cpu or cuda, got {name!r}"

@@ -254,11 +254,14 @@ def test_every_recipe_takes_a_step_on_its_dataset(name, model, method, tmp_path)
 def test_a_method_that_wants_more_than_a_batch_has_is_refused():
     recipe = Recipe(source="", batch_size=32)
     for fits in ("none", "mixup", "zeta", "zeta:sources=32", "local:sources=2"):
-        recipe.check_sources(parse(fits))
+        recipe.check_sources(parse(fits), 1000)
     with pytest.raises(RecipeError, match=r"blends 33 samples into one, and a batch has 32\. Take"):
-        recipe.check_sources(parse("zeta:sources=33"))
+        recipe.check_sources(parse("zeta:sources=33"), 1000)
+    with pytest.raises(RecipeError, match="a batch has 20"):
+        # a batch is never larger than what there is
+        recipe.check_sources(parse("zeta:sources=30"), 20)
     with pytest.raises(RecipeError, match="a batch has 16 in each process"):
-        recipe.check_sources(parse("local:sources=32"), processes=2)
+        recipe.check_sources(parse("local:sources=32"), 1000, processes=2)
 
 
 def test_what_was_asked_for_is_taken_as_it_was_given():

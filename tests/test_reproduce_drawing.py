@@ -127,8 +127,8 @@ def test_a_loss_is_told_plainly_with_its_interval(natural):
     overall, against_mixup, against_erm = words(natural)
     assert overall == (
         "Of 6 comparisons of ζ-mixup with mixup and ERM, ζ-mixup is ahead in 1, behind in 2, and "
-        "in 3 the two cannot be told apart (the interval leaves out the paper's difference in 3); "
-        "the paper has it ahead in 6."
+        "in 3 the two cannot be told apart (in 3 of these, all of the interval is worse than the "
+        "paper's value); the paper has it ahead in 6."
     )
     assert draw(natural).answer.status == "in part as in the paper"
     assert against_mixup.startswith(
@@ -198,14 +198,14 @@ def test_headlines(tmp_path, errors, headline):
         (
             {"mixup:1.0": (0.05, 0.052, 0.048), "zeta:2.8": (0.051, 0.049, 0.0505)},
             "still open",
-            "and in 1 the two cannot be told apart (the interval leaves out the paper's difference "
-            "in 0); the paper has it ahead in 1.",
+            "and in 1 the two cannot be told apart (in 0 of these, all of the interval is worse "
+            "than the paper's value); the paper has it ahead in 1.",
         ),
         (
             {"none": (0.05, 0.0502, 0.0498), "zeta:2.8": (0.0501, 0.0503, 0.0497)},
             "not as in the paper",
-            "and in 1 the two cannot be told apart (the interval leaves out the paper's difference "
-            "in 1); the paper has it ahead in 1.",
+            "and in 1 the two cannot be told apart (in 1 of these, all of the interval is worse "
+            "than the paper's value); the paper has it ahead in 1.",
         ),
         (
             {"mixup:1.0": (0.04, 0.0411, 0.0392), "zeta:2.8": (0.05, 0.051, 0.049)},
@@ -213,8 +213,26 @@ def test_headlines(tmp_path, errors, headline):
             "ζ-mixup is ahead in 0, behind in 1, and in 0 the two cannot be told apart; the paper "
             "has it ahead in 1.",
         ),
+        (
+            {
+                "mixup:1.0": (0.05, 0.051, 0.049),
+                "zeta:2.4": (0.04, 0.0411, 0.0392),
+                "zeta:2.8": (0.051, 0.049, 0.0505),
+            },
+            "still open",
+            "ζ-mixup is ahead in 1, behind in 0, and in 1 the two cannot be told apart",
+        ),
+        (
+            {
+                "mixup:1.0": (0.05, 0.051, 0.049),
+                "zeta:2.4": (0.06, 0.0611, 0.0592),
+                "zeta:2.8": (0.051, 0.049, 0.0505),
+            },
+            "still open",
+            "ζ-mixup is ahead in 0, behind in 1, and in 1 the two cannot be told apart",
+        ),
     ],
-    ids=["one seed", "win", "undecided", "no such win", "loss"],
+    ids=["one seed", "win", "undecided", "no such win", "loss", "win and open", "loss and open"],
 )
 def test_the_answer_for_a_reader_in_a_hurry(tmp_path, errors, status, told):
     answer = draw(look("natural", fill(Results(tmp_path), errors=errors))).answer

@@ -336,6 +336,19 @@ def test_more_sources_than_a_batch_has_are_refused_before_anything_is_written(ne
     assert not (tmp_path / "none").exists()
 
 
+def test_nothing_side_by_side_is_no_number(new):
+    with pytest.raises(ValueError, match=r"^concurrent must be at least 1, got 0\.$"):
+        train([new()], concurrent=0)
+
+
+def test_a_run_remembers_beside_how_many_it_was_trained(new):
+    runs = [new(seed=seed, out=f"beside{seed}") for seed in range(3)]
+    train(runs, concurrent=3, stop=stop_after(4))
+    alone = new(seed=0, out="beside0")
+    (record,) = train([alone])
+    assert record.extra["concurrent"] == 3
+
+
 def test_a_run_alone_waits_for_its_device(new, monkeypatch):
     monkeypatch.setattr(StepClock, "is_done", lambda clock: False)
     (record,) = train([new()], concurrent=2)

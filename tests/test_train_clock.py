@@ -9,38 +9,45 @@ from zetamix.train.clock import CHUNKS_AHEAD, StepClock
 
 
 class PretendedGpu:
-    """A GPU whose chunks take a second each, and the events at their ends."""
+    """A stream that is done with every chunk a second after it got to it."""
 
     def __init__(self, monkeypatch):
-        self.recorded = 0
-        self.passed = 0
+        self.host = 0.0
+        """What the host's clock says."""
+        self.busy_until = 0.0
+        self.passed = 0.0
+        """How far the device is known to have come."""
         self.waited = []
         monkeypatch.setattr(torch.cuda, "Event", self.event)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: self)
 
     def event(self, *, enable_timing):
         assert enable_timing
         return PretendedEvent(self)
+
+    def launch(self):
+        self.busy_until = max(self.busy_until, self.host) + 1.0
 
 
 class PretendedEvent:
     def __init__(self, gpu):
         self.gpu = gpu
 
-    def record(self):
-        self.gpu.recorded += 1
-        self.place = self.gpu.recorded
+    def record(self, stream):
+        assert stream is self.gpu
+        self.at = max(self.gpu.busy_until, self.gpu.host)
 
     def query(self):
-        return self.gpu.passed >= self.place
+        return self.gpu.passed >= self.at
 
     def synchronize(self):
-        self.gpu.waited.append(self.place)
-        self.gpu.passed = max(self.gpu.passed, self.place)
+        self.gpu.waited.append(self.at)
+        self.gpu.passed = max(self.gpu.passed, self.at)
 
     def elapsed_time(self, end):
         assert self.query()
         assert end.query(), "an event that was not waited for has no time"
-        return 1000.0 * (end.place - self.place)
+        return 1000.0 * (end.at - self.at)
 
 
 @pytest.fixture
@@ -48,22 +55,22 @@ def gpu(monkeypatch):
     return PretendedGpu(monkeypatch)
 
 
-def launch(clock, chunks, steps=16):
+def launch(gpu, clock, chunks, steps=16):
     for _ in range(chunks):
         with clock.chunk(steps):
-            pass
+            gpu.launch()
 
 
 def test_the_host_waits_only_for_a_chunk_that_others_follow(gpu):
     clock = StepClock(torch.device("cuda"))
     clock.start()
-    launch(clock, CHUNKS_AHEAD)
+    launch(gpu, clock, CHUNKS_AHEAD)
     assert gpu.waited == []
-    launch(clock, 3)
-    assert gpu.waited == [1, 2, 3]
+    launch(gpu, clock, 3)
+    assert gpu.waited == [1.0, 2.0, 3.0]
     assert not clock.is_done()
     clock.finish()
-    assert gpu.waited == [1, 2, 3, 4, 5]
+    assert gpu.waited == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert clock.is_done()
 
 
@@ -71,8 +78,8 @@ def test_all_but_the_first_chunk_of_an_epoch_is_counted_once(gpu):
     clock = StepClock(torch.device("cuda"))
     for _ in range(2):
         clock.start()
-        launch(clock, 4)
-        launch(clock, 1, steps=7)
+        launch(gpu, clock, 4)
+        launch(gpu, clock, 1, steps=7)
         clock.finish()
     assert clock.steps == 2 * (3 * 16 + 7)
     assert clock.seconds == pytest.approx(2 * 4)
@@ -82,18 +89,29 @@ def test_runs_that_share_a_gpu_share_its_time(gpu):
     clock = StepClock(torch.device("cuda"))
     clock.turns = 4
     clock.start()
-    launch(clock, 3)
+    launch(gpu, clock, 3)
     clock.finish()
     assert (clock.steps, clock.seconds) == (32, pytest.approx(2 / 4))
+
+
+def test_a_stream_that_stands_idle_is_charged_nothing(gpu):
+    """The host may build, evaluate or save another run between two chunks of this one."""
+    clock = StepClock(torch.device("cuda"))
+    clock.start()
+    for _ in range(4):
+        launch(gpu, clock, 1)
+        gpu.host += 60.0
+    clock.finish()
+    assert (clock.steps, clock.seconds) == (3 * 16, pytest.approx(3))
 
 
 def test_what_a_stopped_epoch_left_is_forgotten(gpu):
     clock = StepClock(torch.device("cuda"))
     clock.start()
-    launch(clock, 1)
+    launch(gpu, clock, 1)
     clock.start()
     assert clock.is_done()
-    launch(clock, 1)
+    launch(gpu, clock, 1)
     clock.finish()
     assert clock.steps == 0
 
@@ -102,7 +120,7 @@ def test_done_is_what_the_gpu_has_passed(gpu):
     clock = StepClock(torch.device("cuda"))
     clock.start()
     assert clock.is_done()
-    launch(clock, 2)
+    launch(gpu, clock, 2)
     gpu.passed = 1
     assert not clock.is_done()
     gpu.passed = 2

@@ -28,13 +28,14 @@ from zetamix.machine import describe_machine
 from zetamix.methods import parse
 from zetamix.records import read_lines
 from zetamix.train import Run, train
+from zetamix.train.clock import StepClock
 from zetamix.tune import Evaluating, SpaceError, Standing, StudyError, make_plan
 from zetamix.tune.crew import Crew, plan_places
 from zetamix.tune.final import FIRST_SEED, contenders, differences
 from zetamix.tune.oversee import overseeing
 from zetamix.tune.run import tune
 from zetamix.tune.search import idle, report, search
-from zetamix.tune.work import Job, Task, _device, train_tasks
+from zetamix.tune.work import Job, Task, _device, _Team, train_tasks
 from zetamix.tune.write import write_report
 from zetamix.workers import FileBoard, Workers
 from zetamix.workers.boards import STOP
@@ -372,6 +373,30 @@ def test_a_model_is_ended_when_told_and_the_others_go_on(tmp_path, board, monkey
     assert ended["1"].record is None
     assert len(ended["1"].curve) < 3
     assert not list((tmp_path / "trials/1").glob("*.pt"))
+
+
+def test_steps_under_way_end_before_a_model_is_given_up(tmp_path, board, monkeypatch):
+    monkeypatch.setattr("zetamix.tune.work.EVERY", 0.0)
+    board.put("end-1", {"how": "prune"})
+    job, dataset = make_job(tmp_path, ("1",))
+    seen = []
+    monkeypatch.setattr(StepClock, "finish", lambda clock: seen.append("finish"))
+    given_up = _Team._end
+    monkeypatch.setattr(_Team, "_end", lambda *it: (seen.append("end"), given_up(*it)))
+    train_tasks(job, dataset, board)
+    assert seen[-2:] == ["finish", "end"]
+
+
+def test_one_model_joins_in_each_round(tmp_path, board, monkeypatch):
+    job, dataset = make_job(tmp_path, ("0", "1", "2"))
+    seen = []
+    whole = Run.share
+    monkeypatch.setattr(
+        Run, "share", lambda run, runs: (seen.append((run.seed, runs)), whole(run, runs))
+    )
+    train_tasks(job, dataset, board)
+    first, second, third = (task.seed for task in job.tasks)
+    assert seen[:6] == [(first, 1), (first, 2), (second, 2), (first, 3), (second, 3), (third, 3)]
 
 
 def test_one_that_diverges_does_not_stop_the_others(tmp_path, board):

@@ -41,6 +41,9 @@ def bench(
     """
     console = Console()
     place = read_device(device)
+    if place.type == "cuda":
+        # streams, graphs and events are those of the current device
+        torch.cuda.set_device(place)
     cases = [
         Case(shape, DTYPES.get(name, torch.float32), place, tf32=name == "tf32")
         for shape in _shapes(shapes or (SHAPES if place.type == "cuda" else CPU_SHAPES))

@@ -1,5 +1,6 @@
 """Options that several commands take: read in one way, and refused with the same sentence."""
 
+import re
 from typing import Any
 
 import typer
@@ -21,9 +22,9 @@ def check_device(name: str | None) -> None:
 
     if name is None:
         return
-    kind, _, index = name.partition(":")
-    if kind not in ("cpu", "cuda") or not (index or "0").isdecimal():
+    if re.fullmatch(r"(cpu|cuda)(:(0|[1-9][0-9]*))?", name) is None:
         raise typer.BadParameter(f"expected cpu or cuda, got {name!r}", param_hint="--device")
+    kind, _, index = name.partition(":")
     there = torch.cuda.device_count() if kind == "cuda" else 1
     if there == 0:
         raise typer.BadParameter("torch finds no CUDA device; use cpu", param_hint="--device")

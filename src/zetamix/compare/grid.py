@@ -161,7 +161,7 @@ def _try_out(grid: Grid) -> None:
     samples = train.take(torch.arange(min(TRIED, len(train)))).float()
     labels = train.labels[: len(samples)]
     for method in grid.methods:
-        recipe.check_sources(method)
+        recipe.check_sources(method, len(train))
         try:
             mix_batch(method, samples, labels, grid.dataset.num_classes, seed=0)
         except (TypeError, ValueError) as error:

@@ -16,47 +16,48 @@ CHUNKS_AHEAD = 2
 
 
 class StepClock:
-    """Counts steps and their seconds; ends of epochs, and what is done there, are left out.
+    """Counts steps and their seconds, and nothing of what is done between them.
 
-    A GPU's time is read off events at the ends of chunks, so the host need not wait for the last.
+    A GPU's time is read off events around each chunk, so the host need not wait for the last one,
+    and a stream that stands idle while the host is busy elsewhere is charged nothing.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.on_gpu = device.type == "cuda"
+        self.device = device
         self.steps = 0
         self.seconds = 0.0
         self.turns = 1
         """How many runs share the device; each is charged its part of the time."""
-        self._under_way: deque[tuple[int, torch.cuda.Event]] = deque()
-        self._end: torch.cuda.Event | None = None
+        # steps, whether they are timed, and the events around them
+        self._under_way: deque[tuple[int, bool, torch.cuda.Event, torch.cuda.Event]] = deque()
         self._begun = False
 
     def start(self) -> None:
         """Before the steps of an epoch, the first of which wait for its draws or for a capture."""
         self._under_way.clear()
-        self._end = None
         self._begun = False
 
     @contextmanager
     def chunk(self, steps: int) -> Iterator[None]:
         """Around the launch of some steps, on their stream."""
-        began = time.perf_counter()
-        yield
-        if self.on_gpu:
-            end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            end.record()
-            self._under_way.append((steps, end))
+        if self.device.type == "cuda":
+            begin = self._mark()
+            yield
+            self._under_way.append((steps, self._begun, begin, self._mark()))
             if len(self._under_way) > CHUNKS_AHEAD:
                 self._wait()
-        elif self._begun:
-            self._count(steps, time.perf_counter() - began)
+        else:
+            began = time.perf_counter()
+            yield
+            if self._begun:
+                self._count(steps, time.perf_counter() - began)
         self._begun = True
 
     def is_done(self) -> bool:
         """Whether every step that was launched has been taken."""
         if not self._under_way:
             return True
-        _, end = self._under_way[-1]
+        *_, end = self._under_way[-1]
         return bool(end.query())  # type: ignore[no-untyped-call]
 
     def finish(self) -> None:
@@ -65,11 +66,15 @@ class StepClock:
             self._wait()
 
     def _wait(self) -> None:
-        steps, end = self._under_way.popleft()
+        steps, timed, begin, end = self._under_way.popleft()
         end.synchronize()
-        if self._end is not None:
-            self._count(steps, self._end.elapsed_time(end) / 1000 / self.turns)
-        self._end = end
+        if timed:
+            self._count(steps, begin.elapsed_time(end) / 1000 / self.turns)
+
+    def _mark(self) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self.device))
+        return event
 
     def _count(self, steps: int, seconds: float) -> None:
         self.steps += steps

@@ -95,9 +95,12 @@ class Recipe:
         passed = sum(epoch >= milestone for milestone in self.milestones)
         return self.lr * self.decay**passed
 
-    def check_sources(self, method: Method, processes: int = 1) -> None:
-        """A method that wants more samples than a batch has would mix fewer than its name says."""
-        share = max(1, self.batch_size // processes)
+    def check_sources(self, method: Method, samples: int, processes: int = 1) -> None:
+        """A method that wants more samples than a batch has would mix fewer than its name says.
+
+        samples: how many there are to train on, which a batch cannot exceed.
+        """
+        share = max(1, min(self.batch_size, samples) // processes)
         if method.sources is not None and method.sources > share:
             of_each = " in each process" if processes > 1 else ""
             raise RecipeError(

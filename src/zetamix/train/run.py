@@ -64,7 +64,7 @@ class Run:
         self.device, self.compile = torch.device(device), compile
         self.save_every = save_every
         self.ranks = Ranks() if ranks is None else ranks
-        recipe.check_sources(method, self.ranks.world)
+        recipe.check_sources(method, len(dataset.train), self.ranks.world)
         self.graph = self._can_capture() if graph is None else graph
         if self.graph and not self._can_capture():
             raise ValueError(
@@ -173,6 +173,7 @@ class Run:
             self.best = state["best"]
             self.seconds = state["seconds"]
             self.clock.seconds, self.clock.steps = state["step_seconds"], state["steps_timed"]
+            self.beside = max(self.beside, state.get("beside", 1))
         if self.ranks.leads:
             self.folder.open()
             self.folder.rewind(trainer.epoch)
@@ -222,6 +223,7 @@ class Run:
                 "seconds": self.seconds,
                 "step_seconds": self.clock.seconds,
                 "steps_timed": self.clock.steps,
+                "beside": self.beside,
             },
         )
 

@@ -17,6 +17,8 @@ def train(
 
     Finished runs are not trained again. When `stop` says so, what is under way is saved.
     """
+    if concurrent < 1:
+        raise ValueError(f"concurrent must be at least 1, got {concurrent}.")
     done = runs[0].ranks.share([run.record for run in runs]) if runs else []
     for run, record in zip(runs, done, strict=True):
         run.record = record

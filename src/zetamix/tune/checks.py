@@ -30,7 +30,7 @@ def check_models(dataset: Dataset, space: Space, recipe: Recipe) -> None:
             build(name, dataset.num_classes, dataset.shape, stem=recipe.stem)
 
 
-def check_sources(space: Space, recipe: Recipe) -> None:
+def check_sources(dataset: Dataset, space: Space, recipe: Recipe) -> None:
     """The most sources of the space with its smallest batch."""
     ends = {each.name: each.ends for each in space.parameters}
     counts = [int(value) for value in ends.get("sources", ()) if not isinstance(value, str)]
@@ -39,4 +39,5 @@ def check_sources(space: Space, recipe: Recipe) -> None:
     setting = {name: values[0] for name, values in ends.items()} | {"sources": max(counts)}
     if "batch_size" in ends:
         setting["batch_size"] = min(float(value) for value in ends["batch_size"])
-    space.recipe(setting, recipe).check_sources(space.method(setting))
+    chosen = space.recipe(setting, recipe)
+    chosen.check_sources(space.method(setting), len(dataset.train))

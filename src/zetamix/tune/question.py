@@ -128,7 +128,7 @@ def ask(
     if metric not in METRICS:
         raise SpaceError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}.")
     check_models(dataset, space, recipe)
-    check_sources(space, recipe)
+    check_sources(dataset, space, recipe)
     return Question(dataset, source, recipe, space, metric, seed, held_out, judge)
 
 

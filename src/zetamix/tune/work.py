@@ -114,6 +114,7 @@ class _Team:
         self.active: dict[Task, _Active] = {}
         self.epochs: dict[str, float] = {}
         self._looked = 0.0
+        self._rounds = 0
         for task, run in runs.items():
             if run.record is not None:
                 # it was killed between its last epoch and being told of
@@ -136,10 +137,12 @@ class _Team:
         return self.ended
 
     def _round(self) -> None:
-        """Take every model a few steps further."""
-        for active in self.active.values():
-            active.run.share(len(self.active))
-        words = {task: self._advance(task, active) for task, active in self.active.items()}
+        """Take every model a few steps further; as in `train`, one joins in each round."""
+        self._rounds += 1
+        joined = list(self.active.items())[: self._rounds]
+        for _, active in joined:
+            active.run.share(len(joined))
+        words = {task: self._advance(task, active) for task, active in joined}
         for task, word in words.items():
             if word is None:
                 del self.active[task]
@@ -178,6 +181,8 @@ class _Team:
                 active.run.save()
                 self._end(task, active.run, "stopped")
             elif word is not None:
+                # steps under way would write into memory that the next model is given
+                active.run.clock.finish()
                 self._end(task, active.run, word["how"])
             else:
                 continue

@@ -21,8 +21,8 @@ LEFT_OPEN = (
 )
 ANCHORED = (
     "ζ-mixup mixes as the authors' code does: each sample of a batch dominates one output. Their "
-    "equation draws the dominant samples freely, so that 37 % of a batch dominate none; that "
-    "is zeta:anchor=random, and was not run."
+    "equation draws the dominant samples freely, so that more than a third of a batch dominate "
+    "none; that is zeta:anchor=random."
 )
 MARKS: dict[str, Mark] = {"bold": "best", "underline": "second", "": ""}
 

@@ -10,7 +10,7 @@ from zetamix.metrics import METRICS as MEANING
 from zetamix.reproduce import paper
 from zetamix.reproduce.cells import Variant
 from zetamix.reproduce.drawing.comparison import MODELS, Row, rows_of, unit_name, variants_of
-from zetamix.reproduce.drawing.view import NOT_RUN, OPEN, Answer, View, agreement
+from zetamix.reproduce.drawing.view import NOT_RUN, OPEN, PARTLY, Answer, View, agreement
 
 REFERENCES = {"mixup:1.0": "mixup", "none": "ERM"}
 UNDECIDED, AHEAD, BEHIND, ONE_SEED = "undecided", "ahead", "behind", "one seed"
@@ -25,7 +25,7 @@ class _Found:
     """How far ζ-mixup is ahead; below 0 it is behind."""
     theirs: float | None
     refuted: bool
-    """Whether our interval leaves out the paper's difference."""
+    """Whether all of our interval is worse for ζ-mixup than the paper's difference."""
 
     @property
     def is_win_of_the_paper(self) -> bool:
@@ -33,7 +33,7 @@ class _Found:
 
     @property
     def is_open(self) -> bool:
-        """Whether both no difference and the paper's would still fit."""
+        """Whether nothing is claimed here, and nothing speaks against the paper's difference."""
         return self.outcome == ONE_SEED or (self.outcome == UNDECIDED and not self.refuted)
 
 
@@ -56,7 +56,7 @@ def judge(view: View, metric: str) -> tuple[list[str], Answer]:
                 for each in found:
                     printed = _printed(view, group[0], metric, each)
                     theirs = None if printed is None else sign * printed
-                    outcome, refuted = _outcome(each, metric), _leaves_out(each, printed)
+                    outcome, refuted = _outcome(each, metric), _refutes(each, printed, sign)
                     outcomes.append(_Found(outcome, sign * each.mean, theirs, refuted))
     if not words:
         return ["Nothing of this table has been run yet."], Answer(NOT_RUN)
@@ -65,9 +65,12 @@ def judge(view: View, metric: str) -> tuple[list[str], Answer]:
 
 
 def _status(outcomes: Sequence[_Found]) -> str:
-    """Whether ζ-mixup wins where the paper says so; too few seeds leave it open."""
-    decided = [each for each in outcomes if each.is_win_of_the_paper and not each.is_open]
-    return agreement([each.outcome == AHEAD for each in decided]) if decided else OPEN
+    """Whether ζ-mixup wins where the paper says so; too few seeds anywhere leave it open."""
+    said = [each for each in outcomes if each.is_win_of_the_paper]
+    status = agreement([each.outcome == AHEAD for each in said if not each.is_open])
+    if not said or (status != PARTLY and any(each.is_open for each in said)):
+        return OPEN
+    return status
 
 
 def differences(
@@ -93,10 +96,11 @@ def _outcome(found: Difference, metric: str) -> str:
     return AHEAD if (found.mean > 0) == MEANING[metric][1] else BEHIND
 
 
-def _leaves_out(found: Difference, printed: float | None) -> bool:
+def _refutes(found: Difference, printed: float | None, sign: int) -> bool:
+    """sign: 1 where higher is better, else −1."""
     if found.low is None or found.high is None or printed is None:
         return False
-    return not found.low <= printed <= found.high
+    return max(sign * found.low, sign * found.high) < sign * printed
 
 
 def _overall(outcomes: Sequence[_Found]) -> str:
@@ -119,7 +123,7 @@ def _overall(outcomes: Sequence[_Found]) -> str:
     wins = [each for each in outcomes if each.is_win_of_the_paper and each.outcome == UNDECIDED]
     if wins:
         refuted = sum(each.refuted for each in wins)
-        words += f" (the interval leaves out the paper's difference in {refuted})"
+        words += f" (in {refuted} of these, all of the interval is worse than the paper's value)"
     words += f"; {paper_has}."
     return f"{words} {counts[ONE_SEED]} rest on {one_seed}." if counts[ONE_SEED] else words
 
