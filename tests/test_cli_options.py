@@ -3,7 +3,9 @@
 import pytest
 import torch
 import typer
+from typer.testing import CliRunner
 
+from zetamix.cli.app import app
 from zetamix.cli.options import check_device, read_device, read_seeds, read_stop, read_train_size
 
 
@@ -64,3 +66,11 @@ def test_sizes_and_seeds():
         == "expected different numbers of at least 0, got '0,0'"
     )
     assert "separated by commas, got 'a'" in refused(read_seeds, "a", "--seeds")
+
+
+@pytest.mark.parametrize("name", ["train", "compare", "inspect", "tune"])
+def test_data_without_its_option_is_told_where_it_goes(name):
+    done = CliRunner().invoke(app, [name, "photos"])
+    assert done.exit_code == 2
+    text = " ".join(done.output.replace("│", " ").split())
+    assert f"got 'photos'. If that is your data: zetamix {name} --data photos" in text
