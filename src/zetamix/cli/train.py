@@ -120,18 +120,15 @@ def _place(device: str | None) -> tuple[Any, Any]:
 
 
 def _load(data: str, root: Path | None, train_size: str | None, side: int | None) -> Any:
-    import dataclasses
-
     from zetamix import data as datasets
+    from zetamix.data.address import cut
 
     dataset = datasets.load(data, root=root, size=side)
     if dataset.test is None:
         dataset = datasets.as_reported(dataset)
     size = read_train_size(train_size)
-    if size is None:
-        return dataset
     try:
-        return dataclasses.replace(dataset, train=dataset.train.subset(size))
+        return cut(dataset, size)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--train-size") from None
 
