@@ -10,7 +10,17 @@ from zetamix.metrics import METRICS as MEANING
 from zetamix.reproduce import paper
 from zetamix.reproduce.cells import Variant
 from zetamix.reproduce.drawing.comparison import MODELS, Row, rows_of, unit_name, variants_of
-from zetamix.reproduce.drawing.view import NOT_RUN, OPEN, PARTLY, Answer, View, agreement
+from zetamix.reproduce.drawing.view import (
+    AS,
+    NOT,
+    NOT_RUN,
+    OPEN,
+    SO_FAR_AS,
+    SO_FAR_NOT,
+    Answer,
+    View,
+    agreement,
+)
 
 REFERENCES = {"mixup:1.0": "mixup", "none": "ERM"}
 UNDECIDED, AHEAD, BEHIND, ONE_SEED = "undecided", "ahead", "behind", "one seed"
@@ -65,12 +75,15 @@ def judge(view: View, metric: str) -> tuple[list[str], Answer]:
 
 
 def _status(outcomes: Sequence[_Found]) -> str:
-    """Whether ζ-mixup wins where the paper says so; too few seeds anywhere leave it open."""
+    """Whether ζ-mixup wins where the paper says so, and whether more seeds could change that."""
     said = [each for each in outcomes if each.is_win_of_the_paper]
-    status = agreement([each.outcome == AHEAD for each in said if not each.is_open])
-    if not said or (status != PARTLY and any(each.is_open for each in said)):
+    decided = [each.outcome == AHEAD for each in said if not each.is_open]
+    if not decided:
         return OPEN
-    return status
+    status = agreement(decided)
+    # what holds in part goes on doing so, whatever becomes of the rest
+    so_far = {AS: SO_FAR_AS, NOT: SO_FAR_NOT} if len(decided) < len(said) else {}
+    return so_far.get(status, status)
 
 
 def differences(

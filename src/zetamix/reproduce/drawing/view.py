@@ -69,6 +69,8 @@ class View:
 
 
 AS, PARTLY, NOT = "as in the paper", "in part as in the paper", "not as in the paper"
+# where some cases are decided and others are not
+SO_FAR_AS, SO_FAR_NOT = f"so far {AS}", f"so far {NOT}"
 OPEN, NO_NUMBERS, NOT_RUN = "still open", "without numbers in the paper", "not run"
 
 
@@ -77,7 +79,7 @@ class Answer:
     """Whether it comes out as in the paper, for a reader in a hurry."""
 
     status: str
-    """One of the six above."""
+    """One of the eight above."""
     sentence: str = ""
 
 
