@@ -87,12 +87,29 @@ def test_a_density_has_area_one_and_stays_above_zero(spread, generator):
 
 
 def test_a_density_is_that_of_its_values(generator):
-    # far from zero nothing is reflected, and the kernels are the textbook's
-    values = torch.randn(50, generator=generator).double() * 0.1 + 3
-    grid = torch.linspace(0, 6, 601).double()
-    width = float(values.std()) * 50**-0.2
-    kernels = torch.distributions.Normal(values, width).log_prob(grid.unsqueeze(1)).exp()
-    torch.testing.assert_close(density(values, grid), kernels.mean(1))
+    values = torch.randn(20_000, generator=generator).double() * 0.1 + 3
+    grid = torch.linspace(2.6, 3.4, 81).double()
+    true = torch.distributions.Normal(3.0, 0.1).log_prob(grid).exp()
+    torch.testing.assert_close(density(values, grid), true, rtol=0.05, atol=0.15)
+
+
+def test_a_density_has_the_height_of_a_peak_and_no_spikes_in_the_tail(generator):
+    # four values of five around 0.2, the others over three nats
+    peak = torch.randn(8_000, generator=generator).double().mul(0.02).add(0.2).abs()
+    tail = torch.rand(2_000, generator=generator).double() * 3
+    grid = torch.linspace(0, 3, 601).double()
+    found = density(torch.cat([peak, tail]), grid)
+    assert found[40] == pytest.approx(0.8 / (0.02 * math.sqrt(2 * math.pi)) + 0.2 / 3, rel=0.08)
+    level = torch.full((201,), 0.2 / 3).double()
+    torch.testing.assert_close(found[200:401], level, rtol=0.4, atol=0)
+
+
+@pytest.mark.parametrize("values", [[0.3], [0.3, 0.3, 0.3], [0.0, 0.0, 1.0]])
+def test_a_density_of_few_or_equal_values_is_finite(values):
+    grid = torch.linspace(0, 2, 201)
+    found = density(torch.tensor(values), grid)
+    assert found.isfinite().all()
+    assert torch.trapezoid(found, grid) == pytest.approx(1, abs=2e-3)
 
 
 @pytest.mark.parametrize(

@@ -115,9 +115,16 @@ def test_printed_values(where, value):
 
 
 def test_emphasis_is_the_papers():
-    assert paper.emphasis("natural", "cifar10", "resnet18", "zeta:2.4") == "bold"
-    assert paper.emphasis("skin", "msk", "resnet50", "mixup:1.0") == "underline"
-    assert paper.emphasis("medmnist", "octmnist", "resnet18", "none") == ""
+    assert paper.emphasis("natural", "cifar10", "resnet18", "zeta:2.4", "error") == "bold"
+    msk = "msk", "resnet50", "mixup:1.0"
+    assert paper.emphasis("skin", *msk, "balanced_accuracy") == "underline"
+    # of one row, each number is set by itself
+    assert paper.emphasis("skin-detailed", *msk, "f1_micro") == "underline"
+    assert paper.emphasis("skin-detailed", *msk, "f1_macro") == ""
+    octmnist = "medmnist", "octmnist", "resnet18"
+    assert paper.emphasis(*octmnist, "none", "auc") == "bold"
+    assert paper.emphasis(*octmnist, "none", "accuracy") == ""
+    assert paper.emphasis(*octmnist, "zeta:2.8", "accuracy") == "bold"
 
 
 def test_every_known_issue_is_a_footnote_and_a_sentence():

@@ -86,19 +86,32 @@ def printed(artifact: str, dataset: str, model: str, method: str, metric: str) -
     >>> printed("natural", "cifar10", "resnet18", "zeta:2.8", "error")
     4.67
     """
-    found: Any = read()["tables"][TABLES[artifact]]["values"].get(dataset, {})
-    for step in (model, METHODS.get(method), METRICS[metric][0]):
-        # a table of one model, or of one metric, does not name it
-        if isinstance(found, Mapping):
-            found = found.get(step, found if step in (model, METRICS[metric][0]) else None)
+    values = read()["tables"][TABLES[artifact]]["values"].get(dataset, {})
+    found = _follow(values, model, method, metric)
     return found if isinstance(found, float) else None
 
 
-def emphasis(artifact: str, dataset: str, model: str, method: str) -> str:
-    """How the paper sets a cell: "bold", "underline" or ""."""
-    found: Any = read()["tables"][TABLES[artifact]].get("printed_emphasis", {}).get(dataset, {})
-    found = found.get(model, found)
-    return str(found.get(METHODS.get(method, ""), ""))
+def emphasis(artifact: str, dataset: str, model: str, method: str, metric: str) -> str:
+    """How the paper sets a cell: "bold", "underline" or "".
+
+    >>> emphasis("medmnist", "octmnist", "resnet18", "none", "auc")
+    'bold'
+    """
+    table = read()["tables"][TABLES[artifact]].get("printed_emphasis", {})
+    found = _follow(table.get(dataset, {}), model, method, metric)
+    return found if isinstance(found, str) else ""
+
+
+def _follow(values: Any, model: str, method: str, metric: str) -> Any:
+    """What a table has for a cell; one of a single model, or of one metric, does not name it."""
+    for step, is_named in (
+        (model, False),
+        (METHODS.get(method), True),
+        (METRICS[metric][0], False),
+    ):
+        if isinstance(values, Mapping):
+            values = values.get(step, None if is_named else values)
+    return values
 
 
 @dataclass(frozen=True)

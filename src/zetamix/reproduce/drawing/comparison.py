@@ -85,7 +85,7 @@ def compare(view: View, metrics: Sequence[str], caption: str, notes: Sequence[st
         for metric in metrics:
             printed = paper.printed(view.artifact, row.dataset, row.model, row.method, metric)
             digits = paper.METRICS[metric][2]
-            emphasis = paper.emphasis(view.artifact, row.dataset, row.model, row.method)
+            emphasis = paper.emphasis(view.artifact, row.dataset, row.model, row.method, metric)
             line.append(Cell(printed, digits=digits, mark=MARKS[emphasis]))
             for variant in variants:
                 line += _ours(row, variant, metric, printed, marks)

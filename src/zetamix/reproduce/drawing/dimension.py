@@ -11,6 +11,7 @@ from zetamix.report.picture import COLOURS
 from zetamix.reproduce.cells import Measuring
 from zetamix.reproduce.drawing.view import (
     NOT_RUN,
+    OPEN,
     Answer,
     Drawn,
     View,
@@ -21,6 +22,8 @@ from zetamix.reproduce.drawing.view import (
 from zetamix.reproduce.measurement import Measurement
 from zetamix.series import GAMMA_MIN
 
+# k neighbours span k − 1 dimensions; means above this part of them leave no room to differ
+FULL = 0.95
 LEVELS = {"none": ("original", COLOURS[3], "-."), "mixup:1.0": ("mixup", COLOURS[1], "--")}
 
 
@@ -60,11 +63,12 @@ def _draw(view: View, datasets: list[str], neighbours: list[int]) -> Picture:
             figure,
             "dimension",
             alt="Panels of local dimension against γ for each dataset with 8 and 128 neighbours: "
-            "the curve of ζ-mixup starts near or above the line of mixup and falls to that of the "
-            "originals as γ grows.",
+            "where the line of mixup lies above that of the originals, the curve of ζ-mixup starts "
+            "near or above it and falls to the originals as γ grows.",
             caption="Local intrinsic dimension by the k nearest neighbours: mean over all outputs "
             "(lines) and one standard deviation between them (bands). Dotted: "
-            f"{GAMMA_MIN:.5f}. At γ = 0 every output of a batch is its mean.",
+            f"{GAMMA_MIN:.5f}. At γ = 0 every output of a batch is its mean. k neighbours can tell "
+            "k − 1 dimensions at most.",
         )
 
 
@@ -133,21 +137,37 @@ class _Curve:
     """Dimensions of one dataset and k."""
 
     title: str
+    neighbours: int
     original: float
     mixup: float
     zeta: dict[float, float]
     """By γ."""
 
     @property
-    def nearer(self) -> float | None:
-        """The γ from which on ζ-mixup is nearer to the originals than mixup is."""
-        return _from(self.zeta, self.original, self.mixup)
+    def is_inflated(self) -> bool:
+        """What the paper says of mixup."""
+        return self.mixup > self.original
 
     @property
-    def holds(self) -> bool:
-        """What the paper says: nearer at every γ from GAMMA_MIN on."""
-        nearer = self.nearer
-        return nearer is not None and not any(GAMMA_MIN <= gamma < nearer for gamma in self.zeta)
+    def lower(self) -> float | None:
+        """The least γ at which, and at all larger ones, ζ-mixup's is lower than mixup's."""
+        least = None
+        for gamma in sorted(self.zeta, reverse=True):
+            if not self.zeta[gamma] < self.mixup:
+                break
+            least = gamma
+        return least
+
+    @property
+    def is_lower(self) -> bool:
+        """What the paper says of ζ-mixup: lower at every γ from GAMMA_MIN on."""
+        lower = self.lower
+        return lower is not None and not any(GAMMA_MIN <= gamma < lower for gamma in self.zeta)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the originals have nearly all dimensions that so few neighbours can tell."""
+        return self.original > FULL * (self.neighbours - 1)
 
 
 def _curves(view: View, datasets: list[str], neighbours: list[int]) -> list[_Curve]:
@@ -163,42 +183,42 @@ def _curves(view: View, datasets: list[str], neighbours: list[int]) -> list[_Cur
             if original is not None and mixup is not None and found:
                 zeta = {float(each.removeprefix("zeta:")): found[each] for each in found}
                 title = f"{CATALOGUE[name].title}, k = {count}"
-                curves.append(_Curve(title, original, mixup, zeta))
+                curves.append(_Curve(title, count, original, mixup, zeta))
     return curves
 
 
 def _verdict(curve: _Curve) -> str:
-    nearer = curve.nearer
-    found = (
-        "ζ-mixup is at no γ nearer to the originals than mixup"
-        if nearer is None
-        else f"ζ-mixup is nearer to the originals than mixup from γ = {nearer:g} on"
+    inflated = "inflated, as" if curve.is_inflated else "not inflated, unlike"
+    since = "at no γ" if curve.lower is None else f"from γ = {curve.lower:g} on"
+    words = (
+        f"{curve.title}: originals {curve.original:.2f}, mixup {curve.mixup:.2f}: {inflated} in "
+        f"the paper. ζ-mixup's is lower than mixup's {since}; the paper has it so from "
+        f"{GAMMA_MIN:.5f} on."
     )
-    return (
-        f"{curve.title}: originals {curve.original:.2f}, mixup {curve.mixup:.2f}. {found}; the "
-        f"paper has it so from {GAMMA_MIN:.5f} on."
-    )
+    if curve.is_full:
+        words += (
+            f" {curve.neighbours} neighbours can tell {curve.neighbours - 1} dimensions at most, "
+            "and the originals have nearly all of them: nothing follows from this case."
+        )
+    return words
 
 
 def _answer(curves: list[_Curve]) -> Answer:
     if not curves:
         return Answer(NOT_RUN)
-    held = [curve.holds for curve in curves]
-    found = [curve.nearer for curve in curves if curve.nearer is not None]
-    words = f"ζ-mixup comes nearer to the originals than mixup in {len(found)} of {len(curves)}"
-    if found:
-        words += f" cases, from γ = {min(found):g} on in one and {max(found):g} in another"
-    return Answer(
-        agreement(held),
-        f"{words}; the paper has it so from {GAMMA_MIN:.5f} on, which holds in {sum(held)}.",
-    )
-
-
-def _from(curve: dict[float, float], original: float, mixup: float) -> float | None:
-    """The least γ of which, and of all larger ones, the dimension is nearer to the original."""
-    least = None
-    for gamma in sorted(curve, reverse=True):
-        if not abs(curve[gamma] - original) < abs(mixup - original):
-            break
-        least = gamma
-    return least
+    # a measure that has no room speaks neither for the paper nor against it
+    telling = [curve for curve in curves if not curve.is_full]
+    inflated = sum(curve.is_inflated for curve in telling)
+    since = sorted(curve.lower for curve in telling if curve.lower is not None)
+    words = [f"The dimension is inflated by mixup in {inflated} of {len(telling)} cases"]
+    if since:
+        gammas = ", ".join(f"{gamma:g}" for gamma in since)
+        words.append(
+            f"ζ-mixup's is lower than mixup's in {len(since)}, from γ = {gammas} on; the paper has "
+            f"it so from {GAMMA_MIN:.5f} on"
+        )
+    full = [curve.title for curve in curves if curve.is_full]
+    if full:
+        words.append(f"nothing follows from {' and '.join(full)}")
+    held = [claim for curve in telling for claim in (curve.is_inflated, curve.is_lower)]
+    return Answer(agreement(held) if held else OPEN, f"{'; '.join(words)}.")

@@ -36,10 +36,8 @@ MEASURES = {
 GRID_POINTS = 400
 # where the axes of entropies and of cross entropies end, in nats
 ENTROPY_END, CROSS_END = 1.2, 3.0
-# what lies up to here, in ends of an axis, shapes the curve
-BEYOND = 1.3
-LEAST_DENSITY = 1e-2
-INSET = (0.3, 0.36, 0.69, 0.62)
+# below this the density of ten thousand outputs is that of single ones
+LEAST_DENSITY = 1e-3
 
 
 def draw(view: View) -> Drawn:
@@ -73,9 +71,7 @@ def _draw(view: View, arrays: dict[str, dict[str, Tensor]], said: str) -> Pictur
             axes.set_title(title)
         labels, densities = bottom.subfigures(1, 2, width_ratios=[1.0, 1.15], wspace=0.03)
         _examples(labels, arrays)
-        upper, lower = densities.subplots(2, 1)
-        _draw_entropies(upper, arrays)
-        _draw_cross_entropies(lower, arrays)
+        _draw_densities(densities.subplots(3, 1), arrays)
         return finish(
             view,
             figure,
@@ -86,10 +82,12 @@ def _draw(view: View, arrays: dict[str, dict[str, Tensor]], said: str) -> Pictur
             caption="(a) The first ten images of each class, (b, c) the outputs in their places, "
             "25 mixed at a time. (d, e) Soft labels as bars: outputs of mixup of which the oracle "
             "is surest that they show a digit their label rules out (its prediction in outline), "
-            "and ζ-mixup's in the same places. (f) Entropy of the oracle's prediction, inset: the "
-            "same density on a logarithmic scale. (g) Cross entropy between prediction and label, "
-            f"inset: outputs with an entropy below {CERTAIN} alone. Lower is better. Densities "
-            f"over {judged:,} outputs of test images; {beyond['mixup:1.0']:.1f} % of mixup's and "
+            "and ζ-mixup's in the same places; an outline of full height is 1. (f) Entropy of the "
+            "oracle's prediction. (g) Cross entropy between prediction and label, (h) for outputs "
+            f"with an entropy below {CERTAIN} alone. Further left is better. Densities on a "
+            "logarithmic scale, by kernels that are the wider the sparser values are, over "
+            f"{judged:,} outputs of test images; "
+            f"{beyond['mixup:1.0']:.1f} % of mixup's and "
             f"{beyond['zeta:2.8']:.1f} % of ζ-mixup's lie beyond {CROSS_END:g} nats in (g): their "
             f"label has little or nothing of what the oracle sees. The oracle is {said}.",
         )
@@ -126,62 +124,40 @@ def _bars(axes: Axes, target: Tensor, prediction: Tensor) -> None:
     axes.bar(places, target.tolist(), width=0.7, color=COLOURS[0])
     axes.set_ylim(0, 1.05)
     axes.set_yticks([])
-    axes.set_xticks(places, map(str, places), fontsize=6)
+    axes.set_xticks(places, map(str, places), fontsize=7)
     axes.tick_params(length=0, pad=1)
     axes.grid(visible=False)
     axes.spines["left"].set_visible(False)
 
 
-def _draw_entropies(axes: Axes, arrays: dict[str, dict[str, Tensor]]) -> None:
-    values = {method: parts["entropies"] for method, parts in arrays.items()}
-    _curves(axes, values, ENTROPY_END)
-    axes.set_title("(f) realism")
-    axes.set_xlabel("entropy of the oracle's prediction, nats")
-    axes.set_ylabel("density")
-    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.04), ncols=3)
-    inset = axes.inset_axes(INSET)
-    _curves(inset, values, ENTROPY_END)
-    inset.set_yscale("log")
-    inset.set_ylim(bottom=LEAST_DENSITY)
-    _name_inset(inset, "logarithmic")
-
-
-def _draw_cross_entropies(axes: Axes, arrays: dict[str, dict[str, Tensor]]) -> None:
-    values = {method: parts["cross_entropies"] for method, parts in arrays.items()}
-    _curves(axes, values, CROSS_END)
-    axes.set_title("(g) correctness of labels")
-    axes.set_xlabel("cross entropy between prediction and label, nats")
-    axes.set_ylabel("density")
-    inset = axes.inset_axes(INSET)
-    certain = {
-        method: parts["cross_entropies"][parts["entropies"] < CERTAIN]
-        for method, parts in arrays.items()
-    }
-    _curves(inset, certain, CROSS_END)
-    _name_inset(inset, f"entropy below {CERTAIN}")
-
-
-def _name_inset(axes: Axes, text: str) -> None:
-    axes.tick_params(labelsize=7)
-    axes.text(0.97, 0.94, text, ha="right", va="top", size=8, transform=axes.transAxes)
+def _draw_densities(panels: Any, arrays: dict[str, dict[str, Tensor]]) -> None:
+    realism, correctness, certain = panels
+    _curves(realism, {method: parts["entropies"] for method, parts in arrays.items()}, ENTROPY_END)
+    realism.set_title("(f) realism: entropy of the oracle's prediction, nats")
+    realism.legend(loc="upper right", ncols=3)
+    crosses = {method: parts["cross_entropies"] for method, parts in arrays.items()}
+    _curves(correctness, crosses, CROSS_END)
+    correctness.set_title("(g) correctness: cross entropy of prediction and label, nats")
+    are_certain = {method: parts["entropies"] < CERTAIN for method, parts in arrays.items()}
+    _curves(
+        certain, {method: crosses[method][are_certain[method]] for method in crosses}, CROSS_END
+    )
+    certain.set_title(f"(h) the same, entropy below {CERTAIN}")
 
 
 def _curves(axes: Axes, values: dict[str, Tensor], end: float) -> None:
     grid = torch.linspace(0, end, GRID_POINTS, dtype=torch.float64)
-    highest = 0.0
+    highest = LEAST_DENSITY
     for method, found in values.items():
-        if len(found) == 0:
-            continue
-        # what lies far beyond the axis must not widen the kernels; the area is the share left
-        near = found[found <= BEYOND * end]
-        curve = density(near, grid) * (len(near) / len(found)) if len(near) else 0 * grid
-        label = "originals" if method == "none" else method_name(method)
-        axes.plot(grid, curve, label=label, **STYLES[method])
-        # originals are nearly all certain: their peak would flatten the others
-        if method != "none":
+        if len(found):
+            curve = density(found, grid)
+            label = "originals" if method == "none" else method_name(method)
+            axes.plot(grid, curve, label=label, **STYLES[method])
             highest = max(highest, float(curve.max()))
     axes.set_xlim(0, end)
-    axes.set_ylim(0, 1.08 * highest if highest else None)
+    axes.set_yscale("log")
+    axes.set_ylim(LEAST_DENSITY, 3 * highest)
+    axes.set_ylabel("density")
 
 
 def _table(found: dict[str, Measurement], said: str) -> Table:
