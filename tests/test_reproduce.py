@@ -148,7 +148,7 @@ def test_every_known_issue_is_a_footnote_and_a_sentence():
             "stl10-epochs",
             "120 epochs in the training details, 200 in the table of times",
         ),
-        ("skin", "skin-swap", "mednode 55.46 in the narrow table, 74.64 in the detailed one"),
+        ("skin", "skin-swap", "MED-NODE 55.46 in the narrow table, 74.64 in the detailed one"),
         ("skin-detailed", "ph2-r18-erm-f1micro", "printed as 0.8, the other numbers imply 0.9"),
         ("medmnist", "medmnist-lr", "rate is 0.01, that of MedMNIST's own script 0.001"),
     ],
@@ -413,8 +413,12 @@ def test_a_session_stops_in_time_and_goes_on_where_it_stopped(tmp_path, loaded):
             self.asked += 1
             return self.asked > 5
 
-    cut = open_session(tmp_path, stop=Soon()).run("natural", cells)
+    stopped = open_session(tmp_path, stop=Soon())
+    cut = stopped.run("natural", cells)
     assert (cut.ran, len(cut.left)) == (0, 2)
+    assert [(run.name, where) for run, where in stopped.under_way.items()] == [
+        ("none seed 0", "at epoch 2 of 4")
+    ]
     rest = open_session(tmp_path)
     assert rest.run("natural", cells).ran == 2
     whole = open_session(tmp_path / "whole")

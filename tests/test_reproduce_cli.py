@@ -117,6 +117,18 @@ def test_list_tells_what_is_done_missing_and_here(zetamix, tmp_path):
     assert zetamix().startswith("id what it shows")
 
 
+def test_the_list_of_quick_is_of_its_own_cells(zetamix):
+    zetamix("theorems", "overview", "--quick")
+    output = zetamix("theorems", "overview", "natural", "--quick", "--list")
+    assert re.search(r"theorems dominance over γ and N; mixup as a case of ζ-mixup 7 0", output)
+    assert re.search(r"natural table 1: error on natural images 0 60", output)
+    assert "skin" not in output
+
+
+def test_tables_of_the_same_runs_are_listed_as_such(zetamix):
+    assert re.search(r"the same, with micro and macro F1 0 100 as skin", zetamix("--list"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -131,6 +143,11 @@ def test_list_tells_what_is_done_missing_and_here(zetamix, tmp_path):
         (["natural", "--seeds", "a"], "expected whole numbers separated by commas, got 'a'"),
         (["natural", "--time-limit", "soon"], "Expected a duration such as 9m, 1h30m or 45s"),
         (["natural", "--device", "tpu"], "expected cpu or cuda, got 'tpu'"),
+        (["natural", "--methods", "zetta:2.8"], "got 'zetta:2.8'. Did you mean zeta?"),
+        (["natural", "--datasets", "cifr10"], "got 'cifr10'. Did you mean cifar10?"),
+        (["theorems", "--datasets", "cifar10"], "theorems has no datasets to choose from"),
+        (["natural", "--data-root", "nowhere"], "expected a folder with datasets, and nowhere is"),
+        (["natural", "--quick", "--epochs", "3"], "--quick takes one seed and one epoch by itself"),
         (
             ["overview", "--seeds", "1"],
             "are for artifacts that train models, which overview does not",
@@ -141,18 +158,10 @@ def test_bad_arguments_get_a_sentence(zetamix, arguments, message):
     assert message in zetamix(*arguments, status=2)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["natural", "--methods", "zetta:2.8"], "got 'zetta:2.8'. Did you mean zeta?"),
-        (["theorems"], "is not JSON. Repair or remove that line."),
-    ],
-)
-def test_what_can_be_mended_gets_a_sentence(zetamix, tmp_path, arguments, message):
-    if arguments == ["theorems"]:
-        (tmp_path / "results" / "theorems").mkdir(parents=True)
-        (tmp_path / "results" / "theorems" / "records.jsonl").write_text("no\n")
-    assert message in zetamix(*arguments, status=1)
+def test_a_broken_record_gets_a_sentence(zetamix, tmp_path):
+    (tmp_path / "results" / "theorems").mkdir(parents=True)
+    (tmp_path / "results" / "theorems" / "records.jsonl").write_text("no\n")
+    assert "is not JSON. Repair or remove that line." in zetamix("theorems", status=1)
 
 
 def test_cells_can_be_chosen(zetamix, tmp_path):

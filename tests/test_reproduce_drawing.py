@@ -63,8 +63,8 @@ def test_a_table_has_the_papers_value_ours_and_the_difference(natural):
     assert len(rows) == 30
     assert rows[0] == ["CIFAR-10", "ERM", "5.48", "4.85 ± 0.06 (n = 3)", "−0.63", "–", "–", ""]
     assert rows[1][2:5] == ["4.68", "**4.26 ± 0.06 (n = 3)**", "−0.42"]
-    assert rows[2][2:5] == ["**4.42**", "4.81 ± 0.05 (n = 3)", "0.39"]
-    assert rows[3][2:5] == ["*4.67*", "4.97 ± 0.08 (n = 3)", "0.30"]
+    assert rows[2][2:5] == ["**4.42**", "4.81 ± 0.05 (n = 3)", "+0.39"]
+    assert rows[3][2:5] == ["*4.67*", "4.97 ± 0.08 (n = 3)", "+0.30"]
     assert rows[4][2:5] == ["**4.42**", "*4.28 ± 0.09 (n = 3)*", "−0.14"]
     assert rows[5] == ["CIFAR-100", "ERM", "23.33", "–", "–", "–", "–", "1"]
 
@@ -78,7 +78,7 @@ def test_best_is_marked_only_where_every_method_was_run(tmp_path):
 def test_footnotes_are_numbered_and_named_in_their_rows(natural):
     table = compare(natural, ["error"], "")
     notes = [note for note in table.notes if note.startswith("[")]
-    assert notes[0].startswith("[1] cifar100: the paper prints 10 classes")
+    assert notes[0].startswith("[1] CIFAR-100: the paper prints 10 classes")
     marked = {row[0] for row in table_rows(table)[2:] if row[-1] == "3"}
     assert marked == {"STL-10"}
 
@@ -88,7 +88,7 @@ def test_variants_are_never_shown_as_one(tmp_path):
     fill(results, errors={"none": (0.0726,), "mixup:1.0": (0.0681,)}, variant="flip")
     rows = table_rows(compare(look("natural", results), ["error"], ""))[2:]
     assert (rows[0][3], rows[0][5]) == ("4.85 ± 0.06 (n = 3)", "7.26 (n = 1)")
-    assert rows[0][6] == "1.78"
+    assert rows[0][6] == "+1.78"
 
 
 def test_csv_keeps_numbers_in_full_and_columns_apart(natural):
@@ -126,9 +126,9 @@ def words(view, metric="error"):
 def test_a_loss_is_told_plainly_with_its_interval(natural):
     overall, against_mixup, against_erm = words(natural)
     assert overall == (
-        "Of 6 comparisons of ζ-mixup with mixup and ERM, ζ-mixup is ahead in 1, behind in 2, and "
-        "in 3 the two cannot be told apart (in 3 of these, all of the interval is worse than the "
-        "paper's value); the paper has it ahead in 6."
+        "ζ-mixup beside mixup and ERM: in the paper ahead in 6 of 6 cases. Ours, with several "
+        "seeds: ahead in 1 of 6, behind in 2, not to be told apart in 3 (of these, 3 rule out the "
+        "paper's value)."
     )
     assert draw(natural).answer.status == "in part as in the paper"
     assert against_mixup.startswith(
@@ -165,13 +165,13 @@ def test_a_loss_is_told_plainly_with_its_interval(natural):
         ),
         (
             {"mixup:1.0": (0.0426,), "zeta:2.8": (0.0497,)},
-            "ζ-mixup does not win, it is ahead of mixup at 0 of 1 γ in the one seed that was run; "
-            "the paper has it ahead at 1 of 1 γ. One seed proves nothing.",
+            "in one seed, which proves nothing, ζ-mixup is ahead of mixup at 0 of 1 γ; the paper "
+            "has it ahead at 1 of 1 γ.",
         ),
         (
             {"mixup:1.0": (0.0497,), "zeta:2.8": (0.0426,)},
-            "ζ-mixup is ahead of mixup at 1 of 1 γ in the one seed that was run; the paper has it "
-            "ahead at 1 of 1 γ. One seed proves nothing.",
+            "in one seed, which proves nothing, ζ-mixup is ahead of mixup at 1 of 1 γ; the paper "
+            "has it ahead at 1 of 1 γ.",
         ),
     ],
     ids=["win", "both", "undecided", "one seed behind", "one seed ahead"],
@@ -187,31 +187,28 @@ def test_headlines(tmp_path, errors, headline):
         (
             {"mixup:1.0": (0.0426,), "zeta:2.8": (0.0497,), "zeta:4.0": (0.04,)},
             "still open",
-            "2 comparisons of ζ-mixup with mixup and ERM, one seed each, so nothing can be "
-            "claimed: ζ-mixup is ahead in 1 of them and behind in 1; the paper has it ahead in 2.",
+            "ζ-mixup beside mixup and ERM: in the paper ahead in 2 of 2 cases. Ours, with one "
+            "seed, which proves nothing: ahead in 1 of 2.",
         ),
         (
             {"mixup:1.0": (0.05, 0.051, 0.049), "zeta:2.8": (0.04, 0.0411, 0.0392)},
             "as in the paper",
-            "ζ-mixup is ahead in 1, behind in 0, and in 0 the two cannot be told apart",
+            "with several seeds: ahead in 1 of 1, behind in 0.",
         ),
         (
             {"mixup:1.0": (0.05, 0.052, 0.048), "zeta:2.8": (0.051, 0.049, 0.0505)},
             "still open",
-            "and in 1 the two cannot be told apart (in 0 of these, all of the interval is worse "
-            "than the paper's value); the paper has it ahead in 1.",
+            "ahead in 0 of 1, behind in 0, not to be told apart in 1.",
         ),
         (
             {"none": (0.05, 0.0502, 0.0498), "zeta:2.8": (0.0501, 0.0503, 0.0497)},
             "not as in the paper",
-            "and in 1 the two cannot be told apart (in 1 of these, all of the interval is worse "
-            "than the paper's value); the paper has it ahead in 1.",
+            "not to be told apart in 1 (of these, 1 rule out the paper's value).",
         ),
         (
             {"mixup:1.0": (0.04, 0.0411, 0.0392), "zeta:2.8": (0.05, 0.051, 0.049)},
             "not as in the paper",
-            "ζ-mixup is ahead in 0, behind in 1, and in 0 the two cannot be told apart; the paper "
-            "has it ahead in 1.",
+            "ahead in 0 of 1, behind in 1.",
         ),
         (
             {
@@ -220,7 +217,7 @@ def test_headlines(tmp_path, errors, headline):
                 "zeta:2.8": (0.051, 0.049, 0.0505),
             },
             "so far as in the paper",
-            "ζ-mixup is ahead in 1, behind in 0, and in 1 the two cannot be told apart",
+            "ahead in 1 of 2, behind in 0, not to be told apart in 1.",
         ),
         (
             {
@@ -229,7 +226,7 @@ def test_headlines(tmp_path, errors, headline):
                 "zeta:2.8": (0.051, 0.049, 0.0505),
             },
             "so far not as in the paper",
-            "ζ-mixup is ahead in 0, behind in 1, and in 1 the two cannot be told apart",
+            "ahead in 0 of 2, behind in 1, not to be told apart in 1.",
         ),
     ],
     ids=["one seed", "win", "undecided", "no such win", "loss", "win and open", "loss and open"],
@@ -252,7 +249,7 @@ def test_higher_is_better_for_accuracies(tmp_path):
     errors = {"mixup:1.0": (0.3, 0.31, 0.29), "zeta:2.4": (0.2, 0.211, 0.192)}
     fill(results, "skin", errors, "ph2", None)
     overall, resnet18, *_ = words(look("skin", results), "balanced_accuracy")
-    assert "ahead in 2, behind in 0" in overall
+    assert "ahead in 2 of 2, behind in 0" in overall
     assert resnet18.startswith("PH², ResNet-18: ζ-mixup beats mixup at 1 of 1 γ; the paper has it")
     assert "Balanced accuracy %, ζ-mixup minus mixup: γ = 2.4 +9.9" in resnet18
 
@@ -378,24 +375,31 @@ def test_times_stand_beside_the_papers_and_devices_apart(tmp_path):
     assert training[3] == [
         "CIFAR-10",
         "mixup",
-        "79.0 ± 0.5",
+        "79.00 ± 0.50",
         "4.00 ± 0.03",
+        "−75.00",
         "1.200 ± 0.010 (n = 5)",
         "cuda",
     ]
     batch = table_rows(drawn.tables["batch"])[2:]
     gpu = [row for row in batch if row[0] == "cuda"]
     cpu = [row for row in batch if row[0] == "cpu"]
-    assert ["cuda", "ζ-mixup, zetamix", "eager", "345", "80.0", "80.0", "80.0"] in gpu
-    assert gpu[-1][1:5] == ["local synthetic instances, zetamix", "eager", "38,700", "900.0"]
+    ours = ["cuda", "ζ-mixup, zetamix", "eager", "345.0 ± 2.5", "80.0", "−265.0", "80.0", "80.0"]
+    assert ours in gpu
+    assert gpu[-1][1:4] == ["local synthetic instances, zetamix", "eager", "38,700.0 ± 1,330.0"]
     assert len(cpu) == len(gpu) == 6
     assert all(row[4] == "–" for row in cpu)
     assert drawn.verdict[0].startswith(
-        "CUDA, one batch: the paper's own listing of ζ-mixup takes 700 µs, mixup as its authors "
-        "wrote it 120, 0.17 times that; the paper has 2.16 times. Our ζ-mixup takes 80, our mixup "
-        "82, local synthetic instances 900 (11.2 times our ζ-mixup; the paper has 112"
+        "CUDA, one batch: ζ-mixup by the paper's own listing takes 700 µs and mixup as its authors "
+        "wrote it 120, so ζ-mixup takes 5.83 times as long; in the paper 0.46 times. Our ζ-mixup "
+        "takes 80, our mixup 82, local synthetic instances 900 (11.2 times our ζ-mixup; the paper "
+        "has 112"
     )
-    assert "an epoch with ζ-mixup takes 1.050 times as long as one with mixup." in drawn.verdict[1]
+    # 1.26 / 1.2, and 1.05 √((0.01 / 1.26)² / 5 + (0.01 / 1.2)² / 5); the paper: 81 and 79 minutes
+    assert drawn.verdict[1].endswith(
+        "an epoch with ζ-mixup takes 1.050 ± 0.005 times as long as one with mixup; the paper has "
+        "1.025."
+    )
     assert drawn.answer.status == "not as in the paper"
     # its times are of a GPU
     assert {row[3] for row in cpu} == {"–"}
@@ -416,7 +420,7 @@ def test_sensitivity_has_a_column_for_each_recipe_that_was_run(tmp_path):
     assert rows[0] == ["1.8", "–", "6.44 (n = 1)", "–"]
     assert drawn.verdict == [
         f"{short}: error from 5.00 % at γ = 3.0 to 9.00 % at γ = 5.0. Within one standard "
-        "error of the best (0.22 points, one seed) lie γ = 2.6, 2.8, 3.0, 3.2, 3.4."
+        "error of the best (0.22 points, of one run over its test samples) lie γ = 2.6, 2.8, 3.0, 3.2, 3.4."
     ]
     assert [picture.name for picture in drawn.pictures] == ["sensitivity"]
 
@@ -450,7 +454,7 @@ def test_a_sweep_is_drawn_from_as_many_models_as_were_run(tmp_path):
 
 def test_an_artifact_is_written_in_every_form(natural, tmp_path):
     folder = tmp_path / "files"
-    write_artifact(natural, draw(natural), folder, FACTS)
+    write_artifact(natural, draw(natural), folder)
     assert {path.name for path in folder.iterdir()} == {
         "README.md",
         "natural.md",
@@ -464,6 +468,10 @@ def test_an_artifact_is_written_in_every_form(natural, tmp_path):
         "zetamix data prepare cifar100 && zetamix reproduce natural --datasets cifar100" in readme
     )
     assert "Measured on a GPU · torch 2.11 · commit abc1234." in readme
+    assert "Measured on a GPU" in (folder / "natural.html").read_text()
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    write_artifact(natural, draw(natural), folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert r"4.85 $\pm$ 0.06 (n = 3)" in (folder / "natural.tex").read_text()
 
 

@@ -1,5 +1,6 @@
 """`zetamix reproduce --list`: every artifact, its data, cells done and missing, and the time."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,21 +8,25 @@ from rich.console import Console
 from rich.table import Table
 
 
-def list_artifacts(console: Console, results: Any, root: Path | None, place: Any) -> None:
-    """Print the table of all artifacts."""
+def list_artifacts(
+    console: Console, results: Any, root: Path | None, place: Any, ids: Sequence[str], quick: bool
+) -> None:
+    """Print a table of artifacts: the paper's cells, or those of a quick run."""
     from zetamix.data import CATALOGUE
     from zetamix.data.access import status
     from zetamix.reproduce import EXPERIMENTS, Ask
+    from zetamix.reproduce.quick import shorten
     from zetamix.reproduce.speed import Speed
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name, justify in (("id", "left"), ("what it shows, and its data", "left")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for name in ("done", "missing", "time left"):
+    for name in ("done", "missing", *(() if quick else ("time left",))):
         table.add_column(name, justify="right", no_wrap=True)
     speed = Speed(place, results)
-    for experiment in EXPERIMENTS.values():
+    for experiment in (EXPERIMENTS[id] for id in ids):
         cells = experiment.cells(Ask())
+        cells = shorten(cells, place) if quick else cells
         empty = [cell for cell in cells if results.find(cell) is None]
         names = [name for name in dict.fromkeys(cell.dataset for cell in cells) if name]
         here = [name for name in names if status(CATALOGUE[name], root)]
@@ -30,14 +35,21 @@ def list_artifacts(console: Console, results: Any, root: Path | None, place: Any
         lines = [experiment.what]
         lines += [f"[green]here: {', '.join(here)}[/green]"] if here else []
         lines += [f"[dim]not here: {', '.join(gone)}[/dim]"] if gone else []
-        table.add_row(
-            f"[bold]{experiment.id}[/bold]",
-            "\n".join(lines),
-            str(len(cells) - len(empty)),
-            str(len(empty)),
-            _duration(sum(map(speed.seconds, able))) if able else "–",
-        )
+        row = [str(len(cells) - len(empty)), str(len(empty))]
+        first = next(id for id, other in EXPERIMENTS.items() if other.cells is experiment.cells)
+        if first != experiment.id:
+            # what both need is trained once
+            row.append(f"as {first}")
+        else:
+            row.append(_duration(sum(map(speed.seconds, able))) if able else "–")
+        name = f"[bold]{experiment.id}[/bold]"
+        table.add_row(name, "\n".join(lines), *(row[:2] if quick else row))
     console.print(table, highlight=False)
+    if quick:
+        console.print(
+            "\nOf --quick, where stand-ins do for data that is not here; it takes seconds."
+        )
+        return
     console.print(
         "\nzetamix data info NAME says how to get data that is not here. Times are estimates for "
         f"all missing cells on {speed.facts.get('gpu', speed.facts['processor'])}, one after the "

@@ -1,6 +1,7 @@
 """What a user sees while models train: one line per run."""
 
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -16,8 +17,15 @@ class Watcher(AbstractContextManager["Watcher"]):
     On a terminal the lines stay in place; elsewhere a run prints ten lines in all.
     """
 
-    def __init__(self, console: Console, runs: list[Any], log: str | None = None) -> None:
+    def __init__(
+        self,
+        console: Console,
+        runs: list[Any],
+        log: str | None = None,
+        name: Callable[[Any], str] = lambda run: str(run.name),
+    ) -> None:
         self.console = console
+        self.name = name
         self.tasks: dict[Any, TaskID] = {}
         self.rates: dict[Any, tuple[float, int]] = {}
         self.latest: dict[Any, dict[str, Any]] = {}
@@ -45,7 +53,9 @@ class Watcher(AbstractContextManager["Watcher"]):
         total = run.recipe.epochs * progress.steps
         done = progress.epoch * progress.steps + progress.step
         if run not in self.tasks:
-            self.tasks[run] = self.bars.add_task(run.name, total=total, state="", completed=done)
+            self.tasks[run] = self.bars.add_task(
+                self.name(run), total=total, state="", completed=done
+            )
             self.rates[run] = (time.monotonic(), done)
         if progress.line is not None:
             self.latest[run] = progress.line
@@ -74,7 +84,7 @@ class Watcher(AbstractContextManager["Watcher"]):
         every = max(1, run.recipe.epochs // 10)
         if line["epoch"] % every == 0 or line["epoch"] == run.recipe.epochs:
             self.console.print(
-                f"{run.name}: epoch {line['epoch']}/{run.recipe.epochs}, loss "
+                f"{self.name(run)}: epoch {line['epoch']}/{run.recipe.epochs}, loss "
                 f"{line['train_loss']:.3f}, test error {100 * line['test']['error']:.2f} %, "
                 f"{line['seconds']:.0f} s",
                 highlight=False,

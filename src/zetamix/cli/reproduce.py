@@ -70,14 +70,16 @@ def reproduce(
     folder = out or (QUICK if quick else RESULTS)
     with told_in_a_sentence():
         results = Results(folder)
+        _check_root(data_root)
+        chosen = _ids(ids or [ALL])
         if show_list or not ids:
-            list_artifacts(console, results, data_root, read_device(device))
+            listed = _ids([ALL]) if chosen == [PAGE] else chosen
+            list_artifacts(console, results, data_root, read_device(device), listed, quick)
             return
-        chosen = _ids(ids)
         if chosen == [PAGE]:
             _page(console, results, quick)
             return
-        ask = _ask(chosen, seeds, variants, epochs)
+        ask = _ask(chosen, seeds, variants, epochs, quick)
         place = read_device(device)
         # which convolution is fastest is tried out once per shape; shapes never change here
         torch.backends.cudnn.benchmark = place.type == "cuda"
@@ -100,7 +102,14 @@ def reproduce(
                     for id in chosen
                 }
         _report(console, results, outcomes, quick)
-        _leave(console, stop, outcomes)
+        _leave(console, stop, outcomes, session.under_way)
+
+
+def _check_root(data_root: Path | None) -> None:
+    if data_root is not None and not data_root.is_dir():
+        raise typer.BadParameter(
+            f"expected a folder with datasets, and {data_root} is none", param_hint="--data-root"
+        )
 
 
 def _ids(given: list[str]) -> list[str]:
@@ -109,20 +118,30 @@ def _ids(given: list[str]) -> list[str]:
     known = [*EXPERIMENTS, ALL, PAGE]
     for id in given:
         if id not in known:
-            near = difflib.get_close_matches(id, known, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
             raise typer.BadParameter(
-                f"expected some of {', '.join(known)}, got {id!r}.{hint}", param_hint="ID"
+                f"expected some of {', '.join(known)}, got {id!r}.{_hint(id, known)}",
+                param_hint="ID",
             )
     if PAGE in given and len(given) > 1:
         raise typer.BadParameter("page is of all artifacts; give it alone", param_hint="ID")
     return list(EXPERIMENTS) if ALL in given else list(dict.fromkeys(given))
 
 
-def _ask(ids: list[str], seeds: str | None, variants: str | None, epochs: int | None) -> Any:
+def _hint(word: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def _ask(
+    ids: list[str], seeds: str | None, variants: str | None, epochs: int | None, quick: bool
+) -> Any:
     from zetamix.data.augment import AUGMENTATIONS
     from zetamix.reproduce import EXPERIMENTS, Ask
 
+    if quick and (seeds is not None or epochs is not None):
+        raise typer.BadParameter(
+            "--quick takes one seed and one epoch by itself; leave --seeds and --epochs out"
+        )
     names = None if variants is None else tuple(part.strip() for part in variants.split(","))
     for name in names or ():
         if name not in AUGMENTATIONS:
@@ -152,16 +171,20 @@ def _cells(id: str, ask: Any, datasets: str | None, methods: str | None, session
     ):
         if text is None:
             continue
-        names = (
-            [part.strip() for part in text.split(",")]
-            if field == "dataset"
-            else [method.label for method in parse_list(text)]
-        )
-        known = list(dict.fromkeys(getattr(cell, field) for cell in cells))
+        try:
+            names = (
+                [part.strip() for part in text.split(",")]
+                if field == "dataset"
+                else [method.label for method in parse_list(text)]
+            )
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint=option) from None
+        known = [name for name in dict.fromkeys(getattr(cell, field) for cell in cells) if name]
         for name in names:
             if name not in known:
+                has = ", ".join(known) or f"no {field}s to choose from"
                 raise typer.BadParameter(
-                    f"{id} has {', '.join(filter(None, known))}; got {name!r}", param_hint=option
+                    f"{id} has {has}; got {name!r}.{_hint(name, known)}", param_hint=option
                 )
         cells = [cell for cell in cells if getattr(cell, field) in names]
     return shorten(cells, session.device) if session.is_quick else cells
@@ -170,7 +193,12 @@ def _cells(id: str, ask: Any, datasets: str | None, methods: str | None, session
 def _watcher(console: Console) -> Any:
     from zetamix.cli.progress import Watcher
 
-    return Watcher(console, [])
+    return Watcher(console, [], name=_run_name)
+
+
+def _run_name(run: Any) -> str:
+    """Which of all runs of all artifacts it is."""
+    return f"{run.dataset.name} {run.recipe.model} {run.recipe.augmentation} {run.name}"
 
 
 def _page(console: Console, results: Any, quick: bool) -> None:
@@ -185,25 +213,21 @@ def _page(console: Console, results: Any, quick: bool) -> None:
 
 
 def _report(console: Console, results: Any, outcomes: dict[str, Any], quick: bool) -> None:
-    import torch
-
-    from zetamix.machine import describe_machine
-
     for id, outcome in outcomes.items():
         console.print(
             f"[bold]{id}[/bold]: {outcome.ran} cells run, {outcome.done} were there, "
             f"{len(outcome.left)} still empty",
             highlight=False,
         )
-        verdict = _draw(id, results, quick, describe_machine(torch.device("cpu")))
+        verdict = _draw(id, results, quick)
         more = len(verdict) - SENTENCES
         told = [f"{more} more sentences are in README.md."] if more > 0 else []
-        for word in (*verdict[:SENTENCES], *told, *outcome.reasons):
+        for word in (*outcome.reasons, *verdict[:SENTENCES], *told):
             console.print(Padding(Text(word), (0, 0, 0, 2)))
         console.print(f"[dim]  in {results.folder / id}[/dim]", highlight=False, soft_wrap=True)
 
 
-def _draw(id: str, results: Any, quick: bool, facts: dict[str, str]) -> list[str]:
+def _draw(id: str, results: Any, quick: bool) -> list[str]:
     """Write figures and tables, and return the verdict; records are kept where nothing can draw."""
     try:
         from zetamix.reproduce.artifacts import draw, look
@@ -217,11 +241,13 @@ def _draw(id: str, results: Any, quick: bool, facts: dict[str, str]) -> list[str
         ]
     view = look(id, results, is_quick=quick)
     drawn = draw(view)
-    write_artifact(view, drawn, results.folder / id, facts)
+    write_artifact(view, drawn, results.folder / id)
     return list(drawn.verdict)
 
 
-def _leave(console: Console, stop: Any, outcomes: dict[str, Any]) -> None:
+def _leave(
+    console: Console, stop: Any, outcomes: dict[str, Any], under_way: dict[Any, str]
+) -> None:
     """Say why anything is left, in words and as the exit status."""
     left = sum(len(outcome.left) for outcome in outcomes.values())
     if not left:
@@ -229,6 +255,9 @@ def _leave(console: Console, stop: Any, outcomes: dict[str, Any]) -> None:
     if stop():
         why = "Stopped." if stop.terminated else "The time is up."
         console.print(f"{why} Everything is saved; the same command goes on.")
+        if under_way:
+            runs = "; ".join(f"{_run_name(run)} {where}" for run, where in under_way.items())
+            console.print(f"Under way: {runs}.", highlight=False)
         # as a shell counts a signal: 143 for SIGTERM, 130 for Ctrl-C
         raise typer.Exit(0 if stop.signal is None else 128 + stop.signal)
     if not any(outcome.ran for outcome in outcomes.values()):

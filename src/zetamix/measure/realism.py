@@ -121,8 +121,8 @@ def density(values: Tensor, grid: Tensor) -> Tensor:
 def _kernel_widths(points: Tensor, least: float) -> Tensor:
     """Silverman's width for all of the sorted points, times Abramson's factor for each.
 
-    One width for all would not do: of the cross entropies of ζ-mixup on MNIST four fifths lie
-    within 0.05 nats, the rest up to 16, and Scott's width drew a peak of 3.8 where it is 17.
+    One width for all would not do: of the cross entropies of ζ-mixup on MNIST 58 % lie between
+    0.19 and 0.24 nats, the others up to 16, and Scott's width drew a peak of 3.8 where it is 18.
     """
     count = len(points)
     quartiles = points.quantile(points.new_tensor([0.25, 0.75]))
@@ -132,5 +132,6 @@ def _kernel_widths(points: Tensor, least: float) -> Tensor:
     places = torch.arange(count, device=points.device)
     low, high = (places - reach).clamp_min(0), (places + reach).clamp_max(count - 1)
     around = (high - low).clamp_min(1) / (points[high] - points[low]).clamp_min(least)
-    factors = (around / around.log().mean().exp()).rsqrt()
-    return ((0.9 * count**-0.2 * spread).clamp_min(least) * factors).clamp_min(least)
+    factors: Tensor = (around / around.log().mean().exp()).rsqrt()
+    silverman = max(0.9 * float(spread) / math.pow(count, 0.2), least)
+    return (silverman * factors).clamp_min(least)

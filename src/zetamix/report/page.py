@@ -30,7 +30,7 @@ CSS = """
 @media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --soft: #a8a8a8; --line: #444444;
   --page: #16181c; --stripe: #1f2227; --accent: #8ab4f0; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 66rem; background: var(--page);
+body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 70rem; background: var(--page);
   color: var(--ink); font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .4rem; }
 h2 { font-size: 1.25rem; margin: 2.6rem 0 .6rem; border-bottom: 1px solid var(--line);
@@ -58,6 +58,7 @@ table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabu
 caption { text-align: left; padding-bottom: .5rem; }
 th, td { padding: .34rem .6rem; text-align: right; white-space: nowrap; vertical-align: top; }
 th[scope=row], .text { text-align: left; }
+td.long { white-space: normal; overflow-wrap: anywhere; min-width: 20rem; }
 th[scope=row] { font-weight: 500; }
 thead th { border-bottom: 2px solid var(--ink); }
 tbody tr { border-bottom: 1px solid var(--line); }
@@ -87,12 +88,13 @@ def render_page(
     title: str,
     sections: Sequence[Section],
     *,
-    facts: Mapping[str, str],
+    facts: Mapping[str, str] | None = None,
     lead: Sequence[tuple[str, str]] = (),
 ) -> str:
     """The page as text, with everything inlined.
 
-    facts: where the numbers were measured, from `zetamix.machine.describe_machine`.
+    facts: where the page was made, from `zetamix.machine.describe_machine`; none are shown where
+        the numbers come from elsewhere and say so themselves.
     lead: what a reader in a hurry should know, each in a word and a sentence or two.
 
     >>> page = render_page("Title", [Section("Part", ["Words."])], facts={"command": "zetamix x",
@@ -119,7 +121,7 @@ def render_page(
 <body>
 <header>
 <h1>{escape(title)}</h1>
-{_facts(facts)}
+{"" if facts is None else _facts(facts)}
 <dl class="lead">{words}</dl>
 </header>
 <main>

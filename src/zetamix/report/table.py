@@ -13,6 +13,8 @@ Plain: TypeAlias = str | int | float | None
 
 # six decimals do not show this
 TINY = 5e-7
+# longer texts, such as commands, are broken into lines
+LONG = 40
 MISSING = "–"
 MINUS = "−"
 LATEX = {
@@ -60,6 +62,8 @@ class Cell:
     mark: Mark = ""
     note: str = ""
     """Shown where a reader points at the cell (HTML only)."""
+    signed: bool = False
+    """Whether a number above zero has its sign, as a difference should."""
 
     def text(self) -> str:
         return self.number() if self.n is None else f"{self.number()} (n = {self.n:,})"
@@ -92,6 +96,8 @@ class Cell:
         # a value that rounds to nothing has no sign
         if not shown.strip("-0."):
             shown = shown.lstrip("-")
+        elif self.signed and value > 0:
+            shown = f"+{shown}"
         shown = shown.replace("-", MINUS)
         return f"{shown} ± {error:,.{digits}f}" if known else shown
 
@@ -146,7 +152,8 @@ class Table:
 
     def is_text(self, column: int) -> bool:
         """Whether a column holds words, which are set to the left, and not numbers."""
-        return all(isinstance(row[column].value, (str, type(None))) for row in self.cells)
+        known = [row[column].value for row in self.cells if row[column].value is not None]
+        return bool(known) and all(isinstance(value, str) for value in known)
 
     def html(self) -> str:
         heads = "".join(
@@ -169,6 +176,7 @@ class Table:
         cells = [f'<th scope="row"{_title(first.note)}>{first.html()}</th>']
         for place, cell in enumerate(rest, start=1):
             names = [cell.mark, "text" if self.is_text(place) else ""]
+            names += ["long"] if len(cell.text()) > LONG else []
             cells.append(
                 f"<td{_class(*names)}{_title(cell.note)}>{cell.html()}</td>",
             )

@@ -103,7 +103,9 @@ class Measuring:
 
     @property
     def name(self) -> str:
-        details = ", ".join(f"{key} {value}" for key, value in self.recipe.items())
+        # a recipe within it would fill six lines
+        told = {key: value for key, value in self.recipe.items() if not isinstance(value, dict)}
+        details = ", ".join(f"{key} {value}" for key, value in told.items())
         return " ".join(filter(None, (self.kind, self.dataset, self.method, details)))
 
 

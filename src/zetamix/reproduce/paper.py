@@ -7,6 +7,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+from zetamix.data import CATALOGUE
+
 # our name of a method: the paper's
 METHODS = {
     "none": "erm",
@@ -24,6 +26,8 @@ METRICS = {
     "auc": ("auc", 1.0, 3),
     "accuracy": ("acc", 100.0, 1),
 }
+METRIC_NAMES = {"f1_micro": "F1-micro", "f1_macro": "F1-macro"}
+MODELS = {"resnet18": "ResNet-18", "resnet50": "ResNet-50"}
 # artifact: the table of the file that it is held against
 TABLES = {
     "natural": "natural",
@@ -125,7 +129,9 @@ class Issue:
     def sentence(self) -> str:
         """What is wrong, for a footnote."""
         where = [
-            str(self.facts[key]) for key in ("dataset", "model", "method") if key in self.facts
+            _name(key, self.facts[key])
+            for key in ("dataset", "model", "method")
+            if key in self.facts
         ]
         parts = (self._numbers(), str(self.facts.get("evidence", "")).rstrip("."))
         text = "; ".join(filter(None, parts))
@@ -139,7 +145,7 @@ class Issue:
                 return f"the paper prints {facts[f'printed_{what}']:,} {what}, there are {actual:,}"
         if "cells" in facts:
             swapped = [
-                f"{cell['dataset']} {cell['skin_narrow']} in the narrow table, "
+                f"{_name('dataset', cell['dataset'])} {cell['skin_narrow']} in the narrow table, "
                 f"{cell['skin_detailed']} in the detailed one"
                 for cell in facts["cells"]
             ]
@@ -151,7 +157,7 @@ class Issue:
             script = facts["medmnist_v1_script"]
             return f"the paper's rate is {facts['paper']}, that of MedMNIST's own script {script}"
         if "implied" in facts:
-            metric, implied = facts["metric"], facts["implied"]
+            metric, implied = METRIC_NAMES[facts["metric"]], facts["implied"]
             return f"{metric} is printed as {facts['printed']}, the other numbers imply {implied}"
         return ""
 
@@ -167,6 +173,16 @@ class Issue:
         return place.get("dataset") == dataset and all(
             place.get(key, value) == value for key, value in row.items()
         )
+
+
+def _name(key: str, value: str) -> str:
+    """What readers call a dataset, a model or a method of the file."""
+    if key == "dataset":
+        return CATALOGUE[value].title
+    if key == "model":
+        return MODELS[value]
+    label: str = read()["methods"][value]["label"]
+    return label.replace("zeta", "ζ")
 
 
 def footnotes(artifact: str) -> list[Issue]:

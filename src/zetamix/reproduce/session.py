@@ -69,6 +69,8 @@ class Session:
         self.watch = watch
         self.facts = describe_machine(self.device)
         self.bench = Workbench(results, self.device, work)
+        self.under_way: dict[Run, str] = {}
+        """Runs that were stopped before their end, and where they are."""
 
     def run(self, artifact: str, cells: Sequence[Cell]) -> Outcome:
         """Fill the empty ones among `cells`, dataset after dataset, until there is no time left."""
@@ -169,6 +171,8 @@ class Session:
             # whatever happened to the others, a finished run is a result
             for run in runs:
                 record = run.folder.record
+                if record is None and run.trainer is not None:
+                    self.under_way[run] = f"at epoch {run.trainer.epoch + 1} of {run.recipe.epochs}"
                 if record is not None:
                     note = {"quick": quick.LABEL} if self.is_quick else {}
                     extra = {**record.extra, "notes": list(dataset.notes), **note}

@@ -17,7 +17,7 @@ from zetamix.reproduce.results import Results
 TITLE = "ζ-mixup, reproduced"
 
 
-def write_artifact(view: View, drawn: Drawn, folder: Path, facts: Mapping[str, str]) -> None:
+def write_artifact(view: View, drawn: Drawn, folder: Path) -> None:
     """Figures as SVG and PNG, tables as Markdown, LaTeX, HTML and CSV, and a README of them all."""
     for picture in drawn.pictures:
         picture.save(folder)
@@ -25,7 +25,9 @@ def write_artifact(view: View, drawn: Drawn, folder: Path, facts: Mapping[str, s
         write_text(folder / f"{name}.md", _markdown(table))
         write_text(folder / f"{name}.tex", table.latex() + "\n")
         write_text(folder / f"{name}.csv", table.csv())
-        page = render_page(table.caption, [Section(table.caption, [table])], facts=facts)
+        # without who drew it: a table changes when its records do
+        section = Section(table.caption, [table, *filter(None, [measured_on(view)])])
+        page = render_page(table.caption, [section])
         write_text(folder / f"{name}.html", page)
     write_text(folder / "README.md", _readme(view, drawn))
 
@@ -44,7 +46,7 @@ def write_page(
     for id in EXPERIMENTS if ids is None else ids:
         view = look(id, results, is_quick=is_quick)
         drawn = draw(view)
-        write_artifact(view, drawn, results.folder / id, facts)
+        write_artifact(view, drawn, results.folder / id)
         sections.append(_section(view, drawn))
         found[drawn.answer.status] += 1
         lead.append((id, _answer(view, drawn)))
@@ -63,7 +65,7 @@ def _section(view: View, drawn: Drawn) -> Section:
     blocks += [empty] if empty is not None else []
     if not drawn.tables or view.artifact not in paper.TABLES:
         blocks += [f"About the paper: {issue.sentence}" for issue in paper.footnotes(view.artifact)]
-    blocks += [f"Measured on {line}." for line in machines(view)]
+    blocks += filter(None, [measured_on(view)])
     heading = f"{view.artifact}: {EXPERIMENTS[view.artifact].what}"
     return Section(heading, blocks, word=view.artifact)
 
@@ -81,9 +83,21 @@ def _progress(view: View) -> str:
     return f"{done} of {len(view.cells)} cells{more}"
 
 
-def machines(view: View) -> list[str]:
-    """Where the records of an artifact come from, each machine and commit once."""
-    return list(dict.fromkeys(machine_line(record.machine) for record in view.records))
+def measured_on(view: View) -> str:
+    """Where the records of an artifact come from, each machine once, with its commits."""
+    commits: dict[str, list[str]] = {}
+    for record in view.records:
+        facts = dict(record.machine)
+        commit = facts.pop("commit", None)
+        known = commits.setdefault(machine_line(facts), [])
+        known += [commit] if commit is not None and commit not in known else []
+    told = [
+        f"{machine} · {'commits' if len(found) > 1 else 'commit'} {', '.join(found)}"
+        if found
+        else machine
+        for machine, found in commits.items()
+    ]
+    return f"Measured on {'; '.join(told)}." if told else ""
 
 
 def _markdown(table: Table) -> str:
@@ -95,7 +109,8 @@ def _readme(view: View, drawn: Drawn) -> str:
     parts = [f"# {view.artifact}: {EXPERIMENTS[view.artifact].what}"]
     if view.is_quick:
         parts.append(f"**{quick.LABEL.capitalize()}.**")
-    parts.append(f"{_progress(view)}. Made by `zetamix reproduce {view.artifact}`.")
+    command = f"zetamix reproduce {view.artifact}{' --quick' if view.is_quick else ''}"
+    parts.append(f"{_progress(view)}. Made by `{command}`.")
     parts += drawn.verdict
     for picture in drawn.pictures:
         parts.append(f"![{picture.alt}]({picture.name}.png)\n\n*{picture.caption}*")
@@ -105,5 +120,5 @@ def _readme(view: View, drawn: Drawn) -> str:
         parts.append(f"**{empty.caption}**\n\n{empty.markdown()}")
     if view.artifact not in paper.TABLES:
         parts += [f"About the paper: {issue.sentence}" for issue in paper.footnotes(view.artifact)]
-    parts += [f"Measured on {line}." for line in machines(view)]
+    parts += filter(None, [measured_on(view)])
     return "\n\n".join(parts) + "\n"

@@ -13,7 +13,6 @@ from zetamix.reproduce import paper
 from zetamix.reproduce.cells import Training, Variant
 from zetamix.reproduce.drawing.view import View, method_name
 
-MODELS = {"resnet18": "ResNet-18", "resnet50": "ResNet-50"}
 LEFT_OPEN = (
     "The paper leaves open, and ours takes: images normalised by the training split's mean and "
     "deviation per channel, a 3 × 3 first convolution without pooling for images up to 64 pixels, "
@@ -24,6 +23,7 @@ ANCHORED = (
     "equation draws the dominant samples freely, so that more than a third of a batch dominate "
     "none; that is zeta:anchor=random."
 )
+ALPHA = "The paper does not say mixup's α; ours is 1, so that λ is uniform."
 MARKS: dict[str, Mark] = {"bold": "best", "underline": "second", "": ""}
 
 
@@ -80,7 +80,7 @@ def compare(view: View, metrics: Sequence[str], caption: str, notes: Sequence[st
     body = []
     for row in rows:
         line: list[Cell | Plain] = [CATALOGUE[row.dataset].title]
-        line += [MODELS[row.model]] if len(models) > 1 else []
+        line += [paper.MODELS[row.model]] if len(models) > 1 else []
         line.append(method_name(row.method))
         for metric in metrics:
             printed = paper.printed(view.artifact, row.dataset, row.model, row.method, metric)
@@ -129,7 +129,7 @@ def _ours(
     mark = marks.get(_place(row, variant, metric), "")
     ours = Cell(found.mean, error=found.sd, n=found.n, digits=digits, mark=mark)
     difference = None if printed is None else found.mean - printed
-    return [ours, Cell(difference, digits=digits)]
+    return [ours, Cell(difference, digits=digits, signed=True)]
 
 
 def _place(row: Row, variant: Variant, metric: str) -> tuple[str, ...]:
@@ -177,4 +177,5 @@ def _how(metrics: Sequence[str]) -> list[str]:
         "does best on it, else the last one. Intervals are Student's at 95 %, paired by seed; a "
         "win or a loss is claimed where Holm's correction for several γ agrees.",
         ANCHORED,
+        ALPHA,
     ]

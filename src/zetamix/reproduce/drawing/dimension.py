@@ -48,7 +48,6 @@ def _draw(view: View, datasets: list[str], neighbours: list[int]) -> Picture:
                 panel = axes[place // 2, (place % 2) * len(neighbours) + step]
                 _panel(panel, list(view.measured("dimension", name, neighbours=count)))
                 panel.set_title(f"{CATALOGUE[name].title}, k = {count}", fontsize=9)
-                panel.set_xlabel("γ")
         for row in axes:
             row[0].set_ylabel("local dimension")
         handles = {
@@ -94,6 +93,7 @@ def _panel(axes: Axes, cells: list[tuple[Measuring, Measurement | None]]) -> Non
     edges = [low for low, _ in bands], [high for _, high in bands]
     axes.fill_between(gammas, *edges, color=COLOURS[0], alpha=0.15, lw=0)
     axes.axvline(GAMMA_MIN, color="black", ls=":", lw=1.2)
+    axes.set_xlabel("γ")
     axes.set_xlim(0, 15)
     axes.set_xticks([0, 5, 10, 15])
     axes.set_ylim(bottom=0)

@@ -118,8 +118,8 @@ def _draw_grid(view: View) -> Picture:
             view,
             figure,
             "grid",
-            alt="A grid of helices for growing N and growing γ. With small γ outputs spread around "
-            "the helix, more so with many sources; with large γ they lie on it whatever N is.",
+            alt="A grid of helices for growing N and growing γ. With small γ outputs leave the "
+            "helix, with many sources towards its axis; with large γ they lie on it whatever N is.",
             caption="ζ-mixup on the helix for N sources and γ, seen from (0°, 90°); grey: "
             "originals. Numbers: mean distance to the nearest original; the helix is six wide.",
         )
@@ -241,7 +241,8 @@ def _wrong(view: View, name: str) -> dict[str, float]:
 
 
 def _verdict(view: View) -> list[str]:
-    words = []
+    words: list[str] = []
+    crossed = False
     for name in TITLES:
         found = _wrong(view, name)
         mixup = found.pop("mixup:1.0", None)
@@ -253,11 +254,16 @@ def _verdict(view: View) -> list[str]:
         worse = [_gamma(method) for method in wrong if found[method] > mixup]
         if wrong:
             told = f", more of them wrong than with mixup at {', '.join(worse)}" if worse else ""
-            words.append(
-                "The paper says that ζ-mixup keeps the class boundaries whatever γ is. Here it "
-                f"does not at γ = {', '.join(map(_gamma, wrong))}{told}: the weight of all the "
-                "others draws outputs towards the middle of the data, across the other class."
+            words[-1] += (
+                f" The class boundaries are not kept at γ = {', '.join(map(_gamma, wrong))}{told}."
             )
+            crossed = True
+    if crossed:
+        words.append(
+            "The paper says that ζ-mixup keeps the class boundaries whatever γ is. With small γ "
+            "the weight of all the others draws outputs towards the middle of the data, across "
+            "the other class."
+        )
     return words
 
 

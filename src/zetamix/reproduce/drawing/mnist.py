@@ -155,8 +155,9 @@ def _curves(axes: Axes, values: dict[str, Tensor], end: float) -> None:
             axes.plot(grid, curve, label=label, **STYLES[method])
             highest = max(highest, float(curve.max()))
     axes.set_xlim(0, end)
-    axes.set_yscale("log")
-    axes.set_ylim(LEAST_DENSITY, 3 * highest)
+    if highest > LEAST_DENSITY:
+        axes.set_yscale("log")
+        axes.set_ylim(LEAST_DENSITY, 3 * highest)
     axes.set_ylabel("density")
 
 

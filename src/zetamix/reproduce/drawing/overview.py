@@ -49,8 +49,8 @@ def draw(view: View) -> Drawn:
             view,
             figure,
             "overview",
-            alt="Four panels of points on two crescents. Outputs of mixup lie half way between two "
-            "points, many of them off the crescents; outputs of ζ-mixup lie beside one point, with "
+            alt="Four panels of points on two crescents. Outputs of mixup lie on lines between two "
+            "points, some of them off the crescents; outputs of ζ-mixup lie beside one point, with "
             "thin lines to all others.",
             caption=caption,
         )

@@ -100,7 +100,8 @@ def _plot(axes: Axes, view: View, dataset: str, variant: Variant, index: int) ->
     gammas = [gamma for gamma, _ in known]
     means = [ours.mean for _, ours in known]
     seeds = max(ours.n for _, ours in known)
-    label = f"{variant.label}, {'one seed' if seeds == 1 else f'{seeds} seeds'}"
+    whole = "" if variant.epochs else ", all epochs"
+    label = f"{variant.label}{whole}, {'one seed' if seeds == 1 else f'{seeds} seeds'}"
     bars = [ours.sd or 0.0 for _, ours in known] if seeds > 1 else None
     axes.errorbar(gammas, means, yerr=bars, label=label, **series_style(index))
     return True
@@ -150,8 +151,9 @@ def _verdict(view: View, dataset: str, variants: list[Variant]) -> list[str]:
                 if mean - low <= 100 * flat.margin * (1 + 1e-9)
             ]
             told += (
-                f" Within one standard error of the best ({100 * flat.margin:.2f} points"
-                f"{'' if flat.over_seeds else ', one seed'}) lie γ = {', '.join(near)}."
+                f" Within one standard error of the best ({100 * flat.margin:.2f} points, "
+                f"{'over seeds' if flat.over_seeds else 'of one run over its test samples'}) lie "
+                f"γ = {', '.join(near)}."
             )
         words.append(told)
     return words

@@ -56,7 +56,7 @@ def _draw(
             "one half at a γ that rises with N up to 1.72865. Right: the weight of ζ-mixup with "
             "two sources lies on the line of mixup.",
             caption="Left, Theorem 1: the largest weight of plans drawn with N sources. Above one "
-            "half it outweighs all others together; dots: where that begins for each N; dotted: "
+            "half it outweighs all others together; dots: where that begins for each N; upright: "
             f"{GAMMA_MIN:.5f}, from where on it holds for any N. Right, Theorem 2: the weight of "
             "the first of two sources, by ζ-mixup with γ and by mixup with λ.",
         )
@@ -71,7 +71,7 @@ def _draw_dominance(axes: Axes, known: list[tuple[int | str, Measurement]]) -> N
         axes.plot(gammas, weights, label=_name(sources), **style)
         axes.plot(record.values["threshold"], 0.5, "o", ms=4.5, color=style["color"], zorder=5)
     axes.axhline(0.5, color="#999999", lw=0.9)
-    axes.axvline(GAMMA_MIN, color="black", ls=":", lw=1.2)
+    axes.axvline(GAMMA_MIN, color="#999999", lw=0.9)
     axes.annotate(f" {GAMMA_MIN:.5f}", (GAMMA_MIN, 0.03), size=8)
     axes.set(xlabel="γ", ylabel="largest weight", ylim=(0, 1.02), xlim=(0, 5))
     axes.set_title("Theorem 1: one sample dominates")

@@ -9,7 +9,7 @@ from zetamix.data import CATALOGUE
 from zetamix.metrics import METRICS as MEANING
 from zetamix.reproduce import paper
 from zetamix.reproduce.cells import Variant
-from zetamix.reproduce.drawing.comparison import MODELS, Row, rows_of, unit_name, variants_of
+from zetamix.reproduce.drawing.comparison import Row, rows_of, unit_name, variants_of
 from zetamix.reproduce.drawing.view import (
     AS,
     NOT,
@@ -117,28 +117,24 @@ def _refutes(found: Difference, printed: float | None, sign: int) -> bool:
 
 
 def _overall(outcomes: Sequence[_Found]) -> str:
-    total = len(outcomes)
-    counts = Counter(each.outcome for each in outcomes)
     says = sum(each.is_win_of_the_paper for each in outcomes)
-    paper_has = f"the paper has it ahead in {says}"
-    ahead = sum(each.ours > 0 for each in outcomes if each.outcome == ONE_SEED)
-    one_seed = (
-        f"one seed each, so nothing can be claimed: ζ-mixup is ahead in {ahead} of them and behind "
-        f"in {counts[ONE_SEED] - ahead}"
-    )
-    what = "comparisons of ζ-mixup with mixup and ERM"
-    if counts[ONE_SEED] == total:
-        return f"{total} {what}, {one_seed}; {paper_has}."
-    words = (
-        f"Of {total} {what}, ζ-mixup is ahead in {counts[AHEAD]}, behind in {counts[BEHIND]}, and "
-        f"in {counts[UNDECIDED]} the two cannot be told apart"
-    )
-    wins = [each for each in outcomes if each.is_win_of_the_paper and each.outcome == UNDECIDED]
-    if wins:
-        refuted = sum(each.refuted for each in wins)
-        words += f" (in {refuted} of these, all of the interval is worse than the paper's value)"
-    words += f"; {paper_has}."
-    return f"{words} {counts[ONE_SEED]} rest on {one_seed}." if counts[ONE_SEED] else words
+    parts = [f"ζ-mixup beside mixup and ERM: in the paper ahead in {says} of {len(outcomes)} cases."]
+    single = [each for each in outcomes if each.outcome == ONE_SEED]
+    several = [each for each in outcomes if each.outcome != ONE_SEED]
+    if several:
+        counts = Counter(each.outcome for each in several)
+        told = f"ahead in {counts[AHEAD]} of {len(several)}, behind in {counts[BEHIND]}"
+        if counts[UNDECIDED]:
+            told += f", not to be told apart in {counts[UNDECIDED]}"
+            # a pair that shows no difference may still show that it is not the paper's
+            refuted = sum(each.refuted for each in several if each.outcome == UNDECIDED)
+            told += f" (of these, {refuted} rule out the paper's value)" if refuted else ""
+        parts.append(f"Ours, with several seeds: {told}.")
+    if single:
+        ahead = sum(each.ours > 0 for each in single)
+        which = "With one seed" if several else "Ours, with one seed"
+        parts.append(f"{which}, which proves nothing: ahead in {ahead} of {len(single)}.")
+    return " ".join(parts)
 
 
 def _sentence(
@@ -146,7 +142,7 @@ def _sentence(
 ) -> str:
     where = CATALOGUE[row.dataset].title
     if len({cell.model for cell in view.trainings}) > 1:
-        where += f", {MODELS[row.model]}"
+        where += f", {paper.MODELS[row.model]}"
     where += f", {variant.label}" if variant.label else ""
     reference = found[0].reference
     parts = [_part(view, row, metric, each) for each in found]
@@ -167,8 +163,7 @@ def _headline(view: View, row: Row, metric: str, found: Sequence[Difference]) ->
     if set(outcomes) == {ONE_SEED}:
         ahead = sum(sign * each.mean > 0 for each in found)
         counts = f"ahead of {other} at {ahead} of {len(found)} γ"
-        result = f"ζ-mixup does not win, it is {counts}" if ahead == 0 else f"ζ-mixup is {counts}"
-        return f"{result} in the one seed that was run; {paper_has}. One seed proves nothing."
+        return f"in one seed, which proves nothing, ζ-mixup is {counts}; {paper_has}."
     wins, losses = outcomes.count(AHEAD), outcomes.count(BEHIND)
     if wins and losses:
         return f"ζ-mixup beats {other} at {wins} γ and loses to it at {losses}; {paper_has}."
