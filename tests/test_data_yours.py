@@ -88,7 +88,36 @@ def test_splits_of_a_folder_are_kept_and_the_missing_one_made(mine, root):
     class_folders(mine / "validation", {"cat": 1, "dog": 1, "owl": 2})
     dataset = data.load(mine, root)
     assert sizes(dataset) == {"train": 24, "val": 4, "test": 4}
-    assert dataset.notes == ()
+    # nothing about splits that were made; but the pictures of a class repeat from split to split
+    assert dataset.notes == (
+        "5 groups of identical samples are in more than one split, so a score is partly on samples "
+        "that were seen before",
+    )
+
+
+def test_what_spoils_a_score_is_a_note_of_the_data(mine, root):
+    for split, classes in {
+        "train": ("cat", "dog"),
+        "val": ("cat",),
+        "test": ("cat", "dog"),
+    }.items():
+        for number, name in enumerate(classes):
+            for k in range(2):
+                save(mine / split / name / f"{k}.png", picture(number, len(split), k))
+    shutil.copy(mine / "train" / "cat" / "0.png", mine / "train" / "dog" / "same.png")
+    shutil.copy(mine / "train" / "cat" / "1.png", mine / "test" / "cat" / "seen.png")
+    dataset = data.load(mine, root)
+    expected = [
+        "1 group of identical samples is in more than one split, so a score is partly on samples "
+        "that were seen before",
+        "1 group of identical samples has different classes, of which one at most is right",
+        "val has no sample of dog, so a score on it says nothing about it",
+    ]
+    assert list(dataset.notes) == expected
+    # and from the cache
+    assert list(data.load(mine, root).notes) == expected
+    problems = data.check(mine, root).problems
+    assert "val has no sample of dog, so a score on it says nothing about it." in problems
 
 
 def test_nested_folders_links_and_other_files(mine, root, tmp_path):

@@ -575,7 +575,7 @@ def test_noise_proves_nothing(tmp_path):
     assert words["In short"] == f"{limit} {cautions(found)['oracle']}"
     assert words["γ"] == "Nothing follows for γ: local dimension is at its limit."
     for word in ("Realism", "Labels"):
-        assert words[word].endswith("That says little: the oracle is poor.")
+        assert words[word].endswith("That says little: see the caution.")
     page = write_report(found, tmp_path, describe_machine(CPU)).read_text()
     # beside the figure and below the table
     assert page.count(f"Caution: {limit}") == 2
@@ -611,6 +611,22 @@ def test_noise_proves_nothing(tmp_path):
 def test_where_local_dimension_has_no_room(dimension, changes, words):
     made = replace(inspection([(2.0, 10.0)]), original=subject("original", dimension), **changes)
     assert cautions(made).get("dimension") == words
+
+
+def test_an_oracle_that_is_right_but_never_certain_says_little_about_realism(found):
+    assert "oracle" not in cautions(found)
+    share = replace(found.original.estimates["certain_share"], value=0.04)
+    original = replace(
+        found.original, estimates={**found.original.estimates, "certain_share": share}
+    )
+    made = replace(found, original=original)
+    assert cautions(made)["oracle"].startswith(
+        "Realism says little: the oracle is certain (entropy below 0.1) about 4 % of the originals "
+        "themselves"
+    )
+    words = dict(read(made))
+    assert words["Realism"].endswith("That says little: see the caution.")
+    assert not words["Labels"].endswith("see the caution.")
 
 
 # report

@@ -420,7 +420,8 @@ def test_sensitivity_has_a_column_for_each_recipe_that_was_run(tmp_path):
     assert rows[0] == ["1.8", "–", "6.44 (n = 1)", "–"]
     assert drawn.verdict == [
         f"{short}: error from 5.00 % at γ = 3.0 to 9.00 % at γ = 5.0. Within one standard "
-        "error of the best (0.22 points, of one run over its test samples) lie γ = 2.6, 2.8, 3.0, 3.2, 3.4."
+        "error of the best (0.22 points, of one run over its test samples) lie γ = 2.6, 2.8, 3.0, "
+        "3.2, 3.4."
     ]
     assert [picture.name for picture in drawn.pictures] == ["sensitivity"]
 

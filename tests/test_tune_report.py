@@ -286,8 +286,6 @@ EVEN = [1.5 + 0.4 * k for k in range(10)]
 @pytest.mark.parametrize(
     ("space", "gammas", "best", "share", "edge"),
     [
-        # few trials: nothing is said of edges, and shares are of the range and not of the draws
-        ("gamma=1..6", [1.969, 3.1, 5.356, 5.9], 2, "flat, over 79 %", ""),
         # many, with the best at the largest that was drawn but not at the end of the range
         ("gamma=1..6", EVEN, 9, "flat, over 72 %", ""),
         ("gamma=1..6", [*EVEN, 5.8], 10, "flat, over 86 %", "edge of the search, 6: look"),
@@ -304,6 +302,13 @@ def test_flatness_and_edge_are_measured_by_the_space(space, gammas, best, share,
     assert f"the optimum is {share} of what was searched." in text
     assert edge in text
     assert ("edge" in text) == bool(edge)
+
+
+def test_of_few_trials_neither_flatness_nor_an_edge_is_told():
+    tuning = make_tuning(drawn(1.969, 3.1, 5.356, 5.9, best=2), make_question("gamma=1..6"))
+    text = words(tuning)["How flat"]
+    assert "of 4 that says nothing yet about how flat the optimum is." in text
+    assert "edge" not in text
 
 
 def test_of_a_gamma_that_was_set_no_flatness_is_told():
@@ -333,7 +338,7 @@ def test_words_that_claim_nothing():
     one = {name: values[:1] for name, values in worse.items()}
     text = words(make_tuning([chosen], errors=one))["Test"]
     assert text.startswith("Test error rate over 1 new seed: none 10.00 %, ")
-    assert "Against none +10.00 points: one seed shows no difference." in text
+    assert "Against none +10.00 points: from one seed no difference can be claimed." in text
     text = words(make_tuning([chosen], errors=worse, settings_tested=3))["Test"]
     assert text.endswith(
         "The test split has been read for 3 chosen settings of this study by now; the more there "

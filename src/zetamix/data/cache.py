@@ -21,11 +21,12 @@ from filelock import FileLock, Timeout
 
 from zetamix.data.dataset import Dataset, Split, fingerprint
 from zetamix.data.errors import DataError
+from zetamix.data.flaws import Copies, lacking
 from zetamix.data.source import Part, Progress, Source
 from zetamix.files import new_folder, write_json
 
 # raise it when the files below change their form or any reader changes what it makes of its input
-FORMAT = 1
+FORMAT = 2
 KEYS = {"name", "classes", "shape", "dtype", "splits", "files", "fingerprint", "origin", "notes"}
 # an unreadable set is not read to its end only to name every image of it
 BROKEN_NAMED = 20
@@ -122,19 +123,23 @@ def _fill(folder: Path, source: Source, progress: Progress | None) -> None:
     total = sum(len(part) for part in source.parts.values())
     files: dict[str, dict[str, Any]] = {}
     broken: list[str] = []
+    copies = Copies()
     done = 0
     for split, part in source.parts.items():
         for name, content in _small_files(split, part).items():
             files[name] = _write(folder / name, [content])
 
-        def rows(part: Part = part, before: int = done) -> Iterator[memoryview]:
+        def rows(split: str = split, part: Part = part, before: int = done) -> Iterator[memoryview]:
             for block in part.blocks():
                 broken.extend(block.broken.values())
                 if len(broken) >= BROKEN_NAMED:
                     return
                 if progress is not None:
                     progress("decoding", before + block.first + len(block.samples), total)
-                yield _checked(block.samples, source).data
+                samples = _checked(block.samples, source)
+                if not broken:
+                    copies.add(split, part.labels[block.first :][: len(samples)], samples)
+                yield samples.data
 
         files[f"{split}.samples"] = _write(folder / f"{split}.samples", rows())
         done += len(part)
@@ -154,7 +159,8 @@ def _fill(folder: Path, source: Source, progress: Progress | None) -> None:
         "files": files,
         "fingerprint": fingerprint(source.classes, hashes),
         "origin": source.origin,
-        "notes": list(source.notes),
+        # whoever scores on this data should know, and not everybody runs `zetamix data check`
+        "notes": [*source.notes, *copies.notes(), *lacking(source)],
     }
     write_json(folder / "meta.json", meta)
 

@@ -1,6 +1,5 @@
 """Looking at every sample of a dataset: counts, broken files, duplicates, checksums."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,7 +11,8 @@ from zetamix.data.access import Request, Root, What, draw, find
 from zetamix.data.catalogue.spec import Spec
 from zetamix.data.dataset import SPLITS, Dataset, Split
 from zetamix.data.errors import DataError, NotHereError, in_lines
-from zetamix.data.source import Array, Block, Part, Progress, Source
+from zetamix.data.flaws import digest, harm, lacking
+from zetamix.data.source import Block, Part, Progress, Source
 from zetamix.words import counted
 
 
@@ -85,8 +85,8 @@ def check(
     """Read every sample and compare with what is expected; all that is wrong is found in one pass.
 
     Wrong are: images that cannot be read, identical images in more than one split or with different
-    classes, counts other than expected, classes that are too small to split, rows of a table that
-    will not do, prepared data that is damaged.
+    classes, counts other than expected, classes that are too small to split or missing in a split,
+    rows of a table that will not do, prepared data that is damaged.
 
     Looks at the files where they are here, and at the prepared data where it is. Nothing is
     downloaded; archives that are here are unpacked.
@@ -117,7 +117,7 @@ def check(
         counts=counts,
         corrupt=tuple(corrupt),
         duplicates=tuple(groups),
-        problems=(*problems, *_harm(request.spec, groups)),
+        problems=(*problems, *_lacking(request.spec, source), *_harm(request.spec, groups)),
         notes=source.notes,
     )
 
@@ -179,15 +179,11 @@ def _scan(source: Source, progress: Progress | None) -> tuple[list[str], dict[by
             for row, sample in zip(rows, block.samples, strict=True):
                 name = part.names[row] if part.names is not None else ""
                 place = Place(split, row, name, source.classes[int(part.labels[row])])
-                places.setdefault(_hash(sample), []).append(place)
+                places.setdefault(digest(sample), []).append(place)
             if progress is not None:
                 progress("checking", done + block.first + size, total)
         done += len(part)
     return corrupt, places
-
-
-def _hash(sample: Array) -> bytes:
-    return hashlib.blake2b(np.ascontiguousarray(sample).data, digest_size=16).digest()
 
 
 def _leaks(group: Sequence[Place]) -> bool:
@@ -201,20 +197,16 @@ def _contradicts(group: Sequence[Place]) -> bool:
 def _harm(spec: Spec | None, groups: Sequence[Sequence[Place]]) -> list[str]:
     """What duplicates spoil: a score on samples that were trained on, labels that contradict."""
     leaks, contradictions = sum(map(_leaks, groups)), sum(map(_contradicts, groups))
-    found = []
-    if leaks:
-        verb = "is" if leaks == 1 else "are"
-        found.append(
-            f"{counted(leaks, 'group')} of identical samples {verb} in more than one split, so a "
-            f"score is partly on samples that were seen before. {_advice(spec, 'one split')}"
-        )
-    if contradictions:
-        verb = "has" if contradictions == 1 else "have"
-        found.append(
-            f"{counted(contradictions, 'group')} of identical samples {verb} different classes, of "
-            f"which one at most is right. {_advice(spec, 'one class')}"
-        )
-    return found
+    places = [place for place, count in (("split", leaks), ("class", contradictions)) if count]
+    return [
+        f"{clause}. {_advice(spec, f'one {place}')}"
+        for clause, place in zip(harm(leaks, contradictions), places, strict=True)
+    ]
+
+
+def _lacking(spec: Spec | None, source: Source) -> list[str]:
+    """Of a set that is known, it is how it was published."""
+    return [] if spec is not None else [f"{clause}." for clause in lacking(source)]
 
 
 def _advice(spec: Spec | None, place: str) -> str:

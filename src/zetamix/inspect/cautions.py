@@ -3,6 +3,10 @@
 import math
 
 from zetamix.inspect.inspection import Inspection
+from zetamix.measure.realism import CERTAIN
+
+# of an oracle that is certain about fewer originals, mixed samples cannot make it less certain
+CERTAIN_LEAST = 0.2
 
 
 def cautions(inspection: Inspection) -> dict[str, str]:
@@ -10,8 +14,12 @@ def cautions(inspection: Inspection) -> dict[str, str]:
     found = {}
     if inspection.at_limit:
         found["dimension"] = _dimension(inspection)
-    if inspection.oracle is not None and not inspection.oracle.trusted:
-        found["oracle"] = _oracle(inspection)
+    if inspection.oracle is not None:
+        certain = inspection.original.estimates["certain_share"].value
+        if not inspection.oracle.trusted:
+            found["oracle"] = _oracle(inspection)
+        elif certain < CERTAIN_LEAST:
+            found["oracle"] = _uncertain(certain)
     return found
 
 
@@ -31,6 +39,14 @@ def _dimension(inspection: Inspection) -> str:
         f"Local dimension is at its limit: {inspection.neighbours} neighbours show "
         f"{limit} directions at most, and the originals vary in {value:.1f}. Nothing follows from "
         f"it for γ. {advice}."
+    )
+
+
+def _uncertain(share: float) -> str:
+    return (
+        f"Realism says little: the oracle is certain (entropy below {CERTAIN}) about "
+        f"{100 * share:.0f} % of the originals themselves, so little is left for outputs to lose. "
+        "It takes a longer training (--oracle-epochs) or another --oracle."
     )
 
 

@@ -101,11 +101,13 @@ def _realism(inspection: Inspection) -> str:
 def _labels(inspection: Inspection) -> str:
     shares = _shares(inspection, "agreement", 1)
     text = f"What the oracle sees is the label's heaviest class for {shares}."
-    return f"{text} {_doubt(inspection)}".strip()
+    # one that is right, but never certain, can still tell classes apart
+    is_right = inspection.oracle is not None and inspection.oracle.trusted
+    return text if is_right else f"{text} {_doubt(inspection)}".strip()
 
 
 def _doubt(inspection: Inspection) -> str:
-    return "That says little: the oracle is poor." if "oracle" in cautions(inspection) else ""
+    return "That says little: see the caution." if "oracle" in cautions(inspection) else ""
 
 
 def _shares(inspection: Inspection, key: str, digits: int) -> str:

@@ -17,7 +17,7 @@ DEFAULT_GAMMA = 2.8
 # a range whose best γ is nearer to its end than this share of it may well have a better one outside
 EDGE = 0.05
 # finished trials below which the best of them may lie anywhere by chance
-LEAST_FOR_EDGE = 10
+LEAST_FOR_SHAPE = 10
 
 
 def read(tuning: Tuning) -> list[tuple[str, str]]:
@@ -88,6 +88,8 @@ def _flat(tuning: Tuning, flat: Flatness) -> str:
 
 def _how_wide(tuning: Tuning, flat: Flatness) -> str:
     gamma = tuning.question.space.gamma
+    if flat.total < LEAST_FOR_SHAPE and not (gamma is not None and gamma.values):
+        return f"of {flat.total} that says nothing yet about how flat the optimum is."
     share = 0.0 if gamma is None else gamma.share(flat.low, flat.high)
     if share >= 0.5:
         return f"the optimum is flat, over {100 * share:.0f} % of what was searched."
@@ -110,7 +112,7 @@ def _edge(tuning: Tuning, flat: Flatness) -> str:
     gamma = tuning.question.space.gamma
     if gamma is None or gamma.span is None:
         return ""
-    if not gamma.values and flat.total < LEAST_FOR_EDGE:
+    if not gamma.values and flat.total < LEAST_FOR_SHAPE:
         return ""
     room = 1e-9 if gamma.values else EDGE
     low, high = gamma.span
@@ -169,7 +171,7 @@ def _claim(found: Difference, metric: str) -> str:
     """What may be said about a difference, and no more."""
     change = _points(metric, found.estimate.value, signed=True)
     if found.low is None or found.high is None:
-        return f"Against {found.reference} {change}: one seed shows no difference."
+        return f"Against {found.reference} {change}: from one seed no difference can be claimed."
     low = _points(metric, found.low, signed=True).removesuffix(" points")
     interval = f"95 % interval {low} to {_points(metric, found.high, signed=True)}"
     if not found.excludes_zero:

@@ -118,7 +118,9 @@ def _refutes(found: Difference, printed: float | None, sign: int) -> bool:
 
 def _overall(outcomes: Sequence[_Found]) -> str:
     says = sum(each.is_win_of_the_paper for each in outcomes)
-    parts = [f"ζ-mixup beside mixup and ERM: in the paper ahead in {says} of {len(outcomes)} cases."]
+    parts = [
+        f"ζ-mixup beside mixup and ERM: in the paper ahead in {says} of {len(outcomes)} cases."
+    ]
     single = [each for each in outcomes if each.outcome == ONE_SEED]
     several = [each for each in outcomes if each.outcome != ONE_SEED]
     if several:
