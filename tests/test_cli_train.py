@@ -64,7 +64,14 @@ def test_a_run_by_default(zetamix, tmp_path):
     assert f"torch {torch.__version__}" in text
     assert "zeta:2.8 seed 0: epoch 1/1, loss" in text
     folder = tmp_path / "runs" / "digits" / "zeta-2.8-s0"
-    assert names(folder) == [".lock", "cell.json", "final.pt", "metrics.jsonl", "record.json"]
+    assert names(folder) == [
+        ".lock",
+        "cell.json",
+        "final.pt",
+        "metrics.jsonl",
+        "model.json",
+        "record.json",
+    ]
     record = json.loads((folder / "record.json").read_text())
     last, best = record["last"], record["best"]
     row = (

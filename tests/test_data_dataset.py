@@ -123,3 +123,16 @@ def test_the_fingerprint_is_of_classes_samples_and_labels():
 def test_tensors_that_do_not_fit_are_refused(splits, message):
     with pytest.raises(ValueError, match=message):
         data.from_tensors("bad", splits)
+
+
+def test_a_split_goes_into_torchs_loader_and_is_shown_in_a_line():
+    samples = torch.arange(6.0).view(6, 1)
+    labels = torch.tensor([0, 1, 0, 1, 0, 1])
+    dataset = data.from_tensors("six", {"train": (samples, labels)})
+    split = dataset.train.keep(torch.tensor([1, 2, 5]))
+    assert [(float(sample), label) for sample, label in split] == [(1.0, 1), (2.0, 0), (5.0, 1)]
+    assert split[-1] == (samples[5], 1)
+    batches = list(torch.utils.data.DataLoader(split, 2))
+    assert [batch[1].tolist() for batch in batches] == [[1, 0], [1]]
+    assert repr(split) == "Split(3 samples of 1 in 2 classes)"
+    assert repr(dataset).startswith("Dataset('six', train=Split(6 samples of 1 in 2 classes), ")

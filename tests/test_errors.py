@@ -232,6 +232,19 @@ CASES = {
     "soft labels of other width": (
         lambda: zeta_mixup(X, torch.zeros(4, 3), 4), ValueError,
         "Soft labels must be [n, num_classes=4], got [4, 3]. For regression leave num_classes out."),
+    "classes as bool": (
+        lambda: zeta_mixup(X, Y > 1, 2), ValueError,
+        "Soft labels must be [n, num_classes=2], got [4]. For two classes as false and true pass labels.long()."),
+    "sparse samples": (
+        lambda: zeta_mixup(X.to_sparse(), Y, 4), TypeError,
+        "samples must be a dense tensor, got torch.sparse_coo. Pad it, or use .to_dense()."),
+    "nested samples": (
+        lambda: zeta_mixup(torch.nested.nested_tensor(list(X), layout=torch.jagged), Y, 4), TypeError,
+        "samples must be a dense tensor, got a nested one. Pad it, or use .to_dense()."),
+    "single samples": (
+        lambda: ZetaMixup(num_classes=4)([(X[0], 0), (X[1], 1)]), TypeError,
+        "ZetaMixup expects a batch, got a list of single samples. As a collate_fn pass the transform's .collate, "
+        "which makes a batch of them first."),
     "class labels as floats": (
         lambda: Classes(4).mix(Y.float(), zeta_plan(4)), TypeError, "Class labels must be integers, got torch.float32."),
     "complex targets": (

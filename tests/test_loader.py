@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from zetamix import data
 from zetamix.data.augment import AUGMENTATIONS, augment, measure_scale
 from zetamix.data.loader import Loader
 
@@ -286,3 +287,9 @@ def test_a_gpu_sees_what_a_cpu_sees(memory):
         assert on_gpu.device.type == "cuda"
         torch.testing.assert_close(on_gpu.cpu(), samples)
         assert torch.equal(labels_on_gpu.cpu(), labels)
+
+
+def test_a_whole_dataset_is_refused():
+    dataset = data.load("digits")
+    with pytest.raises(TypeError, match=r"one split, such as dataset\.train, got Dataset"):
+        Loader(dataset, 8)

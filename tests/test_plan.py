@@ -1,5 +1,6 @@
 """Plans: what is drawn, from which generator, and with which law."""
 
+import pickle
 from itertools import permutations
 
 import by_hand
@@ -412,3 +413,18 @@ def test_plan_on_cuda_replays_from_its_seed(draw):
     second = draw(generator=torch.Generator("cuda").manual_seed(3))
     assert first.device.type == "cuda"
     assert same(first, second)
+
+
+@pytest.mark.parametrize("content", [b"hi", pickle.dumps({"a": 1}), b""])
+def test_a_file_of_something_else_is_no_plan(tmp_path, content):
+    path = tmp_path / "plan.pt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"plan\.pt does not hold a plan"):
+        MixPlan.load(path)
+    with pytest.raises(FileNotFoundError):
+        MixPlan.load(tmp_path / "none.pt")
+
+
+def test_a_plan_is_shown_in_a_line():
+    plan = zeta_plan(64, sources=8)
+    assert repr(plan) == "MixPlan(64 outputs of 8 sources each, batch=64, torch.float32, cpu)"

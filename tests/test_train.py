@@ -16,11 +16,12 @@ from zetamix.methods import parse
 from zetamix.metrics import METRICS, classify, confusion
 from zetamix.models import initialise
 from zetamix.records import RunRecord, read_lines
-from zetamix.train import RECIPES, RecipeError, Run, train
+from zetamix.train import RECIPES, RecipeError, Run, load_model, train
 from zetamix.train import run as runs_module
 from zetamix.train import trainer as trainer_module
 from zetamix.train.batch import choose_scale
 from zetamix.train.clock import StepClock
+from zetamix.train.folder import FolderError
 from zetamix.train.tally import Tally
 from zetamix.train.trainer import MIXING, NonFiniteLossError, Trainer, choose_dtype, derive
 
@@ -98,7 +99,7 @@ def test_a_run_leaves_its_folder(new, digits):
     run = new()
     (record,) = train([run])
     folder = run.folder.path
-    assert names(folder) == ["cell.json", "final.pt", "metrics.jsonl", "record.json"]
+    assert names(folder) == ["cell.json", "final.pt", "metrics.jsonl", "model.json", "record.json"]
     cell = json.loads((folder / "cell.json").read_text())
     assert (cell["key"], cell["method"], cell["train_size"]) == (run.cell.key, "zeta:2.8", 100)
     assert RunRecord.from_dict(json.loads((folder / "record.json").read_text())) == record
@@ -127,6 +128,33 @@ def test_the_record_is_that_of_the_saved_model(new, digits):
         logits = model(scale.apply(digits.test.samples, torch.float32))
     assert classify(logits, digits.test.labels) == pytest.approx(record.last, abs=1e-6)
     assert confusion(logits, digits.test.labels).tolist() == record.confusion
+    # and without knowing how it was made
+    loaded = load_model(run.folder.path)
+    assert loaded.classes == digits.classes
+    assert not loaded.training
+    with torch.no_grad():
+        assert torch.equal(loaded(digits.test.samples), logits)
+
+
+@pytest.mark.parametrize("normalize", ["half", "none"])
+def test_a_model_is_loaded_with_its_normalisation(new, digits, normalize):
+    run = new("none", RECIPE.change(normalize=normalize))
+    (record,) = train([run])
+    with torch.no_grad():
+        logits = load_model(run.folder.path)(digits.test.samples)
+    assert confusion(logits, digits.test.labels).tolist() == record.confusion
+
+
+def test_a_model_of_points_or_of_no_finished_run(tmp_path):
+    points = data.load("crescents")
+    recipe = RECIPE.change(model="mlp", epochs=1)
+    run = Run(points, parse("none"), recipe, seed=0, out=tmp_path / "points")
+    with pytest.raises(FolderError, match=r"points holds no finished run: model\.json is missing"):
+        load_model(tmp_path / "points")
+    (record,) = train([run])
+    with torch.no_grad():
+        logits = load_model(tmp_path / "points")(points.test.samples)
+    assert confusion(logits, points.test.labels).tolist() == record.confusion
 
 
 def plain_loop(dataset, method, recipe, seed):
@@ -242,7 +270,7 @@ def test_goes_on_wherever_it_was_stopped(new, rounds):
     second = new(out="stopped")
     train([second])
     assert_same(whole, second)
-    assert names(path) == ["cell.json", "final.pt", "metrics.jsonl", "record.json"]
+    assert names(path) == ["cell.json", "final.pt", "metrics.jsonl", "model.json", "record.json"]
 
 
 @pytest.mark.parametrize(
@@ -380,7 +408,13 @@ def test_a_finished_run_is_not_trained_again(new, monkeypatch):
     (first.folder.path / "checkpoint.pt").write_bytes(b"x" * 100)
     for resume in (True, False):
         assert train([new(out="once", resume=resume)]) == [record]
-    assert names(first.folder.path) == ["cell.json", "final.pt", "metrics.jsonl", "record.json"]
+    assert names(first.folder.path) == [
+        "cell.json",
+        "final.pt",
+        "metrics.jsonl",
+        "model.json",
+        "record.json",
+    ]
 
 
 def test_nothing_to_train():

@@ -85,7 +85,14 @@ def checkpoint(folder):
 
 
 def test_the_run_that_nobody_touched(untouched):
-    assert names(untouched) == [".lock", "cell.json", "final.pt", "metrics.jsonl", "record.json"]
+    assert names(untouched) == [
+        ".lock",
+        "cell.json",
+        "final.pt",
+        "metrics.jsonl",
+        "model.json",
+        "record.json",
+    ]
     _, curve = result(untouched)
     assert [line["epoch"] for line in curve] == [1, 2, 3]
     assert curve[2]["train_loss"] < curve[0]["train_loss"]
@@ -105,13 +112,13 @@ def test_a_run_touches_what_we_think(touches):
     """A checkpoint an epoch, and in the end the model, then the record, then the tidying."""
     renamed = [line for line in touches if line.startswith("os.rename")]
     kinds = [line.split(".")[2].split()[0] for line in renamed]
-    assert kinds == ["cell", "metrics", *["checkpoint"] * EPOCHS, "final", "record"]
+    assert kinds == ["cell", "metrics", *["checkpoint"] * EPOCHS, "model", "final", "record"]
     assert [line for line in touches if "remove" in line] == ["os.remove checkpoint.pt"]
     assert touches.index("os.remove checkpoint.pt") > touches.index(renamed[-1])
 
 
 # spread over the run: its beginning, every kind of write, and all of its end
-MOMENTS = [1, 3, 6, 8, 10, 11, 13, 15, 17, 19, -9, -8, -7, -6, -5, -4, -3, -2, -1]
+MOMENTS = [1, 3, 6, 8, 10, 11, 13, 15, 17, 19, -12, -11, -10, -9, -8, -7, -6, -5, -4, -3, -2, -1]
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

@@ -157,7 +157,7 @@ def test_machines_need_not_share_files(tmp_path):
         folder.mkdir()
     both(train_apart, whole, 0)
     assert sorted(path.name for path in (whole / "rank0").iterdir()) == [
-        "cell.json", "final.pt", "metrics.jsonl", "record.json",
+        "cell.json", "final.pt", "metrics.jsonl", "model.json", "record.json",
     ]  # fmt: skip
     assert not (whole / "rank1").exists()
     first, second = saved(whole, "records")

@@ -3,11 +3,13 @@
 Every sample has a class of its own, so a mixed target names the sources of its output.
 """
 
+import collections
 import copy
 import io
 import pickle
 import warnings
 from itertools import combinations
+from typing import NamedTuple
 
 import by_hand
 import pytest
@@ -107,6 +109,42 @@ def test_as_collate_fn(kind):
     assert not is_unmixed(batches[0][1])
     # the last batch holds one sample, which comes back as it is
     assert batches[2][1].tolist() == [[0.0] * 8 + [1.0]]
+
+
+@BOTH
+@pytest.mark.parametrize("size", [2, 5])
+def test_given_single_samples_it_names_collate(kind, size):
+    samples = [OneClassEach(5)[k] for k in range(size)]
+    with pytest.raises(
+        TypeError, match=r"a list of single samples. As a collate_fn pass .*\.collate"
+    ):
+        kind(num_classes=5)(samples)
+
+
+class Pair(NamedTuple):
+    image: torch.Tensor
+    label: torch.Tensor
+
+
+@BOTH
+@pytest.mark.parametrize("p", [1.0, 0.5])
+def test_a_named_tuple_stays_one(kind, p):
+    batch = Pair(*batch_of(4))
+    mixed = kind(num_classes=4, p=p)(batch)
+    assert isinstance(mixed, Pair)
+    assert mixed.label.shape == (4, 4)
+    ruled = kind(rules=(Samples(), Classes(4)), p=p)(batch)
+    assert isinstance(ruled, Pair)
+    assert ruled.label.shape == (4, 4)
+
+
+@BOTH
+def test_any_mapping_is_a_dict(kind):
+    samples, labels = batch_of(4)
+    transform = kind(rules={"samples": Samples(), "labels": Classes(4)})
+    mixed = transform(collections.UserDict(samples=samples, labels=labels))
+    assert type(mixed) is dict
+    assert_close(mixed["samples"], mixed["labels"] @ samples)
 
 
 @BOTH

@@ -136,6 +136,9 @@ def check_tensor(name: str, value: object) -> Tensor:
     if not isinstance(value, Tensor):
         hint = " Turn a NumPy array into one with torch.from_numpy." if _is_numpy(value) else ""
         raise TypeError(f"{name} must be a tensor, got {type(value).__name__}.{hint}")
+    if value.is_nested or value.layout is not torch.strided:
+        got = "a nested one" if value.is_nested else str(value.layout)
+        raise TypeError(f"{name} must be a dense tensor, got {got}. Pad it, or use .to_dense().")
     if value.ndim == 0:
         raise ValueError(f"{name} must have a batch dimension first, got a scalar tensor.")
     return value

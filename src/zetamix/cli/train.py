@@ -194,7 +194,8 @@ def _report(console: Console, runs: list[Any], records: list[Any]) -> None:
         cells = [f"{100 * last[key]:.2f}" for key in ("error", "balanced_accuracy", "f1_macro")]
         minutes, seconds = divmod(round(record.wall_s), 60)
         row = [record.cell.method, str(record.cell.seed), *cells, f"{last['auc']:.4f}"]
-        row += [f"{record.step_ms:.2f}", f"{minutes}m {seconds:02d}s"]
+        # a run of a step or two has none that can be timed
+        row += [f"{record.step_ms:.2f}" if record.step_ms else "–", f"{minutes}m {seconds:02d}s"]
         if with_best:
             row.append("" if best is None else f"{100 * best['error']:.2f}")
         table.add_row(*row)

@@ -52,6 +52,17 @@ class Split:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __getitem__(self, row: int) -> tuple[Tensor, int]:
+        """One sample and its label, as torch's DataLoader asks for them."""
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of a split of {len(self):,}.")
+        place = row % len(self)
+        return self.take(torch.tensor([place]))[0], int(self.labels[place])
+
+    def __repr__(self) -> str:
+        shape = " × ".join(map(str, self.shape))
+        return f"Split({len(self):,} samples of {shape} in {self.num_classes} classes)"
+
     def take(self, rows: Tensor) -> Tensor:
         """Samples of these rows of the split, without reading any other."""
         return self.pool[rows if self.rows is None else self.rows[rows]]
@@ -101,6 +112,10 @@ class Dataset:
     """Where the samples came from, in words."""
     notes: tuple[str, ...] = field(default=())
     """What a reader of results should know: stand-ins, made splits, differences from the paper."""
+
+    def __repr__(self) -> str:
+        splits = ", ".join(f"{name}={split}" for name, split in self.splits.items())
+        return f"Dataset({self.name!r}, {splits}, fingerprint={self.fingerprint!r})"
 
     @property
     def num_classes(self) -> int:

@@ -62,6 +62,10 @@ class Loader:
         rank: int = 0,
         world: int = 1,
     ) -> None:
+        if not hasattr(split, "samples"):
+            raise TypeError(
+                f"Loader takes one split, such as dataset.train, got {type(split).__name__}."
+            )
         check_count("batch_size", batch_size, 1)
         check_choice("augmentation", augmentation, tuple(AUGMENTATIONS))
         if split.samples.ndim != 4 and augmentation != "none":

@@ -27,6 +27,12 @@ class MixPlan:
     batch: int
     """How many rows the batch has that this plan is for."""
 
+    def __repr__(self) -> str:
+        return (
+            f"MixPlan({self.outputs} outputs of {self.sources} sources each, batch={self.batch}, "
+            f"{self.weights.dtype}, {self.device})"
+        )
+
     def __post_init__(self) -> None:
         check_plan(self.indices, self.weights, self.batch)
 
@@ -68,7 +74,13 @@ class MixPlan:
     @classmethod
     def load(cls, path: str | Path, device: torch.device | str = "cpu") -> "MixPlan":
         """Read a plan written by `save`; nothing in the file is executed."""
-        state = torch.load(path, map_location=device, weights_only=True)
+        try:
+            state = torch.load(path, map_location=device, weights_only=True)
+        except OSError:
+            raise
+        except Exception:
+            # torch has many words for a file that is not its own
+            state = None
         if not isinstance(state, dict) or set(state) != {"indices", "weights", "batch"}:
             raise ValueError(f"{path} does not hold a plan. Write one with MixPlan.save.")
         return cls(**state)

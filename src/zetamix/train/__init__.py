@@ -7,4 +7,5 @@ from zetamix.train.recipe import Recipe as Recipe
 from zetamix.train.recipe import RecipeError as RecipeError
 from zetamix.train.run import Progress as Progress
 from zetamix.train.run import Run as Run
+from zetamix.train.trained import load_model as load_model
 from zetamix.train.turns import train as train

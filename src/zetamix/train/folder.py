@@ -21,7 +21,8 @@ class RunFolder:
     """Files of a run under `path`. Each appears whole or not at all.
 
     `cell.json` what is trained, `metrics.jsonl` a line per epoch, `checkpoint.pt` to go on from
-    while unfinished, `final.pt` the model after the last epoch, `record.json` the result.
+    while unfinished, `final.pt` and `model.json` the model after the last epoch, `record.json` the
+    result.
     """
 
     def __init__(self, path: Path, cell: Cell, *, resume: bool) -> None:

@@ -21,6 +21,7 @@ from zetamix.train.folder import FolderError, RunFolder
 from zetamix.train.graph import CapturedStep
 from zetamix.train.ranks import Ranks
 from zetamix.train.recipe import Recipe
+from zetamix.train.trained import WEIGHTS, write_form
 from zetamix.train.trainer import Trainer
 
 # a checkpoint costs about half a second for a ResNet-18; once a minute that is nothing
@@ -277,7 +278,8 @@ class Run:
             },
         )
         if self.ranks.leads:
-            self.folder.save("final.pt", trainer.model.state_dict())
+            write_form(self.folder.path, trainer)
+            self.folder.save(WEIGHTS, trainer.model.state_dict())
             self.folder.finish(record)
         self.ranks.wait()
         self.record = record

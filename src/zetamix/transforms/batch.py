@@ -1,6 +1,7 @@
 """BatchMix: a batch read, planned and mixed, under controls that reach running loader workers."""
 
 import warnings
+from collections.abc import Mapping
 from typing import Any, Self
 
 import torch
@@ -28,6 +29,7 @@ from zetamix.transforms.nest import (
     check_first_tensor,
     check_rule_types,
     check_rules,
+    in_form_of,
     mix_tree,
 )
 
@@ -131,10 +133,13 @@ class BatchMix(nn.Module):
         """Mix `(samples, labels)`, given as two arguments or as one tuple, list or dict."""
         alone = len(inputs) == 1 and (self.rules is not None or not isinstance(inputs[0], Tensor))
         batch = inputs[0] if alone else inputs
+        if isinstance(batch, Mapping) and not isinstance(batch, dict):
+            # such as a tokenizer's BatchEncoding
+            batch = dict(batch)
         mixes, p = self._state()
         if self.rules is None and mixes and p == 1:
             # the plain case goes through the function, which on a GPU skips the plan
-            return self._mix_pair(*self._pair_of(batch))
+            return in_form_of(batch, self._mix_pair(*self._pair_of(batch)))
         rules = self._rules_for(batch)
         first = check_first_tensor(batch)
         plan = self.make_plan(first.shape[0], device=first.device, dtype=plan_dtype(batch))
@@ -171,6 +176,11 @@ class BatchMix(nn.Module):
 
     def _pair_of(self, batch: Any) -> tuple[Any, Tensor]:
         """(samples, labels), or an error that says what else can be done."""
+        if isinstance(batch, list) and batch and all(isinstance(e, (tuple, dict)) for e in batch):
+            raise TypeError(
+                f"{type(self).__name__} expects a batch, got a list of single samples. As a "
+                "collate_fn pass the transform's .collate, which makes a batch of them first."
+            )
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
             got = type(batch).__name__
             if isinstance(batch, (tuple, list)):

@@ -21,12 +21,16 @@ def mix_tree(value: Any, rules: Rules, plan: MixPlan, implementation: str | None
             name: mix_tree(value[name], rule, plan, implementation) for name, rule in rules.items()
         }
     if isinstance(rules, Sequence):
-        return tuple(
-            mix_tree(*pair, plan, implementation) for pair in zip(value, rules, strict=True)
-        )
+        pairs = zip(value, rules, strict=True)
+        return in_form_of(value, tuple(mix_tree(*pair, plan, implementation) for pair in pairs))
     if isinstance(rules, Samples):
         return value if implementation is None else mix(value, plan, implementation=implementation)
     return rules.mix(value, plan)
+
+
+def in_form_of(batch: Any, parts: tuple[Any, ...]) -> Any:
+    """A named tuple where the batch is one, so that its entries keep their names."""
+    return type(batch)(*parts) if hasattr(batch, "_fields") else parts
 
 
 def check_rule_types(rules: object) -> None:

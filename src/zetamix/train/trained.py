@@ -1,0 +1,70 @@
+"""The model of a finished run, ready for use: it takes samples as they are stored."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from zetamix.data.augment import Scale
+from zetamix.files import write_json
+from zetamix.models import build
+from zetamix.train.folder import FolderError
+from zetamix.train.trainer import Trainer
+
+FORM, WEIGHTS = "model.json", "final.pt"
+
+
+class Trained(nn.Module):
+    """A trained network behind the normalisation it was trained with."""
+
+    def __init__(self, network: nn.Module, classes: tuple[str, ...], scale: Scale) -> None:
+        super().__init__()
+        self.network = network
+        self.classes = classes
+        """Their names, in the order of the logits."""
+        self.register_buffer("mean", scale.mean)
+        self.register_buffer("std", scale.std)
+
+    def forward(self, samples: Tensor) -> Tensor:
+        """Logits [n, classes] for images [n, channels, height, width] from 0 to 255, or points."""
+        scale = Scale(self.get_buffer("mean"), self.get_buffer("std"))
+        logits: Tensor = self.network(scale.apply(samples, torch.float32))
+        return logits
+
+
+def write_form(folder: Path, trainer: Trainer) -> None:
+    """Beside the weights, what it takes to build the network that they belong to."""
+    recipe, dataset, scale = trainer.recipe, trainer.dataset, trainer.loader.scale
+    form = {
+        "model": recipe.model,
+        "stem": recipe.stem,
+        "shape": list(dataset.shape),
+        "classes": list(dataset.classes),
+        "mean": scale.mean.tolist(),
+        "std": scale.std.tolist(),
+    }
+    write_json(folder / FORM, form)
+
+
+def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Trained:
+    """The model of a finished run after its last epoch, in evaluation mode.
+
+    folder: what `zetamix train` left, such as runs/photos/zeta-2.8-s0.
+    """
+    path = Path(folder)
+    try:
+        form: dict[str, Any] = json.loads((path / FORM).read_text(encoding="utf-8"))
+        weights = torch.load(path / WEIGHTS, map_location="cpu", weights_only=True)
+    except FileNotFoundError as missing:
+        name = Path(str(missing.filename)).name
+        raise FolderError(
+            f"{path} holds no finished run: {name} is missing. Expected a folder that zetamix "
+            "train has left, with a record.json in it."
+        ) from None
+    shape, classes = tuple(form["shape"]), tuple(form["classes"])
+    network = build(form["model"], len(classes), shape, stem=form["stem"])
+    network.load_state_dict(weights)
+    scale = Scale(torch.tensor(form["mean"]), torch.tensor(form["std"]))
+    return Trained(network, classes, scale).to(device).eval()
