@@ -723,3 +723,28 @@ def test_odd_names_of_files_survive(mine, root):
     names = [name for split in data.load(mine, root).splits.values() for name in split.names()]
     assert len(names) == 23
     assert f"cat/{odd}".replace("\n", "\\n") in names
+
+
+def test_copies_stay_in_one_split_of_ours(mine, root):
+    for number, name in enumerate(("cat", "dog")):
+        for k in range(20):
+            save(mine / name / f"{k}.png", picture(number, 2, k))
+            shutil.copy(mine / name / f"{k}.png", mine / name / f"{k}-again.png")
+    dataset = data.load(mine, root)
+    # 40 images twice over, split as 40 would be
+    assert sizes(dataset) == {"train": 56, "val": 8, "test": 16}
+    assert not any("identical" in note for note in dataset.notes)
+    assert data.check(mine, root).leaks == 0
+
+
+def test_copies_in_an_archive_stay_in_one_split_of_ours(tmp_path, root):
+    images = np.random.default_rng(0).integers(256, size=(30, 8, 8), dtype=np.uint8)
+    labels = np.arange(30) % 2
+    path = tmp_path / "twice.npz"
+    np.savez(path, train_images=np.tile(images, (2, 1, 1)), train_labels=np.tile(labels, 2))
+    dataset = data.load(path, root)
+    assert sizes(dataset) == {"train": 42, "val": 6, "test": 12}
+    assert data.check(path, root).leaks == 0
+    again = data.load(path, root, seed=1)
+    assert not torch.equal(again.test.samples, dataset.test.samples)
+    assert data.check(path, root, seed=1).leaks == 0

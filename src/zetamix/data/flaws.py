@@ -1,9 +1,13 @@
 """What spoils a score: samples in two splits or two classes, and classes that a split lacks."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from zetamix.data.source import Array, Source
 from zetamix.words import counted
@@ -12,6 +16,30 @@ from zetamix.words import counted
 def digest(sample: Array) -> bytes:
     """The same for samples that are the same in every pixel."""
     return hashlib.blake2b(np.ascontiguousarray(sample).data, digest_size=16).digest()
+
+
+def first_copies(keys: Sequence[Hashable]) -> Tensor:
+    """[n], int64: for every key the place of the first that equals it.
+
+    >>> first_copies(["a", "b", "a", "c", "b"])
+    tensor([0, 1, 0, 3, 1])
+    """
+    seen: dict[Hashable, int] = {}
+    return torch.tensor([seen.setdefault(key, row) for row, key in enumerate(keys)])
+
+
+def file_keys(files: Sequence[Path]) -> list[Hashable]:
+    """Equal for files with the same bytes. Only those that are of one size have to be read."""
+    sizes = [file.stat().st_size if file.is_file() else None for file in files]
+    counts = Counter(sizes)
+    return [
+        file if size is None else (size, _content(file) if counts[size] > 1 else b"")
+        for file, size in zip(files, sizes, strict=True)
+    ]
+
+
+def _content(file: Path) -> bytes:
+    return hashlib.blake2b(file.read_bytes(), digest_size=16).digest()
 
 
 class Copies:

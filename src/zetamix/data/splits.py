@@ -70,16 +70,28 @@ def make_splits(
     seed: int,
     where: str,
     complain: Complain = refuse,
+    first: Tensor | None = None,
 ) -> Mapping[str, Tensor]:
     """Rows of the training split to keep and to hand to each split that is not `present`.
 
     Where both val and test are missing the ratio is 7:1:2; where one is, train and that one keep
     theirs. `where` names the data in messages; a class that is too small to be in all splits stays
     in train, if `complain` lets it.
+
+    first: for every row the first that is a copy of it; copies stay in one split, so that a score
+        is not on samples that were trained on. None stands for no copies.
     """
     missing = [name for name in ("val", "test") if name not in present]
     if not missing:
         return {"train": torch.arange(len(labels))}
+    # a class that has too few different samples has them in several splits, or in none
+    if first is not None and not _too_small(labels[torch.unique(first)], classes, missing, where):
+        leaders = torch.unique(first)
+        parts = make_splits(
+            labels[leaders], present, classes, seed=seed, where=where, complain=complain
+        )
+        chosen = {name: torch.isin(first, leaders[rows]) for name, rows in parts.items()}
+        return {name: mask.nonzero().squeeze(1) for name, mask in chosen.items()}
     complain(_too_small(labels, classes, missing, where))
     generator = torch.Generator().manual_seed(seed)
     share = sum({"val": VAL, "test": TEST}[name] for name in missing)

@@ -14,6 +14,7 @@ from numpy.lib import format as npy
 
 from zetamix.data.catalogue.spec import Spec
 from zetamix.data.errors import Complain, DataError, refuse
+from zetamix.data.flaws import digest, first_copies
 from zetamix.data.source import Array, Part, Source, array_part
 from zetamix.data.splits import made_note, make_splits
 from zetamix.words import counted
@@ -206,6 +207,12 @@ def npz_source(path: Path, seed: int, complain: Complain = refuse) -> Source:
     labels = {split: archive.labels(split) for split in archive.splits}
     classes = archive.classes() or _numbered(path, labels["train"])
     check_labels(path, labels, classes)
+    # parts of one array, which is unpacked once
+    whole = cache(lambda: archive.images("train"))
+    first = None
+    if not {"val", "test"} <= set(archive.splits):
+        keys = zip(map(digest, whole()), labels["train"].tolist(), strict=True)
+        first = first_copies(list(keys))
     rows = make_splits(
         torch.from_numpy(labels["train"]),
         archive.splits,
@@ -213,12 +220,11 @@ def npz_source(path: Path, seed: int, complain: Complain = refuse) -> Source:
         seed=seed,
         where=str(path),
         complain=complain,
+        first=first,
     )
     parts = {split: _part(archive, split, labels[split]) for split in archive.splits}
     made = [split for split in rows if split != "train"]
     if made:
-        # three parts of one array, which is unpacked once
-        whole = cache(lambda: archive.images("train"))
         for split, chosen in rows.items():
             parts[split] = array_part(labels["train"][chosen.numpy()], whole, chosen.numpy())
     return Source(

@@ -11,6 +11,7 @@ import torch
 
 from zetamix.data.decode import file_part, images_below, is_image
 from zetamix.data.errors import Complain, DataError, refuse
+from zetamix.data.flaws import file_keys, first_copies
 from zetamix.data.readers.labelled import Labelled
 from zetamix.data.readers.sizes import common_shape
 from zetamix.data.source import Source
@@ -129,10 +130,21 @@ def listing_source(
     items = {split: list(found) for split, found in listing.splits.items()}
     labels = torch.tensor([item.label for item in items["train"]], dtype=torch.int64)
     where = str(listing.path)
-    rows = make_splits(
-        labels, list(items), listing.classes, seed=seed, where=where, complain=complain
-    )
     whole = items["train"]
+    first = None
+    if not {"val", "test"} <= set(items):
+        # copies with different classes are told of, and not kept together: one of them is wrong
+        keys = zip(file_keys([item.file for item in whole]), labels.tolist(), strict=True)
+        first = first_copies(list(keys))
+    rows = make_splits(
+        labels,
+        list(items),
+        listing.classes,
+        seed=seed,
+        where=where,
+        complain=complain,
+        first=first,
+    )
     for split, chosen in rows.items():
         items[split] = [whole[row] for row in chosen.tolist()]
     made = [split for split in rows if split != "train"]
