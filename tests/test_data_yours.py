@@ -91,7 +91,7 @@ def test_splits_of_a_folder_are_kept_and_the_missing_one_made(mine, root):
     # nothing about splits that were made; but the pictures of a class repeat from split to split
     assert dataset.notes == (
         "5 groups of identical samples are in more than one split, so a score is partly on samples "
-        "that were seen before",
+        "that were seen before (zetamix data check names them)",
     )
 
 
@@ -109,8 +109,9 @@ def test_what_spoils_a_score_is_a_note_of_the_data(mine, root):
     dataset = data.load(mine, root)
     expected = [
         "1 group of identical samples is in more than one split, so a score is partly on samples "
-        "that were seen before",
-        "1 group of identical samples has different classes, of which one at most is right",
+        "that were seen before (zetamix data check names them)",
+        "1 group of identical samples has different classes, of which one at most is right "
+        "(zetamix data check names them)",
         "val has no sample of dog, so a score on it says nothing about it",
     ]
     assert list(dataset.notes) == expected

@@ -38,7 +38,7 @@ def test_a_search_from_the_command_line(tmp_path):
     assert "crescents: 58 to train, 6 to choose by error rate, 512 to test what is chosen" in text
     assert "3 of 3 trials done (3 finished, 0 running) test: " in text
     assert "left" not in text.partition("3 of 3 trials done")[2].partition("How flat")[0]
-    assert "test: 6 of 6 models done, 100 %" in text
+    assert "test: 6 of 6 models done, 100 % of all epochs" in text
     for word in ("Chosen", "How flat", "Test"):
         assert word in text
     assert f"in {tmp_path}/report.html" in text
@@ -213,7 +213,7 @@ def test_elsewhere_than_on_a_terminal_there_is_a_line_for_each_trial():
         "2 running), about 8 min left",
         "best so far 5.00 % at γ = 2, 5 of 20 trials done (3 finished, 1 stopped early, 1 failed, "
         "2 running), about 7 min left",
-        "test: 1 of 9 models done, 50 %",
+        "test: 1 of 9 models done, 50 % of all epochs",
     ]
 
 

@@ -55,7 +55,8 @@ class Watcher(AbstractContextManager["Watcher"]):
     def words(self, progress: Any) -> list[str]:
         if not hasattr(progress, "best"):
             percent = 100 * progress.epochs / progress.epochs_total
-            return [f"test: {progress.done} of {progress.total} models done, {percent:.0f} %"]
+            models = f"{progress.done} of {progress.total} models done"
+            return [f"test: {models}, {percent:.0f} % of all epochs"]
         counts = [f"{progress.complete} finished"]
         named = {"pruned": "stopped early", "diverged": "diverged", "failed": "failed"}
         counts += [f"{getattr(progress, k)} {v}" for k, v in named.items() if getattr(progress, k)]

@@ -61,7 +61,8 @@ class Copies:
                 self._contradicting.add(key)
 
     def notes(self) -> list[str]:
-        return harm(len(self._leaking), len(self._contradicting))
+        found = harm(len(self._leaking), len(self._contradicting))
+        return [f"{clause} (zetamix data check names them)" for clause in found]
 
 
 def harm(leaks: int, contradictions: int) -> list[str]:
