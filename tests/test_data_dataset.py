@@ -134,5 +134,7 @@ def test_a_split_goes_into_torchs_loader_and_is_shown_in_a_line():
     assert split[-1] == (samples[5], 1)
     batches = list(torch.utils.data.DataLoader(split, 2))
     assert [batch[1].tolist() for batch in batches] == [[1, 0], [1]]
+    with pytest.raises(TypeError, match=r"one row, got slice\. For several use keep"):
+        split[:2]
     assert repr(split) == "Split(3 samples of 1 in 2 classes)"
     assert repr(dataset).startswith("Dataset('six', train=Split(6 samples of 1 in 2 classes), ")

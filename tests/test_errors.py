@@ -235,6 +235,9 @@ CASES = {
     "classes as bool": (
         lambda: zeta_mixup(X, Y > 1, 2), ValueError,
         "Soft labels must be [n, num_classes=2], got [4]. For two classes as false and true pass labels.long()."),
+    "multi-hot bool of other width": (
+        lambda: zeta_mixup(X, torch.ones(4, 3, dtype=torch.bool), 4), ValueError,
+        "Soft labels must be [n, num_classes=4], got [4, 3]. For regression leave num_classes out."),
     "sparse samples": (
         lambda: zeta_mixup(X.to_sparse(), Y, 4), TypeError,
         "samples must be a dense tensor, got torch.sparse_coo. Pad it, or use .to_dense()."),

@@ -425,6 +425,12 @@ def test_a_file_of_something_else_is_no_plan(tmp_path, content):
         MixPlan.load(tmp_path / "none.pt")
 
 
+def test_a_plan_for_a_device_that_is_none_is_still_a_plan(tmp_path):
+    zeta_plan(4).save(tmp_path / "plan.pt")
+    with pytest.raises(RuntimeError, match="cudda"):
+        MixPlan.load(tmp_path / "plan.pt", device="cudda")
+
+
 def test_a_plan_is_shown_in_a_line():
     plan = zeta_plan(64, sources=8)
     assert repr(plan) == "MixPlan(64 outputs of 8 sources each, batch=64, torch.float32, cpu)"

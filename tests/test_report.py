@@ -91,6 +91,18 @@ def test_csv_keeps_every_digit():
     assert rows[3] == ["ζ < γ", "-4.42", "0.1", "1797", "12345", "50 %"]
 
 
+def test_long_texts_are_broken_and_empty_columns_are_of_numbers():
+    rows = [["a", "zetamix data prepare cifar10 && zetamix reproduce", None], ["b", "short", None]]
+    table = Table(["name", "command", "value"], rows)
+    assert table.html().count('class="text long"') == 1
+    assert [table.is_text(column) for column in range(3)] == [True, True, False]
+
+
+def test_a_difference_has_its_sign():
+    signs = [Cell(value, digits=2, signed=True).text() for value in (1.5, -1.5, 0.0, 0.001, None)]
+    assert signs == ["+1.50", "−1.50", "0.00", "0.00", "–"]
+
+
 def test_html_is_well_formed_and_escaped():
     tree = ElementTree.fromstring(f"<main>{TABLE.html()}</main>")
     assert [cell.text for cell in tree.findall(".//thead//th")] == [

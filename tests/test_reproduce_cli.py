@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from zetamix.cli.app import app
 from zetamix.reproduce import EXPERIMENTS, Ask, Results, quick
 from zetamix.reproduce.experiments import natural
+from zetamix.train.stopping import Stop
 
 # artifacts whose datasets are read from miniatures of their files; the others draw stand-ins
 ON_DISK = ("natural", "skin", "medmnist")
@@ -98,6 +99,18 @@ def test_no_time_leaves_everything_and_is_no_failure(zetamix):
     output = zetamix("theorems", "--time-limit", "0s")
     assert "7 still empty" in output
     assert "The time is up. Everything is saved; the same command goes on." in output
+
+
+def test_runs_that_are_stopped_are_named(zetamix, monkeypatch):
+    asked = []
+
+    def soon(self):
+        asked.append(1)
+        return len(asked) > 3
+
+    monkeypatch.setattr(Stop, "__call__", soon)
+    output = zetamix("natural", "--quick", "--datasets", "cifar10", "--methods", "none")
+    assert "Under way: cifar10 digitnet crop-flip none seed 0 at epoch 1 of 1." in output
 
 
 def test_list_tells_what_is_done_missing_and_here(zetamix, tmp_path):

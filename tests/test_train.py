@@ -149,12 +149,22 @@ def test_a_model_of_points_or_of_no_finished_run(tmp_path):
     points = data.load("crescents")
     recipe = RECIPE.change(model="mlp", epochs=1)
     run = Run(points, parse("none"), recipe, seed=0, out=tmp_path / "points")
-    with pytest.raises(FolderError, match=r"points holds no finished run: model\.json is missing"):
+    with pytest.raises(
+        FolderError, match=r"points holds no finished run: there is no record\.json"
+    ):
         load_model(tmp_path / "points")
     (record,) = train([run])
     with torch.no_grad():
         logits = load_model(tmp_path / "points")(points.test.samples)
     assert confusion(logits, points.test.labels).tolist() == record.confusion
+    (tmp_path / "points" / "final.pt").write_bytes(b"half")
+    with pytest.raises(
+        FolderError, match=r"The model of .*points cannot be read .* Train it again"
+    ):
+        load_model(tmp_path / "points")
+    (tmp_path / "points" / "model.json").unlink()
+    with pytest.raises(FolderError, match=r"runs from before model\.json was written have none"):
+        load_model(tmp_path / "points")
 
 
 def plain_loop(dataset, method, recipe, seed):

@@ -145,6 +145,12 @@ def test_any_mapping_is_a_dict(kind):
     mixed = transform(collections.UserDict(samples=samples, labels=labels))
     assert type(mixed) is dict
     assert_close(mixed["samples"], mixed["labels"] @ samples)
+    # and within a batch
+    wide = collections.UserDict(x=samples.double())
+    mixed, targets = kind(num_classes=4)(wide, labels)
+    assert_close(mixed["x"], targets.double() @ samples.double())
+    nested = kind(rules={"in": {"x": Samples()}})({"in": collections.UserDict(x=samples)})
+    assert nested["in"]["x"].shape == samples.shape
 
 
 @BOTH

@@ -36,7 +36,7 @@ def list_artifacts(
         lines += [f"[green]here: {', '.join(here)}[/green]"] if here else []
         lines += [f"[dim]not here: {', '.join(gone)}[/dim]"] if gone else []
         row = [str(len(cells) - len(empty)), str(len(empty))]
-        first = next(id for id, other in EXPERIMENTS.items() if other.cells is experiment.cells)
+        first = next(id for id in ids if EXPERIMENTS[id].cells is experiment.cells)
         if first != experiment.id:
             # what both need is trained once
             row.append(f"as {first}")

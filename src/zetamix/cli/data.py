@@ -146,9 +146,9 @@ def check(what: What, root: Root = None, seed: Seed = 0, size: Size = None) -> N
 
     Ends with status 1 if anything is wrong: images that cannot be read,
     identical ones in more than one split or with different classes, counts
-    other than expected, a class that is too small to split, a row of a table
-    that will not do, damaged prepared data. Duplicates in one split and
-    class are only named.
+    other than expected, a class that is too small to split or missing in a
+    split, a row of a table that will not do, damaged prepared data.
+    Duplicates in one split and class are only named.
     """
     from zetamix.data import check as check_data
 

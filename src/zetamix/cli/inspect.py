@@ -90,6 +90,8 @@ def inspect(
             raise typer.Exit(1) from None
     for word, text in read(found):
         console.print(f"[bold]{word}[/bold]  {text}", highlight=False)
+    for note in found.notes:
+        console.print(f"[dim]{note}[/dim]", highlight=False)
     console.print(f"[dim]in {page}[/dim]", highlight=False, soft_wrap=True)
 
 

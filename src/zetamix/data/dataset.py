@@ -54,6 +54,8 @@ class Split:
 
     def __getitem__(self, row: int) -> tuple[Tensor, int]:
         """One sample and its label, as torch's DataLoader asks for them."""
+        if not isinstance(row, int):
+            raise TypeError(f"Expected one row, got {type(row).__name__}. For several use keep().")
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of a split of {len(self):,}.")
         place = row % len(self)

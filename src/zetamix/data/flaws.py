@@ -25,7 +25,8 @@ def first_copies(keys: Sequence[Hashable]) -> Tensor:
     tensor([0, 1, 0, 3, 1])
     """
     seen: dict[Hashable, int] = {}
-    return torch.tensor([seen.setdefault(key, row) for row, key in enumerate(keys)])
+    places = [seen.setdefault(key, row) for row, key in enumerate(keys)]
+    return torch.tensor(places, dtype=torch.int64)
 
 
 def file_keys(files: Sequence[Path]) -> list[Hashable]:
@@ -33,13 +34,18 @@ def file_keys(files: Sequence[Path]) -> list[Hashable]:
     sizes = [file.stat().st_size if file.is_file() else None for file in files]
     counts = Counter(sizes)
     return [
-        file if size is None else (size, _content(file) if counts[size] > 1 else b"")
+        _content(file) if size is None or counts[size] > 1 else size
         for file, size in zip(files, sizes, strict=True)
     ]
 
 
-def _content(file: Path) -> bytes:
-    return hashlib.blake2b(file.read_bytes(), digest_size=16).digest()
+def _content(file: Path) -> Hashable:
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "blake2b").digest()
+    except OSError:
+        # it is like no other; that it cannot be read is told when it is decoded
+        return file
 
 
 class Copies:
@@ -62,7 +68,7 @@ class Copies:
 
     def notes(self) -> list[str]:
         found = harm(len(self._leaking), len(self._contradicting))
-        return [f"{clause} (zetamix data check names them)" for clause in found]
+        return [f"{clause} (zetamix data check names the first)" for clause in found]
 
 
 def harm(leaks: int, contradictions: int) -> list[str]:
@@ -107,4 +113,5 @@ def _absent(source: Source) -> Mapping[str, Sequence[str]]:
 
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3:,} more classes"
+    more = len(names) - 3
+    return shown if more <= 0 else f"{shown} and {counted(more, 'more class', 'more classes')}"

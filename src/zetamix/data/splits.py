@@ -84,8 +84,8 @@ def make_splits(
     missing = [name for name in ("val", "test") if name not in present]
     if not missing:
         return {"train": torch.arange(len(labels))}
-    # a class that has too few different samples has them in several splits, or in none
-    if first is not None and not _too_small(labels[torch.unique(first)], classes, missing, where):
+    if first is not None:
+        first = _apart_where_few(first, labels, 1 + len(missing))
         leaders = torch.unique(first)
         parts = make_splits(
             labels[leaders], present, classes, seed=seed, where=where, complain=complain
@@ -103,16 +103,24 @@ def make_splits(
     return {"train": left, "val": out[val], "test": out[test]}
 
 
-def made_note(made: list[str], seed: int) -> tuple[str, ...]:
+def _apart_where_few(first: Tensor, labels: Tensor, least: int) -> Tensor:
+    """Copies as samples of their own in classes that have fewer different ones than splits."""
+    different = torch.bincount(labels[torch.unique(first)], minlength=int(labels.max()) + 1)
+    return torch.where(different[labels] < least, torch.arange(len(labels)), first)
+
+
+def made_note(made: list[str], seed: int, first: Tensor | None = None) -> tuple[str, ...]:
     """What a reader of results has to know about splits that are not official."""
     if not made:
         return ()
+    has_copies = first is not None and len(torch.unique(first)) < len(first)
+    of = " of the different samples" if has_copies else ""
     if len(made) > 1:
-        return (f"val and test are split off train by us: stratified, 7:1:2, seed {seed}",)
+        return (f"val and test are split off train by us: stratified, 7:1:2{of}, seed {seed}",)
     (name,) = made
     # 7:1 or 7:2, as train keeps its share against the one that is missing
     share = {"val": "one in eight", "test": "two in nine"}[name]
-    return (f"{name} is split off train by us: {share}, stratified, seed {seed}",)
+    return (f"{name} is split off train by us: {share}{of}, stratified, seed {seed}",)
 
 
 def _too_small(

@@ -75,7 +75,7 @@ class MixPlan:
     def load(cls, path: str | Path, device: torch.device | str = "cpu") -> "MixPlan":
         """Read a plan written by `save`; nothing in the file is executed."""
         try:
-            state = torch.load(path, map_location=device, weights_only=True)
+            state = torch.load(path, map_location="cpu", weights_only=True)
         except OSError:
             raise
         except Exception:
@@ -83,4 +83,4 @@ class MixPlan:
             state = None
         if not isinstance(state, dict) or set(state) != {"indices", "weights", "batch"}:
             raise ValueError(f"{path} does not hold a plan. Write one with MixPlan.save.")
-        return cls(**state)
+        return cls(**state).to(device)

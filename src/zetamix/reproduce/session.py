@@ -172,7 +172,9 @@ class Session:
             for run in runs:
                 record = run.folder.record
                 if record is None and run.trainer is not None:
-                    self.under_way[run] = f"at epoch {run.trainer.epoch + 1} of {run.recipe.epochs}"
+                    # one that was stopped before its record was written is still in its last
+                    epoch = min(run.trainer.epoch + 1, run.recipe.epochs)
+                    self.under_way[run] = f"at epoch {epoch} of {run.recipe.epochs}"
                 if record is not None:
                     note = {"quick": quick.LABEL} if self.is_quick else {}
                     extra = {**record.extra, "notes": list(dataset.notes), **note}

@@ -54,15 +54,19 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Traine
     folder: what `zetamix train` left, such as runs/photos/zeta-2.8-s0.
     """
     path = Path(folder)
+    if not (path / "record.json").exists():
+        raise FolderError(
+            f"{path} holds no finished run: there is no record.json. Expected a folder that "
+            "zetamix train has left, such as runs/photos/zeta-2.8-s0."
+        )
     try:
         form: dict[str, Any] = json.loads((path / FORM).read_text(encoding="utf-8"))
         weights = torch.load(path / WEIGHTS, map_location="cpu", weights_only=True)
-    except FileNotFoundError as missing:
-        name = Path(str(missing.filename)).name
+    except Exception as error:
         raise FolderError(
-            f"{path} holds no finished run: {name} is missing. Expected a folder that zetamix "
-            "train has left, with a record.json in it."
-        ) from None
+            f"The model of {path} cannot be read ({error}). Train it again: runs from before "
+            f"{FORM} was written have none."
+        ) from error
     shape, classes = tuple(form["shape"]), tuple(form["classes"])
     network = build(form["model"], len(classes), shape, stem=form["stem"])
     network.load_state_dict(weights)

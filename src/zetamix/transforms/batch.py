@@ -1,7 +1,6 @@
 """BatchMix: a batch read, planned and mixed, under controls that reach running loader workers."""
 
 import warnings
-from collections.abc import Mapping
 from typing import Any, Self
 
 import torch
@@ -31,6 +30,7 @@ from zetamix.transforms.nest import (
     check_rules,
     in_form_of,
     mix_tree,
+    with_dicts,
 )
 
 CONTROLS = ("enabled", "p", "epoch", "training")
@@ -133,9 +133,7 @@ class BatchMix(nn.Module):
         """Mix `(samples, labels)`, given as two arguments or as one tuple, list or dict."""
         alone = len(inputs) == 1 and (self.rules is not None or not isinstance(inputs[0], Tensor))
         batch = inputs[0] if alone else inputs
-        if isinstance(batch, Mapping) and not isinstance(batch, dict):
-            # such as a tokenizer's BatchEncoding
-            batch = dict(batch)
+        batch = with_dicts(batch)
         mixes, p = self._state()
         if self.rules is None and mixes and p == 1:
             # the plain case goes through the function, which on a GPU skips the plan

@@ -28,6 +28,17 @@ def mix_tree(value: Any, rules: Rules, plan: MixPlan, implementation: str | None
     return rules.mix(value, plan)
 
 
+def with_dicts(batch: Any) -> Any:
+    """The same nest with a dict for every other mapping, such as a tokenizer's BatchEncoding."""
+    if isinstance(batch, Mapping):
+        return {name: with_dicts(entry) for name, entry in batch.items()}
+    is_nest = isinstance(batch, (tuple, list))
+    if is_nest and any(isinstance(entry, (Mapping, tuple, list)) for entry in batch):
+        parts = tuple(with_dicts(entry) for entry in batch)
+        return list(parts) if isinstance(batch, list) else in_form_of(batch, parts)
+    return batch
+
+
 def in_form_of(batch: Any, parts: tuple[Any, ...]) -> Any:
     """A named tuple where the batch is one, so that its entries keep their names."""
     return type(batch)(*parts) if hasattr(batch, "_fields") else parts

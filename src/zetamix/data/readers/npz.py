@@ -234,7 +234,7 @@ def npz_source(path: Path, seed: int, complain: Complain = refuse) -> Source:
         dtype="float32" if archive.is_points() else "uint8",
         parts={split: parts[split] for split in SPLITS if split in parts},
         origin=f"{path}, .npz in the MedMNIST layout",
-        notes=made_note(made, seed),
+        notes=made_note(made, seed, first),
     )
 
 

@@ -164,7 +164,7 @@ def listing_source(
             for split in ("train", "val", "test")
         },
         origin=f"{listing.path}, {listing.kind}; images {fit.describe()}",
-        notes=(*listing.notes, *((fit.why,) if fit.why else ()), *made_note(made, seed)),
+        notes=(*listing.notes, *((fit.why,) if fit.why else ()), *made_note(made, seed, first)),
     )
 
 

@@ -11,11 +11,10 @@ from zetamix.report.picture import COLOURS
 from zetamix.reproduce.cells import Measuring
 from zetamix.reproduce.drawing.view import (
     NOT_RUN,
-    OPEN,
     Answer,
     Drawn,
     View,
-    agreement,
+    agreement_so_far,
     blank,
     finish,
 )
@@ -142,6 +141,8 @@ class _Curve:
     mixup: float
     zeta: dict[float, float]
     """By γ."""
+    is_whole: bool
+    """Whether every γ has been run."""
 
     @property
     def is_inflated(self) -> bool:
@@ -159,10 +160,12 @@ class _Curve:
         return least
 
     @property
-    def is_lower(self) -> bool:
-        """What the paper says of ζ-mixup: lower at every γ from GAMMA_MIN on."""
-        lower = self.lower
-        return lower is not None and not any(GAMMA_MIN <= gamma < lower for gamma in self.zeta)
+    def is_lower(self) -> bool | None:
+        """What the paper says of ζ-mixup: lower at every γ from GAMMA_MIN on; None where open."""
+        found = [value < self.mixup for gamma, value in self.zeta.items() if gamma >= GAMMA_MIN]
+        if not all(found):
+            return False
+        return True if self.is_whole else None
 
     @property
     def is_full(self) -> bool:
@@ -174,16 +177,16 @@ def _curves(view: View, datasets: list[str], neighbours: list[int]) -> list[_Cur
     curves = []
     for name in datasets:
         for count in neighbours:
+            cells = list(view.measured("dimension", name, neighbours=count))
             found = {
-                cell.method: record.values["value"]
-                for cell, record in view.measured("dimension", name, neighbours=count)
-                if record is not None
+                cell.method: record.values["value"] for cell, record in cells if record is not None
             }
+            is_whole = len(found) == len(cells)
             original, mixup = found.pop("none", None), found.pop("mixup:1.0", None)
             if original is not None and mixup is not None and found:
                 zeta = {float(each.removeprefix("zeta:")): found[each] for each in found}
                 title = f"{CATALOGUE[name].title}, k = {count}"
-                curves.append(_Curve(title, count, original, mixup, zeta))
+                curves.append(_Curve(title, count, original, mixup, zeta, is_whole))
     return curves
 
 
@@ -208,17 +211,18 @@ def _answer(curves: list[_Curve]) -> Answer:
         return Answer(NOT_RUN)
     # a measure that has no room speaks neither for the paper nor against it
     telling = [curve for curve in curves if not curve.is_full]
-    inflated = sum(curve.is_inflated for curve in telling)
-    since = sorted(curve.lower for curve in telling if curve.lower is not None)
-    words = [f"The dimension is inflated by mixup in {inflated} of {len(telling)} cases"]
-    if since:
-        gammas = ", ".join(f"{gamma:g}" for gamma in since)
-        words.append(
-            f"ζ-mixup's is lower than mixup's in {len(since)}, from γ = {gammas} on; the paper has "
-            f"it so from {GAMMA_MIN:.5f} on"
-        )
+    words = []
+    if telling:
+        inflated = sum(curve.is_inflated for curve in telling)
+        since = sorted(curve.lower for curve in telling if curve.lower is not None)
+        gammas = f", from γ = {', '.join(f'{gamma:g}' for gamma in since)} on" if since else ""
+        words = [
+            f"With mixup the dimension is inflated in {inflated} of {len(telling)} cases, as the "
+            f"paper has it; ζ-mixup's is lower than mixup's in {len(since)}{gammas}, and the paper "
+            f"has it so from {GAMMA_MIN:.5f} on"
+        ]
     full = [curve.title for curve in curves if curve.is_full]
-    if full:
-        words.append(f"nothing follows from {' and '.join(full)}")
+    words += [f"nothing follows from {' and '.join(full)}"] if full else []
+    text = "; ".join(words)
     held = [claim for curve in telling for claim in (curve.is_inflated, curve.is_lower)]
-    return Answer(agreement(held) if held else OPEN, f"{'; '.join(words)}.")
+    return Answer(agreement_so_far(held), f"{text[:1].upper()}{text[1:]}.")

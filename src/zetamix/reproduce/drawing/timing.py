@@ -173,14 +173,16 @@ def _verdict(view: View) -> list[str]:
         words.append(
             f"{device.upper()}, one batch: ζ-mixup by the paper's own listing takes {listing:,.0f} "
             f"µs and mixup as its authors wrote it {mixup:,.0f}, so ζ-mixup takes "
-            f"{listing / mixup:.2f} times as long; in the paper {PAPER_RATIO:.2f} times. Our "
+            f"{listing / mixup:.2f} times as long; in the paper, on a GPU, {PAPER_RATIO:.2f} "
+            "times. Our "
             f"ζ-mixup takes {zeta:,.0f}, our mixup {us['zetamix Mixup']:,.0f}, local synthetic "
             f"instances {local:,.0f} ({local / zeta:.1f} times our ζ-mixup; the paper "
             "has 112, with other code)."
         )
     words += [
         f"{CATALOGUE[dataset].title}: an epoch with ζ-mixup takes {ratio:.3f} ± {error:.3f} times "
-        f"as long as one with mixup; the paper has {_paper_ratio(dataset):.3f}."
+        "as long as one with mixup (± standard error over the epochs of one run each); the paper "
+        f"has {_paper_ratio(dataset):.3f}."
         for dataset, (ratio, error) in _ratios(view).items()
     ]
     return words or ["Nothing of these tables has been measured yet."]

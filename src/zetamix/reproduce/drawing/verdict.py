@@ -10,17 +10,7 @@ from zetamix.metrics import METRICS as MEANING
 from zetamix.reproduce import paper
 from zetamix.reproduce.cells import Variant
 from zetamix.reproduce.drawing.comparison import Row, rows_of, unit_name, variants_of
-from zetamix.reproduce.drawing.view import (
-    AS,
-    NOT,
-    NOT_RUN,
-    OPEN,
-    SO_FAR_AS,
-    SO_FAR_NOT,
-    Answer,
-    View,
-    agreement,
-)
+from zetamix.reproduce.drawing.view import NOT_RUN, Answer, View, agreement_so_far
 
 REFERENCES = {"mixup:1.0": "mixup", "none": "ERM"}
 UNDECIDED, AHEAD, BEHIND, ONE_SEED = "undecided", "ahead", "behind", "one seed"
@@ -43,8 +33,8 @@ class _Found:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is claimed here, and nothing speaks against the paper's difference."""
-        return self.outcome == ONE_SEED or (self.outcome == UNDECIDED and not self.refuted)
+        """Whether more seeds may show who is ahead."""
+        return self.outcome in (ONE_SEED, UNDECIDED)
 
 
 def judge(view: View, metric: str) -> tuple[list[str], Answer]:
@@ -75,15 +65,9 @@ def judge(view: View, metric: str) -> tuple[list[str], Answer]:
 
 
 def _status(outcomes: Sequence[_Found]) -> str:
-    """Whether ζ-mixup wins where the paper says so, and whether more seeds could change that."""
+    """Whether ζ-mixup wins where the paper says so; what cannot be told apart is open."""
     said = [each for each in outcomes if each.is_win_of_the_paper]
-    decided = [each.outcome == AHEAD for each in said if not each.is_open]
-    if not decided:
-        return OPEN
-    status = agreement(decided)
-    # what holds in part goes on doing so, whatever becomes of the rest
-    so_far = {AS: SO_FAR_AS, NOT: SO_FAR_NOT} if len(decided) < len(said) else {}
-    return so_far.get(status, status)
+    return agreement_so_far([None if each.is_open else each.outcome == AHEAD for each in said])
 
 
 def differences(
@@ -130,7 +114,8 @@ def _overall(outcomes: Sequence[_Found]) -> str:
             told += f", not to be told apart in {counts[UNDECIDED]}"
             # a pair that shows no difference may still show that it is not the paper's
             refuted = sum(each.refuted for each in several if each.outcome == UNDECIDED)
-            told += f" (of these, {refuted} rule out the paper's value)" if refuted else ""
+            worse = f"in {refuted} of these all of the interval is worse than the paper's value"
+            told += f" ({worse})" if refuted else ""
         parts.append(f"Ours, with several seeds: {told}.")
     if single:
         ahead = sum(each.ours > 0 for each in single)

@@ -94,6 +94,23 @@ def agreement(held: Sequence[bool]) -> str:
     return PARTLY if any(held) else NOT
 
 
+def agreement_so_far(held: Sequence[bool | None]) -> str:
+    """The same where some cases, None, are not decided yet.
+
+    >>> agreement_so_far([True, None]), agreement_so_far([False, True, None])
+    ('so far as in the paper', 'in part as in the paper')
+    >>> agreement_so_far([None]), agreement_so_far([False])
+    ('still open', 'not as in the paper')
+    """
+    decided = [each for each in held if each is not None]
+    if not decided:
+        return OPEN
+    status = agreement(decided)
+    # what holds in part goes on doing so, whatever becomes of the rest
+    so_far = {AS: SO_FAR_AS, NOT: SO_FAR_NOT} if len(decided) < len(held) else {}
+    return so_far.get(status, status)
+
+
 @dataclass(frozen=True)
 class Drawn:
     """Everything that is shown of an artifact."""
