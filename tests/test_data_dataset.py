@@ -138,3 +138,23 @@ def test_a_split_goes_into_torchs_loader_and_is_shown_in_a_line():
         split[:2]
     assert repr(split) == "Split(3 samples of 1 in 2 classes)"
     assert repr(dataset).startswith("Dataset('six', train=Split(6 samples of 1 in 2 classes), ")
+
+
+def test_a_holdout_keeps_copies_of_a_class_together():
+    samples = torch.randint(256, (40, 1, 4, 4), dtype=torch.uint8).repeat(2, 1, 1, 1)
+    labels = (torch.arange(40) % 2).repeat(2)
+    dataset = data.from_tensors("twice", {"train": (samples, labels)})
+    for seed in range(3):
+        parted = dataset.holdout(0.25, seed)
+        assert (len(parted.train), len(parted.val)) == (60, 20)
+        assert parted.val.counts().tolist() == [10, 10]
+        seen = {bytes(sample.flatten().tolist()) for sample in parted.train.samples}
+        assert not any(bytes(sample.flatten().tolist()) in seen for sample in parted.val.samples)
+
+
+def test_a_holdout_of_a_class_that_is_one_image_over_and_over():
+    samples = torch.zeros(8, 2)
+    samples[4:] = torch.rand(4, 2)
+    dataset = data.from_tensors("same", {"train": (samples, torch.tensor([0] * 4 + [1] * 4))})
+    parted = dataset.holdout(0.25)
+    assert parted.val.counts().tolist() == [1, 1]

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from zetamix.data.errors import DataError
-from zetamix.data.splits import stratified
+from zetamix.data.flaws import digest, first_copies
+from zetamix.data.splits import apart_where_few, stratified
 
 SPLITS = ("train", "val", "test")
 
@@ -68,6 +69,15 @@ class Split:
     def take(self, rows: Tensor) -> Tensor:
         """Samples of these rows of the split, without reading any other."""
         return self.pool[rows if self.rows is None else self.rows[rows]]
+
+    def first_copies(self) -> Tensor:
+        """[n], int64: for every sample the first of its class that is the same in every pixel."""
+        keys: list[Hashable] = []
+        for start in range(0, len(self), 1024):
+            labels = self.labels[start : start + 1024].tolist()
+            rows = torch.arange(start, start + len(labels))
+            keys += zip(map(digest, self.take(rows).numpy()), labels, strict=True)
+        return first_copies(keys)
 
     def counts(self) -> Tensor:
         """[classes], int64: how many samples each class has."""
@@ -137,7 +147,8 @@ class Dataset:
     def holdout(self, fraction: float = 0.1, seed: int = 0) -> "Dataset":
         """The same dataset with a stratified `val` carved out of `train`.
 
-        For choosing anything without looking at `test`. Samples are not copied until used.
+        For choosing anything without looking at `test`. Every sample is looked at once, so that
+        identical ones of a class stay together; none is copied until used.
         """
         if self.val is not None:
             raise DataError(
@@ -145,14 +156,18 @@ class Dataset:
             )
         if not 0 < fraction < 1:
             raise ValueError(f"fraction must lie between 0 and 1, got {fraction}.")
-        count = _subset_size(float(fraction), len(self.train), self.num_classes)
+        labels = self.train.labels
+        first = apart_where_few(self.train.first_copies(), labels, 2)
+        leaders = torch.unique(first)
+        count = _subset_size(float(fraction), len(leaders), self.num_classes)
         generator = torch.Generator().manual_seed(seed)
-        chosen, rest = stratified(self.train.labels, count, generator, keep=1)
-        note = f"val is {len(chosen):,} samples held out of train, stratified, seed {seed}"
+        drawn, _ = stratified(labels[leaders], count, generator, keep=1)
+        is_val = torch.isin(first, leaders[drawn])
+        note = f"val is {int(is_val.sum()):,} samples held out of train, stratified, seed {seed}"
         return replace(
             self,
-            train=self.train.keep(rest),
-            val=self.train.keep(chosen),
+            train=self.train.keep((~is_val).nonzero().squeeze(1)),
+            val=self.train.keep(is_val.nonzero().squeeze(1)),
             notes=(*self.notes, note),
             fingerprint=_digest([self.fingerprint, "holdout", fraction, seed]),
         )

@@ -85,7 +85,7 @@ def make_splits(
     if not missing:
         return {"train": torch.arange(len(labels))}
     if first is not None:
-        first = _apart_where_few(first, labels, 1 + len(missing))
+        first = apart_where_few(first, labels, 1 + len(missing))
         leaders = torch.unique(first)
         parts = make_splits(
             labels[leaders], present, classes, seed=seed, where=where, complain=complain
@@ -103,7 +103,7 @@ def make_splits(
     return {"train": left, "val": out[val], "test": out[test]}
 
 
-def _apart_where_few(first: Tensor, labels: Tensor, least: int) -> Tensor:
+def apart_where_few(first: Tensor, labels: Tensor, least: int) -> Tensor:
     """Copies as samples of their own in classes that have fewer different ones than splits."""
     different = torch.bincount(labels[torch.unique(first)], minlength=int(labels.max()) + 1)
     return torch.where(different[labels] < least, torch.arange(len(labels)), first)
