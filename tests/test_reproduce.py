@@ -416,8 +416,8 @@ def test_a_session_stops_in_time_and_goes_on_where_it_stopped(tmp_path, loaded):
     stopped = open_session(tmp_path, stop=Soon())
     cut = stopped.run("natural", cells)
     assert (cut.ran, len(cut.left)) == (0, 2)
-    assert [(run.name, where) for run, where in stopped.under_way.items()] == [
-        ("none seed 0", "at epoch 2 of 4")
+    assert [(run.name, run.standing) for run in stopped.under_way] == [
+        ("none seed 0", "in epoch 2 of 4")
     ]
     rest = open_session(tmp_path)
     assert rest.run("natural", cells).ran == 2

@@ -110,7 +110,7 @@ def test_runs_that_are_stopped_are_named(zetamix, monkeypatch):
 
     monkeypatch.setattr(Stop, "__call__", soon)
     output = zetamix("natural", "--quick", "--datasets", "cifar10", "--methods", "none")
-    assert "Under way: cifar10 digitnet crop-flip none seed 0 at epoch 1 of 1." in output
+    assert "Under way: cifar10 digitnet crop-flip none seed 0 in epoch 1 of 1." in output
 
 
 def test_list_tells_what_is_done_missing_and_here(zetamix, tmp_path):

@@ -700,3 +700,10 @@ def test_a_step_without_an_epoch_is_told(digits):
         RuntimeError, match=r"^No epoch has been started: call start_epoch first\.$"
     ):
         trainer.step()
+
+
+def test_a_run_that_was_stopped_before_its_record_is_in_its_last_epoch(new):
+    run = new()
+    assert run.standing == "in epoch 1 of 2"
+    run.start().epoch = 2
+    assert run.standing == "in epoch 2 of 2"

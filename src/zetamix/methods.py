@@ -1,6 +1,5 @@
 """The names of mixing methods, as every command takes them: `none`, `mixup:0.2`, `zeta:2.8`."""
 
-import difflib
 import re
 import warnings
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from zetamix.baselines import CutMix, Local
 from zetamix.transforms import Mixup, ZetaMixup
+from zetamix.words import did_you_mean
 
 Transform: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
@@ -87,11 +87,9 @@ def parse(text: str) -> Method:
     """
     name, _, rest = text.strip().partition(":")
     if name not in OPTIONS:
-        near = difflib.get_close_matches(name, OPTIONS, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
         raise UnknownMethodError(
             f"Expected a method such as none, mixup:1.0, cutmix, zeta:2.8 or local:2.8, got "
-            f"{text.strip()!r}.{hint}"
+            f"{text.strip()!r}.{did_you_mean(name, OPTIONS)}"
         )
     options: dict[str, Any] = {}
     for part in rest.split(",") if rest else ():

@@ -1,6 +1,5 @@
 """The networks that the paper trains, and any classification model of torchvision by name."""
 
-import difflib
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +7,8 @@ from contextlib import contextmanager
 import torch
 import torchvision
 from torch import Tensor, nn
+
+from zetamix.words import did_you_mean
 
 # images up to this side keep their resolution in the first layers; ImageNet's stem shrinks
 # an image fourfold before the first block, which leaves 8 × 8 of a 32 × 32 image
@@ -139,8 +140,7 @@ def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn
     known = torchvision.models.list_models(module=torchvision.models)
     if name not in known:
         ours = ["auto", "lenet5", "digitnet", "mlp"]
-        near = difflib.get_close_matches(name, [*known, *ours], n=3)
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        hint = did_you_mean(name, [*known, *ours], most=3)
         raise UnknownModelError(
             f"Expected a model such as {', '.join(ours)}, resnet18 or another classification "
             f"model of torchvision, got {name!r}.{hint}"

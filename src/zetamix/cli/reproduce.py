@@ -1,6 +1,5 @@
 """`zetamix reproduce`."""
 
-import difflib
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from rich.text import Text
 from zetamix.cli.artifacts import list_artifacts
 from zetamix.cli.options import read_device, read_seeds, read_stop
 from zetamix.cli.problems import told_in_a_sentence
+from zetamix.words import did_you_mean
 
 PAGE, ALL = "page", "all"
 # real results are kept, quick ones are not
@@ -119,17 +119,12 @@ def _ids(given: list[str]) -> list[str]:
     for id in given:
         if id not in known:
             raise typer.BadParameter(
-                f"expected some of {', '.join(known)}, got {id!r}.{_hint(id, known)}",
+                f"expected some of {', '.join(known)}, got {id!r}.{did_you_mean(id, known)}",
                 param_hint="ID",
             )
     if PAGE in given and len(given) > 1:
         raise typer.BadParameter("page is of all artifacts; give it alone", param_hint="ID")
     return list(EXPERIMENTS) if ALL in given else list(dict.fromkeys(given))
-
-
-def _hint(word: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
-    return f" Did you mean {near[0]}?" if near else ""
 
 
 def _ask(
@@ -184,7 +179,7 @@ def _cells(id: str, ask: Any, datasets: str | None, methods: str | None, session
             if name not in known:
                 has = ", ".join(known) or f"no {field}s to choose from"
                 raise typer.BadParameter(
-                    f"{id} has {has}; got {name!r}.{_hint(name, known)}", param_hint=option
+                    f"{id} has {has}; got {name!r}.{did_you_mean(name, known)}", param_hint=option
                 )
         cells = [cell for cell in cells if getattr(cell, field) in names]
     return shorten(cells, session.device) if session.is_quick else cells
@@ -245,9 +240,7 @@ def _draw(id: str, results: Any, quick: bool) -> list[str]:
     return list(drawn.verdict)
 
 
-def _leave(
-    console: Console, stop: Any, outcomes: dict[str, Any], under_way: dict[Any, str]
-) -> None:
+def _leave(console: Console, stop: Any, outcomes: dict[str, Any], under_way: list[Any]) -> None:
     """Say why anything is left, in words and as the exit status."""
     left = sum(len(outcome.left) for outcome in outcomes.values())
     if not left:
@@ -256,7 +249,7 @@ def _leave(
         why = "Stopped." if stop.terminated else "The time is up."
         console.print(f"{why} Everything is saved; the same command goes on.")
         if under_way:
-            runs = "; ".join(f"{_run_name(run)} {where}" for run, where in under_way.items())
+            runs = ", ".join(f"{_run_name(run)} {run.standing}" for run in under_way)
             console.print(f"Under way: {runs}.", highlight=False)
         # as a shell counts a signal: 143 for SIGTERM, 130 for Ctrl-C
         raise typer.Exit(0 if stop.signal is None else 128 + stop.signal)

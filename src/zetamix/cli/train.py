@@ -213,7 +213,7 @@ def _standing(runs: list[Any]) -> str:
     """How far the unfinished runs are."""
     begun = [run for run in runs if run.record is None and run.trainer is not None]
     done = sum(run.record is not None for run in runs)
-    parts = [f"{run.name} in epoch {run.trainer.epoch + 1} of {run.recipe.epochs}" for run in begun]
+    parts = [f"{run.name} {run.standing}" for run in begun]
     if len(parts) > STANDINGS:
         parts[STANDINGS - 1 :] = [f"{counted(len(parts) - STANDINGS + 1, 'other run')} begun"]
     if len(runs) > 1:

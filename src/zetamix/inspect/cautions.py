@@ -5,7 +5,7 @@ import math
 from zetamix.inspect.inspection import Inspection
 from zetamix.measure.realism import CERTAIN
 
-# of an oracle that is certain about fewer originals, mixed samples cannot make it less certain
+# an oracle that is certain about fewer originals has little certainty to lose; a judgement of ours
 CERTAIN_LEAST = 0.2
 
 

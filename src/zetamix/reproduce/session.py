@@ -69,8 +69,8 @@ class Session:
         self.watch = watch
         self.facts = describe_machine(self.device)
         self.bench = Workbench(results, self.device, work)
-        self.under_way: dict[Run, str] = {}
-        """Runs that were stopped before their end, and where they are."""
+        self.under_way: list[Run] = []
+        """Runs that were stopped before their end."""
 
     def run(self, artifact: str, cells: Sequence[Cell]) -> Outcome:
         """Fill the empty ones among `cells`, dataset after dataset, until there is no time left."""
@@ -172,9 +172,7 @@ class Session:
             for run in runs:
                 record = run.folder.record
                 if record is None and run.trainer is not None:
-                    # one that was stopped before its record was written is still in its last
-                    epoch = min(run.trainer.epoch + 1, run.recipe.epochs)
-                    self.under_way[run] = f"at epoch {epoch} of {run.recipe.epochs}"
+                    self.under_way.append(run)
                 if record is not None:
                     note = {"quick": quick.LABEL} if self.is_quick else {}
                     extra = {**record.extra, "notes": list(dataset.notes), **note}

@@ -1,7 +1,6 @@
 """How a model is trained: one frozen value, checked when it is made, changed only by name."""
 
 import dataclasses
-import difflib
 import math
 from dataclasses import dataclass
 from typing import Any, get_type_hints
@@ -9,6 +8,7 @@ from typing import Any, get_type_hints
 from zetamix.data.augment import AUGMENTATIONS
 from zetamix.methods import Method
 from zetamix.metrics import METRICS
+from zetamix.words import did_you_mean
 
 CHOICES = {
     "schedule": ("steps", "cosine"),
@@ -146,8 +146,7 @@ class Recipe:
     def _check_name(self, name: str) -> None:
         names = [field.name for field in dataclasses.fields(self) if field.name != "source"]
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(name, names)
             raise RecipeError(f"A recipe has no {name!r}.{hint} It has: {', '.join(names)}.")
 
     def as_dict(self) -> dict[str, Any]:

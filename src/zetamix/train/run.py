@@ -102,6 +102,13 @@ class Run:
     def name(self) -> str:
         return f"{self.method.label} seed {self.seed}"
 
+    @property
+    def standing(self) -> str:
+        """How far it is, in words."""
+        # one that was stopped before its record was written is still in its last epoch
+        done = 0 if self.trainer is None else self.trainer.epoch
+        return f"in epoch {min(done + 1, self.recipe.epochs)} of {self.recipe.epochs}"
+
     def advance(self) -> Iterator[Progress]:
         """Train to the end, handing control back after every few steps.
 

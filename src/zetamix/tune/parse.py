@@ -1,6 +1,5 @@
 """A space from the text that it is written as, checked throughout."""
 
-import difflib
 import math
 from collections.abc import Iterator
 
@@ -8,6 +7,7 @@ from zetamix.methods import UnknownMethodError
 from zetamix.train.recipe import Recipe, RecipeError
 from zetamix.tune.parameter import WHOLE, Parameter, Value
 from zetamix.tune.space import NOT_SEARCHED, OF_METHOD, OF_RECIPE, Setting, Space, SpaceError
+from zetamix.words import did_you_mean
 
 # the sweep of the paper's appendix: 200 models over these
 PAPER_SWEEP = "gamma=1..6,weight_decay=log:5e-5..1e-3"
@@ -51,8 +51,7 @@ def _check_name(name: str) -> None:
             f"{name} cannot be searched: it changes what trials are compared by. Set it for all "
             f"with --set {name}=..., and search any of {', '.join(known)}."
         )
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean {near[0]}?" if near else ""
+    hint = did_you_mean(name, known)
     raise SpaceError(f"There is no parameter {name!r}.{hint} There are: {', '.join(known)}.")
 
 
