@@ -515,8 +515,8 @@ def test_no_synchronisation_on_a_real_device(function):
     labels = torch.randint(10, (32,), device="cuda")
     function(samples, labels, 10)
     torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         function(samples, labels, 10)
     finally:
         torch.cuda.set_sync_debug_mode("default")

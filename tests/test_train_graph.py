@@ -343,8 +343,8 @@ def test_an_epoch_never_waits_for_the_device(digits, device):
     trainer.start_epoch()
     captured = CapturedStep(trainer)
     torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         with torch.cuda.stream(captured.stream):
             for _ in range(STEPS):
                 captured()
