@@ -80,6 +80,10 @@ UNKNOWN = [
     ("", "Expected a method such as none, mixup:1.0, cutmix, zeta:2.8 or local:2.8, got ''."),
     ("none:1", "none has no option '1'; its options: none."),
     ("mixup:gamma=2", "mixup has no option 'gamma=2'; its options: alpha, per, p."),
+    (
+        "zeta:2:sources=8",
+        "Expected commas between options, as in zeta:gamma=2,sources=8, got 'zeta:2:sources=8'.",
+    ),
     ("zeta:2,gamma=3", "zeta is given gamma twice, in 'zeta:2,gamma=3'."),
     ("zeta:a", "zeta: expected gamma=a number or a range as 0..4, got 'a'."),
     ("zeta:1..", "zeta: expected gamma=a number or a range as 0..4, got '1..'."),

@@ -85,21 +85,25 @@ def test_the_oracle_is_as_good_as_the_papers(results):
     assert oracle.values["accuracy"]["value"] >= 0.9931
 
 
-def test_runs_of_cifar10_are_recognised_as_cells_of_the_table(results):
-    """Also by their keys, which are computed from the recipes of today."""
-    done = [
-        cell
-        for cell in EXPERIMENTS["natural"].cells(Ask())
-        if cell.dataset == "cifar10" and results.find(cell) is not None
-    ]
-    found = {(cell.variant.label, cell.method) for cell in done if cell.seed == 0}
-    assert found >= {
-        (variant, method)
-        for variant in ("crop-flip", "flip")
-        for method in ("none", "mixup:1.0", "zeta:2.8")
+METHODS = ["none", "mixup:1.0", "zeta:2.4", "zeta:2.8", "zeta:4.0"]
+FINGERPRINTS = {"cifar10": "d1a5e29ad572d9ec", "fashion_mnist": "1db2732ee67ef173"}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "variant", "seeds"),
+    [("cifar10", "crop-flip", [0, 1, 2]), ("cifar10", "flip", [0]), ("fashion_mnist", "flip", [0])],
+)
+def test_runs_are_recognised_as_cells_of_the_table(dataset, variant, seeds, results):
+    """By their keys, which are computed from the recipes of today."""
+    cells = [c for c in EXPERIMENTS["natural"].cells(Ask()) if c.dataset == dataset]
+    found = {
+        (cell.method, cell.seed): results.find(cell).cell
+        for cell in cells
+        if cell.variant.label == variant and results.find(cell) is not None
     }
-    assert {results.find(cell).cell.fingerprint for cell in done} == {"d1a5e29ad572d9ec"}
-    assert all(results.find(cell).cell.recipe == cell.recipe.as_dict() for cell in done)
+    assert set(found) == {(method, seed) for method in METHODS for seed in seeds}
+    assert {cell.fingerprint for cell in found.values()} == {FINGERPRINTS[dataset]}
+    assert {cell.recipe["epochs"] for cell in found.values()} == {200}
 
 
 @pytest.mark.parametrize("id", TABLES)

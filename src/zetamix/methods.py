@@ -86,6 +86,10 @@ def parse(text: str) -> Method:
     (('gamma', (0.0, 4.0)), ('sources', 4))
     """
     name, _, rest = text.strip().partition(":")
+    if ":" in rest:
+        raise UnknownMethodError(
+            f"Expected commas between options, as in zeta:gamma=2,sources=8, got {text.strip()!r}."
+        )
     if name not in OPTIONS:
         raise UnknownMethodError(
             f"Expected a method such as none, mixup:1.0, cutmix, zeta:2.8 or local:2.8, got "
