@@ -70,14 +70,17 @@ def test_jobs_are_asked_for_when_a_worker_is_free(pair):
 
 
 def test_a_killed_process_costs_its_job_some_time_and_nothing_else(pair, tmp_path):
-    seen = [job for job, _ in pair.run(jobs.die_once, range(6), str(tmp_path))]
+    seen = []
+    for job, _ in pair.run(jobs.die_beside, range(6), str(tmp_path)):
+        (tmp_path / f"seen-{job}").touch()
+        seen.append(job)
     assert sorted(seen) == list(range(6))
     tries = [(tmp_path / f"tries-{job}").stat().st_size for job in range(6)]
+    # what was back is not done again, nor what had not begun; what was beside it may have begun
+    assert tries[:3] == [1, 1, 1]
     assert tries[3] == 2
-    # back before anything was killed, and not done again
-    assert tries[seen[0]] == 1
-    # of the others at most what was beside it
-    assert sum(tries) <= 8
+    assert tries[4] in (1, 2)
+    assert tries[5] == 1
     assert pair.died == 1
 
 
