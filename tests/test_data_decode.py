@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from miniatures import save
-from PIL import Image
+from PIL import Image, ImageOps
 from torchvision.transforms import v2
 
 from zetamix.data import decode
@@ -31,6 +31,32 @@ def test_native_images_stay_as_they_are(wide):
     image = decode.decode(wide, NATIVE, 3)
     assert image.shape == (3, 100, 200)
     assert np.array_equal(image.transpose(1, 2, 0), coordinates(200, 100))
+
+
+@pytest.mark.parametrize("orientation", [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".tif"])
+def test_images_are_turned_as_a_viewer_turns_them(tmp_path, orientation, suffix):
+    path = tmp_path / f"phone{suffix}"
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(coordinates(60, 40) * 4).save(path, exif=exif)
+    with Image.open(path) as image:
+        shown = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    assert np.array_equal(decode.decode(path, NATIVE, 3).transpose(1, 2, 0), shown)
+    header = decode.read_header(path)
+    assert (header.height, header.width) == shown.shape[:2]
+
+
+def test_an_orientation_that_is_no_number_turns_nothing(tmp_path):
+    path = tmp_path / "odd.jpg"
+    # one tag, the orientation, of one byte of no type
+    tag = b"\x01\x12\0\x07\0\0\0\x01\x06\0\0\0"
+    exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01" + tag + bytes(4)
+    Image.fromarray(coordinates(60, 40)).save(path, exif=exif)
+    with Image.open(path) as image:
+        assert image.getexif()[0x0112] == b"\x06"
+    assert decode.decode(path, NATIVE, 3).shape == (3, 40, 60)
+    assert decode.read_header(path)[:2] == (60, 40)
 
 
 def test_the_crop_is_a_square_out_of_the_centre(wide):

@@ -134,6 +134,13 @@ def test_the_record_is_that_of_the_saved_model(new, digits):
     assert not loaded.training
     with torch.no_grad():
         assert torch.equal(loaded(digits.test.samples), logits)
+        # as a loader gives them
+        images, _ = next(iter(Loader(digits.test, batch_size=360, shuffle=False)))
+        torch.testing.assert_close(loaded(images), logits, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match=r"like \[1, 8, 8\], as in training, got \[5, 3, 8, 8\]"):
+        loaded(torch.zeros(5, 3, 8, 8))
+    with pytest.raises(ValueError, match=r"like \[1, 8, 8\], as in training, got \[1, 8, 8\]"):
+        loaded(torch.zeros(1, 8, 8))
 
 
 @pytest.mark.parametrize("normalize", ["half", "none"])

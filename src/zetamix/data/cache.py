@@ -26,7 +26,7 @@ from zetamix.data.source import Part, Progress, Source
 from zetamix.files import new_folder, write_json
 
 # raise it when the files below change their form or any reader changes what it makes of its input
-FORMAT = 2
+FORMAT = 3
 KEYS = {"name", "classes", "shape", "dtype", "splits", "files", "fingerprint", "origin", "notes"}
 # an unreadable set is not read to its end only to name every image of it
 BROKEN_NAMED = 20

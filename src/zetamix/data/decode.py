@@ -15,6 +15,19 @@ from zetamix.data.source import BLOCK_BYTES, Array, Block, Part
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 
+# what an EXIF orientation asks a viewer to do; 1, or none, is upright
+ORIENTATION = 0x0112
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+ON_THEIR_SIDE = (5, 6, 7, 8)
+
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
@@ -65,17 +78,27 @@ def images_below(folder: Path) -> list[Path]:
 
 
 def decode(path: Path, fit: Fit, channels: int) -> Array:
-    """One image as [channels, height, width], uint8."""
+    """One image as [channels, height, width], uint8, upright: turned as a viewer turns it."""
     with _opened(path) as image:
         image.load()
         whole = _to_mode(image, "L" if channels == 1 else "RGB")
+        turn = TURNS.get(_orientation(image))
+    if turn is not None:
+        whole = whole.transpose(turn)
     fitted = np.asarray(_fitted(whole, fit))
     return fitted[None] if channels == 1 else np.moveaxis(fitted, 2, 0)
 
 
 def read_header(path: Path) -> Header:
     with _opened(path) as image:
-        return Header(*image.size, grey=image.mode in ("1", "L", "I;16", "I;16B", "I;16L"))
+        lies = _orientation(image) in ON_THEIR_SIDE
+        if lies and image.format == "TIFF":
+            # Pillow turns these itself, and has always swapped their sides when it is done
+            image.load()
+            lies = False
+        width, height = reversed(image.size) if lies else image.size
+        grey = image.mode in ("1", "L", "I;16", "I;16B", "I;16L")
+        return Header(width, height, grey)
 
 
 def file_part(
@@ -136,6 +159,16 @@ def _opened(path: Path) -> Image.Image:
     if path.stat().st_size == 0:
         raise DataError("the file is empty")
     return Image.open(path)
+
+
+def _orientation(image: Image.Image) -> int:
+    if image.format == "PNG" and "exif" not in image.info:
+        # Pillow would decode all of it to see whether there is more behind the pixels
+        return 1
+    try:
+        return int(image.getexif().get(ORIENTATION, 1))
+    except Exception:  # what is wrong with metadata is not wrong with the image
+        return 1
 
 
 def _to_mode(image: Image.Image, mode: str) -> Image.Image:

@@ -19,16 +19,31 @@ FORM, WEIGHTS = "model.json", "final.pt"
 class Trained(nn.Module):
     """A trained network behind the normalisation it was trained with."""
 
-    def __init__(self, network: nn.Module, classes: tuple[str, ...], scale: Scale) -> None:
+    def __init__(
+        self, network: nn.Module, classes: tuple[str, ...], shape: tuple[int, ...], scale: Scale
+    ) -> None:
         super().__init__()
         self.network = network
+        self.shape = shape
+        """Of one sample in training; most networks take images of other sides too."""
         self.classes = classes
         """Their names, in the order of the logits."""
         self.register_buffer("mean", scale.mean)
         self.register_buffer("std", scale.std)
 
     def forward(self, samples: Tensor) -> Tensor:
-        """Logits [n, classes] for images [n, channels, height, width] from 0 to 255, or points."""
+        """Logits [n, classes].
+
+        samples: images [n, channels, height, width], as bytes or, as a `Loader` gives them,
+            floating point from 0 to 1; or points [n, coordinates].
+        """
+        if samples.ndim != 1 + len(self.shape) or samples.shape[1] != self.shape[0]:
+            raise ValueError(
+                f"Expected a batch of samples like {list(self.shape)}, as in training, got "
+                f"{list(samples.shape)}."
+            )
+        if len(self.shape) == 3 and samples.is_floating_point():
+            samples = 255 * samples
         scale = Scale(self.get_buffer("mean"), self.get_buffer("std"))
         logits: Tensor = self.network(scale.apply(samples, torch.float32))
         return logits
@@ -71,4 +86,4 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Traine
     network = build(form["model"], len(classes), shape, stem=form["stem"])
     network.load_state_dict(weights)
     scale = Scale(torch.tensor(form["mean"]), torch.tensor(form["std"]))
-    return Trained(network, classes, scale).to(device).eval()
+    return Trained(network, classes, shape, scale).to(device).eval()
