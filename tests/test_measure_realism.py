@@ -26,6 +26,8 @@ def test_entropy_and_cross_entropy_are_the_textbook_ones():
         TARGETS.double().clamp_min(1e-7).log(), LOGITS.double().softmax(1), reduction="none"
     )
     torch.testing.assert_close(found.cross_entropies, wanted, rtol=1e-6, atol=1e-6)
+    loss = nn.functional.cross_entropy(LOGITS.double(), TARGETS.double(), reduction="none")
+    torch.testing.assert_close(found.losses, loss)
     assert found.entropies[0] == pytest.approx(math.log(3))
     assert found.agrees.tolist() == [False, True, False, True]
     assert found.certain.tolist() == [False, True, True, False]

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import json
 import math
+import time
 from importlib.resources import files
 from pathlib import Path
 
@@ -432,6 +433,24 @@ def test_no_time_at_all_runs_nothing(tmp_path, loaded):
     stopped = open_session(tmp_path, stop=Stop(limit=0.0))
     outcome = stopped.run("theorems", EXPERIMENTS["theorems"].cells(Ask()))
     assert (outcome.ran, len(outcome.left)) == (0, 7)
+
+
+def test_a_measurement_does_not_hold_up_a_stop(tmp_path, loaded, monkeypatch):
+    """Nothing of it is kept, and the next call does it again."""
+
+    def takes_long(cell, bench):
+        time.sleep(60)
+
+    told = []
+    monkeypatch.setitem(session.MEASURES, "equivalence", takes_long)
+    cells = EXPERIMENTS["theorems"].cells(Ask())
+    with Stop(limit=8.0) as stop:
+        stopped = open_session(tmp_path, stop=stop, tell=told.append)
+        outcome = stopped.run("theorems", cells)
+    assert [cell.kind for cell in outcome.left] == ["equivalence"]
+    assert told[-1].endswith(": stopped before its end; next time it begins anew")
+    monkeypatch.undo()
+    assert open_session(tmp_path).run("theorems", cells).ran == 1
 
 
 def test_a_finished_run_is_kept_when_another_fails(tmp_path, loaded, monkeypatch):

@@ -10,6 +10,7 @@ import pytest
 from zetamix.records import RunRecord
 from zetamix.reproduce import EXPERIMENTS, Ask, Results
 from zetamix.reproduce.artifacts import draw, look
+from zetamix.reproduce.drawing import distributions, mnist
 from zetamix.reproduce.drawing.natural import draw_one
 from zetamix.reproduce.writing import _readme
 
@@ -104,6 +105,26 @@ def test_runs_are_recognised_as_cells_of_the_table(dataset, variant, seeds, resu
     assert set(found) == {(method, seed) for method in METHODS for seed in seeds}
     assert {cell.fingerprint for cell in found.values()} == {FINGERPRINTS[dataset]}
     assert {cell.recipe["epochs"] for cell in found.values()} == {200}
+
+
+def test_where_ours_differ_from_the_paper_the_words_say_so(results):
+    """What the records have, read without the drawing."""
+    far = {
+        (line["dataset"], line["method"]): line["values"]["distance"]["value"]
+        for artifact, line in LINES
+        if artifact == "distributions" and line["recipe"]["batch"] == 32
+    }
+    told = distributions._verdict(look("distributions", results))[-1]
+    for name in ("crescents", "spirals", "helix"):
+        gammas = [
+            gamma
+            for gamma in ("2.0", "2.4", "2.8", "4.0", "6.0")
+            if far[name, f"zeta:{gamma}"] > far[name, "mixup:1.0"]
+        ]
+        assert f"{name} at γ = {', '.join(gammas)}" in told
+    judged = {cell.method: record for cell, record in look("mnist", results).measured("realism")}
+    lower = {"oracle_entropy": True, "cross_entropy": True, "loss": False}
+    assert mnist._lower(judged) == lower
 
 
 @pytest.mark.parametrize("id", TABLES)

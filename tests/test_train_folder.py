@@ -17,7 +17,7 @@ from zetamix.records import Cell, RunRecord
 from zetamix.train import RECIPES, Run, stopping, train
 from zetamix.train.folder import FolderError, RunFolder, hold
 from zetamix.train.ranks import Ranks
-from zetamix.train.stopping import MARGIN, SAME_PRESS, Stop, parse_duration
+from zetamix.train.stopping import MARGIN, SAME_PRESS, Stop, Stopped, parse_duration
 
 RECIPE = RECIPES["cifar10"].change(model="mlp", epochs=2, batch_size=32, augmentation="none")
 
@@ -312,6 +312,30 @@ def test_sigterm_never_interrupts():
             os.kill(os.getpid(), signal.SIGTERM)
             stop._heard -= 10
         assert stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_work_that_cannot_be_saved_is_stopped_at_once(number):
+    with Stop() as stop:
+        with pytest.raises(Stopped), stop.at_once():
+            os.kill(os.getpid(), number)
+            time.sleep(60)
+        assert stop()
+    # outside of its context nothing is heard, and nothing is changed
+    with stop.at_once():
+        pass
+
+
+def test_a_limit_stops_at_once_what_cannot_be_saved():
+    before = signal.getsignal(signal.SIGALRM)
+    with Stop(0.4) as stop:
+        with pytest.raises(Stopped), stop.at_once():
+            time.sleep(60)
+        assert stop()
+    with Stop(60) as stop, stop.at_once():
+        pass
+    assert signal.getsignal(signal.SIGALRM) == before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
 def test_stopping_by_time_saves(new, folder):

@@ -26,6 +26,8 @@ class Judgement:
     """Entropy of the oracle's prediction: low for what looks like one class."""
     cross_entropies: Tensor
     """−Σ prediction log target: low where the label names what the oracle sees."""
+    losses: Tensor
+    """−Σ target log prediction: the same the other way round, as a training loss has it."""
     agrees: Tensor
     """Whether the oracle's class is the heaviest one of the label."""
 
@@ -68,11 +70,13 @@ def judge(
     check_tensor("targets", targets)
     logits = ask(oracle, samples, batch=batch)
     check_same_shape("the oracle's logits", logits, "targets", targets)
-    predicted = logits.double().softmax(1)
+    logs = logits.double().log_softmax(1)
+    predicted = logs.exp()
     given = targets.detach().to(predicted)
     return Judgement(
         entropies=entropy(predicted),
         cross_entropies=-(predicted * given.clamp_min(FLOOR).log()).sum(1),
+        losses=-(given * logs).sum(1),
         agrees=predicted.argmax(1) == given.argmax(1),
     )
 

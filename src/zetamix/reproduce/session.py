@@ -22,7 +22,7 @@ from zetamix.reproduce.results import Results, fingerprint_of
 from zetamix.train import Progress, Run, train
 from zetamix.train.folder import hold
 from zetamix.train.graph import compile_pays
-from zetamix.train.stopping import Stop
+from zetamix.train.stopping import Stop, Stopped
 
 
 @dataclass
@@ -141,7 +141,12 @@ class Session:
         self.tell(cell.name)
         self.bench.data = dataset
         began = time.perf_counter()
-        found = MEASURES[cell.kind](cell, self.bench)
+        try:
+            with self.stop.at_once():
+                found = MEASURES[cell.kind](cell, self.bench)
+        except Stopped:
+            self.tell(f"{cell.name}: stopped before its end; next time it begins anew")
+            return
         record = Measurement(
             kind=cell.kind,
             dataset=cell.dataset,

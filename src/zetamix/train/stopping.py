@@ -3,7 +3,10 @@
 import re
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 # seconds kept back from a time limit for the saving, beside the longest time between two questions,
 # which is a step or an evaluation
@@ -25,6 +28,10 @@ def parse_duration(text: str) -> float:
     return 3600 * hours + 60 * minutes + seconds
 
 
+class Stopped(BaseException):
+    """Work that has nothing to save was stopped in its middle; no `except Exception` may eat it."""
+
+
 class Stop:
     """Says when to stop, and why; SIGTERM and Ctrl-C are heard while it is used as a context.
 
@@ -41,6 +48,8 @@ class Stop:
         self._heard = 0.0
         self._asked: float | None = None
         self._longest = 0.0
+        self._before: dict[int, Any] = {}
+        self._at_once = False
 
     def __call__(self) -> bool:
         now = time.monotonic()
@@ -55,11 +64,36 @@ class Stop:
 
     @property
     def out_of_time(self) -> bool:
-        if self.limit is None:
-            return False
+        return self.limit is not None and self._left(self.limit) < 0
+
+    def _left(self, limit: float) -> float:
         # a short limit is not spent on its own margin
-        margin = min(MARGIN + self._longest, self.limit / 4)
-        return time.monotonic() - self.began > self.limit - margin
+        margin = min(MARGIN + self._longest, limit / 4)
+        return self.began + limit - margin - time.monotonic()
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """For work that cannot be saved half done: a stop raises `Stopped` in its middle."""
+        if not self._before:
+            # nobody listens
+            yield
+            return
+        self._at_once = True
+        # Windows has no alarms: there a limit is kept between two pieces of work only
+        if self.limit is not None and hasattr(signal, "SIGALRM"):
+            before = signal.signal(signal.SIGALRM, self._give_up)
+            signal.setitimer(signal.ITIMER_REAL, max(0.001, self._left(self.limit)))
+        try:
+            yield
+        finally:
+            self._at_once = False
+            if self.limit is not None and hasattr(signal, "SIGALRM"):
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(signal.SIGALRM, before)
+
+    def _give_up(self, number: int, frame: FrameType | None) -> None:
+        if self._at_once:
+            raise Stopped
 
     def __enter__(self) -> "Stop":
         heard = (signal.SIGTERM, signal.SIGINT)
@@ -69,9 +103,12 @@ class Stop:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        self._before = {}
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         if number == self.signal == signal.SIGINT and now - self._heard > SAME_PRESS:
             raise KeyboardInterrupt
         self.signal, self._heard = number, now
+        if self._at_once:
+            raise Stopped

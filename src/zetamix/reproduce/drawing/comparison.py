@@ -23,7 +23,10 @@ ANCHORED = (
     "equation draws the dominant samples freely, so that more than a third of a batch dominate "
     "none; that is zeta:anchor=random."
 )
-ALPHA = "The paper does not say mixup's α; ours is 1, so that λ is uniform."
+ALPHA = (
+    "The paper does not say mixup's α; ours is 1, so that λ is uniform. Each output has a λ of its "
+    "own; mixup's authors draw one for a batch, which is mixup:per=batch."
+)
 MARKS: dict[str, Mark] = {"bold": "best", "underline": "second", "": ""}
 
 

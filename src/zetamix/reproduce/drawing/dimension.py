@@ -105,6 +105,7 @@ def _band(values: dict[str, Any]) -> tuple[float, float]:
 
 
 def _table(view: View, datasets: list[str], neighbours: list[int]) -> Table:
+    batch = next((cell.recipe["batch"] for cell, _ in view.measured("dimension")), 0)
     wanted = ("none", "mixup:1.0", "zeta:2.0", "zeta:2.4", "zeta:2.8", "zeta:4.0", "zeta:15.0")
     names = ("original", "mixup", *(f"γ = {method.removeprefix('zeta:')}" for method in wanted[2:]))
     rows: list[list[Cell | str]] = []
@@ -119,7 +120,8 @@ def _table(view: View, datasets: list[str], neighbours: list[int]) -> Table:
     columns = [Column("data"), *(Column(name) for name in names)]
     notes = [
         "Mean ± standard deviation between points. The paper shows curves without numbers.",
-        "k: neighbours, without the point itself; components above 5 % of the largest count.",
+        "k: neighbours, without the point itself; components above 5 % of the largest count. "
+        f"{batch} samples are mixed at a time; the paper does not say how many.",
     ]
     return Table(columns, rows, "Local intrinsic dimension", notes)
 

@@ -155,6 +155,8 @@ def _verdict(view: View, dataset: str, variants: list[Variant]) -> list[str]:
                 f"{'over seeds' if flat.over_seeds else 'of one run over its test samples'}) lie "
                 f"γ = {', '.join(near)}."
             )
+            if not flat.over_seeds:
+                told += " One seed does not show the chance between runs, which comes on top."
         words.append(told)
     return words
 

@@ -11,6 +11,7 @@ from zetamix.reproduce import paper
 from zetamix.reproduce.cells import Variant
 from zetamix.reproduce.drawing.comparison import Row, rows_of, unit_name, variants_of
 from zetamix.reproduce.drawing.view import NOT_RUN, Answer, View, agreement_so_far
+from zetamix.words import counted
 
 REFERENCES = {"mixup:1.0": "mixup", "none": "ERM"}
 UNDECIDED, AHEAD, BEHIND, ONE_SEED = "undecided", "ahead", "behind", "one seed"
@@ -20,6 +21,8 @@ UNDECIDED, AHEAD, BEHIND, ONE_SEED = "undecided", "ahead", "behind", "one seed"
 class _Found:
     """One comparison of ζ-mixup with a reference, ours and the paper's."""
 
+    comparison: tuple[str, ...]
+    """Dataset, model, method and reference; with several variants of ours it comes again."""
     outcome: str
     ours: float
     """How far ζ-mixup is ahead; below 0 it is behind."""
@@ -57,7 +60,8 @@ def judge(view: View, metric: str) -> tuple[list[str], Answer]:
                     printed = _printed(view, group[0], metric, each)
                     theirs = None if printed is None else sign * printed
                     outcome, refuted = _outcome(each, metric), _refutes(each, printed, sign)
-                    outcomes.append(_Found(outcome, sign * each.mean, theirs, refuted))
+                    which = dataset, model, each.method, reference
+                    outcomes.append(_Found(which, outcome, sign * each.mean, theirs, refuted))
     if not words:
         return ["Nothing of this table has been run yet."], Answer(NOT_RUN)
     overall = _overall(outcomes)
@@ -101,10 +105,12 @@ def _refutes(found: Difference, printed: float | None, sign: int) -> bool:
 
 
 def _overall(outcomes: Sequence[_Found]) -> str:
-    says = sum(each.is_win_of_the_paper for each in outcomes)
+    says = {each.comparison: each.is_win_of_the_paper for each in outcomes}
     parts = [
-        f"ζ-mixup beside mixup and ERM: in the paper ahead in {says} of {len(outcomes)} cases."
+        f"ζ-mixup beside mixup and ERM: in the paper ahead in {sum(says.values())} of the "
+        f"{counted(len(says), 'comparison')} run here."
     ]
+    ours = "Ours" if len(says) == len(outcomes) else "Ours, once for each augmentation"
     single = [each for each in outcomes if each.outcome == ONE_SEED]
     several = [each for each in outcomes if each.outcome != ONE_SEED]
     if several:
@@ -116,10 +122,10 @@ def _overall(outcomes: Sequence[_Found]) -> str:
             refuted = sum(each.refuted for each in several if each.outcome == UNDECIDED)
             worse = f"in {refuted} of these all of the interval is worse than the paper's value"
             told += f" ({worse})" if refuted else ""
-        parts.append(f"Ours, with several seeds: {told}.")
+        parts.append(f"{ours}, with several seeds: {told}.")
     if single:
         ahead = sum(each.ours > 0 for each in single)
-        which = "With one seed" if several else "Ours, with one seed"
+        which = "With one seed" if several else f"{ours}, with one seed"
         parts.append(f"{which}, which proves nothing: ahead in {ahead} of {len(single)}.")
     return " ".join(parts)
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from zetamix.data.augment import Scale
 from zetamix.measure import judge
+from zetamix.measure.estimate import mean_of
 from zetamix.measure.realism import ask
 from zetamix.methods import parse
 from zetamix.models import initialise
@@ -82,7 +83,8 @@ def measure_realism(cell: Measuring, bench: Workbench) -> Found:
     shown = _mix(cell, dataset.train.take(first), dataset.train.labels[first], bench)
     judged = _judged(cell, cell.method, bench)
     found = judge(oracle, judged.samples, judged.targets)
-    values = {name: estimate.as_dict() for name, estimate in found.summary().items()}
+    estimates = {**found.summary(), "loss": mean_of(found.losses)}
+    values = {name: estimate.as_dict() for name, estimate in estimates.items()}
     places = confusing_places(cell, oracle, bench)
     arrays = {
         "shown": _bytes(shown.samples),
