@@ -127,8 +127,8 @@ def test_a_loss_is_told_plainly_with_its_interval(natural):
     overall, against_mixup, against_erm = words(natural)
     assert overall == (
         "ζ-mixup beside mixup and ERM: in the paper ahead in 6 of the 6 comparisons run here. "
-        "Ours, with several seeds: ahead in 1 of 6, behind in 2, not to be told apart in 3 (in 3 of these all of the "
-        "interval is worse than the paper's value)."
+        "Ours, with several seeds: ahead in 1 of 6, behind in 2, not to be told apart in 3 (in 3 "
+        "of these all of the interval is worse than the paper's value)."
     )
     assert draw(natural).answer.status == "in part as in the paper"
     assert against_mixup.startswith(
@@ -412,9 +412,10 @@ def test_times_stand_beside_the_papers_and_devices_apart(tmp_path):
     assert all(row[4] == "–" for row in cpu)
     assert drawn.verdict[0].startswith(
         "CUDA, one batch: ζ-mixup by the paper's own listing, with the weights that it leaves out "
-        "drawn as its equation says, takes 700 µs and mixup as its authors wrote it 120, so ζ-mixup takes 5.83 times as long; in the paper, on a GPU, 0.46 "
-        "times. Our ζ-mixup takes 80, our mixup 82, local synthetic instances 900 (11.2 times our "
-        "ζ-mixup; the paper has 112"
+        "drawn as its equation says, takes 700 µs and mixup as its authors wrote it 120, so "
+        "ζ-mixup takes 5.83 times as long; in the paper, on a GPU, 0.46 times. Our "
+        "ζ-mixup takes 80, our mixup 82, local synthetic instances 900 (11.2 times our ζ-mixup; "
+        "the paper has 112"
     )
     # 1.26 / 1.2, and 1.05 √((0.01 / 1.26)² / 5 + (0.01 / 1.2)² / 5); the paper: 81 and 79 minutes
     assert drawn.verdict[1].endswith(

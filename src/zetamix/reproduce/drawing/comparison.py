@@ -19,13 +19,14 @@ LEFT_OPEN = (
     "a last, smaller batch left out, and bfloat16 where the GPU has it."
 )
 ANCHORED = (
-    "ζ-mixup mixes as the authors' code does: each sample of a batch dominates one output. Their "
-    "equation draws the dominant samples freely, so that more than a third of a batch dominate "
-    "none; that is zeta:anchor=random."
+    "ζ-mixup mixes as the authors' code does (kakumarabhishek/zeta-mixup on GitHub, utils.py, "
+    "commit 39207c9): each sample of a batch dominates one output. Their equation draws the "
+    "dominant samples freely, so that more than a third of a batch dominate none; that is "
+    "zeta:anchor=random."
 )
 ALPHA = (
-    "The paper does not say mixup's α; ours is 1, so that λ is uniform. Each output has a λ of its "
-    "own; mixup's authors draw one for a batch, which is mixup:per=batch."
+    "The paper does not say mixup's α; ours is 1, the default of the authors' code, so that λ is "
+    "uniform. Ours draws a λ for each output, theirs one for a batch, which is mixup:per=batch."
 )
 MARKS: dict[str, Mark] = {"bold": "best", "underline": "second", "": ""}
 

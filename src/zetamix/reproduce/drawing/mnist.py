@@ -175,10 +175,11 @@ def _table(found: dict[str, Measurement], said: str) -> Table:
     notes = [
         f"Mean ± standard error over outputs of the test split. The oracle is {said}.",
         "Cross entropy: −Σ prediction · log label, the oracle's prediction taken for the truth, "
-        f"where a class that the label rules out has a share of {FLOOR:g}: outputs that show such a "
-        "class cost up to 16 nats, and mixup's mean is made of them. The other way round: −Σ label "
-        "· log prediction, to which rich labels are wrong ones. The paper says “cross entropy of "
-        "the Oracle's predictions with the soft labels”, and shows densities without numbers.",
+        f"where a class that the label rules out has a share of {FLOOR:g}: an output that shows "
+        "such a class costs up to 16 nats, and mixup's mean depends on that. The other way round: "
+        "−Σ label · log prediction, to which rich labels are wrong ones. The paper says “cross "
+        "entropy of the Oracle's predictions with the soft labels”, and shows densities without "
+        "numbers.",
     ]
     columns = [Column("measure"), *(Column(name) for name in names)]
     return Table(columns, rows, "Realism and label correctness on MNIST", notes)

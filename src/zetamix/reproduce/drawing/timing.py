@@ -174,8 +174,9 @@ def _verdict(view: View) -> list[str]:
     for device, us in _batches(view).items():
         listing, mixup, zeta, local = (us[name] for name in (LISTING, ORIGINAL, "zetamix", LOCAL))
         words.append(
-            f"{device.upper()}, one batch: ζ-mixup by the paper's own listing, with the weights that it "
-            f"leaves out drawn as its equation says, takes {listing:,.0f} µs and mixup as its authors wrote it {mixup:,.0f}, so ζ-mixup takes "
+            f"{device.upper()}, one batch: ζ-mixup by the paper's own listing, with the weights "
+            f"that it leaves out drawn as its equation says, takes {listing:,.0f} µs and mixup as "
+            f"its authors wrote it {mixup:,.0f}, so ζ-mixup takes "
             f"{listing / mixup:.2f} times as long; in the paper, on a GPU, "
             f"{_paper_ratio(BATCH):.2f} times. Our ζ-mixup takes {zeta:,.0f}, our mixup "
             f"{us['zetamix Mixup']:,.0f}, local synthetic instances {local:,.0f} "
