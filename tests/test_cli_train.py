@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 import time
 import types
@@ -98,6 +99,18 @@ def test_methods_and_seeds_each_have_a_folder(zetamix, tmp_path):
     assert text.count("epoch 1/1, loss") == 4
 
 
+def test_a_folder_is_of_one_run_or_of_several(zetamix, tmp_path):
+    zetamix(*SMALL, "--method", "none,zeta:2.8", "--out", "all")
+    stamp = (tmp_path / "all" / "none-s0" / "record.json").stat().st_mtime_ns
+    # a single one of them again: found where it is, and not trained into the folder of all
+    zetamix(*SMALL, "--method", "none", "--out", "all", "--resume")
+    assert names(tmp_path / "all") == ["none-s0", "zeta-2.8-s0"]
+    assert (tmp_path / "all" / "none-s0" / "record.json").stat().st_mtime_ns == stamp
+    zetamix(*SMALL, "--method", "none", "--out", "one")
+    text = zetamix(*SMALL, "--method", "none,zeta:2.8", "--out", "one", "--resume", status=2)
+    assert "one is the folder of a single run; choose another for several" in text.replace("│ ", "")
+
+
 def test_one_run_takes_the_folder_it_is_given(zetamix, tmp_path):
     zetamix(*SMALL, "--method", "none", "--out", "mine")
     assert "record.json" in names(tmp_path / "mine")
@@ -174,6 +187,13 @@ def test_numbers_are_never_cut_off(zetamix, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     text = zetamix(*SMALL, "--method", "zeta:gamma=2.4,sources=4,anchor=random")
     assert "…" not in text
+
+
+def test_a_long_name_is_folded_between_its_options(zetamix, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = zetamix(*SMALL, "--method", "zeta:gamma=2.0..4.0,sources=8")
+    # below the line with the numbers, which the first part of the name stands in
+    assert re.search(r" zeta: 0 \d.* gamma=2\.0\.\.4\.0, sources=8 best val", text)
 
 
 # what a user types, and the sentence that comes back

@@ -206,11 +206,33 @@ def test_markdown_and_latex(six, page):
     text = (page.parent / "results.md").read_text()
     assert text.startswith("# made: does mixing help?\n\n**Answer.** Compared with none, ")
     assert "| zeta:2.8 | **5.53 ± 0.55** |" in text
+    assert "| zeta:2.4 | *6.53 ± 0.55* |" in text
     assert "`zetamix compare --data 'my photos'`" in text
     latex = (page.parent / "results.tex").read_text()
     assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 2
     assert r"zeta:2.8 & \textbf{5.53 $\pm$ 0.55} &" in latex
     assert r"error \%" in latex
+
+
+def test_every_format_says_how_it_marks_the_second(page):
+    by_format = {
+        name: (page.parent / name).read_text()
+        for name in ("results.md", "results.tex", "report.html")
+    }
+    assert "Bold: best mean, in italics: second." in by_format["results.md"]
+    assert "underlined" not in by_format["results.md"]
+    for name in ("results.tex", "report.html"):
+        assert "Bold: best mean, underlined: second." in by_format[name]
+
+
+def test_that_nothing_was_learned_is_told_in_every_file(tmp_path):
+    scores = {"none": [0.67, 0.66], "zeta:2.8": [0.668, 0.67]}
+    made = make_comparison(scores, dataset=make_dataset(MANY))
+    caution = dict(read(made))["Caution"]
+    page = write_report(made, tmp_path, FACTS)
+    assert f"**Caution.** {caution}" in (tmp_path / "results.md").read_text()
+    assert caution in page.read_text()
+    assert json.loads((tmp_path / "results.json").read_text())["verdict"]["Caution"] == caution
 
 
 def test_how_it_was_measured_says_what_is_not_covered(six):

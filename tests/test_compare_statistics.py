@@ -7,10 +7,12 @@ import torch
 from comparisons import make_comparison, make_dataset
 from scipy import stats
 
+from zetamix.compare.guessing import guessing
 from zetamix.compare.progress import Reached
 from zetamix.compare.result import choose_metrics
 from zetamix.compare.statistics import adjust, pair, summarise
 from zetamix.compare.verdict import claim, read, show, show_difference
+from zetamix.metrics import classify
 
 
 def paired(ours, theirs, **how):
@@ -273,6 +275,74 @@ def test_the_reading_has_an_answer_for_each_reference():
     assert words["Against mixup:1.0"].startswith("Compared with mixup:1.0, error rate is lower")
     assert "negative log-likelihood" in words["Calibration"]
     assert "expected calibration error" in words["Calibration"]
+
+
+GUESSES = "guessing among 3 classes (33.3 % balanced accuracy): train longer, or look at the data"
+
+
+@pytest.mark.parametrize(
+    ("errors", "counts", "caution"),
+    [
+        ([0.673, 0.664], MANY, f"No method does clearly better than {GUESSES}, before comparing."),
+        # always naming one class is right about a third, up to roundings
+        ([2 / 3 - 1e-9, 2 / 3], (40, 5, 5), f"No method does clearly better than {GUESSES}, before "
+         "comparing."),
+        # two standard errors are 2.7 points with 400 of each class, and 17 with 10 of each
+        ([0.66, 0.638], MANY, None),
+        ([0.66, 0.5], (10, 10, 10), f"No method does clearly better than {GUESSES}, before "
+         "comparing."),
+        ([0.66, 0.49], (10, 10, 10), None),
+        ([0.67], MANY, f"zeta:2.8 does not clearly do better than {GUESSES}."),
+        ([0.1], MANY, None),
+    ],
+)  # fmt: skip
+def test_that_no_method_is_better_than_guessing_is_told(errors, counts, caution):
+    labels = ["zeta:2.8", "none"][: len(errors)]
+    scores = {label: [error] * 2 for label, error in zip(labels, errors, strict=True)}
+    words = dict(read(make_comparison(scores, dataset=make_dataset(counts))))
+    assert words.get("Caution") == caution
+    if caution is not None:
+        assert next(iter(words)) == "Caution"
+
+
+def test_guessing_is_told_for_what_is_finished():
+    made = make_comparison(
+        {"none": [0.67, 0.67], "zeta:2.8": [0.67, 0.67]},
+        dataset=make_dataset(MANY),
+        missing=[("zeta:2.8", 1)],
+    )
+    words = dict(read(made))
+    assert list(words)[:2] == ["Unfinished", "Caution"]
+    assert words["Caution"].startswith("No method so far does clearly better than guessing among")
+
+
+def test_of_two_classes_guessing_is_told_by_the_auc():
+    dataset = make_dataset((30, 300))
+
+    def told(auc):
+        # no sample of the rare class is named
+        scores = {"error": 0.09, "balanced_accuracy": 0.5, "auc": auc}
+        made = make_comparison({"none": [scores] * 2, "zeta:2.8": [scores] * 2}, dataset=dataset)
+        return dict(read(made)).get("Caution")
+
+    assert told(0.9) is None
+    assert told(0.51) == (
+        "No method does clearly better than guessing among 2 classes (AUC 0.5): train longer, or "
+        "look at the data, before comparing."
+    )
+
+
+def test_hardly_any_guesser_counts_as_better():
+    # the margin of what is called guessing against guesses that were really made
+    generator = torch.Generator().manual_seed(0)
+    dataset = make_dataset((60, 30, 10))
+    labels = dataset.test.labels
+    cautioned = 0
+    for _ in range(200):
+        scores = classify(torch.randn(len(labels), 3, generator=generator), labels)
+        made = make_comparison({"none": [scores]}, dataset=dataset)
+        cautioned += guessing(made) is not None
+    assert cautioned >= 190
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ CASES = {
         "Pass ignore_index or rules, not both: Classes() holds its own."),
     "a rule's class": (
         lambda: ZetaMixup(rules=(Samples, Classes(4))), TypeError,
-        "A rule must be Samples(), Classes(...), Soft() or Anchor(), or a dict or tuple of them, got the class Samples."),
+        "entry 0: A rule must be Samples(), Classes(...), Soft() or Anchor(), or a dict or tuple of them, got the class Samples."),
     "enabled not a bool": (
         lambda: setattr(Mixup(), "enabled", "no"), TypeError, "enabled must be True or False, got str."),
     "an Anchor list too short": (
@@ -309,7 +309,7 @@ CASES = {
         "There are 2 rules, but the batch is a dict. Give one rule per entry."),
     "no rule": (
         lambda: ZetaMixup(rules=(Samples(), "mean"))(X, Y), TypeError,
-        "A rule must be Samples(), Classes(...), Soft() or Anchor(), or a dict or tuple of them, got str."),
+        "entry 1: A rule must be Samples(), Classes(...), Soft() or Anchor(), or a dict or tuple of them, got str."),
 
     # losses
     "logits and targets": (

@@ -591,7 +591,7 @@ def test_noise_proves_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("dimension", "changes", "words"),
     [
-        (29.0, {}, None),
+        (28.0, {}, None),
         (
             29.5,
             {},
@@ -611,6 +611,55 @@ def test_noise_proves_nothing(tmp_path):
 def test_where_local_dimension_has_no_room(dimension, changes, words):
     made = replace(inspection([(2.0, 10.0)]), original=subject("original", dimension), **changes)
     assert cautions(made).get("dimension") == words
+
+
+CROWDED = "Local dimension has too little room to grow: "
+
+
+@pytest.mark.parametrize(
+    ("dimension", "changes", "words"),
+    [
+        # 1.1 × 12.7 is below 14, so that outputs can still have too many
+        (12.7, {"settings": Settings(neighbours=15)}, None),
+        (
+            12.91,
+            {"settings": Settings(neighbours=15)},
+            f"{CROWDED}15 neighbours show 14 directions at most, and the originals vary in 12.91. "
+            "Outputs can have 8.4 % more at most, which is within the tolerance of 10 %, so it "
+            "cannot say which γ keeps it. Ask for more neighbours (--neighbours). A smaller "
+            "--tolerance would do as well.",
+        ),
+        (
+            12.91,
+            {},
+            f"{CROWDED}15 neighbours show 14 directions at most, and the originals vary in 12.91. "
+            "Outputs can have 8.4 % more at most, which is within the tolerance of 10 %, so it "
+            "cannot say which γ keeps it. It takes more samples: neighbours are an eighth of them "
+            "at most. A smaller --tolerance would do as well.",
+        ),
+        # a smaller tolerance does help
+        (12.91, {"settings": Settings(neighbours=15, tolerance=0.05)}, None),
+        (
+            1.85,
+            {"shape": (2,)},
+            f"{CROWDED}samples have 2 numbers, and the originals vary in 1.85. Outputs can have "
+            "8.1 % more at most, which is within the tolerance of 10 %, so it cannot say which γ "
+            "keeps it. Ask for a smaller --tolerance.",
+        ),
+    ],
+)
+def test_where_the_limit_itself_is_within_tolerance_nothing_is_claimed(dimension, changes, words):
+    made = inspection([(0.5, 13.9), (2.0, 13.0)], [subject("mixup:1.0", 13.9)])
+    made = replace(made, neighbours=15, original=subject("original", dimension), **changes)
+    assert cautions(made).get("dimension") == words
+    told = dict(read(made))
+    if words is not None:
+        assert told["In short"] == words
+        assert told["γ"] == "Nothing follows for γ: local dimension has too little room to grow."
+        assert made.as_dict()["gammas_that_keep_the_dimension"] is None
+        assert made.as_dict()["local_dimension_at_limit"] is True
+    else:
+        assert told["γ"] != "Nothing follows for γ: local dimension has too little room to grow."
 
 
 def test_an_oracle_that_is_right_but_never_certain_says_little_about_realism(found):

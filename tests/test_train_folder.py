@@ -319,7 +319,6 @@ def test_work_that_cannot_be_saved_is_stopped_at_once(number):
     with Stop() as stop:
         with pytest.raises(Stopped), stop.at_once():
             os.kill(os.getpid(), number)
-            time.sleep(60)
         assert stop()
     # outside of its context nothing is heard, and nothing is changed
     with stop.at_once():

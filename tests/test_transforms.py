@@ -667,3 +667,83 @@ def test_the_same_seeds_give_the_same_epoch_in_workers(own):
         loader = loader_of(ZetaMixup(num_classes=8, generator=generator), "fork")
         epochs.append([targets for _, targets in loader])
     assert all(torch.equal(a, b) for a, b in zip(*epochs, strict=True))
+
+
+# errors name the entry
+
+
+@pytest.mark.parametrize(
+    ("entry", "rule", "kind", "message"),
+    [
+        (
+            torch.rand(7),
+            Soft(),
+            ValueError,
+            "entry 'age': The plan was made for a batch of 8, but targets has 7 rows.",
+        ),
+        ([1.0] * 8, Soft(), TypeError, "entry 'age': targets must be a tensor, got list."),
+        (
+            torch.full((8, 2, 2), 7),
+            Classes(5),
+            ValueError,
+            "entry 'age': labels must lie in [0, 5), got 7. Is num_classes right?",
+        ),
+        (
+            {"id": torch.arange(8)},
+            Anchor(),
+            TypeError,
+            "entry 'age': an Anchor entry must be a tensor, got dict. For a nested dict give "
+            "nested rules, as in {'age': {'id': Anchor()}}.",
+        ),
+        (
+            {"id": (torch.rand(8), torch.rand(3))},
+            {"id": (Soft(), Soft())},
+            ValueError,
+            "entry 'age'['id'][1]: The plan was made for a batch of 8, but targets has 3 rows.",
+        ),
+        (
+            {"id": torch.rand(8)},
+            {"name": Soft()},
+            ValueError,
+            "entry 'age': rules name the entries ['name'], but the batch has ['id']. Give one "
+            "rule per entry.",
+        ),
+    ],
+)
+def test_an_error_names_its_entry(entry, rule, kind, message):
+    transform = ZetaMixup(rules={"x": Samples(), "age": rule})
+    with pytest.raises(kind) as caught:
+        transform({"x": torch.rand(8, 3), "age": entry})
+    assert (type(caught.value), str(caught.value)) == (kind, message)
+
+
+def test_the_first_entry_and_a_bad_rule_are_named_too():
+    transform = ZetaMixup(rules={"meta": {"x": Samples()}})
+    with pytest.raises(ValueError, match=r"^entry 'meta'\['x'\]: samples must have a batch dim"):
+        transform({"meta": {"x": torch.tensor(1.0)}})
+    with pytest.raises(TypeError, match=r"^entry 'y'\[1\]: A rule must be Samples"):
+        ZetaMixup(rules={"y": (Soft(), Anchor)})
+
+
+@pytest.mark.parametrize("p", [1.0, 0.5])
+def test_of_a_pair_without_rules_an_error_says_labels_and_no_entry(p):
+    with pytest.raises(ValueError, match=r"^labels must lie in \[0, 4\), got 7"):
+        ZetaMixup(num_classes=4, p=p)(torch.rand(8, 3), torch.full((8,), 7))
+
+
+def test_an_error_of_a_rule_of_ones_own_keeps_its_type_and_its_parts():
+    class Refuses:
+        def mix(self, value, plan):
+            raise UnicodeDecodeError("utf-8", b"x", 0, 1, "no name")
+
+    with pytest.raises(UnicodeDecodeError, match="no name") as caught:
+        ZetaMixup(rules={"x": Samples(), "name": Refuses()})({"x": torch.rand(2), "name": "ab"})
+    assert caught.value.__notes__ == ["This is about entry 'name' of the batch."]
+
+
+def test_rules_compile_into_one_graph():
+    transform = ZetaMixup(rules={"x": Samples(), "meta": {"y": Classes(4)}})
+    compiled = torch.compile(transform, fullgraph=True, backend="aot_eager")
+    samples = torch.rand(4, 3)
+    mixed = compiled({"x": samples, "meta": {"y": torch.arange(4)}})
+    assert_close(mixed["x"], mixed["meta"]["y"] @ samples)

@@ -22,6 +22,7 @@ from tuning import (
 
 from zetamix import GAMMA_MIN
 from zetamix.machine import describe_machine
+from zetamix.metrics import METRICS
 from zetamix.report import Picture
 from zetamix.tune import Trial, parse_space, random_settings, trials_of
 from zetamix.tune.analysis import (
@@ -43,6 +44,7 @@ from zetamix.tune.write import as_dict, draw_all, results_table, trial_table, wr
 
 FACTS = {**describe_machine(torch.device("cpu")), "command": "zetamix tune --data blobs"}
 GRID = make_question("gamma=1.8:3.0:0.2")
+TEN = make_question("gamma=1.8:3.6:0.2")
 ONE = make_question("gamma=1..6")
 # of three seeds on the test split
 ERRORS = {"none": [0.10, 0.14, 0.12], "zeta:2.8": [0.1] * 3, "chosen": [0.08, 0.11, 0.10]}
@@ -82,6 +84,16 @@ def test_the_best_setting_is_that_of_the_best_mean():
     assert best_of(trials, lower_is_better=False).setting == {"gamma": 2.0}
     assert [tried.setting["gamma"] for tried in by_setting(trials)] == [2.0, 3.0, 4.0]
     assert best_of(trials[5:], lower_is_better=True) is None
+
+
+def test_a_setting_that_was_drawn_twice_by_chance_is_no_better_for_it():
+    trials = [
+        make_trial(0, 0.3, gamma=2.0, seed=0),
+        make_trial(1, 0.3, gamma=2.0, seed=1),
+        make_trial(2, 0.1, gamma=3.0, seed=2),
+        make_trial(3, 0.2, gamma=4.0, seed=3),
+    ]
+    assert best_of(trials, lower_is_better=True).setting["gamma"] == 3.0
 
 
 def test_of_equals_the_one_with_the_smaller_loss():
@@ -243,7 +255,7 @@ def test_words_of_a_grid():
     )
     assert found["How flat"] == (
         "3 of 7 γ of the grid lie within one standard error (0.12 points over seeds) of the best, "
-        "with γ from 2.2 to 2.6: the optimum is broad, 33 % of what was searched."
+        "with γ from 2.2 to 2.6: of 7 γ that says nothing yet about how flat the optimum is."
     )
     assert found["Test"] == (
         "Test error rate over 3 new seeds: none 12.00 ± 2.00 %, zeta:2.8 10.00 ± 0.00 %, the "
@@ -281,6 +293,7 @@ def drawn(*gammas, best=0):
 
 
 EVEN = [1.5 + 0.4 * k for k in range(10)]
+CHOICES = f"gamma={'|'.join(map(str, range(1, 22)))}"
 
 
 @pytest.mark.parametrize(
@@ -291,9 +304,9 @@ EVEN = [1.5 + 0.4 * k for k in range(10)]
         ("gamma=1..6", [*EVEN, 5.8], 10, "flat, over 86 %", "edge of the search, 6: look"),
         ("gamma=1..6", [1.2, *EVEN], 0, "flat, over 78 %", "edge of the search, 1: look"),
         ("gamma=1..6", [1.3, *EVEN], 0, "flat, over 76 %", ""),
-        ("gamma=log:1..100", [2.0] * 9 + [30.0], 0, "flat, over 59 %", ""),
-        ("gamma=1|2|5", [1.0, 2.0], 1, "broad, 25 %", ""),
-        ("gamma=1|2|5", [2.0, 5.0], 1, "flat, over 75 %", "edge of the search, 5: look"),
+        ("gamma=log:1..100", [*(2 + k / 10 for k in range(9)), 30.0], 0, "flat, over 59 %", ""),
+        (CHOICES, [2.0 + k for k in range(10)], 1, "broad, 45 %", ""),
+        (CHOICES, [12.0 + k for k in range(10)], 9, "broad, 45 %", "edge of the search, 21: look"),
     ],
 )
 def test_flatness_and_edge_are_measured_by_the_space(space, gammas, best, share, edge):
@@ -307,8 +320,96 @@ def test_flatness_and_edge_are_measured_by_the_space(space, gammas, best, share,
 def test_of_few_trials_neither_flatness_nor_an_edge_is_told():
     tuning = make_tuning(drawn(1.969, 3.1, 5.356, 5.9, best=2), make_question("gamma=1..6"))
     text = words(tuning)["How flat"]
-    assert "of 4 that says nothing yet about how flat the optimum is." in text
+    assert "of 4 γ that says nothing yet about how flat the optimum is." in text
     assert "edge" not in text
+
+
+def test_of_a_grid_of_few_gammas_neither_flatness_nor_an_edge_is_told():
+    tuning = make_tuning(make_grid([0.1, 0.1005, 0.101], step=0.4), make_question(THREE))
+    text = words(tuning)["How flat"]
+    assert text.startswith("3 of 3 γ of the grid lie within one standard error")
+    assert text.endswith("of 3 γ that says nothing yet about how flat the optimum is.")
+    # however many trials each γ had
+    many = make_grid([0.1, 0.1005, 0.101], seeds=5, step=0.4)
+    assert "of 3 γ that says" in words(make_tuning(many, make_question(THREE)))["How flat"]
+
+
+def test_of_several_best_gammas_none_is_at_the_edge():
+    means = [0.1, 0.1, *[0.2] * 8]
+    assert "edge" not in words(make_tuning(make_grid(means), TEN))["How flat"]
+    means[1] = 0.2
+    assert "edge of the search, 1.8" in words(make_tuning(make_grid(means), TEN))["How flat"]
+
+
+THREE = "gamma=1.8:2.6:0.4"
+TIE = (
+    "6 finished trials. All that finished have the same validation error rate, 66.67 %: they tie, "
+    "and nothing follows about γ. That is no better than guessing among the 3 classes."
+)
+
+
+def tied(value=2 / 3, **how):
+    """Three γ with two seeds each that all end alike."""
+    trials = make_grid([value] * 3, seeds=2, step=0.4, spread=0.0)
+    return make_tuning(trials, make_question(THREE, **how), sampler="grid")
+
+
+def test_from_a_tie_nothing_follows():
+    found = words(tied())
+    assert found == {"Tie": TIE, "Chosen": "γ = 1.8, of equals the first."}
+    assert as_dict(tied(), "none")["flatness"] is None
+    # as good as it gets is a tie, too, and no guess
+    assert words(tied(0.0))["Tie"].endswith("nothing follows about γ.")
+    (picture,) = draw_all(tied(), "").values()
+    assert "best" not in picture.caption
+    # nor does the paper's analysis name a best one
+    found = words(tied(judge="test"))
+    assert list(found) == ["Tie"]
+    (picture,) = draw_all(tied(judge="test"), "").values()
+    assert "best" not in picture.caption
+
+
+def test_a_tie_is_broken_by_the_loss_and_says_so():
+    trials = [make_trial(k, 0.1, gamma=1 + k, nll=1 - k / 10, error=0.01) for k in range(4)]
+    trials.append(make_trial(4, 0.5, gamma=3.3, state="pruned"))
+    found = words(make_tuning(trials, ONE))
+    assert found["Tie"].startswith("4 finished trials, 1 stopped early. All that finished have")
+    assert found["Chosen"] == "γ = 4, of equals the one with the smallest loss."
+    assert "best" not in trial_table(trials, make_tuning(trials, ONE)).caption
+    # one setting with several seeds is no tie between settings
+    seeds = [make_trial(k, 0.1, gamma=2.4, error=0.01) for k in range(3)]
+    assert "Tie" not in words(make_tuning(seeds, ONE))
+    # the other parameters tie as well
+    both = [make_trial(k, 0.1, gamma=1.0 + k, weight_decay=1e-4) for k in range(3)]
+    assert "nothing follows about γ or what else was searched." in words(make_tuning(both))["Tie"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "guess"),
+    [
+        ("error", 0.67, True),
+        ("error", 0.65, False),
+        ("accuracy", 0.33, True),
+        ("balanced_accuracy", 1 / 3 + 1e-8, True),
+        ("balanced_accuracy", 0.35, False),
+        ("auc", 0.5, True),
+        ("nll", 1.1, True),
+        ("nll", 1.0, False),
+        ("ece", 0.9, False),
+    ],
+)
+def test_no_better_than_guessing(metric, value, guess):
+    worse = value - 0.1 if METRICS[metric][1] else value + 0.1
+    trials = [make_trial(0, value, gamma=2.0), make_trial(1, worse, gamma=3.0)]
+    text = words(make_tuning(trials, make_question("gamma=1..6", metric=metric)))["Chosen"]
+    assert ("That is no better than guessing among the 3 classes." in text) == guess
+
+
+def test_to_name_the_most_frequent_class_is_a_guess():
+    question = make_question("gamma=1..6", dataset=make_dataset((80, 20, 20)), metric="error")
+    for value, guess in ((1 / 3, True), (0.3, False)):
+        trials = [make_trial(0, value, gamma=2.0), make_trial(1, 0.9, gamma=3.0)]
+        assert ("guessing" in words(make_tuning(trials, question))["Chosen"]) == guess
 
 
 def test_of_a_gamma_that_was_set_no_flatness_is_told():
@@ -320,15 +421,17 @@ def test_of_a_gamma_that_was_set_no_flatness_is_told():
 @pytest.mark.parametrize(
     ("means", "expected"),
     [
-        ([0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1], "the optimum is flat, over 100 % of what was"),
+        ([0.1] * 10, "the optimum is flat, over 100 % of what was"),
         ([0.2, 0.2, 0.1, 0.2, 0.2, 0.2, 0.2], "No other of 7 γ of the grid lies within"),
         ([0.05, 0.1, 0.2, 0.2, 0.2, 0.2, 0.2], "lies at the edge of the search, 1.8: look beyond"),
         ([0.2, 0.2, 0.2, 0.1, 0.1, 0.1, 0.2], "The default, 2.8, lies between them."),
-        ([0.2, 0.1, 0.1, 0.2, 0.2, 0.2, 0.2], "the optimum is narrow, 17 % of what was"),
+        ([0.2, 0.1, 0.1, 0.1, *[0.2] * 6], "the optimum is broad, 22 % of what was"),
+        ([0.2, 0.1, 0.1, *[0.2] * 7], "the optimum is narrow, 11 % of what was"),
     ],
 )
 def test_how_flat_in_words(means, expected):
-    assert expected in words(make_tuning(make_grid(means), GRID))["How flat"]
+    question = GRID if len(means) == 7 else TEN
+    assert expected in words(make_tuning(make_grid(means), question))["How flat"]
 
 
 def test_words_that_claim_nothing():
@@ -446,8 +549,9 @@ def test_figures_are_those_there_are_numbers_for():
 
 def test_captions_say_what_is_drawn():
     assert draw_gamma(VALLEY, "error").caption == (
-        "Mean over 3 seeds at each of 7 γ; band: ± 1 standard deviation. Dotted: GAMMA_MIN, from "
-        "which on one sample outweighs all others together."
+        "Mean over 3 seeds at each of 7 γ; band: ± 1 standard deviation. Grey band: within one "
+        "standard error, over seeds, of the best. Dotted: GAMMA_MIN, from which on one sample "
+        "outweighs all others together."
     )
     cloud = draw_gamma([*sweep(20), make_trial(20, 0.9, state="pruned")], "error")
     assert "Triangles: far worse, beyond the axis." in cloud.caption
@@ -487,6 +591,47 @@ def test_the_axis_spans_the_space_and_the_chosen_line_has_a_name(monkeypatch):
     assert "local mean" not in names
     (picture,) = [p for p in draw_all(make_tuning(trials, ONE), "").values() if p.name == "gamma"]
     assert "local mean" not in picture.caption
+
+
+# balanced accuracies of few samples: four steps apart is about one standard error
+COARSE = [0.963, 0.963, 0.944, 0.963, 0.926, 0.944, 0.8704, 0.963, 0.8704, 0.944, 0.963, 0.944]
+
+
+@pytest.mark.parametrize("metric", ["balanced_accuracy", "error"])
+def test_within_three_standard_errors_of_the_best_no_trial_is_far_worse(monkeypatch, metric):
+    values = COARSE if metric == "balanced_accuracy" else [1 - value for value in COARSE]
+    trials = [make_trial(k, v, gamma=1.2 + 0.4 * k, error=0.0808) for k, v in enumerate(values)]
+    assert "Triangles" not in draw_gamma(trials, metric).caption
+    # what is farther away is, and leaves three errors to be seen
+    off = 0.3 if metric == "balanced_accuracy" else 0.7
+    trials.append(make_trial(12, off, gamma=2.1, error=0.0808))
+    trials.append(make_trial(13, abs(off - 0.44), gamma=2.2, state="pruned"))
+    trials.append(make_trial(14, off, gamma=2.3, state="pruned"))
+    assert "Triangles: far worse" in draw_gamma(trials, metric).caption
+    low, high = axes_of(monkeypatch, trials, metric).get_ylim()
+    if metric == "balanced_accuracy":
+        assert 65 < low < 96.3 - 3 * 8.08
+    else:
+        assert 3.7 + 3 * 8.08 < high < 35
+
+
+def test_trials_that_tie_do_not_make_others_far_worse():
+    trials = [make_trial(k, 0.1, gamma=1 + k / 2, error=0.05) for k in range(9)]
+    trials.append(make_trial(9, 0.15, gamma=5.7, state="pruned"))
+    assert "Triangles" not in draw_gamma(trials, "error").caption
+
+
+@pytest.mark.parametrize("metric", ["error", "accuracy"])
+def test_one_standard_error_from_the_best_is_drawn(monkeypatch, metric):
+    values = [0.1, 0.12, 0.2] if metric == "error" else [0.9, 0.88, 0.8]
+    trials = [make_trial(k, v, gamma=2.0 + k, error=0.03) for k, v in enumerate(values)]
+    axes = axes_of(monkeypatch, trials, metric)
+    (band,) = [each for each in axes.patches if each.get_label() == "1 s.e. from the best"]
+    box = band.get_extents().transformed(axes.transData.inverted())
+    expected = (10, 13) if metric == "error" else (87, 90)
+    assert (box.y0, box.y1) == pytest.approx(expected)
+    picture = draw_gamma(trials, metric)
+    assert "Grey band: within one standard error, of the samples, of the best." in picture.caption
 
 
 def test_a_fragment_of_a_local_mean_is_not_drawn():

@@ -32,6 +32,31 @@ METRICS = {
 }
 
 
+def guessed(metric: str, counts: Tensor) -> float | None:
+    """The best that guessing without a look at the samples gets; None where it is not known.
+
+    counts: samples of each class. Of shares of all samples that is the share of the most frequent
+        class.
+
+    >>> counts = torch.tensor([3, 1])
+    >>> [guessed(metric, counts) for metric in ("error", "accuracy", "balanced_accuracy", "ece")]
+    [0.25, 0.75, 0.5, None]
+    """
+    present = counts[counts > 0].double()
+    if len(present) < 2:
+        return None
+    shares = present / present.sum()
+    most = float(shares.max())
+    return {
+        "error": 1 - most,
+        "accuracy": most,
+        "f1_micro": most,
+        "balanced_accuracy": 1 / len(present),
+        "auc": 0.5,
+        "nll": float(-(shares * shares.log()).sum()),
+    }.get(metric)
+
+
 def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
     """Every measure of METRICS, as fractions; classes without a sample in `labels` do not count.
 

@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from zetamix.cli.narrow import blocks
 from zetamix.cli.options import check_device, read_stop, read_train_size
 from zetamix.cli.overview import near_path
 from zetamix.cli.problems import told_in_a_sentence
@@ -180,27 +179,23 @@ def _print(console: Console, comparison: Any) -> None:
     from zetamix.compare.tables import difference_table, main_table
     from zetamix.compare.verdict import read
 
+    shown = []
     if comparison.records:
-        console.print(_rich(main_table(comparison)))
+        table = main_table(comparison)
+        *quality, nll, ece, seeds = range(1, len(table.columns))
+        # where there is no room for all, calibration goes below
+        groups = [*([place] for place in quality), [nll, ece, seeds]]
+        shown += blocks(table, console.width, groups)
         if comparison.compared:
-            console.print(_rich(difference_table(comparison)))
+            table = difference_table(comparison)
+            # each difference beside its p
+            pairs = [[place, place + 1] for place in range(1, len(table.columns), 2)]
+            shown += blocks(table, console.width, pairs)
+    for block in shown:
+        console.print(block)
+        console.print()
     for word, sentence in read(comparison):
         console.print(f"[bold]{word}[/bold]  {sentence}", highlight=False)
-
-
-def _rich(table: Any) -> Table:
-    """A table of a report for a terminal."""
-    shown = Table(box=None, header_style="bold", pad_edge=False, title_justify="left")
-    for number, head in enumerate(table.heads):
-        shown.add_column(
-            head.name,
-            justify="left" if number == 0 or table.is_text(number) else "right",
-            overflow="fold",
-        )
-    styles = {"": "", "best": "bold", "second": "underline"}
-    for row in table.cells:
-        shown.add_row(*(Text(cell.text(), style=styles[cell.mark]) for cell in row))
-    return shown
 
 
 def _facts(comparison: Any) -> dict[str, str]:

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from zetamix.cli.narrow import fold_name, room_for_names
 from zetamix.cli.options import read_device, read_seeds, read_stop, read_train_size
 from zetamix.cli.problems import told_in_a_sentence
 from zetamix.words import counted
@@ -40,7 +41,9 @@ def train(
     concurrent: Annotated[
         int, typer.Option(min=1, help="Runs to train side by side in this process.")
     ] = 1,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run, or of all runs.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of a single run, or of all runs.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what is there.")] = False,
     time_limit: Annotated[
         str | None, typer.Option(help="Stop and save in time: 9m, 1h30m.")
@@ -134,8 +137,15 @@ def _load(data: str, root: Path | None, train_size: str | None, side: int | None
 
 
 def _folders(out: Path | None, name: str, chosen: list[Any], seeds: list[int]) -> dict[Any, Path]:
+    """A folder for each run: `out` itself for a single one, unless it holds several already."""
+    out_is_run = out is not None and (out / "cell.json").exists()
     if out is not None and len(chosen) == len(seeds) == 1:
-        return {(chosen[0], seeds[0]): out}
+        if out_is_run or not any(out.glob("*/cell.json")):
+            return {(chosen[0], seeds[0]): out}
+    elif out_is_run:
+        raise typer.BadParameter(
+            f"{out} is the folder of a single run; choose another for several", param_hint="--out"
+        )
     out = Path("runs") / name if out is None else out
     return {
         (each, seed): out / f"{each.label.replace(':', '-')}-s{seed}"
@@ -182,13 +192,15 @@ def _report(console: Console, runs: list[Any], records: list[Any]) -> None:
     if not records:
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
-    # where a terminal is narrow a method's name is folded, and no number cut off
-    table.add_column("method", overflow="fold")
-    for name in ("seed", "error %", "bal.\nacc. %", "macro\nF1 %", "AUC", "ms/step", "time"):
-        table.add_column(name, justify="right", no_wrap=True)
+    heads = ["seed", "error %", "bal.\nacc. %", "macro\nF1 %", "AUC", "ms/step", "time"]
     with_best = any(record.best is not None for record in records)
     if with_best:
-        table.add_column("best\nval", justify="right", no_wrap=True)
+        heads.append("best\nval")
+    # where a terminal is narrow a method's name is folded, and no number cut off
+    table.add_column("method", overflow="fold")
+    for name in heads:
+        table.add_column(name, justify="right", no_wrap=True)
+    rows = []
     for record in records:
         last, best = record.last, record.best
         cells = [f"{100 * last[key]:.2f}" for key in ("error", "balanced_accuracy", "f1_macro")]
@@ -198,7 +210,11 @@ def _report(console: Console, runs: list[Any], records: list[Any]) -> None:
         row += [f"{record.step_ms:.2f}" if record.step_ms else "–", f"{minutes}m {seconds:02d}s"]
         if with_best:
             row.append("" if best is None else f"{100 * best['error']:.2f}")
-        table.add_row(*row)
+        rows.append(row)
+    columns = [list(column) for column in zip(heads, *(row[1:] for row in rows), strict=True)]
+    room = room_for_names(columns, console.width)
+    for name, *cells in rows:
+        table.add_row(fold_name(name, room), *cells)
     console.print(table)
     if with_best:
         console.print(

@@ -14,8 +14,11 @@ from zetamix.report import Cell, Column, Table
 MOST_CLASSES = 20
 
 
-def main_table(comparison: Comparison) -> Table:
-    """Every method by every metric: mean ± standard deviation over seeds, best and second."""
+def main_table(comparison: Comparison, *, second: str = "underlined") -> Table:
+    """Every method by every metric: mean ± standard deviation over seeds, best and second.
+
+    second: how the format it is written in marks the second best; Markdown cannot underline.
+    """
     columns = [Column("method")]
     for name in comparison.metrics:
         head, _, _ = SHOWN[name]
@@ -27,7 +30,7 @@ def main_table(comparison: Comparison) -> Table:
         row: list[Cell | int | str] = [label]
         row += [_mean_cell(comparison, label, name) for name in comparison.metrics]
         rows.append([*row, comparison.summary(label, comparison.primary).n])
-    notes = ["Mean ± standard deviation over seeds. Bold: best mean, underlined: second."]
+    notes = [f"Mean ± standard deviation over seeds. Bold: best mean, {second}: second."]
     test = len(comparison.dataset.splits["test"])
     caption = f"{comparison.dataset.name}: {test:,} test samples, after the last epoch"
     return Table(columns, rows, caption, notes)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from zetamix.compare.guessing import guessing
 from zetamix.compare.result import Comparison
 from zetamix.compare.statistics import CONFIDENCE, Difference
 from zetamix.metrics import METRICS
@@ -29,6 +30,10 @@ def read(comparison: Comparison) -> list[tuple[str, str]]:
         found.append(("Unfinished", _unfinished(comparison)))
     if not comparison.records:
         return found
+    # before the answer, which says little where nothing was learned
+    caution = guessing(comparison)
+    if caution is not None:
+        found.append(("Caution", caution))
     if len(comparison.methods) == 1:
         return [*found, ("Measured", _alone(comparison))]
     words = ["Answer", *(f"Against {label}" for label in comparison.references[1:])]

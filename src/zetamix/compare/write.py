@@ -36,7 +36,8 @@ def write_report(comparison: Comparison, out: Path, facts: Mapping[str, str]) ->
         tables.append(difference_table(comparison))
     write_json(out / "results.json", _finite(as_dict(comparison, facts)))
     write_text(out / "results.csv", make_csv(comparison))
-    write_text(out / "results.md", _markdown(comparison, tables, facts))
+    in_markdown = [main_table(comparison, second="in italics"), *tables[1:]]
+    write_text(out / "results.md", _markdown(comparison, in_markdown, facts))
     write_text(out / "results.tex", _latex(comparison, tables))
     page = out / "report.html"
     write_text(page, _page(comparison, tables, pictures, facts))

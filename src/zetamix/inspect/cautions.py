@@ -25,21 +25,41 @@ def cautions(inspection: Inspection) -> dict[str, str]:
 
 def _dimension(inspection: Inspection) -> str:
     value, limit = inspection.original.estimates["local_dimension"].value, inspection.limit
+    if not inspection.full:
+        return _within_tolerance(inspection)
     if limit == math.prod(inspection.shape):
         return (
             f"Local dimension is at its limit: samples have {limit} numbers, and the originals "
             f"vary in {value:.1f} directions, so outputs have none to add. Nothing follows from it "
             "for γ."
         )
-    if inspection.neighbours < inspection.settings.neighbours:
-        advice = "It takes more samples: neighbours are an eighth of them at most"
-    else:
-        advice = "Ask for more neighbours (--neighbours)"
     return (
         f"Local dimension is at its limit: {inspection.neighbours} neighbours show "
         f"{limit} directions at most, and the originals vary in {value:.1f}. Nothing follows from "
-        f"it for γ. {advice}."
+        f"it for γ. {_more_room(inspection)}."
     )
+
+
+def _within_tolerance(inspection: Inspection) -> str:
+    """There is some room left, but less than what counts as kept."""
+    value, limit = inspection.original.estimates["local_dimension"].value, inspection.limit
+    if limit == math.prod(inspection.shape):
+        most, advice = f"samples have {limit} numbers", "Ask for a smaller --tolerance"
+    else:
+        most = f"{inspection.neighbours} neighbours show {limit} directions at most"
+        advice = f"{_more_room(inspection)}. A smaller --tolerance would do as well"
+    return (
+        f"Local dimension has too little room to grow: {most}, and the originals vary in "
+        f"{value:.2f}. Outputs can have {100 * (limit / value - 1):.1f} % more at most, which is "
+        f"within the tolerance of {100 * inspection.settings.tolerance:g} %, so it cannot say "
+        f"which γ keeps it. {advice}."
+    )
+
+
+def _more_room(inspection: Inspection) -> str:
+    if inspection.neighbours < inspection.settings.neighbours:
+        return "It takes more samples: neighbours are an eighth of them at most"
+    return "Ask for more neighbours (--neighbours)"
 
 
 def _uncertain(share: float) -> str:

@@ -78,20 +78,26 @@ class Inspection:
     @property
     def at_limit(self) -> bool:
         """Whether local dimension cannot tell outputs from originals, for want of room."""
+        # where even the limit lies within tolerance, no output can have too many directions
+        return self.full or self._counts_as_kept(self.limit)
+
+    @property
+    def full(self) -> bool:
+        """Whether the originals themselves fill nearly all directions that can be found."""
         return self.original.estimates["local_dimension"].value >= NO_ROOM * self.limit
 
     @property
     def kept(self) -> tuple[float, ...]:
         """The γ at which the mean local dimension is that of the originals, within tolerance."""
-        return tuple(gamma for gamma, found in self.sweep if self._near(found))
+        return tuple(gamma for gamma, found in self.sweep if self._counts_as_kept(found.value))
 
     def keeps(self, subject: Subject) -> bool:
         """Whether a method keeps the mean local dimension of the originals, within tolerance."""
-        return self._near(subject.estimates["local_dimension"])
+        return self._counts_as_kept(subject.estimates["local_dimension"].value)
 
-    def _near(self, found: Estimate) -> bool:
+    def _counts_as_kept(self, found: float) -> bool:
         wanted = self.original.estimates["local_dimension"].value
-        return abs(found.value - wanted) <= self.settings.tolerance * wanted
+        return abs(found - wanted) <= self.settings.tolerance * wanted
 
     def as_dict(self) -> dict[str, Any]:
         subjects = {subject.label: subject for subject in (self.original, *self.subjects)}

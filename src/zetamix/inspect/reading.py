@@ -70,7 +70,8 @@ def _dimension(inspection: Inspection) -> str:
 
 def _gammas(inspection: Inspection) -> str:
     if inspection.at_limit:
-        return "Nothing follows for γ: local dimension is at its limit."
+        why = "is at its limit" if inspection.full else "has too little room to grow"
+        return f"Nothing follows for γ: local dimension {why}."
     tolerance, start = _tolerance(inspection), keeps_from(inspection)
     tried = [gamma for gamma, _ in inspection.sweep]
     if start is None:

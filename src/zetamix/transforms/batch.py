@@ -20,7 +20,7 @@ from zetamix.draw import process_rank, process_stream
 from zetamix.kernels.dispatch import IMPLEMENTATIONS
 from zetamix.mix import Samples
 from zetamix.mix.pair import plan_dtype
-from zetamix.mix.rules import infer_rule
+from zetamix.mix.rules import Rule, infer_rule
 from zetamix.plan import MixPlan, identity_plan
 from zetamix.plan.make import spare
 from zetamix.transforms.nest import (
@@ -138,10 +138,15 @@ class BatchMix(nn.Module):
         if self.rules is None and mixes and p == 1:
             # the plain case goes through the function, which on a GPU skips the plan
             return in_form_of(batch, self._mix_pair(*self._pair_of(batch)))
-        rules = self._rules_for(batch)
-        first = check_first_tensor(batch)
-        plan = self.make_plan(first.shape[0], device=first.device, dtype=plan_dtype(batch))
-        return mix_tree(batch, rules, plan, self.implementation if mixes else None)
+        implementation = self.implementation if mixes else None
+        if self.rules is not None:
+            check_rules(self.rules, batch)
+            return mix_tree(batch, self.rules, self._plan_for(batch), implementation)
+        # not as a nest: errors call the two samples and labels, which says more than entry 0 and 1
+        rule = self._rule_for(batch)
+        plan = self._plan_for(batch)
+        mixed = mix_tree(batch[0], Samples(), plan, implementation)
+        return in_form_of(batch, (mixed, rule.mix(batch[1], plan)))
 
     def collate(self, samples: list[Any]) -> Any:
         """Collate and mix: pass `transform.collate` to a DataLoader as its `collate_fn`."""
@@ -163,14 +168,16 @@ class BatchMix(nn.Module):
     def _mix_pair(self, samples: Any, labels: Tensor) -> Any:
         raise NotImplementedError
 
-    def _rules_for(self, batch: Any) -> Rules:
-        if self.rules is not None:
-            check_rules(self.rules, batch)
-            return self.rules
+    def _plan_for(self, batch: Any) -> MixPlan:
+        first = check_first_tensor(batch)
+        return self.make_plan(first.shape[0], device=first.device, dtype=plan_dtype(batch))
+
+    def _rule_for(self, batch: Any) -> Rule:
+        """The rule that the labels of a pair call for."""
         samples, labels = self._pair_of(batch)
         rule = infer_rule(labels, self.num_classes, self.ignore_index)
         check_pair(samples, labels)
-        return (Samples(), rule)
+        return rule
 
     def _pair_of(self, batch: Any) -> tuple[Any, Tensor]:
         """(samples, labels), or an error that says what else can be done."""

@@ -7,9 +7,10 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from zetamix._checks import check_tensor
-from zetamix.mix import Samples, mix
+from zetamix.mix import Anchor, Classes, Samples, Soft, mix
 from zetamix.mix.rules import Rule
 from zetamix.plan import MixPlan
+from zetamix.transforms.entries import NAMED_ERRORS, name_entry, nested_hint, path_to
 
 Rules: TypeAlias = Rule | Mapping[str, "Rules"] | Sequence["Rules"]
 
@@ -18,14 +19,29 @@ def mix_tree(value: Any, rules: Rules, plan: MixPlan, implementation: str | None
     """Every entry by its rule; without an implementation samples pass through as they are."""
     if isinstance(rules, Mapping):
         return {
-            name: mix_tree(value[name], rule, plan, implementation) for name, rule in rules.items()
+            name: _mix_entry(name, value[name], rule, plan, implementation)
+            for name, rule in rules.items()
         }
     if isinstance(rules, Sequence):
-        pairs = zip(value, rules, strict=True)
-        return in_form_of(value, tuple(mix_tree(*pair, plan, implementation) for pair in pairs))
+        places = enumerate(zip(value, rules, strict=True))
+        parts = (_mix_entry(place, *pair, plan, implementation) for place, pair in places)
+        return in_form_of(value, tuple(parts))
     if isinstance(rules, Samples):
         return value if implementation is None else mix(value, plan, implementation=implementation)
     return rules.mix(value, plan)
+
+
+def _mix_entry(
+    name: object, value: Any, rules: Rules, plan: MixPlan, implementation: str | None
+) -> Any:
+    try:
+        return mix_tree(value, rules, plan, implementation)
+    except NAMED_ERRORS as error:
+        hint = ""
+        if isinstance(value, Mapping) and isinstance(rules, (Classes, Soft, Anchor)):
+            hint = nested_hint(name, value, rules)
+        name_entry(error, name, hint)
+        raise
 
 
 def with_dicts(batch: Any) -> Any:
@@ -46,12 +62,14 @@ def in_form_of(batch: Any, parts: tuple[Any, ...]) -> Any:
 
 def check_rule_types(rules: object) -> None:
     """Rules, or a nest of dicts, tuples and lists of them."""
-    if isinstance(rules, Mapping):
-        for rule in rules.values():
-            check_rule_types(rule)
-    elif isinstance(rules, (tuple, list)):
-        for rule in rules:
-            check_rule_types(rule)
+    if isinstance(rules, (Mapping, tuple, list)):
+        named = rules.items() if isinstance(rules, Mapping) else enumerate(rules)
+        for name, rule in named:
+            try:
+                check_rule_types(rule)
+            except TypeError as error:
+                name_entry(error, name)
+                raise
     elif isinstance(rules, type) or not hasattr(rules, "mix"):
         got = f"the class {rules.__name__}" if isinstance(rules, type) else type(rules).__name__
         raise TypeError(
@@ -72,7 +90,7 @@ def check_rules(rules: object, batch: object) -> None:
                 "Give one rule per entry."
             )
         for name, rule in rules.items():
-            check_rules(rule, batch[name])
+            _check_entry(name, rule, batch[name])
     elif isinstance(rules, (tuple, list)):
         if not isinstance(batch, (tuple, list)) or len(rules) != len(batch):
             got = f"is a {type(batch).__name__}"
@@ -81,8 +99,16 @@ def check_rules(rules: object, batch: object) -> None:
             raise ValueError(
                 f"There are {len(rules)} rules, but the batch {got}. Give one rule per entry."
             )
-        for rule, entry in zip(rules, batch, strict=True):
-            check_rules(rule, entry)
+        for place, (rule, entry) in enumerate(zip(rules, batch, strict=True)):
+            _check_entry(place, rule, entry)
+
+
+def _check_entry(name: object, rules: object, entry: object) -> None:
+    try:
+        check_rules(rules, entry)
+    except ValueError as error:
+        name_entry(error, name)
+        raise
 
 
 def check_first_tensor(batch: object) -> Tensor:
@@ -90,4 +116,9 @@ def check_first_tensor(batch: object) -> Tensor:
     tensors = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)]
     if not tensors:
         raise TypeError("The batch holds no tensor: there is nothing to mix.")
-    return check_tensor("samples", tensors[0])
+    try:
+        return check_tensor("samples", tensors[0])
+    except NAMED_ERRORS as error:
+        for name in reversed(path_to(tensors[0], batch)):
+            name_entry(error, name)
+        raise

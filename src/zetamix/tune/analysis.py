@@ -7,7 +7,7 @@ from typing import Any
 
 from zetamix.metrics import METRICS
 from zetamix.tune.parameter import Parameter
-from zetamix.tune.result import Trial, best_of
+from zetamix.tune.result import ROUNDING, Trial, all_tie, best_of
 
 # local means over γ: how wide a neighbourhood is, as a share of the range, and where they are taken
 BANDWIDTH = 0.08
@@ -46,6 +46,19 @@ class Flatness:
     """One standard error of the best."""
     over_seeds: bool
     """Whether that error is over seeds, or that of one measurement on a finite split."""
+    equals: int = 1
+    """Different γ that are as good as the best: of several, which one is `best` means nothing."""
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best value, and how far off it may be."""
+
+    gamma: float
+    value: float
+    error: float
+    """Its standard error: over seeds where γ were tried several times, else of the samples."""
+    over_seeds: bool
 
 
 def at_gammas(trials: Sequence[Trial]) -> dict[float, list[float]]:
@@ -114,34 +127,48 @@ def _point(gamma: float, values: Sequence[float]) -> Point:
     return Point(gamma, mean, spread, n)
 
 
-def flatness(trials: Sequence[Trial], metric: str) -> Flatness | None:
-    """Which γ lie within one standard error of the best; None where that cannot be said."""
+def best_with_error(trials: Sequence[Trial], metric: str) -> Best | None:
+    """The best of all γ; None where no standard error of it is known."""
     lower = not METRICS[metric][1]
     best = best_of(trials, lower)
     if best is None or "gamma" not in best.setting:
         return None
-    if has_seeds(trials):
-        return _flat_grid(trials, lower)
-    error = best.trials[0].error
-    if error is None:
-        return None
-    finished = [t for t in trials if t.state == "complete" and t.value is not None]
-    near = [t.gamma for t in finished if _is_near(t.value, best.value, error, lower)]
-    known = [gamma for gamma in near if gamma is not None]
-    gamma = float(best.setting["gamma"])
-    return Flatness(gamma, min(known), max(known), len(known), len(finished), error, False)
-
-
-def _flat_grid(trials: Sequence[Trial], lower: bool) -> Flatness | None:
+    if not has_seeds(trials):
+        error = best.trials[0].error
+        gamma = float(best.setting["gamma"])
+        return None if error is None else Best(gamma, best.value, error, False)
     points = curve(trials)
-    error = pooled_error(points)
-    if error is None:
+    pooled = pooled_error(points)
+    if pooled is None:
         return None
-    values = [point.value for point in points]
-    best = min(values) if lower else max(values)
-    near = [point.gamma for point in points if _is_near(point.value, best, error, lower)]
-    gamma = points[values.index(best)].gamma
-    return Flatness(gamma, min(near), max(near), len(near), len(points), error, True)
+    top = min(points, key=lambda point: point.value if lower else -point.value)
+    return Best(top.gamma, top.value, pooled, True)
+
+
+def flatness(trials: Sequence[Trial], metric: str) -> Flatness | None:
+    """Which γ lie within one standard error of the best; None where that cannot be said.
+
+    Nor can it where all trials tie, as they do where no model learns anything.
+    """
+    best = best_with_error(trials, metric)
+    if best is None or all_tie(trials):
+        return None
+    lower = not METRICS[metric][1]
+    places = [(gamma, value) for gamma, values in at_gammas(trials).items() for value in values]
+    if best.over_seeds:
+        places = [(point.gamma, point.value) for point in curve(trials)]
+    near = [gamma for gamma, value in places if _is_near(value, best.value, best.error, lower)]
+    equals = {gamma for gamma, value in places if abs(value - best.value) <= ROUNDING}
+    return Flatness(
+        best=best.gamma,
+        low=min(near),
+        high=max(near),
+        within=len(near),
+        total=len(places),
+        margin=best.error,
+        over_seeds=best.over_seeds,
+        equals=len(equals),
+    )
 
 
 def pooled_error(points: Sequence[Point]) -> float | None:
@@ -157,9 +184,7 @@ def pooled_error(points: Sequence[Point]) -> float | None:
     return math.sqrt(variance / min(n for _, n in known))
 
 
-def _is_near(value: float | None, best: float, error: float, lower: bool) -> bool:
-    if value is None:
-        return False
+def _is_near(value: float, best: float, error: float, lower: bool) -> bool:
     # a step of the measure must not be lost in rounding
     return (value - best if lower else best - value) <= error * (1 + 1e-9)
 

@@ -11,13 +11,15 @@ from zetamix.metrics import METRICS
 from zetamix.report import Picture, drawing, series_style
 from zetamix.report.picture import GREY
 from zetamix.series import GAMMA_MIN
-from zetamix.tune.analysis import Point, curve, has_seeds, trend
-from zetamix.tune.result import Trial
+from zetamix.tune.analysis import Point, best_with_error, curve, has_seeds, trend
+from zetamix.tune.result import Trial, all_tie
 from zetamix.tune.space import NAMES, Setting
 
 LIGHT = "#bbbbbb"
 # not shares of anything
 PLAIN = ("nll", "auc")
+# standard errors from the best within which no trial is called far worse
+CLOSE = 3.0
 
 
 def measure_name(metric: str, split: str) -> str:
@@ -51,6 +53,7 @@ def draw_gamma(
             words = _draw_curve(axes, trials, metric)
         else:
             words = _draw_cloud(axes, trials, metric)
+        words += _draw_near_best(axes, trials, metric)
         # a band may reach below 0, the measure does not; a point at 0 is to be seen whole
         low, high = axes.get_ylim()
         axes.set_ylim(bottom=max(low, -0.04 * high))
@@ -128,7 +131,7 @@ def _draw_cloud(axes: Axes, trials: Sequence[Trial], metric: str) -> str:
         ),
     ]
     worst = _worst_shown(trials, metric)
-    sign = -1 if METRICS[metric][1] else 1
+    sign = _worse(metric)
     beyond: list[float] = []
     for name, group, look in groups:
         places = [(trial.gamma or 0.0, scaled(metric, trial.value or 0.0)) for trial in group]
@@ -171,17 +174,42 @@ def _draw_band(axes: Axes, points: Sequence[Point], metric: str, colour: Any) ->
     )
 
 
+def _draw_near_best(axes: Axes, trials: Sequence[Trial], metric: str) -> str:
+    """The band of what cannot be told from the best; none where trials tie, for none is best."""
+    best = best_with_error(trials, metric)
+    if best is None or best.error <= 0 or all_tie(trials):
+        return ""
+    end = best.value + _worse(metric) * best.error
+    ends = sorted(scaled(metric, value) for value in (best.value, end))
+    axes.axhspan(*ends, color=GREY, alpha=0.12, lw=0, zorder=0, label="1 s.e. from the best")
+    source = "over seeds" if best.over_seeds else "of the samples"
+    return f" Grey band: within one standard error, {source}, of the best."
+
+
+def _worse(metric: str) -> int:
+    """The direction in which a measure gets worse."""
+    return -1 if METRICS[metric][1] else 1
+
+
 def _worst_shown(trials: Sequence[Trial], metric: str) -> float:
-    """Where the axis ends: a trial stopped at 60 % would flatten all that differ by 0.1."""
-    sign = -1 if METRICS[metric][1] else 1
+    """Where the axis ends: a trial stopped at 60 % would flatten all that differ by 0.1.
+
+    Never within a few standard errors of the best: such a trial may be as good.
+    """
+    sign = _worse(metric)
     done = [t.value for t in trials if t.state == "complete" and t.value is not None]
     if len(done) < 8:
         return sign * math.inf
     bad = sorted(sign * scaled(metric, value) for value in done)
     low, high = bad[len(bad) // 4], bad[-1 - len(bad) // 4]
+    best = best_with_error(trials, metric)
+    close = bad[0]
+    if best is not None:
+        close = scaled(metric, sign * best.value + CLOSE * best.error)
     # Tukey's "far out": three times the distance of the quartiles beyond the upper one
-    inside = [value for value in bad if value <= high + 3 * (high - low)]
-    return sign * (inside[-1] + 0.1 * (inside[-1] - inside[0]))
+    far = max(close, high + 3 * (high - low))
+    inside = [value for value in bad if value <= far]
+    return sign * max(close, inside[-1] + 0.1 * (inside[-1] - inside[0]))
 
 
 def draw_importance(shares: Mapping[str, float]) -> Picture:

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 
-from zetamix.metrics import METRICS
+from zetamix.metrics import METRICS, guessed
 from zetamix.series import GAMMA_MIN
-from zetamix.tune.analysis import Flatness, flatness
+from zetamix.tune.analysis import Flatness, at_gammas, flatness
 from zetamix.tune.figures import PLAIN, measure_name, scaled
 from zetamix.tune.final import CHOSEN, Difference, Evaluated, differences
-from zetamix.tune.result import Trial, Tried
+from zetamix.tune.result import ROUNDING, Trial, Tried, all_tie, by_setting
 from zetamix.tune.run import Tuning
 from zetamix.tune.space import label
 from zetamix.words import counted
@@ -16,7 +16,7 @@ from zetamix.words import counted
 DEFAULT_GAMMA = 2.8
 # a range whose best γ is nearer to its end than this share of it may well have a better one outside
 EDGE = 0.05
-# finished trials below which the best of them may lie anywhere by chance
+# different γ below which the best of them may lie anywhere by chance
 LEAST_FOR_SHAPE = 10
 
 
@@ -25,17 +25,62 @@ def read(tuning: Tuning) -> list[tuple[str, str]]:
     chosen = tuning.chosen
     if chosen is None:
         return [("In short", f"No trial went to its end yet. {_counts(tuning)}")]
-    found = [("Chosen" if tuning.question.judge == "val" else "Best", _chosen(tuning, chosen))]
-    flat = flatness(tuning.trials, tuning.question.metric)
-    if flat is not None and tuning.question.space.gamma is not None:
-        found.append(("How flat", _flat(tuning, flat)))
-    low = _below_threshold(tuning.trials, tuning.question.metric)
-    if low:
-        found.append(("Low γ", low))
+    found = _tie(tuning, chosen) if all_tie(tuning.trials) else _lead(tuning, chosen)
     if tuning.tested:
         found.append(("Test", _test(tuning)))
     elif tuning.question.judge == "val" and not tuning.finished:
         found.append(("Not yet", f"{_counts(tuning)} The test split has not been read."))
+    return found
+
+
+def _tie(tuning: Tuning, chosen: Tried) -> list[tuple[str, str]]:
+    """What may be said where all finished trials ended alike: next to nothing."""
+    metric, split = tuning.question.metric, tuning.question.judge
+    name = measure_name(metric, split).removesuffix(", %")
+    text = (
+        f"{_counts(tuning)} All that finished have the same {name}, {show(metric, chosen.value)}: "
+        f"they tie, and nothing follows about {_searched(tuning)}."
+    )
+    found = [("Tie", f"{text}{_guessing(tuning, chosen)}")]
+    if split == "val":
+        # to the last digit, for so the choice is made
+        alike = len({tried.loss for tried in by_setting(tuning.trials)}) == 1
+        why = "of equals the first" if alike else "of equals the one with the smallest loss"
+        found.append(("Chosen", f"{_capital(label(chosen.setting))}, {why}."))
+    return found
+
+
+def _searched(tuning: Tuning) -> str:
+    names = [each.name for each in tuning.question.space.searched]
+    if names == ["gamma"]:
+        return "γ"
+    return "γ or what else was searched" if "gamma" in names else "what was searched"
+
+
+def _guessing(tuning: Tuning, chosen: Tried) -> str:
+    """A sentence where what was chosen has learned nothing, else none."""
+    question = tuning.question
+    split = question.dataset.splits[question.judge]
+    level = guessed(question.metric, split.counts())
+    if level is None:
+        return ""
+    better = METRICS[question.metric][1]
+    lead = chosen.value - level if better else level - chosen.value
+    if lead > ROUNDING:
+        return ""
+    return f" That is no better than guessing among the {split.num_classes} classes."
+
+
+def _lead(tuning: Tuning, chosen: Tried) -> list[tuple[str, str]]:
+    """The best setting, and how much it may be said to be better."""
+    question = tuning.question
+    found = [("Chosen" if question.judge == "val" else "Best", _chosen(tuning, chosen))]
+    flat = flatness(tuning.trials, question.metric)
+    if flat is not None and question.space.gamma is not None:
+        found.append(("How flat", _flat(tuning, flat)))
+    low = _below_threshold(tuning.trials, question.metric)
+    if low:
+        found.append(("Low γ", low))
     return found
 
 
@@ -52,6 +97,7 @@ def _chosen(tuning: Tuning, chosen: Tried) -> str:
     else:
         text += show(metric, chosen.value)
     text += f", the best of {_counts(tuning)[:1].lower()}{_counts(tuning)[1:]}"
+    text += _guessing(tuning, chosen)
     if tuning.question.judge == "test":
         text += " Read on the test split, as the paper does: nothing should be chosen by it."
     return text
@@ -87,9 +133,9 @@ def _flat(tuning: Tuning, flat: Flatness) -> str:
 
 
 def _how_wide(tuning: Tuning, flat: Flatness) -> str:
-    gamma = tuning.question.space.gamma
-    if flat.total < LEAST_FOR_SHAPE and not (gamma is not None and gamma.values):
-        return f"of {flat.total} that says nothing yet about how flat the optimum is."
+    gamma, tried = tuning.question.space.gamma, len(at_gammas(tuning.trials))
+    if tried < LEAST_FOR_SHAPE:
+        return f"of {tried} γ that says nothing yet about how flat the optimum is."
     share = 0.0 if gamma is None else gamma.share(flat.low, flat.high)
     if share >= 0.5:
         return f"the optimum is flat, over {100 * share:.0f} % of what was searched."
@@ -107,12 +153,14 @@ def _default(flat: Flatness) -> str:
 def _edge(tuning: Tuning, flat: Flatness) -> str:
     """Whether the best γ lies at an end of what was searched, so that a better one may be beyond.
 
-    In a grid that is its first or last γ; of a range, what is drawn near an end of it.
+    In a grid that is its first or last γ; of a range, what is drawn near an end of it. Of few γ
+    one is often at an end by chance: there it has to stand out, and in a grid.
     """
     gamma = tuning.question.space.gamma
-    if gamma is None or gamma.span is None:
+    if gamma is None or gamma.span is None or flat.equals > 1:
         return ""
-    if not gamma.values and flat.total < LEAST_FOR_SHAPE:
+    stands_out = bool(gamma.values) and flat.within == 1
+    if len(at_gammas(tuning.trials)) < LEAST_FOR_SHAPE and not stands_out:
         return ""
     room = 1e-9 if gamma.values else EDGE
     low, high = gamma.span

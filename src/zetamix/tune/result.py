@@ -3,11 +3,15 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median_high
 from typing import Any, Literal, TypeAlias
 
 from zetamix.tune.space import Setting
 
 State: TypeAlias = Literal["complete", "pruned", "diverged", "failed"]
+
+# measures that differ by less are the same: some are computed in float32
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,16 +102,25 @@ def by_setting(trials: Sequence[Trial]) -> list[Tried]:
 def best_of(trials: Sequence[Trial], lower_is_better: bool) -> Tried | None:
     """The setting with the best mean; of several alike, the one with the smaller loss.
 
-    Only settings with as many seeds as any: one lucky seed is no match for the mean of three.
+    Only settings with as many seeds as half of them have: one lucky seed is no match for the mean
+    of three, but a setting that a search drew twice by chance is no better for it.
     """
     found = by_setting(trials)
-    most = max((tried.n for tried in found), default=0)
+    if not found:
+        return None
+    enough = median_high(tried.n for tried in found)
     sign = 1 if lower_is_better else -1
     return min(
-        (tried for tried in found if tried.n == most),
+        (tried for tried in found if tried.n >= enough),
         key=lambda tried: (sign * tried.value, tried.loss),
-        default=None,
     )
+
+
+def all_tie(trials: Sequence[Trial]) -> bool:
+    """Whether several settings were tried to their end and all trials ended with one value."""
+    found = by_setting(trials)
+    values = [value for tried in found for value in tried.values]
+    return len(found) > 1 and max(values) - min(values) <= ROUNDING
 
 
 @dataclass(frozen=True)

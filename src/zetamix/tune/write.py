@@ -17,7 +17,7 @@ from zetamix.tune.plain import results_csv, told_metrics, trials_csv
 from zetamix.tune.plan import KEEP_PERCENT, STARTUP
 from zetamix.tune.question import HELD_OUT
 from zetamix.tune.reading import read
-from zetamix.tune.result import Trial
+from zetamix.tune.result import Trial, all_tie
 from zetamix.tune.run import Tuning
 from zetamix.tune.space import NAMES, label
 
@@ -103,12 +103,14 @@ def draw_all(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Pic
     pictures: list[Picture] = []
     if chosen is not None and "gamma" in chosen.setting:
         gamma = question.space.gamma
+        # where nothing is chosen, a tie has no best γ to point at
+        pointless = question.judge == "test" and all_tie(tuning.trials)
         pictures.append(
             draw_gamma(
                 tuning.trials,
                 question.metric,
                 split=question.judge,
-                chosen=chosen.setting,
+                chosen=None if pointless else chosen.setting,
                 span=None if gamma is None else gamma.span,
             )
         )
@@ -186,7 +188,8 @@ def trial_table(trials: Sequence[Trial], tuning: Tuning) -> Table:
         Column("state"),
         Column("seconds"),
     ]
-    caption = "All trials" if len(shown) == len(trials) else f"The best {len(shown)} trials"
+    some = f"{len(shown)} finished trials" if all_tie(trials) else f"The best {len(shown)} trials"
+    caption = "All trials" if len(shown) == len(trials) else some
     return Table(columns, rows, caption)
 
 
