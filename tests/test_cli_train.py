@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from folders import FINISHED, names
 from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
@@ -51,10 +52,6 @@ def zetamix(root, tmp_path, monkeypatch):
     return run
 
 
-def names(folder):
-    return sorted(path.name for path in folder.iterdir())
-
-
 def test_a_run_by_default(zetamix, tmp_path):
     text = zetamix(*SMALL)
     assert text.startswith(
@@ -65,14 +62,7 @@ def test_a_run_by_default(zetamix, tmp_path):
     assert f"torch {torch.__version__}" in text
     assert "zeta:2.8 seed 0: epoch 1/1, loss" in text
     folder = tmp_path / "runs" / "digits" / "zeta-2.8-s0"
-    assert names(folder) == [
-        ".lock",
-        "cell.json",
-        "final.pt",
-        "metrics.jsonl",
-        "model.json",
-        "record.json",
-    ]
+    assert names(folder) == FINISHED
     record = json.loads((folder / "record.json").read_text())
     last, best = record["last"], record["best"]
     row = (

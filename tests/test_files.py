@@ -5,13 +5,10 @@ import os
 import signal
 
 import pytest
+from folders import names
 from processes import start
 
 from zetamix.files import new_folder, write_atomically, write_json, write_text
-
-
-def names(folder):
-    return sorted(path.name for path in folder.iterdir())
 
 
 def test_a_file_is_written(tmp_path):

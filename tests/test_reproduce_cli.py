@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -12,7 +13,7 @@ from records_by_hand import run_record
 from typer.testing import CliRunner
 
 from zetamix.cli.app import app
-from zetamix.reproduce import EXPERIMENTS, Ask, Results, quick
+from zetamix.reproduce import EXPERIMENTS, Ask, Results, quick, session
 from zetamix.reproduce.experiments import natural
 from zetamix.train.stopping import Stop
 
@@ -99,6 +100,17 @@ def test_no_time_leaves_everything_and_is_no_failure(zetamix):
     output = zetamix("theorems", "--time-limit", "0s")
     assert "7 still empty" in output
     assert "The time is up. Everything is saved; the same command goes on." in output
+
+
+def test_a_measurement_that_is_stopped_is_not_called_saved(zetamix, monkeypatch):
+    def ctrl_c(cell, bench):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setitem(session.MEASURES, "equivalence", ctrl_c)
+    output = zetamix("theorems", status=130)
+    assert "6 cells run, 0 were there, 1 still empty" in output
+    assert "Begins anew next time: equivalence" in output
+    assert "Stopped. Everything else is saved; the same command goes on." in output
 
 
 def test_runs_that_are_stopped_are_named(zetamix, monkeypatch):

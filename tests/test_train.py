@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
+from folders import names
 from torch import nn
 
 from zetamix import data
@@ -89,10 +90,6 @@ def stop_after(rounds):
         return len(asked) >= rounds
 
     return stop
-
-
-def names(folder):
-    return sorted(path.name for path in folder.iterdir())
 
 
 def test_a_run_leaves_its_folder(new, digits):

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from accidents import FullDisk, KilledAt, KilledWhileSaving, SignalledAt, Slow
+from folders import FINISHED, names
 from processes import zetamix
 
 from zetamix.records import read_lines
@@ -74,10 +75,6 @@ def assert_same(folder, untouched):
     assert names(folder) == names(untouched)
 
 
-def names(folder):
-    return sorted(path.name for path in folder.iterdir())
-
-
 def checkpoint(folder):
     """The state in a checkpoint, which must be whole if it is there at all."""
     path = folder / "checkpoint.pt"
@@ -85,14 +82,7 @@ def checkpoint(folder):
 
 
 def test_the_run_that_nobody_touched(untouched):
-    assert names(untouched) == [
-        ".lock",
-        "cell.json",
-        "final.pt",
-        "metrics.jsonl",
-        "model.json",
-        "record.json",
-    ]
+    assert names(untouched) == FINISHED
     _, curve = result(untouched)
     assert [line["epoch"] for line in curve] == [1, 2, 3]
     assert curve[2]["train_loss"] < curve[0]["train_loss"]

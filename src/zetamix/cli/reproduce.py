@@ -102,7 +102,7 @@ def reproduce(
                     for id in chosen
                 }
         _report(console, results, outcomes, quick)
-        _leave(console, stop, outcomes, session.under_way)
+        _leave(console, stop, outcomes, session)
 
 
 def _check_root(data_root: Path | None) -> None:
@@ -240,16 +240,19 @@ def _draw(id: str, results: Any, quick: bool) -> list[str]:
     return list(drawn.verdict)
 
 
-def _leave(console: Console, stop: Any, outcomes: dict[str, Any], under_way: list[Any]) -> None:
+def _leave(console: Console, stop: Any, outcomes: dict[str, Any], session: Any) -> None:
     """Say why anything is left, in words and as the exit status."""
     left = sum(len(outcome.left) for outcome in outcomes.values())
     if not left:
         return
     if stop():
         why = "Stopped." if stop.terminated else "The time is up."
-        console.print(f"{why} Everything is saved; the same command goes on.")
-        if under_way:
-            runs = ", ".join(f"{_run_name(run)} {run.standing}" for run in under_way)
+        saved = "Everything else is saved" if session.dropped else "Everything is saved"
+        for cell in session.dropped:
+            console.print(f"Begins anew next time: {cell.name}.", highlight=False)
+        console.print(f"{why} {saved}; the same command goes on.")
+        if session.under_way:
+            runs = ", ".join(f"{_run_name(run)} {run.standing}" for run in session.under_way)
             console.print(f"Under way: {runs}.", highlight=False)
         # as a shell counts a signal: 143 for SIGTERM, 130 for Ctrl-C
         raise typer.Exit(0 if stop.signal is None else 128 + stop.signal)

@@ -71,6 +71,8 @@ class Session:
         self.bench = Workbench(results, self.device, work)
         self.under_way: list[Run] = []
         """Runs that were stopped before their end."""
+        self.dropped: list[Measuring] = []
+        """Measurements that were, of which nothing is kept."""
 
     def run(self, artifact: str, cells: Sequence[Cell]) -> Outcome:
         """Fill the empty ones among `cells`, dataset after dataset, until there is no time left."""
@@ -145,7 +147,7 @@ class Session:
             with self.stop.at_once():
                 found = MEASURES[cell.kind](cell, self.bench)
         except Stopped:
-            self.tell(f"{cell.name}: stopped before its end; next time it begins anew")
+            self.dropped.append(cell)
             return
         record = Measurement(
             kind=cell.kind,

@@ -78,16 +78,18 @@ class Stop:
             # nobody listens
             yield
             return
-        self._at_once = True
         # Windows has no alarms: there a limit is kept between two pieces of work only
-        if self.limit is not None and hasattr(signal, "SIGALRM"):
-            before = signal.signal(signal.SIGALRM, self._give_up)
-            signal.setitimer(signal.ITIMER_REAL, max(0.001, self._left(self.limit)))
+        alarm = self.limit is not None and hasattr(signal, "SIGALRM")
+        before = signal.getsignal(signal.SIGALRM) if alarm else None
         try:
+            self._at_once = True
+            if self.limit is not None and alarm:
+                signal.signal(signal.SIGALRM, self._give_up)
+                signal.setitimer(signal.ITIMER_REAL, max(0.001, self._left(self.limit)))
             yield
         finally:
             self._at_once = False
-            if self.limit is not None and hasattr(signal, "SIGALRM"):
+            if alarm:
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 signal.signal(signal.SIGALRM, before)
 

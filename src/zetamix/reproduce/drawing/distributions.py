@@ -37,10 +37,15 @@ TITLES = {"crescents": "crescents", "spirals": "spirals"}
 
 
 def draw(view: View) -> Drawn:
-    cells = [cell for cell, _ in view.measured("distribution", "crescents")]
-    batch = cells[0].recipe["batch"] if cells else 0
+    batch = _batch(view)
     pictures = [_draw_clouds(view, batch), _draw_grid(view)]
     return Drawn(pictures, {"distributions": _table(view, batch)}, _verdict(view), _answer(view))
+
+
+def _batch(view: View) -> int:
+    """Samples that are mixed at a time in the first figure, of which crescents have no other."""
+    cells = view.measured("distribution", "crescents")
+    return next((int(cell.recipe["batch"]) for cell, _ in cells), 0)
 
 
 def project(points: Tensor, elevation: float, azimuth: float) -> Tensor:
@@ -235,11 +240,9 @@ def _estimate(record: Measurement | None, name: str, scale: float) -> Cell:
 
 def _values(view: View, name: str, measure: str) -> dict[str, float]:
     """Method: what was measured, with as many samples mixed at a time as in the first figure."""
-    cells = [cell for cell, _ in view.measured("distribution", name)]
-    batch = cells[0].recipe["batch"] if cells else 0
     return {
         cell.method: record.values[measure]["value"]
-        for cell, record in view.measured("distribution", name, batch=batch)
+        for cell, record in view.measured("distribution", name, batch=_batch(view))
         if record is not None and cell.method != "none"
     }
 
