@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zetamix.files import write_json
-from zetamix.machine import describe_machine, machine_line
+from zetamix.atomic_io import write_json
 from zetamix.measure import local_dimension
+from zetamix.provenance import describe_machine, machine_line
 
 SUBSET = 1000
 NEIGHBOURS = (128, 8)

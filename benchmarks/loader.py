@@ -25,10 +25,10 @@ from torch.utils.data import DataLoader
 from torchvision import transforms
 from torchvision.datasets import CIFAR10
 
+from zetamix.atomic_io import write_json
 from zetamix.data.augment import Scale, measure_scale
 from zetamix.data.loader import Loader
-from zetamix.files import write_json
-from zetamix.machine import describe_machine, machine_line
+from zetamix.provenance import describe_machine, machine_line
 
 BATCH = 128
 WORKERS = (0, 2)

@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 
+from zetamix.atomic_io import write_json
 from zetamix.data import Dataset, from_tensors
-from zetamix.files import write_json
-from zetamix.machine import describe_machine, machine_line
 from zetamix.methods import parse
+from zetamix.provenance import describe_machine, machine_line
 from zetamix.train import RECIPES
-from zetamix.train.graph import CapturedStep
+from zetamix.train.cuda_graph import CapturedStep
 from zetamix.train.trainer import Trainer
 
 STRETCHES = 5

@@ -8,9 +8,9 @@ A test fails when README and records disagree.
 import re
 from pathlib import Path
 
-from zetamix.reproduce import Results
-from zetamix.reproduce.artifacts import look
-from zetamix.reproduce.drawing.natural import draw_one
+from zetamix.experiments.reproduce import Results
+from zetamix.report.paper.artifacts import look
+from zetamix.report.paper.natural import draw_one
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"

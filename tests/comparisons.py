@@ -4,12 +4,12 @@ from pathlib import Path
 
 import torch
 
-from zetamix.compare.grid import Grid
-from zetamix.compare.result import Comparison, show_outputs
 from zetamix.data import from_tensors
-from zetamix.machine import describe_machine
+from zetamix.experiments.compare.grid import Grid
 from zetamix.methods import parse
+from zetamix.provenance import describe_machine
 from zetamix.records import RunRecord
+from zetamix.results.comparison import Comparison, show_outputs
 from zetamix.train import recipe_for
 
 MACHINE = describe_machine(torch.device("cpu"))

@@ -8,7 +8,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from zetamix.kernels import device, fused
+from zetamix.kernels import triton_kernels as device
+from zetamix.kernels import triton_launch as fused
 
 POINTERS = {"seed_p": "*i64", "gamma_p": "*fp64", "labels_p": "*i64", "indices_p": "*i64"}
 POINTERS |= {"weights_p": "*fp32", "targets_p": "*fp32", "matrix_p": "*bf16"}

@@ -13,7 +13,7 @@ from zetamix import data
 from zetamix.methods import parse
 from zetamix.metrics import classify
 from zetamix.train import RECIPES, Run, train
-from zetamix.train.ranks import Ranks, join, leave
+from zetamix.train.distributed import Ranks, join, leave
 from zetamix.train.trainer import Trainer
 
 DIGITS = RECIPES["cifar10"].change(

@@ -37,7 +37,7 @@ def drive(address, folder):
     """What workers on the cluster do, as JSON."""
     import jobs
 
-    from zetamix.workers import open_workers
+    from zetamix.experiments.workers import open_workers
 
     found = {}
     with open_workers("ray", 4, folder=Path(folder), address=address) as workers:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from zetamix.bench import run, timing
 from zetamix.bench.contenders import CONTENDERS, COPY, OURS, PEERS
 from zetamix.cli.app import app
-from zetamix.machine import describe_machine, machine_line
+from zetamix.provenance import describe_machine, machine_line
 
 CPU = torch.device("cpu")
 SMALL = run.Case((6, 3, 8, 8), torch.float32, CPU)

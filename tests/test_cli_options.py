@@ -6,7 +6,7 @@ import typer
 from typer.testing import CliRunner
 
 from zetamix.cli.app import app
-from zetamix.cli.options import check_device, read_device, read_seeds, read_stop, read_train_size
+from zetamix.cli.options import check_device, make_stop, parse_device, parse_seeds, parse_train_size
 
 
 def refused(read, *arguments):
@@ -26,10 +26,10 @@ def gpus(monkeypatch):
 
 def test_a_gpu_where_there_is_one(gpus):
     gpus(0)
-    assert read_device(None) == torch.device("cpu")
+    assert parse_device(None) == torch.device("cpu")
     gpus(1)
-    assert read_device(None) == torch.device("cuda")
-    assert read_device("cpu") == torch.device("cpu")
+    assert parse_device(None) == torch.device("cuda")
+    assert parse_device("cpu") == torch.device("cpu")
 
 
 @pytest.mark.parametrize("name", ["tpu", "cuda:x", "cuda:-1", "cuda:", "cuda:01", ""])
@@ -40,10 +40,10 @@ def test_what_is_no_device(gpus, name):
 
 def test_a_gpu_that_is_not_there(gpus):
     gpus(0)
-    assert refused(read_device, "cuda") == "torch finds no CUDA device; use cpu"
+    assert refused(parse_device, "cuda") == "torch finds no CUDA device; use cpu"
     gpus(2)
-    assert read_device("cuda:1") == torch.device("cuda", 1)
-    assert refused(read_device, "cuda:2") == "torch counts 2 of them, from cuda:0; got 'cuda:2'"
+    assert parse_device("cuda:1") == torch.device("cuda", 1)
+    assert refused(parse_device, "cuda:2") == "torch counts 2 of them, from cuda:0; got 'cuda:2'"
 
 
 def test_none_leaves_the_device_to_whoever_trains(gpus):
@@ -52,20 +52,17 @@ def test_none_leaves_the_device_to_whoever_trains(gpus):
 
 
 def test_a_time_limit_counts_from_the_start():
-    assert read_stop(None, 0.0).limit is None
-    assert read_stop("9m", 0.0).limit == 540
-    assert "got 'soon'" in refused(read_stop, "soon", 0.0)
+    assert make_stop(None, 0.0).limit is None
+    assert make_stop("9m", 0.0).limit == 540
+    assert "got 'soon'" in refused(make_stop, "soon", 0.0)
 
 
 def test_sizes_and_seeds():
-    assert [read_train_size(text) for text in (None, "100", "0.1")] == [None, 100, 0.1]
-    assert "a fraction such as 0.1, got 'half'" in refused(read_train_size, "half")
-    assert read_seeds("0,2", "--seeds") == [0, 2]
-    assert (
-        refused(read_seeds, "0,0", "--seeds")
-        == "expected different numbers of at least 0, got '0,0'"
-    )
-    assert "separated by commas, got 'a'" in refused(read_seeds, "a", "--seeds")
+    assert [parse_train_size(text) for text in (None, "100", "0.1")] == [None, 100, 0.1]
+    assert "a fraction such as 0.1, got 'half'" in refused(parse_train_size, "half")
+    assert parse_seeds("0,2", 1) == (0, 2)
+    assert refused(parse_seeds, "0,0", 1) == "expected different numbers of at least 0, got '0,0'"
+    assert "separated by commas, got 'a'" in refused(parse_seeds, "a", 1)
 
 
 @pytest.mark.parametrize("name", ["train", "compare", "inspect", "tune"])

@@ -19,13 +19,13 @@ from typer.testing import CliRunner
 from zetamix import data
 from zetamix.cli import train as command
 from zetamix.cli.app import app
-from zetamix.cli.logs import NoLog, flatten, open_log
-from zetamix.cli.problems import told_in_a_sentence
+from zetamix.cli.errors import told_in_a_sentence
 from zetamix.cli.progress import Watcher
 from zetamix.methods import parse
 from zetamix.records import read_lines
 from zetamix.train import RECIPES, Progress, Run
-from zetamix.train.folder import hold
+from zetamix.train.loggers import NoLog, flatten, open_log
+from zetamix.train.run_folder import hold
 from zetamix.train.trainer import Trainer
 
 SMALL = ["--train-size", "100", "--epochs", "1"]
@@ -273,7 +273,7 @@ def test_a_value_error_of_others_is_a_bug():
         int("x")
 
 
-@pytest.mark.parametrize("what", ["read_stop", "_load"])
+@pytest.mark.parametrize("what", ["make_stop", "_load"])
 def test_time_before_the_training_counts(zetamix, monkeypatch, what):
     """A limit that is used up by what comes before the training: one step, then it stops."""
     real, clock, late = getattr(command, what), time.monotonic, [0.0]

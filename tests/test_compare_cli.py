@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from zetamix.cli.app import app
 from zetamix.cli.overview import CELL_WIDTH, OverviewTable
-from zetamix.compare.grid import METHODS
-from zetamix.compare.progress import CellProgress, Overview
+from zetamix.experiments.compare.grid import METHODS
+from zetamix.experiments.compare.progress import CellProgress, Overview
 
 QUICK = ["--data", "crescents", "--train-size", "64", "--epochs", "2", "--device", "cpu"]
 
@@ -130,8 +130,8 @@ def test_a_time_limit_saves_and_goes_on(tmp_path):
 
 def test_a_limit_that_starting_takes_up_is_told(tmp_path, monkeypatch):
     # as on a machine that takes longer to start than the limit allows
-    monkeypatch.setattr("zetamix.train.stopping.Stop.out_of_time", property(lambda stop: True))
-    monkeypatch.setattr("zetamix.compare.run.EVERY", 0.0)
+    monkeypatch.setattr("zetamix.train.stop.Stop.out_of_time", property(lambda stop: True))
+    monkeypatch.setattr("zetamix.experiments.compare.run.EVERY", 0.0)
     result = invoke(
         "--data", "crescents", "--epochs", "100000", "--methods", "none", "--seeds", "1",
         "--jobs", "1", "--device", "cpu", "--out", str(tmp_path), "--time-limit", "12s",

@@ -7,10 +7,10 @@ import pytest
 import torch
 from comparisons import make_dataset
 
-from zetamix.compare import CompareError, make_grid
-from zetamix.compare.result import show_outputs
+from zetamix.experiments.compare import CompareError, make_grid
 from zetamix.methods import parse, parse_list
 from zetamix.models import UnknownModelError
+from zetamix.results.comparison import show_outputs
 from zetamix.train import Run
 from zetamix.train.trainer import Trainer
 

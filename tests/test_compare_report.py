@@ -9,11 +9,11 @@ import torch
 from browser import needs_browser, open_page
 from comparisons import MACHINE, make_comparison, make_dataset
 
-from zetamix.compare.figures import draw_confusion, draw_curves, draw_differences
-from zetamix.compare.tables import MOST_CLASSES, class_table, difference_table, main_table
-from zetamix.compare.verdict import read
-from zetamix.compare.write import how, make_csv, write_report
 from zetamix.metrics import METRICS
+from zetamix.report.compare import how, make_csv, write_report
+from zetamix.report.compare_figures import draw_confusion, draw_curves, draw_differences
+from zetamix.report.compare_tables import MOST_CLASSES, class_table, difference_table, main_table
+from zetamix.report.compare_text import read
 
 SIX = {
     "none": [0.100, 0.110, 0.105],
@@ -370,7 +370,7 @@ def test_nothing_of_the_page_is_left_behind_by_a_crash(tmp_path, monkeypatch):
     made = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.2]})
     page = write_report(made, tmp_path, FACTS)
     before = page.read_text()
-    monkeypatch.setattr("zetamix.compare.write.class_table", lambda comparison: 1 / 0)
+    monkeypatch.setattr("zetamix.report.compare.class_table", lambda comparison: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_report(made, tmp_path, FACTS)
     assert page.read_text() == before

@@ -8,15 +8,15 @@ from comparisons import make_dataset
 from filelock import FileLock
 
 from zetamix import data
-from zetamix.compare import CompareError, compare, make_grid
-from zetamix.compare.grid import Place
-from zetamix.compare.progress import Tracker
-from zetamix.compare.result import read_record
-from zetamix.compare.run import _plan_jobs, _token
-from zetamix.compare.work import FILES, Job, train_cells, unpack
+from zetamix.experiments.compare import CompareError, compare, make_grid
+from zetamix.experiments.compare.grid import Place
+from zetamix.experiments.compare.progress import Tracker
+from zetamix.experiments.compare.run import _plan_jobs, _token
+from zetamix.experiments.compare.work import FILES, Job, train_cells, unpack
+from zetamix.experiments.workers import FileBoard
 from zetamix.methods import parse_list
+from zetamix.results.comparison import read_record
 from zetamix.train import Run
-from zetamix.workers import FileBoard
 
 
 def grid_of(out, what="crescents", methods="none,zeta:2.8", **how):
@@ -269,12 +269,12 @@ def test_data_that_differs_elsewhere_is_told_for_every_run(tmp_path):
 
 
 def test_two_processes_never_train_in_one_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("zetamix.compare.work.PATIENCE", 0.1)
+    monkeypatch.setattr("zetamix.experiments.compare.work.PATIENCE", 0.1)
     grid = grid_of(tmp_path)
     folder = grid.out / grid.places[0].folder
     folder.mkdir(parents=True)
     job = Job(grid.places[:1], grid.recipe, grid.out, _token(grid.out), "cpu")
-    from zetamix.train.folder import FolderError
+    from zetamix.train.run_folder import FolderError
 
     with FileLock(folder / ".lock"), pytest.raises(FolderError, match="in use by another process"):
         train_cells(job, grid.dataset, FileBoard(tmp_path / "board"))
@@ -327,7 +327,7 @@ def test_a_cluster_decides_on_devices_itself(tmp_path):
 class Clock:
     def __init__(self, monkeypatch):
         self.now = 100.0
-        monkeypatch.setattr("zetamix.compare.progress.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("zetamix.experiments.compare.progress.time.monotonic", lambda: self.now)
 
 
 def test_time_left_follows_the_work_done_under_our_eyes(tmp_path, monkeypatch):

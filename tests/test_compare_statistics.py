@@ -7,12 +7,12 @@ import torch
 from comparisons import make_comparison, make_dataset
 from scipy import stats
 
-from zetamix.compare.guessing import guessing
-from zetamix.compare.progress import Reached
-from zetamix.compare.result import choose_metrics
-from zetamix.compare.statistics import adjust, pair, summarise
-from zetamix.compare.verdict import claim, read, show, show_difference
+from zetamix.experiments.compare.progress import Reached
+from zetamix.measure.statistics import adjust, pair, summarise
 from zetamix.metrics import classify
+from zetamix.report.compare_text import claim, read, show, show_difference
+from zetamix.results.comparison import choose_metrics
+from zetamix.results.guessing import guessing
 
 
 def paired(ours, theirs, **how):

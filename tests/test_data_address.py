@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from zetamix.data import DataError, from_tensors
-from zetamix.data.address import Address, address_of, cut, expect, load_once
+from zetamix.data.dataset_ref import Address, address_of, cut, expect, load_once
 
 
 def test_a_worker_loads_the_same_part():

@@ -19,7 +19,9 @@ import torch
 from miniatures import installed, write_npz
 
 from zetamix import data
-from zetamix.data import access, cache, decode
+from zetamix.data import cache
+from zetamix.data import image_files as decode
+from zetamix.data import loading as access
 from zetamix.data.source import Block, Part, Source
 
 

@@ -9,7 +9,8 @@ from miniatures import installed, picture, save
 from typer.testing import CliRunner
 
 from zetamix.cli.app import app
-from zetamix.data import CATALOGUE, decode
+from zetamix.data import CATALOGUE
+from zetamix.data import image_files as decode
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from miniatures import save
 from PIL import Image, ImageOps
 from torchvision.transforms import v2
 
-from zetamix.data import decode
-from zetamix.data.decode import NATIVE, Fit
+from zetamix.data import image_files as decode
+from zetamix.data.image_files import NATIVE, Fit
 
 
 def coordinates(width, height):

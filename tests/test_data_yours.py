@@ -14,7 +14,7 @@ from miniatures import picture, save, shade, write_csv, write_npz
 from PIL import Image
 
 from zetamix import data
-from zetamix.data import decode
+from zetamix.data import image_files as decode
 from zetamix.data.readers import sizes as sizes_of_images
 
 COUNTS = {"cat": 10, "dog": 7, "owl": 5}

@@ -8,7 +8,7 @@ import pytest
 from folders import names
 from processes import start
 
-from zetamix.files import new_folder, write_atomically, write_json, write_text
+from zetamix.atomic_io import new_folder, write_atomically, write_json, write_text
 
 
 def test_a_file_is_written(tmp_path):

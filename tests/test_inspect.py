@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from zetamix import GAMMA_MIN, data
 from zetamix.cli.app import app
 from zetamix.data import from_tensors
-from zetamix.inspect import (
+from zetamix.experiments.inspect import (
     Inspection,
     InspectionError,
     Oracle,
@@ -24,18 +24,18 @@ from zetamix.inspect import (
     train_oracle,
     write_report,
 )
-from zetamix.inspect.cautions import cautions
-from zetamix.inspect.figures import draw_dimension, draw_realism, styles
-from zetamix.inspect.inspection import Subject
-from zetamix.inspect.oracle import Classifier, jitter, shrink, suitable
-from zetamix.inspect.originals import choose_originals
-from zetamix.inspect.outputs import make_outputs
-from zetamix.inspect.reading import keeps_from, read
-from zetamix.inspect.write import make_table
-from zetamix.machine import describe_machine
+from zetamix.experiments.inspect.oracle import Classifier, jitter, shrink, suitable
+from zetamix.experiments.inspect.originals import choose_originals
 from zetamix.measure import Estimate, mean_of
+from zetamix.measure.mixed_samples import make_outputs
 from zetamix.methods import parse, parse_list
+from zetamix.provenance import describe_machine
 from zetamix.report import Picture
+from zetamix.report.inspect import make_table
+from zetamix.report.inspect_cautions import cautions
+from zetamix.report.inspect_figures import draw_dimension, draw_realism, styles
+from zetamix.report.inspect_text import keeps_from, read
+from zetamix.results.inspection import Subject
 
 CPU = torch.device("cpu")
 QUICK = Settings(samples=400, gammas=(1.0, 2.8, 30.0), neighbours=32, oracle_epochs=8)

@@ -13,12 +13,13 @@ import pytest
 import torch
 
 from zetamix import MixPlan, mix, mixup, mixup_plan, zeta_mixup, zeta_plan
-from zetamix.draw import Draw, draw_lam, expand
-from zetamix.kernels import dispatch, gather, reference
-from zetamix.plan.order import order_rows
-from zetamix.series import weigh
+from zetamix.gamma import weigh
+from zetamix.kernels import dispatch, reference
+from zetamix.kernels import embedding_bag as gather
+from zetamix.permutations import order_rows
+from zetamix.sampling import Draw, draw_lam, expand
 
-fused = pytest.importorskip("zetamix.kernels.fused", reason="needs the package triton")
+fused = pytest.importorskip("zetamix.kernels.triton_launch", reason="needs the package triton")
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"

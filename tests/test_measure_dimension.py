@@ -13,8 +13,8 @@ from memory import peak_bytes
 from sklearn.datasets import load_digits
 
 from zetamix.measure import dimension, local_dimension
+from zetamix.measure.eigenvalue_count import _count_above_shifts, count_above, count_by_signs
 from zetamix.measure.neighbours import Cloud, nearest
-from zetamix.measure.spectrum import _count_above_shifts, count_above, count_by_signs
 
 skdim = pytest.importorskip("skdim")
 

@@ -14,7 +14,7 @@ from zetamix.data.catalogue import CATALOGUE
 from zetamix.methods import parse
 from zetamix.metrics import classify
 from zetamix.train import RECIPES, Recipe, RecipeError, recipe_for, recipe_of
-from zetamix.train.paper import SAME_AS
+from zetamix.train.paper_recipes import SAME_AS
 from zetamix.train.trainer import Trainer
 
 NATURAL, SKIN, MED = "paper, Appendix D.1", "paper, Appendix D.2", "paper, Appendix D.3"

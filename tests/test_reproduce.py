@@ -12,23 +12,37 @@ import pytest
 import torch
 from records_by_hand import FACTS, run_record
 
-import zetamix.reproduce
+import zetamix.experiments.reproduce
 from zetamix.data import CATALOGUE, NotHereError, as_reported, from_tensors
-from zetamix.inspect.outputs import Outputs
-from zetamix.reproduce import EXPERIMENTS, Ask, ReproduceError, Results, Session, paper, session
-from zetamix.reproduce.artifacts import look, missing
-from zetamix.reproduce.cells import Measuring, Training, Variant
-from zetamix.reproduce.drawing import DRAWINGS
-from zetamix.reproduce.experiments import MEASURES, distributions, mnist, natural, theorems
-from zetamix.reproduce.experiments.workbench import Found, Workbench
-from zetamix.reproduce.measurement import Measurement
-from zetamix.reproduce.quick import shorten, small_data
-from zetamix.reproduce.speed import Speed, forward_work
-from zetamix.series import dominance_threshold
+from zetamix.experiments.reproduce import (
+    EXPERIMENTS,
+    Ask,
+    ReproduceError,
+    Results,
+    Session,
+    session,
+)
+from zetamix.experiments.reproduce.cells import Measuring, Training, Variant
+from zetamix.experiments.reproduce.experiments import (
+    MEASURES,
+    distributions,
+    mnist,
+    natural,
+    theorems,
+)
+from zetamix.experiments.reproduce.experiments.workbench import Found, Workbench
+from zetamix.experiments.reproduce.smoke import shorten, small_data
+from zetamix.experiments.reproduce.speed import Speed, forward_work
+from zetamix.gamma import dominance_threshold
+from zetamix.measure.mixed_samples import Outputs
+from zetamix.report.paper import DRAWINGS
+from zetamix.report.paper.artifacts import look, missing
+from zetamix.results import paper_values as paper
+from zetamix.results.measurement import Measurement
 from zetamix.train import RECIPES
-from zetamix.train.stopping import Stop
+from zetamix.train.stop import Stop
 
-SOURCE = Path(zetamix.reproduce.__file__).parent
+SOURCE = Path(zetamix.experiments.reproduce.__file__).parent
 CELLS = {
     "overview": 4,
     "distributions": 36,
@@ -160,7 +174,7 @@ def test_footnotes_say_what_is_wrong(artifact, name, part):
 
 
 def test_the_values_ship_with_the_package_and_name_nothing_of_ours():
-    text = files("zetamix.reproduce").joinpath("paper_values.json").read_text()
+    text = files("zetamix.experiments.reproduce").joinpath("paper_values.json").read_text()
     assert json.loads(text)["schema"] == "zetamix/paper-values/1"
     assert "/work" not in text
 
@@ -205,10 +219,14 @@ def imported(folder):
 @pytest.mark.parametrize(
     ("folder", "forbidden"),
     [
-        ("experiments", ("zetamix.report", "zetamix.reproduce.drawing", "matplotlib")),
+        ("experiments", ("zetamix.report", "zetamix.report.paper", "matplotlib")),
         (
             "drawing",
-            ("zetamix.reproduce.experiments", "zetamix.train", "zetamix.reproduce.session"),
+            (
+                "zetamix.experiments.reproduce.experiments",
+                "zetamix.train",
+                "zetamix.experiments.reproduce.session",
+            ),
         ),
     ],
 )
@@ -648,7 +666,7 @@ def test_a_shortened_recipe_that_was_run_is_shown_beside_the_full_one(tmp_path):
 
 
 def test_estimates_follow_the_work_and_the_records_of_this_machine(tmp_path, monkeypatch):
-    monkeypatch.setattr("zetamix.reproduce.speed.measure_rate", lambda device: 1e12)
+    monkeypatch.setattr("zetamix.experiments.reproduce.speed.measure_rate", lambda device: 1e12)
     results = Results(tmp_path)
     device = torch.device("cpu")
     cell = natural.cells(Ask())[0]

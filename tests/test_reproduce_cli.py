@@ -13,9 +13,10 @@ from records_by_hand import run_record
 from typer.testing import CliRunner
 
 from zetamix.cli.app import app
-from zetamix.reproduce import EXPERIMENTS, Ask, Results, quick, session
-from zetamix.reproduce.experiments import natural
-from zetamix.train.stopping import Stop
+from zetamix.experiments.reproduce import EXPERIMENTS, Ask, Results, session
+from zetamix.experiments.reproduce import smoke as quick
+from zetamix.experiments.reproduce.experiments import natural
+from zetamix.train.stop import Stop
 
 # artifacts whose datasets are read from miniatures of their files; the others draw stand-ins
 ON_DISK = ("natural", "skin", "medmnist")

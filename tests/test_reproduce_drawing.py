@@ -9,14 +9,14 @@ import torch
 from browser import needs_browser, open_page
 from records_by_hand import FACTS, run_record
 
-from zetamix.reproduce import EXPERIMENTS, Ask, Results
-from zetamix.reproduce.artifacts import draw, look
-from zetamix.reproduce.drawing.comparison import compare, rows_of
-from zetamix.reproduce.drawing.distributions import project
-from zetamix.reproduce.drawing.natural import draw_one
-from zetamix.reproduce.drawing.verdict import judge
-from zetamix.reproduce.measurement import Measurement
-from zetamix.reproduce.writing import write_artifact, write_page
+from zetamix.experiments.reproduce import EXPERIMENTS, Ask, Results
+from zetamix.report.paper.artifacts import draw, look
+from zetamix.report.paper.comparison import compare, rows_of
+from zetamix.report.paper.distributions import project
+from zetamix.report.paper.natural import draw_one
+from zetamix.report.paper.verdict import judge
+from zetamix.report.paper.write import write_artifact, write_page
+from zetamix.results.measurement import Measurement
 
 # error rates by method: one for each seed
 ERRORS = {

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from zetamix.experiments.reproduce import EXPERIMENTS, Ask, Results
 from zetamix.records import RunRecord
-from zetamix.reproduce import EXPERIMENTS, Ask, Results
-from zetamix.reproduce.artifacts import draw, look
-from zetamix.reproduce.drawing import distributions, mnist
-from zetamix.reproduce.drawing.natural import draw_one
-from zetamix.reproduce.writing import _readme
+from zetamix.report.paper import distributions, mnist
+from zetamix.report.paper.artifacts import draw, look
+from zetamix.report.paper.natural import draw_one
+from zetamix.report.paper.write import _readme
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "results"

@@ -21,8 +21,8 @@ from zetamix.train import RECIPES, RecipeError, Run, load_model, train
 from zetamix.train import run as runs_module
 from zetamix.train import trainer as trainer_module
 from zetamix.train.batch import choose_scale
-from zetamix.train.clock import StepClock
-from zetamix.train.folder import FolderError
+from zetamix.train.run_folder import FolderError
+from zetamix.train.step_timer import StepClock
 from zetamix.train.tally import Tally
 from zetamix.train.trainer import MIXING, NonFiniteLossError, Trainer, choose_dtype, derive
 
@@ -235,7 +235,7 @@ def test_a_seed_decides_everything(new):
 def test_mixing_has_a_seed_of_its_own():
     """Not that of any epoch of the data, whose first hundred are tried."""
     from zetamix.data.augment import ROUND
-    from zetamix.draw import mix64
+    from zetamix.sampling import mix64
 
     for seed in range(5):
         epochs = {mix64(other * ROUND + epoch) >> 1 for other in range(5) for epoch in range(100)}

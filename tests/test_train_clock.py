@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from zetamix.train.clock import CHUNKS_AHEAD, StepClock
+from zetamix.train.step_timer import CHUNKS_AHEAD, StepClock
 
 
 class PretendedGpu:

@@ -14,10 +14,11 @@ from filelock import FileLock
 from zetamix import data
 from zetamix.methods import parse
 from zetamix.records import Cell, RunRecord
-from zetamix.train import RECIPES, Run, stopping, train
-from zetamix.train.folder import FolderError, RunFolder, hold
-from zetamix.train.ranks import Ranks
-from zetamix.train.stopping import MARGIN, SAME_PRESS, Stop, Stopped, parse_duration
+from zetamix.train import RECIPES, Run, train
+from zetamix.train import stop as stopping
+from zetamix.train.distributed import Ranks
+from zetamix.train.run_folder import FolderError, RunFolder, hold
+from zetamix.train.stop import MARGIN, SAME_PRESS, Stop, Stopped, parse_duration
 
 RECIPE = RECIPES["cifar10"].change(model="mlp", epochs=2, batch_size=32, augmentation="none")
 

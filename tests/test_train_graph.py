@@ -13,14 +13,14 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-import zetamix.draw
+import zetamix.sampling
 from zetamix import data
 from zetamix.data.loader import Loader
 from zetamix.methods import parse
 from zetamix.train import RECIPES, Run, train
 from zetamix.train import run as runs_module
 from zetamix.train import trainer as trainer_module
-from zetamix.train.graph import CapturedStep
+from zetamix.train.cuda_graph import CapturedStep
 from zetamix.train.trainer import Trainer
 
 RECIPE = RECIPES["cifar10"].change(
@@ -94,7 +94,7 @@ def device(request, monkeypatch):
         return torch.device("cpu")
     # an eager step reads its random numbers off the host, a captured one draws them on the
     # device; only drawn in the same place are they the same
-    monkeypatch.setattr(zetamix.draw, "_on_host", lambda device: False)
+    monkeypatch.setattr(zetamix.sampling, "_on_host", lambda device: False)
     # else a convolution's gradient is added up in another order each time, and nine steps later
     # some weights differ by more than 1e-4
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)

@@ -282,7 +282,7 @@ def test_a_run_of_two_does_not_go_on_alone(root, tmp_path):
 
 
 def test_layers_of_two_ranks_draw_different_numbers(root, monkeypatch):
-    from zetamix.train.ranks import Ranks
+    from zetamix.train.distributed import Ranks
     from zetamix.train.trainer import Trainer
 
     drawn = []

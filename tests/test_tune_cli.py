@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from zetamix.cli.app import app
 from zetamix.cli.standing import Watcher
 from zetamix.cli.tune import SPACE, _hide_password
-from zetamix.tune import Evaluating, Standing
+from zetamix.experiments.tune import Evaluating, Standing
 
 pytestmark = pytest.mark.usefixtures(hasty_sqlite.__name__)
 

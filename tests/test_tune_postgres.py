@@ -10,9 +10,9 @@ from postgres import PASSWORD, needs_postgres, postgres
 from processes import zetamix
 from tuning import make_question
 
-from zetamix.tune import StudyError, search
-from zetamix.tune.storage import Storage
-from zetamix.tune.study import Study
+from zetamix.experiments.tune import StudyError, search
+from zetamix.experiments.tune.storage import Storage
+from zetamix.experiments.tune.study import Study
 
 pytestmark = needs_postgres
 

@@ -12,19 +12,19 @@ from tuning import RECIPE, SPACE, make_dataset, make_question
 
 from zetamix import data
 from zetamix.data import DataError, Split, from_tensors
-from zetamix.data.address import Address
-from zetamix.metrics import classify, confusion
-from zetamix.train import RecipeError
-from zetamix.tune import SpaceError, StudyError, ask, make_plan, parse_space
-from zetamix.tune import make_question as question_of
-from zetamix.tune.question import (
+from zetamix.data.dataset_ref import Address
+from zetamix.experiments.tune import SpaceError, StudyError, ask, make_plan, parse_space
+from zetamix.experiments.tune import make_question as question_of
+from zetamix.experiments.tune.question import (
     check_same,
     dataset_of,
     standard_error,
     suitable_metric,
     without_password,
 )
-from zetamix.tune.run import tune
+from zetamix.experiments.tune.run import tune
+from zetamix.metrics import classify, confusion
+from zetamix.train import RecipeError
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,9 @@ def test_the_papers_analysis_is_judged_by_test_on_all_training_samples():
 @pytest.mark.parametrize("val", [True, False], ids=["val", "held out"])
 @pytest.mark.parametrize("judge", ["val", "test"])
 def test_a_worker_sees_the_same_data(val, judge, tmp_path, monkeypatch):
-    monkeypatch.setattr("zetamix.data.address.load", lambda what, root, size: make_dataset(val=val))
+    monkeypatch.setattr(
+        "zetamix.data.dataset_ref.load", lambda what, root, size: make_dataset(val=val)
+    )
     source = Address("blobs", str(tmp_path), 0.5)
     question = ask(source.load(), parse_space(SPACE), RECIPE, source=source)
     expected = question.seen(judge)

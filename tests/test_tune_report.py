@@ -21,11 +21,18 @@ from tuning import (
 )
 
 from zetamix import GAMMA_MIN
-from zetamix.machine import describe_machine
+from zetamix.experiments.tune import Trial, parse_space, random_settings, trials_of
+from zetamix.experiments.tune.final import Contender
 from zetamix.metrics import METRICS
+from zetamix.provenance import describe_machine
 from zetamix.report import Picture
-from zetamix.tune import Trial, parse_space, random_settings, trials_of
-from zetamix.tune.analysis import (
+from zetamix.report.tune import as_dict, draw_all, results_table, trial_table, write_report
+from zetamix.report.tune_figures import draw_gamma, measure_name, scaled
+from zetamix.report.tune_parallel import _Scale, draw_parallel
+from zetamix.report.tune_plain import results_csv, trials_csv
+from zetamix.report.tune_text import read, show
+from zetamix.results.tuning import Standing, best_of, by_setting
+from zetamix.results.tuning_analysis import (
     LEAST_FOR_IMPORTANCE,
     curve,
     flatness,
@@ -34,13 +41,6 @@ from zetamix.tune.analysis import (
     pooled_error,
     trend,
 )
-from zetamix.tune.figures import draw_gamma, measure_name, scaled
-from zetamix.tune.final import Contender
-from zetamix.tune.parallel import _Scale, draw_parallel
-from zetamix.tune.plain import results_csv, trials_csv
-from zetamix.tune.reading import read, show
-from zetamix.tune.result import Standing, best_of, by_setting
-from zetamix.tune.write import as_dict, draw_all, results_table, trial_table, write_report
 
 FACTS = {**describe_machine(torch.device("cpu")), "command": "zetamix tune --data blobs"}
 GRID = make_question("gamma=1.8:3.0:0.2")
@@ -572,7 +572,7 @@ def axes_of(monkeypatch, *args, **how):
         found.extend(figure.axes)
         return original(figure, *rest, **more)
 
-    monkeypatch.setattr("zetamix.tune.figures.Picture.of", of)
+    monkeypatch.setattr("zetamix.report.tune_figures.Picture.of", of)
     draw_gamma(*args, **how)
     (axes,) = found
     return axes

@@ -24,21 +24,21 @@ from tuning import (
 )
 
 from zetamix.data import DataError
-from zetamix.machine import describe_machine
+from zetamix.experiments.boards import STOP
+from zetamix.experiments.tune import Evaluating, SpaceError, Standing, StudyError, make_plan
+from zetamix.experiments.tune.crew import Crew, plan_places
+from zetamix.experiments.tune.final import FIRST_SEED, contenders, differences
+from zetamix.experiments.tune.oversee import overseeing
+from zetamix.experiments.tune.run import tune
+from zetamix.experiments.tune.search import idle, report, search
+from zetamix.experiments.tune.work import Job, Task, _device, _Team, train_tasks
+from zetamix.experiments.workers import FileBoard, Workers
 from zetamix.methods import parse
+from zetamix.provenance import describe_machine
 from zetamix.records import read_lines
+from zetamix.report.tune import write_report
 from zetamix.train import Run, train
-from zetamix.train.clock import StepClock
-from zetamix.tune import Evaluating, SpaceError, Standing, StudyError, make_plan
-from zetamix.tune.crew import Crew, plan_places
-from zetamix.tune.final import FIRST_SEED, contenders, differences
-from zetamix.tune.oversee import overseeing
-from zetamix.tune.run import tune
-from zetamix.tune.search import idle, report, search
-from zetamix.tune.work import Job, Task, _device, _Team, train_tasks
-from zetamix.tune.write import write_report
-from zetamix.workers import FileBoard, Workers
-from zetamix.workers.boards import STOP
+from zetamix.train.step_timer import StepClock
 
 pytestmark = pytest.mark.usefixtures(hasty_sqlite.__name__)
 
@@ -61,8 +61,8 @@ def trained(monkeypatch):
         names.extend(task.name for task in job.tasks)
         return train_tasks(job, shared, board)
 
-    monkeypatch.setattr("zetamix.tune.search.train_tasks", watching)
-    monkeypatch.setattr("zetamix.tune.final.train_tasks", watching)
+    monkeypatch.setattr("zetamix.experiments.tune.search.train_tasks", watching)
+    monkeypatch.setattr("zetamix.experiments.tune.final.train_tasks", watching)
     return names
 
 
@@ -149,8 +149,8 @@ def test_stopped_between_trials(tmp_path, trained):
 
 def test_stopped_within_a_trial_it_goes_on_from_there(tmp_path, monkeypatch):
     """A trial of 60 epochs is stopped after some, and not one of them is trained again."""
-    monkeypatch.setattr("zetamix.tune.oversee.EVERY", 0.05)
-    monkeypatch.setattr("zetamix.tune.work.EVERY", 0.05)
+    monkeypatch.setattr("zetamix.experiments.tune.oversee.EVERY", 0.05)
+    monkeypatch.setattr("zetamix.experiments.tune.work.EVERY", 0.05)
     question = make_question(recipe=RECIPE.change(epochs=60, evaluate_every=1))
     curve = tmp_path / "trials/0000/metrics.jsonl"
     began = time.monotonic()
@@ -204,7 +204,8 @@ def test_a_measure_that_is_not_a_number_is_no_result(tmp_path):
 def test_an_error_gives_the_trial_back(tmp_path, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr(
-            "zetamix.tune.search.train_tasks", lambda *_: (_ for _ in ()).throw(MemoryError("full"))
+            "zetamix.experiments.tune.search.train_tasks",
+            lambda *_: (_ for _ in ()).throw(MemoryError("full")),
         )
         with pytest.raises(MemoryError, match="full"):
             run(tmp_path, trials=1)
@@ -239,7 +240,7 @@ def test_plain_runs_need_nothing_but_training():
     """On a machine with a GPU and little else: no Optuna, no joblib, nothing to draw with."""
     program = (
         "import sys; sys.modules.update(dict.fromkeys(['optuna', 'sqlalchemy', 'joblib', 'ray'])); "
-        "from zetamix.tune import random_settings, trials_of, parse_space; "
+        "from zetamix.experiments.tune import random_settings, trials_of, parse_space; "
         "print(len(random_settings(parse_space('gamma=1..6'), 3)), 'zetamix.report' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -247,7 +248,7 @@ def test_plain_runs_need_nothing_but_training():
 
 
 def test_without_optuna_the_package_is_named(tmp_path, monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("zetamix.tune.st")]:
+    for name in [name for name in sys.modules if name.startswith("zetamix.experiments.tune.st")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(StudyError) as caught:
@@ -365,7 +366,7 @@ def test_models_side_by_side_are_those_one_alone_would_be(tmp_path, board):
 
 
 def test_a_model_is_ended_when_told_and_the_others_go_on(tmp_path, board, monkeypatch):
-    monkeypatch.setattr("zetamix.tune.work.EVERY", 0.0)
+    monkeypatch.setattr("zetamix.experiments.tune.work.EVERY", 0.0)
     board.put("end-1", {"how": "prune"})
     job, dataset = make_job(tmp_path, ("0", "1"), save_every=0.0)
     ended = train_tasks(job, dataset, board)
@@ -376,7 +377,7 @@ def test_a_model_is_ended_when_told_and_the_others_go_on(tmp_path, board, monkey
 
 
 def test_steps_under_way_end_before_a_model_is_given_up(tmp_path, board, monkeypatch):
-    monkeypatch.setattr("zetamix.tune.work.EVERY", 0.0)
+    monkeypatch.setattr("zetamix.experiments.tune.work.EVERY", 0.0)
     board.put("end-1", {"how": "prune"})
     job, dataset = make_job(tmp_path, ("1",))
     seen = []
@@ -432,7 +433,7 @@ def test_told_to_stop_everything_is_saved(tmp_path, board):
 
 
 def test_a_folder_in_use_is_waited_for(tmp_path, board, monkeypatch):
-    monkeypatch.setattr("zetamix.tune.work.EVERY", 0.05)
+    monkeypatch.setattr("zetamix.experiments.tune.work.EVERY", 0.05)
     job, dataset = make_job(tmp_path)
     lock = FileLock(tmp_path / "trials/0/.lock")
     (tmp_path / "trials/0").mkdir(parents=True)
@@ -445,7 +446,7 @@ def test_a_folder_in_use_is_waited_for(tmp_path, board, monkeypatch):
             lock.release(force=True)
         return False
 
-    monkeypatch.setattr("zetamix.workers.Contact.stopped", later)
+    monkeypatch.setattr("zetamix.experiments.workers.Contact.stopped", later)
     assert train_tasks(job, dataset, board)["0"].how == "complete"
     assert len(waited) >= 3
 
@@ -473,7 +474,7 @@ def test_two_processes_take_two_gpus(tmp_path, monkeypatch):
 
 
 def test_what_goes_wrong_while_looking_stops_the_workers_and_is_raised(tmp_path, monkeypatch):
-    monkeypatch.setattr("zetamix.tune.oversee.EVERY", 0.01)
+    monkeypatch.setattr("zetamix.experiments.tune.oversee.EVERY", 0.01)
     workers = Workers(1, FileBoard(tmp_path))
     looks = []
 

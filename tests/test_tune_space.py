@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zetamix.experiments.tune import SpaceError, parse_space
+from zetamix.experiments.tune.parse import PAPER_GRID, PAPER_SWEEP
+from zetamix.experiments.tune.space import OF_METHOD, OF_RECIPE, label
 from zetamix.train import Recipe
-from zetamix.tune import SpaceError, parse_space
-from zetamix.tune.parse import PAPER_GRID, PAPER_SWEEP
-from zetamix.tune.space import OF_METHOD, OF_RECIPE, label
 
 RECIPE = Recipe(source="", lr=0.1)
 

@@ -13,10 +13,10 @@ from optuna.exceptions import StorageInternalError
 from optuna.trial import TrialState
 from tuning import RECIPE, SPACE, hasty_sqlite, make_question, make_study
 
-from zetamix.tune import StudyError, parse_space
-from zetamix.tune.sampler import make_pruner, make_sampler
-from zetamix.tune.storage import Storage, quieten, sqlite_in
-from zetamix.tune.tries import MOST_TRIES
+from zetamix.experiments.tune import StudyError, parse_space
+from zetamix.experiments.tune.sampler import make_pruner, make_sampler
+from zetamix.experiments.tune.storage import Storage, quieten, sqlite_in
+from zetamix.experiments.tune.tries import MOST_TRIES
 
 pytestmark = pytest.mark.usefixtures(hasty_sqlite.__name__)
 
@@ -529,7 +529,7 @@ def test_one_process_at_a_time(tmp_path):
 
 def test_a_storage_that_comes_back_is_waited_for(tmp_path, monkeypatch):
     waited, failing = [], [True, True]
-    monkeypatch.setattr("zetamix.tune.study.time.sleep", waited.append)
+    monkeypatch.setattr("zetamix.experiments.tune.study.time.sleep", waited.append)
     with make_study(tmp_path) as study:
         whole = study._trials
 
@@ -545,7 +545,7 @@ def test_a_storage_that_comes_back_is_waited_for(tmp_path, monkeypatch):
 
 
 def test_a_storage_that_stays_away_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("zetamix.tune.study.PATIENCE", 0.0)
+    monkeypatch.setattr("zetamix.experiments.tune.study.PATIENCE", 0.0)
     with make_study(tmp_path) as study:
 
         def gone(*states):

@@ -11,8 +11,15 @@ import jobs
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
-from zetamix.workers import Contact, FileBoard, Workers, WorkersError, cores, open_workers
-from zetamix.workers.boards import STOP
+from zetamix.experiments.boards import STOP
+from zetamix.experiments.workers import (
+    Contact,
+    FileBoard,
+    Workers,
+    WorkersError,
+    cores,
+    open_workers,
+)
 
 
 @pytest.fixture
@@ -85,7 +92,7 @@ def test_a_killed_process_costs_its_job_some_time_and_nothing_else(pair, tmp_pat
 
 
 def test_processes_that_always_die_are_given_up(pair, tmp_path, monkeypatch):
-    monkeypatch.setattr("zetamix.workers.pool.MOST_DEATHS", 2)
+    monkeypatch.setattr("zetamix.experiments.executor.MOST_DEATHS", 2)
     with pytest.raises(WorkersError) as caught:
         list(pair.run(jobs.die_always, range(2), str(tmp_path)))
     assert str(caught.value) == (
@@ -112,7 +119,7 @@ def test_ctrl_c_is_left_to_whoever_started_the_workers(pair):
 
 
 def test_processes_share_the_cores(pair, monkeypatch):
-    monkeypatch.setattr("zetamix.workers.pool.cores", lambda: 6)
+    monkeypatch.setattr("zetamix.experiments.executor.cores", lambda: 6)
     assert {threads for _, threads in pair.run(jobs.count_threads, range(2), None)} == {"3"}
 
 
@@ -129,7 +136,7 @@ def test_where_in_words(board):
     [(1, None, 1), (18, None, 4), (3, None, 3), (18, 2, 2), (2, 9, 2)],
 )
 def test_as_many_workers_as_are_of_use(most, count, expected, tmp_path, monkeypatch):
-    monkeypatch.setattr("zetamix.workers.open.cores", lambda: 4)
+    monkeypatch.setattr("zetamix.experiments.open_workers.cores", lambda: 4)
     with open_workers("local", most, folder=tmp_path, count=count) as workers:
         assert workers.count == expected
 
@@ -161,7 +168,7 @@ def test_a_wrong_backend_is_told(backend, address, message, tmp_path):
 
 
 def test_without_ray_the_package_is_named(tmp_path, monkeypatch):
-    monkeypatch.delitem(sys.modules, "zetamix.workers.cluster", raising=False)
+    monkeypatch.delitem(sys.modules, "zetamix.experiments.ray_executor", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(WorkersError) as caught, open_workers("ray", 1, folder=tmp_path):
         pass
@@ -192,7 +199,7 @@ def test_processes_write_to_the_same_board(pair):
 ORPHAN = """
 import os, subprocess, sys, time
 from pathlib import Path
-from zetamix.workers import Contact, FileBoard
+from zetamix.experiments.workers import Contact, FileBoard
 board = FileBoard(Path(sys.argv[1]))
 if os.fork() == 0:
     contact = Contact(board, every=0.01)

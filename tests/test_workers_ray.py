@@ -110,8 +110,8 @@ def compare_methods(address, tmp_path):
     ],
 )
 def test_a_cluster_that_is_not_there_is_told(address, message):
-    from zetamix.workers import WorkersError
-    from zetamix.workers.cluster import _check_address
+    from zetamix.experiments.ray_executor import _check_address
+    from zetamix.experiments.workers import WorkersError
 
     with pytest.raises(WorkersError) as caught:
         _check_address(address)
@@ -130,14 +130,14 @@ def test_a_cluster_that_is_not_there_is_told(address, message):
     ],
 )
 def test_as_many_workers_as_a_cluster_has_room_for(has, most, count, expected, monkeypatch):
-    from zetamix.workers import cluster
+    from zetamix.experiments import ray_executor as cluster
 
     monkeypatch.setattr(cluster.ray, "cluster_resources", lambda: has)
     assert cluster._room(most, count) == expected
 
 
 def test_too_small_a_cluster_is_told(monkeypatch):
-    from zetamix.workers import WorkersError, cluster
+    from zetamix.experiments.workers import WorkersError, cluster
 
     monkeypatch.setattr(cluster.ray, "cluster_resources", lambda: {"CPU": 1})
     with pytest.raises(WorkersError) as caught:
@@ -149,7 +149,7 @@ def test_too_small_a_cluster_is_told(monkeypatch):
 
 
 def test_a_cluster_that_cannot_be_joined_is_told(monkeypatch):
-    from zetamix.workers import WorkersError, cluster
+    from zetamix.experiments.workers import WorkersError, cluster
 
     def fail(**how):
         raise ConnectionError("Could not find any running Ray instance.\nmore")

@@ -8,14 +8,14 @@ import sqlalchemy
 import torch
 
 from zetamix.data import from_tensors
+from zetamix.experiments.tune import Trial, parse_space
+from zetamix.experiments.tune.final import Evaluated, contenders
+from zetamix.experiments.tune.question import Question, ask
+from zetamix.experiments.tune.run import Tuning
+from zetamix.experiments.tune.storage import Storage, sqlite_in
+from zetamix.experiments.tune.study import Study
 from zetamix.records import Cell, RunRecord
 from zetamix.train import Recipe
-from zetamix.tune import Trial, parse_space
-from zetamix.tune.final import Evaluated, contenders
-from zetamix.tune.question import Question, ask
-from zetamix.tune.run import Tuning
-from zetamix.tune.storage import Storage, sqlite_in
-from zetamix.tune.study import Study
 
 RECIPE = Recipe(source="test", model="mlp", epochs=4, batch_size=16, lr=0.05, augmentation="none")
 SPACE = "gamma=1..6,weight_decay=log:5e-5..1e-3"

@@ -1,5 +1,10 @@
 """zetamix: ζ-mixup for PyTorch. batch → plan → mix → train → measure → report."""
 
+from zetamix.gamma import GAMMA_MIN as GAMMA_MIN
+from zetamix.gamma import describe as describe
+from zetamix.gamma import dominance_threshold as dominance_threshold
+from zetamix.gamma import gamma_from_lam as gamma_from_lam
+from zetamix.gamma import lam_from_gamma as lam_from_gamma
 from zetamix.losses import SoftCrossEntropy as SoftCrossEntropy
 from zetamix.losses import dominant_accuracy as dominant_accuracy
 from zetamix.losses import expected_loss as expected_loss
@@ -16,11 +21,6 @@ from zetamix.plan import MixPlan as MixPlan
 from zetamix.plan import local_plan as local_plan
 from zetamix.plan import mixup_plan as mixup_plan
 from zetamix.plan import zeta_plan as zeta_plan
-from zetamix.series import GAMMA_MIN as GAMMA_MIN
-from zetamix.series import describe as describe
-from zetamix.series import dominance_threshold as dominance_threshold
-from zetamix.series import gamma_from_lam as gamma_from_lam
-from zetamix.series import lam_from_gamma as lam_from_gamma
 from zetamix.transforms import Mixup as Mixup
 from zetamix.transforms import ZetaMixup as ZetaMixup
 

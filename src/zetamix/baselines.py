@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from zetamix._checks import check_alpha, check_count, check_number, check_pair
-from zetamix.draw import BOX, Draw, draw_lam, process_stream
 from zetamix.mix import Classes, mix
 from zetamix.plan import identity_plan, local_plan
+from zetamix.sampling import BOX, Draw, draw_lam, process_stream
 
 
 class CutMix(nn.Module):

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from zetamix.baselines import CutMix, Local
+from zetamix.text import did_you_mean
 from zetamix.transforms import Mixup, ZetaMixup
-from zetamix.words import did_you_mean
 
 Transform: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 

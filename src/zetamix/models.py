@@ -8,7 +8,7 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from zetamix.words import did_you_mean
+from zetamix.text import did_you_mean
 
 # images up to this side keep their resolution in the first layers; ImageNet's stem shrinks
 # an image fourfold before the first block, which leaves 8 × 8 of a 32 × 32 image

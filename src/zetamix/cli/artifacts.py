@@ -13,10 +13,10 @@ def list_artifacts(
 ) -> None:
     """Print a table of artifacts: the paper's cells, or those of a quick run."""
     from zetamix.data import CATALOGUE
-    from zetamix.data.access import status
-    from zetamix.reproduce import EXPERIMENTS, Ask
-    from zetamix.reproduce.quick import shorten
-    from zetamix.reproduce.speed import Speed
+    from zetamix.data.loading import status
+    from zetamix.experiments.reproduce import EXPERIMENTS, Ask
+    from zetamix.experiments.reproduce.smoke import shorten
+    from zetamix.experiments.reproduce.speed import Speed
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name, justify in (("id", "left"), ("what it shows, and its data", "left")):

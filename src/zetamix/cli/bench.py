@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from zetamix.atomic_io import write_json
 from zetamix.bench.contenders import COPY, OURS, PEERS
 from zetamix.bench.run import Case, Row, WrongResultError, fastest_peer, measure
-from zetamix.cli.options import read_device
-from zetamix.files import write_json
-from zetamix.machine import describe_machine, machine_line
+from zetamix.cli.options import parse_device
+from zetamix.provenance import describe_machine, machine_line
 
 SHAPES = "32x3x224x224,128x3x32x32,128x3x224x224,256x3x224x224"
 CPU_SHAPES = "128x3x32x32,32x3x96x96,128x3x96x96,32x3x224x224,128x3x224x224,256x3x224x224"
@@ -40,7 +40,7 @@ def bench(
     Results are checked against float64 first; nothing is timed that is not right.
     """
     console = Console()
-    place = read_device(device)
+    place = parse_device(device)
     if place.type == "cuda":
         # streams, graphs and events are those of the current device
         torch.cuda.set_device(place)

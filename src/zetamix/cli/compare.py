@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from zetamix.cli.errors import told_in_a_sentence
 from zetamix.cli.narrow import blocks
-from zetamix.cli.options import check_device, read_stop, read_train_size
+from zetamix.cli.options import check_device, make_stop, parse_train_size
 from zetamix.cli.overview import near_path
-from zetamix.cli.problems import told_in_a_sentence
-from zetamix.words import counted
+from zetamix.text import counted
 
 
 def compare(
@@ -66,22 +66,22 @@ def compare(
     # loading what is imported here, and the data, takes its part of a time limit
     began = time.monotonic()
     from zetamix import methods as naming
-    from zetamix.compare import compare as compare_methods
-    from zetamix.compare import make_grid
-    from zetamix.compare.result import choose_metrics
-    from zetamix.compare.verdict import SHOWN, show
-    from zetamix.compare.write import write_report
+    from zetamix.experiments.compare import compare as compare_methods
+    from zetamix.experiments.compare import make_grid
+    from zetamix.report.compare import write_report
+    from zetamix.report.compare_text import SHOWN, show
+    from zetamix.results.comparison import choose_metrics
 
     console = Console()
     check_device(device)
-    stop = read_stop(time_limit, began)
+    stop = make_stop(time_limit, began)
     with told_in_a_sentence():
         grid = make_grid(
             data,
             None if methods is None else naming.parse_list(methods),
             out=out,
             seeds=seeds,
-            train_size=read_train_size(train_size),
+            train_size=parse_train_size(train_size),
             model=model,
             epochs=epochs,
             changes=change or [],
@@ -117,7 +117,7 @@ def compare(
 def _compiles(grid: Any, device: str | None) -> bool:
     import torch
 
-    from zetamix.train.graph import compile_pays
+    from zetamix.train.cuda_graph import compile_pays
 
     steps = grid.recipe.epochs * (len(grid.dataset.train) // grid.recipe.batch_size)
     on_gpu = torch.cuda.is_available() and device != "cpu"
@@ -131,7 +131,7 @@ def _overview(console: Console, name: str, show: Any) -> Any:
 
 
 def _announce(console: Console, grid: Any) -> None:
-    from zetamix.compare.earlier import what_differs
+    from zetamix.report.compare_earlier import what_differs
 
     dataset, recipe = grid.dataset, grid.recipe
     runs = f"{counted(len(grid.methods), 'method')} × {counted(len(grid.seeds), 'seed')}"
@@ -176,8 +176,8 @@ def _why_stopped(comparison: Any, stop: Any) -> str:
 
 
 def _print(console: Console, comparison: Any) -> None:
-    from zetamix.compare.tables import difference_table, main_table
-    from zetamix.compare.verdict import read
+    from zetamix.report.compare_tables import difference_table, main_table
+    from zetamix.report.compare_text import read
 
     shown = []
     if comparison.records:
@@ -201,7 +201,7 @@ def _print(console: Console, comparison: Any) -> None:
 def _facts(comparison: Any) -> dict[str, str]:
     import torch
 
-    from zetamix.machine import describe_machine
+    from zetamix.provenance import describe_machine
 
     on_gpu = any("gpu" in record.machine for record in comparison.records.values())
     device = "cuda" if on_gpu and torch.cuda.is_available() else "cpu"

@@ -51,8 +51,8 @@ GET = {"built in": "", "download": "auto", "tool": "tool", "request": "ask"}
 @data.command(name="list")
 def list_datasets(root: Root = None) -> None:
     """All datasets that are known by name, and which of them are here."""
-    from zetamix.data.access import status
     from zetamix.data.catalogue import CATALOGUE
+    from zetamix.data.loading import status
     from zetamix.data.source import data_root
 
     console = Console()
@@ -95,7 +95,7 @@ def list_datasets(root: Root = None) -> None:
 @data.command()
 def info(what: What, root: Root = None, seed: Seed = 0, size: Size = None) -> None:
     """What a dataset is, where it comes from, and whether it is here."""
-    from zetamix.data.access import draw, find, ready
+    from zetamix.data.loading import draw, find, ready
 
     console = Console()
     with _sentences():
@@ -128,7 +128,7 @@ def prepare(
 ) -> None:
     """Download where that is allowed, verify, and decode once; later loads take no time."""
     from zetamix.data import prepare as prepare_data
-    from zetamix.data.access import find
+    from zetamix.data.loading import find
 
     console = Console()
     with _sentences(), progress_bar() as show:
@@ -174,7 +174,7 @@ def check(what: What, root: Root = None, seed: Seed = 0, size: Size = None) -> N
 
 
 def _print_verdict(console: Console, report: "Report") -> None:
-    from zetamix.words import counted
+    from zetamix.text import counted
 
     total = sum(report.sizes.values())
     wrong = len(report.problems) + len(report.corrupt)

@@ -25,8 +25,8 @@ def fact_table() -> Table:
 
 def add_spec(facts: Table, spec: "Spec", root: Path, seed: int | None) -> None:
     """What the catalogue says; with a seed also whether it is here."""
-    from zetamix.data.access import status
-    from zetamix.data.obtain import next_step, stand_in_hint
+    from zetamix.data.download import next_step, stand_in_hint
+    from zetamix.data.loading import status
 
     facts.add_row("name", f"{spec.name}, {escape(spec.title)}")
     facts.add_row("classes", f"{len(spec.classes)}: {escape(_some(spec.classes))}")

@@ -7,8 +7,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from zetamix.cli.options import read_device
-from zetamix.cli.problems import told_in_a_sentence
+from zetamix.cli.errors import told_in_a_sentence
+from zetamix.cli.options import parse_device
 
 METHODS = "mixup,zeta:2.4,zeta:2.8,zeta:4.0"
 
@@ -54,13 +54,13 @@ def inspect(
     """
     from zetamix import data as datasets
     from zetamix import methods as naming
-    from zetamix.inspect import InspectionError, Settings, inspect_dataset, write_report
-    from zetamix.inspect.inspection import GAMMAS
-    from zetamix.inspect.reading import read
-    from zetamix.machine import describe_machine
+    from zetamix.experiments.inspect import InspectionError, Settings, inspect_dataset, write_report
+    from zetamix.provenance import describe_machine
+    from zetamix.report.inspect_text import read
+    from zetamix.results.inspection import GAMMAS
 
     console = Console()
-    place = read_device(device)
+    place = parse_device(device)
     settings = Settings(
         samples=samples,
         batch=batch,

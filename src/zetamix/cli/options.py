@@ -1,13 +1,76 @@
-"""Options that several commands take: read in one way, and refused with the same sentence."""
+"""Options that several commands share: declared once, parsed in one way, one error message each."""
 
 import re
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    import torch
 
-def read_device(name: str | None) -> Any:
-    """The device that was named, or a GPU where there is one."""
+    from zetamix.train.stop import Stop
+
+Data = Annotated[str, typer.Option("--data", help="Name of a dataset, or path of your own data.")]
+Methods = Annotated[
+    str | None,
+    typer.Option("--methods", help="Comma-separated: none, mixup:1.0, cutmix, zeta:2.8, local."),
+]
+Seeds = Annotated[
+    str | None,
+    typer.Option("--seeds", help="Number of seeds (3 means 0, 1, 2), or a list such as 0,4,7."),
+]
+Epochs = Annotated[
+    int | None, typer.Option("--epochs", min=1, help="Override the recipe's number of epochs.")
+]
+Model = Annotated[
+    str | None,
+    typer.Option("--model", help="resnet18, lenet5, mlp or any torchvision classifier."),
+]
+TrainSize = Annotated[
+    str | None,
+    typer.Option("--train-size", help="Train on a subset: a number of samples or a fraction."),
+]
+Size = Annotated[
+    int | None, typer.Option("--size", min=1, help="Resize your own images to SIZE × SIZE pixels.")
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Override a field of the recipe, such as lr=0.05. Repeatable."),
+]
+Device = Annotated[
+    str | None, typer.Option("--device", help="cpu or cuda. Default: cuda if available.")
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", min=1, help="Runs at a time. Default: one per CPU core, four per GPU."),
+]
+Backend = Annotated[
+    str, typer.Option("--backend", help="local for processes, ray for a Ray cluster.")
+]
+Address = Annotated[
+    str | None, typer.Option("--address", help="Address of the Ray cluster: auto or host:port.")
+]
+TimeLimit = Annotated[
+    str | None,
+    typer.Option("--time-limit", help="Save and stop after this time, such as 9m or 1h30m."),
+]
+SaveEvery = Annotated[
+    float, typer.Option("--save-every", min=0, help="Seconds between two checkpoints.")
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir", help="Folder of datasets. Default: $ZETAMIX_DATA or ~/.cache/zetamix."
+    ),
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Output folder. Default: out/COMMAND-NAME.")
+]
+
+
+def parse_device(name: str | None) -> "torch.device":
+    """The named device; cuda if available where none is named."""
     import torch
 
     if name is None:
@@ -17,7 +80,7 @@ def read_device(name: str | None) -> Any:
 
 
 def check_device(name: str | None) -> None:
-    """Refuse a device that is not there; None leaves the choice to whoever trains."""
+    """Raise for a device that torch does not have; None is resolved later."""
     import torch
 
     if name is None:
@@ -25,18 +88,19 @@ def check_device(name: str | None) -> None:
     if re.fullmatch(r"(cpu|cuda)(:(0|[1-9][0-9]*))?", name) is None:
         raise typer.BadParameter(f"expected cpu or cuda, got {name!r}", param_hint="--device")
     kind, _, index = name.partition(":")
-    there = torch.cuda.device_count() if kind == "cuda" else 1
-    if there == 0:
+    count = torch.cuda.device_count() if kind == "cuda" else 1
+    if count == 0:
         raise typer.BadParameter("torch finds no CUDA device; use cpu", param_hint="--device")
-    if int(index or "0") >= there:
+    if int(index or "0") >= count:
         raise typer.BadParameter(
-            f"torch counts {there} of them, from {kind}:0; got {name!r}", param_hint="--device"
+            f"expected an index below {count}, the number of devices, got {name!r}",
+            param_hint="--device",
         )
 
 
-def read_stop(time_limit: str | None, began: float) -> Any:
-    """What says when to stop: a signal, or the time limit, counted from `began`."""
-    from zetamix.train.stopping import Stop, parse_duration
+def make_stop(time_limit: str | None, began: float) -> "Stop":
+    """The stop condition: a signal, or the time limit counted from `began` (`time.monotonic`)."""
+    from zetamix.train.stop import Stop, parse_duration
 
     try:
         limit = None if time_limit is None else parse_duration(time_limit)
@@ -45,8 +109,8 @@ def read_stop(time_limit: str | None, began: float) -> Any:
     return Stop(limit, began=began)
 
 
-def read_train_size(text: str | None) -> int | float | None:
-    """A number of samples, or a fraction of them."""
+def parse_train_size(text: str | None) -> int | float | None:
+    """A number of samples (int) or a fraction of them (float)."""
     if text is None:
         return None
     try:
@@ -58,15 +122,30 @@ def read_train_size(text: str | None) -> int | float | None:
         ) from None
 
 
-def read_seeds(text: str, option: str) -> list[int]:
+def parse_seeds(text: str | None, default: int, option: str = "--seeds") -> tuple[int, ...]:
+    """Seeds from a count or from a list; a trailing comma makes a list of one.
+
+    >>> parse_seeds("3", 1), parse_seeds("0,4,7", 1), parse_seeds("7,", 1), parse_seeds(None, 2)
+    ((0, 1, 2), (0, 4, 7), (7,), (0, 1))
+    """
+    if text is None:
+        return tuple(range(default))
     try:
-        seeds = [int(part) for part in text.split(",")]
+        numbers = [int(part) for part in text.removesuffix(",").split(",")]
     except ValueError:
         raise typer.BadParameter(
-            f"expected whole numbers separated by commas, got {text!r}", param_hint=option
+            f"expected a number of seeds or a list such as 0,1,2, got {text!r}", param_hint=option
         ) from None
-    if len(set(seeds)) < len(seeds) or min(seeds) < 0:
+    if "," not in text:
+        if numbers[0] < 1:
+            raise typer.BadParameter(
+                f"expected at least 1 seed, got {text!r}; for the single seed {numbers[0]} write "
+                f"'{numbers[0]},'",
+                param_hint=option,
+            )
+        return tuple(range(numbers[0]))
+    if len(set(numbers)) < len(numbers) or min(numbers) < 0:
         raise typer.BadParameter(
-            f"expected different numbers of at least 0, got {text!r}", param_hint=option
+            f"expected distinct seeds of at least 0, got {text!r}", param_hint=option
         )
-    return seeds
+    return tuple(numbers)

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from zetamix.cli.logs import open_log
+from zetamix.train.loggers import open_log
 
 
 class Watcher(AbstractContextManager["Watcher"]):

@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from zetamix.cli.artifacts import list_artifacts
-from zetamix.cli.options import read_device, read_seeds, read_stop
-from zetamix.cli.problems import told_in_a_sentence
-from zetamix.words import did_you_mean
+from zetamix.cli.errors import told_in_a_sentence
+from zetamix.cli.options import make_stop, parse_device, parse_seeds
+from zetamix.text import did_you_mean
 
 PAGE, ALL = "page", "all"
 # real results are kept, quick ones are not
@@ -64,7 +64,7 @@ def reproduce(
     began = time.monotonic()
     import torch
 
-    from zetamix.reproduce import Results, Session
+    from zetamix.experiments.reproduce import Results, Session
 
     console = Console()
     folder = out or (QUICK if quick else RESULTS)
@@ -74,16 +74,16 @@ def reproduce(
         chosen = _ids(ids or [ALL])
         if show_list or not ids:
             listed = _ids([ALL]) if chosen == [PAGE] else chosen
-            list_artifacts(console, results, data_root, read_device(device), listed, quick)
+            list_artifacts(console, results, data_root, parse_device(device), listed, quick)
             return
         if chosen == [PAGE]:
             _page(console, results, quick)
             return
         ask = _ask(chosen, seeds, variants, epochs, quick)
-        place = read_device(device)
+        place = parse_device(device)
         # which convolution is fastest is tried out once per shape; shapes never change here
         torch.backends.cudnn.benchmark = place.type == "cuda"
-        stop = read_stop(time_limit, began)
+        stop = make_stop(time_limit, began)
         with _watcher(console) as watch:
             session = Session(
                 results,
@@ -113,7 +113,7 @@ def _check_root(data_root: Path | None) -> None:
 
 
 def _ids(given: list[str]) -> list[str]:
-    from zetamix.reproduce import EXPERIMENTS
+    from zetamix.experiments.reproduce import EXPERIMENTS
 
     known = [*EXPERIMENTS, ALL, PAGE]
     for id in given:
@@ -131,7 +131,7 @@ def _ask(
     ids: list[str], seeds: str | None, variants: str | None, epochs: int | None, quick: bool
 ) -> Any:
     from zetamix.data.augment import AUGMENTATIONS
-    from zetamix.reproduce import EXPERIMENTS, Ask
+    from zetamix.experiments.reproduce import EXPERIMENTS, Ask
 
     if quick and (seeds is not None or epochs is not None):
         raise typer.BadParameter(
@@ -144,7 +144,7 @@ def _ask(
                 f"expected some of {', '.join(AUGMENTATIONS)}, got {name!r}",
                 param_hint="--variants",
             )
-    ask = Ask(None if seeds is None else tuple(read_seeds(seeds, "--seeds")), names, epochs)
+    ask = Ask(None if seeds is None else parse_seeds(seeds, 1), names, epochs)
     if ask != Ask() and not any(EXPERIMENTS[id].trains for id in ids):
         raise typer.BadParameter(
             f"--seeds, --variants and --epochs are for artifacts that train models, which "
@@ -155,9 +155,9 @@ def _ask(
 
 def _cells(id: str, ask: Any, datasets: str | None, methods: str | None, session: Any) -> list[Any]:
     """The cells that were asked for."""
+    from zetamix.experiments.reproduce import EXPERIMENTS
+    from zetamix.experiments.reproduce.smoke import shorten
     from zetamix.methods import parse_list
-    from zetamix.reproduce import EXPERIMENTS
-    from zetamix.reproduce.quick import shorten
 
     cells = list(EXPERIMENTS[id].cells(ask))
     for option, text, field in (
@@ -199,8 +199,8 @@ def _run_name(run: Any) -> str:
 def _page(console: Console, results: Any, quick: bool) -> None:
     import torch
 
-    from zetamix.machine import describe_machine
-    from zetamix.reproduce.writing import write_page
+    from zetamix.provenance import describe_machine
+    from zetamix.report.paper.write import write_page
 
     path = results.folder / "index.html"
     write_page(results, path, describe_machine(torch.device("cpu")), is_quick=quick)
@@ -225,8 +225,8 @@ def _report(console: Console, results: Any, outcomes: dict[str, Any], quick: boo
 def _draw(id: str, results: Any, quick: bool) -> list[str]:
     """Write figures and tables, and return the verdict; records are kept where nothing can draw."""
     try:
-        from zetamix.reproduce.artifacts import draw, look
-        from zetamix.reproduce.writing import write_artifact
+        from zetamix.report.paper.artifacts import draw, look
+        from zetamix.report.paper.write import write_artifact
     except ModuleNotFoundError as missing:
         if missing.name not in ("matplotlib", "scipy"):
             raise

@@ -72,8 +72,8 @@ class Watcher(AbstractContextManager["Watcher"]):
         return f": epoch {', '.join(each)}"
 
     def _best(self, best: Any) -> str:
-        from zetamix.tune.reading import show
-        from zetamix.tune.space import label
+        from zetamix.experiments.tune.space import label
+        from zetamix.report.tune_text import show
 
         if best is None:
             return "no trial finished yet"

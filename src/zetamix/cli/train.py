@@ -9,10 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from zetamix.cli.errors import told_in_a_sentence
 from zetamix.cli.narrow import fold_name, room_for_names
-from zetamix.cli.options import read_device, read_seeds, read_stop, read_train_size
-from zetamix.cli.problems import told_in_a_sentence
-from zetamix.words import counted
+from zetamix.cli.options import make_stop, parse_device, parse_seeds, parse_train_size
+from zetamix.text import counted
 
 # runs whose epoch is told one by one when a command is stopped
 STANDINGS = 4
@@ -26,7 +26,7 @@ def train(
     model: Annotated[
         str | None, typer.Option(help="resnet18, lenet5, any classifier of torchvision.")
     ] = None,
-    seed: Annotated[str, typer.Option(help="One seed, or several: 0,1,2.")] = "0",
+    seed: Annotated[str | None, typer.Option(help="A count, or a list: 0,1,2.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
     train_size: Annotated[
         str | None, typer.Option(help="Train on part of the data: a number or a fraction.")
@@ -64,19 +64,19 @@ def train(
     began = time.monotonic()
     from zetamix import methods
     from zetamix.train import Run, recipe_of
-    from zetamix.train.folder import hold
-    from zetamix.train.graph import compile_pays
-    from zetamix.train.ranks import leave
-    from zetamix.train.turns import train as train_runs
+    from zetamix.train.cuda_graph import compile_pays
+    from zetamix.train.distributed import leave
+    from zetamix.train.run_folder import hold
+    from zetamix.train.side_by_side import train as train_runs
 
     console = Console()
-    stop = read_stop(time_limit, began)
+    stop = make_stop(time_limit, began)
     with told_in_a_sentence():
         place, ranks = _place(device)
         dataset = _load(data, root, train_size, size)
         recipe = recipe_of(dataset, model=model, epochs=epochs, changes=change or [])
         chosen = methods.parse_list(method)
-        seeds = read_seeds(seed, "--seed")
+        seeds = list(parse_seeds(seed, 1, "--seed"))
         folders = _folders(out, dataset.name, chosen, seeds)
         steps = len(folders) * recipe.epochs * (len(dataset.train) // recipe.batch_size)
         console.quiet = not ranks.leads
@@ -114,9 +114,9 @@ def train(
 def _place(device: str | None) -> tuple[Any, Any]:
     import torch
 
-    from zetamix.train.ranks import join
+    from zetamix.train.distributed import join
 
-    ranks, place = join(read_device(device))
+    ranks, place = join(parse_device(device))
     # which convolution is fastest is tried out once per shape; shapes never change here
     torch.backends.cudnn.benchmark = place.type == "cuda"
     return place, ranks
@@ -124,12 +124,12 @@ def _place(device: str | None) -> tuple[Any, Any]:
 
 def _load(data: str, root: Path | None, train_size: str | None, side: int | None) -> Any:
     from zetamix import data as datasets
-    from zetamix.data.address import cut
+    from zetamix.data.dataset_ref import cut
 
     dataset = datasets.load(data, root=root, size=side)
     if dataset.test is None:
         dataset = datasets.as_reported(dataset)
-    size = read_train_size(train_size)
+    size = parse_train_size(train_size)
     try:
         return cut(dataset, size)
     except ValueError as error:
@@ -161,7 +161,7 @@ def _watcher(console: Console, runs: list[Any], log: str | None) -> Any:
 
 
 def _announce(console: Console, dataset: Any, recipe: Any, runs: list[Any], place: Any) -> None:
-    from zetamix.machine import describe_machine, machine_line
+    from zetamix.provenance import describe_machine, machine_line
 
     test = len(dataset.test) if dataset.test is not None else 0
     augmentation = "no" if recipe.augmentation == "none" else recipe.augmentation

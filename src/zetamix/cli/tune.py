@@ -8,11 +8,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from zetamix.cli.options import check_device, read_stop, read_train_size
+from zetamix.cli.errors import told_in_a_sentence
+from zetamix.cli.options import check_device, make_stop, parse_train_size
 from zetamix.cli.overview import near_path
-from zetamix.cli.problems import told_in_a_sentence
 from zetamix.cli.standing import Watcher
-from zetamix.words import counted
+from zetamix.text import counted
 
 SPACE = "gamma=1..6,weight_decay=log:5e-5..1e-3"
 
@@ -109,13 +109,13 @@ def tune(
     """
     # loading what is imported here, and the data, takes its part of a time limit
     began = time.monotonic()
-    from zetamix.tune import make_plan, make_question
-    from zetamix.tune.run import tune as search
-    from zetamix.tune.write import write_report
+    from zetamix.experiments.tune import make_plan, make_question
+    from zetamix.experiments.tune.run import tune as search
+    from zetamix.report.tune import write_report
 
     console = Console()
     check_device(device)
-    stop = read_stop(time_limit, began)
+    stop = make_stop(time_limit, began)
     kind, what = _kind(space, grid, sampler)
     with told_in_a_sentence():
         _hide_password(storage)
@@ -124,7 +124,7 @@ def tune(
             what,
             metric=metric,
             seed=seed,
-            train_size=read_train_size(train_size),
+            train_size=parse_train_size(train_size),
             model=model,
             epochs=epochs,
             changes=change or [],
@@ -178,7 +178,7 @@ def _hide_password(storage: str | None) -> None:
     """The command is kept with every result; a password in it is not."""
     import sys
 
-    from zetamix.tune.question import without_password
+    from zetamix.experiments.tune.question import without_password
 
     if storage is not None:
         sys.argv = [arg.replace(storage, without_password(storage)) for arg in sys.argv]
@@ -187,7 +187,7 @@ def _hide_password(storage: str | None) -> None:
 def _compiles(question: Any, device: str | None) -> bool:
     import torch
 
-    from zetamix.train.graph import compile_pays
+    from zetamix.train.cuda_graph import compile_pays
 
     recipe = question.recipe
     steps = recipe.epochs * (len(question.dataset.train) // recipe.batch_size)
@@ -213,8 +213,8 @@ def _announce(console: Console, question: Any, plan: Any) -> None:
 
 
 def _print(console: Console, found: Any, page: Path) -> None:
-    from zetamix.tune.reading import read
-    from zetamix.tune.write import results_table
+    from zetamix.report.tune import results_table
+    from zetamix.report.tune_text import read
 
     if found.tested:
         table = results_table(found)
@@ -233,6 +233,6 @@ def _print(console: Console, found: Any, page: Path) -> None:
 def _facts() -> dict[str, str]:
     import torch
 
-    from zetamix.machine import describe_machine
+    from zetamix.provenance import describe_machine
 
     return describe_machine(torch.device("cuda" if torch.cuda.is_available() else "cpu"))

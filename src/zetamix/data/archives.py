@@ -17,9 +17,9 @@ from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
+from zetamix.atomic_io import write_atomically
 from zetamix.data.errors import DataError
 from zetamix.data.source import Progress
-from zetamix.files import write_atomically
 
 CHUNK = 1 << 20
 TIMEOUT_S = 60

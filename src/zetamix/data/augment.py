@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zetamix.draw import mix64
+from zetamix.sampling import mix64
 
 PADDING = 4
 AUGMENTATIONS = {

@@ -19,11 +19,11 @@ import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
+from zetamix.atomic_io import new_folder, write_json
 from zetamix.data.dataset import Dataset, Split, fingerprint
 from zetamix.data.errors import DataError
 from zetamix.data.flaws import Copies, lacking
 from zetamix.data.source import Part, Progress, Source
-from zetamix.files import new_folder, write_json
 
 # raise it when the files below change their form or any reader changes what it makes of its input
 FORMAT = 3

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from zetamix.data.source import Array, Source
-from zetamix.words import counted
+from zetamix.text import counted
 
 
 def digest(sample: Array) -> bytes:

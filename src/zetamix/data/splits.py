@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from zetamix.data.errors import Complain, refuse
-from zetamix.words import counted
+from zetamix.text import counted
 
 # train : val : test, wherever splits have to be made
 TRAIN, VAL, TEST = 7, 1, 2

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from zetamix._checks import check_choice, needs_gradients
-from zetamix.kernels import gather, reference
-from zetamix.series import GAMMA_MIN
+from zetamix.gamma import GAMMA_MIN
+from zetamix.kernels import embedding_bag as gather
+from zetamix.kernels import reference
 
 IMPLEMENTATIONS = ("auto", "fused", "reference")
 
@@ -180,6 +181,6 @@ def _why_no_kernels(device: torch.device) -> str | None:
 @lru_cache(maxsize=1)
 def _fused() -> Any:
     # imported when first needed: triton takes a while, and most machines never need it
-    from zetamix.kernels import fused
+    from zetamix.kernels import triton_launch as fused
 
     return fused

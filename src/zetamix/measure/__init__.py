@@ -1,5 +1,6 @@
 """What synthetic data is worth: dimension, realism, label correctness, diversity, richness."""
 
+from zetamix.measure.coordinate_system import coordinates as coordinates
 from zetamix.measure.dimension import local_dimension as local_dimension
 from zetamix.measure.diversity import classes_per_label as classes_per_label
 from zetamix.measure.diversity import coverage as coverage
@@ -11,4 +12,3 @@ from zetamix.measure.estimate import mean_of as mean_of
 from zetamix.measure.realism import Judgement as Judgement
 from zetamix.measure.realism import density as density
 from zetamix.measure.realism import judge as judge
-from zetamix.measure.span import coordinates as coordinates

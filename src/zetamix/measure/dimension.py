@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from zetamix._checks import check_count, check_number, check_tensor
+from zetamix.measure.eigenvalue_count import count_above
 from zetamix.measure.neighbours import FLOAT64, Cloud, blocks, nearest
-from zetamix.measure.spectrum import count_above
 
 # a neighbourhood this small beside its distance from the origin, in squares, is taken from
 # differences of points: by the usual error bound products alone keep about ten digits of its

@@ -3,7 +3,7 @@
 from zetamix.mix.apply import mix as mix
 from zetamix.mix.pair import mixup as mixup
 from zetamix.mix.pair import zeta_mixup as zeta_mixup
-from zetamix.mix.rules import Anchor as Anchor
-from zetamix.mix.rules import Classes as Classes
-from zetamix.mix.rules import Samples as Samples
-from zetamix.mix.rules import Soft as Soft
+from zetamix.rules import Anchor as Anchor
+from zetamix.rules import Classes as Classes
+from zetamix.rules import Samples as Samples
+from zetamix.rules import Soft as Soft

@@ -9,8 +9,8 @@ from torch.utils import _pytree as pytree
 from zetamix._checks import Gamma, check_mixable, check_pair
 from zetamix.kernels import dispatch
 from zetamix.mix.apply import is_channels_last, mix
-from zetamix.mix.rules import Classes, Rule, drop_column, infer_rule
 from zetamix.plan.request import Request, mixup_request, zeta_request
+from zetamix.rules import Classes, Rule, drop_column, infer_rule
 
 
 def zeta_mixup(

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from zetamix._checks import Gamma, check_batch, check_number, check_tensor
-from zetamix.draw import SPARE, Draw, precise
+from zetamix.gamma import weigh
 from zetamix.plan.plan import MixPlan
 from zetamix.plan.request import mixup_request, resolve_outputs, resolve_sources, zeta_request
-from zetamix.series import weigh
+from zetamix.sampling import SPARE, Draw, precise
 
 
 def zeta_plan(

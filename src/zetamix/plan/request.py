@@ -17,11 +17,11 @@ from zetamix._checks import (
     check_sources,
     needs_gradients,
 )
-from zetamix.draw import ORDER, Draw, draw_gammas, draw_lam, precise
+from zetamix.gamma import weigh
 from zetamix.kernels import dispatch
-from zetamix.plan.order import order_rows
+from zetamix.permutations import order_rows
 from zetamix.plan.plan import MixPlan
-from zetamix.series import weigh
+from zetamix.sampling import ORDER, Draw, draw_gammas, draw_lam, precise
 
 
 class Request(NamedTuple):

@@ -3,11 +3,11 @@
 Knows nothing of how results come about: it takes numbers and words.
 """
 
+from zetamix.report.figure import Picture as Picture
+from zetamix.report.figure import drawing as drawing
+from zetamix.report.figure import series_style as series_style
 from zetamix.report.page import Section as Section
 from zetamix.report.page import render_page as render_page
-from zetamix.report.picture import Picture as Picture
-from zetamix.report.picture import drawing as drawing
-from zetamix.report.picture import series_style as series_style
 from zetamix.report.table import Cell as Cell
 from zetamix.report.table import Column as Column
 from zetamix.report.table import Table as Table

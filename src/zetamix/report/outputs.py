@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from zetamix.report.picture import Picture, drawing, series_style
+from zetamix.report.figure import Picture, drawing, series_style
 
 # sides of images in the figure; fifty of 224 × 224 would make a page of 7 MB
 LARGEST_IMAGE = 96

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TypeAlias
 
-from zetamix.machine import machine_line
-from zetamix.report.picture import Picture
+from zetamix.provenance import machine_line
+from zetamix.report.figure import Picture
 from zetamix.report.table import Table
 
 
@@ -93,7 +93,7 @@ def render_page(
 ) -> str:
     """The page as text, with everything inlined.
 
-    facts: where the page was made, from `zetamix.machine.describe_machine`; none are shown where
+    facts: where the page was made, from `zetamix.provenance.describe_machine`; none are shown where
         the numbers come from elsewhere and say so themselves.
     lead: what a reader in a hurry should know, each in a word and a sentence or two.
 

@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 from zetamix.data.augment import AUGMENTATIONS
 from zetamix.methods import Method
 from zetamix.metrics import METRICS
-from zetamix.words import did_you_mean
+from zetamix.text import did_you_mean
 
 CHOICES = {
     "schedule": ("steps", "cosine"),

@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 from zetamix.data.dataset import Dataset
-from zetamix.machine import describe_machine
 from zetamix.methods import Method
 from zetamix.metrics import METRICS, classify, confusion
 from zetamix.models import count_parameters
+from zetamix.provenance import describe_machine
 from zetamix.records import Cell, RunRecord
-from zetamix.train.clock import CHUNK_STEPS, StepClock
-from zetamix.train.folder import FolderError, RunFolder
-from zetamix.train.graph import CapturedStep
-from zetamix.train.ranks import Ranks
+from zetamix.train.cuda_graph import CapturedStep
+from zetamix.train.distributed import Ranks
 from zetamix.train.recipe import Recipe
+from zetamix.train.run_folder import FolderError, RunFolder
+from zetamix.train.step_timer import CHUNK_STEPS, StepClock
 from zetamix.train.trained import WEIGHTS, write_form
 from zetamix.train.trainer import Trainer
 

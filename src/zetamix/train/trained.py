@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from zetamix.atomic_io import write_json
 from zetamix.data.augment import Scale
-from zetamix.files import write_json
 from zetamix.models import build
-from zetamix.train.folder import FolderError
+from zetamix.train.run_folder import FolderError
 from zetamix.train.trainer import Trainer
 
 FORM, WEIGHTS = "model.json", "final.pt"

@@ -11,11 +11,11 @@ from torch.nn.parallel import DistributedDataParallel
 from zetamix.data.augment import EpochDraws, Scale
 from zetamix.data.dataset import Dataset
 from zetamix.data.loader import Labelled, Loader
-from zetamix.draw import GOLDEN, mix64
 from zetamix.methods import Method
 from zetamix.models import initialise, is_random, seeded
+from zetamix.sampling import GOLDEN, mix64
 from zetamix.train.batch import choose_scale, compiled_fetch, fetch, layout
-from zetamix.train.ranks import Ranks
+from zetamix.train.distributed import Ranks
 from zetamix.train.recipe import Recipe
 from zetamix.train.tally import Tally
 
@@ -34,7 +34,7 @@ class Trainer:
     """A model, its data and its optimiser, advanced one step at a time.
 
     The step reads its place in the epoch from the device and writes loss and accuracy there, so
-    the host never waits for it and a CUDA graph can hold it whole (`zetamix.train.graph`).
+    the host never waits for it and a CUDA graph can hold it whole (`zetamix.train.cuda_graph`).
     """
 
     def __init__(

@@ -16,14 +16,7 @@ from zetamix._checks import (
     check_pair,
     check_tensor_labels,
 )
-from zetamix.draw import process_rank, process_stream
-from zetamix.kernels.dispatch import IMPLEMENTATIONS
-from zetamix.mix import Samples
-from zetamix.mix.pair import plan_dtype
-from zetamix.mix.rules import Rule, infer_rule
-from zetamix.plan import MixPlan, identity_plan
-from zetamix.plan.make import spare
-from zetamix.transforms.nest import (
+from zetamix.batch_tree import (
     Rules,
     check_first_tensor,
     check_rule_types,
@@ -32,6 +25,13 @@ from zetamix.transforms.nest import (
     mix_tree,
     with_dicts,
 )
+from zetamix.kernels.dispatch import IMPLEMENTATIONS
+from zetamix.mix import Samples
+from zetamix.mix.pair import plan_dtype
+from zetamix.plan import MixPlan, identity_plan
+from zetamix.plan.make import spare
+from zetamix.rules import Rule, infer_rule
+from zetamix.sampling import process_rank, process_stream
 
 CONTROLS = ("enabled", "p", "epoch", "training")
 

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from zetamix._checks import check_alpha, check_choice
+from zetamix.batch_tree import Rules
 from zetamix.mix import mixup
 from zetamix.plan import MixPlan, mixup_plan
 from zetamix.transforms.batch import BatchMix
-from zetamix.transforms.nest import Rules
 
 
 class Mixup(BatchMix):

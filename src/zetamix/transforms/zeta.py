@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from zetamix._checks import Gamma, GammaSchedule, check_choice, check_count, check_gamma
+from zetamix.batch_tree import Rules
+from zetamix.gamma import dominance_threshold
 from zetamix.mix import zeta_mixup
 from zetamix.plan import MixPlan, zeta_plan
-from zetamix.series import dominance_threshold
 from zetamix.transforms.batch import BatchMix
-from zetamix.transforms.nest import Rules
 
 
 class ZetaMixup(BatchMix):

@@ -1,7 +1,7 @@
 """Natural images: MNIST, Fashion-MNIST, CIFAR, STL-10, Imagenette, Imagewoof."""
 
 from zetamix.data.catalogue.spec import Archive, Spec
-from zetamix.data.decode import Fit
+from zetamix.data.image_files import Fit
 
 DIGITS = tuple("0123456789")
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from zetamix.data.catalogue.spec import Archive, Spec
-from zetamix.data.decode import Fit
+from zetamix.data.image_files import Fit
 
 # the paper's class names, in the order of its text
 BCC, NEVUS, MELANOMA, SK, OTHERS = (

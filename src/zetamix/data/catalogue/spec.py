@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from zetamix.data.decode import NATIVE, Fit
+from zetamix.data.image_files import NATIVE, Fit
 
 Group = Literal["natural", "skin", "medmnist", "synthetic", "embedded"]
 Access = Literal["built in", "download", "tool", "request"]

@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import TypeAlias
 
 from zetamix.data.catalogue.spec import Spec
-from zetamix.data.readers import isic, natural, npz, skin
+from zetamix.data.readers import arrays, isic, skin, torchvision_sets
 from zetamix.data.source import Source
 
 Reader: TypeAlias = Callable[[Spec, Path, int], Source]
 
 READERS: Mapping[str, Reader] = {
-    "idx": natural.idx,
-    "cifar": natural.cifar,
-    "stl10": natural.stl10,
-    "imagenet_subset": natural.imagenet_subset,
+    "idx": torchvision_sets.idx,
+    "cifar": torchvision_sets.cifar,
+    "stl10": torchvision_sets.stl10,
+    "imagenet_subset": torchvision_sets.imagenet_subset,
     "isic2016": isic.isic2016,
     "isic2017": isic.isic2017,
     "isic2018": isic.isic2018,
@@ -23,5 +23,5 @@ READERS: Mapping[str, Reader] = {
     "derm7pt": skin.derm7pt,
     "ph2": skin.ph2,
     "mednode": skin.mednode,
-    "medmnist": npz.medmnist,
+    "medmnist": arrays.medmnist,
 }

@@ -14,9 +14,9 @@ from zetamix.data.catalogue.skin import (
 )
 from zetamix.data.catalogue.spec import Spec
 from zetamix.data.errors import DataError
+from zetamix.data.label_csv import Images, Row, read_lines, read_rows
 from zetamix.data.readers.labelled import Labelled, made_parts, official_parts, source_of
 from zetamix.data.source import Source
-from zetamix.data.tables import Images, Row, read_lines, read_rows
 
 PHOTOS = (".jpg", ".jpeg")
 

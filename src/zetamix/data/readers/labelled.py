@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from zetamix.data.catalogue.spec import Spec
-from zetamix.data.decode import file_part
+from zetamix.data.image_files import file_part
 from zetamix.data.source import Part, Source
 from zetamix.data.splits import made_note, make_splits
 

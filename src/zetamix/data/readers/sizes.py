@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median_low
 
-from zetamix.data.decode import NATIVE, Fit, Header, in_parallel, read_header
 from zetamix.data.errors import Complain
-from zetamix.words import counted
+from zetamix.data.image_files import NATIVE, Fit, Header, in_parallel, read_header
+from zetamix.text import counted
 
 # images of one size up to this side are kept as they are, all others are brought to one size
 NATIVE_SIDE = 256

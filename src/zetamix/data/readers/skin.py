@@ -5,12 +5,12 @@ from pathlib import Path
 from zetamix.data.archives import find_path
 from zetamix.data.catalogue.skin import DERM7PT_CLASSES, DERMOFIT_CLASSES, MELANOMA, NEVUS
 from zetamix.data.catalogue.spec import Spec
-from zetamix.data.decode import images_below
 from zetamix.data.errors import DataError
+from zetamix.data.image_files import images_below
+from zetamix.data.label_csv import Images, Row, read_rows
 from zetamix.data.readers import xlsx
 from zetamix.data.readers.labelled import Labelled, made_parts, source_of
 from zetamix.data.source import Source
-from zetamix.data.tables import Images, Row, read_rows
 
 # codes of PH2_dataset.txt, and columns of PH2_dataset.xlsx
 PH2_CLINICAL = {"0": NEVUS, "1": NEVUS, "2": MELANOMA}

@@ -1,0 +1,125 @@
+"""Label files: rows with their numbers, so that every message can name the row."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from zetamix.data.errors import Complain, DataError, refuse
+from zetamix.data.image_files import SUFFIXES, images_below
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table; the first line of the file is row 1."""
+
+    table: Path
+    number: int
+    cells: dict[str, str]
+
+    @property
+    def where(self) -> str:
+        return f"{self.table}, row {self.number}"
+
+    def __getitem__(self, column: str) -> str:
+        return self.cells[column]
+
+
+def read_rows(
+    path: Path,
+    columns: Sequence[str],
+    *,
+    header: bool = True,
+    wanted: str = "",
+    complain: Complain = refuse,
+) -> list[Row]:
+    """The rows of a CSV file, with at least these columns.
+
+    Commas, semicolons or tabs separate; names of columns are compared in lower case. Without a
+    header the file has exactly these columns, in this order. `wanted` says what an empty file
+    lacks, where there is a choice of columns.
+    """
+    lines = read_lines(path)
+    if not lines:
+        wanted = wanted or f"the columns {', '.join(columns)}"
+        raise DataError(f"{path} is empty; expected {wanted}.")
+    names = list(columns)
+    if header:
+        number, first = lines.pop(0)
+        names = [cell.strip().lower() for cell in first]
+        missing = [column for column in columns if column not in names]
+        if missing:
+            raise DataError(
+                f"{path}, row {number}: expected the columns {', '.join(columns)}, got "
+                f"{', '.join(names)}; {' and '.join(missing)} "
+                f"{'is' if len(missing) == 1 else 'are'} missing."
+            )
+    complain(
+        [
+            f"{path}, row {number}: expected {len(names)} cells, got {len(cells)}."
+            for number, cells in lines
+            if len(cells) != len(names)
+        ]
+    )
+    return [
+        Row(path, number, dict(zip(names, (cell.strip() for cell in cells), strict=True)))
+        for number, cells in lines
+        if len(cells) == len(names)
+    ]
+
+
+def read_lines(path: Path) -> list[tuple[int, list[str]]]:
+    """The cells of every line that is not blank, with its number."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not text in UTF-8. Save it as CSV in UTF-8.") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
+    if "\0" in text:
+        raise DataError(f"{path} is not a text file. Save it as CSV in UTF-8.")
+    first = text.split("\n", 1)[0]
+    delimiter = max(",;\t", key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        return [(reader.line_num, cells) for cells in reader if any(c.strip() for c in cells)]
+    except csv.Error as error:
+        raise DataError(f"{path}, row {reader.line_num}: {error}.") from None
+
+
+class Images:
+    """The image files below some folders, to be found by name without regard to case."""
+
+    def __init__(self, *folders: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
+        self.folders = folders
+        self.by_path: dict[str, Path] = {}
+        self.by_stem: dict[str, list[Path]] = {}
+        for folder in folders:
+            for file in images_below(folder):
+                if file.suffix.lower() in suffixes:
+                    self.by_path[file.relative_to(folder).as_posix().lower()] = file
+                    self.by_stem.setdefault(file.stem.lower(), []).append(file)
+
+    def __len__(self) -> int:
+        return len(self.by_path)
+
+    def find(self, name: str, row: Row) -> Path:
+        """The file of that name: a path below a folder, with or without its ending."""
+        key = name.replace("\\", "/").strip().removeprefix("./").lower()
+        if key in self.by_path:
+            return self.by_path[key]
+        alike = self.by_stem.get(key.rsplit("/", 1)[-1], [])
+        found = [file for file in alike if self._ends_with(file, key)]
+        if len(found) == 1:
+            return found[0]
+        listed = " or ".join(str(folder) for folder in self.folders)
+        if found:
+            raise DataError(
+                f"{row.where}: {name!r} could be {found[0]} or {found[1]}. Write the path below "
+                f"{listed}, with its ending."
+            )
+        raise DataError(f"{row.where}: there is no image {name!r} in {listed}.")
+
+    def _ends_with(self, file: Path, key: str) -> bool:
+        return f"/{file.with_suffix('').as_posix().lower()}".endswith(f"/{key}")

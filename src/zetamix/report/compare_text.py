@@ -1,0 +1,193 @@
+"""What the numbers say, in plain words, and never more than their intervals allow."""
+
+from collections.abc import Sequence
+
+from zetamix.measure.statistics import CONFIDENCE, Difference
+from zetamix.metrics import METRICS
+from zetamix.results.comparison import Comparison
+from zetamix.results.guessing import guessing
+from zetamix.text import counted
+
+LEVEL = f"{100 * CONFIDENCE:g} %"
+# runs that a sentence has room for
+MOST_NAMED = 6
+# metric: (its name over a column, factor, decimals)
+SHOWN = {
+    "error": ("error %", 100, 2),
+    "accuracy": ("accuracy %", 100, 2),
+    "balanced_accuracy": ("balanced accuracy %", 100, 2),
+    "f1_macro": ("macro F1 %", 100, 2),
+    "auc": ("AUC", 1, 4),
+    "nll": ("NLL", 1, 4),
+    "ece": ("ECE %", 100, 2),
+}
+
+
+def read(comparison: Comparison) -> list[tuple[str, str]]:
+    """A few sentences, each under a word, for a reader in a hurry."""
+    found = []
+    if not comparison.complete:
+        found.append(("Unfinished", _unfinished(comparison)))
+    if not comparison.records:
+        return found
+    # before the answer, which says little where nothing was learned
+    caution = guessing(comparison)
+    if caution is not None:
+        found.append(("Caution", caution))
+    if len(comparison.methods) == 1:
+        return [*found, ("Measured", _alone(comparison))]
+    words = ["Answer", *(f"Against {label}" for label in comparison.references[1:])]
+    for word, reference in zip(words, comparison.references, strict=True):
+        found.append((word, claim(comparison, reference, comparison.primary)))
+    first = comparison.references[0]
+    calibration = [claim(comparison, first, name, brief=True) for name in ("nll", "ece")]
+    told = [sentence for _, sentence in found]
+    new = [sentence for sentence in dict.fromkeys(calibration) if sentence not in told]
+    return [*found, ("Calibration", " ".join(new))] if new else found
+
+
+def _alone(comparison: Comparison) -> str:
+    """What one method reaches, with nothing beside it."""
+    (label,) = comparison.methods
+    values = []
+    for metric in comparison.metrics:
+        found = comparison.summary(label, metric)
+        unit = " %" if SHOWN[metric][1] == 100 else ""
+        spread = "" if found.sd is None else f" ± {_number(metric, found.sd)}"
+        values.append(f"{METRICS[metric][0]} {_number(metric, found.mean)}{spread}{unit}")
+    n = comparison.summary(label, comparison.primary).n
+    text = f"{label} over {counted(n, 'seed')}: {', '.join(values)}. "
+    if len(comparison.grid.methods) > 1:
+        return text + "Nothing can be compared before another method has a finished run."
+    return text + "One method is measured, not compared."
+
+
+def claim(comparison: Comparison, reference: str, metric: str, *, brief: bool = False) -> str:
+    """What may be said about every method's difference to `reference`.
+
+    brief: without intervals, for what is not the main question.
+    """
+    differences = comparison.differences(reference, metric)
+    name = METRICS[metric][0]
+    if not differences:
+        return f"There is no run to hold against {reference} on the same seed."
+    known = [found for found in differences if found.low is not None]
+    if not known:
+        text = f"With one seed no difference to {reference} in {name} can be claimed"
+        return f"{text}." if brief else f"{text}: no interval can be given. Train more (--seeds 3)."
+    claimed = [found for found in known if found.claimed]
+    if not claimed:
+        return _no_claim(comparison, known, name, brief)
+    higher, lower = ("better", "worse") if METRICS[metric][1] else ("worse", "better")
+    less = [_stated(found, brief) for found in claimed if found.mean < 0]
+    more = [_stated(found, brief) for found in claimed if found.mean > 0]
+    parts = [
+        f"{direction} ({quality}) with {_join(group)}"
+        for group, direction, quality in ((less, "lower", lower), (more, "higher", higher))
+        if group
+    ]
+    text = f"Compared with {reference}, {name} is {', and '.join(parts)}."
+    rest = [found.method for found in differences if not found.claimed]
+    if rest:
+        text += f" Nothing can be claimed for {_join(rest)}."
+    return text if brief else text + _chance(known)
+
+
+def _no_claim(comparison: Comparison, known: Sequence[Difference], name: str, brief: bool) -> str:
+    metric, reference = known[0].metric, known[0].reference
+    text = f"No difference to {reference} in {name} can be claimed"
+    if brief:
+        return f"{text}."
+    sign = 1 if METRICS[metric][1] else -1
+    best = max(known, key=lambda found: sign * found.mean)
+    mean = show(metric, comparison.summary(best.method, metric).mean)
+    what = "The best mean of all" if sign * best.mean > 0 else f"The best mean beside {reference}"
+    text += (
+        f" ({best.n} seeds). {what}, {mean} with {best.method}, differs by "
+        f"{show_difference(metric, best.mean)}"
+    )
+    if not best.excludes_zero:
+        text += f", and the {LEVEL} interval, {_interval(best)}, contains 0."
+    else:
+        text += f" ({LEVEL} interval {_interval(best)})."
+    return text + _chance(known)
+
+
+def _chance(known: Sequence[Difference]) -> str:
+    """Intervals that exclude 0 by themselves, but not as one of many."""
+    near = [found for found in known if found.excludes_zero and not found.claimed]
+    if not near:
+        return ""
+    each = [f"{found.method} (p = {found.adjusted:.2f})" for found in near]
+    them = "interval of {} excludes" if len(near) == 1 else "intervals of {} exclude"
+    return (
+        f" Taken alone, the {them.format(_join(each))} 0; as one of {len(known)} comparisons that "
+        "may be chance (p after Holm)."
+    )
+
+
+def _stated(found: Difference, brief: bool) -> str:
+    by = show_difference(found.metric, found.mean)
+    if brief:
+        return f"{found.method} ({by})"
+    return f"{found.method} by {by} ({LEVEL} interval {_interval(found)})"
+
+
+def _interval(found: Difference) -> str:
+    if found.low is None or found.high is None:
+        return "–"
+    return f"{signed(found.metric, found.low)} to {signed(found.metric, found.high)}"
+
+
+def _unfinished(comparison: Comparison) -> str:
+    places, done = len(comparison.grid.places), len(comparison.records)
+    text = f"{done} of {places} runs are finished, and only those are counted."
+    epochs = comparison.grid.recipe.epochs
+    far = [
+        f"{method} seed {seed} at epoch {int(each.epochs)} of {epochs}"
+        for (method, seed), each in comparison.reached.items()
+    ]
+    if far:
+        rest = [f"{len(far) - MOST_NAMED} more"] if len(far) > MOST_NAMED else []
+        text += f" Under way: {_join([*far[:MOST_NAMED], *rest])}."
+    for (method, seed), reason in comparison.failures.items():
+        text += f" {method} seed {seed} failed: {reason}"
+    return text
+
+
+def show(metric: str, value: float) -> str:
+    """A value with its unit.
+
+    >>> show("error", 0.0312), show("auc", 0.98765)
+    ('3.12 %', '0.9877')
+    """
+    unit = " %" if SHOWN[metric][1] == 100 else ""
+    return _number(metric, value) + unit
+
+
+def show_difference(metric: str, value: float) -> str:
+    """A difference with its sign and unit.
+
+    >>> show_difference("error", -0.0031), show_difference("nll", 0.25)
+    ('−0.31 points', '+0.2500')
+    """
+    unit = " points" if SHOWN[metric][1] == 100 else ""
+    return signed(metric, value) + unit
+
+
+def signed(metric: str, value: float) -> str:
+    _, factor, digits = SHOWN[metric]
+    text = f"{factor * value:+.{digits}f}".replace("-", "−")
+    # what rounds to nothing has no sign
+    return text if text.strip("+−0.") else text[1:]
+
+
+def _number(metric: str, value: float) -> str:
+    _, factor, digits = SHOWN[metric]
+    return f"{factor * value:.{digits}f}"
+
+
+def _join(parts: Sequence[str]) -> str:
+    if len(parts) < 2:
+        return "".join(parts)
+    return ", ".join(parts[:-1]) + " and " + parts[-1]
