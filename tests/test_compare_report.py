@@ -87,8 +87,8 @@ def test_the_table_of_differences_has_intervals_and_what_is_claimed(six):
     assert rows["zeta:2.8"][0] == "−4.97 (−5.11 to −4.82)"
     by_name = {row[0].text(): row for row in table.cells}
     for found in six.differences("none"):
-        assert (by_name[found.method][1].mark == "best") == found.claimed
-        assert by_name[found.method][2].text() in ("< 0.001", f"{found.adjusted:.3f}")
+        assert (by_name[found.method][1].mark == "best") == found.significant
+        assert by_name[found.method][2].text() in ("< 0.001", f"{found.p_holm:.3f}")
     assert by_name["zeta:2.8"][1].note == "seed 0: −5.00, seed 1: −4.90, seed 2: −5.00"
 
 
@@ -170,7 +170,7 @@ def test_json_has_everything(six, page):
     assert zeta["values"] == {"0": 0.05, "1": 0.061, "2": 0.055}
     assert set(found["methods"]["none"]) == set(METRICS)
     assert len(found["runs"]) == len(found["curves"]) == 18
-    assert {(d["reference"], d["metric"]) for d in found["differences"]} == {
+    assert {(d["baseline"], d["metric"]) for d in found["differences"]} == {
         (r, m) for r in ("none", "mixup:1.0") for m in ("error", "nll", "ece")
     }
     assert len(found["differences"]) == 2 * 3 * 5
@@ -298,7 +298,7 @@ def test_differences_show_seeds_means_and_intervals(six):
     expected = [d.mean for r in six.references for d in six.differences(r)]
     assert means == pytest.approx([100 * mean for mean in expected])
     filled = [how_drawn["markerfacecolor"] != "white" for a, how_drawn in calls if a[2] == "D"]
-    assert filled == [d.claimed for r in six.references for d in six.differences(r)]
+    assert filled == [d.significant for r in six.references for d in six.differences(r)]
     assert "zeta:2.8 minus none −4.97 points" in picture.alt
     seeds = [len(a[0]) for a, how_drawn in calls if a[2] == "o"]
     assert seeds == [3] * 10

@@ -8,15 +8,16 @@ from comparisons import make_comparison, make_dataset
 from scipy import stats
 
 from zetamix.experiments.compare.progress import Reached
-from zetamix.measure.statistics import adjust, pair, summarise
-from zetamix.metrics import classify
-from zetamix.report.compare_text import claim, read, show, show_difference
-from zetamix.results.comparison import choose_metrics
+from zetamix.measure.statistics import holm, paired_difference, summarise
+from zetamix.metrics import METRICS, choose_metrics, classify
+from zetamix.report.compare_text import claim, read
 from zetamix.results.guessing import guessing
 
 
 def paired(ours, theirs, **how):
-    return pair("a", "b", "error", dict(enumerate(ours)), dict(enumerate(theirs)), **how)
+    return paired_difference(
+        "a", "b", "error", dict(enumerate(ours)), dict(enumerate(theirs)), **how
+    )
 
 
 # numbers
@@ -46,10 +47,10 @@ def test_three_seeds_need_a_factor_of_4_3():
 
 
 def test_differences_are_paired_by_seed_and_not_by_place():
-    found = pair("a", "b", "error", {0: 0.5, 2: 0.4, 3: 0.9}, {3: 0.8, 2: 0.1, 1: 0.0})
+    found = paired_difference("a", "b", "error", {0: 0.5, 2: 0.4, 3: 0.9}, {3: 0.8, 2: 0.1, 1: 0.0})
     assert found.values == {2: pytest.approx(0.3), 3: pytest.approx(0.1)}
     assert found.n == 2
-    assert pair("a", "b", "error", {0: 0.5}, {1: 0.5}) is None
+    assert paired_difference("a", "b", "error", {0: 0.5}, {1: 0.5}) is None
 
 
 def test_one_seed_has_a_difference_and_no_interval():
@@ -57,7 +58,7 @@ def test_one_seed_has_a_difference_and_no_interval():
     assert found.mean == pytest.approx(-0.2)
     assert (found.low, found.high, found.p) == (None, None, None)
     assert not found.excludes_zero
-    assert not adjust([found])[0].claimed
+    assert not holm([found])[0].significant
 
 
 def test_the_same_few_samples_in_every_seed_are_no_certainty():
@@ -65,11 +66,11 @@ def test_the_same_few_samples_in_every_seed_are_no_certainty():
     exact = paired([2 / 360] * 3, [1 / 360] * 3)
     assert exact.p == 0
     assert exact.excludes_zero
-    counted = paired([2 / 360] * 3, [1 / 360] * 3, grain=1 / 360)
+    counted = paired([2 / 360] * 3, [1 / 360] * 3, resolution=1 / 360)
     assert not counted.excludes_zero
     assert counted.p > 0.05
     # a real deviation is not touched
-    assert paired([0.1, 0.2], [0.3, 0.1], grain=1e-6) == paired([0.1, 0.2], [0.3, 0.1])
+    assert paired([0.1, 0.2], [0.3, 0.1], resolution=1e-6) == paired([0.1, 0.2], [0.3, 0.1])
 
 
 def test_equal_methods_do_not_differ():
@@ -79,12 +80,12 @@ def test_equal_methods_do_not_differ():
 
 def test_holm_by_hand():
     made = [paired([k / 100, k / 50 + 0.1, 0.3], [0, 0, 0]) for k in range(1, 5)]
-    found = adjust(made)
+    found = holm(made)
     by_p = sorted(found, key=lambda each: each.p)
     running = 0.0
     for rank, each in enumerate(by_p):
         running = max(running, min(1.0, each.p * (4 - rank)))
-        assert each.adjusted == pytest.approx(running)
+        assert each.p_holm == pytest.approx(running)
     # the order of methods is kept
     assert [each.values for each in found] == [each.values for each in made]
 
@@ -95,7 +96,7 @@ def test_without_a_difference_hardly_anything_is_claimed():
     wrong = 0
     for _ in range(1500):
         values = torch.randn(6, 3, generator=generator).tolist()
-        wrong += any(each.claimed for each in adjust([paired(v, values[0]) for v in values[1:]]))
+        wrong += any(each.significant for each in holm([paired(v, values[0]) for v in values[1:]]))
     assert 0.005 < wrong / 1500 < 0.06
 
 
@@ -103,7 +104,7 @@ def test_a_large_difference_is_claimed():
     generator = torch.Generator().manual_seed(3)
     base = torch.randn(5, generator=generator)
     shifted = (base + 10 + 0.1 * torch.randn(5, generator=generator)).tolist()
-    assert adjust([paired(shifted, base.tolist())])[0].claimed
+    assert holm([paired(shifted, base.tolist())])[0].significant
 
 
 # metrics that suit the data
@@ -120,7 +121,7 @@ def test_a_large_difference_is_claimed():
     ],
 )
 def test_metrics_suit_the_data(counts, expected):
-    assert choose_metrics(make_dataset(counts)) == expected
+    assert choose_metrics(make_dataset(counts).test.counts()) == expected
 
 
 # sentences
@@ -184,7 +185,7 @@ def test_an_interval_that_excludes_0_alone_is_not_enough():
     scores = {"none": [0.20, 0.20, 0.20], "zeta:2.8": [0.15, 0.17, 0.16], **noisy}
     made = make_comparison(scores, dataset=make_dataset(MANY))
     (near,) = [found for found in made.differences("none") if found.excludes_zero]
-    assert near.adjusted > 0.05
+    assert near.p_holm > 0.05
     assert claim(made, "none", "error") == (
         "No difference to none in error rate can be claimed (3 seeds). The best mean of all, 16.00 "
         "% with zeta:2.8, differs by −4.00 points (95 % interval −6.48 to −1.52). Taken alone, the "
@@ -382,10 +383,10 @@ def test_unfinished_and_failed_runs_are_told():
     ],
 )
 def test_numbers_have_their_units(metric, value, text, difference):
-    assert show(metric, value) == text
-    assert show_difference(metric, value) == difference
+    assert METRICS[metric].format(value) == text
+    assert METRICS[metric].format_difference(value) == difference
 
 
 def test_a_minus_is_a_minus():
-    assert show_difference("error", -0.12) == "−12.00 points"
-    assert show_difference("error", -0.00001) == "0.00 points"
+    assert METRICS["error"].format_difference(-0.12) == "−12.00 points"
+    assert METRICS["error"].format_difference(-0.00001) == "0.00 points"

@@ -163,4 +163,4 @@ def test_a_metric_says_which_way_is_better(name):
     better = classify(*good)[name] > classify(*bad)[name]
     # confidence can be right by accident; the expected calibration error is not compared
     if name != "ece":
-        assert better is METRICS[name][1]
+        assert better is METRICS[name].higher_is_better

@@ -18,12 +18,11 @@ from zetamix.experiments.tune import make_question as question_of
 from zetamix.experiments.tune.question import (
     check_same,
     dataset_of,
-    standard_error,
-    suitable_metric,
     without_password,
 )
 from zetamix.experiments.tune.run import tune
-from zetamix.metrics import classify, confusion
+from zetamix.measure.statistics import standard_error
+from zetamix.metrics import classify, confusion, primary_metric
 from zetamix.train import RecipeError
 
 
@@ -169,7 +168,7 @@ def test_a_question_by_name(tmp_path):
     [((40, 40, 40), "error"), ((60, 40, 40), "error"), ((62, 40, 40), "balanced_accuracy")],
 )
 def test_the_measure_suits_the_classes(counts, expected):
-    assert suitable_metric(make_dataset(counts=counts).train) == expected
+    assert primary_metric(make_dataset(counts=counts).train.counts(), auc=False) == expected
 
 
 def test_the_measure_and_its_direction():

@@ -27,10 +27,10 @@ from zetamix.metrics import METRICS
 from zetamix.provenance import describe_machine
 from zetamix.report import Picture
 from zetamix.report.tune import as_dict, draw_all, results_table, trial_table, write_report
-from zetamix.report.tune_figures import draw_gamma, measure_name, scaled
+from zetamix.report.tune_figures import draw_gamma, measure_name
 from zetamix.report.tune_parallel import _Scale, draw_parallel
 from zetamix.report.tune_plain import results_csv, trials_csv
-from zetamix.report.tune_text import read, show
+from zetamix.report.tune_text import read
 from zetamix.results.tuning import Standing, best_of, by_setting
 from zetamix.results.tuning_analysis import (
     LEAST_FOR_IMPORTANCE,
@@ -399,7 +399,7 @@ def test_a_tie_is_broken_by_the_loss_and_says_so():
     ],
 )
 def test_no_better_than_guessing(metric, value, guess):
-    worse = value - 0.1 if METRICS[metric][1] else value + 0.1
+    worse = value - 0.1 if METRICS[metric].higher_is_better else value + 0.1
     trials = [make_trial(0, value, gamma=2.0), make_trial(1, worse, gamma=3.0)]
     text = words(make_tuning(trials, make_question("gamma=1..6", metric=metric)))["Chosen"]
     assert ("That is no better than guessing among the 3 classes." in text) == guess
@@ -465,10 +465,10 @@ def test_the_papers_analysis_is_not_called_a_choice():
 
 
 def test_measures_that_are_no_shares_are_shown_plain():
-    assert show("auc", 0.98765, 0.001) == "0.9877 ± 0.0010"
-    assert show("balanced_accuracy", 0.98765) == "98.77 %"
+    assert METRICS["auc"].format(0.98765, 0.001) == "0.9877 ± 0.0010"
+    assert METRICS["balanced_accuracy"].format(0.98765) == "98.77 %"
     assert measure_name("nll", "val") == "validation negative log-likelihood"
-    assert scaled("nll", 0.5) == 0.5
+    assert METRICS["nll"].scale(0.5) == 0.5
     errors = {"none": [0.1, 0.12], "zeta:2.8": [0.1, 0.1], "chosen": [0.1, 0.13]}
     question = make_question(metric="auc")
     trial = make_trial(0, 0.9, gamma=2.4, weight_decay=1e-4)
@@ -490,7 +490,7 @@ def test_the_table_of_the_test_split():
         ["chosen: zeta:2.4", "9.50 ± 2.12"],
     ]
     assert [row[-1] for row in rows] == ["2", "2", "2"]
-    heads = ["error %", "bal. acc. %", "macro F1 %", "AUC", "NLL", "ECE %"]
+    heads = ["error %", "balanced accuracy %", "macro F1 %", "AUC", "NLL", "ECE %"]
     assert [head.name for head in table.heads][1:-1] == heads
     assert "without the validation split" in table.notes[0]
     assert (

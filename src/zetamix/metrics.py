@@ -1,5 +1,6 @@
-"""How good a classifier is: the measures of the paper's tables, and calibration."""
+"""Classification metrics: how each is computed, printed and chosen, and its value by chance."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,53 +15,176 @@ from torchmetrics.functional.classification import (
 
 # bins of the expected calibration error, as in Guo et al. (2017)
 BINS = 15
+# a split whose largest class is at most this many times its smallest counts as balanced
+BALANCED = 1.5
 
-# shares of test samples, and shares of each class on average; areas under the curve of two classes
-# are such a mean where a model is sure of itself
-SHARES = ("error", "accuracy", "f1_micro")
-MEAN_SHARES = ("balanced_accuracy", "f1_macro", "auc")
-# name: (what a reader calls it, whether more is better)
+
+@dataclass(frozen=True)
+class Metric:
+    """How a metric is named, printed and ordered. Values are stored as fractions."""
+
+    name: str
+    title: str
+    """In sentences: "error rate"."""
+    short: str
+    """In table headings: "error"."""
+    higher_is_better: bool
+    percent: bool = True
+    """Whether it is printed in percent, and its differences in percentage points."""
+    digits: int = 2
+
+    @property
+    def heading(self) -> str:
+        """The heading of a column: "error %"."""
+        return f"{self.short} %" if self.percent else self.short
+
+    @property
+    def axis_label(self) -> str:
+        """The label of an axis: "error rate, %"."""
+        return f"{self.title}, %" if self.percent else self.title
+
+    @property
+    def sign(self) -> int:
+        """1 where higher is better, else -1."""
+        return 1 if self.higher_is_better else -1
+
+    def scale(self, value: float) -> float:
+        """A value in the unit that is printed."""
+        return 100 * value if self.percent else value
+
+    def number(self, value: float) -> str:
+        """A value without its unit."""
+        return f"{self.scale(value):.{self.digits}f}"
+
+    def format(self, value: float, spread: float | None = None) -> str:
+        """A value with its unit, and ± `spread` where there is one.
+
+        >>> METRICS["error"].format(0.0312), METRICS["auc"].format(0.98765, 0.001)
+        ('3.12 %', '0.9877 ± 0.0010')
+        """
+        text = self.number(value)
+        if spread is not None:
+            text += f" ± {self.number(spread)}"
+        return f"{text} %" if self.percent else text
+
+    def signed(self, value: float) -> str:
+        """A difference with its sign and without its unit; zero has no sign."""
+        text = f"{self.scale(value):+.{self.digits}f}".replace("-", "−")
+        return text if text.strip("+−0.") else text[1:]
+
+    def format_difference(self, value: float) -> str:
+        """A difference with its sign and unit.
+
+        >>> METRICS["error"].format_difference(-0.0031), METRICS["nll"].format_difference(0.25)
+        ('−0.31 points', '+0.2500')
+        """
+        return f"{self.signed(value)} points" if self.percent else self.signed(value)
+
+
 METRICS = {
-    "error": ("error rate", False),
-    "accuracy": ("accuracy", True),
-    "balanced_accuracy": ("balanced accuracy", True),
-    "f1_micro": ("micro F1", True),
-    "f1_macro": ("macro F1", True),
-    "auc": ("AUC", True),
-    "nll": ("negative log-likelihood", False),
-    "ece": ("expected calibration error", False),
+    metric.name: metric
+    for metric in (
+        Metric("error", "error rate", "error", higher_is_better=False),
+        Metric("accuracy", "accuracy", "accuracy", higher_is_better=True),
+        Metric(
+            "balanced_accuracy", "balanced accuracy", "balanced accuracy", higher_is_better=True
+        ),
+        Metric("f1_micro", "micro F1", "micro F1", higher_is_better=True),
+        Metric("f1_macro", "macro F1", "macro F1", higher_is_better=True),
+        Metric("auc", "AUC", "AUC", higher_is_better=True, percent=False, digits=4),
+        Metric(
+            "nll",
+            "negative log-likelihood",
+            "NLL",
+            higher_is_better=False,
+            percent=False,
+            digits=4,
+        ),
+        Metric("ece", "expected calibration error", "ECE", higher_is_better=False),
+    )
 }
+# fractions of all samples
+FRACTIONS = ("error", "accuracy", "f1_micro")
+# means over classes of fractions of their samples; the AUC of a confident model is one, too
+CLASS_MEANS = ("balanced_accuracy", "f1_macro", "auc")
 
 
-def guessed(metric: str, counts: Tensor) -> float | None:
-    """The best that guessing without a look at the samples gets; None where it is not known.
+def choose_metrics(counts: Tensor) -> list[str]:
+    """The metrics to report for a split with `counts` samples per class, the primary one first.
 
-    counts: samples of each class. Of shares of all samples that is the share of the most frequent
-        class.
+    The error rate leads where classes are balanced, else balanced accuracy; for two classes the
+    AUC comes before both. Calibration (NLL, ECE) comes last.
+
+    >>> choose_metrics(torch.tensor([1, 1, 2]))
+    ['balanced_accuracy', 'f1_macro', 'error', 'nll', 'ece']
+    """
+    names = ["error"] if is_balanced(counts) else ["balanced_accuracy", "f1_macro", "error"]
+    if len(counts) == 2:
+        names.insert(0, "auc")
+    return [*names, "nll", "ece"]
+
+
+def primary_metric(counts: Tensor, *, auc: bool = True) -> str:
+    """The first of `choose_metrics`.
+
+    auc: False leaves the AUC out, where a standard error is needed: a confusion matrix gives none.
+
+    >>> primary_metric(torch.tensor([30, 10])), primary_metric(torch.tensor([30, 10]), auc=False)
+    ('auc', 'balanced_accuracy')
+    """
+    return next(name for name in choose_metrics(counts) if auc or name != "auc")
+
+
+def is_balanced(counts: Tensor) -> bool:
+    """Whether every class has samples, and the largest at most 1.5 times those of the smallest."""
+    return bool(counts.min() > 0 and counts.max() <= BALANCED * counts.min())
+
+
+def chance_level(metric: str, counts: Tensor) -> float | None:
+    """The best value of a classifier that ignores its input; None where no formula is known.
+
+    counts: samples per class. For the error rate this is the majority-class baseline.
 
     >>> counts = torch.tensor([3, 1])
-    >>> [guessed(metric, counts) for metric in ("error", "accuracy", "balanced_accuracy", "ece")]
+    >>> [chance_level(name, counts) for name in ("error", "accuracy", "balanced_accuracy", "ece")]
     [0.25, 0.75, 0.5, None]
     """
     present = counts[counts > 0].double()
     if len(present) < 2:
         return None
     shares = present / present.sum()
-    most = float(shares.max())
+    majority = float(shares.max())
     return {
-        "error": 1 - most,
-        "accuracy": most,
-        "f1_micro": most,
+        "error": 1 - majority,
+        "accuracy": majority,
+        "f1_micro": majority,
         "balanced_accuracy": 1 / len(present),
         "auc": 0.5,
         "nll": float(-(shares * shares.log()).sum()),
     }.get(metric)
 
 
-def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Every measure of METRICS, as fractions; classes without a sample in `labels` do not count.
+def resolution(metric: str, counts: Tensor) -> float:
+    """The smallest change of a metric when one test prediction flips.
 
-    AUC is MedMNIST's: the mean of one-against-rest areas, for two classes the area of class 1.
+    counts: test samples per class. 0 for metrics that change with every probability.
+
+    >>> counts = torch.tensor([30, 10])
+    >>> resolution("error", counts), round(resolution("auc", counts), 4)
+    (0.025, 0.0167)
+    """
+    if metric in FRACTIONS:
+        return 1 / int(counts.sum())
+    if metric in CLASS_MEANS:
+        # a sample of the largest class moves the mean least
+        return 1 / (int((counts > 0).sum()) * int(counts.max()))
+    return 0.0
+
+
+def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
+    """All METRICS as fractions; classes without a sample in `labels` do not count.
+
+    The AUC is MedMNIST's: the mean of one-against-rest areas, for two classes that of class 1.
 
     >>> scores = classify(torch.eye(3) * 9, torch.tensor([0, 1, 1]))
     >>> round(scores["error"], 3), scores["balanced_accuracy"]
@@ -70,25 +194,25 @@ def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
     classes = logits.shape[1]
     probabilities = logits.softmax(1)
     present = torch.bincount(labels, minlength=classes) > 0
-    # by the logits: two that differ can be the same probability
-    chosen = logits.argmax(1)
-    how: dict[str, Any] = {"num_classes": classes, "validate_args": False}
-    recalls = multiclass_accuracy(chosen, labels, average=None, **how)
-    f1 = multiclass_f1_score(chosen, labels, average=None, **how)
-    predicted = torch.bincount(chosen, minlength=classes) > 0
-    # in whole numbers, so that 2 mistakes in 359 are 2/359 and not a rounding of it
-    accuracy = int((chosen == labels).sum()) / len(labels)
+    # by the logits: softmax may make two different ones equal
+    predictions = logits.argmax(1)
+    options: dict[str, Any] = {"num_classes": classes, "validate_args": False}
+    recalls = multiclass_accuracy(predictions, labels, average=None, **options)
+    f1 = multiclass_f1_score(predictions, labels, average=None, **options)
+    predicted = torch.bincount(predictions, minlength=classes) > 0
+    # in integers, so that 2 mistakes in 359 are exactly 2/359
+    accuracy = int((predictions == labels).sum()) / len(labels)
     return {
         "error": 1 - accuracy,
         "accuracy": accuracy,
         "balanced_accuracy": float(recalls[present].mean()),
-        # with one label each, micro F1 is the accuracy
+        # with one label per sample, micro F1 is the accuracy
         "f1_micro": accuracy,
-        # a class that is never seen but predicted is a mistake, and counts as scikit-learn's does
+        # a class that is absent but predicted counts as a mistake, as in scikit-learn
         "f1_macro": float(f1[present | predicted].mean()),
         "auc": _auc(probabilities, labels, present),
         "nll": float(torch.nn.functional.cross_entropy(logits, labels)),
-        "ece": float(multiclass_calibration_error(probabilities, labels, n_bins=BINS, **how)),
+        "ece": float(multiclass_calibration_error(probabilities, labels, n_bins=BINS, **options)),
     }
 
 
@@ -97,28 +221,11 @@ def confusion(logits: Tensor, labels: Tensor) -> Tensor:
     return multiclass_confusion_matrix(logits, labels, logits.shape[1], validate_args=False)
 
 
-def smallest_step(metric: str, counts: Tensor) -> float:
-    """How far one test sample that is told right or wrong moves a measure, at the least.
-
-    counts: test samples of each class. 0 for measures that change with every probability.
-
-    >>> counts = torch.tensor([30, 10])
-    >>> smallest_step("error", counts), round(smallest_step("auc", counts), 4)
-    (0.025, 0.0167)
-    """
-    if metric in SHARES:
-        return 1 / int(counts.sum())
-    if metric in MEAN_SHARES:
-        # of a sample of the largest class
-        return 1 / (int((counts > 0).sum()) * int(counts.max()))
-    return 0.0
-
-
 def _auc(probabilities: Tensor, labels: Tensor, present: Tensor) -> float:
-    known = [int(k) for k in present.nonzero()]
-    if len(known) < 2:
+    classes = [int(k) for k in present.nonzero()]
+    if len(classes) < 2:
         return float("nan")
     if probabilities.shape[1] == 2:
-        known = [1]
-    areas = [binary_auroc(probabilities[:, k], (labels == k).int()) for k in known]
+        classes = [1]
+    areas = [binary_auroc(probabilities[:, k], (labels == k).int()) for k in classes]
     return float(torch.stack(areas).mean())

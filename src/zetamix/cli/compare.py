@@ -68,9 +68,8 @@ def compare(
     from zetamix import methods as naming
     from zetamix.experiments.compare import compare as compare_methods
     from zetamix.experiments.compare import make_grid
+    from zetamix.metrics import METRICS, primary_metric
     from zetamix.report.compare import write_report
-    from zetamix.report.compare_text import SHOWN, show
-    from zetamix.results.comparison import choose_metrics
 
     console = Console()
     check_device(device)
@@ -89,9 +88,10 @@ def compare(
             size=size,
         )
         _announce(console, grid)
-        primary = choose_metrics(grid.dataset)[0]
-        short = SHOWN[primary][0].removesuffix(" %")
-        watched = _overview(console, short, lambda scores: show(primary, scores[primary]))
+        primary = METRICS[primary_metric(grid.dataset.splits["test"].counts())]
+        watched = _overview(
+            console, primary.short, lambda scores: primary.format(scores[primary.name])
+        )
         with stop, watched as watch:
             comparison = compare_methods(
                 grid,

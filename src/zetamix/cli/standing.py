@@ -73,11 +73,12 @@ class Watcher(AbstractContextManager["Watcher"]):
 
     def _best(self, best: Any) -> str:
         from zetamix.experiments.tune.space import label
-        from zetamix.report.tune_text import show
+        from zetamix.metrics import METRICS
 
         if best is None:
             return "no trial finished yet"
-        return f"best so far {show(self.question.metric, best.value)} at {label(best.setting)}"
+        value = METRICS[self.question.metric].format(best.value)
+        return f"best so far {value} at {label(best.setting)}"
 
 
 def _bar(done: int, total: int) -> ProgressBar:

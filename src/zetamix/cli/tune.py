@@ -202,7 +202,7 @@ def _announce(console: Console, question: Any, plan: Any) -> None:
     test = 0 if dataset.test is None else len(dataset.test)
     console.print(
         f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} to train, {len(dataset.val):,} to "
-        f"choose by {METRICS[question.metric][0]}, {test:,} to test what is chosen · "
+        f"choose by {METRICS[question.metric].title}, {test:,} to test what is chosen · "
         f"{question.space.text} · {counted(plan.trials, 'trial')}, {plan.sampler} · "
         f"{recipe.model}, {counted(recipe.epochs, 'epoch')}, batch {recipe.batch_size} · recipe: "
         f"{recipe.source}",

@@ -1,21 +1,25 @@
-"""Means over seeds, and differences between methods paired by seed, with what can be claimed."""
+"""Means over seeds, paired differences with Holm's correction, and standard errors of scores."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import torch
 from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
+from torch import Tensor
+
+from zetamix.metrics import FRACTIONS
 
 CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A measure over the seeds of one method."""
+    """A metric over the seeds of one method."""
 
     mean: float
     sd: float | None
-    """Standard deviation between seeds (n - 1); None for one seed."""
+    """Sample standard deviation over seeds (n - 1); None for one seed."""
     values: Mapping[int, float]
     """By seed."""
 
@@ -26,21 +30,21 @@ class Summary:
 
 @dataclass(frozen=True)
 class Difference:
-    """How far a method lies from another, seed by seed: mean, interval, p-values."""
+    """The difference between a method and a baseline, paired by seed (Student's t)."""
 
     method: str
-    reference: str
+    baseline: str
     metric: str
     values: Mapping[int, float]
-    """Method minus reference, by seed."""
+    """Method minus baseline, by seed."""
     mean: float
     low: float | None
     high: float | None
-    """Student's interval at CONFIDENCE, by itself; None for one seed."""
+    """Ends of the confidence interval, uncorrected; None for one seed."""
     p: float | None
-    """Two-sided; None for one seed."""
-    adjusted: float | None = None
-    """p after Holm, for all differences to the same reference together."""
+    """Two-sided, uncorrected; None for one seed."""
+    p_holm: float | None = None
+    """p after Holm's correction over all differences to the same baseline."""
 
     @property
     def n(self) -> int:
@@ -48,79 +52,127 @@ class Difference:
 
     @property
     def excludes_zero(self) -> bool:
+        """Whether it is significant on its own."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
     @property
-    def claimed(self) -> bool:
-        """Whether a difference may be claimed: its interval excludes 0, and Holm agrees."""
-        return self.excludes_zero and self.adjusted is not None and self.adjusted < 1 - CONFIDENCE
+    def significant(self) -> bool:
+        """Whether it is significant after Holm's correction."""
+        return self.excludes_zero and self.p_holm is not None and self.p_holm < 1 - CONFIDENCE
 
 
 def summarise(values: Mapping[int, float]) -> Summary:
-    """Mean and standard deviation.
+    """Mean and standard deviation of values by seed.
 
-    >>> found = summarise({0: 1.0, 1: 2.0, 2: 3.0})
-    >>> found.mean, found.sd, found.n
+    >>> summary = summarise({0: 1.0, 1: 2.0, 2: 3.0})
+    >>> summary.mean, summary.sd, summary.n
     (2.0, 1.0, 3)
     """
-    known = list(values.values())
-    mean = math.fsum(known) / len(known)
-    return Summary(mean, _deviation(known, mean), dict(values))
+    numbers = list(values.values())
+    mean = math.fsum(numbers) / len(numbers)
+    return Summary(mean, _deviation(numbers, mean), dict(values))
 
 
-def pair(
+def paired_difference(
     method: str,
-    reference: str,
+    baseline: str,
     metric: str,
-    ours: Mapping[int, float],
-    theirs: Mapping[int, float],
+    values: Mapping[int, float],
+    baseline_values: Mapping[int, float],
     *,
-    grain: float = 0.0,
+    resolution: float = 0.0,
 ) -> Difference | None:
-    """The difference over the seeds that both have; None where they have none in common.
+    """The mean difference over the seeds that both have; None where they share no seed.
 
-    grain: the smallest step of the measure, 1/n for a share of n samples. Three seeds may well
-        differ by the same few samples; a deviation of 0 would then claim certainty. What is
-        counted in steps is taken to be no surer than their rounding, grain / √6 for a difference.
+    resolution: the smallest change of the metric (`metrics.resolution`). Three seeds may well
+        differ by the same few samples, and a standard deviation of 0 would claim certainty: it is
+        taken to be no smaller than that of the rounding, resolution / √6 for a difference.
 
-    >>> found = pair("a", "b", "error", {0: 0.1, 1: 0.2, 2: 0.3}, {0: 0.2, 1: 0.4, 2: 0.6})
+    >>> found = paired_difference(
+    ...     "a", "b", "error", {0: 0.1, 1: 0.2, 2: 0.3}, {0: 0.2, 1: 0.4, 2: 0.6}
+    ... )
     >>> [round(value, 4) for value in (found.mean, found.low, found.high, found.p)]
     [-0.2, -0.4484, 0.0484, 0.0742]
     """
-    values = {seed: ours[seed] - theirs[seed] for seed in ours if seed in theirs}
-    if not values:
+    by_seed = {
+        seed: value - baseline_values[seed]
+        for seed, value in values.items()
+        if seed in baseline_values
+    }
+    if not by_seed:
         return None
-    known = list(values.values())
-    mean = math.fsum(known) / len(known)
-    deviation = _deviation(known, mean)
+    numbers = list(by_seed.values())
+    mean = math.fsum(numbers) / len(numbers)
+    deviation = _deviation(numbers, mean)
     if deviation is None:
-        return Difference(method, reference, metric, values, mean, None, None, None)
-    freedom = len(known) - 1
-    error = max(deviation, grain / math.sqrt(6)) / math.sqrt(len(known))
+        return Difference(method, baseline, metric, by_seed, mean, None, None, None)
+    freedom = len(numbers) - 1
+    error = max(deviation, resolution / math.sqrt(6)) / math.sqrt(len(numbers))
     half = error * float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
     if error == 0:
         p = 1.0 if mean == 0 else 0.0
     else:
         p = 2 * float(stdtr(freedom, -abs(mean) / error))
-    return Difference(method, reference, metric, values, mean, mean - half, mean + half, p)
+    return Difference(method, baseline, metric, by_seed, mean, mean - half, mean + half, p)
 
 
-def adjust(differences: Sequence[Difference]) -> list[Difference]:
-    """Holm's p-values: with them, the chance of any wrong claim stays below 1 - CONFIDENCE.
+def holm(differences: Sequence[Difference]) -> list[Difference]:
+    """The same differences with Holm's p, which bounds the chance of any false claim by 5 %.
 
     >>> made = [Difference(str(p), "b", "error", {}, 0.0, 0.0, 0.0, p) for p in (0.04, 0.01, 0.03)]
-    >>> [round(found.adjusted, 2) for found in adjust(made)]
+    >>> [round(difference.p_holm, 2) for difference in holm(made)]
     [0.06, 0.03, 0.06]
     """
-    known = sorted(
-        (found.p, place) for place, found in enumerate(differences) if found.p is not None
-    )
-    adjusted: dict[int, float] = {}
+    ordered = sorted((d.p, index) for index, d in enumerate(differences) if d.p is not None)
+    corrected: dict[int, float] = {}
     highest = 0.0
-    for rank, (p, place) in enumerate(known):
-        highest = max(highest, min(1.0, p * (len(known) - rank)))
-        adjusted[place] = highest
-    return [replace(found, adjusted=adjusted.get(place)) for place, found in enumerate(differences)]
+    for rank, (p, index) in enumerate(ordered):
+        highest = max(highest, min(1.0, p * (len(ordered) - rank)))
+        corrected[index] = highest
+    return [replace(d, p_holm=corrected.get(index)) for index, d in enumerate(differences)]
+
+
+def standard_error(metric: str, confusion: Sequence[Sequence[int]]) -> float | None:
+    """The standard error of a score over test samples; None where no formula is known.
+
+    confusion: counts [true class, predicted class]. Binomial, with two more samples right and two
+        more wrong (Agresti and Coull, 1998): otherwise 0 mistakes in 180 would be certainty.
+
+    >>> round(standard_error("error", [[90, 0], [0, 90]]), 4)
+    0.0076
+    """
+    counts = torch.tensor(confusion, dtype=torch.float64)
+    right, sizes = counts.diag(), counts.sum(1)
+    if metric in FRACTIONS:
+        return math.sqrt(float(_binomial_variance(right.sum(), sizes.sum())))
+    if metric == "balanced_accuracy":
+        present = sizes > 0
+        variances = _binomial_variance(right[present], sizes[present])
+        return math.sqrt(float(variances.sum())) / int(present.sum())
+    return None
+
+
+def chance_error(metric: str, counts: Tensor) -> float:
+    """The standard error of a guesser's AUC or balanced accuracy on a split with these counts.
+
+    It follows from the size of the split and not from the spread over seeds: all seeds are scored
+    on the same samples, so that their mean is hardly more certain than one of them.
+
+    >>> round(chance_error("balanced_accuracy", torch.tensor([50, 50])), 3)
+    0.05
+    """
+    counts = counts[counts > 0].double()
+    if metric == "auc":
+        # of Mann and Whitney's U
+        return math.sqrt((float(counts.sum()) + 1) / (12 * float(counts.prod())))
+    # a recall is a fraction of its class's samples, each guessed right with chance 1 / classes
+    chance = 1 / len(counts)
+    return math.sqrt(chance * (1 - chance) * float((1 / counts).sum())) / len(counts)
+
+
+def _binomial_variance(right: Tensor, size: Tensor) -> Tensor:
+    share = (right + 2) / (size + 4)
+    return share * (1 - share) / (size + 4)
 
 
 def _deviation(values: Sequence[float], mean: float) -> float | None:

@@ -95,7 +95,7 @@ def as_dict(comparison: Comparison, facts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _difference(found: Difference) -> dict[str, Any]:
-    return {**dataclasses.asdict(found), "claimed": found.claimed}
+    return {**dataclasses.asdict(found), "significant": found.significant}
 
 
 def _finite(value: Any) -> Any:

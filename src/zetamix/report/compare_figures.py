@@ -11,7 +11,7 @@ from torch import Tensor
 from zetamix.measure.statistics import Difference
 from zetamix.metrics import METRICS
 from zetamix.report import Picture, drawing, series_style
-from zetamix.report.compare_text import LEVEL, SHOWN, show, show_difference
+from zetamix.report.compare_text import LEVEL
 from zetamix.report.figure import GREY
 from zetamix.report.outputs import Outputs, draw_outputs
 from zetamix.results.comparison import Comparison
@@ -45,27 +45,27 @@ def draw_differences(comparison: Comparison) -> Picture:
             place.set_ylim(len(differences) - 0.5, -0.5)
             place.grid(visible=False, axis="y")
             place.set_title(f"minus {reference}")
-            unit = ", points" if SHOWN[metric][1] == 100 else ""
-            side = "right" if METRICS[metric][1] else "left"
-            place.set_xlabel(f"difference in {METRICS[metric][0]}{unit} ({side} is better)")
+            unit = ", points" if METRICS[metric].percent else ""
+            side = "right" if METRICS[metric].higher_is_better else "left"
+            place.set_xlabel(f"difference in {METRICS[metric].title}{unit} ({side} is better)")
         told = [
-            f"{each.method} minus {reference} {show_difference(metric, each.mean)}"
+            f"{each.method} minus {reference} {METRICS[metric].format_difference(each.mean)}"
             for reference in references
             for each in comparison.differences(reference)
         ]
         return Picture.of(
             figure,
             "differences",
-            alt=f"Mean differences in {METRICS[metric][0]}: {'; '.join(told)}.",
-            caption=f"Differences in {METRICS[metric][0]} on the test split, paired by seed. Small "
-            f"dots: seeds. Bars: {LEVEL} intervals of the mean, each by itself. Filled: claimed, "
-            "after Holm.",
+            alt=f"Mean differences in {METRICS[metric].title}: {'; '.join(told)}.",
+            caption=f"Differences in {METRICS[metric].title} on the test split, paired by seed. "
+            f"Small dots: seeds. Bars: {LEVEL} intervals of the mean, each by itself. Filled: "
+            "significant after Holm.",
         )
 
 
 def _show_difference(axes: Axes, row: int, found: Difference) -> None:
-    factor = SHOWN[found.metric][1]
-    colour = series_style(0)["color"] if found.claimed else GREY
+    factor = METRICS[found.metric].scale(1)
+    colour = series_style(0)["color"] if found.significant else GREY
     seeds = [factor * value for value in found.values.values()]
     axes.plot(seeds, [row + 0.24] * len(seeds), "o", markersize=3, color=colour, alpha=0.6)
     if found.low is not None and found.high is not None:
@@ -76,7 +76,7 @@ def _show_difference(axes: Axes, row: int, found: Difference) -> None:
         "D",
         markersize=6,
         color=colour,
-        markerfacecolor=colour if found.claimed else "white",
+        markerfacecolor=colour if found.significant else "white",
     )
 
 
@@ -92,20 +92,20 @@ def draw_curves(comparison: Comparison) -> Picture:
                 epochs, mean, spread = _curve(comparison, label, metric)
                 limits += _plot_curve(place, index, label, epochs, mean, spread)
             _limit(place, limits)
-            place.set_title(f"{SHOWN[metric][0]}, test split")
+            place.set_title(f"{METRICS[metric].heading}, test split")
             place.set_xlabel("epoch")
             place.xaxis.set_major_locator(MaxNLocator(integer=True))
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
         final = [
-            f"{label} ends at {show(names[0], comparison.summary(label, names[0]).mean)}"
+            f"{label} ends at {METRICS[names[0]].format(comparison.summary(label, names[0]).mean)}"
             for label in comparison.methods
         ]
         bands = "; bands: one standard deviation over seeds" if seeds > 1 else ""
         return Picture.of(
             figure,
             "curves",
-            alt=f"Learning curves of {METRICS[names[0]][0]} and negative log-likelihood: "
+            alt=f"Learning curves of {METRICS[names[0]].title} and negative log-likelihood: "
             f"{', '.join(final)}.",
             caption=f"Learning curves on the test split, mean over seeds{bands}. The axes suit the "
             "last two thirds of training.",
@@ -121,7 +121,7 @@ def _curve(comparison: Comparison, label: str, metric: str) -> tuple[list[int], 
     ]
     epochs = sorted(set.intersection(*(set(line) for line in lines)))
     values = torch.tensor([[line[epoch] for epoch in epochs] for line in lines])
-    values = SHOWN[metric][1] * values.double()
+    values = METRICS[metric].scale(1) * values.double()
     spread = values.std(0) if len(lines) > 1 else torch.zeros(len(epochs), dtype=torch.float64)
     return epochs, values.mean(0), spread
 

@@ -7,7 +7,7 @@ import torch
 from zetamix.measure.statistics import Difference
 from zetamix.metrics import METRICS
 from zetamix.report import Cell, Column, Table
-from zetamix.report.compare_text import LEVEL, SHOWN, signed
+from zetamix.report.compare_text import LEVEL
 from zetamix.results.comparison import Comparison
 
 # classes that a page has room for; results.json has all
@@ -21,9 +21,8 @@ def main_table(comparison: Comparison, *, second: str = "underlined") -> Table:
     """
     columns = [Column("method")]
     for name in comparison.metrics:
-        head, _, _ = SHOWN[name]
-        better = "higher" if METRICS[name][1] else "lower"
-        columns.append(Column(head, f"{METRICS[name][0]}; {better} is better"))
+        better = "higher" if METRICS[name].higher_is_better else "lower"
+        columns.append(Column(METRICS[name].heading, f"{METRICS[name].title}; {better} is better"))
     columns.append(Column("seeds", "finished runs of the method"))
     rows = []
     for label in comparison.methods:
@@ -38,18 +37,18 @@ def main_table(comparison: Comparison, *, second: str = "underlined") -> Table:
 
 def _mean_cell(comparison: Comparison, label: str, metric: str) -> Cell:
     found = comparison.summary(label, metric)
-    _, factor, digits = SHOWN[metric]
+    shown = METRICS[metric]
     order = comparison.ranked(metric)
     means = {name: comparison.summary(name, metric).mean for name in order}
     # equal means share a place
-    rank = sorted({means[name] for name in order}, reverse=METRICS[metric][1]).index(found.mean)
+    rank = sorted({means[name] for name in order}, reverse=shown.higher_is_better).index(found.mean)
     single = ", ".join(
-        f"seed {seed}: {factor * value:.{digits}f}" for seed, value in found.values.items()
+        f"seed {seed}: {shown.number(value)}" for seed, value in found.values.items()
     )
     return Cell(
-        factor * found.mean,
-        error=None if found.sd is None else factor * found.sd,
-        digits=digits,
+        shown.scale(found.mean),
+        error=None if found.sd is None else shown.scale(found.sd),
+        digits=shown.digits,
         mark="best" if rank == 0 else "second" if rank == 1 else "",
         note=single,
     )
@@ -58,8 +57,8 @@ def _mean_cell(comparison: Comparison, label: str, metric: str) -> Cell:
 def difference_table(comparison: Comparison) -> Table:
     """Paired differences of the primary metric to each reference, with intervals."""
     metric = comparison.primary
-    name = METRICS[metric][0]
-    points = ", points" if SHOWN[metric][1] == 100 else ""
+    name = METRICS[metric].title
+    points = ", points" if METRICS[metric].percent else ""
     columns = [Column("method")]
     for reference in comparison.references:
         columns += [
@@ -74,7 +73,7 @@ def difference_table(comparison: Comparison) -> Table:
         found = {each.method: each for each in comparison.differences(reference)}
         for label, row in by_method.items():
             row += _difference_cells(found.get(label))
-    better = "Positive" if METRICS[metric][1] else "Negative"
+    better = "Positive" if METRICS[metric].higher_is_better else "Negative"
     notes = [
         f"Mean difference in {name}{points}, paired by seed, and its {LEVEL} interval. {better} is "
         "better. A difference is claimed only where the interval excludes 0 and p, adjusted after "
@@ -88,13 +87,14 @@ def _difference_cells(found: Difference | None) -> list[Cell | str]:
     if found is None:
         return [Cell(None), Cell(None)]
     seeds = found.values.items()
-    note = ", ".join(f"seed {seed}: {signed(found.metric, value)}" for seed, value in seeds)
-    text = signed(found.metric, found.mean)
-    if found.low is None or found.high is None or found.adjusted is None:
+    note = ", ".join(f"seed {seed}: {METRICS[found.metric].signed(value)}" for seed, value in seeds)
+    text = METRICS[found.metric].signed(found.mean)
+    if found.low is None or found.high is None or found.p_holm is None:
         return [Cell(f"{text} (one seed)", note=note), Cell(None)]
-    text += f" ({signed(found.metric, found.low)} to {signed(found.metric, found.high)})"
-    p = "< 0.001" if found.adjusted < 0.001 else f"{found.adjusted:.3f}"
-    return [Cell(text, mark="best" if found.claimed else "", note=note), Cell(p)]
+    shown = METRICS[found.metric]
+    text += f" ({shown.signed(found.low)} to {shown.signed(found.high)})"
+    p = "< 0.001" if found.p_holm < 0.001 else f"{found.p_holm:.3f}"
+    return [Cell(text, mark="best" if found.significant else "", note=note), Cell(p)]
 
 
 def class_table(comparison: Comparison) -> Table:

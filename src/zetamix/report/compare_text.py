@@ -11,16 +11,6 @@ from zetamix.text import counted
 LEVEL = f"{100 * CONFIDENCE:g} %"
 # runs that a sentence has room for
 MOST_NAMED = 6
-# metric: (its name over a column, factor, decimals)
-SHOWN = {
-    "error": ("error %", 100, 2),
-    "accuracy": ("accuracy %", 100, 2),
-    "balanced_accuracy": ("balanced accuracy %", 100, 2),
-    "f1_macro": ("macro F1 %", 100, 2),
-    "auc": ("AUC", 1, 4),
-    "nll": ("NLL", 1, 4),
-    "ece": ("ECE %", 100, 2),
-}
 
 
 def read(comparison: Comparison) -> list[tuple[str, str]]:
@@ -52,9 +42,7 @@ def _alone(comparison: Comparison) -> str:
     values = []
     for metric in comparison.metrics:
         found = comparison.summary(label, metric)
-        unit = " %" if SHOWN[metric][1] == 100 else ""
-        spread = "" if found.sd is None else f" ± {_number(metric, found.sd)}"
-        values.append(f"{METRICS[metric][0]} {_number(metric, found.mean)}{spread}{unit}")
+        values.append(f"{METRICS[metric].title} {METRICS[metric].format(found.mean, found.sd)}")
     n = comparison.summary(label, comparison.primary).n
     text = f"{label} over {counted(n, 'seed')}: {', '.join(values)}. "
     if len(comparison.grid.methods) > 1:
@@ -68,17 +56,17 @@ def claim(comparison: Comparison, reference: str, metric: str, *, brief: bool = 
     brief: without intervals, for what is not the main question.
     """
     differences = comparison.differences(reference, metric)
-    name = METRICS[metric][0]
+    name = METRICS[metric].title
     if not differences:
         return f"There is no run to hold against {reference} on the same seed."
     known = [found for found in differences if found.low is not None]
     if not known:
         text = f"With one seed no difference to {reference} in {name} can be claimed"
         return f"{text}." if brief else f"{text}: no interval can be given. Train more (--seeds 3)."
-    claimed = [found for found in known if found.claimed]
+    claimed = [found for found in known if found.significant]
     if not claimed:
         return _no_claim(comparison, known, name, brief)
-    higher, lower = ("better", "worse") if METRICS[metric][1] else ("worse", "better")
+    higher, lower = ("better", "worse") if METRICS[metric].higher_is_better else ("worse", "better")
     less = [_stated(found, brief) for found in claimed if found.mean < 0]
     more = [_stated(found, brief) for found in claimed if found.mean > 0]
     parts = [
@@ -87,24 +75,24 @@ def claim(comparison: Comparison, reference: str, metric: str, *, brief: bool = 
         if group
     ]
     text = f"Compared with {reference}, {name} is {', and '.join(parts)}."
-    rest = [found.method for found in differences if not found.claimed]
+    rest = [found.method for found in differences if not found.significant]
     if rest:
         text += f" Nothing can be claimed for {_join(rest)}."
     return text if brief else text + _chance(known)
 
 
 def _no_claim(comparison: Comparison, known: Sequence[Difference], name: str, brief: bool) -> str:
-    metric, reference = known[0].metric, known[0].reference
+    metric, reference = known[0].metric, known[0].baseline
     text = f"No difference to {reference} in {name} can be claimed"
     if brief:
         return f"{text}."
-    sign = 1 if METRICS[metric][1] else -1
+    sign = 1 if METRICS[metric].higher_is_better else -1
     best = max(known, key=lambda found: sign * found.mean)
-    mean = show(metric, comparison.summary(best.method, metric).mean)
+    mean = METRICS[metric].format(comparison.summary(best.method, metric).mean)
     what = "The best mean of all" if sign * best.mean > 0 else f"The best mean beside {reference}"
     text += (
         f" ({best.n} seeds). {what}, {mean} with {best.method}, differs by "
-        f"{show_difference(metric, best.mean)}"
+        f"{METRICS[metric].format_difference(best.mean)}"
     )
     if not best.excludes_zero:
         text += f", and the {LEVEL} interval, {_interval(best)}, contains 0."
@@ -115,10 +103,10 @@ def _no_claim(comparison: Comparison, known: Sequence[Difference], name: str, br
 
 def _chance(known: Sequence[Difference]) -> str:
     """Intervals that exclude 0 by themselves, but not as one of many."""
-    near = [found for found in known if found.excludes_zero and not found.claimed]
+    near = [found for found in known if found.excludes_zero and not found.significant]
     if not near:
         return ""
-    each = [f"{found.method} (p = {found.adjusted:.2f})" for found in near]
+    each = [f"{found.method} (p = {found.p_holm:.2f})" for found in near]
     them = "interval of {} excludes" if len(near) == 1 else "intervals of {} exclude"
     return (
         f" Taken alone, the {them.format(_join(each))} 0; as one of {len(known)} comparisons that "
@@ -127,7 +115,7 @@ def _chance(known: Sequence[Difference]) -> str:
 
 
 def _stated(found: Difference, brief: bool) -> str:
-    by = show_difference(found.metric, found.mean)
+    by = METRICS[found.metric].format_difference(found.mean)
     if brief:
         return f"{found.method} ({by})"
     return f"{found.method} by {by} ({LEVEL} interval {_interval(found)})"
@@ -136,7 +124,9 @@ def _stated(found: Difference, brief: bool) -> str:
 def _interval(found: Difference) -> str:
     if found.low is None or found.high is None:
         return "–"
-    return f"{signed(found.metric, found.low)} to {signed(found.metric, found.high)}"
+    return (
+        f"{METRICS[found.metric].signed(found.low)} to {METRICS[found.metric].signed(found.high)}"
+    )
 
 
 def _unfinished(comparison: Comparison) -> str:
@@ -153,38 +143,6 @@ def _unfinished(comparison: Comparison) -> str:
     for (method, seed), reason in comparison.failures.items():
         text += f" {method} seed {seed} failed: {reason}"
     return text
-
-
-def show(metric: str, value: float) -> str:
-    """A value with its unit.
-
-    >>> show("error", 0.0312), show("auc", 0.98765)
-    ('3.12 %', '0.9877')
-    """
-    unit = " %" if SHOWN[metric][1] == 100 else ""
-    return _number(metric, value) + unit
-
-
-def show_difference(metric: str, value: float) -> str:
-    """A difference with its sign and unit.
-
-    >>> show_difference("error", -0.0031), show_difference("nll", 0.25)
-    ('−0.31 points', '+0.2500')
-    """
-    unit = " points" if SHOWN[metric][1] == 100 else ""
-    return signed(metric, value) + unit
-
-
-def signed(metric: str, value: float) -> str:
-    _, factor, digits = SHOWN[metric]
-    text = f"{factor * value:+.{digits}f}".replace("-", "−")
-    # what rounds to nothing has no sign
-    return text if text.strip("+−0.") else text[1:]
-
-
-def _number(metric: str, value: float) -> str:
-    _, factor, digits = SHOWN[metric]
-    return f"{factor * value:.{digits}f}"
 
 
 def _join(parts: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from zetamix.experiments.tune.space import NAMES, label
 from zetamix.metrics import METRICS
 from zetamix.report import Cell, Column, Picture, Section, Table, render_page
 from zetamix.report.page import Block
-from zetamix.report.tune_figures import PLAIN, draw_gamma, draw_importance, measure_name, scaled
+from zetamix.report.tune_figures import draw_gamma, draw_importance, measure_name
 from zetamix.report.tune_parallel import draw_parallel
 from zetamix.report.tune_plain import results_csv, told_metrics, trials_csv
 from zetamix.report.tune_text import read
@@ -24,8 +24,6 @@ from zetamix.results.tuning_analysis import curve, flatness, has_seeds, importan
 SCHEMA = "zetamix/tune/1"
 # a page with more trials than this shows the best; trials.csv has all
 SHOWN_TRIALS = 30
-# heads of columns, where the name of a measure is too long for one
-SHORT = {"error": "error", "balanced_accuracy": "bal. acc.", "nll": "NLL", "ece": "ECE"}
 
 
 def write_report(tuning: Tuning, out: Path, facts: Mapping[str, str]) -> Path:
@@ -134,10 +132,9 @@ def results_table(tuning: Tuning) -> Table:
         cells: list[Cell] = []
         for each in metrics:
             found = tested.estimate(each)
-            digits = 4 if each in PLAIN else 2
-            cells.append(
-                Cell(scaled(each, found.value), error=scaled(each, found.spread), digits=digits)
-            )
+            shown = METRICS[each]
+            value, spread = shown.scale(found.value), shown.scale(found.spread)
+            cells.append(Cell(value, error=spread, digits=shown.digits))
         rows.append([name, *cells, len(tested.records)])
     columns = [Column("method"), *(_column(name) for name in metrics), Column("seeds")]
     changed = _changed(tuning)
@@ -151,10 +148,9 @@ def results_table(tuning: Tuning) -> Table:
 
 
 def _column(metric: str) -> Column:
-    name, more = METRICS[metric]
-    unit = "" if metric in PLAIN else " %"
-    head = f"{SHORT.get(metric, name)}{unit}"
-    return Column(head, f"{name}; {'higher' if more else 'lower'} is better")
+    shown = METRICS[metric]
+    better = "higher" if shown.higher_is_better else "lower"
+    return Column(shown.heading, f"{shown.title}; {better} is better")
 
 
 def _changed(tuning: Tuning) -> str:
@@ -174,11 +170,11 @@ def trial_table(trials: Sequence[Trial], tuning: Tuning) -> Table:
     names = [each.name for each in question.space.parameters]
     rows: list[list[Cell | str | int | float | None]] = []
     for trial in shown:
-        value = None if trial.value is None else scaled(question.metric, trial.value)
-        error = None if trial.error is None else scaled(question.metric, trial.error)
+        value = None if trial.value is None else METRICS[question.metric].scale(trial.value)
+        error = None if trial.error is None else METRICS[question.metric].scale(trial.error)
         settings = [trial.setting.get(name) for name in names]
         row: list[Cell | str | int | float | None] = [Cell(trial.number), *settings, trial.seed]
-        row += [Cell(value, error=error, digits=4 if question.metric in PLAIN else 2)]
+        row += [Cell(value, error=error, digits=METRICS[question.metric].digits)]
         rows.append([*row, trial.state, Cell(trial.seconds, digits=1)])
     columns = [
         Column("trial"),
@@ -244,7 +240,7 @@ def _splits(tuning: Tuning) -> str:
     origin = f"{100 * HELD_OUT:.0f} % of the training split, held out" if question.held_out else ""
     text = (
         f"Every model was trained on {sizes['train']:,} samples and judged by "
-        f"{METRICS[question.metric][0]} on the {sizes['val']:,} of the validation split"
+        f"{METRICS[question.metric].title} on the {sizes['val']:,} of the validation split"
         f"{f' ({origin})' if origin else ''}, after its last epoch."
     )
     if "test" not in sizes:

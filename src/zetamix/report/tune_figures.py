@@ -16,8 +16,6 @@ from zetamix.results.tuning import Trial, all_tie
 from zetamix.results.tuning_analysis import Point, best_with_error, curve, has_seeds, trend
 
 LIGHT = "#bbbbbb"
-# not shares of anything
-PLAIN = ("nll", "auc")
 # standard errors from the best within which no trial is called far worse
 CLOSE = 3.0
 
@@ -25,12 +23,7 @@ CLOSE = 3.0
 def measure_name(metric: str, split: str) -> str:
     """What an axis is called: `validation error rate, %`."""
     where = {"val": "validation", "test": "test"}[split]
-    return f"{where} {METRICS[metric][0]}" + ("" if metric in PLAIN else ", %")
-
-
-def scaled(metric: str, value: float) -> float:
-    """A value as it is shown, shares in percent."""
-    return value if metric in PLAIN else 100 * value
+    return f"{where} {METRICS[metric].axis_label}"
 
 
 def draw_gamma(
@@ -89,12 +82,12 @@ def _draw_curve(axes: Axes, trials: Sequence[Trial], metric: str) -> str:
     style = series_style(0)
     _draw_band(axes, points, metric, style["color"])
     xs = [point.gamma for point in points]
-    ys = [scaled(metric, point.value) for point in points]
+    ys = [METRICS[metric].scale(point.value) for point in points]
     axes.plot(xs, ys, **style, label="mean")
     done = [trial for trial in trials if trial.state == "complete" and trial.value is not None]
     axes.scatter(
         [trial.gamma or 0.0 for trial in done],
-        [scaled(metric, trial.value or 0.0) for trial in done],
+        [METRICS[metric].scale(trial.value or 0.0) for trial in done],
         s=9,
         color=style["color"],
         alpha=0.35,
@@ -111,7 +104,7 @@ def _draw_cloud(axes: Axes, trials: Sequence[Trial], metric: str) -> str:
     style = series_style(0)
     if points:
         _draw_band(axes, points, metric, style["color"])
-        ys = [scaled(metric, point.value) for point in points]
+        ys = [METRICS[metric].scale(point.value) for point in points]
         axes.plot([point.gamma for point in points], ys, color=style["color"], label="local mean")
     groups: list[tuple[str, list[Trial], dict[str, Any]]] = [
         (
@@ -134,7 +127,7 @@ def _draw_cloud(axes: Axes, trials: Sequence[Trial], metric: str) -> str:
     sign = _worse(metric)
     beyond: list[float] = []
     for name, group, look in groups:
-        places = [(trial.gamma or 0.0, scaled(metric, trial.value or 0.0)) for trial in group]
+        places = [(t.gamma or 0.0, METRICS[metric].scale(t.value or 0.0)) for t in group]
         inside = [(x, y) for x, y in places if sign * y <= sign * worst]
         beyond += [x for x, y in places if sign * y > sign * worst]
         if inside:
@@ -166,8 +159,8 @@ def _draw_band(axes: Axes, points: Sequence[Point], metric: str, colour: Any) ->
     known = [point for point in points if point.band is not None]
     axes.fill_between(
         [point.gamma for point in known],
-        [scaled(metric, point.value - (point.band or 0.0)) for point in known],
-        [scaled(metric, point.value + (point.band or 0.0)) for point in known],
+        [METRICS[metric].scale(point.value - (point.band or 0.0)) for point in known],
+        [METRICS[metric].scale(point.value + (point.band or 0.0)) for point in known],
         color=colour,
         alpha=0.15,
         lw=0,
@@ -180,7 +173,7 @@ def _draw_near_best(axes: Axes, trials: Sequence[Trial], metric: str) -> str:
     if best is None or best.error <= 0 or all_tie(trials):
         return ""
     end = best.value + _worse(metric) * best.error
-    ends = sorted(scaled(metric, value) for value in (best.value, end))
+    ends = sorted(METRICS[metric].scale(value) for value in (best.value, end))
     axes.axhspan(*ends, color=GREY, alpha=0.12, lw=0, zorder=0, label="1 s.e. from the best")
     source = "over seeds" if best.over_seeds else "of the samples"
     return f" Grey band: within one standard error, {source}, of the best."
@@ -188,7 +181,7 @@ def _draw_near_best(axes: Axes, trials: Sequence[Trial], metric: str) -> str:
 
 def _worse(metric: str) -> int:
     """The direction in which a measure gets worse."""
-    return -1 if METRICS[metric][1] else 1
+    return -1 if METRICS[metric].higher_is_better else 1
 
 
 def _worst_shown(trials: Sequence[Trial], metric: str) -> float:
@@ -200,12 +193,12 @@ def _worst_shown(trials: Sequence[Trial], metric: str) -> float:
     done = [t.value for t in trials if t.state == "complete" and t.value is not None]
     if len(done) < 8:
         return sign * math.inf
-    bad = sorted(sign * scaled(metric, value) for value in done)
+    bad = sorted(sign * METRICS[metric].scale(value) for value in done)
     low, high = bad[len(bad) // 4], bad[-1 - len(bad) // 4]
     best = best_with_error(trials, metric)
     close = bad[0]
     if best is not None:
-        close = scaled(metric, sign * best.value + CLOSE * best.error)
+        close = METRICS[metric].scale(sign * best.value + CLOSE * best.error)
     # Tukey's "far out": three times the distance of the quartiles beyond the upper one
     far = max(close, high + 3 * (high - low))
     inside = [value for value in bad if value <= far]

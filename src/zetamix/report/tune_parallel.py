@@ -15,7 +15,7 @@ from zetamix.experiments.tune.space import NAMES
 from zetamix.gamma import GAMMA_MIN
 from zetamix.metrics import METRICS
 from zetamix.report import Picture, drawing
-from zetamix.report.tune_figures import LIGHT, measure_name, scaled
+from zetamix.report.tune_figures import LIGHT, measure_name
 from zetamix.results.tuning import Trial
 
 # dark is good, lightness alone tells the order, and none of it is grey, which has its own meaning
@@ -33,13 +33,15 @@ def draw_parallel(
     """Every trial as a line through its parameters to its measure, as in the paper's figure."""
     done = [trial for trial in trials if trial.state == "complete" and trial.value is not None]
     scales = [_Scale.of_parameter(each) for each in parameters]
-    values = [scaled(metric, trial.value or 0.0) for trial in done]
-    scales.append(_Scale.of_measure(values, measure_name(metric, split), METRICS[metric][1]))
+    values = [METRICS[metric].scale(trial.value or 0.0) for trial in done]
+    scales.append(
+        _Scale.of_measure(values, measure_name(metric, split), METRICS[metric].higher_is_better)
+    )
     with drawing(7.2, 3.8) as figure:
         axes = figure.subplots()
-        colours = matplotlib.colormaps[DARK_HIGH if METRICS[metric][1] else DARK_LOW]
+        colours = matplotlib.colormaps[DARK_HIGH if METRICS[metric].higher_is_better else DARK_LOW]
         coloured = [value for trial, value in zip(done, values, strict=True) if not _below(trial)]
-        shade = Normalize(*_shades(coloured, METRICS[metric][1]))
+        shade = Normalize(*_shades(coloured, METRICS[metric].higher_is_better))
         order = sorted(zip(done, values, strict=True), key=lambda pair: _worst_first(pair, metric))
         lines, looks, widths = [], [], []
         for trial, value in order:
@@ -82,7 +84,7 @@ def _shades(values: Sequence[float], more_is_better: bool) -> tuple[float, float
 def _worst_first(pair: tuple[Trial, float], metric: str) -> tuple[bool, float]:
     """Grey at the very back, the best in front."""
     trial, value = pair
-    return not _below(trial), value if METRICS[metric][1] else -value
+    return not _below(trial), value if METRICS[metric].higher_is_better else -value
 
 
 class _Scale:

@@ -7,8 +7,8 @@ from zetamix.experiments.tune.final import CHOSEN, Difference, Evaluated, differ
 from zetamix.experiments.tune.run import Tuning
 from zetamix.experiments.tune.space import label
 from zetamix.gamma import GAMMA_MIN
-from zetamix.metrics import METRICS, guessed
-from zetamix.report.tune_figures import PLAIN, measure_name, scaled
+from zetamix.metrics import METRICS, chance_level
+from zetamix.report.tune_figures import measure_name
 from zetamix.results.tuning import ROUNDING, Trial, Tried, all_tie, by_setting
 from zetamix.results.tuning_analysis import Flatness, at_gammas, flatness
 from zetamix.text import counted
@@ -37,9 +37,10 @@ def _tie(tuning: Tuning, chosen: Tried) -> list[tuple[str, str]]:
     """What may be said where all finished trials ended alike: next to nothing."""
     metric, split = tuning.question.metric, tuning.question.judge
     name = measure_name(metric, split).removesuffix(", %")
+    value = METRICS[metric].format(chosen.value)
     text = (
-        f"{_counts(tuning)} All that finished have the same {name}, {show(metric, chosen.value)}: "
-        f"they tie, and nothing follows about {_searched(tuning)}."
+        f"{_counts(tuning)} All that finished have the same {name}, {value}: they "
+        f"tie, and nothing follows about {_searched(tuning)}."
     )
     found = [("Tie", f"{text}{_guessing(tuning, chosen)}")]
     if split == "val":
@@ -61,10 +62,10 @@ def _guessing(tuning: Tuning, chosen: Tried) -> str:
     """A sentence where what was chosen has learned nothing, else none."""
     question = tuning.question
     split = question.dataset.splits[question.judge]
-    level = guessed(question.metric, split.counts())
+    level = chance_level(question.metric, split.counts())
     if level is None:
         return ""
-    better = METRICS[question.metric][1]
+    better = METRICS[question.metric].higher_is_better
     lead = chosen.value - level if better else level - chosen.value
     if lead > ROUNDING:
         return ""
@@ -90,12 +91,14 @@ def _chosen(tuning: Tuning, chosen: Tried) -> str:
     text = f"{_capital(label(chosen.setting))}: {measure_name(metric, split).removesuffix(', %')} "
     error = chosen.trials[0].error
     if chosen.spread is not None:
-        text += f"{show(metric, chosen.value, chosen.spread)} (± standard deviation, {chosen.n} "
-        text += "seeds)"
+        text += METRICS[metric].format(chosen.value, chosen.spread)
+        text += f" (± standard deviation, {chosen.n} seeds)"
     elif error is not None:
-        text += f"{show(metric, chosen.value, error)} (± standard error, {size:,} samples)"
+        text += (
+            f"{METRICS[metric].format(chosen.value, error)} (± standard error, {size:,} samples)"
+        )
     else:
-        text += show(metric, chosen.value)
+        text += METRICS[metric].format(chosen.value)
     text += f", the best of {_counts(tuning)[:1].lower()}{_counts(tuning)[1:]}"
     text += _guessing(tuning, chosen)
     if tuning.question.judge == "test":
@@ -121,7 +124,9 @@ def _flat(tuning: Tuning, flat: Flatness) -> str:
     what = "γ of the grid" if flat.over_seeds else "finished trials"
     size = len(tuning.question.dataset.splits[tuning.question.judge])
     error = "over seeds" if flat.over_seeds else f"for {size:,} samples; seeds add to it"
-    margin = f"one standard error ({_points(metric, flat.margin)} {error})"
+    margin = (
+        f"one standard error ({METRICS[metric].format_difference(flat.margin).lstrip('+')} {error})"
+    )
     if flat.within == 1:
         text = f"No other of {flat.total} {what} lies within {margin} of the best."
     else:
@@ -182,8 +187,8 @@ def _below_threshold(trials: Sequence[Trial], metric: str) -> str:
     means = [math.fsum(side) / len(side) for side in (below, above)]
     return (
         f"Below GAMMA_MIN = {GAMMA_MIN:.5f}, where no sample need outweigh the others, "
-        f"{len(below)} finished trials had a mean of {show(metric, means[0])}; the "
-        f"{len(above)} from there on {show(metric, means[1])}."
+        f"{len(below)} finished trials had a mean of {METRICS[metric].format(means[0])}; the "
+        f"{len(above)} from there on {METRICS[metric].format(means[1])}."
     )
 
 
@@ -212,38 +217,20 @@ def _name(tested: Evaluated) -> str:
 
 def _mean(tested: Evaluated, metric: str) -> str:
     found = tested.estimate(metric)
-    return show(metric, found.value, None if math.isnan(found.spread) else found.spread)
+    return METRICS[metric].format(found.value, None if math.isnan(found.spread) else found.spread)
 
 
 def _claim(found: Difference, metric: str) -> str:
     """What may be said about a difference, and no more."""
-    change = _points(metric, found.estimate.value, signed=True)
+    change = METRICS[metric].format_difference(found.estimate.value)
     if found.low is None or found.high is None:
         return f"Against {found.reference} {change}: from one seed no difference can be claimed."
-    low = _points(metric, found.low, signed=True).removesuffix(" points")
-    interval = f"95 % interval {low} to {_points(metric, found.high, signed=True)}"
+    low = METRICS[metric].signed(found.low)
+    interval = f"95 % interval {low} to {METRICS[metric].format_difference(found.high)}"
     if not found.excludes_zero:
         return f"Against {found.reference} {change} ({interval}): no difference can be claimed."
-    better = (found.estimate.value > 0) == METRICS[metric][1]
+    better = (found.estimate.value > 0) == METRICS[metric].higher_is_better
     return f"Against {found.reference} {change} ({interval}): {'better' if better else 'worse'}."
-
-
-def show(metric: str, value: float, error: float | None = None) -> str:
-    """A measure as it is printed.
-
-    >>> show("error", 0.0442), show("nll", 0.2), show("error", 0.0442, 0.001)
-    ('4.42 %', '0.2000', '4.42 ± 0.10 %')
-    """
-    digits, unit = (4, "") if metric in PLAIN else (2, " %")
-    numbers = [f"{scaled(metric, each):.{digits}f}" for each in (value, error) if each is not None]
-    return " ± ".join(numbers) + unit
-
-
-def _points(metric: str, value: float, *, signed: bool = False) -> str:
-    """A difference; of shares it is in points, not in percent of anything."""
-    shown = scaled(metric, value)
-    text = f"{shown:+.4f}" if metric in PLAIN else f"{shown:+.2f} points"
-    return text.replace("-", "−") if signed else text.lstrip("+")
 
 
 def _capital(text: str) -> str:

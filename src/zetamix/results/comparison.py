@@ -13,13 +13,11 @@ from torch import Tensor
 from zetamix.data import Dataset
 from zetamix.experiments.compare.grid import CompareError, Grid, Place, mix_batch
 from zetamix.experiments.compare.progress import Reached
-from zetamix.measure.statistics import Difference, Summary, adjust, pair, summarise
+from zetamix.measure.statistics import Difference, Summary, holm, paired_difference, summarise
 from zetamix.methods import parse
-from zetamix.metrics import METRICS, smallest_step
+from zetamix.metrics import METRICS, choose_metrics, resolution
 from zetamix.records import RunRecord, read_lines
 
-# test splits whose largest class is at most this many times their smallest count as balanced
-BALANCED = 1.5
 # images are looked at one by one, points as a cloud
 SHOWN_IMAGES, SHOWN_POINTS = 10, 400
 
@@ -74,7 +72,7 @@ class Comparison:
     @cached_property
     def metrics(self) -> list[str]:
         """What suits the data, the most important first; then calibration."""
-        return choose_metrics(self.dataset)
+        return choose_metrics(self.dataset.splits["test"].counts())
 
     @property
     def primary(self) -> str:
@@ -100,20 +98,22 @@ class Comparison:
 
     def ranked(self, metric: str) -> list[str]:
         """Methods by their mean, the best first."""
-        sign = -1 if METRICS[metric][1] else 1
+        sign = -METRICS[metric].sign
         return sorted(self.methods, key=lambda label: sign * self.summary(label, metric).mean)
 
     def differences(self, reference: str, metric: str | None = None) -> list[Difference]:
         """Every other method minus `reference`, seed by seed, adjusted for their number."""
         metric = self.primary if metric is None else metric
-        grain = smallest_step(metric, self.dataset.splits["test"].counts())
+        step = resolution(metric, self.dataset.splits["test"].counts())
         theirs = self.values(reference, metric)
         found = [
-            pair(method, reference, metric, self.values(method, metric), theirs, grain=grain)
+            paired_difference(
+                method, reference, metric, self.values(method, metric), theirs, resolution=step
+            )
             for method in self.methods
             if method != reference
         ]
-        return adjust([difference for difference in found if difference is not None])
+        return holm([difference for difference in found if difference is not None])
 
     def confusion(self, method: str) -> Tensor:
         """[seeds, true class, predicted class]."""
@@ -124,22 +124,6 @@ class Comparison:
         """[seeds, classes]: the share of each class that is recognised; NaN without a sample."""
         counts = self.confusion(method).double()
         return counts.diagonal(dim1=1, dim2=2) / counts.sum(2)
-
-
-def choose_metrics(dataset: Dataset) -> list[str]:
-    """Error rate where classes are balanced, else balanced accuracy and macro F1; AUC for two.
-
-    >>> from zetamix.data import from_tensors
-    >>> labels = torch.tensor([0, 1, 2, 2])
-    >>> choose_metrics(from_tensors("points", dict.fromkeys(("train", "test"), (labels, labels))))
-    ['balanced_accuracy', 'f1_macro', 'error', 'nll', 'ece']
-    """
-    counts = dataset.splits["test"].counts()
-    balanced = bool(counts.min() > 0 and counts.max() <= BALANCED * counts.min())
-    found = ["error"] if balanced else ["balanced_accuracy", "f1_macro", "error"]
-    if dataset.num_classes == 2:
-        found.insert(0, "auc")
-    return [*found, "nll", "ece"]
 
 
 def read_record(out: Path, place: Place) -> RunRecord | None:

@@ -2,9 +2,8 @@
 
 import math
 
-from torch import Tensor
-
-from zetamix.metrics import guessed
+from zetamix.measure.statistics import chance_error
+from zetamix.metrics import chance_level
 from zetamix.results.comparison import Comparison
 
 # standard errors above chance from which on a method counts as better than guessing: 97.7 % of
@@ -21,10 +20,10 @@ def guessing(comparison: Comparison) -> str | None:
     classes = len(counts)
     # rare classes may be ranked well and never named, and where AUC is the question that counts
     metric = "auc" if comparison.primary == "auc" else "balanced_accuracy"
-    chance = guessed(metric, counts)
+    chance = chance_level(metric, counts)
     if chance is None or not comparison.methods:
         return None
-    most = chance + ERRORS * _error(metric, counts) + ROUNDING
+    most = chance + ERRORS * chance_error(metric, counts) + ROUNDING
     means = [comparison.summary(label, metric).mean for label in comparison.methods]
     if any(math.isnan(mean) or mean > most for mean in means):
         return None
@@ -41,18 +40,3 @@ def guessing(comparison: Comparison) -> str | None:
         f"No method{so_far} does clearly better than {among} ({by}): train longer, or look at the "
         "data, before comparing."
     )
-
-
-def _error(metric: str, counts: Tensor) -> float:
-    """The standard error of one guesser's score on a test split with these counts of classes.
-
-    It follows from the test size, and not from the spread of seeds: all seeds are scored on the
-    same samples, so that their mean is hardly surer than one of them, and one seed has no spread.
-    """
-    if metric == "auc":
-        # of Mann and Whitney's U
-        return math.sqrt((float(counts.sum()) + 1) / (12 * float(counts.prod())))
-    # a recall is a share of its class's samples, each guessed right with chance 1 / classes
-    chance = 1 / len(counts)
-    variance = chance * (1 - chance) * float((1 / counts).sum())
-    return math.sqrt(variance) / len(counts)

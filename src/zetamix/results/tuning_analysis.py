@@ -129,7 +129,7 @@ def _point(gamma: float, values: Sequence[float]) -> Point:
 
 def best_with_error(trials: Sequence[Trial], metric: str) -> Best | None:
     """The best of all γ; None where no standard error of it is known."""
-    lower = not METRICS[metric][1]
+    lower = not METRICS[metric].higher_is_better
     best = best_of(trials, lower)
     if best is None or "gamma" not in best.setting:
         return None
@@ -153,7 +153,7 @@ def flatness(trials: Sequence[Trial], metric: str) -> Flatness | None:
     best = best_with_error(trials, metric)
     if best is None or all_tie(trials):
         return None
-    lower = not METRICS[metric][1]
+    lower = not METRICS[metric].higher_is_better
     places = [(gamma, value) for gamma, values in at_gammas(trials).items() for value in values]
     if best.over_seeds:
         places = [(point.gamma, point.value) for point in curve(trials)]

@@ -259,7 +259,7 @@ class Run:
 
     def _keep_best(self, trainer: Trainer, scores: dict[str, Any]) -> None:
         name = self.recipe.select
-        sign = 1 if METRICS[name][1] else -1
+        sign = 1 if METRICS[name].higher_is_better else -1
         score = scores["val"][name]
         if self.best is None or sign * score > sign * self.best["val_score"]:
             self.best = {**scores["test"], "epoch": trainer.epoch, "val_score": score}

@@ -16,7 +16,7 @@ from zetamix.experiments.tune.space import Setting
 from zetamix.experiments.tune.work import Job, Task, train_tasks
 from zetamix.measure import Estimate
 from zetamix.methods import parse
-from zetamix.metrics import smallest_step
+from zetamix.metrics import resolution
 from zetamix.records import Cell, RunRecord
 from zetamix.results.tuning import Evaluating, Watch
 from zetamix.train import Recipe
@@ -125,7 +125,7 @@ def differences(tested: Sequence[Evaluated], metric: str) -> list[Difference]:
     by_name = {each.contender.name: each for each in tested}
     ours = by_name[CHOSEN].values(metric)
     record = next(record for each in tested for record in each.records)
-    grain = smallest_step(metric, torch.tensor(record.confusion).sum(1))
+    grain = resolution(metric, torch.tensor(record.confusion).sum(1))
     return [
         _difference(
             name, [ours[seed] - value for seed, value in each.values(metric).items()], grain

@@ -1,26 +1,21 @@
 """What a study asks: which data, which recipe, what is searched, and what trials are judged by."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from zetamix.data import DataError, Dataset, Split
+from zetamix.data import DataError, Dataset
 from zetamix.data.dataset_ref import Address, address_of, cut, expect, load_once
 from zetamix.experiments.tune.checks import check_dataset, check_models, check_sources
 from zetamix.experiments.tune.parse import parse_space
 from zetamix.experiments.tune.space import Space, SpaceError
-from zetamix.metrics import METRICS, SHARES
+from zetamix.metrics import METRICS, primary_metric
 from zetamix.train import Recipe, recipe_of
 
 # of the training split, where a dataset has no validation split
 HELD_OUT = 0.1
-# a split whose largest class is at most this many times its smallest counts as balanced
-BALANCED = 1.5
 
 
 class StudyError(ValueError):
@@ -47,7 +42,7 @@ class Question:
 
     @property
     def lower_is_better(self) -> bool:
-        return not METRICS[self.metric][1]
+        return not METRICS[self.metric].higher_is_better
 
     def seen(self, judge: str | None = None) -> Dataset:
         """What runs train on and are judged by; None stands for how trials are."""
@@ -124,7 +119,7 @@ def ask(
     if judge == "test" and dataset.test is None:
         raise DataError(f"{dataset.name} has no test split to judge by.")
     split = dataset.splits[judge]
-    metric = suitable_metric(split) if metric is None else metric
+    metric = primary_metric(split.counts(), auc=False) if metric is None else metric
     if metric not in METRICS:
         raise SpaceError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}.")
     check_models(dataset, space, recipe)
@@ -193,39 +188,3 @@ def without_password(address: str) -> str:
     """
     # up to the last @, for a password may hold one
     return re.sub(r"(://[^/:@]*):.*@", r"\1:***@", address)
-
-
-def suitable_metric(split: Split) -> str:
-    """The error rate where classes are about equally many, else balanced accuracy.
-
-    >>> labels = torch.tensor([0, 0, 0, 1])
-    >>> suitable_metric(Split(torch.rand(4, 2), labels, num_classes=2))
-    'balanced_accuracy'
-    """
-    counts = split.counts()
-    return "error" if int(counts.max()) <= BALANCED * int(counts.min()) else "balanced_accuracy"
-
-
-def standard_error(metric: str, confusion: Sequence[Sequence[int]]) -> float | None:
-    """How far a measure may be off because its split is a sample; None where no formula is known.
-
-    Binomial, with two more samples right and two more wrong (Agresti and Coull, 1998): without
-    them 0 mistakes of 180 would be certainty, and one mistake more a difference.
-
-    >>> round(standard_error("error", [[90, 0], [0, 90]]), 4)
-    0.0076
-    """
-    counts = torch.tensor(confusion, dtype=torch.float64)
-    rights, sizes = counts.diag(), counts.sum(1)
-    if metric in SHARES:
-        return math.sqrt(float(_variance(rights.sum(), sizes.sum())))
-    if metric == "balanced_accuracy":
-        seen = sizes > 0
-        variances = _variance(rights[seen], sizes[seen])
-        return math.sqrt(float(variances.sum())) / int(seen.sum())
-    return None
-
-
-def _variance(right: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
-    share = (right + 2) / (size + 4)
-    return share * (1 - share) / (size + 4)

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from zetamix.experiments.tune.crew import Crew
 from zetamix.experiments.tune.oversee import Stop, overseeing
 from zetamix.experiments.tune.presence import BEAT
-from zetamix.experiments.tune.question import Question, standard_error
+from zetamix.experiments.tune.question import Question
 from zetamix.experiments.tune.study import Claim, Study
 from zetamix.experiments.tune.work import Ended, Job, Task, train_tasks
 from zetamix.experiments.workers import Workers
+from zetamix.measure.statistics import standard_error
 from zetamix.results.tuning import Watch
 
 # seconds between looks at a study whose last trials are trained by other commands

@@ -6,8 +6,8 @@ import torch
 
 from zetamix.experiments.tune.parameter import Parameter, Value
 from zetamix.experiments.tune.parse import parse_space
-from zetamix.experiments.tune.question import standard_error
 from zetamix.experiments.tune.space import Setting, Space
+from zetamix.measure.statistics import standard_error
 from zetamix.methods import parse
 from zetamix.records import RunRecord
 from zetamix.results.tuning import Trial

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from zetamix.data import CATALOGUE
 from zetamix.experiments.reproduce.cells import Training, Variant
 from zetamix.measure.statistics import Summary, summarise
-from zetamix.metrics import METRICS as MEANING
+from zetamix.metrics import METRICS
 from zetamix.records import RunRecord
 from zetamix.report import Cell, Column, Table
 from zetamix.report.paper.view import View, method_name
@@ -116,7 +116,7 @@ def _columns(metrics: Sequence[str], variants: Sequence[Variant]) -> list[Column
 
 def unit_name(metric: str) -> str:
     """The name of a metric with its unit: error rate %, AUC."""
-    return MEANING[metric][0] + (" %" if paper.METRICS[metric][1] == 100 else "")
+    return METRICS[metric].title + (" %" if paper.METRICS[metric][1] == 100 else "")
 
 
 def _ours(
@@ -153,7 +153,7 @@ def _marks(
                 known = [(row, ours.mean) for row, ours in found if ours is not None]
                 if len(known) < len(group):
                     continue
-                sign = -1 if MEANING[metric][1] else 1
+                sign = -1 if METRICS[metric].higher_is_better else 1
                 levels = sorted({sign * mean for _, mean in known})
                 for row, mean in known:
                     rank = levels.index(sign * mean)
@@ -172,7 +172,7 @@ def _see(issues: Sequence[paper.Issue], row: Row) -> list[str]:
 
 
 def _how(metrics: Sequence[str]) -> list[str]:
-    directions = {MEANING[metric][1] for metric in metrics}
+    directions = {METRICS[metric].higher_is_better for metric in metrics}
     better = "Higher is better." if directions == {True} else "Lower is better."
     return [
         f"{better} Paper: as printed, bold and underlined as there. Ours: mean ± standard "

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from zetamix.data import CATALOGUE
 from zetamix.experiments.reproduce.cells import Variant
-from zetamix.measure.statistics import CONFIDENCE, Difference, adjust, pair
-from zetamix.metrics import METRICS as MEANING
+from zetamix.measure.statistics import CONFIDENCE, Difference, holm, paired_difference
+from zetamix.metrics import METRICS
 from zetamix.report.paper.comparison import Row, rows_of, unit_name, variants_of
 from zetamix.report.paper.view import NOT_RUN, Answer, View, agreement_so_far
 from zetamix.results import paper_values as paper
@@ -46,7 +46,7 @@ def judge(view: View, metric: str) -> tuple[list[str], Answer]:
     And whether all that is as in the paper.
     """
     rows, variants = rows_of(view), variants_of(view.trainings)
-    sign = 1 if MEANING[metric][1] else -1
+    sign = 1 if METRICS[metric].higher_is_better else -1
     outcomes: list[_Found] = []
     words = []
     for dataset, model in dict.fromkeys((row.dataset, row.model) for row in rows):
@@ -85,16 +85,20 @@ def differences(
         if method.startswith("zeta") and ours is not None and base is not None:
             sizes = [run.test_size for row in group for run in row.runs.get(variant, [])]
             grain = paper.METRICS[metric][1] / max(sizes)
-            found.append(pair(method, reference, metric, ours.values, base.values, grain=grain))
-    return adjust([each for each in found if each is not None])
+            found.append(
+                paired_difference(
+                    method, reference, metric, ours.values, base.values, resolution=grain
+                )
+            )
+    return holm([each for each in found if each is not None])
 
 
 def _outcome(found: Difference, metric: str) -> str:
     if found.n < 2:
         return ONE_SEED
-    if not found.claimed:
+    if not found.significant:
         return UNDECIDED
-    return AHEAD if (found.mean > 0) == MEANING[metric][1] else BEHIND
+    return AHEAD if (found.mean > 0) == METRICS[metric].higher_is_better else BEHIND
 
 
 def _refutes(found: Difference, printed: float | None, sign: int) -> bool:
@@ -137,7 +141,7 @@ def _sentence(
     if len({cell.model for cell in view.trainings}) > 1:
         where += f", {paper.MODELS[row.model]}"
     where += f", {variant.label}" if variant.label else ""
-    reference = found[0].reference
+    reference = found[0].baseline
     parts = [_part(view, row, metric, each) for each in found]
     return (
         f"{where}: {_headline(view, row, metric, found)} {unit_name(metric)[0].upper()}"
@@ -147,9 +151,9 @@ def _sentence(
 
 def _headline(view: View, row: Row, metric: str, found: Sequence[Difference]) -> str:
     """Does ζ-mixup win here, and where the paper says that it does?"""
-    other = REFERENCES[found[0].reference]
+    other = REFERENCES[found[0].baseline]
     outcomes = [_outcome(each, metric) for each in found]
-    sign = 1 if MEANING[metric][1] else -1
+    sign = 1 if METRICS[metric].higher_is_better else -1
     printed = [_printed(view, row, metric, each) for each in found]
     says = sum(difference is not None and sign * difference > 0 for difference in printed)
     paper_has = f"the paper has it ahead at {says} of {len(found)} γ"
@@ -186,7 +190,7 @@ def _printed(view: View, row: Row, metric: str, found: Difference) -> float | No
     """The same difference from the paper's table."""
     ours, theirs = (
         paper.printed(view.artifact, row.dataset, row.model, method, metric)
-        for method in (found.method, found.reference)
+        for method in (found.method, found.baseline)
     )
     return None if ours is None or theirs is None else ours - theirs
 
