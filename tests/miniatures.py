@@ -1,10 +1,11 @@
 """Miniatures: a few images of every dataset of the catalogue, in its exact layout on disk.
 
-    with miniatures.installed("cifar10", "uda", root=tmp_path):
+    with miniatures.installed("cifar10", "uda", data_dir=tmp_path):
         dataset = zetamix.data.load("cifar10")
 
-`build` writes one and returns the `Spec` that describes it: the catalogue's, with other sizes and
-checksums. Every image shows its class: its red (or grey) is `shade(label, classes)`.
+`build` writes one and returns the `DatasetSpec` that describes it: the catalogue's, with
+other sizes and checksums. Every image shows its class: its red (or grey) is
+`shade(label, classes)`.
 """
 
 import csv
@@ -35,17 +36,17 @@ from zetamix.data.catalogue.skin import (
     NEVUS,
     SK,
 )
-from zetamix.data.catalogue.spec import Spec
+from zetamix.data.catalogue.spec import DatasetSpec
 
 Counts = dict[str, list[int]]
 # where images of a split begin to be counted, so that no two splits share one
 FIRST = {"train": 0, "val": 100, "test": 150}
 
 
-def build(name: str, root: Path, *, packed: bool = False) -> Spec:
-    """Write the miniature of a dataset below `root`, as its archives if `packed`."""
+def build(name: str, data_dir: Path, *, packed: bool = False) -> DatasetSpec:
+    """Write the miniature of a dataset below `data_dir`, as its archives if `packed`."""
     spec = CATALOGUE[name]
-    base = root / spec.home
+    base = data_dir / spec.home
     base.mkdir(parents=True, exist_ok=True)
     counts = BUILDERS[spec.reader](spec, base)
     checksums = {file: md5_of(base / file) for file in spec.checksums}
@@ -69,10 +70,12 @@ def build(name: str, root: Path, *, packed: bool = False) -> Spec:
 
 
 @contextmanager
-def installed(*names: str, root: Path, packed: bool = False) -> Iterator[dict[str, Spec]]:
-    """Build miniatures and let the catalogue describe them; `root` is where data is looked for."""
-    specs = {name: build(name, root, packed=packed) for name in names}
-    with mock.patch.dict(CATALOGUE, specs), mock.patch.dict(os.environ, ZETAMIX_DATA=str(root)):
+def installed(
+    *names: str, data_dir: Path, packed: bool = False
+) -> Iterator[dict[str, DatasetSpec]]:
+    """Build miniatures in `data_dir` and let the catalogue describe them."""
+    specs = {name: build(name, data_dir, packed=packed) for name in names}
+    with mock.patch.dict(CATALOGUE, specs), mock.patch.dict(os.environ, ZETAMIX_DATA=str(data_dir)):
         yield specs
 
 
@@ -152,7 +155,7 @@ def labels_of(counts: Sequence[int]) -> list[int]:
     return labels
 
 
-def idx(spec: Spec, base: Path) -> Counts:
+def idx(spec: DatasetSpec, base: Path) -> Counts:
     folder = (base / spec.archives[0].makes).parent
     folder.mkdir(parents=True)
     counts = {"train": [3] * 9 + [4], "test": [2] * 10}
@@ -169,7 +172,7 @@ def big_endian(numbers: Sequence[int]) -> bytes:
     return b"".join(number.to_bytes(4, "big") for number in numbers)
 
 
-def cifar(spec: Spec, base: Path) -> Counts:
+def cifar(spec: DatasetSpec, base: Path) -> Counts:
     folder = base / spec.archives[0].makes
     folder.mkdir()
     classes = len(spec.classes)
@@ -202,7 +205,7 @@ def cifar(spec: Spec, base: Path) -> Counts:
     return counts
 
 
-def stl10(spec: Spec, base: Path) -> Counts:
+def stl10(spec: DatasetSpec, base: Path) -> Counts:
     folder = base / spec.archives[0].makes
     folder.mkdir()
     counts = {"train": [2] * 10, "test": [1] * 9 + [2]}
@@ -218,7 +221,7 @@ def stl10(spec: Spec, base: Path) -> Counts:
     return counts
 
 
-def imagenet_subset(spec: Spec, base: Path) -> Counts:
+def imagenet_subset(spec: DatasetSpec, base: Path) -> Counts:
     folder = base / spec.archives[0].makes
     wnids = {"imagenette": IMAGENETTE, "imagewoof": IMAGEWOOF}[spec.name]
     counts = {"train": [2] * 9 + [3], "test": [1] * 10}
@@ -237,7 +240,7 @@ def imagenet_subset(spec: Spec, base: Path) -> Counts:
     return counts
 
 
-def isic2016(spec: Spec, base: Path) -> Counts:
+def isic2016(spec: DatasetSpec, base: Path) -> Counts:
     counts = {"train": [5, 3], "test": [3, 2]}
     texts = {"train": ("benign", "malignant"), "test": ("0.0", "1.0")}
     for split, part in (("train", "Training"), ("test", "Test")):
@@ -251,7 +254,7 @@ def isic2016(spec: Spec, base: Path) -> Counts:
     return counts
 
 
-def isic2017(spec: Spec, base: Path) -> Counts:
+def isic2017(spec: DatasetSpec, base: Path) -> Counts:
     counts = {"train": [5, 3, 2], "val": [2, 1, 1], "test": [3, 2, 2]}
     for split, part in (("train", "Training"), ("val", "Validation"), ("test", "Test_v2")):
         folder = base / f"ISIC-2017_{part}_Data"
@@ -269,7 +272,7 @@ def isic2017(spec: Spec, base: Path) -> Counts:
     return counts
 
 
-def isic2018(spec: Spec, base: Path) -> Counts:
+def isic2018(spec: DatasetSpec, base: Path) -> Counts:
     codes = list(ISIC2018_CLASSES)
     per_code = {"train": [6, 5, 4, 4, 2, 2, 1], "val": [2, 1, 1, 1, 1, 0, 1], "test": [3] + [1] * 6}
     counts = {split: [0] * 5 for split in per_code}
@@ -289,11 +292,11 @@ def isic2018(spec: Spec, base: Path) -> Counts:
     return counts
 
 
-def isic_archive(spec: Spec, base: Path) -> Counts:
+def isic_archive(spec: DatasetSpec, base: Path) -> Counts:
     return _msk(spec, base) if spec.name == "msk" else _uda(spec, base)
 
 
-def _msk(spec: Spec, base: Path) -> Counts:
+def _msk(spec: DatasetSpec, base: Path) -> Counts:
     """As the archive's tool writes them today: diagnoses in up to five steps."""
     kinds = [
         (0, 10, ("Benign", "Benign melanocytic proliferations", "Nevus", "", "")),
@@ -324,7 +327,7 @@ def _msk(spec: Spec, base: Path) -> Counts:
     return {"all": [10, 10, 8, 8]}
 
 
-def _uda(spec: Spec, base: Path) -> Counts:
+def _uda(spec: DatasetSpec, base: Path) -> Counts:
     """As in 2021: one diagnosis in lower case, images in a folder for each collection."""
     kinds = {
         "nevus": 12,
@@ -345,7 +348,7 @@ def _uda(spec: Spec, base: Path) -> Counts:
     return {"all": [12, 9]}
 
 
-def dermofit(spec: Spec, base: Path) -> Counts:
+def dermofit(spec: DatasetSpec, base: Path) -> Counts:
     """A folder for each code, with a mask beside each photograph."""
     counts = [0] * 5
     lines = []
@@ -385,7 +388,7 @@ DERM7PT_HEADER = [
 ]
 
 
-def derm7pt(spec: Spec, base: Path) -> Counts:
+def derm7pt(spec: DatasetSpec, base: Path) -> Counts:
     """One table for both kinds of photographs; some names differ from the files in case."""
     release = base / "release_v0"
     counts = [0] * 5
@@ -418,7 +421,7 @@ PH2_HEADER = (
 PH2_CASES = [0] * 8 + [1] * 7 + [2] * 6
 
 
-def ph2(spec: Spec, base: Path) -> Counts:
+def ph2(spec: DatasetSpec, base: Path) -> Counts:
     release = base / "PH2Dataset"
     lines = [PH2_HEADER]
     for k, code in enumerate(PH2_CASES):
@@ -436,7 +439,7 @@ def ph2(spec: Spec, base: Path) -> Counts:
     return {"all": [15, 6]}
 
 
-def mednode(spec: Spec, base: Path) -> Counts:
+def mednode(spec: DatasetSpec, base: Path) -> Counts:
     release = base / "complete_mednode_dataset"
     for label, (folder, count) in enumerate((("naevus", 13), ("melanoma", 10))):
         for k in range(count):
@@ -445,7 +448,7 @@ def mednode(spec: Spec, base: Path) -> Counts:
     return {"all": [13, 10]}
 
 
-def medmnist(spec: Spec, base: Path) -> Counts:
+def medmnist(spec: DatasetSpec, base: Path) -> Counts:
     classes = len(spec.classes)
     counts = {"train": [3] * classes, "val": [1] * classes, "test": [2] * (classes - 1) + [3]}
     write_npz(base / spec.archives[0].file, counts, spec.shape)
@@ -469,10 +472,10 @@ def write_npz(path: Path, counts: Counts, shape: tuple[int, ...], **more: np.nda
     np.savez_compressed(path, **arrays)
 
 
-def ham10000(root: Path, delimiter: str = ",") -> Spec:
+def ham10000(data_dir: Path, delimiter: str = ",") -> DatasetSpec:
     """The miniature of ISIC 2018 with its training split as HAM10000."""
-    spec = build("isic2018", root)
-    base = root / "isic2018"
+    spec = build("isic2018", data_dir)
+    base = data_dir / "isic2018"
     stem = "ISIC2018_Task3_Training_GroundTruth"
     header, *rows = [line.split(",") for line in (base / stem / f"{stem}.csv").read_text().split()]
     table = [["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"]]
@@ -509,10 +512,10 @@ def sheet(path: Path, rows: Sequence[Sequence[str]]) -> None:
         book.writestr("xl/worksheets/sheet1.xml", sheets)
 
 
-def ph2_with_sheet(root: Path, unmarked: int | None = None) -> Spec:
+def ph2_with_sheet(data_dir: Path, unmarked: int | None = None) -> DatasetSpec:
     """The miniature of PH² with its diagnoses in a spreadsheet only, one of them left out."""
-    spec = build("ph2", root)
-    release = root / "ph2" / "PH2Dataset"
+    spec = build("ph2", data_dir)
+    release = data_dir / "ph2" / "PH2Dataset"
     (release / "PH2_dataset.txt").unlink()
     header = [
         "Image Name",
@@ -530,7 +533,7 @@ def ph2_with_sheet(root: Path, unmarked: int | None = None) -> Spec:
     return spec
 
 
-BUILDERS: dict[str, Callable[[Spec, Path], Counts]] = {
+BUILDERS: dict[str, Callable[[DatasetSpec, Path], Counts]] = {
     "idx": idx,
     "cifar": cifar,
     "stl10": stl10,

@@ -61,7 +61,7 @@ def ask(rank: int, port: int, folder: Path) -> None:
 
 
 def small_digits(root: Path) -> data.Dataset:
-    whole = data.load("digits", root=root)
+    whole = data.load("digits", data_dir=root)
     # 101 and 51: neither can be shared out evenly
     return replace(whole, train=whole.train.subset(101), test=whole.test.subset(51))
 

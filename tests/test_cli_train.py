@@ -349,7 +349,7 @@ def test_no_log():
 @pytest.fixture
 def run(root, tmp_path):
     recipe = RECIPES["cifar10"].change(model="digitnet", epochs=20, batch_size=32)
-    dataset = data.load("digits", root=root)
+    dataset = data.load("digits", data_dir=root)
     return Run(dataset, parse("zeta"), recipe, seed=1, out=tmp_path / "run")
 
 
@@ -403,6 +403,6 @@ def test_help_names_every_option():
     text = CliRunner().invoke(app, ["train", "--help"], env={"COLUMNS": "200"}).output
     for option in (
         "data", "method", "model", "seed", "epochs", "train-size", "set", "device", "concurrent",
-        "out", "resume", "time-limit", "save-every", "compile", "log", "root",
+        "out", "resume", "time-limit", "save-every", "compile", "log", "data-dir",
     ):  # fmt: skip
         assert f"--{option}" in text

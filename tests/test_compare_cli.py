@@ -218,7 +218,7 @@ def test_images_get_the_side_that_is_asked_for(tmp_path):
     data, out = photographs(tmp_path / "pets"), tmp_path / "out"
     common = [
         "--data", str(data), "--methods", "none", "--seeds", "1", "--epochs", "1", "--jobs", "1",
-        "--device", "cpu", "--model", "digitnet", "--out", str(out), "--root", str(tmp_path),
+        "--device", "cpu", "--model", "digitnet", "--out", str(out), "--data-dir", str(tmp_path),
     ]  # fmt: skip
     assert invoke(*common).exit_code == 0
     result = invoke(*common, "--size", "8")

@@ -223,6 +223,6 @@ def test_paths_are_found_from_any_folder(tmp_path, monkeypatch):
     }
     np.savez(tmp_path / "mine.npz", **arrays)
     monkeypatch.chdir(tmp_path)
-    grid = grid_of("mine.npz", root=Path("data"))
+    grid = grid_of("mine.npz", data_dir=Path("data"))
     monkeypatch.chdir("/")
     assert grid.source.load().fingerprint == grid.dataset.fingerprint

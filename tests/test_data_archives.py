@@ -243,7 +243,7 @@ def test_prepare_downloads_verifies_and_unpacks(server, tmp_path):
     (tmp_path / "made" / "mednode" / file).rename(folder / file)
     spec = replace(spec, archives=(replace(spec.archives[0], urls=(f"{url}/{file}",)),))
     root = tmp_path / "root"
-    with pytest.raises(data.NotHereError, match="zetamix data prepare mednode --root"):
+    with pytest.raises(data.DatasetNotFoundError, match="zetamix data prepare mednode --data-dir"):
         data.load(spec, root)
     seen = []
     dataset = data.prepare(spec, root, progress=lambda what, *_: seen.append(what))
@@ -255,7 +255,7 @@ def test_prepare_downloads_verifies_and_unpacks(server, tmp_path):
 
 
 def test_prepare_downloads_nothing_that_needs_a_request(tmp_path):
-    with pytest.raises(data.NotHereError, match="ask for a login"):
+    with pytest.raises(data.DatasetNotFoundError, match="ask for a login"):
         data.prepare("derm7pt_clinical", tmp_path)
     assert not any(a.urls for a in CATALOGUE["derm7pt_clinical"].archives)
 

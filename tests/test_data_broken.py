@@ -298,7 +298,7 @@ def test_an_incomplete_dataset_does_not_pass(tmp_path):
 
 
 def test_one_file_of_medmnist_for_another_is_recognised(tmp_path):
-    with installed("organmnist_axial", "organamnist", root=tmp_path):
+    with installed("organmnist_axial", "organamnist", data_dir=tmp_path):
         old = tmp_path / "organmnist_axial" / "organmnist_axial.npz"
         # as MedMNIST 2.0 to 2.2.3 served it
         with np.load(old) as arrays:

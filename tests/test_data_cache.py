@@ -31,7 +31,7 @@ def prepared(root):
 
 @pytest.fixture
 def uda(tmp_path):
-    with installed("uda", root=tmp_path):
+    with installed("uda", data_dir=tmp_path):
         yield tmp_path
 
 
@@ -138,7 +138,7 @@ def test_damaged_data_without_its_source_is_told(uda):
     (folder,) = prepared(uda)
     (folder / "val.samples").write_bytes(b"")
     shutil.rmtree(uda / "uda")
-    with pytest.raises(data.NotHereError) as caught:
+    with pytest.raises(data.DatasetNotFoundError) as caught:
         data.load("uda")
     assert str(caught.value).startswith(
         f"Prepared data is damaged: {folder / 'val.samples'} has 0 bytes instead of 589,824. UDA"
@@ -183,7 +183,7 @@ def test_again_prepares_what_is_there(uda):
 def test_again_without_a_source_keeps_what_is_there(uda):
     data.prepare("uda")
     shutil.rmtree(uda / "uda")
-    with pytest.raises(data.NotHereError):
+    with pytest.raises(data.DatasetNotFoundError):
         data.prepare("uda", again=True)
     assert len(data.load("uda").train) == 14
 
@@ -280,7 +280,7 @@ def test_a_root_that_cannot_be_written(tmp_path):
         data.load("digits", tmp_path / "file" / "data")
     assert str(caught.value) == (
         f"Prepared data cannot be kept in {tmp_path}/file/data/prepared: Not a directory. Name a "
-        "folder that can be written, with --root, root= or the variable ZETAMIX_DATA."
+        "folder that can be written, with --data-dir, data_dir= or the variable ZETAMIX_DATA."
     )
 
 
@@ -305,14 +305,14 @@ def test_samples_of_a_wrong_form_are_not_written(tmp_path):
 
 
 def test_the_root_is_argument_variable_or_cache(tmp_path, monkeypatch):
-    from zetamix.data.source import data_root
+    from zetamix.data.source import resolve_data_dir
 
     monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path / "variable"))
-    assert data_root(tmp_path / "argument") == tmp_path / "argument"
-    assert data_root(None) == tmp_path / "variable"
+    assert resolve_data_dir(tmp_path / "argument") == tmp_path / "argument"
+    assert resolve_data_dir(None) == tmp_path / "variable"
     monkeypatch.delenv("ZETAMIX_DATA")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert data_root(None) == tmp_path / ".cache" / "zetamix"
+    assert resolve_data_dir(None) == tmp_path / ".cache" / "zetamix"
 
 
 def test_digits_are_real_and_quick(tmp_path):

@@ -283,7 +283,7 @@ def test_prepared_data_is_looked_at_where_there_is_no_source(tmp_path):
 
 
 def test_what_is_not_here_cannot_be_checked(tmp_path):
-    with pytest.raises(data.NotHereError, match="zetamix data prepare cifar10"):
+    with pytest.raises(data.DatasetNotFoundError, match="zetamix data prepare cifar10"):
         data.check("cifar10", tmp_path)
 
 

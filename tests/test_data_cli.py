@@ -58,14 +58,14 @@ def test_list_shows_every_dataset_in_full(width, zetamix, monkeypatch):
 
 def test_list_tells_what_is_here(zetamix, tmp_path):
     root = tmp_path / "root"
-    with installed("mednode", "cifar10", root=root):
+    with installed("mednode", "cifar10", data_dir=root):
         assert "auto files" in words(zetamix("list"))
         zetamix("prepare", "mednode")
         lines = {line.split()[0]: line for line in zetamix("list").split("\n") if line.strip()}
     assert lines["mednode"].split()[-1] == "prepared"
     assert lines["cifar10"].split()[-1] == "files"
     assert lines["cifar100"].split()[-1] == "auto"
-    assert words(zetamix("list", "--root", tmp_path / "no")).endswith(
+    assert words(zetamix("list", "--data-dir", tmp_path / "no")).endswith(
         f"Looked in {tmp_path / 'no'}."
     )
 
@@ -127,7 +127,7 @@ def test_prepare_says_what_it_made(zetamix, tmp_path):
 
 
 def test_check_of_what_is_right(zetamix, tmp_path):
-    with installed("isic2016", root=tmp_path / "root"):
+    with installed("isic2016", data_dir=tmp_path / "root"):
         text = zetamix("check", "isic2016")
     assert words(text).startswith("isic2016: 13 samples, as expected; no duplicates")
     table = [line.split() for line in text.split("\n")]
@@ -139,7 +139,7 @@ def test_check_of_what_is_right(zetamix, tmp_path):
 
 def test_check_of_what_is_wrong(zetamix, tmp_path):
     root = tmp_path / "root"
-    with installed("mednode", root=root):
+    with installed("mednode", data_dir=root):
         photos = root / "mednode" / "complete_mednode_dataset" / "naevus"
         (photos / "1001.jpg").unlink()
         (photos / "1002.jpg").write_bytes((photos / "1002.jpg").read_bytes()[:300])
@@ -235,7 +235,7 @@ def test_an_interrupted_run_says_so(zetamix, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(decode, "in_parallel", interrupt)
-    with installed("mednode", root=tmp_path / "root"):
+    with installed("mednode", data_dir=tmp_path / "root"):
         text = zetamix("prepare", "mednode", status=130)
     assert text == "Interrupted; nothing half-done is left.\n"
 

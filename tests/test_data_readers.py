@@ -28,7 +28,7 @@ def edit(path, change):
 @pytest.mark.parametrize("packed", [False, True], ids=["unpacked", "archives"])
 @pytest.mark.parametrize("name", miniatures.NAMES)
 def test_a_miniature_is_read(name, packed, tmp_path):
-    with installed(name, root=tmp_path, packed=packed) as specs:
+    with installed(name, data_dir=tmp_path, packed=packed) as specs:
         spec = specs[name]
         dataset = data.load(name)
         assert dataset.classes == CATALOGUE[name].classes == spec.classes
@@ -50,7 +50,7 @@ def shows_its_class(split, classes):
 
 @pytest.mark.parametrize("name", ["cifar10", "stl10", "pathmnist", "imagenette", "isic2017"])
 def test_images_stand_upright(name, tmp_path):
-    with installed(name, root=tmp_path):
+    with installed(name, data_dir=tmp_path):
         blue = data.load(name).test.samples[:, 2].float()
     assert (blue.diff(dim=1).mean() > 0.5).item()
     assert (blue.diff(dim=2).abs().max() < 8).item()
@@ -67,12 +67,12 @@ def test_files_are_found_where_torchvision_puts_them(name, tmp_path):
 def test_files_without_telling_names_are_not_looked_for_in_the_root(name, tmp_path):
     spec = build(name, tmp_path / "elsewhere")
     shutil.move(tmp_path / "elsewhere" / name, tmp_path / "root")
-    with pytest.raises(data.NotHereError, match=f"is not in {tmp_path / 'root'}"):
+    with pytest.raises(data.DatasetNotFoundError, match=f"is not in {tmp_path / 'root'}"):
         data.load(spec, tmp_path / "root")
 
 
 def test_made_splits_follow_the_seed_and_official_ones_do_not(tmp_path):
-    with installed("uda", "isic2016", root=tmp_path):
+    with installed("uda", "isic2016", data_dir=tmp_path):
         assert data.load("uda").fingerprint == data.load("uda", seed=0).fingerprint
         assert data.load("uda").fingerprint != data.load("uda", seed=1).fingerprint
         assert data.load("isic2016").fingerprint == data.load("isic2016", seed=1).fingerprint
@@ -91,7 +91,7 @@ def test_made_splits_do_not_depend_on_the_order_of_a_table(tmp_path):
 
 
 def test_samples_know_their_files(tmp_path):
-    with installed("isic2017", root=tmp_path):
+    with installed("isic2017", data_dir=tmp_path):
         names = data.load("isic2017").val.names()
     assert names[0] == "ISIC-2017_Validation_Data/ISIC_0100000.jpg"
     assert len(names) == 4
@@ -212,23 +212,26 @@ def test_an_archive_that_has_grown_makes_a_note(tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("cifar100", "Download and prepare it with: zetamix data prepare cifar100 --root {root}"),
-        ("msk", "isic image download --collections 289,290,288,287,286 {root}/msk"),
+        (
+            "cifar100",
+            "zetamix data prepare cifar100 --data-dir {data_dir}",
+        ),
+        ("msk", "isic image download --collections 289,290,288,287,286 {data_dir}/msk"),
         ("dermofit", "It does not download by itself (signed, with a fee): at https://licensing"),
         ("derm7pt_clinical", "ask for a login, then put release_v0.zip, or the folder release_v0"),
-        ("ph2", "put the folder PH2Dataset into {root}/ph2."),
+        ("ph2", "put the folder PH2Dataset into {data_dir}/ph2."),
     ],
 )
 def test_what_is_not_here_says_how_to_get_it(name, message, tmp_path):
-    with pytest.raises(data.NotHereError) as caught:
+    with pytest.raises(data.DatasetNotFoundError) as caught:
         data.load(name, tmp_path)
-    assert message.format(root=tmp_path) in str(caught.value)
+    assert message.format(data_dir=tmp_path) in str(caught.value)
 
 
 def test_what_is_here_in_part_says_what_is_missing(tmp_path):
     build("isic2016", tmp_path)
     (tmp_path / "isic2016" / "ISBI2016_ISIC_Part3_Test_GroundTruth.csv").unlink()
-    with pytest.raises(data.NotHereError) as caught:
+    with pytest.raises(data.DatasetNotFoundError) as caught:
         data.load("isic2016", tmp_path)
     assert (
         f"{tmp_path / 'isic2016'} holds a part of it, but not "

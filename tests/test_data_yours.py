@@ -666,7 +666,7 @@ def test_what_is_nothing_that_can_be_read(tmp_path, root):
     ],
 )
 def test_a_name_that_is_not_known_gets_the_nearest(what, hint, root):
-    with pytest.raises(data.NotHereError) as caught:
+    with pytest.raises(data.DatasetNotFoundError) as caught:
         data.load(what, root)
     assert hint in str(caught.value)
 
@@ -681,11 +681,11 @@ def test_a_name_that_is_not_known_gets_the_nearest(what, hint, root):
     ],
 )
 def test_names_are_known_in_any_case_and_with_hyphens(what, name, root, tmp_path, monkeypatch):
-    with pytest.raises(data.NotHereError, match=f"\\({name}\\) is not in {root}"):
+    with pytest.raises(data.DatasetNotFoundError, match=f"\\({name}\\) is not in {root}"):
         data.load(what, root)
     # a folder here is that folder; a path that is not here is no name
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(data.NotHereError, match="is neither a dataset"):
+    with pytest.raises(data.DatasetNotFoundError, match="is neither a dataset"):
         data.load(f"./{what}", root)
     class_folders(tmp_path / what)
     assert data.load(what, root).classes == ("cat", "dog", "owl")
@@ -693,7 +693,7 @@ def test_names_are_known_in_any_case_and_with_hyphens(what, name, root, tmp_path
 
 def test_a_path_that_is_not_there_gets_its_neighbours(mine, root):
     class_folders(mine)
-    with pytest.raises(data.NotHereError, match=f"Did you mean {mine}"):
+    with pytest.raises(data.DatasetNotFoundError, match=f"Did you mean {mine}"):
         data.load(mine.with_name("mien"), root)
 
 

@@ -43,7 +43,7 @@ QUICK = Settings(samples=400, gammas=(1.0, 2.8, 30.0), neighbours=32, oracle_epo
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    return data.load("digits", root=tmp_path_factory.mktemp("data"))
+    return data.load("digits", data_dir=tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")
@@ -867,7 +867,7 @@ def test_the_size_of_a_users_images_is_an_option(tmp_path):
         Image.fromarray(image.numpy()).save(folder / f"{place}.png")
     result = invoke(
         "--data", str(tmp_path / "photos"), "--size", "20", "--methods", "mixup", "--gammas", "2",
-        "--oracle", "none", "--out", str(tmp_path / "out"), "--root", str(tmp_path / "root"),
+        "--oracle", "none", "--out", str(tmp_path / "out"), "--data-dir", str(tmp_path / "root"),
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     document = json.loads((tmp_path / "out" / "inspection.json").read_text())

@@ -228,7 +228,7 @@ def cases():
 
 @pytest.mark.parametrize(("name", "model", "method"), list(cases()))
 def test_every_recipe_takes_a_step_on_its_dataset(name, model, method, tmp_path):
-    with installed(name, root=tmp_path):
+    with installed(name, data_dir=tmp_path):
         dataset = data.load(name)
     recipe = recipe_for(dataset.name, dataset.shape, len(dataset.train))
     large = dataset.shape[-1] > 100

@@ -13,7 +13,7 @@ import torch
 from records_by_hand import FACTS, run_record
 
 import zetamix.experiments.reproduce
-from zetamix.data import CATALOGUE, NotHereError, as_reported, from_tensors
+from zetamix.data import CATALOGUE, DatasetNotFoundError, from_tensors, with_reported_split
 from zetamix.experiments.reproduce import (
     EXPERIMENTS,
     Ask,
@@ -397,7 +397,7 @@ def loaded(monkeypatch):
 
     def load(name, root):
         if name not in here:
-            raise NotHereError(f"{name} is not here.")
+            raise DatasetNotFoundError(f"{name} is not here.")
         return here[name]
 
     monkeypatch.setattr(session, "load", load)
@@ -519,12 +519,12 @@ def test_a_cell_for_another_device_is_left(tmp_path):
 
 def test_isic_2018_is_reported_on_its_validation_split():
     dataset = small_data("isic2018", "/nowhere", training=True)
-    reported = as_reported(dataset)
+    reported = with_reported_split(dataset)
     assert reported.test is dataset.val
     assert reported.val is None
     assert reported.fingerprint != dataset.fingerprint
     other = small_data("isic2017", "/nowhere", training=True)
-    assert as_reported(other) is other
+    assert with_reported_split(other) is other
 
 
 # measures

@@ -47,7 +47,7 @@ def words(text):
 def test_every_artifact_runs_quickly_and_says_that_it_is_quick(id, zetamix, tmp_path):
     if id in ON_DISK:
         names = {cell.dataset for cell in EXPERIMENTS[id].cells(Ask())}
-        with miniatures.installed(*names, root=tmp_path / "root"):
+        with miniatures.installed(*names, data_dir=tmp_path / "root"):
             output = zetamix(id, "--quick")
         prepared = {path.name.split("-")[0] for path in (tmp_path / "root/prepared").iterdir()}
         assert names <= prepared
@@ -130,7 +130,7 @@ def test_list_tells_what_is_done_missing_and_here(zetamix, tmp_path):
     results = Results(tmp_path / "results")
     for cell in natural.cells(Ask())[:4]:
         results.add("natural", run_record(cell, 0.05))
-    with miniatures.installed("cifar10", root=tmp_path / "root"):
+    with miniatures.installed("cifar10", data_dir=tmp_path / "root"):
         output = zetamix("--list")
     for id, each in EXPERIMENTS.items():
         assert f"{id} {each.what.split()[0]}" in output
@@ -172,7 +172,7 @@ def test_tables_of_the_same_runs_are_listed_as_such(zetamix):
         (["natural", "--methods", "zetta:2.8"], "got 'zetta:2.8'. Did you mean zeta?"),
         (["natural", "--datasets", "cifr10"], "got 'cifr10'. Did you mean cifar10?"),
         (["theorems", "--datasets", "cifar10"], "theorems has no datasets to choose from"),
-        (["natural", "--data-root", "nowhere"], "expected a folder with datasets, and nowhere is"),
+        (["natural", "--data-dir", "nowhere"], "expected a folder with datasets, and nowhere is"),
         (["natural", "--quick", "--epochs", "3"], "--quick takes one seed and one epoch by itself"),
         (
             ["overview", "--seeds", "1"],

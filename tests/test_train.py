@@ -36,7 +36,7 @@ METHODS = ["none", "mixup", "cutmix", "zeta:2.8", "zeta:gamma=2.8,sources=4", "l
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    whole = data.load("digits", root=tmp_path_factory.mktemp("data"))
+    whole = data.load("digits", data_dir=tmp_path_factory.mktemp("data"))
     return replace(
         whole,
         train=whole.train.subset(100),

@@ -104,7 +104,7 @@ def device(request, monkeypatch):
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    whole = data.load("digits", root=tmp_path_factory.mktemp("data"))
+    whole = data.load("digits", data_dir=tmp_path_factory.mktemp("data"))
     return replace(
         whole, train=whole.train.subset(100), val=whole.val.subset(40), test=whole.test.subset(50)
     )

@@ -39,7 +39,7 @@ def command(root, tmp_path):
     """Starts the command; a second start is the same command once more."""
 
     def run(*more, before=None, out=tmp_path / "run", **environment):
-        arguments = [*ARGUMENTS, "--root", root, "--out", out, *more]
+        arguments = [*ARGUMENTS, "--data-dir", root, "--out", out, *more]
         return zetamix(*arguments, log=tmp_path / "log", before=before, environment=environment)
 
     return run
@@ -50,7 +50,7 @@ def untouched(root, tmp_path_factory):
     """The folder of the run that nobody touched."""
     folder = tmp_path_factory.mktemp("untouched")
     log = folder / "log"
-    started = zetamix(*ARGUMENTS, "--root", root, "--out", folder / "run", log=log)
+    started = zetamix(*ARGUMENTS, "--data-dir", root, "--out", folder / "run", log=log)
     assert started.wait() == 0, log.read_text()
     return folder / "run"
 
@@ -93,7 +93,7 @@ def touches(root, tmp_path_factory):
     """Every time that a whole run touches a file, in words."""
     folder = tmp_path_factory.mktemp("touches")
     watch = KilledAt(folder / "run", -1, folder / "trace")
-    arguments = [*ARGUMENTS, "--root", root, "--out", folder / "run"]
+    arguments = [*ARGUMENTS, "--data-dir", root, "--out", folder / "run"]
     assert zetamix(*arguments, log=folder / "log", before=watch).wait() == 0
     return (folder / "trace").read_text().splitlines()
 
@@ -223,7 +223,7 @@ def test_the_installed_command_is_killed_and_goes_on(root, untouched, tmp_path):
     """The same with the script itself, in a fresh interpreter, as a user would."""
     script = Path(sys.executable).with_name("zetamix")
     folder = tmp_path / "run"
-    words = [str(word) for word in [script, *ARGUMENTS, "--root", root, "--out", folder]]
+    words = [str(word) for word in [script, *ARGUMENTS, "--data-dir", root, "--out", folder]]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(words, **quiet)
     while checkpoint(folder) is None:

@@ -57,7 +57,7 @@ def saved(folder, name):
 def root(tmp_path_factory):
     """Where the digits are prepared, before two processes ask for them."""
     folder = tmp_path_factory.mktemp("data")
-    data.load("digits", root=folder)
+    data.load("digits", data_dir=folder)
     return folder
 
 
@@ -201,7 +201,7 @@ def by_torchrun(root, tmp_path_factory):
     folder = tmp_path_factory.mktemp("torchrun") / "run"
     script = Path(sys.executable).with_name("zetamix")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    words = [*launch, script, *ARGUMENTS, "--root", root, "--out", folder]
+    words = [*launch, script, *ARGUMENTS, "--data-dir", root, "--out", folder]
     done = subprocess.run(
         [str(word) for word in words],
         capture_output=True,
@@ -230,7 +230,7 @@ def commands(folder, root, *more, before=(None, None)):
     port = free_port()
     return [
         zetamix(
-            *ARGUMENTS, "--root", root, "--out", folder, *more,
+            *ARGUMENTS, "--data-dir", root, "--out", folder, *more,
             log=folder.parent / f"log{rank}",
             environment=environment(rank, port),
             before=before[rank],
@@ -272,7 +272,7 @@ def test_a_run_of_two_does_not_go_on_alone(root, tmp_path):
     folder = tmp_path / "run"
     told = commands(folder, root, before=(SignalledAt(2, signal.SIGTERM), None))
     assert [process.wait() for process in told] == [143, 0]
-    words = [*ARGUMENTS, "--root", root, "--out", folder]
+    words = [*ARGUMENTS, "--data-dir", root, "--out", folder]
     assert zetamix(*words, log=tmp_path / "log", environment={"COLUMNS": "200"}).wait() == 1
     text = (tmp_path / "log").read_text()
     assert (

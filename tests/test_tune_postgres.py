@@ -48,7 +48,17 @@ def take_time():
 def test_commands_of_two_machines_share_one_study(address, tmp_path):
     """Two processes with folders of their own: every trial is trained once, by one of them."""
     root = tmp_path / "data"
-    common = ["tune", "--data", "digits", "--root", root, "--storage", address, "--study", "shared"]
+    common = [
+        "tune",
+        "--data",
+        "digits",
+        "--data-dir",
+        root,
+        "--storage",
+        address,
+        "--study",
+        "shared",
+    ]
     common += ["--trials", 8, "--epochs", 1, "--train-size", 100, "--test-seeds", 1, "--jobs", 1]
     common += ["--device", "cpu", "--no-prune"]
     machines = [tmp_path / "one", tmp_path / "two"]

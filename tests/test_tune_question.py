@@ -11,8 +11,7 @@ from PIL import Image
 from tuning import RECIPE, SPACE, make_dataset, make_question
 
 from zetamix import data
-from zetamix.data import DataError, Split, from_tensors
-from zetamix.data.dataset_ref import Address
+from zetamix.data import DataError, DatasetRef, Split, from_tensors
 from zetamix.experiments.tune import SpaceError, StudyError, ask, make_plan, parse_space
 from zetamix.experiments.tune import make_question as question_of
 from zetamix.experiments.tune.question import (
@@ -97,9 +96,9 @@ def test_the_papers_analysis_is_judged_by_test_on_all_training_samples():
 @pytest.mark.parametrize("judge", ["val", "test"])
 def test_a_worker_sees_the_same_data(val, judge, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "zetamix.data.dataset_ref.load", lambda what, root, size: make_dataset(val=val)
+        "zetamix.data.dataset_ref.load", lambda what, data_dir, size: make_dataset(val=val)
     )
-    source = Address("blobs", str(tmp_path), 0.5)
+    source = DatasetRef("blobs", str(tmp_path), 0.5)
     question = ask(source.load(), parse_space(SPACE), RECIPE, source=source)
     expected = question.seen(judge)
     for shared in (source, expected):
@@ -110,8 +109,8 @@ def test_a_worker_sees_the_same_data(val, judge, tmp_path, monkeypatch):
 
 
 def test_a_worker_with_other_data_says_so(tmp_path):
-    with pytest.raises(DataError, match=r"^digits is not the same in all processes: expected the "):
-        dataset_of(Address("digits", str(tmp_path)), "val", False, "another-val")
+    with pytest.raises(DataError, match="expected the fingerprint another-val"):
+        dataset_of(DatasetRef("digits", str(tmp_path)), "val", False, "another-val")
 
 
 def test_images_of_another_side_are_another_question(tmp_path):
@@ -121,7 +120,7 @@ def test_images_of_another_side_are_another_question(tmp_path):
         for k in range(20):
             pixels = generator.integers(0, 256, (12, 12, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(tmp_path / "pets" / name / f"{k}.png")
-    how = {"root": tmp_path, "model": "digitnet"}
+    how = {"data_dir": tmp_path, "model": "digitnet"}
     as_it_is = question_of(tmp_path / "pets", "gamma=1..6", **how)
     small = question_of(tmp_path / "pets", "gamma=1..6", size=8, **how)
     assert (as_it_is.dataset.shape, small.dataset.shape) == ((3, 12, 12), (3, 8, 8))
@@ -146,21 +145,21 @@ def test_a_question_by_name(tmp_path):
     question = question_of(
         "digits",
         "gamma=1..6",
-        root=tmp_path,
+        data_dir=tmp_path,
         train_size=200,
         epochs=3,
         model="mlp",
         changes=["lr=0.01"],
         seed=7,
     )
-    assert question.source == Address("digits", str(tmp_path), 200)
+    assert question.source == DatasetRef("digits", str(tmp_path), 200)
     assert len(question.dataset.train) == 200
     recipe = question.recipe
     assert (recipe.epochs, recipe.model, recipe.lr, question.seed) == (3, "mlp", 0.01, 7)
     assert question.metric == "error"
     assert question.as_dict()["train_size"] == 200
     # a path is found from wherever a worker is
-    assert data.load("digits", root=tmp_path).fingerprint == question.dataset.fingerprint
+    assert data.load("digits", data_dir=tmp_path).fingerprint == question.dataset.fingerprint
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,12 @@ from rich.table import Table
 
 
 def list_artifacts(
-    console: Console, results: Any, root: Path | None, place: Any, ids: Sequence[str], quick: bool
+    console: Console,
+    results: Any,
+    data_dir: Path | None,
+    place: Any,
+    ids: Sequence[str],
+    quick: bool,
 ) -> None:
     """Print a table of artifacts: the paper's cells, or those of a quick run."""
     from zetamix.data import CATALOGUE
@@ -29,7 +34,7 @@ def list_artifacts(
         cells = shorten(cells, place) if quick else cells
         empty = [cell for cell in cells if results.find(cell) is None]
         names = [name for name in dict.fromkeys(cell.dataset for cell in cells) if name]
-        here = [name for name in names if status(CATALOGUE[name], root)]
+        here = [name for name in names if status(CATALOGUE[name], data_dir)]
         gone = [name for name in names if name not in here]
         able = [cell for cell in empty if cell.device in (None, place.type)]
         lines = [experiment.what]

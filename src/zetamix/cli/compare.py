@@ -52,7 +52,7 @@ def compare(
     time_limit: Annotated[
         str | None, typer.Option(help="Stop and save in time: 9m, 1h30m.")
     ] = None,
-    root: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
     size: Annotated[
         int | None, typer.Option(min=1, help="Side in pixels that images of your own get.")
     ] = None,
@@ -84,7 +84,7 @@ def compare(
             model=model,
             epochs=epochs,
             changes=change or [],
-            root=root,
+            data_dir=data_dir,
             size=size,
         )
         _announce(console, grid)

@@ -30,7 +30,7 @@ data = typer.Typer(
 )
 
 What = Annotated[str, typer.Argument(metavar="NAME|PATH", help="A name, or a path of your own.")]
-Root = Annotated[
+DataDir = Annotated[
     Path | None,
     typer.Option(
         help="Where archives and prepared data are; else $ZETAMIX_DATA, else ~/.cache/zetamix."
@@ -49,11 +49,11 @@ GET = {"built in": "", "download": "auto", "tool": "tool", "request": "ask"}
 
 
 @data.command(name="list")
-def list_datasets(root: Root = None) -> None:
+def list_datasets(data_dir: DataDir = None) -> None:
     """All datasets that are known by name, and which of them are here."""
     from zetamix.data.catalogue import CATALOGUE
     from zetamix.data.loading import status
-    from zetamix.data.source import data_root
+    from zetamix.data.source import resolve_data_dir
 
     console = Console()
     # fits into 80 columns
@@ -73,7 +73,7 @@ def list_datasets(root: Root = None) -> None:
         if group and group != spec.group:
             table.add_row()
         group = spec.group
-        here = status(spec, root)
+        here = status(spec, data_dir)
         table.add_row(
             f"[bold]{spec.name}[/bold]" if here else spec.name,
             f"{spec.images:,}",
@@ -89,28 +89,30 @@ def list_datasets(root: Root = None) -> None:
         "zetamix data info NAME says how.",
         highlight=False,
     )
-    console.print(f"Looked in {escape(str(data_root(root)))}.", highlight=False, soft_wrap=True)
+    console.print(
+        f"Looked in {escape(str(resolve_data_dir(data_dir)))}.", highlight=False, soft_wrap=True
+    )
 
 
 @data.command()
-def info(what: What, root: Root = None, seed: Seed = 0, size: Size = None) -> None:
+def info(what: What, data_dir: DataDir = None, seed: Seed = 0, size: Size = None) -> None:
     """What a dataset is, where it comes from, and whether it is here."""
     from zetamix.data.loading import draw, find, ready
 
     console = Console()
     with _sentences():
-        request = find(what, root, seed, size)
+        request = find(what, data_dir, seed, size)
         facts = fact_table()
         found = draw(request) or ready(request)
         if request.spec is not None:
-            add_spec(facts, request.spec, request.root, None if found else seed)
+            add_spec(facts, request.spec, request.data_dir, None if found else seed)
         elif found is not None:
             add_content(facts, found)
         else:
             facts.add_row("name", escape(request.name))
             facts.add_row("path", escape(what))
             facts.add_row(
-                "here", f"yes, not prepared: {escape(to_prepare(what, root, seed, size))}"
+                "here", f"yes, not prepared: {escape(to_prepare(what, data_dir, seed, size))}"
             )
         if found is not None:
             known = request.spec.notes if request.spec is not None else ()
@@ -121,7 +123,7 @@ def info(what: What, root: Root = None, seed: Seed = 0, size: Size = None) -> No
 @data.command()
 def prepare(
     what: What,
-    root: Root = None,
+    data_dir: DataDir = None,
     seed: Seed = 0,
     size: Size = None,
     again: Annotated[bool, typer.Option(help="Also where it is prepared already.")] = False,
@@ -132,8 +134,8 @@ def prepare(
 
     console = Console()
     with _sentences(), progress_bar() as show:
-        found = prepare_data(what, root, seed, size, progress=show, again=again)
-        folder = find(what, root, seed, size).folder
+        found = prepare_data(what, data_dir, seed, size, progress=show, again=again)
+        folder = find(what, data_dir, seed, size).folder
     facts = fact_table()
     add_content(facts, found)
     add_prepared(facts, found, folder)
@@ -141,7 +143,7 @@ def prepare(
 
 
 @data.command()
-def check(what: What, root: Root = None, seed: Seed = 0, size: Size = None) -> None:
+def check(what: What, data_dir: DataDir = None, seed: Seed = 0, size: Size = None) -> None:
     """Read every sample: counts against what is expected, broken and duplicate images.
 
     Ends with status 1 if anything is wrong: images that cannot be read,
@@ -154,7 +156,7 @@ def check(what: What, root: Root = None, seed: Seed = 0, size: Size = None) -> N
 
     console = Console()
     with _sentences(), progress_bar() as show:
-        report = check_data(what, root, seed, size, progress=show)
+        report = check_data(what, data_dir, seed, size, progress=show)
     _print_verdict(console, report)
     console.print(_count_table(report))
     for title, lines in (

@@ -9,7 +9,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from zetamix.data import Dataset
-    from zetamix.data.catalogue.spec import Spec
+    from zetamix.data.catalogue.spec import DatasetSpec
 
 # how much of a long list is shown
 SHOWN = 10
@@ -23,7 +23,7 @@ def fact_table() -> Table:
     return facts
 
 
-def add_spec(facts: Table, spec: "Spec", root: Path, seed: int | None) -> None:
+def add_spec(facts: Table, spec: "DatasetSpec", data_dir: Path, seed: int | None) -> None:
     """What the catalogue says; with a seed also whether it is here."""
     from zetamix.data.download import next_step, stand_in_hint
     from zetamix.data.loading import status
@@ -43,14 +43,14 @@ def add_spec(facts: Table, spec: "Spec", root: Path, seed: int | None) -> None:
         facts.add_row("note", escape(note))
     if seed is None:
         return
-    here = status(spec, root, seed)
+    here = status(spec, data_dir, seed)
     if here == "built in" and spec.split != "drawn":
         facts.add_row("here", "built in; prepared at its first use")
     elif here == "files":
         facts.add_row("here", f"files, not prepared: zetamix data prepare {spec.name}")
     elif not here:
-        facts.add_row("here", f"no. {escape(next_step(spec, root))}")
-        if hint := stand_in_hint(spec, root):
+        facts.add_row("here", f"no. {escape(next_step(spec, data_dir))}")
+        if hint := stand_in_hint(spec, data_dir):
             facts.add_row("or", escape(hint))
 
 
@@ -74,9 +74,9 @@ def add_prepared(facts: Table, found: "Dataset", folder: Path, known: tuple[str,
     facts.add_row("fingerprint", found.fingerprint)
 
 
-def to_prepare(what: str, root: Path | None, seed: int, size: int | None) -> str:
+def to_prepare(what: str, data_dir: Path | None, seed: int, size: int | None) -> str:
     """The command that prepares just what was asked for."""
-    options = {"--root": root, "--seed": seed or None, "--size": size}
+    options = {"--data-dir": data_dir, "--seed": seed or None, "--size": size}
     given = [
         word for name, value in options.items() if value is not None for word in (name, str(value))
     ]

@@ -45,7 +45,7 @@ def inspect(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda if there is one.")] = None,
     memory_gb: Annotated[float, typer.Option(min=0.01, help="For local dimension.")] = 1.0,
-    root: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
 ) -> None:
     """Measure whether synthetic data is any good, before training anything on it.
 
@@ -78,7 +78,7 @@ def inspect(
         try:
             with Bars(Console(stderr=True)) as bars:
                 bars("reading the data", 0, 1)
-                dataset = datasets.load(data, root=root, size=size)
+                dataset = datasets.load(data, data_dir=data_dir, size=size)
                 bars("reading the data", 1, 1)
                 folder = out or Path("out") / f"inspect-{dataset.name}"
                 _check_writable(folder)

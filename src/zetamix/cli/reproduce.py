@@ -33,7 +33,7 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="Stand-ins and shortened recipes: does it run?")
     ] = False,
-    data_root: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
     time_limit: Annotated[
         str | None, typer.Option(help="Stop and save in time: 9m, 1h30m.")
     ] = None,
@@ -70,11 +70,11 @@ def reproduce(
     folder = out or (QUICK if quick else RESULTS)
     with told_in_a_sentence():
         results = Results(folder)
-        _check_root(data_root)
+        _check_root(data_dir)
         chosen = _ids(ids or [ALL])
         if show_list or not ids:
             listed = _ids([ALL]) if chosen == [PAGE] else chosen
-            list_artifacts(console, results, data_root, parse_device(device), listed, quick)
+            list_artifacts(console, results, data_dir, parse_device(device), listed, quick)
             return
         if chosen == [PAGE]:
             _page(console, results, quick)
@@ -88,7 +88,7 @@ def reproduce(
             session = Session(
                 results,
                 work=work / "quick" if quick else work,
-                root=data_root,
+                data_dir=data_dir,
                 device=place,
                 concurrent=concurrent,
                 is_quick=quick,
@@ -105,10 +105,10 @@ def reproduce(
         _leave(console, stop, outcomes, session)
 
 
-def _check_root(data_root: Path | None) -> None:
-    if data_root is not None and not data_root.is_dir():
+def _check_root(data_dir: Path | None) -> None:
+    if data_dir is not None and not data_dir.is_dir():
         raise typer.BadParameter(
-            f"expected a folder with datasets, and {data_root} is none", param_hint="--data-root"
+            f"expected a folder with datasets, and {data_dir} is none", param_hint="--data-dir"
         )
 
 

@@ -53,7 +53,7 @@ def train(
         bool | None, typer.Option(help="torch.compile; by default for long runs on a GPU.")
     ] = None,
     log: Annotated[str | None, typer.Option(help="tensorboard or wandb, beside the files.")] = None,
-    root: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
 ) -> None:
     """Train a model by its dataset's recipe, the paper's where it has one.
 
@@ -73,7 +73,7 @@ def train(
     stop = make_stop(time_limit, began)
     with told_in_a_sentence():
         place, ranks = _place(device)
-        dataset = _load(data, root, train_size, size)
+        dataset = _load(data, data_dir, train_size, size)
         recipe = recipe_of(dataset, model=model, epochs=epochs, changes=change or [])
         chosen = methods.parse_list(method)
         seeds = list(parse_seeds(seed, 1, "--seed"))
@@ -122,16 +122,15 @@ def _place(device: str | None) -> tuple[Any, Any]:
     return place, ranks
 
 
-def _load(data: str, root: Path | None, train_size: str | None, side: int | None) -> Any:
+def _load(data: str, data_dir: Path | None, train_size: str | None, side: int | None) -> Any:
     from zetamix import data as datasets
-    from zetamix.data.dataset_ref import cut
 
-    dataset = datasets.load(data, root=root, size=side)
+    dataset = datasets.load(data, data_dir=data_dir, size=side)
     if dataset.test is None:
-        dataset = datasets.as_reported(dataset)
+        dataset = datasets.with_reported_split(dataset)
     size = parse_train_size(train_size)
     try:
-        return cut(dataset, size)
+        return dataset.with_train_size(size)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--train-size") from None
 

@@ -94,7 +94,7 @@ def tune(
         str | None, typer.Option(help="Stop and save in time: 9m, 1h30m.")
     ] = None,
     save_every: Annotated[float, typer.Option(min=0, help="Seconds between checkpoints.")] = 60,
-    root: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
     size: Annotated[
         int | None, typer.Option(min=1, help="Side in pixels that images of your own get.")
     ] = None,
@@ -128,7 +128,7 @@ def tune(
             model=model,
             epochs=epochs,
             changes=change or [],
-            root=root,
+            data_dir=data_dir,
             size=size,
         )
         plan = make_plan(question, kind, trials, prune, seeds)

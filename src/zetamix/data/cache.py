@@ -1,8 +1,8 @@
 """Prepared data: decoded once into plain files, mapped into memory ever after.
 
-A prepared dataset is a folder under `<root>/prepared`: for each split a raw file of samples and one
-of labels, and `meta.json`, which holds sizes and checksums. The folder's name ends in a hash of all
-that decides its content, so nothing stale is ever found, and it appears complete or not at all.
+A prepared dataset is a folder under `<data_dir>/prepared`: for each split a raw file of samples and
+one of labels, and `meta.json`, which holds sizes and checksums. The folder's name ends in a hash of
+all that decides its content, so nothing stale is ever found, and it appears complete or not at all.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ KEYS = {"name", "classes", "shape", "dtype", "splits", "files", "fingerprint", "
 BROKEN_NAMED = 20
 
 
-def place(root: Path, name: str, facts: Mapping[str, Any], state: object = None) -> Path:
+def place(data_dir: Path, name: str, facts: Mapping[str, Any], state: object = None) -> Path:
     """The folder of the prepared dataset that `facts` describe.
 
     `state` is what changes when a user changes files: the folder's name has a hash of it at its
@@ -40,7 +40,7 @@ def place(root: Path, name: str, facts: Mapping[str, Any], state: object = None)
     """
     plain = re.sub(r"[^\w-]+", "_", name)[:60]
     folder = f"{plain}-{_digest([FORMAT, name, facts])}"
-    return root / "prepared" / (folder if state is None else f"{folder}-{_digest(state)}")
+    return data_dir / "prepared" / (folder if state is None else f"{folder}-{_digest(state)}")
 
 
 def read(folder: Path) -> Dataset | None:
@@ -236,7 +236,7 @@ def _locked(folder: Path, progress: Progress | None) -> Iterator[None]:
     except OSError as error:
         raise DataError(
             f"Prepared data cannot be kept in {folder.parent}: {error.strerror}. Name a folder "
-            "that can be written, with --root, root= or the variable ZETAMIX_DATA."
+            "that can be written, with --data-dir, data_dir= or the variable ZETAMIX_DATA."
         ) from None
     try:
         yield
@@ -249,8 +249,8 @@ def _check_space(folder: Path, source: Source) -> None:
     if source.bytes_needed > free:
         raise DataError(
             f"Preparing {source.name} needs {source.bytes_needed / 1e9:.1f} GB in {folder.parent}, "
-            f"but {free / 1e9:.1f} GB are free. Make room, or name another folder with --root, "
-            "root= or the variable ZETAMIX_DATA."
+            f"but {free / 1e9:.1f} GB are free. Make room, or name another folder with --data-dir, "
+            "data_dir= or the variable ZETAMIX_DATA."
         )
 
 

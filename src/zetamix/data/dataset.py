@@ -144,6 +144,10 @@ class Dataset:
         found = {"train": self.train, "val": self.val, "test": self.test}
         return {name: split for name, split in found.items() if split is not None}
 
+    def with_train_size(self, size: int | float | None) -> "Dataset":
+        """The dataset with a stratified subset of `train`; None keeps all of it."""
+        return self if size is None else replace(self, train=self.train.subset(size))
+
     def holdout(self, fraction: float = 0.1, seed: int = 0) -> "Dataset":
         """The same dataset with a stratified `val` carved out of `train`.
 

@@ -1,6 +1,6 @@
-"""How any process of this machine gets at a dataset."""
+"""A reference to a dataset that other processes can reopen."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,51 +11,48 @@ from zetamix.data.loading import load
 
 
 @dataclass(frozen=True)
-class Address:
-    """A dataset by name or path, and the part of it that is trained on; mapped into memory."""
+class DatasetRef:
+    """A dataset by name or absolute path, and the part of it to train on.
 
-    what: str
-    root: str | None = None
+    Worker processes receive the reference and map the prepared data into memory themselves.
+    """
+
+    name: str
+    data_dir: str | None = None
     train_size: int | float | None = None
     size: int | None = None
-    """Side of images, where they are a user's own."""
+    """Side of the images in pixels, for a user's own images."""
+
+    @classmethod
+    def resolve(
+        cls,
+        data: str | Path,
+        data_dir: Path | None = None,
+        train_size: int | float | None = None,
+        size: int | None = None,
+    ) -> "DatasetRef":
+        """The reference to a name or path, with paths made absolute."""
+        name = str(data)
+        if name not in CATALOGUE and Path(name).expanduser().exists():
+            name = str(Path(name).expanduser().absolute())
+        return cls(name, None if data_dir is None else str(data_dir.absolute()), train_size, size)
 
     def load(self) -> Dataset:
-        dataset = load(self.what, root=self.root, size=self.size)
-        return cut(dataset, self.train_size)
-
-
-def address_of(
-    data: str | Path,
-    root: Path | None = None,
-    train_size: int | float | None = None,
-    size: int | None = None,
-) -> Address:
-    """The address of what a user named, wherever the process that loads it is started."""
-    what = str(data)
-    if what not in CATALOGUE and Path(what).expanduser().exists():
-        what = str(Path(what).expanduser().absolute())
-    return Address(what, None if root is None else str(root.absolute()), train_size, size)
-
-
-def cut(dataset: Dataset, train_size: int | float | None) -> Dataset:
-    """The dataset with fewer training samples, where fewer are asked for."""
-    if train_size is None:
-        return dataset
-    return replace(dataset, train=dataset.train.subset(train_size))
+        dataset = load(self.name, data_dir=self.data_dir, size=self.size)
+        return dataset.with_train_size(self.train_size)
 
 
 @lru_cache(maxsize=1)
-def load_once(address: Address) -> Dataset:
-    """One process trains on one dataset, again and again."""
-    return address.load()
+def load_cached(ref: DatasetRef) -> Dataset:
+    """As `ref.load()`; a process that runs several jobs on one dataset opens it once."""
+    return ref.load()
 
 
-def expect(dataset: Dataset, fingerprint: str) -> Dataset:
-    """The dataset, if it is the one that was asked for: files can change between processes."""
+def check_fingerprint(dataset: Dataset, fingerprint: str) -> Dataset:
+    """The dataset; raises if its content is not the expected one (files can change meanwhile)."""
     if dataset.fingerprint != fingerprint:
         raise DataError(
-            f"{dataset.name} is not the same in all processes: expected the fingerprint "
-            f"{fingerprint}, got {dataset.fingerprint}. Did its files change meanwhile?"
+            f"{dataset.name} differs between processes: expected the fingerprint {fingerprint}, "
+            f"got {dataset.fingerprint}. Did its files change during the run?"
         )
     return dataset

@@ -5,33 +5,35 @@ from pathlib import Path
 
 from zetamix.data.archives import download, find_path, md5_of, unpack, verify
 from zetamix.data.catalogue import CATALOGUE
-from zetamix.data.catalogue.spec import Archive, Spec
-from zetamix.data.errors import DataError, NotHereError
-from zetamix.data.source import Progress, data_root
+from zetamix.data.catalogue.spec import DatasetSpec, RemoteFile
+from zetamix.data.errors import DataError, DatasetNotFoundError
+from zetamix.data.source import Progress, resolve_data_dir
 
 
-def bases(spec: Spec, root: Path) -> Iterator[Path]:
-    """Where the files of a dataset may be: its own folder, then the root, as torchvision has it."""
-    yield root / spec.home
+def bases(spec: DatasetSpec, data_dir: Path) -> Iterator[Path]:
+    """Where the files of a dataset may be: its own folder, then `data_dir` itself."""
+    yield data_dir / spec.home
     if not spec.own_folder:
-        yield root
+        yield data_dir
 
 
-def files_here(spec: Spec, root: Path) -> Path | None:
+def files_here(spec: DatasetSpec, data_dir: Path) -> Path | None:
     """The folder that holds all needed files of a dataset, unpacked or not."""
-    for base in bases(spec, root):
+    for base in bases(spec, data_dir):
         if base.is_dir() and _complete(spec, base):
             return base
     return None
 
 
-def obtain(spec: Spec, root: Path, *, fetch: bool, progress: Progress | None = None) -> Path:
+def obtain(
+    spec: DatasetSpec, data_dir: Path, *, fetch: bool, progress: Progress | None = None
+) -> Path:
     """The folder with the files of a dataset, unpacked and verified; `fetch` allows downloads."""
-    base = files_here(spec, root)
+    base = files_here(spec, data_dir)
     if base is None:
         if not (fetch and spec.access == "download"):
-            raise NotHereError(how_to_get(spec, root))
-        base = root / spec.home
+            raise DatasetNotFoundError(how_to_get(spec, data_dir))
+        base = data_dir / spec.home
         for archive in spec.archives:
             if _present(archive, base) is None and archive.urls:
                 download(archive.urls, base / archive.file, archive.md5, progress)
@@ -49,52 +51,55 @@ def obtain(spec: Spec, root: Path, *, fetch: bool, progress: Progress | None = N
     return base
 
 
-def how_to_get(spec: Spec, root: Path) -> str:
+def how_to_get(spec: DatasetSpec, data_dir: Path) -> str:
     """What a user has to do for a dataset that is not here."""
     missing = ""
-    for base in bases(spec, root):
+    for base in bases(spec, data_dir):
         if _some(spec, base):
             names = [a.result for a in spec.archives if a.needed and _present(a, base) is None]
             missing = f" {base} holds a part of it, but not {', '.join(names)}."
             break
-    said = [f"{spec.title} ({spec.name}) is not in {root}.{missing}", stand_in_hint(spec, root)]
-    return " ".join([*filter(None, said), next_step(spec, root)])
+    said = [
+        f"{spec.title} ({spec.name}) is not in {data_dir}.{missing}",
+        stand_in_hint(spec, data_dir),
+    ]
+    return " ".join([*filter(None, said), next_step(spec, data_dir)])
 
 
-def stand_in_hint(spec: Spec, root: Path) -> str:
+def stand_in_hint(spec: DatasetSpec, data_dir: Path) -> str:
     """How to use an archive of one's own in place of the official files; "" where none is taken."""
     if spec.access == "built in" or spec.group == "medmnist":
         return ""
     arrays = ", ".join(f"{split}_images, {split}_labels" for split in spec.sizes)
     sizes = ", ".join(f"{count:,} {split}" for split, count in spec.sizes.items())
     return (
-        f"If you have its images as arrays, {root / f'{spec.name}.npz'} in the MedMNIST layout "
+        f"If you have its images as arrays, {data_dir / f'{spec.name}.npz'} in the MedMNIST layout "
         f"({arrays}; {sizes}) is taken as well."
     )
 
 
-def next_step(spec: Spec, root: Path) -> str:
+def next_step(spec: DatasetSpec, data_dir: Path) -> str:
     """Where to get a dataset, and which files to put where."""
-    steps = spec.steps.format(folder=root / spec.home)
+    steps = spec.steps.format(folder=data_dir / spec.home)
     if spec.access == "download":
-        where = "" if root == data_root(None) else f" --root {root}"
+        where = "" if data_dir == resolve_data_dir(None) else f" --data-dir {data_dir}"
         return f"Download and prepare it with: zetamix data prepare {spec.name}{where}"
     if spec.access == "tool":
         return f"Get it from {spec.where} with: {steps}"
     return f"It does not download by itself ({spec.licence}): at {spec.where}, {steps}."
 
 
-def _complete(spec: Spec, base: Path) -> bool:
+def _complete(spec: DatasetSpec, base: Path) -> bool:
     return _some(spec, base) and all(
         _present(archive, base) is not None for archive in spec.archives if archive.needed
     )
 
 
-def _some(spec: Spec, base: Path) -> bool:
+def _some(spec: DatasetSpec, base: Path) -> bool:
     return base.is_dir() and any(_present(archive, base) is not None for archive in spec.archives)
 
 
-def _present(archive: Archive, base: Path) -> Path | None:
+def _present(archive: RemoteFile, base: Path) -> Path | None:
     """Where an archive's content is, or else the archive itself."""
     for name in (archive.result, archive.file, *archive.instead):
         found = find_path(base, name)
@@ -103,7 +108,7 @@ def _present(archive: Archive, base: Path) -> Path | None:
     return None
 
 
-def _known_inside(spec: Spec, archive: Archive) -> bool:
+def _known_inside(spec: DatasetSpec, archive: RemoteFile) -> bool:
     """Whether checksums are known of what unpacking an archive gives."""
     return any(f"{name}/".startswith(f"{archive.makes}/") for name in spec.checksums)
 

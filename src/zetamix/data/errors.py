@@ -11,7 +11,7 @@ class DataError(ValueError):
     """Something about the given data is not as it has to be."""
 
 
-class NotHereError(DataError):
+class DatasetNotFoundError(DataError):
     """A dataset is not on this machine; the message says how to get it."""
 
 

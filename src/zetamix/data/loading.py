@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 from zetamix.data import cache
 from zetamix.data.catalogue import CATALOGUE
-from zetamix.data.catalogue.spec import Spec
+from zetamix.data.catalogue.spec import DatasetSpec
 from zetamix.data.dataset import Dataset, from_tensors
 from zetamix.data.download import files_here, obtain
-from zetamix.data.errors import Complain, DataError, NotHereError, refuse
+from zetamix.data.errors import Complain, DataError, DatasetNotFoundError, refuse
 from zetamix.data.manifolds import draw_splits
 from zetamix.data.names import known_as, not_known
 from zetamix.data.readers import READERS
@@ -19,18 +19,18 @@ from zetamix.data.readers.arrays import Archive, describe_sizes, npz_source, sta
 from zetamix.data.readers.digits import digits_source
 from zetamix.data.readers.sizes import outgrown
 from zetamix.data.readers.user_images import list_csv, list_folder, listing_source
-from zetamix.data.source import Progress, Source, data_root
+from zetamix.data.source import Progress, Source, resolve_data_dir
 
-Root: TypeAlias = str | os.PathLike[str] | None
-What: TypeAlias = str | os.PathLike[str] | Spec
+DataDir: TypeAlias = str | os.PathLike[str] | None
+What: TypeAlias = str | os.PathLike[str] | DatasetSpec
 
 
-def load(what: What, root: Root = None, seed: int = 0, size: int | None = None) -> Dataset:
+def load(what: What, data_dir: DataDir = None, seed: int = 0, size: int | None = None) -> Dataset:
     """The dataset of that name, or at that path.
 
     what: a name of the catalogue, in any case, with - for _; or a path: an `.npz`, a folder of
         images, a `.csv`.
-    root: where archives and prepared data are; else $ZETAMIX_DATA, else ~/.cache/zetamix.
+    data_dir: where archives and prepared data are; else $ZETAMIX_DATA, else ~/.cache/zetamix.
     seed: of synthetic data and of splits that have to be made.
     size: side of a user's images. Without it images of one size up to 256 pixels stay as they are;
         where they differ and no side is over 64, they get the median of their shorter sides,
@@ -41,13 +41,13 @@ def load(what: What, root: Root = None, seed: int = 0, size: int | None = None) 
     >>> load("helix").train.samples.shape
     torch.Size([8192, 3])
     """
-    request = find(what, root, seed, size)
+    request = find(what, data_dir, seed, size)
     return draw(request) or ready(request) or _prepared(request, None, fetch=False)
 
 
 def prepare(
     what: What,
-    root: Root = None,
+    data_dir: DataDir = None,
     seed: int = 0,
     size: int | None = None,
     *,
@@ -60,7 +60,7 @@ def prepare(
         not known).
     again: also where it is prepared already.
     """
-    request = find(what, root, seed, size)
+    request = find(what, data_dir, seed, size)
     here = draw(request) or (None if again else ready(request))
     return here or _prepared(request, progress, fetch=True, again=again)
 
@@ -74,27 +74,27 @@ class Request:
     """A dataset that was asked for: where its prepared form is, and how to get at its source."""
 
     name: str
-    root: Path
+    data_dir: Path
     folder: Path
     source: Callable[[bool, Progress | None], Source]
     """Called with whether to download; raises where there is nothing to read."""
-    spec: Spec | None = None
+    spec: DatasetSpec | None = None
     seed: int = 0
     outgrown: Callable[[Dataset], bool] = _never
     """Whether what is prepared is not what would be made of the same files today."""
 
 
 def find(
-    what: What, root: Root, seed: int, size: int | None, complain: Complain = refuse
+    what: What, data_dir: DataDir, seed: int, size: int | None, complain: Complain = refuse
 ) -> Request:
     """What is asked for, without reading any image; `complain` hears what is wrong with it."""
-    home = data_root(root)
+    home = resolve_data_dir(data_dir)
     _check_numbers(seed, size)
     if isinstance(what, str):
         # a folder called MNIST is a folder, not the dataset mnist
         name = what if what in CATALOGUE or Path(what).expanduser().exists() else known_as(what)
         what = CATALOGUE.get(name, what)
-    if isinstance(what, Spec):
+    if isinstance(what, DatasetSpec):
         if size is not None:
             raise ValueError(
                 f"size is for data of your own; {what.name} has images of {what.shape[-1]} pixels."
@@ -102,7 +102,7 @@ def find(
         return _named(what, home, seed)
     path = Path(what).expanduser().absolute()
     if not path.exists():
-        raise NotHereError(not_known(os.fspath(what)))
+        raise DatasetNotFoundError(not_known(os.fspath(what)))
     return _yours(path, home, seed, size, complain)
 
 
@@ -121,10 +121,10 @@ def _prepared(
     again = again or (here is not None and request.outgrown(here))
     try:
         cache.write(request.folder, lambda: _whole(request, fetch, progress), progress, again=again)
-    except NotHereError as error:
+    except DatasetNotFoundError as error:
         if damage is None:
             raise
-        raise NotHereError(f"Prepared data is damaged: {damage}. {error}") from None
+        raise DatasetNotFoundError(f"Prepared data is damaged: {damage}. {error}") from None
     if request.spec is None:
         cache.remove_older(request.folder)
     found = cache.read(request.folder)
@@ -148,7 +148,7 @@ def draw(request: Request) -> Dataset | None:
     return from_tensors(spec.name, splits, spec.classes, origin=origin, notes=spec.notes)
 
 
-def _named(spec: Spec, root: Path, seed: int) -> Request:
+def _named(spec: DatasetSpec, data_dir: Path, seed: int) -> Request:
     facts: dict[str, Any] = {
         "classes": spec.classes,
         "shape": spec.shape,
@@ -157,37 +157,37 @@ def _named(spec: Spec, root: Path, seed: int) -> Request:
     }
     if spec.split == "made":
         facts["seed"] = seed
-    folder = cache.place(root, spec.name, facts)
+    folder = cache.place(data_dir, spec.name, facts)
 
     def source(fetch: bool, progress: Progress | None) -> Source:
-        return named_source(spec, root, seed, fetch, progress)
+        return named_source(spec, data_dir, seed, fetch, progress)
 
-    return Request(spec.name, root, folder, source, spec, seed)
+    return Request(spec.name, data_dir, folder, source, spec, seed)
 
 
 def named_source(
-    spec: Spec, root: Path, seed: int, fetch: bool, progress: Progress | None
+    spec: DatasetSpec, data_dir: Path, seed: int, fetch: bool, progress: Progress | None
 ) -> Source:
     """The files of a dataset of the catalogue, or an `.npz` that stands in for them."""
     if spec.reader == "digits":
         return digits_source(seed)
     if spec.reader not in READERS:
         raise DataError(f"{spec.name} is drawn from a seed and has no files.")
-    instead = stand_in_file(spec, root)
-    if files_here(spec, root) is None and instead is not None:
+    instead = stand_in_file(spec, data_dir)
+    if files_here(spec, data_dir) is None and instead is not None:
         return stand_in(spec, instead)
-    return READERS[spec.reader](spec, obtain(spec, root, fetch=fetch, progress=progress), seed)
+    return READERS[spec.reader](spec, obtain(spec, data_dir, fetch=fetch, progress=progress), seed)
 
 
-def stand_in_file(spec: Spec, root: Path) -> Path | None:
-    """The `.npz` under the root that has the name of a dataset."""
-    for file in (root / f"{spec.name}.npz", root / spec.home / f"{spec.name}.npz"):
+def stand_in_file(spec: DatasetSpec, data_dir: Path) -> Path | None:
+    """The `.npz` under the data_dir that has the name of a dataset."""
+    for file in (data_dir / f"{spec.name}.npz", data_dir / spec.home / f"{spec.name}.npz"):
         if spec.group != "medmnist" and file.is_file():
             return file
     return None
 
 
-def checked(spec: Spec, source: Source) -> Source:
+def checked(spec: DatasetSpec, source: Source) -> Source:
     """Compare with the sizes of the catalogue: an incomplete set must not pass for the real one."""
     found = {split: len(part) for split, part in source.parts.items()}
     expected = {split: spec.sizes.get(split, 0) for split in found}
@@ -203,7 +203,7 @@ def checked(spec: Spec, source: Source) -> Source:
 
 
 def _yours(
-    path: Path, root: Path, seed: int, size: int | None, complain: Complain = refuse
+    path: Path, data_dir: Path, seed: int, size: int | None, complain: Complain = refuse
 ) -> Request:
     """A user's data; the state of its files is part of where its prepared form is kept."""
     read: Callable[[], Source]
@@ -234,18 +234,18 @@ def _yours(
         )
     identity = {"path": str(path), "size": size, "seed": seed if len(splits) < 3 else None}
     name = path.name if path.is_dir() else path.stem
-    folder = cache.place(root, name, identity, state)
-    return Request(name, root, folder, lambda fetch, progress: read(), None, seed, old)
+    folder = cache.place(data_dir, name, identity, state)
+    return Request(name, data_dir, folder, lambda fetch, progress: read(), None, seed, old)
 
 
-def status(spec: Spec, root: Root = None, seed: int = 0) -> str:
+def status(spec: DatasetSpec, data_dir: DataDir = None, seed: int = 0) -> str:
     """Whether a dataset is here: "prepared", "files" that `load` will prepare, or "" for not."""
-    request = _named(spec, data_root(root), seed)
+    request = _named(spec, resolve_data_dir(data_dir), seed)
     if spec.access == "built in":
         return "built in"
     if cache.read_meta(request.folder) is not None:
         return "prepared"
-    found = files_here(spec, request.root) or stand_in_file(spec, request.root)
+    found = files_here(spec, request.data_dir) or stand_in_file(spec, request.data_dir)
     return "" if found is None else "files"
 
 
@@ -256,7 +256,7 @@ def _check_numbers(seed: int, size: int | None) -> None:
         raise ValueError(f"size must lie between 1 and 4096 pixels, got {size}.")
 
 
-def as_reported(dataset: Dataset) -> Dataset:
+def with_reported_split(dataset: Dataset) -> Dataset:
     """The dataset with the split that the paper's numbers are about as its test split."""
     spec = CATALOGUE.get(dataset.name)
     if spec is None or spec.reported == "test":

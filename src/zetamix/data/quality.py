@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from zetamix.data import cache
-from zetamix.data.catalogue.spec import Spec
+from zetamix.data.catalogue.spec import DatasetSpec
 from zetamix.data.dataset import SPLITS, Dataset, Split
-from zetamix.data.errors import DataError, NotHereError, in_lines
+from zetamix.data.errors import DataError, DatasetNotFoundError, in_lines
 from zetamix.data.flaws import digest, harm, lacking
-from zetamix.data.loading import Request, Root, What, draw, find
+from zetamix.data.loading import DataDir, Request, What, draw, find
 from zetamix.data.source import Block, Part, Progress, Source
 from zetamix.text import counted
 
@@ -76,7 +76,7 @@ class Report:
 
 def check(
     what: What,
-    root: Root = None,
+    data_dir: DataDir = None,
     seed: int = 0,
     size: int | None = None,
     *,
@@ -97,7 +97,7 @@ def check(
     """
     problems: list[str] = []
     try:
-        request = find(what, root, seed, size, problems.extend)
+        request = find(what, data_dir, seed, size, problems.extend)
         source, damage = _source(request, progress)
         corrupt, places = _scan(source, progress)
     except DataError as error:
@@ -135,7 +135,7 @@ def _source(request: Request, progress: Progress | None) -> tuple[Source, list[s
             problems = [f"Prepared data is damaged: {damage}. Prepare it again."]
     try:
         return request.source(False, progress), problems
-    except NotHereError:
+    except DatasetNotFoundError:
         prepared = cache.read(request.folder)
         if prepared is None:
             raise
@@ -194,7 +194,7 @@ def _contradicts(group: Sequence[Place]) -> bool:
     return len({place.label for place in group}) > 1
 
 
-def _harm(spec: Spec | None, groups: Sequence[Sequence[Place]]) -> list[str]:
+def _harm(spec: DatasetSpec | None, groups: Sequence[Sequence[Place]]) -> list[str]:
     """What duplicates spoil: a score on samples that were trained on, labels that contradict."""
     leaks, contradictions = sum(map(_leaks, groups)), sum(map(_contradicts, groups))
     places = [place for place, count in (("split", leaks), ("class", contradictions)) if count]
@@ -204,12 +204,12 @@ def _harm(spec: Spec | None, groups: Sequence[Sequence[Place]]) -> list[str]:
     ]
 
 
-def _lacking(spec: Spec | None, source: Source) -> list[str]:
+def _lacking(spec: DatasetSpec | None, source: Source) -> list[str]:
     """Of a set that is known, it is how it was published."""
     return [] if spec is not None else [f"{clause}." for clause in lacking(source)]
 
 
-def _advice(spec: Spec | None, place: str) -> str:
+def _advice(spec: DatasetSpec | None, place: str) -> str:
     if spec is None:
         return f"Keep one of each, in {place}."
     return (
@@ -218,7 +218,7 @@ def _advice(spec: Spec | None, place: str) -> str:
     )
 
 
-def _counts(spec: Spec | None, source: Source) -> tuple[Count, ...]:
+def _counts(spec: DatasetSpec | None, source: Source) -> tuple[Count, ...]:
     labels = {split: part.labels for split, part in source.parts.items()}
     expected = dict(spec.counts) if spec is not None else {}
     if "all" in expected:
@@ -234,7 +234,7 @@ def _counts(spec: Spec | None, source: Source) -> tuple[Count, ...]:
 
 
 def _differences(
-    spec: Spec | None, sizes: Mapping[str, int], counts: tuple[Count, ...]
+    spec: DatasetSpec | None, sizes: Mapping[str, int], counts: tuple[Count, ...]
 ) -> list[str]:
     if spec is None or not spec.firm:
         return []

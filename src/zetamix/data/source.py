@@ -75,7 +75,7 @@ def array_part(labels: Array, load: Callable[[], Array], rows: Array | None = No
     return Part(np.asarray(labels, np.int64), blocks)
 
 
-def data_root(root: str | os.PathLike[str] | None) -> Path:
-    """Where archives and prepared data are: `root`, else $ZETAMIX_DATA, else ~/.cache/zetamix."""
-    chosen = root or os.environ.get("ZETAMIX_DATA") or "~/.cache/zetamix"
+def resolve_data_dir(data_dir: str | os.PathLike[str] | None) -> Path:
+    """The data folder: `data_dir`, else $ZETAMIX_DATA, else ~/.cache/zetamix."""
+    chosen = data_dir or os.environ.get("ZETAMIX_DATA") or "~/.cache/zetamix"
     return Path(chosen).expanduser().absolute()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from zetamix.data.catalogue.spec import Archive, Spec
+from zetamix.data.catalogue.spec import DatasetSpec, RemoteFile
 
 ORGANS = (
     "bladder",
@@ -38,9 +38,9 @@ def _medmnist(
     licence: str = "CC BY 4.0",
     paper_images: int | None = None,
     notes: tuple[str, ...] = (),
-) -> Spec:
+) -> DatasetSpec:
     url = f"https://zenodo.org/records/{record}/files/{name}.npz?download=1"
-    return Spec(
+    return DatasetSpec(
         name=name,
         title=title,
         group="medmnist",
@@ -51,7 +51,7 @@ def _medmnist(
         licence=licence,
         where=f"https://zenodo.org/records/{record}",
         reader="medmnist",
-        archives=(Archive(f"{name}.npz", urls=(url,), md5=md5),),
+        archives=(RemoteFile(f"{name}.npz", urls=(url,), md5=md5),),
         paper_images=paper_images,
         notes=notes,
     )

@@ -1,6 +1,6 @@
 """Natural images: MNIST, Fashion-MNIST, CIFAR, STL-10, Imagenette, Imagewoof."""
 
-from zetamix.data.catalogue.spec import Archive, Spec
+from zetamix.data.catalogue.spec import DatasetSpec, RemoteFile
 from zetamix.data.image_files import Fit
 
 DIGITS = tuple("0123456789")
@@ -61,10 +61,10 @@ SQUARE_224 = Fit(
 )
 
 
-def _idx_archives(folder: str, mirrors: tuple[str, ...], md5s: str) -> tuple[Archive, ...]:
+def _idx_archives(folder: str, mirrors: tuple[str, ...], md5s: str) -> tuple[RemoteFile, ...]:
     """The four compressed files of MNIST and its likes."""
     return tuple(
-        Archive(
+        RemoteFile(
             f"{folder}/raw/{name}.gz",
             makes=f"{folder}/raw/{name}",
             urls=tuple(f"{mirror}{name}.gz" for mirror in mirrors),
@@ -79,12 +79,12 @@ def _idx_checksums(folder: str, md5s: str) -> dict[str, str]:
     return {f"{folder}/raw/{name}": md5 for name, md5 in zip(IDX, _words(md5s), strict=True)}
 
 
-def _imagenet_subset(stem: str, md5: str) -> tuple[Archive, ...]:
+def _imagenet_subset(stem: str, md5: str) -> tuple[RemoteFile, ...]:
     url = f"https://s3.amazonaws.com/fast-ai-imageclas/{stem}.tgz"
-    return (Archive(f"{stem}.tgz", makes=stem, urls=(url,), md5=md5),)
+    return (RemoteFile(f"{stem}.tgz", makes=stem, urls=(url,), md5=md5),)
 
 
-MNIST = Spec(
+MNIST = DatasetSpec(
     name="mnist",
     title="MNIST",
     group="natural",
@@ -115,7 +115,7 @@ MNIST = Spec(
     ),
 )
 
-FASHION_MNIST = Spec(
+FASHION_MNIST = DatasetSpec(
     name="fashion_mnist",
     title="Fashion-MNIST",
     group="natural",
@@ -152,7 +152,7 @@ FASHION_MNIST = Spec(
     ),
 )
 
-CIFAR10 = Spec(
+CIFAR10 = DatasetSpec(
     name="cifar10",
     title="CIFAR-10",
     group="natural",
@@ -165,7 +165,7 @@ CIFAR10 = Spec(
     reader="cifar",
     paper_images=60_000,
     archives=(
-        Archive(
+        RemoteFile(
             "cifar-10-python.tar.gz",
             makes="cifar-10-batches-py",
             urls=("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
@@ -183,7 +183,7 @@ CIFAR10 = Spec(
     },
 )
 
-CIFAR_100 = Spec(
+CIFAR_100 = DatasetSpec(
     name="cifar100",
     title="CIFAR-100",
     group="natural",
@@ -196,7 +196,7 @@ CIFAR_100 = Spec(
     reader="cifar",
     paper_images=60_000,
     archives=(
-        Archive(
+        RemoteFile(
             "cifar-100-python.tar.gz",
             makes="cifar-100-python",
             urls=("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",),
@@ -211,7 +211,7 @@ CIFAR_100 = Spec(
     notes=("the paper prints 10 classes; there are 100",),
 )
 
-STL10 = Spec(
+STL10 = DatasetSpec(
     name="stl10",
     title="STL-10",
     group="natural",
@@ -224,7 +224,7 @@ STL10 = Spec(
     reader="stl10",
     paper_images=13_000,
     archives=(
-        Archive(
+        RemoteFile(
             "stl10_binary.tar.gz",
             makes="stl10_binary",
             urls=("http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",),
@@ -243,7 +243,7 @@ STL10 = Spec(
     ),
 )
 
-IMAGENETTE_SPEC = Spec(
+IMAGENETTE_SPEC = DatasetSpec(
     name="imagenette",
     title="Imagenette",
     group="natural",
@@ -262,7 +262,7 @@ IMAGENETTE_SPEC = Spec(
     fit=SQUARE_224,
 )
 
-IMAGEWOOF_SPEC = Spec(
+IMAGEWOOF_SPEC = DatasetSpec(
     name="imagewoof",
     title="Imagewoof",
     group="natural",

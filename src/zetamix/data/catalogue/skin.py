@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from zetamix.data.catalogue.spec import Archive, Spec
+from zetamix.data.catalogue.spec import DatasetSpec, RemoteFile
 from zetamix.data.image_files import Fit
 
 # the paper's class names, in the order of its text
@@ -80,8 +80,8 @@ DERM7PT_CLASSES: Mapping[str, str] = {
 }
 
 
-def _zip(year: int, name: str, *, needed: bool = True) -> Archive:
-    return Archive(
+def _zip(year: int, name: str, *, needed: bool = True) -> RemoteFile:
+    return RemoteFile(
         f"{name}.zip",
         makes=name,
         urls=(f"{S3}/{year}/{name}.zip",),
@@ -90,11 +90,11 @@ def _zip(year: int, name: str, *, needed: bool = True) -> Archive:
     )
 
 
-def _csv(year: int, name: str) -> Archive:
-    return Archive(f"{name}.csv", urls=(f"{S3}/{year}/{name}.csv",))
+def _csv(year: int, name: str) -> RemoteFile:
+    return RemoteFile(f"{name}.csv", urls=(f"{S3}/{year}/{name}.csv",))
 
 
-ISIC2016 = Spec(
+ISIC2016 = DatasetSpec(
     name="isic2016",
     title="ISIC 2016",
     group="skin",
@@ -115,7 +115,7 @@ ISIC2016 = Spec(
     fit=LESION_256,
 )
 
-ISIC2017 = Spec(
+ISIC2017 = DatasetSpec(
     name="isic2017",
     title="ISIC 2017",
     group="skin",
@@ -138,7 +138,7 @@ ISIC2017 = Spec(
     fit=LESION_256,
 )
 
-ISIC2018 = Spec(
+ISIC2018 = DatasetSpec(
     name="isic2018",
     title="ISIC 2018",
     group="skin",
@@ -168,7 +168,7 @@ ISIC2018 = Spec(
     ),
 )
 
-MSK = Spec(
+MSK = DatasetSpec(
     name="msk",
     title="MSK",
     group="skin",
@@ -182,7 +182,7 @@ MSK = Spec(
     steps="isic image download --collections 289,290,288,287,286 {folder}",
     reader="isic_archive",
     paper_images=3_551,
-    archives=(Archive("metadata.csv"),),
+    archives=(RemoteFile("metadata.csv"),),
     own_folder=True,
     fit=LESION_256,
     split="made",
@@ -194,7 +194,7 @@ MSK = Spec(
     ),
 )
 
-UDA = Spec(
+UDA = DatasetSpec(
     name="uda",
     title="UDA",
     group="skin",
@@ -208,7 +208,7 @@ UDA = Spec(
     steps="isic image download --collections 292,291 {folder}",
     reader="isic_archive",
     paper_images=601,
-    archives=(Archive("metadata.csv"),),
+    archives=(RemoteFile("metadata.csv"),),
     own_folder=True,
     fit=LESION_256,
     split="made",
@@ -216,7 +216,7 @@ UDA = Spec(
     notes=("only nevi and melanomas are kept: 601 images, as in the paper", MADE),
 )
 
-DERMOFIT = Spec(
+DERMOFIT = DatasetSpec(
     name="dermofit",
     title="DermoFit",
     group="skin",
@@ -232,8 +232,8 @@ DERMOFIT = Spec(
     reader="dermofit",
     paper_images=1_300,
     archives=(
-        *(Archive(f"{code}.zip", makes=code, needed=False) for code in sorted(DERMOFIT_CLASSES)),
-        Archive("lesionlist.txt", needed=False),
+        *(RemoteFile(f"{code}.zip", makes=code, needed=False) for code in sorted(DERMOFIT_CLASSES)),
+        RemoteFile("lesionlist.txt", needed=False),
     ),
     own_folder=True,
     fit=LESION_256,
@@ -242,8 +242,8 @@ DERMOFIT = Spec(
 )
 
 
-def _derm7pt(kind: str) -> Spec:
-    return Spec(
+def _derm7pt(kind: str) -> DatasetSpec:
+    return DatasetSpec(
         name=f"derm7pt_{kind}",
         title=f"derm7point, {kind}",
         group="skin",
@@ -257,7 +257,7 @@ def _derm7pt(kind: str) -> Spec:
         steps="ask for a login, then put release_v0.zip, or the folder release_v0, into {folder}",
         reader="derm7pt",
         paper_images=1_011,
-        archives=(Archive("release_v0.zip", makes="release_v0"),),
+        archives=(RemoteFile("release_v0.zip", makes="release_v0"),),
         folder="derm7pt",
         fit=LESION_256,
         split="made",
@@ -265,7 +265,7 @@ def _derm7pt(kind: str) -> Spec:
     )
 
 
-PH2 = Spec(
+PH2 = DatasetSpec(
     name="ph2",
     title="PH²",
     group="skin",
@@ -280,13 +280,13 @@ PH2 = Spec(
     "folder PH2Dataset into {folder}",
     reader="ph2",
     paper_images=200,
-    archives=(Archive("PH2Dataset.zip", makes="PH2Dataset"),),
+    archives=(RemoteFile("PH2Dataset.zip", makes="PH2Dataset"),),
     fit=LESION_256,
     split="made",
     notes=("common and atypical nevi are one class", MADE),
 )
 
-MEDNODE = Spec(
+MEDNODE = DatasetSpec(
     name="mednode",
     title="MED-NODE",
     group="skin",
@@ -299,7 +299,7 @@ MEDNODE = Spec(
     reader="mednode",
     paper_images=170,
     archives=(
-        Archive(
+        RemoteFile(
             "complete_mednode_dataset.zip",
             makes="complete_mednode_dataset",
             urls=(

@@ -18,7 +18,7 @@ ACCESS: Mapping[Access, str] = {
 
 
 @dataclass(frozen=True)
-class Archive:
+class RemoteFile:
     """One file of a dataset, and what is there once it is unpacked."""
 
     file: str
@@ -39,7 +39,7 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class Spec:
+class DatasetSpec:
     """One dataset: where it is from, how it is read, and what has to come out.
 
     `load`, `prepare` and `check` take a changed copy (`dataclasses.replace`) in place of a name,
@@ -64,11 +64,11 @@ class Spec:
     """Where to get it, or to ask for it."""
     steps: str = ""
     """What to do there, where it does not download by itself."""
-    archives: tuple[Archive, ...] = ()
+    archives: tuple[RemoteFile, ...] = ()
     checksums: Mapping[str, str] = field(default_factory=dict)
     """md5 of files that are read, by their path inside the dataset's folder."""
     folder: str = ""
-    """Its folder under the root, where this is not `name`."""
+    """Its folder under the data_dir, where this is not `name`."""
     own_folder: bool = False
     """Look in that folder only: the files' names would fit other datasets as well."""
     fit: Fit = NATIVE
@@ -88,5 +88,5 @@ class Spec:
 
     @property
     def home(self) -> str:
-        """The name of its folder under the root."""
+        """The name of its folder under the data_dir."""
         return self.folder or self.name

@@ -1,6 +1,6 @@
 """What needs no files: synthetic points, and the digits that come with scikit-learn."""
 
-from zetamix.data.catalogue.spec import Spec
+from zetamix.data.catalogue.spec import DatasetSpec
 
 NOISE_NOTE = "Gaussian noise of standard deviation 0.1; test is a second draw"
 
@@ -12,8 +12,8 @@ def _synthetic(
     classes: tuple[str, ...],
     sizes: dict[str, int],
     *notes: str,
-) -> Spec:
-    return Spec(
+) -> DatasetSpec:
+    return DatasetSpec(
         name=name,
         title=title,
         group="synthetic",
@@ -32,7 +32,7 @@ FLAT = {"train": 512, "test": 512}
 CURVED = {"train": 8_192}
 
 MADE = (
-    Spec(
+    DatasetSpec(
         name="digits",
         title="Digits of scikit-learn",
         group="embedded",

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from zetamix.data.catalogue.spec import Spec
+from zetamix.data.catalogue.spec import DatasetSpec
 from zetamix.data.readers import arrays, isic, skin, torchvision_sets
 from zetamix.data.source import Source
 
-Reader: TypeAlias = Callable[[Spec, Path, int], Source]
+Reader: TypeAlias = Callable[[DatasetSpec, Path, int], Source]
 
 READERS: Mapping[str, Reader] = {
     "idx": torchvision_sets.idx,

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.lib import format as npy
 
-from zetamix.data.catalogue.spec import Spec
+from zetamix.data.catalogue.spec import DatasetSpec
 from zetamix.data.errors import Complain, DataError, refuse
 from zetamix.data.flaws import digest, first_copies
 from zetamix.data.source import Array, Part, Source, array_part
@@ -162,13 +162,13 @@ def _header(member: Any) -> tuple[Entry, int]:
     return Entry(shape, dtype), member.tell()
 
 
-def medmnist(spec: Spec, base: Path, seed: int) -> Source:
+def medmnist(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """One of MedMNIST's own files."""
     path = base / spec.archives[0].file
     return spec_source(spec, path, f"the official file {path}")
 
 
-def stand_in(spec: Spec, path: Path) -> Source:
+def stand_in(spec: DatasetSpec, path: Path) -> Source:
     """An `.npz` in place of a dataset's own files; it has to have the same sizes."""
     archive = Archive(path)
     if archive.sizes() != spec.sizes or archive.sample_shape() != spec.shape:
@@ -181,7 +181,7 @@ def stand_in(spec: Spec, path: Path) -> Source:
     return spec_source(spec, path, f"{path}, .npz in the MedMNIST layout", note)
 
 
-def spec_source(spec: Spec, path: Path, origin: str, *notes: str) -> Source:
+def spec_source(spec: DatasetSpec, path: Path, origin: str, *notes: str) -> Source:
     """An archive whose classes and splits are those of the catalogue."""
     archive = Archive(path)
     labels = {split: archive.labels(split) for split in archive.splits}

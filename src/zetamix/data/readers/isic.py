@@ -12,7 +12,7 @@ from zetamix.data.catalogue.skin import (
     OTHERS,
     SK,
 )
-from zetamix.data.catalogue.spec import Spec
+from zetamix.data.catalogue.spec import DatasetSpec
 from zetamix.data.errors import DataError
 from zetamix.data.label_csv import Images, Row, read_lines, read_rows
 from zetamix.data.readers.labelled import Labelled, made_parts, official_parts, source_of
@@ -29,7 +29,7 @@ ARCHIVE_DIAGNOSES = ("diagnosis", "meta.clinical.diagnosis")
 UNDIAGNOSED = ("", "unknown", "none", "nan", "not available", "indeterminate")
 
 
-def isic2016(spec: Spec, base: Path, seed: int) -> Source:
+def isic2016(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Challenge 2016, part 3: two columns, without a header in the official files."""
 
     def read(part: str) -> list[Labelled]:
@@ -53,7 +53,7 @@ def isic2016(spec: Spec, base: Path, seed: int) -> Source:
     return source_of(spec, base, official_parts(spec, base, parts))
 
 
-def isic2017(spec: Spec, base: Path, seed: int) -> Source:
+def isic2017(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Challenge 2017, part 3: melanoma, seborrheic keratosis, or neither, which is a nevus."""
     columns = {"melanoma": MELANOMA, "seborrheic_keratosis": SK}
 
@@ -72,7 +72,7 @@ def isic2017(spec: Spec, base: Path, seed: int) -> Source:
     return source_of(spec, base, official_parts(spec, base, parts))
 
 
-def isic2018(spec: Spec, base: Path, seed: int) -> Source:
+def isic2018(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Challenge 2018, task 3; the training split may also be HAM10000 from its own source."""
     parts = {"train": _task3(spec, base, "Training"), "val": _task3(spec, base, "Validation")}
     notes: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ def isic2018(spec: Spec, base: Path, seed: int) -> Source:
     return source_of(spec, base, official_parts(spec, base, parts), notes)
 
 
-def isic_archive(spec: Spec, base: Path, seed: int) -> Source:
+def isic_archive(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Collections as `isic image download` writes them: images and `metadata.csv`."""
     images = Images(base, suffixes=PHOTOS)
     found = []
@@ -120,7 +120,7 @@ def archive_class(row: Row) -> str | None:
     return OTHERS
 
 
-def _task3(spec: Spec, base: Path, part: str) -> list[Labelled]:
+def _task3(spec: DatasetSpec, base: Path, part: str) -> list[Labelled]:
     folders = [f"ISIC2018_Task3_{part}_Input"]
     if part == "Training":
         folders += ["HAM10000_images_part_1", "HAM10000_images_part_2"]
@@ -142,7 +142,7 @@ def _task3(spec: Spec, base: Path, part: str) -> list[Labelled]:
     ]
 
 
-def _ham10000(spec: Spec, base: Path, images: Images) -> list[Labelled]:
+def _ham10000(spec: DatasetSpec, base: Path, images: Images) -> list[Labelled]:
     table = find_path(base, "HAM10000_metadata") or find_path(base, "HAM10000_metadata.csv")
     if table is None:
         raise DataError(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from zetamix.data.catalogue.spec import Spec
+from zetamix.data.catalogue.spec import DatasetSpec
 from zetamix.data.image_files import file_part
 from zetamix.data.source import Part, Source
 from zetamix.data.splits import made_note, make_splits
@@ -20,12 +20,14 @@ class Labelled(NamedTuple):
 
 
 def official_parts(
-    spec: Spec, base: Path, found: Mapping[str, Sequence[Labelled]]
+    spec: DatasetSpec, base: Path, found: Mapping[str, Sequence[Labelled]]
 ) -> dict[str, Part]:
     return {split: _part(spec, base, items) for split, items in found.items()}
 
 
-def made_parts(spec: Spec, base: Path, found: Sequence[Labelled], seed: int) -> dict[str, Part]:
+def made_parts(
+    spec: DatasetSpec, base: Path, found: Sequence[Labelled], seed: int
+) -> dict[str, Part]:
     """Train, val and test out of images that come without official splits."""
     # by name, so that the order of a label file or of a disk does not change the split
     items = sorted(found, key=lambda item: item.file.relative_to(base).as_posix().lower())
@@ -38,7 +40,11 @@ def made_parts(spec: Spec, base: Path, found: Sequence[Labelled], seed: int) -> 
 
 
 def source_of(
-    spec: Spec, base: Path, parts: Mapping[str, Part], notes: Sequence[str] = (), seed: int = 0
+    spec: DatasetSpec,
+    base: Path,
+    parts: Mapping[str, Part],
+    notes: Sequence[str] = (),
+    seed: int = 0,
 ) -> Source:
     """A dataset of the catalogue as it was found in `base`."""
     made = made_note(["val", "test"], seed) if spec.split == "made" else ()
@@ -53,6 +59,6 @@ def source_of(
     )
 
 
-def _part(spec: Spec, base: Path, items: Sequence[Labelled]) -> Part:
+def _part(spec: DatasetSpec, base: Path, items: Sequence[Labelled]) -> Part:
     files = [item.file for item in items]
     return file_part(files, [item.label for item in items], spec.shape, spec.fit, base=base)

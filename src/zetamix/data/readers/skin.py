@@ -4,7 +4,7 @@ from pathlib import Path
 
 from zetamix.data.archives import find_path
 from zetamix.data.catalogue.skin import DERM7PT_CLASSES, DERMOFIT_CLASSES, MELANOMA, NEVUS
-from zetamix.data.catalogue.spec import Spec
+from zetamix.data.catalogue.spec import DatasetSpec
 from zetamix.data.errors import DataError
 from zetamix.data.image_files import images_below
 from zetamix.data.label_csv import Images, Row, read_rows
@@ -19,7 +19,7 @@ PH2_COLUMNS = {"commonnevus": NEVUS, "atypicalnevus": NEVUS, "melanoma": MELANOM
 MEDNODE_FOLDERS = {"naevus": NEVUS, "melanoma": MELANOMA}
 
 
-def dermofit(spec: Spec, base: Path, seed: int) -> Source:
+def dermofit(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """A folder for each class code; or all images together, with `lesionlist.txt`."""
     folders = {code: find_path(base, code) for code in DERMOFIT_CLASSES}
     here = {code: folder for code, folder in folders.items() if folder is not None}
@@ -38,7 +38,7 @@ def dermofit(spec: Spec, base: Path, seed: int) -> Source:
     return source_of(spec, base, made_parts(spec, base, found, seed), seed=seed)
 
 
-def derm7pt(spec: Spec, base: Path, seed: int) -> Source:
+def derm7pt(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Clinical and dermoscopic photographs of the same cases, in one table."""
     release = base / spec.archives[0].result
     column = "clinic" if spec.name == "derm7pt_clinical" else "derm"
@@ -55,7 +55,7 @@ def derm7pt(spec: Spec, base: Path, seed: int) -> Source:
     return source_of(spec, base, made_parts(spec, base, found, seed), seed=seed)
 
 
-def ph2(spec: Spec, base: Path, seed: int) -> Source:
+def ph2(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Cases `IMD###`, with their diagnoses in a text file or in the same as a spreadsheet."""
     release = base / spec.archives[0].result
     photos = release / "PH2 Dataset images"
@@ -75,7 +75,7 @@ def ph2(spec: Spec, base: Path, seed: int) -> Source:
     return source_of(spec, base, made_parts(spec, base, found, seed), seed=seed)
 
 
-def mednode(spec: Spec, base: Path, seed: int) -> Source:
+def mednode(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Two folders."""
     release = base / spec.archives[0].result
     found = []
@@ -87,7 +87,7 @@ def mednode(spec: Spec, base: Path, seed: int) -> Source:
     return source_of(spec, base, made_parts(spec, base, found, seed), seed=seed)
 
 
-def _lesion_list(spec: Spec, base: Path) -> list[Labelled]:
+def _lesion_list(spec: DatasetSpec, base: Path) -> list[Labelled]:
     lists = sorted(base.rglob("lesionlist.txt"))
     if not lists:
         raise DataError(

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from zetamix.data.catalogue.natural import IMAGENETTE, IMAGEWOOF
-from zetamix.data.catalogue.spec import Spec
+from zetamix.data.catalogue.spec import DatasetSpec
 from zetamix.data.errors import DataError
 from zetamix.data.image_files import file_part, is_image
 from zetamix.data.readers.labelled import source_of
 from zetamix.data.source import Array, Part, Source, array_part
 
 
-def idx(spec: Spec, base: Path, seed: int) -> Source:
+def idx(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """MNIST and Fashion-MNIST, read by torchvision."""
     from torchvision.datasets.mnist import read_image_file, read_label_file
 
@@ -26,7 +26,7 @@ def idx(spec: Spec, base: Path, seed: int) -> Source:
     return source_of(spec, base, {"train": read("train"), "test": read("t10k")})
 
 
-def cifar(spec: Spec, base: Path, seed: int) -> Source:
+def cifar(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """CIFAR-10 and CIFAR-100, read by torchvision, which unpickles only what has the right md5."""
     from torchvision.datasets import CIFAR10, CIFAR100
 
@@ -52,7 +52,7 @@ def cifar(spec: Spec, base: Path, seed: int) -> Source:
     return source_of(spec, base, {"train": read(True), "test": read(False)})
 
 
-def stl10(spec: Spec, base: Path, seed: int) -> Source:
+def stl10(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """STL-10 without its unlabelled images, which torchvision insists on."""
     folder = base / spec.archives[0].result
 
@@ -81,7 +81,7 @@ def stl10(spec: Spec, base: Path, seed: int) -> Source:
     return source_of(spec, base, {"train": read("train"), "test": read("test")})
 
 
-def imagenet_subset(spec: Spec, base: Path, seed: int) -> Source:
+def imagenet_subset(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Imagenette and Imagewoof: `train` and `val`, a folder for each class."""
     folder = base / spec.archives[0].result
     wnids = {"imagenette": IMAGENETTE, "imagewoof": IMAGEWOOF}[spec.name]

@@ -42,8 +42,8 @@ def _first_sheet(book: zipfile.ZipFile) -> str:
 def _strings(book: zipfile.ZipFile) -> list[str]:
     if "xl/sharedStrings.xml" not in book.namelist():
         return []
-    root = _parsed(book, "xl/sharedStrings.xml")
-    return ["".join(t.text or "" for t in item.iter(f"{NS}t")) for item in root.iter(f"{NS}si")]
+    data_dir = _parsed(book, "xl/sharedStrings.xml")
+    return ["".join(t.text or "" for t in item.iter(f"{NS}t")) for item in data_dir.iter(f"{NS}si")]
 
 
 def _parsed(book: zipfile.ZipFile, name: str) -> ElementTree.Element:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import torch
 
-from zetamix.data import Dataset
-from zetamix.data.dataset_ref import Address, address_of, cut
+from zetamix.data import Dataset, DatasetRef
 from zetamix.methods import Method, parse_list
 from zetamix.models import UnknownModelError, initialise
 from zetamix.records import Cell
@@ -59,7 +58,7 @@ class Grid:
     """Same splits, same schedule, and for each seed the same initial weights for all methods."""
 
     dataset: Dataset
-    source: Address | None
+    source: DatasetRef | None
     """Where other processes get the dataset from; None hands it to them."""
     methods: tuple[Method, ...]
     seeds: tuple[int, ...]
@@ -95,7 +94,7 @@ def make_grid(
     model: str | None = None,
     epochs: int | None = None,
     changes: Sequence[str] = (),
-    root: Path | None = None,
+    data_dir: Path | None = None,
     size: int | None = None,
 ) -> Grid:
     """Everything that will be trained, checked before any of it is.
@@ -114,9 +113,9 @@ def make_grid(
     if isinstance(data, Dataset):
         if size is not None:
             raise CompareError(f"size is for image files; {data.name} is read already.")
-        dataset = cut(data, train_size)
+        dataset = data.with_train_size(train_size)
     else:
-        source = address_of(data, root, train_size, size)
+        source = DatasetRef.resolve(data, data_dir, train_size, size)
         dataset = source.load()
     _check_dataset(dataset)
     recipe = recipe_of(dataset, model=model, epochs=epochs, changes=changes)

@@ -12,8 +12,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from zetamix.atomic_io import write_text
-from zetamix.data import Dataset
-from zetamix.data.dataset_ref import Address
+from zetamix.data import Dataset, DatasetRef
 from zetamix.experiments.boards import EVERY, STOP
 from zetamix.experiments.compare.grid import CompareError, Grid, Place
 from zetamix.experiments.compare.progress import Overview, Tracker
@@ -108,7 +107,7 @@ def _train(grid: Grid, plan: Sequence[Job], workers: Workers, tracker: Tracker) 
     """Failures by key; everything else is in the folders of the runs."""
     by_key = {place.key: place for place in grid.places}
     # other machines may not have the data
-    shared: Address | Dataset = grid.dataset
+    shared: DatasetRef | Dataset = grid.dataset
     if grid.source is not None and not workers.elsewhere:
         shared = grid.source
     failures: dict[str, str] = {}

@@ -12,8 +12,7 @@ from typing import IO, Any
 import torch
 
 from zetamix.atomic_io import write_atomically
-from zetamix.data import DataError, Dataset
-from zetamix.data.dataset_ref import Address, expect, load_once
+from zetamix.data import DataError, Dataset, DatasetRef, check_fingerprint, load_cached
 from zetamix.experiments.compare.grid import Place
 from zetamix.experiments.workers import Board, Contact
 from zetamix.methods import parse
@@ -55,13 +54,13 @@ class Outcome:
     """By key, what the folder of a finished run holds, where it was not trained at home."""
 
 
-def train_cells(job: Job, shared: Address | Dataset, board: Board) -> Outcome:
+def train_cells(job: Job, shared: DatasetRef | Dataset, board: Board) -> Outcome:
     """Train what is not finished yet; a run goes on from its checkpoint where it has one."""
     outcome = Outcome()
     try:
         first = job.places[0].cell
-        dataset = load_once(shared) if isinstance(shared, Address) else shared
-        expect(dataset, first.fingerprint)
+        dataset = load_cached(shared) if isinstance(shared, DatasetRef) else shared
+        check_fingerprint(dataset, first.fingerprint)
     except DataError as error:
         outcome.failures = {place.key: str(error) for place in job.places}
         return outcome

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from zetamix.data import Dataset, NotHereError, as_reported, load
-from zetamix.data.loading import Root
+from zetamix.data import Dataset, DatasetNotFoundError, load, with_reported_split
+from zetamix.data.loading import DataDir
 from zetamix.experiments.reproduce import smoke as quick
 from zetamix.experiments.reproduce.cells import Cell, Measuring, ReproduceError, Training
 from zetamix.experiments.reproduce.experiments import MEASURES
@@ -50,7 +50,7 @@ class Session:
         results: Results,
         *,
         work: Path,
-        root: Root = None,
+        data_dir: DataDir = None,
         device: torch.device | str = "cpu",
         concurrent: int = 1,
         is_quick: bool = False,
@@ -60,7 +60,7 @@ class Session:
     ) -> None:
         self.results = results
         self.work = work
-        self.root = root
+        self.data_dir = data_dir
         self.device = torch.device(device)
         self.concurrent = concurrent
         self.is_quick = is_quick
@@ -103,7 +103,7 @@ class Session:
                     dataset = self._load(name, cells)
                     self._check_same_data(cells, dataset)
                 self._fill(artifact, able, dataset)
-            except NotHereError as error:
+            except DatasetNotFoundError as error:
                 outcome.reasons.append(str(error))
         left = [cell for cell in empty if self.results.find(cell) is None]
         outcome.left += left
@@ -133,11 +133,11 @@ class Session:
     def _load(self, name: str, cells: list[Cell]) -> Dataset:
         training = all(isinstance(cell, Training) for cell in cells)
         if self.is_quick:
-            dataset = quick.small_data(name, self.root, training=training)
+            dataset = quick.small_data(name, self.data_dir, training=training)
         else:
             self.tell(f"loading {name}")
-            dataset = load(name, self.root)
-        return as_reported(dataset) if training else dataset
+            dataset = load(name, self.data_dir)
+        return with_reported_split(dataset) if training else dataset
 
     def _measure(self, artifact: str, cell: Measuring, dataset: Dataset | None) -> None:
         self.tell(cell.name)

@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zetamix.data import CATALOGUE, Dataset, Spec, from_tensors, load
+from zetamix.data import CATALOGUE, Dataset, DatasetSpec, from_tensors, load
 from zetamix.data.dataset import SPLITS
-from zetamix.data.loading import Root, status
+from zetamix.data.loading import DataDir, status
 from zetamix.data.manifolds import MANIFOLDS
 from zetamix.experiments.reproduce.cells import Cell, Training
 from zetamix.train import Recipe
@@ -66,7 +66,7 @@ def shorten_recipe(recipe: Recipe) -> Recipe:
     return recipe.change(model=model, epochs=1, batch_size=8, evaluate_every=1, precision="float32")
 
 
-def small_data(name: str, root: Root, *, training: bool) -> Dataset:
+def small_data(name: str, data_dir: DataDir, *, training: bool) -> Dataset:
     """A few small samples of a dataset that is here, or drawn ones in its place."""
     spec, count = CATALOGUE[name], TRAINED if training else MEASURED
     if spec.split == "drawn":
@@ -74,13 +74,13 @@ def small_data(name: str, root: Root, *, training: bool) -> Dataset:
         return from_tensors(name, dict.fromkeys(("train", "test"), points), spec.classes)
     splits = drawn_images(spec, count)
     note = f"{LABEL}; drawn images"
-    if status(spec, root):
-        splits = _shrunk(load(name, root), count)
+    if status(spec, data_dir):
+        splits = _shrunk(load(name, data_dir), count)
         note = f"{LABEL}; a few images, {SIDE} pixels wide"
     return from_tensors(name, splits, spec.classes, notes=(note,))
 
 
-def drawn_images(spec: Spec, count: int) -> dict[str, tuple[Tensor, Tensor]]:
+def drawn_images(spec: DatasetSpec, count: int) -> dict[str, tuple[Tensor, Tensor]]:
     """Noise around a grey of each class: something that can be learnt, of the right form."""
     classes = len(spec.classes)
     labels = torch.arange(count) % classes

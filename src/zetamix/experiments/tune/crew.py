@@ -6,8 +6,7 @@ from pathlib import Path
 
 import torch
 
-from zetamix.data import Dataset
-from zetamix.data.dataset_ref import Address
+from zetamix.data import Dataset, DatasetRef
 from zetamix.experiments.tune.question import Question
 from zetamix.experiments.tune.work import Job, Task
 from zetamix.experiments.workers import Workers
@@ -44,7 +43,7 @@ class Crew:
             save_every=self.save_every,
         )
 
-    def shared(self, judge: str) -> Address | Dataset:
+    def shared(self, judge: str) -> DatasetRef | Dataset:
         """The data, or where it is: other machines may not have it."""
         source = self.question.source
         return self.question.seen(judge) if source is None or self.workers.elsewhere else source

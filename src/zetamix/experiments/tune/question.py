@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from zetamix.data import DataError, Dataset
-from zetamix.data.dataset_ref import Address, address_of, cut, expect, load_once
+from zetamix.data import DataError, Dataset, DatasetRef, check_fingerprint, load_cached
 from zetamix.experiments.tune.checks import check_dataset, check_models, check_sources
 from zetamix.experiments.tune.parse import parse_space
 from zetamix.experiments.tune.space import Space, SpaceError
@@ -28,7 +27,7 @@ class Question:
 
     dataset: Dataset
     """With the validation split that is held out, where it has none of its own."""
-    source: Address | None
+    source: DatasetRef | None
     """Where other processes get the dataset from; None hands it to them."""
     recipe: Recipe
     space: Space
@@ -72,7 +71,7 @@ def make_question(
     model: str | None = None,
     epochs: int | None = None,
     changes: Sequence[str] = (),
-    root: Path | None = None,
+    data_dir: Path | None = None,
     size: int | None = None,
     judge: str = "val",
 ) -> Question:
@@ -86,8 +85,10 @@ def make_question(
     """
     if isinstance(data, Dataset) and size is not None:
         raise DataError(f"size is for image files; {data.name} is read already.")
-    source = None if isinstance(data, Dataset) else address_of(data, root, train_size, size)
-    dataset = cut(data, train_size) if isinstance(data, Dataset) else load_once(source)
+    source = (
+        None if isinstance(data, Dataset) else DatasetRef.resolve(data, data_dir, train_size, size)
+    )
+    dataset = data.with_train_size(train_size) if isinstance(data, Dataset) else load_cached(source)
     return ask(
         dataset,
         space if isinstance(space, Space) else parse_space(space),
@@ -104,7 +105,7 @@ def ask(
     space: Space,
     recipe: Recipe,
     *,
-    source: Address | None = None,
+    source: DatasetRef | None = None,
     metric: str | None = None,
     seed: int = 0,
     judge: str = "val",
@@ -146,13 +147,15 @@ def seen_by(dataset: Dataset, judge: str) -> Dataset:
     )
 
 
-def dataset_of(shared: Address | Dataset, judge: str, held_out: bool, fingerprint: str) -> Dataset:
+def dataset_of(
+    shared: DatasetRef | Dataset, judge: str, held_out: bool, fingerprint: str
+) -> Dataset:
     """The dataset in a worker, as runs see it; it must be the one that was asked about."""
     dataset = shared
-    if isinstance(dataset, Address):
-        dataset = load_once(dataset)
+    if isinstance(dataset, DatasetRef):
+        dataset = load_cached(dataset)
         dataset = seen_by(dataset.holdout(HELD_OUT) if held_out else dataset, judge)
-    return expect(dataset, fingerprint)
+    return check_fingerprint(dataset, fingerprint)
 
 
 def check_same(there: Mapping[str, Any] | None, asked: Mapping[str, Any], where: str) -> None:

@@ -12,8 +12,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from filelock import FileLock, Timeout
 
-from zetamix.data import Dataset
-from zetamix.data.dataset_ref import Address
+from zetamix.data import Dataset, DatasetRef
 from zetamix.experiments.boards import EVERY
 from zetamix.experiments.tune.question import dataset_of
 from zetamix.experiments.workers import Board, Contact
@@ -76,7 +75,7 @@ class _Active:
     steps: Iterator[Progress]
 
 
-def train_tasks(job: Job, shared: Address | Dataset, board: Board) -> dict[str, Ended]:
+def train_tasks(job: Job, shared: DatasetRef | Dataset, board: Board) -> dict[str, Ended]:
     """Train what is not finished yet, from its checkpoint where it has one."""
     dataset = dataset_of(shared, job.judge, job.held_out, job.fingerprint)
     base = job.home if _is_home(job) else Path(tempfile.gettempdir()) / f"zetamix-{job.token}"
