@@ -21,7 +21,7 @@ from tuning import (
 )
 
 from zetamix import GAMMA_MIN
-from zetamix.experiments.tune import Trial, parse_space, random_settings, trials_of
+from zetamix.experiments.tune import Trial, parse_space, random_settings, trials_from_records
 from zetamix.experiments.tune.final import Contender
 from zetamix.metrics import METRICS
 from zetamix.provenance import describe_machine
@@ -180,7 +180,7 @@ def test_which_gammas_of_a_grid_cannot_be_told_from_the_best():
     assert math.isclose(found.margin, 0.002 / math.sqrt(3))
 
 
-def test_which_trials_of_a_sweep_cannot_be_told_from_the_best():
+def test_which_trials_from_records_a_sweep_cannot_be_told_from_the_best():
     trials = [
         make_trial(0, 0.10, gamma=2.0, error=0.02),
         make_trial(1, 0.12, gamma=3.0, error=0.02),
@@ -784,7 +784,7 @@ def test_records_of_plain_runs_are_trials_for_the_figures():
         )
         for number, setting in enumerate(space.grid())
     ]
-    trials = trials_of(records, space)
+    trials = trials_from_records(records, space)
     assert [trial.setting for trial in trials] == space.grid()
     assert [trial.value for trial in trials] == [record.last["error"] for record in records]
     assert all(trial.error > 0 for trial in trials)
@@ -812,7 +812,7 @@ def test_a_record_of_another_recipe_field():
     question = make_question()
     record = make_record(question, Contender("x", "zeta:gamma=2.4,sources=4,p=0.5", RECIPE), 0, 0.1)
     space = parse_space("gamma=1..6,sources=2..8,p=0..1,anchor=self|random,batch_size=8..64")
-    (trial,) = trials_of([record], space, "auc")
+    (trial,) = trials_from_records([record], space, "auc")
     assert trial.setting == {
         "gamma": 2.4,
         "sources": 4,

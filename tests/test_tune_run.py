@@ -240,7 +240,7 @@ def test_plain_runs_need_nothing_but_training():
     """On a machine with a GPU and little else: no Optuna, no joblib, nothing to draw with."""
     program = (
         "import sys; sys.modules.update(dict.fromkeys(['optuna', 'sqlalchemy', 'joblib', 'ray'])); "
-        "from zetamix.experiments.tune import random_settings, trials_of, parse_space; "
+        "from zetamix.experiments.tune import random_settings, trials_from_records, parse_space; "
         "print(len(random_settings(parse_space('gamma=1..6'), 3)), 'zetamix.report' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

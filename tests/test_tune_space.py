@@ -5,8 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zetamix.experiments.tune import SpaceError, parse_space
-from zetamix.experiments.tune.parse import PAPER_GRID, PAPER_SWEEP
-from zetamix.experiments.tune.space import OF_METHOD, OF_RECIPE, label
+from zetamix.results.search_space import (
+    METHOD_OPTIONS,
+    PAPER_GRID,
+    PAPER_SEARCH,
+    RECIPE_FIELDS,
+    format_setting,
+)
 from zetamix.train import Recipe
 
 RECIPE = Recipe(source="", lr=0.1)
@@ -40,12 +45,12 @@ def test_the_papers_grid_has_seventeen_values():
 
 
 def test_the_papers_sweep():
-    gamma, decay = parse_space(PAPER_SWEEP).searched
+    gamma, decay = parse_space(PAPER_SEARCH).searched
     assert (gamma.low, gamma.high, gamma.log) == (1.0, 6.0, False)
     assert (decay.low, decay.high, decay.log) == (5e-5, 1e-3, True)
 
 
-KNOWN = ", ".join((*OF_METHOD, *OF_RECIPE))
+KNOWN = ", ".join((*METHOD_OPTIONS, *RECIPE_FIELDS))
 PIECES = (
     "Expected name=values pieces separated by commas, such as gamma=1..6, "
     "weight_decay=log:5e-5..1e-3, gamma=1.8:5.0:0.2, sources=2|8|all or lr=0.05, got"
@@ -173,14 +178,14 @@ def test_what_is_tidied_stays_inside(share):
     for text in ("gamma=1.72865..3.14159", "weight_decay=log:5.0001e-5..1e-3"):
         (each,) = parse_space(text).parameters
         value = each.low + share * (each.high - each.low)
-        assert each.low <= each.tidy(min(value, each.high)) <= each.high
+        assert each.low <= each.round(min(value, each.high)) <= each.high
 
 
 def test_steps_that_a_sampler_adds_up_are_the_values_again():
     (each,) = parse_space(PAPER_GRID).parameters
     sums = [1.8 + k * 0.2 for k in range(17)]
     assert sums != list(each.values)
-    assert [each.tidy(value) for value in sums] == list(each.values)
+    assert [each.round(value) for value in sums] == list(each.values)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +204,7 @@ def test_optuna_means_the_same(text, inside, outside):
     distribution = each.distribution()
     for value in inside:
         kept = distribution.to_external_repr(distribution.to_internal_repr(value))
-        assert each.tidy(kept) == value
+        assert each.round(kept) == value
         assert distribution._contains(distribution.to_internal_repr(value))
     for value in outside:
         assert not distribution._contains(distribution.to_internal_repr(value))
@@ -207,4 +212,4 @@ def test_optuna_means_the_same(text, inside, outside):
 
 
 def test_a_setting_is_printed_with_gamma_as_we_write_it():
-    assert label({"gamma": 2.0, "sources": "all"}) == "γ = 2, sources = all"
+    assert format_setting({"gamma": 2.0, "sources": "all"}) == "γ = 2, sources = all"

@@ -72,13 +72,13 @@ class Watcher(AbstractContextManager["Watcher"]):
         return f": epoch {', '.join(each)}"
 
     def _best(self, best: Any) -> str:
-        from zetamix.experiments.tune.space import label
         from zetamix.metrics import METRICS
+        from zetamix.results.search_space import format_setting
 
         if best is None:
             return "no trial finished yet"
         value = METRICS[self.question.metric].format(best.value)
-        return f"best so far {value} at {label(best.setting)}"
+        return f"best so far {value} at {format_setting(best.setting)}"
 
 
 def _bar(done: int, total: int) -> ProgressBar:

@@ -10,7 +10,6 @@ from zetamix.experiments.tune.final import CHOSEN, Evaluated, differences
 from zetamix.experiments.tune.plan import KEEP_PERCENT, STARTUP
 from zetamix.experiments.tune.question import HELD_OUT
 from zetamix.experiments.tune.run import Tuning
-from zetamix.experiments.tune.space import NAMES, label
 from zetamix.metrics import METRICS
 from zetamix.report import Cell, Column, Picture, Section, Table, render_page
 from zetamix.report.page import Block
@@ -18,6 +17,7 @@ from zetamix.report.tune_figures import draw_gamma, draw_importance, measure_nam
 from zetamix.report.tune_parallel import draw_parallel
 from zetamix.report.tune_plain import results_csv, told_metrics, trials_csv
 from zetamix.report.tune_text import read
+from zetamix.results.search_space import TITLES, format_setting
 from zetamix.results.tuning import Trial, all_tie
 from zetamix.results.tuning_analysis import curve, flatness, has_seeds, importance, trend
 
@@ -158,7 +158,7 @@ def _changed(tuning: Tuning) -> str:
     if chosen is None:
         return ""
     recipe = tuning.question.recipe.as_dict()
-    return label({name: value for name, value in chosen.setting.items() if name in recipe})
+    return format_setting({name: value for name, value in chosen.setting.items() if name in recipe})
 
 
 def trial_table(trials: Sequence[Trial], tuning: Tuning) -> Table:
@@ -178,7 +178,7 @@ def trial_table(trials: Sequence[Trial], tuning: Tuning) -> Table:
         rows.append([*row, trial.state, Cell(trial.seconds, digits=1)])
     columns = [
         Column("trial"),
-        *(Column(NAMES.get(name, name)) for name in names),
+        *(Column(TITLES.get(name, name)) for name in names),
         Column("seed"),
         Column(measure_name(question.metric, question.judge), "± standard error, of the samples"),
         Column("state"),

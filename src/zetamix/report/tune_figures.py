@@ -7,11 +7,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from zetamix.experiments.tune.space import NAMES, Setting
 from zetamix.gamma import GAMMA_MIN
 from zetamix.metrics import METRICS
 from zetamix.report import Picture, drawing, series_style
 from zetamix.report.figure import GREY
+from zetamix.results.search_space import TITLES, Setting
 from zetamix.results.tuning import Trial, all_tie
 from zetamix.results.tuning_analysis import Point, best_with_error, curve, has_seeds, trend
 
@@ -207,7 +207,7 @@ def _worst_shown(trials: Sequence[Trial], metric: str) -> float:
 
 def draw_importance(shares: Mapping[str, float]) -> Picture:
     """Which parameter made how much of the difference."""
-    names = [NAMES.get(name, name) for name in shares]
+    names = [TITLES.get(name, name) for name in shares]
     with drawing(5.6, 0.5 + 0.42 * len(names)) as figure:
         axes = figure.subplots()
         axes.barh(names, list(shares.values()), color=series_style(0)["color"], height=0.6)

@@ -10,12 +10,11 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.ticker import MaxNLocator
 
-from zetamix.experiments.tune.parameter import Parameter
-from zetamix.experiments.tune.space import NAMES
 from zetamix.gamma import GAMMA_MIN
 from zetamix.metrics import METRICS
 from zetamix.report import Picture, drawing
 from zetamix.report.tune_figures import LIGHT, measure_name
+from zetamix.results.search_space import TITLES, Parameter
 from zetamix.results.tuning import Trial
 
 # dark is good, lightness alone tells the order, and none of it is grey, which has its own meaning
@@ -106,7 +105,7 @@ class _Scale:
 
     @classmethod
     def of_parameter(cls, parameter: Parameter) -> "_Scale":
-        name = NAMES.get(parameter.name, parameter.name)
+        name = TITLES.get(parameter.name, parameter.name)
         if parameter.values and (parameter.step is None or not parameter.numeric):
             last = max(1, len(parameter.values) - 1)
             places = {value: k / last for k, value in enumerate(parameter.values)}

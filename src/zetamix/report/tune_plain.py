@@ -5,8 +5,8 @@ import io
 import math
 from collections.abc import Iterable, Sequence
 
-from zetamix.experiments.tune.parameter import Value
 from zetamix.experiments.tune.run import Tuning
+from zetamix.results.search_space import Value
 
 # beside the measure that was searched by
 TEST_METRICS = ("error", "balanced_accuracy", "f1_macro", "auc", "nll", "ece")

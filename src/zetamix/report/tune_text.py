@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from zetamix.experiments.tune.final import CHOSEN, Difference, Evaluated, differences
 from zetamix.experiments.tune.run import Tuning
-from zetamix.experiments.tune.space import label
 from zetamix.gamma import GAMMA_MIN
 from zetamix.metrics import METRICS, chance_level
 from zetamix.report.tune_figures import measure_name
+from zetamix.results.search_space import format_setting
 from zetamix.results.tuning import ROUNDING, Trial, Tried, all_tie, by_setting
 from zetamix.results.tuning_analysis import Flatness, at_gammas, flatness
 from zetamix.text import counted
@@ -47,7 +47,7 @@ def _tie(tuning: Tuning, chosen: Tried) -> list[tuple[str, str]]:
         # to the last digit, for so the choice is made
         alike = len({tried.loss for tried in by_setting(tuning.trials)}) == 1
         why = "of equals the first" if alike else "of equals the one with the smallest loss"
-        found.append(("Chosen", f"{_capital(label(chosen.setting))}, {why}."))
+        found.append(("Chosen", f"{_capital(format_setting(chosen.setting))}, {why}."))
     return found
 
 
@@ -88,7 +88,7 @@ def _lead(tuning: Tuning, chosen: Tried) -> list[tuple[str, str]]:
 def _chosen(tuning: Tuning, chosen: Tried) -> str:
     metric, split = tuning.question.metric, tuning.question.judge
     size = len(tuning.question.dataset.splits[split])
-    text = f"{_capital(label(chosen.setting))}: {measure_name(metric, split).removesuffix(', %')} "
+    text = f"{_capital(format_setting(chosen.setting))}: {measure_name(metric, split).removesuffix(', %')} "
     error = chosen.trials[0].error
     if chosen.spread is not None:
         text += METRICS[metric].format(chosen.value, chosen.spread)

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from statistics import median_high
 from typing import Any, Literal, TypeAlias
 
-from zetamix.experiments.tune.space import Setting
+from zetamix.measure.statistics import standard_error
+from zetamix.methods import parse
+from zetamix.records import RunRecord
+from zetamix.results.search_space import Setting, Space
 
 State: TypeAlias = Literal["complete", "pruned", "diverged", "failed"]
 
@@ -202,3 +205,31 @@ def _seconds_left(left: int, running: int, spans: Sequence[float]) -> float | No
     mean = sum(spans) / len(spans)
     # those under way are half done on average
     return mean * max(0.5, left - running / 2) / max(1, running)
+
+
+def trials_from_records(
+    records: Sequence[RunRecord], space: Space, metric: str = "error"
+) -> list[Trial]:
+    """Records of ζ-mixup as trials, for the analysis and the figures of a search."""
+    found = []
+    for number, record in enumerate(records):
+        method = parse(record.cell.method)
+        known = {**record.cell.recipe, **{name: method.option(name) for name in ("gamma", "p")}}
+        sources = method.option("sources")
+        known |= {
+            "sources": "all" if sources is None else sources,
+            "anchor": method.option("anchor"),
+        }
+        found.append(
+            Trial(
+                number=number,
+                setting={each.name: known[each.name] for each in space.parameters},
+                seed=record.cell.seed,
+                state="complete",
+                value=record.last[metric],
+                error=standard_error(metric, record.confusion),
+                scores=record.last,
+                seconds=record.wall_s,
+            )
+        )
+    return found

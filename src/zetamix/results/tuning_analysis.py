@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zetamix.experiments.tune.parameter import Parameter
 from zetamix.metrics import METRICS
+from zetamix.results.search_space import Parameter
 from zetamix.results.tuning import ROUNDING, Trial, all_tie, best_of
 
 # local means over γ: how wide a neighbourhood is, as a share of the range, and where they are taken

@@ -3,8 +3,8 @@
 import torch
 
 from zetamix.data import DataError, Dataset
-from zetamix.experiments.tune.space import Space
 from zetamix.models import build
+from zetamix.results.search_space import Space
 from zetamix.train import Recipe
 
 

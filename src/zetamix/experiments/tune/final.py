@@ -12,12 +12,12 @@ from scipy.special import stdtrit  # type: ignore[import-untyped]
 from zetamix.experiments.tune.crew import Crew
 from zetamix.experiments.tune.oversee import Stop, overseeing
 from zetamix.experiments.tune.question import Question
-from zetamix.experiments.tune.space import Setting
 from zetamix.experiments.tune.work import Job, Task, train_tasks
 from zetamix.measure import Estimate
 from zetamix.methods import parse
 from zetamix.metrics import resolution
 from zetamix.records import Cell, RunRecord
+from zetamix.results.search_space import Setting
 from zetamix.results.tuning import Evaluating, Watch
 from zetamix.train import Recipe
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from zetamix.experiments.tune.question import Question
-from zetamix.experiments.tune.space import Setting, SpaceError
+from zetamix.results.search_space import Setting, SpaceError
 
 SAMPLERS = ("tpe", "grid", "random")
 # as the paper's sweep

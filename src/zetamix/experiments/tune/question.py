@@ -8,9 +8,8 @@ from typing import Any
 
 from zetamix.data import DataError, Dataset, DatasetRef, check_fingerprint, load_cached
 from zetamix.experiments.tune.checks import check_dataset, check_models, check_sources
-from zetamix.experiments.tune.parse import parse_space
-from zetamix.experiments.tune.space import Space, SpaceError
 from zetamix.metrics import METRICS, primary_metric
+from zetamix.results.search_space import Space, SpaceError, parse_space
 from zetamix.train import Recipe, recipe_of
 
 # of the training split, where a dataset has no validation split

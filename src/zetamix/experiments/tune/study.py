@@ -14,9 +14,9 @@ from optuna.trial import FrozenTrial, TrialState
 from zetamix.experiments.tune.presence import GRACE, Presence
 from zetamix.experiments.tune.question import Question, StudyError, check_same
 from zetamix.experiments.tune.sampler import facts_of, make_pruner, make_sampler, place_of
-from zetamix.experiments.tune.space import Setting
 from zetamix.experiments.tune.storage import Storage
 from zetamix.experiments.tune.tries import drawn_of, is_over, queue, queue_again, take_back
+from zetamix.results.search_space import Setting
 from zetamix.results.tuning import Standing, State, Trial
 
 Result = TypeVar("Result")

@@ -9,19 +9,19 @@ from scipy.stats import spearmanr  # type: ignore[import-untyped]
 from zetamix.data import CATALOGUE
 from zetamix.experiments.reproduce import smoke as quick
 from zetamix.experiments.reproduce.cells import Training, Variant
-from zetamix.experiments.tune.parse import parse_space
-from zetamix.experiments.tune.sensitivity import MODELS, SWEEP, trials_of
-from zetamix.experiments.tune.space import NAMES
 from zetamix.gamma import GAMMA_MIN
 from zetamix.records import RunRecord
 from zetamix.report import Cell, Column, Picture, Table, drawing, series_style
 from zetamix.report.paper.comparison import Row
 from zetamix.report.paper.view import NO_NUMBERS, NOT_RUN, Answer, Drawn, View, blank, finish
 from zetamix.report.tune_parallel import draw_parallel
+from zetamix.results.search_space import PAPER_SEARCH, PAPER_TRIALS, TITLES, parse_space
+from zetamix.results.tuning import trials_from_records
 from zetamix.results.tuning_analysis import flatness
 
 # the γ that the axis shows: the grid and a margin
 SHOWN = (1.65, 5.15)
+SWEEP, MODELS = parse_space(PAPER_SEARCH), PAPER_TRIALS
 GRID = parse_space("gamma=1.8:5.0:0.2")
 # models of a sweep from which on a correlation is told
 ENOUGH = 12
@@ -143,7 +143,7 @@ def _verdict(view: View, dataset: str, variants: list[Variant]) -> list[str]:
         if len(found) < len(curve):
             told += f" {len(found)} of {len(curve)} values of γ have been run."
         records = [record for _, row in curve for record in row.runs[variant]]
-        flat = flatness(trials_of(records, GRID), "error")
+        flat = flatness(trials_from_records(records, GRID), "error")
         if flat is not None:
             near = [
                 f"{gamma}"
@@ -182,7 +182,7 @@ def _draw_sweep(view: View, dataset: str, variant: Variant, records: list[RunRec
     title = _sweep_title(dataset, variant)
     name = "-".join(["sweep", dataset, variant.label.replace(", ", "-").replace(" ", "-")])
     picture = draw_parallel(
-        trials_of(records, SWEEP, "accuracy"),
+        trials_from_records(records, SWEEP, "accuracy"),
         SWEEP.searched,
         "accuracy",
         split="test",
@@ -202,7 +202,7 @@ def _draw_sweep(view: View, dataset: str, variant: Variant, records: list[RunRec
 def _sweep_table(sweeps: list[tuple[str, Variant, list[RunRecord]]]) -> Table:
     rows: list[list[Cell | str | int]] = []
     for dataset, variant, records in sweeps:
-        trials = trials_of(records, SWEEP)
+        trials = trials_from_records(records, SWEEP)
         best = min(trials, key=lambda trial: trial.value or 0.0)
         rhos = [_correlation(records, each.name) for each in SWEEP.searched]
         rows.append(
@@ -214,7 +214,7 @@ def _sweep_table(sweeps: list[tuple[str, Variant, list[RunRecord]]]) -> Table:
                 *(Cell(None if rho is None else rho[0], digits=2) for rho in rhos),
             ]
         )
-    names = [NAMES.get(each.name, each.name) for each in SWEEP.searched]
+    names = [TITLES.get(each.name, each.name) for each in SWEEP.searched]
     columns = [Column(head) for head in ("sweep", "models", "lowest error %")]
     columns += [Column(f"its {name}") for name in names]
     columns += [Column(f"ρ with {name}") for name in names]
@@ -227,7 +227,7 @@ def _sweep_table(sweeps: list[tuple[str, Variant, list[RunRecord]]]) -> Table:
 
 def _correlation(records: list[RunRecord], parameter: str) -> tuple[float, float] | None:
     """Spearman's ρ of error and parameter, and its p-value; None where it says nothing."""
-    trials = trials_of(records, SWEEP)
+    trials = trials_from_records(records, SWEEP)
     errors = [trial.value for trial in trials]
     if len(trials) < ENOUGH or len(set(errors)) == 1:
         return None
@@ -243,7 +243,7 @@ def _sweep_verdict(dataset: str, variant: Variant, records: list[RunRecord]) -> 
     for each in SWEEP.searched:
         found = _correlation(records, each.name)
         if found is not None:
-            name = NAMES.get(each.name, each.name)
+            name = TITLES.get(each.name, each.name)
             way = "rises" if found[0] > 0 else "falls"
             clear = f"{way} with {name}" if found[1] < 0.05 else f"does not clearly follow {name}"
             chance = f"p = {found[1]:.2g}" if found[1] >= 0.001 else "p < 0.001"

@@ -8,8 +8,9 @@ the first k are a sweep of k models: it can stop and go on anywhere. A search th
 
 from zetamix.experiments.reproduce.cells import Training, Variant
 from zetamix.experiments.reproduce.experiments.ask import Ask
-from zetamix.experiments.tune.sensitivity import MODELS, SWEEP, random_settings
+from zetamix.results.search_space import PAPER_SEARCH, PAPER_TRIALS, parse_space, random_settings
 
+SWEEP, MODELS = parse_space(PAPER_SEARCH), PAPER_TRIALS
 DATASETS = ("cifar10", "cifar100")
 MODEL = "resnet18"
 GAMMAS = tuple(round(1.8 + 0.2 * step, 1) for step in range(17))

@@ -1,0 +1,347 @@
+"""The search space of a study: parameters of ζ-mixup and of the recipe, each with its values."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeAlias, get_type_hints
+
+import torch
+
+from zetamix import methods
+from zetamix.methods import Method, UnknownMethodError
+from zetamix.text import did_you_mean
+from zetamix.train.recipe import Recipe, RecipeError
+
+Value: TypeAlias = float | int | str
+Setting: TypeAlias = dict[str, Value]
+"""One value for each parameter."""
+
+# the search of the paper's appendix, its number of models for each dataset, and the grid
+PAPER_SEARCH = "gamma=1..6,weight_decay=log:5e-5..1e-3"
+PAPER_TRIALS = 200
+PAPER_GRID = "gamma=1.8:5.0:0.2"
+EXAMPLE = "gamma=1..6, weight_decay=log:5e-5..1e-3, gamma=1.8:5.0:0.2, sources=2|8|all or lr=0.05"
+TITLES = {"gamma": "γ", "weight_decay": "weight decay", "batch_size": "batch size"}
+"""Names of parameters in reports, where they differ from those in a space."""
+
+# trials with other lengths or other selection rules cannot be compared
+NOT_SEARCHED = ("source", "epochs", "milestones", "select", "evaluate_every")
+FIELD_TYPES = get_type_hints(Recipe)
+RECIPE_FIELDS = tuple(f.name for f in dataclasses.fields(Recipe) if f.name not in NOT_SEARCHED)
+METHOD_OPTIONS = tuple(methods.OPTIONS["zeta"])
+INTEGERS = ("sources", *(name for name, kind in FIELD_TYPES.items() if kind is int))
+# significant digits of a drawn number: training is not sensitive to the fifth
+DIGITS = 4
+# a longer list of values is a typing error, not a search
+MOST_VALUES = 10_000
+
+
+class SpaceError(ValueError):
+    """A space that cannot be searched; the message says what can."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A range to draw from (`low` to `high`), or the values to choose from."""
+
+    name: str
+    text: str
+    """The values as they were written."""
+    low: float = 0.0
+    high: float = 0.0
+    log: bool = False
+    values: tuple[Value, ...] = ()
+    step: float | None = None
+    """Distance of evenly spaced values."""
+
+    @property
+    def fixed(self) -> bool:
+        return len(self.values) == 1
+
+    @property
+    def ends(self) -> tuple[Value, ...]:
+        """All values, or both ends of the range."""
+        return self.values or (self.round(self.low), self.round(self.high))
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """The smallest and the largest number; None without numbers, or with only one."""
+        if self.fixed or any(isinstance(value, str) for value in self.values):
+            return None
+        numbers = [float(value) for value in self.ends]
+        return min(numbers), max(numbers)
+
+    def share(self, low: float, high: float) -> float:
+        """The fraction of the span from `low` to `high`, on the scale of the parameter.
+
+        >>> Parameter("gamma", "1..6", low=1.0, high=6.0).share(2.0, 3.0)
+        0.2
+        """
+        if self.span is None:
+            return 0.0
+        first, last = self.span
+        if self.log:
+            first, last, low, high = (math.log(number) for number in (first, last, low, high))
+        return (high - low) / (last - first)
+
+    def at(self, share: float) -> Value:
+        """The value at a fraction, from 0 up to 1, of the range."""
+        if self.values:
+            return self.values[int(share * len(self.values))]
+        if self.log:
+            return self.round(self.low * (self.high / self.low) ** share)
+        return self.round(self.low + share * (self.high - self.low))
+
+    def round(self, value: float | str) -> Value:
+        """A drawn value as it is used: the nearest of the values, or a number of four digits."""
+        if self.values:
+            if self.step is None:
+                return next(choice for choice in self.values if choice == value)
+            # a sampler adds up steps, and with them their rounding errors
+            return min(self.values, key=lambda choice: abs(float(choice) - float(value)))
+        number = float(value)
+        if self.name in INTEGERS:
+            return round(number)
+        short = float(f"{number:.{DIGITS}g}")
+        return short if self.low <= short <= self.high else number
+
+    def distribution(self) -> Any:
+        """Optuna's distribution for this parameter."""
+        from optuna import distributions
+
+        if self.values and self.step is None:
+            return distributions.CategoricalDistribution(self.values)
+        low, high = (self.values[0], self.values[-1]) if self.values else (self.low, self.high)
+        if self.name in INTEGERS:
+            step = 1 if self.step is None else int(self.step)
+            return distributions.IntDistribution(int(low), int(high), log=self.log, step=step)
+        return distributions.FloatDistribution(float(low), float(high), self.log, self.step)
+
+
+@dataclass(frozen=True)
+class Space:
+    """The parameters that are searched or set, in the order in which they were given.
+
+    >>> space = parse_space("gamma=1..6,weight_decay=log:5e-5..1e-3,sources=8")
+    >>> [parameter.name for parameter in space.searched]
+    ['gamma', 'weight_decay']
+    >>> space.method({"gamma": 2.4, "sources": 8}).label
+    'zeta:gamma=2.4,sources=8'
+    """
+
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def text(self) -> str:
+        """The text that parses to this space."""
+        return ",".join(f"{parameter.name}={parameter.text}" for parameter in self.parameters)
+
+    @property
+    def searched(self) -> tuple[Parameter, ...]:
+        """The parameters with more than one value."""
+        return tuple(parameter for parameter in self.parameters if not parameter.fixed)
+
+    @property
+    def gamma(self) -> Parameter | None:
+        """γ, if it is searched over numbers."""
+        return next((p for p in self.searched if p.name == "gamma" and p.span is not None), None)
+
+    def distributions(self) -> dict[str, Any]:
+        return {parameter.name: parameter.distribution() for parameter in self.searched}
+
+    def setting(self, drawn: Mapping[str, Any]) -> Setting:
+        """The values to train with, from the values that a sampler drew."""
+        return {p.name: p.values[0] if p.fixed else p.round(drawn[p.name]) for p in self.parameters}
+
+    def grid(self) -> list[Setting]:
+        """All combinations of values; the last parameter varies fastest.
+
+        >>> [setting["gamma"] for setting in parse_space("gamma=1.8:2.2:0.2").grid()]
+        [1.8, 2.0, 2.2]
+        """
+        for p in self.parameters:
+            if not p.values:
+                raise SpaceError(
+                    f"A grid needs the values of {p.name}, got the range {p.text}. Write "
+                    f"first:last:step, such as {p.name}={p.low:g}:{p.high:g}:"
+                    f"{(p.high - p.low) / 10:g}, or the values as a|b|c."
+                )
+        if (count := math.prod(len(p.values) for p in self.parameters)) > MOST_VALUES:
+            raise SpaceError(f"Expected at most {MOST_VALUES:,} settings in a grid, got {count:,}.")
+        names = [parameter.name for parameter in self.parameters]
+        combinations = product(*(parameter.values for parameter in self.parameters))
+        return [dict(zip(names, values, strict=True)) for values in combinations]
+
+    def method(self, setting: Setting) -> Method:
+        """ζ-mixup with the options of a setting."""
+        options = [f"{name}={setting[name]}" for name in METHOD_OPTIONS if name in setting]
+        return methods.parse("zeta" + (f":{','.join(options)}" if options else ""))
+
+    def recipe(self, setting: Setting, recipe: Recipe) -> Recipe:
+        """The recipe with the fields of a setting."""
+        fields = {name: value for name, value in setting.items() if name in RECIPE_FIELDS}
+        return recipe.change(**{name: _field_value(name, value) for name, value in fields.items()})
+
+
+def parse_space(text: str) -> Space:
+    """Parse `name=values` pieces separated by commas.
+
+    Values are a range `1..6`, a range on a logarithmic scale `log:5e-5..1e-3`, evenly spaced
+    values `1.8:5.0:0.2`, a list `2|8|all`, or a single value.
+
+    >>> parse_space("gamma=1..6, sources=2|8|all").text
+    'gamma=1..6,sources=2|8|all'
+    """
+    parameters: dict[str, Parameter] = {}
+    for piece in text.split(","):
+        name, equals, values = (part.strip() for part in piece.partition("="))
+        if not (name and equals and values):
+            raise SpaceError(
+                f"Expected name=values pieces separated by commas, such as {EXAMPLE}, got "
+                f"{piece.strip()!r}."
+            )
+        _check_name(name)
+        if name in parameters:
+            raise SpaceError(f"{name} is given twice; give each parameter once.")
+        parameters[name] = _parse_values(name, values)
+    space = Space(tuple(parameters.values()))
+    first = {parameter.name: parameter.ends[0] for parameter in space.parameters}
+    try:
+        for parameter in space.parameters:
+            for value in parameter.ends:
+                setting = {**first, parameter.name: value}
+                space.method(setting)
+                space.recipe(setting, Recipe(source=""))
+    except (UnknownMethodError, RecipeError) as error:
+        raise SpaceError(f"Not every value of the space can be trained. {error}") from None
+    return space
+
+
+def _check_name(name: str) -> None:
+    names = (*METHOD_OPTIONS, *RECIPE_FIELDS)
+    if name in NOT_SEARCHED:
+        raise SpaceError(
+            f"{name} cannot be searched: trials that differ in it cannot be compared. Set it for "
+            f"all trials with --set {name}=..., and search any of {', '.join(names)}."
+        )
+    if name not in names:
+        hint = did_you_mean(name, names)
+        raise SpaceError(f"There is no parameter {name!r}.{hint} There are: {', '.join(names)}.")
+
+
+def _parse_values(name: str, text: str) -> Parameter:
+    kind, colon, rest = text.partition(":")
+    if colon and kind.strip() == "log":
+        return _parse_range(name, text, rest, log=True)
+    if ".." in text:
+        return _parse_range(name, text, text, log=False)
+    if colon:
+        return _parse_steps(name, text)
+    values = tuple(_parse_value(name, part.strip()) for part in text.split("|"))
+    if len(set(values)) < len(values):
+        raise SpaceError(f"{name}={text} names a value twice.")
+    return Parameter(name, text, values=values)
+
+
+def _parse_range(name: str, text: str, ends: str, *, log: bool) -> Parameter:
+    parts = ends.split("..")
+    if len(parts) != 2:
+        raise SpaceError(f"{name}: expected a range such as 1..6 or log:5e-5..1e-3, got {text!r}.")
+    low, high = (_parse_number(name, part, text) for part in parts)
+    if low >= high:
+        raise SpaceError(
+            f"{name}: the range {text} is {'empty' if low == high else 'inverted'}; expected the "
+            "smaller end first" + (f", as in {high:g}..{low:g}." if low > high else ".")
+        )
+    if log and low <= 0:
+        raise SpaceError(f"{name}: a logarithmic range starts above 0, got {text!r}.")
+    if name in INTEGERS and not (low.is_integer() and high.is_integer()):
+        raise SpaceError(f"{name}: expected integers, got {text!r}.")
+    return Parameter(name, text, low=low, high=high, log=log)
+
+
+def _parse_steps(name: str, text: str) -> Parameter:
+    parts = text.split(":")
+    if len(parts) != 3:
+        raise SpaceError(f"{name}: expected first:last:step, such as 1.8:5.0:0.2, got {text!r}.")
+    first, last, step = (_parse_number(name, part, text) for part in parts)
+    if first > last or step <= 0:
+        raise SpaceError(
+            f"{name}: expected first:last:step with first ≤ last and step > 0, got {text!r}."
+        )
+    # 1.8 + 16 × 0.2 is 5.000000000000001
+    count = math.floor(min((last - first) / step, MOST_VALUES) + 1e-9) + 1
+    if count > MOST_VALUES:
+        raise SpaceError(f"{name}: expected at most {MOST_VALUES:,} values, got {text!r}.")
+    numbers = [round(first + index * step, 10) for index in range(count)]
+    if name in INTEGERS and not all(number.is_integer() for number in numbers):
+        raise SpaceError(f"{name}: expected integers, got {text!r}.")
+    values = tuple(int(number) if name in INTEGERS else number for number in numbers)
+    return Parameter(name, text, values=values, step=step)
+
+
+def _parse_number(name: str, text: str, values: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise SpaceError(f"{name}: expected finite numbers, got {text.strip()!r} in {values!r}.")
+    return number
+
+
+def _parse_value(name: str, text: str) -> Value:
+    """A single value, as a number where it reads as one."""
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        # γ = 2 and γ = 2.0 are one setting
+        return number if name in INTEGERS else float(number)
+    return text
+
+
+def _field_value(name: str, value: Value) -> Any:
+    """The value of a recipe's field in the type of that field."""
+    kind = FIELD_TYPES[name]
+    if kind is bool:
+        if str(value).lower() not in ("true", "false"):
+            raise SpaceError(f"{name}: expected true or false, got {value!r}.")
+        return str(value).lower() == "true"
+    if kind in (int, float) and not isinstance(value, (int, float)):
+        raise SpaceError(f"{name}: expected numbers, got {value!r}.")
+    if kind is int and not float(value).is_integer():
+        raise SpaceError(f"{name}: expected integers, got {value!r}.")
+    return kind(value)
+
+
+def random_settings(space: Space, count: int, seed: int = 0) -> list[Setting]:
+    """Settings drawn uniformly from a space; a longer list begins with the shorter one.
+
+    >>> space = parse_space("gamma=1..6")
+    >>> random_settings(space, 5)[:3] == random_settings(space, 3)
+    True
+    """
+    generator = torch.Generator().manual_seed(seed)
+    settings = []
+    for _ in range(count):
+        shares = torch.rand(len(space.searched), generator=generator, dtype=torch.float64).tolist()
+        pairs = zip(space.searched, shares, strict=True)
+        settings.append(space.setting({parameter.name: parameter.at(x) for parameter, x in pairs}))
+    return settings
+
+
+def format_setting(setting: Setting) -> str:
+    """A setting in the text of a report.
+
+    >>> format_setting({"gamma": 2.4, "weight_decay": 5e-4})
+    'γ = 2.4, weight decay = 0.0005'
+    """
+    parts = (
+        f"{TITLES.get(name, name)} = {f'{value:g}' if isinstance(value, float) else value}"
+        for name, value in setting.items()
+    )
+    return ", ".join(parts)
