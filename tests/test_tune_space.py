@@ -67,8 +67,8 @@ PIECES = (
         ("colour=1..6", f"There is no parameter 'colour'. There are: {KNOWN}."),
         (
             "epochs=10..30",
-            "epochs cannot be searched: it changes what trials are compared by. Set it for all "
-            f"with --set epochs=..., and search any of {KNOWN}.",
+            "epochs cannot be searched: trials that differ in it cannot be compared. Set it for all "
+            f"trials with --set epochs=..., and search any of {KNOWN}.",
         ),
         ("gamma=1..6,gamma=2", "gamma is given twice; give each parameter once."),
         ("gamma=2..2", "gamma: the range 2..2 is empty; expected the smaller end first."),
@@ -81,36 +81,34 @@ PIECES = (
         ("gamma=a..6", "gamma: expected finite numbers, got 'a' in 'a..6'."),
         ("gamma=1..inf", "gamma: expected finite numbers, got 'inf' in '1..inf'."),
         ("gamma=log:0..1", "gamma: a logarithmic range starts above 0, got 'log:0..1'."),
-        ("sources=2..4.5", "sources: expected whole numbers, got '2..4.5'."),
-        ("sources=2:3:0.5", "sources: expected whole numbers, got '2:3:0.5'."),
+        ("sources=2..4.5", "sources: expected integers, got '2..4.5'."),
+        ("sources=2:3:0.5", "sources: expected integers, got '2:3:0.5'."),
         ("gamma=1:2", "gamma: expected first:last:step, such as 1.8:5.0:0.2, got '1:2'."),
         (
             "gamma=3:2:0.1",
-            "gamma: expected first:last:step with first up to last and a step above 0, got "
-            "'3:2:0.1'.",
+            "gamma: expected first:last:step with first ≤ last and step > 0, got '3:2:0.1'.",
         ),
         (
             "gamma=2:3:0",
-            "gamma: expected first:last:step with first up to last and a step above 0, got "
-            "'2:3:0'.",
+            "gamma: expected first:last:step with first ≤ last and step > 0, got '2:3:0'.",
         ),
         ("gamma=2|2.0", "gamma=2|2.0 names a value twice."),
         ("nesterov=yes", "nesterov: expected true or false, got 'yes'."),
         ("lr=fast", "lr: expected numbers, got 'fast'."),
-        ("batch_size=16.5", "batch_size: expected whole numbers, got 16.5."),
+        ("batch_size=16.5", "batch_size: expected integers, got 16.5."),
         (
             "lr=-1..1",
-            "The space cannot be trained throughout. lr must be a finite number of at least 0, "
+            "Not every value of the space can be trained. lr must be a finite number of at least 0, "
             "got -1.0.",
         ),
         (
             "augmentation=none|mirror",
-            "The space cannot be trained throughout. augmentation must be one of none, flip, "
+            "Not every value of the space can be trained. augmentation must be one of none, flip, "
             "crop-flip, got 'mirror'.",
         ),
         (
             "sources=few",
-            "The space cannot be trained throughout. zeta: expected sources=a whole number or "
+            "Not every value of the space can be trained. zeta: expected sources=a whole number or "
             "all, got 'few'.",
         ),
     ],
@@ -123,7 +121,7 @@ def test_what_cannot_be_searched_is_told(text, message):
 
 @pytest.mark.parametrize("text", ["gamma=-1..6", "p=0..2", "sources=1..4"])
 def test_both_ends_have_to_be_possible(text):
-    with pytest.raises(SpaceError, match=r"^The space cannot be trained throughout\. zeta:"):
+    with pytest.raises(SpaceError, match=r"^Not every value of the space can be trained\. zeta:"):
         parse_space(text)
 
 

@@ -88,7 +88,8 @@ def _lead(tuning: Tuning, chosen: Tried) -> list[tuple[str, str]]:
 def _chosen(tuning: Tuning, chosen: Tried) -> str:
     metric, split = tuning.question.metric, tuning.question.judge
     size = len(tuning.question.dataset.splits[split])
-    text = f"{_capital(format_setting(chosen.setting))}: {measure_name(metric, split).removesuffix(', %')} "
+    text = f"{_capital(format_setting(chosen.setting))}: "
+    text += f"{measure_name(metric, split).removesuffix(', %')} "
     error = chosen.trials[0].error
     if chosen.spread is not None:
         text += METRICS[metric].format(chosen.value, chosen.spread)
