@@ -67,8 +67,8 @@ PIECES = (
         ("colour=1..6", f"There is no parameter 'colour'. There are: {KNOWN}."),
         (
             "epochs=10..30",
-            "epochs cannot be searched: trials that differ in it cannot be compared. Set it for all "
-            f"trials with --set epochs=..., and search any of {KNOWN}.",
+            "epochs cannot be searched: trials that differ in it cannot be compared. Set it for "
+            f"all trials with --set epochs=..., and search any of {KNOWN}.",
         ),
         ("gamma=1..6,gamma=2", "gamma is given twice; give each parameter once."),
         ("gamma=2..2", "gamma: the range 2..2 is empty; expected the smaller end first."),
@@ -98,8 +98,8 @@ PIECES = (
         ("batch_size=16.5", "batch_size: expected integers, got 16.5."),
         (
             "lr=-1..1",
-            "Not every value of the space can be trained. lr must be a finite number of at least 0, "
-            "got -1.0.",
+            "Not every value of the space can be trained. lr must be a finite number of at least "
+            "0, got -1.0.",
         ),
         (
             "augmentation=none|mirror",
