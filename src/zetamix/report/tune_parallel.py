@@ -106,7 +106,7 @@ class _Scale:
     @classmethod
     def of_parameter(cls, parameter: Parameter) -> "_Scale":
         name = TITLES.get(parameter.name, parameter.name)
-        if parameter.values and (parameter.step is None or not parameter.numeric):
+        if parameter.values and (parameter.step is None or parameter.span is None):
             last = max(1, len(parameter.values) - 1)
             places = {value: k / last for k, value in enumerate(parameter.values)}
             scale = cls(name, {str(value): place for value, place in places.items()}, 0.0, 1.0)
