@@ -93,11 +93,11 @@ def test_a_folder_is_of_one_run_or_of_several(zetamix, tmp_path):
     zetamix(*SMALL, "--method", "none,zeta:2.8", "--out", "all")
     stamp = (tmp_path / "all" / "none-s0" / "record.json").stat().st_mtime_ns
     # a single one of them again: found where it is, and not trained into the folder of all
-    zetamix(*SMALL, "--method", "none", "--out", "all", "--resume")
+    zetamix(*SMALL, "--method", "none", "--out", "all")
     assert names(tmp_path / "all") == ["none-s0", "zeta-2.8-s0"]
     assert (tmp_path / "all" / "none-s0" / "record.json").stat().st_mtime_ns == stamp
     zetamix(*SMALL, "--method", "none", "--out", "one")
-    text = zetamix(*SMALL, "--method", "none,zeta:2.8", "--out", "one", "--resume", status=2)
+    text = zetamix(*SMALL, "--method", "none,zeta:2.8", "--out", "one", status=2)
     assert "one is the folder of a single run; choose another for several" in text.replace("│ ", "")
 
 

@@ -12,11 +12,12 @@ from zetamix.experiments.compare import CompareError, compare, make_grid
 from zetamix.experiments.compare.grid import Place
 from zetamix.experiments.compare.progress import Tracker
 from zetamix.experiments.compare.run import _plan_jobs, _token
-from zetamix.experiments.compare.work import FILES, Job, train_cells, unpack
+from zetamix.experiments.compare.work import Job, train_cells
 from zetamix.experiments.workers import FileBoard
 from zetamix.methods import parse_list
 from zetamix.results.comparison import read_record
 from zetamix.train import Run
+from zetamix.train.run_folder import RunFolder
 
 
 def grid_of(out, what="crescents", methods="none,zeta:2.8", **how):
@@ -146,7 +147,7 @@ def test_of_several_in_one_process_the_failed_one_is_left_out(tmp_path, monkeypa
 
     monkeypatch.setattr(Run, "_close_epoch", fail)
     board = FileBoard(tmp_path / "board")
-    job = Job(grid.places, grid.recipe, grid.out, _token(grid.out), "cpu", concurrent=3)
+    job = Job(grid.places, grid.recipe, grid.out, _token(grid.out), "cpu", jobs=3)
     outcome = train_cells(job, grid.dataset, board)
     assert outcome.failures == {grid.places[1].key: "The loss is not finite."}
     assert [read_record(grid.out, place) is not None for place in grid.places] == [
@@ -232,7 +233,7 @@ def test_what_is_trained_elsewhere_comes_home_whole(tmp_path, monkeypatch):
     # nothing is left there
     assert not [path for path in elsewhere.rglob("*") if path.is_file()]
     for place in grid.places:
-        unpack(grid.out / place.folder, outcome.files[place.key])
+        RunFolder.unpack(grid.out / place.folder, outcome.files[place.key])
     expected = run(grid_of(tmp_path / "other", seeds=1))
     found = run(grid)
     assert found.where == ""
@@ -255,8 +256,8 @@ def test_a_folder_of_the_same_name_is_not_home(tmp_path):
 
 
 def test_a_finished_run_is_not_overwritten(tmp_path):
-    unpack(tmp_path, dict.fromkeys(FILES, b"first"))
-    unpack(tmp_path, dict.fromkeys(FILES, b"second"))
+    RunFolder.unpack(tmp_path, dict.fromkeys(RunFolder.FILES, b"first"))
+    RunFolder.unpack(tmp_path, dict.fromkeys(RunFolder.FILES, b"second"))
     assert {path.read_bytes() for path in tmp_path.iterdir()} == {b"first"}
 
 

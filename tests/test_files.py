@@ -8,7 +8,7 @@ import pytest
 from folders import names
 from processes import start
 
-from zetamix.atomic_io import new_folder, write_atomically, write_json, write_text
+from zetamix.atomic_io import new_folder, write_file, write_json, write_text
 
 
 def test_a_file_is_written(tmp_path):
@@ -44,7 +44,7 @@ def test_a_writer_that_fails_leaves_what_was_there(tmp_path, error, before):
         raise error
 
     with pytest.raises(type(error)):
-        write_atomically(path, write)
+        write_file(path, write)
     assert names(tmp_path) == ([] if before is None else ["file"])
     assert before is None or path.read_bytes() == before
 
@@ -55,7 +55,7 @@ def die_writing(path):
         file.flush()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    write_atomically(path, write)
+    write_file(path, write)
 
 
 def test_a_writer_that_is_killed_leaves_what_was_there(tmp_path):

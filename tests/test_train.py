@@ -22,7 +22,7 @@ from zetamix.train import run as runs_module
 from zetamix.train import trainer as trainer_module
 from zetamix.train.batch import choose_scale
 from zetamix.train.run_folder import FolderError
-from zetamix.train.step_timer import StepClock
+from zetamix.train.step_timer import StepTimer
 from zetamix.train.tally import Tally
 from zetamix.train.trainer import MIXING, NonFiniteLossError, Trainer, choose_dtype, derive
 
@@ -94,7 +94,7 @@ def stop_after(rounds):
 
 def test_a_run_leaves_its_folder(new, digits):
     run = new()
-    (record,) = train([run])
+    (record,) = train([run]).records
     folder = run.folder.path
     assert names(folder) == ["cell.json", "final.pt", "metrics.jsonl", "model.json", "record.json"]
     cell = json.loads((folder / "cell.json").read_text())
@@ -117,7 +117,7 @@ def test_a_run_leaves_its_folder(new, digits):
 
 def test_the_record_is_that_of_the_saved_model(new, digits):
     run = new("mixup")
-    (record,) = train([run])
+    (record,) = train([run]).records
     model = initialise("digitnet", 10, (1, 8, 8), 99).eval()
     model.load_state_dict(torch.load(run.folder.path / "final.pt", weights_only=True))
     scale = measure_scale(digits.train.samples)
@@ -143,7 +143,7 @@ def test_the_record_is_that_of_the_saved_model(new, digits):
 @pytest.mark.parametrize("normalize", ["half", "none"])
 def test_a_model_is_loaded_with_its_normalisation(new, digits, normalize):
     run = new("none", RECIPE.change(normalize=normalize))
-    (record,) = train([run])
+    (record,) = train([run]).records
     with torch.no_grad():
         logits = load_model(run.folder.path)(digits.test.samples)
     assert confusion(logits, digits.test.labels).tolist() == record.confusion
@@ -157,7 +157,7 @@ def test_a_model_of_points_or_of_no_finished_run(tmp_path):
         FolderError, match=r"points holds no finished run: there is no record\.json"
     ):
         load_model(tmp_path / "points")
-    (record,) = train([run])
+    (record,) = train([run]).records
     with torch.no_grad():
         logits = load_model(tmp_path / "points")(points.test.samples)
     assert confusion(logits, points.test.labels).tolist() == record.confusion
@@ -261,7 +261,7 @@ def test_dropout_follows_the_seed_and_changes_with_every_step(new, dropping):
     first, again, other = (new("none", seed=seed) for seed in (0, 0, 1))
     train([first])
     torch.rand(5)
-    train([again, other], concurrent=2)
+    train([again, other], jobs=2)
     assert_same(first, again)
     assert differ(first, other)
     run = new("none")
@@ -277,7 +277,7 @@ def test_goes_on_wherever_it_was_stopped(new, rounds):
     """Two epochs are eight rounds: three steps and the end of an epoch, twice."""
     whole = new()
     train([whole])
-    assert train([new(out="stopped")], stop=stop_after(rounds)) == []
+    assert train([new(out="stopped")], stop=stop_after(rounds)).records == []
     path = whole.folder.path.parent / "stopped"
     saved = torch.load(path / "checkpoint.pt", weights_only=True)["trainer"]
     assert (saved["epoch"], saved["step_in_epoch"]) == divmod(rounds, STEPS + 1)
@@ -305,7 +305,7 @@ def test_goes_on_under_any_recipe(new, monkeypatch, change, streamed):
     if streamed:
         monkeypatch.setattr(Loader, "_fits", lambda *_: False)
     for rounds in (2, 4):
-        assert train([new("mixup", recipe, out="part")], stop=stop_after(rounds)) == []
+        assert train([new("mixup", recipe, out="part")], stop=stop_after(rounds)).records == []
     last = new("mixup", recipe, out="part")
     train([last])
     assert_same(whole, last)
@@ -337,7 +337,7 @@ def test_side_by_side_is_as_alone(new):
     for run in alone:
         train([run])
     together = [new(method) for method in methods]
-    records = train(together, concurrent=3)
+    records = train(together, jobs=3).records
     assert [record.cell.method for record in records] == [run.cell.method for run in together]
     assert {record.extra["concurrent"] for record in records} == {3}
     for one, other in zip(alone, together, strict=True):
@@ -347,7 +347,7 @@ def test_side_by_side_is_as_alone(new):
 def test_three_are_under_way_at_once_and_the_next_follows(new):
     seen = []
     runs = [new(seed=seed) for seed in range(4)]
-    train(runs, concurrent=3, watch=lambda progress: seen.append(progress.run.seed))
+    train(runs, jobs=3, watch=lambda progress: seen.append(progress.run.seed))
     # one joins in each round, so that they do not end their epochs together
     assert seen[:6] == [0, 0, 1, 0, 1, 2]
     assert seen.index(3) > max(place for place, seed in enumerate(seen) if seed == 0)
@@ -360,12 +360,12 @@ def test_the_others_go_on_while_the_last_steps_of_an_epoch_are_under_way(new, mo
     asked = []
 
     def is_done(clock):
-        asked.append(clock is slow.clock)
+        asked.append(clock is slow.timer)
         # the slow one's device takes five rounds more
-        return asked.count(True) > 5 or clock is not slow.clock
+        return asked.count(True) > 5 or clock is not slow.timer
 
-    monkeypatch.setattr(StepClock, "is_done", is_done)
-    train([slow, other], concurrent=2, watch=lambda progress: seen.append(progress.run.seed))
+    monkeypatch.setattr(StepTimer, "is_done", is_done)
+    train([slow, other], jobs=2, watch=lambda progress: seen.append(progress.run.seed))
     waits = seen.count(0) - 2 * (STEPS + 1)
     assert waits == 5
     first_wait = [place for place, seed in enumerate(seen) if seed == 0][STEPS]
@@ -379,21 +379,21 @@ def test_more_sources_than_a_batch_has_are_refused_before_anything_is_written(ne
 
 
 def test_nothing_side_by_side_is_no_number(new):
-    with pytest.raises(ValueError, match=r"^concurrent must be at least 1, got 0\.$"):
-        train([new()], concurrent=0)
+    with pytest.raises(ValueError, match=r"^jobs must be at least 1, got 0\.$"):
+        train([new()], jobs=0)
 
 
 def test_a_run_remembers_beside_how_many_it_was_trained(new):
     runs = [new(seed=seed, out=f"beside{seed}") for seed in range(3)]
-    train(runs, concurrent=3, stop=stop_after(4))
+    train(runs, jobs=3, stop=stop_after(4))
     alone = new(seed=0, out="beside0")
-    (record,) = train([alone])
+    (record,) = train([alone]).records
     assert record.extra["concurrent"] == 3
 
 
 def test_a_run_alone_waits_for_its_device(new, monkeypatch):
-    monkeypatch.setattr(StepClock, "is_done", lambda clock: False)
-    (record,) = train([new()], concurrent=2)
+    monkeypatch.setattr(StepTimer, "is_done", lambda clock: False)
+    (record,) = train([new()], jobs=2).records
     assert record.extra["concurrent"] == 1
 
 
@@ -402,17 +402,17 @@ def test_what_is_side_by_side_goes_on(new):
     train(whole)
     parts = ["a", "b", "c"]
     first = [new(seed=seed, out=out) for seed, out in enumerate(parts)]
-    assert train(first, concurrent=2, stop=stop_after(5)) == []
+    assert train(first, jobs=2, stop=stop_after(5)).records == []
     assert not first[2].folder.path.exists()
     second = [new(seed=seed, out=out) for seed, out in enumerate(parts)]
-    assert len(train(second, concurrent=3)) == 3
+    assert len(train(second, jobs=3).records) == 3
     for one, other in zip(whole, second, strict=True):
         assert_same(one, other)
 
 
 def test_a_finished_run_is_not_trained_again(new, monkeypatch):
     first = new(out="once")
-    (record,) = train([first])
+    (record,) = train([first]).records
 
     def refuse(*_, **__):
         raise AssertionError("trained again")
@@ -421,7 +421,7 @@ def test_a_finished_run_is_not_trained_again(new, monkeypatch):
     # what a kill between the record and the tidying left is tidied
     (first.folder.path / "checkpoint.pt").write_bytes(b"x" * 100)
     for resume in (True, False):
-        assert train([new(out="once", resume=resume)]) == [record]
+        assert train([new(out="once", resume=resume)]).records == [record]
     assert names(first.folder.path) == [
         "cell.json",
         "final.pt",
@@ -432,7 +432,7 @@ def test_a_finished_run_is_not_trained_again(new, monkeypatch):
 
 
 def test_nothing_to_train():
-    assert train([]) == []
+    assert train([]).records == []
 
 
 @pytest.mark.parametrize("name", ["cifar10", "isic2016", "imagenette"])
@@ -496,7 +496,7 @@ def test_the_best_epoch_is_chosen_on_val_and_measured_on_test(
         return {**base, "error": next(test_errors)}
 
     monkeypatch.setattr(runs_module, "classify", scores)
-    (record,) = train([run])
+    (record,) = train([run]).records
     assert record.best["epoch"] == epoch
     assert record.best["val_score"] == values[epoch - 1]
     assert record.best["error"] == [0.4, 0.3, 0.2, 0.1][epoch - 1]
@@ -504,7 +504,7 @@ def test_the_best_epoch_is_chosen_on_val_and_measured_on_test(
 
 
 def test_without_a_validation_split_there_is_no_best_epoch(new, digits):
-    (record,) = train([new(dataset=replace(digits, val=None))])
+    (record,) = train([new(dataset=replace(digits, val=None))]).records
     assert record.best is None
 
 
@@ -515,7 +515,7 @@ def test_without_a_test_split_there_is_nothing_to_report(new, digits):
 
 def test_points_are_trained(new):
     run = new("zeta", RECIPE.change(model="mlp", epochs=8), dataset=data.load("crescents"))
-    (record,) = train([run])
+    (record,) = train([run]).records
     assert record.last["error"] < 0.25
 
 
@@ -534,7 +534,7 @@ def test_time_adds_up_over_sittings(new):
     path = new(out="sittings").folder.path
     train([new(out="sittings")], stop=stop_after(3))
     before = torch.load(path / "checkpoint.pt", weights_only=True)["seconds"]
-    (record,) = train([new(out="sittings")])
+    (record,) = train([new(out="sittings")]).records
     assert before > 0
     assert record.wall_s >= round(before, 2)
 
@@ -579,7 +579,7 @@ def test_when_one_goes_astray_the_others_are_saved(new):
     train([whole])
     bad, good = new("none", ASTRAY), new(seed=1, out="good")
     with pytest.raises(NonFiniteLossError):
-        train([bad, good], concurrent=2)
+        train([bad, good], jobs=2)
     assert not (bad.folder.path / "checkpoint.pt").exists()
     assert (good.folder.path / "checkpoint.pt").exists()
     last = new(seed=1, out="good")
@@ -683,7 +683,7 @@ def test_precision_on_a_cpu(precision, dtype):
 
 
 def test_bfloat16_trains_on_a_cpu(new):
-    (record,) = train([new("zeta", RECIPE.change(precision="bfloat16"))])
+    (record,) = train([new("zeta", RECIPE.change(precision="bfloat16"))]).records
     assert 0 <= record.last["error"] < 1
 
 
@@ -708,6 +708,6 @@ def test_a_step_without_an_epoch_is_told(digits):
 
 def test_a_run_that_was_stopped_before_its_record_is_in_its_last_epoch(new):
     run = new()
-    assert run.standing == "in epoch 1 of 2"
+    assert run.status == "in epoch 1 of 2"
     run.start().epoch = 2
-    assert run.standing == "in epoch 2 of 2"
+    assert run.status == "in epoch 2 of 2"

@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from zetamix.train.step_timer import CHUNKS_AHEAD, StepClock
+from zetamix.train.step_timer import CHUNKS_AHEAD, StepTimer
 
 
 class PretendedGpu:
@@ -62,7 +62,7 @@ def launch(gpu, clock, chunks, steps=16):
 
 
 def test_the_host_waits_only_for_a_chunk_that_others_follow(gpu):
-    clock = StepClock(torch.device("cuda"))
+    clock = StepTimer(torch.device("cuda"))
     clock.start()
     launch(gpu, clock, CHUNKS_AHEAD)
     assert gpu.waited == []
@@ -75,7 +75,7 @@ def test_the_host_waits_only_for_a_chunk_that_others_follow(gpu):
 
 
 def test_all_but_the_first_chunk_of_an_epoch_is_counted_once(gpu):
-    clock = StepClock(torch.device("cuda"))
+    clock = StepTimer(torch.device("cuda"))
     for _ in range(2):
         clock.start()
         launch(gpu, clock, 4)
@@ -86,8 +86,8 @@ def test_all_but_the_first_chunk_of_an_epoch_is_counted_once(gpu):
 
 
 def test_runs_that_share_a_gpu_share_its_time(gpu):
-    clock = StepClock(torch.device("cuda"))
-    clock.turns = 4
+    clock = StepTimer(torch.device("cuda"))
+    clock.sharing = 4
     clock.start()
     launch(gpu, clock, 3)
     clock.finish()
@@ -96,7 +96,7 @@ def test_runs_that_share_a_gpu_share_its_time(gpu):
 
 def test_a_stream_that_stands_idle_is_charged_nothing(gpu):
     """The host may build, evaluate or save another run between two chunks of this one."""
-    clock = StepClock(torch.device("cuda"))
+    clock = StepTimer(torch.device("cuda"))
     clock.start()
     for _ in range(4):
         launch(gpu, clock, 1)
@@ -106,7 +106,7 @@ def test_a_stream_that_stands_idle_is_charged_nothing(gpu):
 
 
 def test_what_a_stopped_epoch_left_is_forgotten(gpu):
-    clock = StepClock(torch.device("cuda"))
+    clock = StepTimer(torch.device("cuda"))
     clock.start()
     launch(gpu, clock, 1)
     clock.start()
@@ -117,7 +117,7 @@ def test_what_a_stopped_epoch_left_is_forgotten(gpu):
 
 
 def test_done_is_what_the_gpu_has_passed(gpu):
-    clock = StepClock(torch.device("cuda"))
+    clock = StepTimer(torch.device("cuda"))
     clock.start()
     assert clock.is_done()
     launch(gpu, clock, 2)
@@ -130,8 +130,8 @@ def test_done_is_what_the_gpu_has_passed(gpu):
 def test_a_cpu_is_timed_by_the_host_and_charged_to_nobody_else(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    clock = StepClock(torch.device("cpu"))
-    clock.turns = 3
+    clock = StepTimer(torch.device("cpu"))
+    clock.sharing = 3
     clock.start()
     for seconds in (9.0, 0.25, 0.5):
         with clock.chunk(1):

@@ -44,7 +44,7 @@ def new(points, folder):
 @pytest.fixture
 def stopped(new, folder):
     """A run that was stopped after one step."""
-    assert train([new()], stop=lambda: True) == []
+    assert train([new()], stop=lambda: True).records == []
     return torch.load(folder / "checkpoint.pt", weights_only=True)
 
 
@@ -142,11 +142,11 @@ def test_a_checkpoint_of_another_make(new, folder, stopped, state):
     )
 
 
-@pytest.mark.parametrize("place", ["cuda by one process", "cpu by 2 processes"])
+@pytest.mark.parametrize("place", ["cuda with one process", "cpu with 2 processes"])
 def test_a_run_goes_on_where_it_was_begun(new, folder, stopped, place):
-    torch.save({**stopped, "place": place}, folder / "checkpoint.pt")
+    torch.save({**stopped, "hardware": place}, folder / "checkpoint.pt")
     assert refused(lambda: train([new()])) == (
-        f"{folder} was begun on {place}, and this is cpu by one process. Go on there, or choose "
+        f"{folder} was begun on {place}, and this is cpu with one process. Go on there, or choose "
         "another --out."
     )
 
@@ -185,7 +185,7 @@ def cell():
 
 
 def test_a_folder_is_made_when_it_is_opened(folder):
-    made = RunFolder(folder, cell(), resume=True)
+    made = RunFolder(folder, cell())
     assert not folder.exists()
     assert made.record is None
     made.open()
@@ -193,7 +193,7 @@ def test_a_folder_is_made_when_it_is_opened(folder):
 
 
 def test_finishing_keeps_the_result_and_nothing_to_go_on_from(folder):
-    made = RunFolder(folder, cell(), resume=True)
+    made = RunFolder(folder, cell())
     made.open()
     made.save("checkpoint.pt", {})
     record = RunRecord(
@@ -341,7 +341,7 @@ def test_a_limit_stops_at_once_what_cannot_be_saved():
 def test_stopping_by_time_saves(new, folder):
     began = time.monotonic()
     with Stop(0.2) as stop:
-        assert train([new(recipe=RECIPE.change(epochs=500))], stop=stop) == []
+        assert train([new(recipe=RECIPE.change(epochs=500))], stop=stop).records == []
     assert time.monotonic() - began < 10
     assert stop.out_of_time
     saved = torch.load(folder / "checkpoint.pt", weights_only=True)["trainer"]

@@ -191,7 +191,7 @@ def test_a_replay_is_a_step(digits, device, method):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_by_graph_is_a_run(new, device, captures, method):
     run = new(method)
-    (record,) = train([run])
+    (record,) = train([run]).records
     assert record.extra["graph"] is True
     assert_same(run, eager(new, method), device)
     assert len(captures) == 1
@@ -229,7 +229,7 @@ def test_goes_on_wherever_it_was_stopped(new, device, monkeypatch, rounds, chunk
     monkeypatch.setattr(runs_module, "CHUNK_STEPS", chunk)
     asked = iter(range(100))
     stopped = new(out="part")
-    assert train([stopped], stop=lambda: next(asked) == rounds - 1) == []
+    assert train([stopped], stop=lambda: next(asked) == rounds - 1).records == []
     last = new(out="part")
     train([last])
     assert_same(last, whole, device)
@@ -271,7 +271,7 @@ def test_side_by_side_is_as_alone(new, device, captures):
     for run in alone:
         train([run])
     together = [new(method) for method in methods]
-    train(together, concurrent=3)
+    train(together, jobs=3)
     assert len(captures) == 2 * len(methods)
     for one, other in zip(alone, together, strict=True):
         assert_same(other, one, device)
@@ -279,7 +279,7 @@ def test_side_by_side_is_as_alone(new, device, captures):
 
 def test_a_smaller_last_batch_is_not_captured(new, device, captures):
     run = new("zeta", RECIPE.change(last_batch="keep"))
-    (record,) = train([run])
+    (record,) = train([run]).records
     assert record.extra["graph"] is False
     assert captures == []
 

@@ -24,7 +24,7 @@ STEPS = 9
 EPOCHS = 3
 ARGUMENTS = [
     "train", "--data", "digits", "--train-size", 300, "--epochs", EPOCHS, "--seed", 4,
-    "--set", "augmentation=crop-flip", "--save-every", 0, "--resume", "--device", "cpu",
+    "--set", "augmentation=crop-flip", "--save-every", 0, "--device", "cpu",
 ]  # fmt: skip
 
 
@@ -141,7 +141,7 @@ def test_a_full_disk_is_told_and_loses_nothing(command, untouched, root, tmp_pat
     text = (tmp_path / "log").read_text()
     assert (
         f"{folder / 'checkpoint.pt'} cannot be written (File too large). What was saved before is "
-        "whole: make room, and the same command with --resume goes on."
+        "whole: make room, and rerun the same command to resume."
     ) in text
     assert "Traceback" not in text
     assert checkpoint(folder)["epoch"] == 1
@@ -181,7 +181,7 @@ def test_a_signal_saves_in_the_middle_of_an_epoch(command, untouched, tmp_path, 
     status = command(before=SignalledAt(step, number)).wait()
     text = (tmp_path / "log").read_text()
     assert status == 128 + number, text
-    assert "Stopped. Everything is saved; the same command with --resume goes on." in text
+    assert "Stopped. Everything is saved; rerun the same command to resume." in text
     assert "Traceback" not in text
     saved = checkpoint(tmp_path / "run")
     # the step in which the signal came is finished
@@ -198,7 +198,7 @@ def test_a_time_limit_stops_in_time_and_goes_on(command, untouched, tmp_path):
     # beside the limit itself, what it takes to start a process on a busy machine
     assert time.monotonic() - began < 4 + 4
     text = (tmp_path / "log").read_text()
-    assert "The time is up. Everything is saved; the same command with --resume goes on." in text
+    assert "The time is up. Everything is saved; rerun the same command to resume." in text
     saved = checkpoint(tmp_path / "run")
     assert 0 < saved["epoch"] * STEPS + saved["step_in_epoch"] < EPOCHS * STEPS
     assert command("--time-limit", "1h").wait() == 0

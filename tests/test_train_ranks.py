@@ -115,7 +115,7 @@ def test_metrics_are_of_all_ranks(seen, root):
     assert first["summary"] == second["summary"]
     dataset = small_digits(root)
     assert sorted(first["labels"].tolist()) == sorted(dataset.test.labels.tolist())
-    # and they are those of the model that is saved, measured by one process
+    # and they are those of the model that is saved, measured with one process
     model = initialise("digitnet", 10, (1, 8, 8), 0).eval()
     model.load_state_dict(first["state"])
     scale = measure_scale(dataset.train.samples)
@@ -131,7 +131,7 @@ def test_two_processes_train_the_model_of_one(tmp_path):
     crescents = data.load("crescents")
     dataset = replace(crescents, train=crescents.train.subset(481))
     alone = Run(dataset, parse("none"), POINTS, seed=3, out=tmp_path / "one")
-    (expected,) = train([alone])
+    (expected,) = train([alone]).records
     found, model = (
         torch.load(tmp_path / name / "final.pt", weights_only=True) for name in ("two", "one")
     )
@@ -166,7 +166,7 @@ def test_machines_need_not_share_files(tmp_path):
     both(train_apart, parted, 5)
     assert saved(parted, "records") == [[], []]
     state = torch.load(parted / "rank0" / "checkpoint.pt", weights_only=True)
-    assert (state["place"], state["trainer"]["step_in_epoch"]) == ("cpu by 2 processes", 5)
+    assert (state["hardware"], state["trainer"]["step_in_epoch"]) == ("cpu with 2 processes", 5)
     for _ in range(2):
         # goes on, and then finds it finished
         both(train_apart, parted, 0)
@@ -191,7 +191,7 @@ def assert_same(folder, other):
 
 ARGUMENTS = [
     "train", "--data", "digits", "--train-size", 301, "--epochs", 2, "--seed", 4,
-    "--method", "zeta:2.8", "--save-every", 0, "--resume", "--device", "cpu",
+    "--method", "zeta:2.8", "--save-every", 0, "--device", "cpu",
 ]  # fmt: skip
 
 
@@ -276,7 +276,7 @@ def test_a_run_of_two_does_not_go_on_alone(root, tmp_path):
     assert zetamix(*words, log=tmp_path / "log", environment={"COLUMNS": "200"}).wait() == 1
     text = (tmp_path / "log").read_text()
     assert (
-        f"{folder} was begun on cpu by 2 processes, and this is cpu by one process. Go on there, "
+        f"{folder} was begun on cpu with 2 processes, and this is cpu with one process. Go on there, "
         "or choose another --out."
     ) in text
 

@@ -38,7 +38,7 @@ from zetamix.provenance import describe_machine
 from zetamix.records import read_lines
 from zetamix.report.tune import write_report
 from zetamix.train import Run, train
-from zetamix.train.step_timer import StepClock
+from zetamix.train.step_timer import StepTimer
 
 pytestmark = pytest.mark.usefixtures(hasty_sqlite.__name__)
 
@@ -355,7 +355,7 @@ def test_models_side_by_side_are_those_one_alone_would_be(tmp_path, board):
     for task in job.tasks:
         out = tmp_path / "alone" / task.name
         alone = Run(dataset, parse(task.method), task.recipe, seed=task.seed, out=out)
-        (record,) = train([alone])
+        (record,) = train([alone]).records
         assert ended[task.name].how == "complete"
         assert ended[task.name].record.last == record.last
         assert ended[task.name].record.step_ms > 0
@@ -381,7 +381,7 @@ def test_steps_under_way_end_before_a_model_is_given_up(tmp_path, board, monkeyp
     board.put("end-1", {"how": "prune"})
     job, dataset = make_job(tmp_path, ("1",))
     seen = []
-    monkeypatch.setattr(StepClock, "finish", lambda clock: seen.append("finish"))
+    monkeypatch.setattr(StepTimer, "finish", lambda clock: seen.append("finish"))
     given_up = _Team._end
     monkeypatch.setattr(_Team, "_end", lambda *it: (seen.append("end"), given_up(*it)))
     train_tasks(job, dataset, board)

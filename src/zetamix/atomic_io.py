@@ -1,17 +1,21 @@
-"""Writing files so that a reader never sees half of one, whatever happens in between."""
+"""Atomic file writes: a reader sees the old file or the new one, never a part of it."""
 
 import json
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+# the umask can only be read by setting it, which two threads must not do at once
+_UMASK_LOCK = threading.Lock()
 
-def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Let `write` fill a file beside `path`, force it to disk, then put it in place at once."""
+
+def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Let `write` fill a temporary file, sync it to disk, then rename it to `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, part = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:
@@ -19,7 +23,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp gives 0600; a result is as readable as any file this user makes
+        # mkstemp gives 0600; a result is as readable as any other file of this user
         os.chmod(part, 0o666 & ~_umask())
         os.replace(part, path)
     except BaseException:
@@ -27,11 +31,12 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
         raise
 
 
-def write_text(path: Path, text: str) -> None:
-    def write(file: IO[bytes]) -> None:
-        file.write(text.encode())
+def write_bytes(path: Path, content: bytes) -> None:
+    write_file(path, lambda file: file.write(content))
 
-    write_atomically(path, write)
+
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -40,9 +45,9 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill that appears at `path` complete, or not at all.
+    """Yield a temporary folder to fill; it is renamed to `path` at the end of the block.
 
-    Where another process was faster, its folder stays and ours is dropped.
+    If another process has made `path` meanwhile, that one is kept.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
@@ -59,6 +64,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
+    with _UMASK_LOCK:
+        mask = os.umask(0o022)
+        os.umask(mask)
     return mask

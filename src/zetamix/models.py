@@ -1,6 +1,7 @@
 """The networks that the paper trains, and any classification model of torchvision by name."""
 
 import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,10 @@ from zetamix.text import did_you_mean
 # images up to this side keep their resolution in the first layers; ImageNet's stem shrinks
 # an image fourfold before the first block, which leaves 8 × 8 of a 32 × 32 image
 SMALL_SIDE = 64
+
+# held by a thread that uses what all threads share: torch's default generators, or the capture of
+# a CUDA graph, which registers the GPU's default generator and forbids to synchronise the device
+TORCH_LOCK = threading.RLock()
 
 
 class UnknownModelError(ValueError):
@@ -190,12 +195,12 @@ def is_random(model: nn.Module) -> bool:
 
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Let what draws from torch's default generators draw from `seed`; give them back as found.
+    """Seed torch's default generators within the block, and restore them afterwards.
 
-    device: a GPU whose default generator is borrowed along with the CPU's.
+    device: a GPU whose default generator is seeded as well as the CPU's.
     """
     gpus = [device] if device is not None and device.type == "cuda" else []
-    with torch.random.fork_rng(devices=gpus):
+    with TORCH_LOCK, torch.random.fork_rng(devices=gpus):
         torch.default_generator.manual_seed(seed)
         for gpu in gpus:
             index = torch.cuda.current_device() if gpu.index is None else gpu.index

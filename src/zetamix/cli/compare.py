@@ -117,11 +117,11 @@ def compare(
 def _compiles(grid: Any, device: str | None) -> bool:
     import torch
 
-    from zetamix.train.cuda_graph import compile_pays
+    from zetamix.train.cuda_graph import compiling_pays
 
     steps = grid.recipe.epochs * (len(grid.dataset.train) // grid.recipe.batch_size)
     on_gpu = torch.cuda.is_available() and device != "cpu"
-    return compile_pays(torch.device("cuda" if on_gpu else "cpu"), steps)
+    return compiling_pays(torch.device("cuda" if on_gpu else "cpu"), steps)
 
 
 def _overview(console: Console, name: str, show: Any) -> Any:

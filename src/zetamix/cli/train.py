@@ -44,7 +44,6 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="Folder of a single run, or of all runs.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is there.")] = False,
     time_limit: Annotated[
         str | None, typer.Option(help="Stop and save in time: 9m, 1h30m.")
     ] = None,
@@ -57,14 +56,14 @@ def train(
 ) -> None:
     """Train a model by its dataset's recipe, the paper's where it has one.
 
-    Leaves a folder per run: cell.json, metrics.jsonl, final.pt and record.json. The same command
-    with --resume goes on after any interruption, and trains only what is missing.
+    Leaves a folder per run: cell.json, metrics.jsonl, final.pt and record.json. Rerun the
+    same command to resume after any interruption; it trains only what is missing.
     """
     # loading what is imported here, and the data, takes its part of a time limit
     began = time.monotonic()
     from zetamix import methods
     from zetamix.train import Run, recipe_of
-    from zetamix.train.cuda_graph import compile_pays
+    from zetamix.train.cuda_graph import compiling_pays
     from zetamix.train.distributed import leave
     from zetamix.train.run_folder import hold
     from zetamix.train.side_by_side import train as train_runs
@@ -88,9 +87,8 @@ def train(
                     recipe,
                     seed=number,
                     out=folders[each, number],
-                    resume=resume,
                     device=place,
-                    compile=compile_pays(place, steps) if compile is None else compile,
+                    compile=compiling_pays(place, steps) if compile is None else compile,
                     ranks=ranks,
                     save_every=save_every,
                 )
@@ -100,15 +98,22 @@ def train(
             _announce(console, dataset, recipe, runs, place)
             # one process of many talks to the user and to loggers
             with stop, _watcher(console, runs, log if ranks.leads else None) as watch:
-                records = train_runs(runs, concurrent=concurrent, watch=watch, stop=stop)
+                result = train_runs(runs, jobs=concurrent, watch=watch, stop=stop)
         leave()
+        records = result.records
         _report(console, runs, records)
-        if len(records) < len(runs):
+        for run, failure in result.failures.items():
+            Console(stderr=True, soft_wrap=True).print(
+                f"{run.name}: {failure.message}", style="red", markup=False, highlight=False
+            )
+        if len(records) + len(result.failures) < len(runs):
             console.print(_standing(runs), highlight=False)
             why = "Stopped." if stop.terminated else "The time is up."
-            console.print(f"{why} Everything is saved; the same command with --resume goes on.")
+            console.print(f"{why} Everything is saved; rerun the same command to resume.")
             # as a shell counts a signal: 143 for SIGTERM, 130 for Ctrl-C
             raise typer.Exit(0 if stop.signal is None else 128 + stop.signal)
+        if result.failures:
+            raise typer.Exit(1)
 
 
 def _place(device: str | None) -> tuple[Any, Any]:
@@ -219,7 +224,7 @@ def _report(console: Console, runs: list[Any], records: list[Any]) -> None:
         console.print(
             "[dim]best val: test error % of the epoch with the best validation score[/dim]"
         )
-    folders = [run.folder.path for run in runs if run.folder.record is not None]
+    folders = [run.folder.path for run in runs if run.record is not None]
     place = folders[0] if len(folders) == 1 else folders[0].parent
     console.print(f"[dim]in {place}[/dim]", highlight=False, soft_wrap=True)
 
@@ -228,7 +233,7 @@ def _standing(runs: list[Any]) -> str:
     """How far the unfinished runs are."""
     begun = [run for run in runs if run.record is None and run.trainer is not None]
     done = sum(run.record is not None for run in runs)
-    parts = [f"{run.name} {run.standing}" for run in begun]
+    parts = [f"{run.name} {run.status}" for run in begun]
     if len(parts) > STANDINGS:
         parts[STANDINGS - 1 :] = [f"{counted(len(parts) - STANDINGS + 1, 'other run')} begun"]
     if len(runs) > 1:

@@ -187,12 +187,12 @@ def _hide_password(storage: str | None) -> None:
 def _compiles(question: Any, device: str | None) -> bool:
     import torch
 
-    from zetamix.train.cuda_graph import compile_pays
+    from zetamix.train.cuda_graph import compiling_pays
 
     recipe = question.recipe
     steps = recipe.epochs * (len(question.dataset.train) // recipe.batch_size)
     on_gpu = torch.cuda.is_available() and device != "cpu"
-    return compile_pays(torch.device("cuda" if on_gpu else "cpu"), steps)
+    return compiling_pays(torch.device("cuda" if on_gpu else "cpu"), steps)
 
 
 def _announce(console: Console, question: Any, plan: Any) -> None:

@@ -17,7 +17,7 @@ from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
-from zetamix.atomic_io import write_atomically
+from zetamix.atomic_io import write_file
 from zetamix.data.errors import DataError
 from zetamix.data.source import Progress
 
@@ -132,7 +132,7 @@ def _fetch(url: str, path: Path, md5: str | None, progress: Progress | None) -> 
             if md5 is not None and digest.hexdigest() != md5:
                 raise ValueError(f"what came has the md5 {digest.hexdigest()}, expected {md5}")
 
-        write_atomically(path, write)
+        write_file(path, write)
 
 
 @contextmanager
@@ -208,7 +208,7 @@ def _unpack_gz(archive: Path, target: Path) -> None:
                     raise _too_much(archive, limit)
                 file.write(chunk)
 
-    write_atomically(target, write)
+    write_file(target, write)
 
 
 def _limit(archive: Path) -> int:

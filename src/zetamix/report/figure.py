@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from zetamix.atomic_io import write_atomically, write_text
+from zetamix.atomic_io import write_file, write_text
 
 # Paul Tol's high-contrast colours, which keep their order of lightness in grey, black, and two more
 COLOURS = ("#004488", "#ddaa33", "#bb5566", "#000000", "#55aadd", "#997700")
@@ -102,7 +102,7 @@ class Picture:
         """Write `name.svg` and `name.png` into a folder."""
         svg, png = folder / f"{self.name}.svg", folder / f"{self.name}.png"
         write_text(svg, self.svg)
-        write_atomically(png, lambda file: _put(file, self.png))
+        write_file(png, lambda file: _put(file, self.png))
         return svg, png
 
 

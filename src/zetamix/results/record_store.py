@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zetamix.atomic_io import write_atomically
+from zetamix.atomic_io import write_file
 from zetamix.experiments.reproduce.cells import Cell, Record, ReproduceError, Training
 from zetamix.records import SCHEMA as RUN
 from zetamix.records import RunRecord, append, read_lines
@@ -89,7 +89,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
     """Write tensors as one compressed `.npz`; the same bytes for the same numbers."""
     content = io.BytesIO()
     np.savez_compressed(content, **{name: part.cpu().numpy() for name, part in arrays.items()})  # type: ignore[arg-type]
-    write_atomically(path, lambda file: _put(file, content.getvalue()))
+    write_file(path, lambda file: _put(file, content.getvalue()))
 
 
 def _put(file: IO[bytes], content: bytes) -> None:

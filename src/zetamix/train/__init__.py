@@ -7,5 +7,6 @@ from zetamix.train.recipe import Recipe as Recipe
 from zetamix.train.recipe import RecipeError as RecipeError
 from zetamix.train.run import Progress as Progress
 from zetamix.train.run import Run as Run
+from zetamix.train.run import make_cell as make_cell
+from zetamix.train.run_folder import load_model as load_model
 from zetamix.train.side_by_side import train as train
-from zetamix.train.trained import load_model as load_model

@@ -1,31 +1,40 @@
-"""The whole training step as one CUDA graph: the host launches it with a single call."""
+"""The whole training step as one CUDA graph, which the host launches with a single call."""
 
 import torch
 
+from zetamix.models import TORCH_LOCK
 from zetamix.train.trainer import Trainer
 
-# a compiled step saves 0.5 ms of 2.9 on an H200; the first run of a process waits 20 to 31 s for
-# it, every other one a second or two
+# a compiled step saves 0.5 of 2.9 ms on an H200; compiling takes 20 to 31 s for the first run of a
+# process and a second or two for each later one
 COMPILE_FROM_STEPS = 60_000
 # eager steps before a capture: cuDNN tries its algorithms, torch.compile compiles
 WARMUP_STEPS = 3
 
 
-def compile_pays(device: torch.device, steps: int) -> bool:
-    """Whether runs of so many steps together, in one process, are done earlier if compiled.
+def compiling_pays(device: torch.device, steps: int) -> bool:
+    """Whether torch.compile saves time over all the steps that one process takes.
 
-    >>> [compile_pays(torch.device("cuda"), steps) for steps in (59_999, 60_000)]
+    >>> [compiling_pays(torch.device("cuda"), steps) for steps in (59_999, 60_000)]
     [False, True]
-    >>> compile_pays(torch.device("cpu"), 60_000)
+    >>> compiling_pays(torch.device("cpu"), 60_000)
     False
     """
     return device.type == "cuda" and steps >= COMPILE_FROM_STEPS
 
 
-class CapturedStep:
-    """A trainer's step, captured once and replayed; the trainer goes on where it was.
+def synchronize(device: torch.device) -> None:
+    """Wait for all streams of a GPU; while a thread captures a graph, CUDA forbids that."""
+    if device.type == "cuda":
+        with TORCH_LOCK:
+            torch.cuda.synchronize(device)
 
-    Each captured step has a stream of its own, so that several models train side by side.
+
+class CapturedStep:
+    """A trainer's step, captured once and replayed. The state of the trainer does not change.
+
+    Each captured step has a stream of its own, so that several models train side by side. Threads
+    capture one at a time (`TORCH_LOCK`); replays need no lock.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -42,25 +51,28 @@ class CapturedStep:
                 trainer.index.zero_()
             trainer.optimizer.zero_grad(set_to_none=True)
         self.stream.synchronize()
-        # other models may be busy on their streams while this one is captured
-        with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
+        # "thread_local" lets other threads allocate memory and run their models meanwhile
+        with (
+            TORCH_LOCK,
+            torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"),
+        ):
             trainer.compute(trainer.loader.batch_size)
         with torch.cuda.stream(self.stream):
             kept.restore()
-            # the batch that the warm-up was fed comes again
+            # read the batch of the warm-up again
             trainer.open_stream()
         self.stream.synchronize()
 
     def __call__(self) -> None:
         self.trainer.feed()
-        # a replay takes the state that torch's default generator has when it is launched
+        # a replay takes the state of torch's default generator at its launch
         with self.trainer.layer_draws():
             self.graph.replay()
         self.trainer.step_in_epoch += 1
 
 
 class _Snapshot:
-    """Everything that warm-up steps change, to be put back into the same memory."""
+    """Everything that warm-up steps change, to be restored in the same memory."""
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
@@ -75,7 +87,7 @@ class _Snapshot:
         for part, old in zip(trainer.model.state_dict().values(), self.model, strict=True):
             part.copy_(old)
         for index, part in enumerate(_momentum(trainer)):
-            # without momentum yet, a buffer of zeros becomes the gradient, as SGD's first step does
+            # a buffer of zeros becomes the gradient, as in the first step of SGD
             part.copy_(self.momentum[index]) if self.momentum else part.zero_()
         trainer.generator.set_state(self.generator)
         trainer.index.copy_(self.index)

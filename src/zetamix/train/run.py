@@ -1,8 +1,8 @@
-"""A training run from its first step to its record, handing control back every few steps."""
+"""One run, from its first step to its record."""
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,33 +16,60 @@ from zetamix.metrics import METRICS, classify, confusion
 from zetamix.models import count_parameters
 from zetamix.provenance import describe_machine
 from zetamix.records import Cell, RunRecord
-from zetamix.train.cuda_graph import CapturedStep
+from zetamix.train.cuda_graph import CapturedStep, synchronize
 from zetamix.train.distributed import Ranks
 from zetamix.train.recipe import Recipe
 from zetamix.train.run_folder import FolderError, RunFolder
-from zetamix.train.step_timer import CHUNK_STEPS, StepClock
-from zetamix.train.trained import WEIGHTS, write_form
+from zetamix.train.step_timer import CHUNK_STEPS, StepTimer
 from zetamix.train.trainer import Trainer
 
-# a checkpoint costs about half a second for a ResNet-18; once a minute that is nothing
+# a checkpoint takes about half a second for a ResNet-18
 SAVE_SECONDS = 60.0
+
+
+def make_cell(dataset: Dataset, method: Method, recipe: Recipe, seed: int) -> Cell:
+    """The cell of a run; every cell is made here, so that equal runs have equal keys."""
+    return Cell(
+        dataset=dataset.name,
+        fingerprint=dataset.fingerprint,
+        method=method.label,
+        seed=seed,
+        recipe=recipe.as_dict(),
+        train_size=len(dataset.train),
+    )
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is, for whoever watches."""
+    """How far a run is."""
 
     run: "Run"
     epoch: int
-    """Epochs done, with the part of the current one."""
+    """Completed epochs."""
     step: int
+    """Completed steps of the current epoch."""
     steps: int
+    """Steps per epoch."""
     line: dict[str, Any] | None = None
     """The metrics of an epoch that has just ended."""
 
+    @property
+    def epochs(self) -> float:
+        """Completed epochs, with the fraction of the current one."""
+        return self.epoch + self.step / self.steps
+
 
 class Run:
-    """One cell, its folder and, once it is started, its trainer."""
+    """One cell, its folder and, once it is started, its trainer.
+
+    out: folder of the run. An unfinished run of the same cell is resumed from its checkpoint.
+    compile: whether to use torch.compile.
+    graph: whether to capture the step as a CUDA graph; None wherever that is possible.
+    save_every: seconds between checkpoints, which are written at the end of an epoch.
+
+    Several runs may be advanced by one thread in turns (`zetamix.train.side_by_side`), or each by
+    a thread of its own; a single run belongs to one thread.
+    """
 
     def __init__(
         self,
@@ -52,7 +79,6 @@ class Run:
         *,
         seed: int,
         out: Path,
-        resume: bool = True,
         device: torch.device | str = "cpu",
         compile: bool = False,
         graph: bool | None = None,
@@ -70,26 +96,18 @@ class Run:
         if self.graph and not self._can_capture():
             raise ValueError(
                 "A captured step needs a GPU, one process and batches of one size "
-                "(last_batch=drop). Leave graph=None to have it wherever it can be."
+                "(last_batch=drop). Use graph=None to capture it wherever possible."
             )
-        self.cell = Cell(
-            dataset=dataset.name,
-            fingerprint=dataset.fingerprint,
-            method=method.label,
-            seed=seed,
-            recipe=recipe.as_dict(),
-            train_size=len(dataset.train),
-        )
-        self.folder = RunFolder(out, self.cell, resume=resume)
-        self.record = self.folder.record
+        self.cell = make_cell(dataset, method, recipe, seed)
+        self.folder = RunFolder(out, self.cell)
+        self.record = self.folder.read_record()
         self.trainer: Trainer | None = None
-        self.settled = True
-        """Whether the trainer stands between two steps, where it can be saved."""
         self.best: dict[str, float] | None = None
         self.seconds = 0.0
-        self.clock = StepClock(self.device)
-        self.beside = 1
-        """How many runs were trained side by side, this one among them."""
+        self.timer = StepTimer(self.device)
+        self.concurrent = 1
+        """The largest number of runs that were trained on the device at once, this one included."""
+        self.cancelled = False
 
     def _can_capture(self) -> bool:
         one_shape = (
@@ -103,137 +121,149 @@ class Run:
         return f"{self.method.label} seed {self.seed}"
 
     @property
-    def standing(self) -> str:
-        """How far it is, in words."""
+    def status(self) -> str:
+        """The current epoch as text."""
         # one that was stopped before its record was written is still in its last epoch
         done = 0 if self.trainer is None else self.trainer.epoch
         return f"in epoch {min(done + 1, self.recipe.epochs)} of {self.recipe.epochs}"
 
     def advance(self) -> Iterator[Progress]:
-        """Train to the end, handing control back after every few steps.
+        """Train to the end, yielding control after every few steps.
 
-        Stop asking, and `save` keeps everything up to here.
+        Between two yields `save` writes a checkpoint of everything so far, and `cancel` or closing
+        the iterator ends the run early.
         """
         trainer = self.start()
         began = saved = time.perf_counter()
         before = self.seconds
         steps = trainer.steps_per_epoch
         take_step = None
-        while trainer.epoch < self.recipe.epochs:
-            with self._on_stream(take_step):
-                trainer.start_epoch()
-            if take_step is None and trainer.step_in_epoch < steps:
-                take_step = CapturedStep(trainer) if self.graph else trainer.step
-            for _ in self._epoch(trainer, take_step):
-                self.seconds = before + time.perf_counter() - began
-                yield Progress(self, trainer.epoch, trainer.step_in_epoch, steps)
-            with self._on_stream(take_step):
-                line = self._close_epoch(trainer)
-                self.seconds = before + time.perf_counter() - began
-                if time.perf_counter() - saved > self.save_every:
-                    # its own steps have ended, and those of other runs need not
-                    self._write_checkpoint()
-                    saved = time.perf_counter()
-            yield Progress(self, trainer.epoch, 0, steps, line=line)
+        try:
+            while trainer.epoch < self.recipe.epochs:
+                with self._on_stream(take_step):
+                    trainer.start_epoch()
+                    if take_step is None and trainer.step_in_epoch < steps:
+                        take_step = CapturedStep(trainer) if self.graph else trainer.step
+                for _ in self._epoch(trainer, take_step):
+                    self.seconds = before + time.perf_counter() - began
+                    yield Progress(self, trainer.epoch, trainer.step_in_epoch, steps)
+                    if self.cancelled:
+                        return
+                with self._on_stream(take_step):
+                    line = self._close_epoch(trainer)
+                    self.seconds = before + time.perf_counter() - began
+                    if time.perf_counter() - saved > self.save_every:
+                        # the steps of this run have ended; those of other runs need not
+                        self._write_checkpoint()
+                        saved = time.perf_counter()
+                yield Progress(self, trainer.epoch, 0, steps, line=line)
+                if self.cancelled:
+                    return
+        finally:
+            # steps still under way would write into memory that the next model is given
+            self.timer.finish()
         with self._on_stream(take_step):
             self._finish(trainer)
 
-    def _epoch(self, trainer: Trainer, take_step: Callable[[], None] | None) -> Iterator[None]:
-        """The rest of an epoch, in chunks.
+    def cancel(self) -> None:
+        """End `advance` at its next step, without a record; `save` can still write a checkpoint."""
+        self.cancelled = True
 
-        A run that was stopped after the last step of an epoch has nothing left of it to take.
+    def _epoch(self, trainer: Trainer, take_step: Callable[[], None] | None) -> Iterator[None]:
+        """The remaining steps of an epoch, in chunks.
+
+        Of a run that was stopped after the last step of an epoch nothing remains.
         """
-        self.clock.start()
+        self.timer.start()
         while take_step is not None and trainer.step_in_epoch < trainer.steps_per_epoch:
             left = trainer.steps_per_epoch - trainer.step_in_epoch
             chunk = min(CHUNK_STEPS if self.graph else 1, left)
-            with self._on_stream(take_step), self.clock.chunk(chunk):
+            with self._on_stream(take_step), self.timer.chunk(chunk):
                 for _ in range(chunk):
                     take_step()
             yield
-        # the host has other runs to feed meanwhile; but processes of one run go on together
-        while self.clock.turns > 1 and self.ranks.world == 1 and not self.clock.is_done():
+        # the host can launch steps of other runs meanwhile; ranks of one run stay in step
+        while self.timer.sharing > 1 and self.ranks.world == 1 and not self.timer.is_done():
             time.sleep(0.001)
             yield
-        self.clock.finish()
+        self.timer.finish()
 
-    def _on_stream(self, take_step: Any) -> Any:
+    def _on_stream(self, take_step: Any) -> AbstractContextManager[Any]:
+        """The GPU of this run, and the stream of its captured step, become the current ones."""
         if isinstance(take_step, CapturedStep):
             return torch.cuda.stream(take_step.stream)
-        return nullcontext()
+        return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
 
     def start(self) -> Trainer:
-        """Build the trainer, and take up the checkpoint where there is one."""
-        trainer = Trainer(
-            self.dataset,
-            self.method,
-            self.recipe,
-            seed=self.seed,
-            device=self.device,
-            compile=self.compile,
-            ranks=self.ranks,
-        )
-        self.trainer = trainer
-        state = self.ranks.share(self.folder.load("checkpoint.pt") if self.ranks.leads else None)
-        if state is not None:
-            self._check_place(state)
-            trainer.load_state_dict(state["trainer"])
-            self.best = state["best"]
-            self.seconds = state["seconds"]
-            self.clock.seconds, self.clock.steps = state["step_seconds"], state["steps_timed"]
-            self.beside = max(self.beside, state.get("beside", 1))
+        """Build the trainer, and load the checkpoint if there is one."""
+        with self._on_stream(None):
+            self.trainer = trainer = Trainer(
+                self.dataset,
+                self.method,
+                self.recipe,
+                seed=self.seed,
+                device=self.device,
+                compile=self.compile,
+                ranks=self.ranks,
+            )
+            expected = set(self._checkpoint(trainer))
+            leads = self.ranks.leads
+            state = self.ranks.share(self.folder.load_checkpoint(expected) if leads else None)
+            if state is not None:
+                self._check_hardware(state["hardware"])
+                trainer.load_state_dict(state["trainer"])
+                self.best = state["best"]
+                self.seconds = state["seconds"]
+                self.timer.seconds, self.timer.steps = state["step_seconds"], state["steps_timed"]
+                self.concurrent = max(self.concurrent, state["concurrent"])
         if self.ranks.leads:
-            self.folder.open()
+            self.folder.create()
             self.folder.rewind(trainer.epoch)
         return trainer
 
-    def _check_place(self, state: dict[str, Any]) -> None:
-        """Random numbers of a GPU do not go on on a CPU, nor those of two processes on three."""
-        there, here = state["place"], self._place()
-        if there != here:
+    def _check_hardware(self, there: str) -> None:
+        """Random numbers of a GPU cannot be continued on a CPU, nor those of 2 processes on 3."""
+        if there != self._hardware():
             raise FolderError(
-                f"{self.folder.path} was begun on {there}, and this is {here}. Go on there, or "
-                "choose another --out."
+                f"{self.folder.path} was started on {there}, this is {self._hardware()}. Resume it "
+                "there, or choose another --out."
             )
 
-    def _place(self) -> str:
+    def _hardware(self) -> str:
         processes = "one process" if self.ranks.world == 1 else f"{self.ranks.world} processes"
-        return f"{self.device.type} by {processes}"
+        return f"{self.device.type} with {processes}"
+
+    def share_device(self, runs: int) -> None:
+        """From now on, `runs` runs take turns on the device, this one included."""
+        self.timer.sharing = runs
+        self.concurrent = max(self.concurrent, runs)
 
     def collect(self) -> None:
-        """Before a save in the middle of an epoch; every rank has to."""
+        """Gather the state of all ranks before a `save` in the middle of an epoch."""
         if self.trainer is not None:
-            if self.device.type == "cuda":
-                torch.cuda.synchronize(self.device)
+            synchronize(self.device)
             self.trainer.collect()
 
-    def share(self, runs: int) -> None:
-        """So many runs take turns on the device from now on, this one among them."""
-        self.clock.turns = runs
-        self.beside = max(self.beside, runs)
-
     def save(self) -> None:
-        """Keep everything up to here; the run can go on from it."""
-        if self.device.type == "cuda":
-            # steps that were launched on a stream of their own are part of what is kept
-            torch.cuda.synchronize(self.device)
+        """Write a checkpoint of everything so far."""
+        # steps that were launched on another stream are part of it
+        synchronize(self.device)
         self._write_checkpoint()
 
     def _write_checkpoint(self) -> None:
-        if self.trainer is None or not self.ranks.leads:
-            return
-        self.folder.save(
-            "checkpoint.pt",
-            {
-                "place": self._place(),
-                "trainer": self.trainer.state_dict(),
-                "best": self.best,
-                "seconds": self.seconds,
-                "step_seconds": self.clock.seconds,
-                "steps_timed": self.clock.steps,
-                "beside": self.beside,
-            },
-        )
+        if self.trainer is not None and self.ranks.leads:
+            self.folder.save_checkpoint(self._checkpoint(self.trainer))
+
+    def _checkpoint(self, trainer: Trainer) -> dict[str, Any]:
+        return {
+            "hardware": self._hardware(),
+            "trainer": trainer.state_dict(),
+            "best": self.best,
+            "seconds": self.seconds,
+            "step_seconds": self.timer.seconds,
+            "steps_timed": self.timer.steps,
+            "concurrent": self.concurrent,
+        }
 
     def _close_epoch(self, trainer: Trainer) -> dict[str, Any]:
         rate = self.recipe.rate(trainer.epoch)
@@ -265,29 +295,26 @@ class Run:
             self.best = {**scores["test"], "epoch": trainer.epoch, "val_score": score}
 
     def _finish(self, trainer: Trainer) -> None:
-        test = self.dataset.splits["test"]
         logits, labels = self._predict(trainer, "test")
         record = RunRecord(
             cell=self.cell,
             last=classify(logits, labels),
             best=self.best,
             confusion=confusion(logits, labels).tolist(),
-            test_size=len(test),
+            test_size=len(labels),
             wall_s=round(self.seconds, 2),
-            step_ms=round(1000 * self.clock.seconds / max(1, self.clock.steps), 4),
+            step_ms=round(1000 * self.timer.seconds / max(1, self.timer.steps), 4),
             machine=describe_machine(self.device),
             parameters=count_parameters(trainer.model),
             extra={
-                "concurrent": self.beside,
+                "concurrent": self.concurrent,
                 "compiled": self.compile,
                 "graph": self.graph,
                 "processes": self.ranks.world,
             },
         )
         if self.ranks.leads:
-            write_form(self.folder.path, trainer)
-            self.folder.save(WEIGHTS, trainer.model.state_dict())
-            self.folder.finish(record)
+            self.folder.finish(record, trainer.describe_model(), trainer.model.state_dict())
         self.ranks.wait()
         self.record = record
         self.trainer = None

@@ -1,61 +1,69 @@
-"""The folder of one run: what is trained, its curve, its checkpoint, and in the end its record."""
+"""The folder of one run: every file name, locking, resuming, packing, and loading the model."""
 
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from filelock import FileLock, Timeout
+from torch import Tensor, nn
 
-from zetamix.atomic_io import write_atomically, write_json, write_text
+from zetamix.atomic_io import write_bytes, write_file, write_json, write_text
+from zetamix.data.augment import Scale
+from zetamix.models import build
 from zetamix.records import Cell, RunRecord, read_lines
+
+CELL = "cell.json"
+CURVE = "metrics.jsonl"
+CHECKPOINT = "checkpoint.pt"
+MODEL = "model.json"
+WEIGHTS = "final.pt"
+RECORD = "record.json"
+LOCK = ".lock"
 
 
 class FolderError(ValueError):
-    """A folder that cannot take this run; the message says why and what to do."""
+    """A folder that cannot be used for this run. The message says why and what to do."""
 
 
 class RunFolder:
-    """Files of a run under `path`. Each appears whole or not at all.
+    """The files of a run under `path`. Each of them is written atomically.
 
-    `cell.json` what is trained, `metrics.jsonl` a line per epoch, `checkpoint.pt` to go on from
-    while unfinished, `final.pt` and `model.json` the model after the last epoch, `record.json` the
-    result.
+    `cell.json` describes the run, `metrics.jsonl` has one line per epoch, `checkpoint.pt` exists
+    while the run is unfinished, `model.json` and `final.pt` hold the model after the last epoch,
+    `record.json` the result.
+
+    cell: the run to make. A folder that holds another run is refused; one that holds an unfinished
+        run of the same cell is resumed. None to read a folder whatever it holds.
     """
 
-    def __init__(self, path: Path, cell: Cell, *, resume: bool) -> None:
+    FILES: ClassVar[tuple[str, ...]] = (CELL, CURVE, CHECKPOINT, MODEL, WEIGHTS, RECORD)
+    """In the order of writing: the record comes last and says that everything else is there."""
+
+    def __init__(self, path: Path, cell: Cell | None = None) -> None:
         self.path = path
         self.cell = cell
         self.curve: list[dict[str, Any]] = []
-        if (path / "cell.json").exists():
-            self._check_same(cell)
-            if not resume and self.record is None:
-                raise FolderError(
-                    f"{path} holds an unfinished run of this. Add --resume to go on with it, or "
-                    "choose another --out."
-                )
+        """The epochs of this run so far, as in `metrics.jsonl`."""
+        if cell is not None and (path / CELL).exists():
+            self._check_cell(cell)
 
-    def open(self) -> None:
-        """Make the folder; from now on it belongs to this run."""
-        self._drop_parts()
-        write_json(self.path / "cell.json", {"key": self.cell.key, **self.cell.__dict__})
-
-    def _check_same(self, cell: Cell) -> None:
-        path = self.path / "cell.json"
+    def _check_cell(self, cell: Cell) -> None:
+        path = self.path / CELL
         try:
             old = json.loads(path.read_text())
             same = old.pop("key") == cell.key
         except (ValueError, AttributeError, TypeError, KeyError):
             raise FolderError(
-                f"{path} does not say what was trained here. Choose another --out."
+                f"{path} is not the description of a run. Choose another --out."
             ) from None
         if same:
             return
         there, here = _flatten(old), _flatten(cell.__dict__)
         changed = [
-            f"{name}: {there.get(name)} there, {here.get(name)} asked for"
+            f"{name}: {there.get(name)} there, {here.get(name)} requested"
             for name in sorted({*there, *here})
             if there.get(name) != here.get(name)
         ]
@@ -63,35 +71,105 @@ class RunFolder:
             f"{self.path} holds another run ({'; '.join(changed)}). Choose another --out."
         )
 
-    @property
-    def record(self) -> RunRecord | None:
-        """The result, where the run is finished."""
-        path = self.path / "record.json"
+    def create(self) -> None:
+        """Make the folder and write `cell.json`."""
+        self._remove_parts()
+        if self.cell is not None:
+            write_json(self.path / CELL, {"key": self.cell.key, **self.cell.__dict__})
+
+    def read_record(self) -> RunRecord | None:
+        """The result of a finished run; None if the run is unfinished."""
+        path = self.path / RECORD
         if not path.exists():
             return None
         record = RunRecord.from_dict(json.loads(path.read_text()))
-        if record.cell.key != self.cell.key:
-            raise FolderError(f"{path} is of another run. Choose another --out.")
+        if self.cell is not None and record.cell.key != self.cell.key:
+            raise FolderError(f"{path} is the record of another run. Choose another --out.")
         return record
 
-    def finish(self, record: RunRecord) -> None:
-        write_json(self.path / "record.json", record.as_dict())
-        self.tidy()
+    def read_curve(self) -> list[dict[str, Any]]:
+        """The metrics of every epoch so far; empty if there are none."""
+        return list(read_lines(self.path / CURVE))
 
-    def tidy(self) -> None:
-        """Remove what a finished run would go on from; the model itself stays in final.pt."""
-        (self.path / "checkpoint.pt").unlink(missing_ok=True)
-        self._drop_parts()
+    def add_epoch(self, line: dict[str, Any]) -> None:
+        self.curve.append(line)
+        with (self.path / CURVE).open("a") as file:
+            file.write(json.dumps(line) + "\n")
 
-    def _drop_parts(self) -> None:
+    def rewind(self, epochs: int) -> None:
+        """Drop the epochs after the checkpoint from which the run is resumed."""
+        self.curve = [line for line in self.read_curve() if line["epoch"] <= epochs]
+        write_text(self.path / CURVE, "".join(json.dumps(line) + "\n" for line in self.curve))
+
+    def save_checkpoint(self, state: dict[str, Any]) -> None:
+        self._save(CHECKPOINT, state)
+
+    def load_checkpoint(self, expected: set[str]) -> dict[str, Any] | None:
+        """The checkpoint, on the CPU; None if there is none.
+
+        expected: the entries it must have.
+        """
+        path = self.path / CHECKPOINT
+        if not path.exists():
+            return None
+        try:
+            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise FolderError(
+                f"{path} cannot be read ({error}). Remove it to restart this run."
+            ) from error
+        if not (isinstance(state, dict) and state.keys() >= expected):
+            raise FolderError(
+                f"{path} is not a checkpoint of this version of zetamix. Remove it to restart this "
+                "run."
+            )
+        return state
+
+    def finish(
+        self, record: RunRecord, description: dict[str, Any], weights: dict[str, Any]
+    ) -> None:
+        """Write the model, then the record, and remove the checkpoint.
+
+        description: what `load_model` needs to build the network of the weights.
+        """
+        write_json(self.path / MODEL, description)
+        self._save(WEIGHTS, weights)
+        write_json(self.path / RECORD, record.as_dict())
+        self.clean_up()
+
+    def clean_up(self) -> None:
+        """Remove the checkpoint of a finished run, which a killed process may have left."""
+        (self.path / CHECKPOINT).unlink(missing_ok=True)
+        self._remove_parts()
+
+    def remove_model(self) -> None:
+        """Remove weights and checkpoint and keep record and curve: a ResNet-18 takes 45 MB."""
+        for name in (WEIGHTS, MODEL, CHECKPOINT):
+            (self.path / name).unlink(missing_ok=True)
+
+    def pack(self) -> dict[str, bytes]:
+        """All files of the run by name, to be moved to another machine."""
+        paths = [self.path / name for name in self.FILES]
+        return {path.name: path.read_bytes() for path in paths if path.exists()}
+
+    @classmethod
+    def unpack(cls, path: Path, files: dict[str, bytes]) -> "RunFolder":
+        """Write the files of a run that was trained elsewhere, unless it is finished here."""
+        if not (path / RECORD).exists():
+            for name in cls.FILES:
+                if name in files:
+                    write_bytes(path / name, files[name])
+        return cls(path)
+
+    def _remove_parts(self) -> None:
         # what a killed process was writing: as large as a checkpoint, and of no use
         for part in self.path.glob(".*.part"):
             part.unlink(missing_ok=True)
 
-    def save(self, name: str, state: dict[str, Any]) -> None:
+    def _save(self, name: str, state: dict[str, Any]) -> None:
         path = self.path / name
         try:
-            write_atomically(path, lambda file: torch.save(state, file))
+            write_file(path, lambda file: torch.save(state, file))
         except (OSError, RuntimeError) as error:
             # where a disk is full, torch raises an error of its own on the way out
             cause: BaseException | None = error
@@ -100,56 +178,85 @@ class RunFolder:
             if cause is None:
                 raise
             raise FolderError(
-                f"{path} cannot be written ({cause.strerror}). What was saved before is whole: "
-                "make room, and the same command with --resume goes on."
+                f"{path} cannot be written ({cause.strerror}). The last checkpoint is intact: free "
+                "some space, then rerun the same command to resume."
             ) from error
-
-    def load(self, name: str, device: torch.device | str = "cpu") -> dict[str, Any] | None:
-        """The checkpoint that `name` is; None where there is none."""
-        path = self.path / name
-        if not path.exists():
-            return None
-        try:
-            state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
-        except Exception as error:
-            raise FolderError(
-                f"{path} cannot be read ({error}). Remove it to start this run anew."
-            ) from error
-        if not (isinstance(state, dict) and state.keys() >= {"place", "trainer", "best"}):
-            raise FolderError(
-                f"{path} is not a checkpoint of this version of zetamix. Remove it to start this "
-                "run anew."
-            )
-        return state
-
-    def add_epoch(self, line: dict[str, Any]) -> None:
-        self.curve.append(line)
-        with (self.path / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
-
-    def rewind(self, epochs: int) -> None:
-        """Read the curve and drop what came after the checkpoint that the run goes on from."""
-        path = self.path / "metrics.jsonl"
-        self.curve = [line for line in read_lines(path) if line["epoch"] <= epochs]
-        write_text(path, "".join(json.dumps(line) + "\n" for line in self.curve))
 
 
 @contextmanager
 def hold(folders: Iterable[Path], wait: float = 0.0) -> Iterator[None]:
-    """Keep the folders of runs to this process: two that write there would spoil each other's.
+    """Lock the folders of runs, so that no other process or thread writes there.
 
-    wait: seconds for a process that is about to end, such as one whose parent was killed.
+    wait: seconds to wait for the current owner, such as a process whose parent was killed.
     """
     with ExitStack() as stack:
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
             try:
-                stack.enter_context(FileLock(folder / ".lock", timeout=wait))
+                stack.enter_context(FileLock(folder / LOCK, timeout=wait))
             except Timeout:
                 raise FolderError(
                     f"{folder} is in use by another process. Wait for it, or end it."
                 ) from None
         yield
+
+
+class TrainedModel(nn.Module):
+    """A trained network with the normalisation it was trained with."""
+
+    def __init__(
+        self, network: nn.Module, classes: tuple[str, ...], shape: tuple[int, ...], scale: Scale
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.shape = shape
+        """Shape of one sample in training; most networks accept images of other sizes too."""
+        self.classes = classes
+        """Class names, in the order of the logits."""
+        self.register_buffer("mean", scale.mean)
+        self.register_buffer("std", scale.std)
+
+    def forward(self, samples: Tensor) -> Tensor:
+        """Logits [n, classes].
+
+        samples: images [n, channels, height, width], either bytes or floating point in [0, 1] as
+            a `Loader` yields them; or points [n, coordinates].
+        """
+        if samples.ndim != 1 + len(self.shape) or samples.shape[1] != self.shape[0]:
+            raise ValueError(
+                f"Expected a batch of samples like {list(self.shape)}, as in training, got "
+                f"{list(samples.shape)}."
+            )
+        if len(self.shape) == 3 and samples.is_floating_point():
+            samples = 255 * samples
+        scale = Scale(self.get_buffer("mean"), self.get_buffer("std"))
+        logits: Tensor = self.network(scale.apply(samples, torch.float32))
+        return logits
+
+
+def load_model(folder: str | Path, device: torch.device | str = "cpu") -> TrainedModel:
+    """Load the model of a finished run after its last epoch, in evaluation mode.
+
+    folder: the folder of a run, such as out/train-photos/zeta-2.8-s0.
+    """
+    path = Path(folder)
+    if not (path / RECORD).exists():
+        raise FolderError(
+            f"{path} holds no finished run: there is no {RECORD}. Expected the folder of a run, "
+            "such as out/train-photos/zeta-2.8-s0."
+        )
+    try:
+        form: dict[str, Any] = json.loads((path / MODEL).read_text(encoding="utf-8"))
+        weights = torch.load(path / WEIGHTS, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise FolderError(
+            f"The model in {path} cannot be read ({error}). Remove the folder and train it again."
+        ) from error
+    shape, classes = tuple(form["shape"]), tuple(form["classes"])
+    network = build(form["model"], len(classes), shape, stem=form["stem"])
+    network.load_state_dict(weights)
+    scale = Scale(torch.tensor(form["mean"]), torch.tensor(form["std"]))
+    return TrainedModel(network, classes, shape, scale).to(device).eval()
 
 
 def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,72 +1,149 @@
-"""Runs that take turns on one device: alone one after another, or several side by side."""
+"""Several runs on one device: one after another, or some of them side by side."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
+import torch
+
+from zetamix.data.errors import DataError
+from zetamix.models import TORCH_LOCK
 from zetamix.records import RunRecord
 from zetamix.train.run import Progress, Run
+from zetamix.train.run_folder import FolderError
+from zetamix.train.trainer import NonFiniteLossError
+
+
+@dataclass(frozen=True)
+class RunFailure:
+    """Why a run has no result."""
+
+    kind: Literal["diverged", "out of memory", "folder", "data"]
+    message: str
+
+    @classmethod
+    def from_error(cls, error: BaseException) -> "RunFailure | None":
+        """The failure behind an error; None if the error is not that of a single run."""
+        # an error within a graph capture is followed by one of the end of the capture
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, torch.cuda.OutOfMemoryError):
+                return cls(
+                    "out of memory",
+                    "The GPU is out of memory. Train fewer runs side by side (--jobs), or use "
+                    "smaller batches (--set batch_size=...). PyTorch reports: "
+                    f"{str(cause).splitlines()[0]}",
+                )
+            cause = cause.__context__
+        if isinstance(error, NonFiniteLossError):
+            return cls("diverged", str(error))
+        if isinstance(error, FolderError):
+            return cls("folder", str(error))
+        return cls("data", str(error)) if isinstance(error, DataError) else None
+
+
+@dataclass
+class TrainResult:
+    """What became of several runs; a run in neither list was stopped and can be resumed."""
+
+    records: list[RunRecord] = field(default_factory=list)
+    """Of all finished runs, in the order of the runs."""
+    failures: dict[Run, RunFailure] = field(default_factory=dict)
 
 
 def train(
     runs: Sequence[Run],
     *,
-    concurrent: int = 1,
+    jobs: int = 1,
     watch: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
-) -> list[RunRecord]:
-    """Train all runs, up to `concurrent` side by side, and return the records of those done.
+) -> TrainResult:
+    """Train all runs, up to `jobs` of them side by side.
 
-    Finished runs are not trained again. When `stop` says so, what is under way is saved.
+    A finished run is not trained again. A run that diverges, exceeds the memory of the GPU, or
+    cannot use its folder or data is left out, and the others continue. On any other error, and
+    when `stop` returns True, the runs under way are saved. `Run.cancel` ends a single run.
     """
-    if concurrent < 1:
-        raise ValueError(f"concurrent must be at least 1, got {concurrent}.")
-    done = runs[0].ranks.share([run.record for run in runs]) if runs else []
-    for run, record in zip(runs, done, strict=True):
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, got {jobs}.")
+    _share_records(runs)
+    scheduler = _Scheduler([run for run in runs if run.record is None], jobs, watch)
+    scheduler.train(stop)
+    records = [run.record for run in runs if run.record is not None]
+    return TrainResult(records, scheduler.failures)
+
+
+def _share_records(runs: Sequence[Run]) -> None:
+    """Every rank learns which runs are finished: the files may be on one machine only."""
+    records = runs[0].ranks.share([run.record for run in runs]) if runs else []
+    for run, record in zip(runs, records, strict=True):
         run.record = record
         if record is not None and run.ranks.leads:
-            run.folder.tidy()
-    waiting = [run for run in runs if run.record is None]
-    active: dict[Run, Iterator[Progress]] = {}
-    try:
-        while waiting or active:
-            # one at a time: runs that end their epochs apart evaluate while the others train
-            if waiting and len(active) < concurrent:
-                run = waiting.pop(0)
-                active[run] = run.advance()
-            for run in _round(active, watch):
-                del active[run]
-            if stop is not None and runs[0].ranks.any(stop()):
-                for run in active:
-                    run.collect()
-                break
-    finally:
-        # on an error of one run, an interrupt or a stop alike; a run that was broken off within a
-        # step keeps the checkpoint it has
-        for run in active:
-            if run.settled:
+            run.folder.clean_up()
+
+
+class _Scheduler:
+    """Takes every active run a few steps further in turn."""
+
+    def __init__(
+        self, waiting: list[Run], jobs: int, watch: Callable[[Progress], None] | None
+    ) -> None:
+        self.waiting, self.jobs, self.watch = waiting, jobs, watch
+        self.active: dict[Run, Iterator[Progress]] = {}
+        self.failures: dict[Run, RunFailure] = {}
+
+    def train(self, stop: Callable[[], bool] | None) -> None:
+        try:
+            while self.waiting or self.active:
+                # one run joins per round: runs that end their epochs at different times evaluate
+                # while the others train
+                if self.waiting and len(self.active) < self.jobs:
+                    run = self.waiting.pop(0)
+                    self.active[run] = run.advance()
+                ranks = next(iter(self.active)).ranks
+                self._round()
+                if stop is not None and ranks.any(stop()):
+                    for run in self.active:
+                        run.collect()
+                    break
+        finally:
+            self._save_active()
+
+    def _round(self) -> None:
+        for run in self.active:
+            run.share_device(len(self.active))
+        reached = [(run, self._advance(run)) for run in list(self.active)]
+        for _, progress in reached:
+            if progress is not None and self.watch is not None:
+                self.watch(progress)
+
+    def _advance(self, run: Run) -> Progress | None:
+        """Take a run a few steps further; one that has ended or failed is active no longer."""
+        # removed first: a run that is interrupted within a step keeps the checkpoint it has
+        steps = self.active.pop(run)
+        try:
+            progress = next(steps, None)
+        except Exception as error:
+            failure = RunFailure.from_error(error)
+            # ranks diverge together; any other error they do not see, and would wait for ever
+            if failure is None or (failure.kind != "diverged" and run.ranks.world > 1):
+                error.add_note(run.name)
+                raise
+            self.failures[run] = failure
+            progress = None
+        if progress is not None:
+            self.active[run] = steps
+        elif run in self.failures:
+            # out here nothing refers to the error any more, nor the error to the model
+            run.trainer = None
+            if run.device.type == "cuda":
+                with TORCH_LOCK:
+                    torch.cuda.empty_cache()
+        return progress
+
+    def _save_active(self) -> None:
+        for run in self.active:
+            try:
                 run.save()
-    return [run.record for run in runs if run.record is not None]
-
-
-def _round(
-    active: dict[Run, Iterator[Progress]], watch: Callable[[Progress], None] | None
-) -> list[Run]:
-    """Take every run a few steps further, and return those that have ended."""
-    for run in active:
-        run.share(len(active))
-    words = [(run, _go_on(run, steps)) for run, steps in active.items()]
-    for _, word in words:
-        if word is not None and watch is not None:
-            watch(word)
-    return [run for run, word in words if word is None]
-
-
-def _go_on(run: Run, steps: Iterator[Progress]) -> Progress | None:
-    run.settled = False
-    try:
-        word = next(steps, None)
-    except Exception as error:
-        # whoever catches it can tell which of many runs it was
-        error.add_note(run.name)
-        raise
-    run.settled = True
-    return word
+            except FolderError as error:
+                self.failures[run] = RunFailure("folder", str(error))

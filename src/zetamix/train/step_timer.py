@@ -1,4 +1,4 @@
-"""What training steps cost, and how far the host may run ahead of the GPU that takes them."""
+"""Time per training step, and how far the host may run ahead of the GPU."""
 
 import time
 from collections import deque
@@ -7,70 +7,69 @@ from contextlib import contextmanager
 
 import torch
 
-# steps that are launched in one go
+# steps that are launched together
 CHUNK_STEPS = 16
-# chunks that may be under way beyond the one that is waited for: with one, models side by side
-# would have nothing queued while the host launches their neighbours' steps, 0.2 to 0.4 ms each;
-# three chunks are 48 steps, and an H200 was seen to take 53 to 55 captured ones in advance before
-# a launch makes the host wait
+# chunks in flight beyond the one that is waited for. With one, models side by side would have
+# nothing queued while the host launches the steps of the others, 0.2 to 0.4 ms each; three chunks
+# are 48 steps, and an H200 queues 53 to 55 captured steps before a launch blocks the host
 CHUNKS_AHEAD = 2
 
 
-class StepClock:
-    """Counts steps and their seconds, and nothing of what is done between them.
+class StepTimer:
+    """Counts training steps and their seconds, without evaluation, saving or idle time.
 
-    A GPU's time is read off events around each chunk, so the host need not wait for the last one,
-    and a stream that stands idle while the host is busy elsewhere is charged nothing.
+    On a GPU, CUDA events around each chunk of steps are read later, so the host need not wait for
+    the current chunk.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.steps = 0
         self.seconds = 0.0
-        self.turns = 1
-        """How many runs share the device; each is charged its part of the time."""
+        self.sharing = 1
+        """Runs that share the device; each is charged an equal part of its time."""
         # steps, whether they are timed, and the events around them
-        self._under_way: deque[tuple[int, bool, torch.cuda.Event, torch.cuda.Event]] = deque()
-        self._begun = False
+        self._in_flight: deque[tuple[int, bool, torch.cuda.Event, torch.cuda.Event]] = deque()
+        self._warm = False
 
     def start(self) -> None:
-        """Before the steps of an epoch, the first of which wait for its draws or for a capture."""
-        self._under_way.clear()
-        self._begun = False
+        """Begin an epoch; its first chunk, which waits for draws or a capture, is not timed."""
+        self._in_flight.clear()
+        self._warm = False
 
     @contextmanager
     def chunk(self, steps: int) -> Iterator[None]:
-        """Around the launch of some steps, on their stream."""
+        """Time the launch of some steps, on their stream."""
         if self.device.type == "cuda":
             begin = self._mark()
             yield
-            self._under_way.append((steps, self._begun, begin, self._mark()))
-            if len(self._under_way) > CHUNKS_AHEAD:
+            self._in_flight.append((steps, self._warm, begin, self._mark()))
+            if len(self._in_flight) > CHUNKS_AHEAD:
                 self._wait()
         else:
             began = time.perf_counter()
             yield
-            if self._begun:
+            if self._warm:
                 self._count(steps, time.perf_counter() - began)
-        self._begun = True
+        self._warm = True
 
     def is_done(self) -> bool:
-        """Whether every step that was launched has been taken."""
-        if not self._under_way:
+        """Whether all launched steps are done."""
+        if not self._in_flight:
             return True
-        *_, end = self._under_way[-1]
+        *_, end = self._in_flight[-1]
         return bool(end.query())  # type: ignore[no-untyped-call]
 
     def finish(self) -> None:
-        """Wait until every step that was launched has been taken."""
-        while self._under_way:
+        """Wait until all launched steps are done."""
+        while self._in_flight:
             self._wait()
 
     def _wait(self) -> None:
-        steps, timed, begin, end = self._under_way.popleft()
+        steps, timed, begin, end = self._in_flight.popleft()
         end.synchronize()
         if timed:
-            self._count(steps, begin.elapsed_time(end) / 1000 / self.turns)
+            self._count(steps, begin.elapsed_time(end) / 1000 / self.sharing)
 
     def _mark(self) -> torch.cuda.Event:
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

@@ -250,6 +250,18 @@ class Trainer:
             world=self.ranks.world,
         )
 
+    def describe_model(self) -> dict[str, Any]:
+        """What it takes to build the network and its normalisation again (`load_model`)."""
+        scale = self.loader.scale
+        return {
+            "model": self.recipe.model,
+            "stem": self.recipe.stem,
+            "shape": list(self.dataset.shape),
+            "classes": list(self.dataset.classes),
+            "mean": scale.mean.tolist(),
+            "std": scale.std.tolist(),
+        }
+
     def collect(self) -> None:
         """Before a save in the middle of an epoch, on all ranks: what each has counted so far."""
         self.counted = self.ranks.stack(self.tally.state)

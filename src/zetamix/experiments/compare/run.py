@@ -16,9 +16,10 @@ from zetamix.data import Dataset, DatasetRef
 from zetamix.experiments.boards import EVERY, STOP
 from zetamix.experiments.compare.grid import CompareError, Grid, Place
 from zetamix.experiments.compare.progress import Overview, Tracker
-from zetamix.experiments.compare.work import Job, train_cells, unpack
+from zetamix.experiments.compare.work import Job, train_cells
 from zetamix.experiments.workers import Workers, check_backend, open_workers
 from zetamix.results.comparison import Comparison, make_comparison, read_record
+from zetamix.train.run_folder import RunFolder
 
 Watch: TypeAlias = Callable[[Overview], None]
 
@@ -115,7 +116,7 @@ def _train(grid: Grid, plan: Sequence[Job], workers: Workers, tracker: Tracker) 
     jobs = (job for job in plan if workers.board.get(STOP) is None)
     for job, outcome in workers.run(train_cells, jobs, shared):
         for key, files in outcome.files.items():
-            unpack(grid.out / by_key[key].folder, files)
+            RunFolder.unpack(grid.out / by_key[key].folder, files)
         failures |= outcome.failures
         for place in job.places:
             record = read_record(grid.out, place)

@@ -5,27 +5,20 @@ import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 
-from zetamix.atomic_io import write_atomically
 from zetamix.data import DataError, Dataset, DatasetRef, check_fingerprint, load_cached
 from zetamix.experiments.compare.grid import Place
 from zetamix.experiments.workers import Board, Contact
 from zetamix.methods import parse
 from zetamix.train import Progress, Recipe, Run, train
-from zetamix.train.run_folder import FolderError, hold
-from zetamix.train.trainer import NonFiniteLossError
+from zetamix.train.run_folder import RunFolder, hold
 
-# of a run's folder, in the order in which they are written: a record says that all is there
-FILES = ("cell.json", "metrics.jsonl", "final.pt", "record.json")
 # a process that was left behind by a killed one saves and ends within this time
 PATIENCE = 60.0
-# what a user can mend, or one method's own fault: other runs go on
-TELLABLE = (DataError, FolderError, NonFiniteLossError, torch.cuda.OutOfMemoryError)
 
 
 @dataclass(frozen=True)
@@ -97,32 +90,10 @@ def _train(runs: dict[Run, Place], concurrent: int, board: Board, outcome: Outco
     """All runs; one that fails is left out, and the others go on."""
     contact = Contact(board)
     watch = _Watch(contact, {run: place.key for run, place in runs.items()})
-    left = list(runs)
-    while left:
-        try:
-            train(left, concurrent=concurrent, watch=watch, stop=contact.stopped)
-            watch.tell_last()
-            return
-        except TELLABLE as error:
-            failed = _who_failed(error, left)
-            for run in failed:
-                outcome.failures[runs[run].key] = _tell(error)
-            left = [run for run in left if run not in failed and run.record is None]
-
-
-def _who_failed(error: BaseException, left: Sequence[Run]) -> list[Run]:
-    """The run that an error was noted down for; all of them where there is no such note."""
-    notes = getattr(error, "__notes__", [])
-    return [run for run in left if run.name in notes] or list(left)
-
-
-def _tell(error: BaseException) -> str:
-    if isinstance(error, torch.cuda.OutOfMemoryError):
-        return (
-            "The GPU is out of memory. Train fewer runs side by side (--jobs), or smaller batches "
-            f"(--set batch_size=...). torch says: {str(error).splitlines()[0]}"
-        )
-    return str(error)
+    result = train(list(runs), jobs=concurrent, watch=watch, stop=contact.stopped)
+    watch.tell_last()
+    for run, failure in result.failures.items():
+        outcome.failures[runs[run].key] = failure.message
 
 
 class _Watch:
@@ -163,19 +134,7 @@ def _is_home(job: Job) -> bool:
 def _pack(base: Path, places: Sequence[Place], outcome: Outcome) -> None:
     """Take finished runs along, and leave nothing of them here."""
     for place in places:
-        folder = base / place.folder
-        if (folder / "record.json").exists():
-            outcome.files[place.key] = {name: (folder / name).read_bytes() for name in FILES}
-            shutil.rmtree(folder)
-
-
-def unpack(folder: Path, files: dict[str, bytes]) -> None:
-    """Write a run that was trained elsewhere, the record last; what is finished here stays."""
-    if (folder / "record.json").exists():
-        return
-    for name in FILES:
-        write_atomically(folder / name, partial(_put, files[name]))
-
-
-def _put(content: bytes, file: IO[bytes]) -> None:
-    file.write(content)
+        folder = RunFolder(base / place.folder)
+        if folder.read_record() is not None:
+            outcome.files[place.key] = folder.pack()
+            shutil.rmtree(folder.path)

@@ -20,7 +20,7 @@ from zetamix.records import Cell as RunCell
 from zetamix.results.measurement import Measurement
 from zetamix.results.record_store import Results, fingerprint_of
 from zetamix.train import Progress, Run, train
-from zetamix.train.cuda_graph import compile_pays
+from zetamix.train.cuda_graph import compiling_pays
 from zetamix.train.run_folder import hold
 from zetamix.train.stop import Stop, Stopped
 
@@ -169,15 +169,15 @@ class Session:
         batches = (
             cell.recipe.epochs * (len(dataset.train) // cell.recipe.batch_size) for cell in cells
         )
-        compile = compile_pays(self.device, sum(batches))
+        compile = compiling_pays(self.device, sum(batches))
         runs = [self._make_run(cell, dataset, compile) for cell in cells]
         try:
             with hold(run.folder.path for run in runs):
-                train(runs, concurrent=self.concurrent, watch=self.watch, stop=self.stop)
+                train(runs, jobs=self.concurrent, watch=self.watch, stop=self.stop)
         finally:
             # whatever happened to the others, a finished run is a result
             for run in runs:
-                record = run.folder.record
+                record = run.folder.read_record()
                 if record is None and run.trainer is not None:
                     self.under_way.append(run)
                 if record is not None:

@@ -17,7 +17,7 @@ from zetamix.experiments.boards import EVERY
 from zetamix.experiments.tune.question import dataset_of
 from zetamix.experiments.workers import Board, Contact
 from zetamix.methods import parse
-from zetamix.records import RunRecord, read_lines
+from zetamix.records import RunRecord
 from zetamix.train import Progress, Recipe, Run
 from zetamix.train.trainer import NonFiniteLossError
 
@@ -73,6 +73,7 @@ class _Active:
 
     run: Run
     steps: Iterator[Progress]
+    between_steps: bool = True
 
 
 def train_tasks(job: Job, shared: DatasetRef | Dataset, board: Board) -> dict[str, Ended]:
@@ -131,7 +132,7 @@ class _Team:
         finally:
             # on an error of one, the others go on from here another time
             for active in self.active.values():
-                if active.run.settled:
+                if active.between_steps:
                     active.run.save()
         return self.ended
 
@@ -140,7 +141,7 @@ class _Team:
         self._rounds += 1
         joined = list(self.active.items())[: self._rounds]
         for _, active in joined:
-            active.run.share(len(joined))
+            active.run.share_device(len(joined))
         words = {task: self._advance(task, active) for task, active in joined}
         for task, word in words.items():
             if word is None:
@@ -150,13 +151,13 @@ class _Team:
 
     def _advance(self, task: Task, active: _Active) -> Progress | None:
         # a run that is broken off within a step keeps the checkpoint it has
-        active.run.settled = False
+        active.between_steps = False
         try:
             word = next(active.steps, None)
         except NonFiniteLossError:
             self._end(task, active.run, "diverged")
             return None
-        active.run.settled = True
+        active.between_steps = True
         if word is None:
             self._end(task, active.run, "complete")
         return word
@@ -181,15 +182,14 @@ class _Team:
                 self._end(task, active.run, "stopped")
             elif word is not None:
                 # steps under way would write into memory that the next model is given
-                active.run.clock.finish()
+                active.run.timer.finish()
                 self._end(task, active.run, word["how"])
             else:
                 continue
             del self.active[task]
 
     def _end(self, task: Task, run: Run, how: How) -> None:
-        folder = run.folder.path
-        curve = _curve(list(read_lines(folder / "metrics.jsonl")), self.job.metric)
+        curve = _curve(run.folder.read_curve(), self.job.metric)
         record = run.record if how == "complete" else None
         seconds = run.seconds if record is None else record.wall_s
         self.ended[task.name] = Ended(how, record, curve, seconds)
@@ -199,8 +199,7 @@ class _Team:
         run.trainer = None
         if how != "stopped" and not task.keep_model:
             # 45 MB for a ResNet-18, 9 GB for a sweep of 200; a setting is what is looked for
-            for name in ("final.pt", "checkpoint.pt"):
-                (folder / name).unlink(missing_ok=True)
+            run.folder.remove_model()
 
 
 @contextmanager

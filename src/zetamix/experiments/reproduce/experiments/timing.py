@@ -16,7 +16,7 @@ from zetamix.experiments.reproduce.cells import Measuring
 from zetamix.experiments.reproduce.experiments.workbench import Found, Workbench
 from zetamix.methods import parse
 from zetamix.train import RECIPES, Recipe, Run
-from zetamix.train.cuda_graph import compile_pays
+from zetamix.train.cuda_graph import compiling_pays
 
 METHODS = ("none", "mixup:1.0", "zeta:2.8")
 # dataset: epochs of the paper's table of times
@@ -74,7 +74,7 @@ def measure_training(cell: Measuring, bench: Workbench) -> Found:
         seed=cell.seed,
         out=folder,
         device=bench.device,
-        compile=compile_pays(bench.device, steps),
+        compile=compiling_pays(bench.device, steps),
         save_every=float("inf"),
     )
     ends = []
