@@ -177,7 +177,7 @@ def test_json_has_everything(six, page):
     one = next(
         d for d in found["differences"] if (d["method"], d["metric"]) == ("zeta:2.8", "error")
     )
-    assert one["claimed"]
+    assert one["significant"]
     assert one["low"] < one["mean"] < one["high"] < 0
     assert found["recalls"]["none"]["0"] == pytest.approx([0.9, 0.89, 0.895])
     assert found["recipe"]["epochs"] == 3

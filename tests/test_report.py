@@ -16,7 +16,7 @@ from zetamix.report import Cell, Column, Picture, Section, Table, drawing, rende
 
 # an image that loads: five by five, and nothing on it
 BLANK = "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' width='5' height='5'/>"
-FACTS = {"command": "zetamix x --a <b>", "processor": "CPU", "threads": "2", "torch": "2.15"}
+MACHINE = {"command": "zetamix x --a <b>", "processor": "CPU", "threads": "2", "torch": "2.15"}
 TABLE = Table(
     columns=["method", Column("error %", note="lower is better"), "n", "note"],
     rows=[
@@ -94,7 +94,7 @@ def test_csv_keeps_every_digit():
 def test_long_texts_are_broken_and_empty_columns_are_of_numbers():
     rows = [["a", "zetamix data prepare cifar10 && zetamix reproduce", None], ["b", "short", None]]
     table = Table(["name", "command", "value"], rows)
-    assert table.html().count('class="text long"') == 1
+    assert page_of(table).count('class="text long"') == 1
     assert [table.is_text(column) for column in range(3)] == [True, True, False]
 
 
@@ -104,7 +104,8 @@ def test_a_difference_has_its_sign():
 
 
 def test_html_is_well_formed_and_escaped():
-    tree = ElementTree.fromstring(f"<main>{TABLE.html()}</main>")
+    page = page_of(TABLE)
+    tree = ElementTree.fromstring(page[page.index("<main>") : page.index("</main>") + 7])
     assert [cell.text for cell in tree.findall(".//thead//th")] == [
         "method",
         "error %",
@@ -170,7 +171,7 @@ def page_of(*blocks, title="A & B"):
     return render_page(
         title,
         [Section("Part <1>", blocks)],
-        facts=FACTS,
+        machine=MACHINE,
         lead=[("In short", "1 < 2."), ("More", "Words.")],
     )
 

@@ -1,6 +1,7 @@
 """Atomic file writes: a reader sees the old file or the new one, never a part of it."""
 
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -41,6 +42,19 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def json_safe(value: Any) -> Any:
+    """A copy with None for NaN and infinities, which JSON does not have, and lists for tuples.
+
+    >>> json_safe({"a": (1.5, float("nan"))})
+    {'a': [1.5, None]}
+    """
+    if isinstance(value, dict):
+        return {key: json_safe(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_safe(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager

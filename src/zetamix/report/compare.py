@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from zetamix.atomic_io import write_json, write_text
+from zetamix.atomic_io import json_safe, write_json, write_text
 from zetamix.measure.statistics import CONFIDENCE, Difference
 from zetamix.metrics import METRICS
 from zetamix.provenance import machine_line
@@ -34,7 +34,7 @@ def write_report(comparison: Comparison, out: Path, facts: Mapping[str, str]) ->
     tables = [main_table(comparison)]
     if comparison.compared:
         tables.append(difference_table(comparison))
-    write_json(out / "results.json", _finite(as_dict(comparison, facts)))
+    write_json(out / "results.json", json_safe(as_dict(comparison, facts)))
     write_text(out / "results.csv", make_csv(comparison))
     in_markdown = [main_table(comparison, second="in italics"), *tables[1:]]
     write_text(out / "results.md", _markdown(comparison, in_markdown, facts))
@@ -98,15 +98,6 @@ def _difference(found: Difference) -> dict[str, Any]:
     return {**dataclasses.asdict(found), "significant": found.significant}
 
 
-def _finite(value: Any) -> Any:
-    """The same with None for what JSON has no word for."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {name: _finite(inner) for name, inner in value.items()}
-    return [_finite(inner) for inner in value] if isinstance(value, (list, tuple)) else value
-
-
 def make_csv(comparison: Comparison) -> str:
     """One line for each run, numbers in full."""
     file = io.StringIO()
@@ -156,7 +147,7 @@ def _page(
         Section("What the model is shown", [pictures["outputs"]]),
         Section("How it was measured", how(comparison)),
     ]
-    return render_page(_title(comparison), sections, facts=facts, lead=read(comparison))
+    return render_page(_title(comparison), sections, machine=facts, lead=read(comparison))
 
 
 def how(comparison: Comparison) -> list[str]:

@@ -1,5 +1,6 @@
 """Figures in one style, as SVG and PNG, the same bytes for the same numbers."""
 
+import base64
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -97,6 +98,10 @@ class Picture:
         figure.savefig(png, format="png", metadata={"Software": None})
         width, height = (round(100 * side) for side in figure.get_size_inches())
         return cls(name, svg.getvalue(), png.getvalue(), alt, caption, (width, height))
+
+    @property
+    def base64_svg(self) -> str:
+        return base64.b64encode(self.svg.encode()).decode()
 
     def save(self, folder: Path) -> tuple[Path, Path]:
         """Write `name.svg` and `name.png` into a folder."""

@@ -118,7 +118,7 @@ def _page(inspection: Inspection, pictures: list[Picture], facts: Mapping[str, s
         blocks = [*warned.get("oracle", []), by_name["realism"]]
         sections.insert(2, Section("Realism and label correctness", blocks))
     title = f"{inspection.dataset}: is the synthetic data any good?"
-    return render_page(title, sections, facts=facts, lead=read(inspection))
+    return render_page(title, sections, machine=facts, lead=read(inspection))
 
 
 def _method(inspection: Inspection) -> list[str]:

@@ -1,11 +1,10 @@
-"""One table, four ways to write it: HTML, Markdown, LaTeX and CSV."""
+"""Tables as Markdown, LaTeX and CSV; `page.html.j2` writes them as HTML."""
 
 import csv
 import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Literal, TypeAlias
 
 Mark: TypeAlias = Literal["", "best", "second"]
@@ -13,8 +12,6 @@ Plain: TypeAlias = str | int | float | None
 
 # six decimals do not show this
 TINY = 5e-7
-# longer texts, such as commands, are broken into lines
-LONG = 40
 MISSING = "–"
 MINUS = "−"
 LATEX = {
@@ -67,10 +64,6 @@ class Cell:
 
     def text(self) -> str:
         return self.number() if self.n is None else f"{self.number()} (n = {self.n:,})"
-
-    def html(self) -> str:
-        count = "" if self.n is None else f" <small>n = {self.n:,}</small>"
-        return escape(self.number()) + count
 
     def number(self) -> str:
         """The value and its error alone."""
@@ -155,33 +148,6 @@ class Table:
         known = [row[column].value for row in self.cells if row[column].value is not None]
         return bool(known) and all(isinstance(value, str) for value in known)
 
-    def html(self) -> str:
-        heads = "".join(
-            f'<th scope="col"{_class("text" if self.is_text(place) else "")}'
-            f"{_title(head.note)}>{escape(head.name)}</th>"
-            for place, head in enumerate(self.heads)
-        )
-        body = "\n".join(self._html_row(row) for row in self.cells)
-        caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
-        notes = "".join(f"<p class='note'>{escape(note)}</p>" for note in self.notes)
-        # wide tables scroll by themselves, with the keyboard too
-        return (
-            f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(self.caption)}">'
-            f"<table>{caption}<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
-            f"</div>{notes}"
-        )
-
-    def _html_row(self, row: list[Cell]) -> str:
-        first, *rest = row
-        cells = [f'<th scope="row"{_title(first.note)}>{first.html()}</th>']
-        for place, cell in enumerate(rest, start=1):
-            names = [cell.mark, "text" if self.is_text(place) else ""]
-            names += ["long"] if len(cell.text()) > LONG else []
-            cells.append(
-                f"<td{_class(*names)}{_title(cell.note)}>{cell.html()}</td>",
-            )
-        return f"<tr>{''.join(cells)}</tr>"
-
     def markdown(self) -> str:
         places = range(len(self.columns))
         lines = [
@@ -235,15 +201,6 @@ class Table:
 
 def _cell(value: Cell | Plain) -> Cell:
     return value if isinstance(value, Cell) else Cell(value)
-
-
-def _class(*names: str) -> str:
-    joined = " ".join(name for name in names if name)
-    return f' class="{joined}"' if joined else ""
-
-
-def _title(note: str) -> str:
-    return f' title="{escape(note)}"' if note else ""
 
 
 def _markdown(text: str) -> str:

@@ -1,11 +1,10 @@
 """A search as files: one page, a JSON, tables, and every figure as SVG and PNG."""
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from zetamix.atomic_io import write_json, write_text
+from zetamix.atomic_io import json_safe, write_json, write_text
 from zetamix.experiments.tune.final import CHOSEN, Evaluated, differences
 from zetamix.experiments.tune.plan import KEEP_PERCENT, STARTUP
 from zetamix.experiments.tune.question import HELD_OUT
@@ -41,7 +40,7 @@ def write_report(tuning: Tuning, out: Path, facts: Mapping[str, str]) -> Path:
         write_text(out / "results.csv", results_csv(tuning))
         write_text(out / "results.md", table.markdown() + "\n")
         write_text(out / "results.tex", table.latex() + "\n")
-    write_json(out / "results.json", _finite({"machine": dict(facts), **as_dict(tuning, shares)}))
+    write_json(out / "results.json", json_safe({"machine": dict(facts), **as_dict(tuning, shares)}))
     page = out / "report.html"
     write_text(page, _page(tuning, pictures, shares, facts))
     return page
@@ -74,15 +73,6 @@ def as_dict(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Any]
             for d in (differences(tuning.tested, metric) if tuning.tested else ())
         ],
     }
-
-
-def _finite(value: Any) -> Any:
-    """The same for JSON, which has no NaN."""
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _tested_dict(tested: Evaluated) -> dict[str, Any]:
@@ -212,7 +202,7 @@ def _page(
     title = f"{tuning.question.dataset.name}: which γ?"
     if not tuning.finished:
         title += " (unfinished)"
-    return render_page(title, sections, facts=facts, lead=read(tuning))
+    return render_page(title, sections, machine=facts, lead=read(tuning))
 
 
 def _method(tuning: Tuning) -> list[str]:

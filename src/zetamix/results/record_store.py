@@ -1,16 +1,15 @@
 """The folder of results: for each artifact its records as JSON lines, and arrays beside them."""
 
 import io
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from zetamix.atomic_io import write_file
+from zetamix.atomic_io import json_safe, write_file
 from zetamix.experiments.reproduce.cells import Cell, Record, ReproduceError, Training
 from zetamix.records import SCHEMA as RUN
 from zetamix.records import RunRecord, append, read_lines
@@ -61,7 +60,7 @@ class Results:
         home = self.folder / artifact
         if arrays and isinstance(record, Measurement) and record.arrays is not None:
             write_arrays(home / record.arrays, arrays)
-        plain = type(record).from_dict(_plain(record.as_dict()))
+        plain = type(record).from_dict(json_safe(record.as_dict()))
         # any record with `as_dict` makes a line
         append(home / "records.jsonl", plain)  # type: ignore[arg-type]
         self._keep(artifact, plain)
@@ -116,12 +115,3 @@ def _read(path: Path) -> Iterator[Record]:
         ) from None
     except ValueError as error:
         raise ReproduceError(str(error)) from None
-
-
-def _plain(value: Any) -> Any:
-    """For JSON, which has no NaN."""
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -54,7 +54,7 @@ def write_page(
     title = f"{TITLE} ({quick.LABEL})" if is_quick else TITLE
     counts = ", ".join(f"{count} {status}" for status, count in found.most_common())
     lead.insert(0, ("In short", f"{found.total()} figures and tables of the paper: {counts}."))
-    write_text(path, render_page(title, sections, facts=facts, lead=lead))
+    write_text(path, render_page(title, sections, machine=facts, lead=lead))
 
 
 def _section(view: View, drawn: Drawn) -> Section:
@@ -68,7 +68,7 @@ def _section(view: View, drawn: Drawn) -> Section:
         blocks += [f"About the paper: {issue.sentence}" for issue in paper.footnotes(view.artifact)]
     blocks += filter(None, [measured_on(view)])
     heading = f"{view.artifact}: {EXPERIMENTS[view.artifact].what}"
-    return Section(heading, blocks, word=view.artifact)
+    return Section(heading, blocks, anchor=view.artifact)
 
 
 def _answer(view: View, drawn: Drawn) -> str:
