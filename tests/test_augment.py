@@ -13,6 +13,7 @@ from zetamix.data.augment import (
     EpochDraws,
     Scale,
     augment,
+    choose_scale,
     draw_epoch,
     measure_scale,
 )
@@ -102,7 +103,7 @@ def test_no_two_epochs_of_any_seed_are_alike():
 
 
 def test_each_changes_every_tensor_that_is_there():
-    draws = EpochDraws(torch.arange(4), torch.ones(4), None).each(lambda part: part[:2])
+    draws = EpochDraws(torch.arange(4), torch.ones(4), None).map(lambda part: part[:2])
     assert draws.order.tolist() == [0, 1]
     assert draws.flips.tolist() == [1, 1]
     assert draws.corners is None
@@ -144,3 +145,14 @@ def test_scaling_is_torchvisions_normalize():
     torch.testing.assert_close(found, expected)
     half = Scale(torch.tensor(mean), torch.tensor(std)).apply(IMAGES, torch.bfloat16)
     assert torch.equal(half, found.bfloat16())
+
+
+def test_normalisation_by_name():
+    pixels = torch.tensor([[[[0, 255]]]], dtype=torch.uint8)
+    # "half" is MedMNIST's (x / 255 - 0.5) / 0.5
+    for name, expected in (("none", [0, 1]), ("half", [-1, 1]), ("dataset", [-1, 1])):
+        scaled = choose_scale(name, pixels).apply(pixels, torch.float32)
+        assert scaled.flatten().tolist() == expected
+    points = torch.randn(9, 2)
+    for name in ("none", "half"):
+        assert torch.equal(choose_scale(name, points).apply(points, torch.float32), points)

@@ -20,7 +20,6 @@ from zetamix.records import RunRecord, read_lines
 from zetamix.train import RECIPES, RecipeError, Run, load_model, train
 from zetamix.train import run as runs_module
 from zetamix.train import trainer as trainer_module
-from zetamix.train.batch import choose_scale
 from zetamix.train.run_folder import FolderError
 from zetamix.train.step_timer import StepTimer
 from zetamix.train.tally import Tally
@@ -685,17 +684,6 @@ def test_precision_on_a_cpu(precision, dtype):
 def test_bfloat16_trains_on_a_cpu(new):
     (record,) = train([new("zeta", RECIPE.change(precision="bfloat16"))]).records
     assert 0 <= record.last["error"] < 1
-
-
-def test_normalisation_by_name(digits):
-    whole = choose_scale("dataset", digits.train)
-    assert torch.equal(whole.mean, measure_scale(digits.train.samples).mean)
-    half = choose_scale("half", digits.train)
-    # MedMNIST's (x / 255 − 0.5) / 0.5
-    found = half.apply(torch.tensor([[[[0, 255]]]], dtype=torch.uint8), torch.float32)
-    assert found.flatten().tolist() == [-1, 1]
-    assert choose_scale("none", digits.train) is None
-    assert choose_scale("half", data.load("crescents").train) is None
 
 
 def test_a_step_without_an_epoch_is_told(digits):

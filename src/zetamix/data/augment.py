@@ -1,7 +1,7 @@
 """Random flips and crops of a batch as tensor expressions: the same on any device, for any seed.
 
-What is random is drawn once for a whole epoch, on the CPU, from the seed and the epoch's number.
-So an epoch can be taken up again at any batch, and a GPU sees the images that a CPU would see.
+Everything random is drawn once per epoch, on the CPU, from the seed and the epoch's number. An
+epoch can therefore be resumed at any batch, and a GPU sees the same images as a CPU.
 """
 
 from collections.abc import Callable
@@ -16,22 +16,23 @@ from zetamix.sampling import mix64
 
 PADDING = 4
 AUGMENTATIONS = {
-    "none": "images as they are",
+    "none": "no augmentation",
     "flip": "random horizontal flip",
-    "crop-flip": f"zero padding by {PADDING}, random crop to the old size, random flip",
+    "crop-flip": f"random crop after zero padding by {PADDING}, random horizontal flip",
 }
+# distance between the seeds of two runs; epoch numbers stay below it
 ROUND = 1 << 20
 
 
 class EpochDraws(NamedTuple):
-    """The order of one epoch, and for every place in it a flip and the corner of a crop."""
+    """The order of one epoch, and for every sample in it a flip and the corner of its crop."""
 
     order: Tensor
     flips: Tensor | None
     corners: Tensor | None
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> "EpochDraws":
-        """The draws with every tensor changed, as in `draws.each(lambda part: part[:128])`."""
+    def map(self, change: Callable[[Tensor], Tensor]) -> "EpochDraws":
+        """Apply `change` to every tensor, as in `draws.map(lambda part: part[:128])`."""
         flips, corners = (None if part is None else change(part) for part in self[1:])
         return EpochDraws(change(self.order), flips, corners)
 
@@ -39,7 +40,7 @@ class EpochDraws(NamedTuple):
 def draw_epoch(
     count: int, augmentation: str, *, seed: int, epoch: int, shuffle: bool = True
 ) -> EpochDraws:
-    """Draw everything that is random about the data of one epoch.
+    """Draw the order and the augmentation of one epoch.
 
     >>> draws = draw_epoch(5, "flip", seed=0, epoch=3)
     >>> draws.order.sort().values.tolist(), draws.flips.shape, draws.corners
@@ -95,8 +96,22 @@ class Scale:
         return ((samples.float() - self.mean.view(shape)) / self.std.view(shape)).to(dtype)
 
 
+def choose_scale(normalize: str, samples: Tensor) -> Scale:
+    """The normalisation of a recipe.
+
+    normalize: "dataset" for zero mean and unit variance, "half" for images in [-1, 1], "none" for
+        images in [0, 1]. Points change only under "dataset".
+    """
+    if normalize == "dataset":
+        return measure_scale(samples)
+    zero = torch.zeros(samples.shape[1])
+    if samples.is_floating_point():
+        return Scale(zero, zero + 1)
+    return Scale(zero + 127.5, zero + 127.5) if normalize == "half" else Scale(zero, zero + 255)
+
+
 def measure_scale(samples: Tensor, *, memory: int = 1 << 28) -> Scale:
-    """The statistics of a split, exactly and the same on any device: pixels add up as integers.
+    """Mean and standard deviation of a split, exact on any device: pixels add up as integers.
 
     >>> measure_scale(torch.tensor([[[[0, 2]]], [[[2, 4]]]], dtype=torch.uint8)).mean
     tensor([2.])
@@ -113,6 +128,6 @@ def measure_scale(samples: Tensor, *, memory: int = 1 << 28) -> Scale:
     mean = total.double() / count
     variance = (square.double() / count - mean * mean).clamp_min(0)
     std = variance.sqrt()
-    # a constant channel says nothing; dividing by 1 leaves it at 0
+    # a constant channel is divided by 1 and becomes 0
     std = torch.where(std > 1e-6 * mean.abs().clamp_min(1e-12), std, torch.ones_like(std))
     return Scale(mean.float().cpu(), std.float().cpu())

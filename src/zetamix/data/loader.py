@@ -1,4 +1,4 @@
-"""Batches of a split that is held on the device, or streamed to it where it does not fit."""
+"""Batches of a split that is kept on the device, or streamed to it if it does not fit."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from zetamix._checks import check_choice, check_count
-from zetamix.data.augment import AUGMENTATIONS, EpochDraws, Scale, augment, draw_epoch
+from zetamix.data.augment import AUGMENTATIONS, EpochDraws, Scale, augment, choose_scale, draw_epoch
 
-# batches that are read ahead where a split is streamed
+# batches read ahead of the current one when a split is streamed
 AHEAD = 2
 
 
 class Labelled(Protocol):
-    """What a loader reads: a `Split`, or anything with samples and labels."""
+    """The input of a loader: a `Split`, or any object with samples and labels."""
 
     @property
     def samples(self) -> Tensor: ...
@@ -24,21 +24,51 @@ class Labelled(Protocol):
     def labels(self) -> Tensor: ...
 
 
+def make_batch(
+    stored: Tensor,
+    held: bool,
+    labels: Tensor,
+    draws: EpochDraws,
+    positions: Tensor | slice,
+    scale: Scale,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor]:
+    """Gather, augment and scale the samples at `positions` of an epoch.
+
+    The loader and the trainer share this function; it never waits for the device, so a CUDA graph
+    can hold it and `torch.compile` can fuse it.
+
+    stored: the whole split if it is `held` on the device, otherwise the raw batch.
+    """
+    part = draws.map(lambda whole: whole[positions])
+    raw = stored[part.order] if held else stored
+    samples = scale.apply(augment(raw, part.flips, part.corners), dtype)
+    return channels_last(samples), labels[part.order]
+
+
+def channels_last(samples: Tensor) -> Tensor:
+    """Images on a GPU in the channels-last layout, in which convolutions there are fastest."""
+    if samples.device.type == "cuda" and samples.ndim == 4:
+        return samples.contiguous(memory_format=torch.channels_last)
+    return samples
+
+
 class Loader:
     """Yields `(samples, labels)` on `device`, shuffled, augmented and normalised there.
 
     augmentation: one of "none", "flip", "crop-flip".
     scale: mean and standard deviation to normalise with (`measure_scale`); None gives images
-        in [0, 1] and points as they are.
-    drop_last: leave out a last, smaller batch; never the only one.
-    memory: bytes of the device that the split may take. A larger split stays on disk and is
-        streamed batch by batch. None stands for half of what a GPU has free; a CPU reads the
-        memory map itself, which the system keeps in memory as long as there is room.
-    rank, world: take every `world`-th sample from `rank` on, for one of several processes. Of a
-        shuffled epoch all get equally many; what is left over is another one each epoch.
+        in [0, 1] and leaves points unchanged.
+    drop_last: drop the last batch if it is smaller than the others, unless it is the only one.
+    memory: bytes of the device that the split may occupy. A larger split stays on disk and is
+        streamed batch by batch. None means half of the free memory of a GPU; on a CPU the memory
+        map is read directly and the operating system caches it.
+    rank, world: take every `world`-th sample starting at `rank`, for one of several processes. All
+        processes get the same number of samples of a shuffled epoch; the samples that are left over
+        differ from epoch to epoch.
 
-    A seed fixes order and augmentation of every epoch, on any device. `state_dict` says where in
-    which epoch the loader is; a loader that loads it goes on with the next batch.
+    A seed fixes the order and the augmentation of every epoch, on any device. `state_dict` holds
+    the epoch and the position in it; a loader that loads it continues with the next batch.
 
     >>> from zetamix.data.manifolds import crescents
     >>> loader = Loader(crescents(), batch_size=128, seed=0)
@@ -62,19 +92,8 @@ class Loader:
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        if not hasattr(split, "samples"):
-            raise TypeError(
-                f"Loader takes one split, such as dataset.train, got {type(split).__name__}."
-            )
+        _check_split(split, augmentation)
         check_count("batch_size", batch_size, 1)
-        check_choice("augmentation", augmentation, tuple(AUGMENTATIONS))
-        if split.samples.ndim != 4 and augmentation != "none":
-            raise ValueError(
-                f"{augmentation} is for images, [n, channels, height, width], got samples of "
-                f"shape {list(split.samples.shape)}. Use augmentation='none'."
-            )
-        if len(split.labels) == 0:
-            raise ValueError("The split is empty: a loader needs at least one sample.")
         self.device = torch.device(device)
         self.augmentation = augmentation
         self.shuffle = shuffle
@@ -83,7 +102,7 @@ class Loader:
         self.rank, self.world = rank, world
         self.count = len(range(rank, len(split.labels), world))
         if world > 1 and (shuffle or drop_last):
-            # every rank takes the same number of steps, or the last ones would wait for ever
+            # every rank takes the same number of steps, or collectives would wait for ever
             self.count = len(split.labels) // world
             if self.count == 0:
                 raise ValueError(
@@ -95,7 +114,8 @@ class Loader:
         self.epoch = 0
         self.position = 0
         self._start = 0
-        self.scale = (_unit(split.samples) if scale is None else scale).to(self.device)
+        scale = choose_scale("none", split.samples) if scale is None else scale
+        self.scale = scale.to(self.device)
         self.held = self._fits(split.samples, memory)
         self.samples = split.samples.to(self.device) if self.held else split.samples
         self.labels = split.labels.to(self.device)
@@ -107,12 +127,13 @@ class Loader:
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         self.position, self._start = self._start, 0
         draws = self.draw(self.epoch)
-        stream = self._stream(draws) if not self.held else None
+        stream = None if self.held else self.stream(draws)
         while self.position < len(self):
-            part = self.cut(draws, self.position)
-            raw = self.samples[part.order] if stream is None else next(stream)
+            first = self.position * self.batch_size
+            rows = slice(first, first + self.batch_size)
+            stored = self.samples if stream is None else next(stream)
             self.position += 1
-            yield self.prepare(raw, part), self.labels[part.order]
+            yield make_batch(stored, self.held, self.labels, draws, rows, self.scale, self.dtype)
         self.epoch += 1
         self.position = 0
 
@@ -122,17 +143,24 @@ class Loader:
         draws = draw_epoch(
             total, self.augmentation, seed=self.seed, epoch=epoch, shuffle=self.shuffle
         )
-        mine = draws.each(lambda part: part[self.rank :: self.world][: self.count])
-        return mine.each(lambda part: part.to(self.device, non_blocking=True))
+        own = draws.map(lambda part: part[self.rank :: self.world][: self.count])
+        return own.map(lambda part: part.to(self.device, non_blocking=True))
 
-    def cut(self, draws: EpochDraws, position: int) -> EpochDraws:
-        """What belongs to one batch."""
-        first = position * self.batch_size
-        return draws.each(lambda part: part[first : first + self.batch_size])
+    def stream(self, draws: EpochDraws) -> Iterator[Tensor]:
+        """Raw batches from the current position on, read from the memory map by a thread."""
+        order = draws.order.cpu()
+        first = self.position
 
-    def prepare(self, raw: Tensor, draws: EpochDraws) -> Tensor:
-        """Stored samples, already on the device, as a model takes them."""
-        return self.scale.apply(augment(raw, draws.flips, draws.corners), self.dtype)
+        def read(position: int) -> Tensor:
+            rows = self.samples[order[position * self.batch_size :][: self.batch_size]]
+            return rows.pin_memory() if self.device.type == "cuda" else rows
+
+        with ThreadPoolExecutor(1, thread_name_prefix="zetamix-loader") as pool:
+            waiting: list[Future[Tensor]] = []
+            for position in range(first, len(self)):
+                while len(waiting) <= AHEAD and position + len(waiting) < len(self):
+                    waiting.append(pool.submit(read, position + len(waiting)))
+                yield waiting.pop(0).result().to(self.device, non_blocking=True)
 
     def set_epoch(self, epoch: int) -> None:
         check_count("epoch", epoch, 0)
@@ -150,8 +178,8 @@ class Loader:
         for name, own in (("seed", self.seed), ("batch_size", self.batch_size)):
             if state[name] != own:
                 raise ValueError(
-                    f"The state is of a loader with {name}={state[name]}, this one has {own}: its "
-                    "epochs have other batches. Build the loader as the old one was."
+                    f"The state belongs to a loader with {name}={state[name]}, this one has {own} "
+                    "and other batches. Create the loader with the same arguments."
                 )
         self.epoch, self._start = state["epoch"], state["position"]
         self.position = self._start
@@ -163,26 +191,17 @@ class Loader:
             memory = torch.cuda.mem_get_info(self.device)[0] // 2
         return samples.numel() * samples.element_size() <= memory
 
-    def _stream(self, draws: EpochDraws) -> Iterator[Tensor]:
-        """Read batches from the memory map in a thread, a few ahead of the one that is used."""
-        order = draws.order.cpu()
-        first = self.position
 
-        def read(position: int) -> Tensor:
-            places = order[position * self.batch_size :][: self.batch_size]
-            rows = self.samples[places]
-            return rows.pin_memory() if self.device.type == "cuda" else rows
-
-        with ThreadPoolExecutor(1, thread_name_prefix="zetamix-loader") as pool:
-            waiting: list[Future[Tensor]] = []
-            for position in range(first, len(self)):
-                while len(waiting) <= AHEAD and position + len(waiting) < len(self):
-                    waiting.append(pool.submit(read, position + len(waiting)))
-                yield waiting.pop(0).result().to(self.device, non_blocking=True)
-
-
-def _unit(samples: Tensor) -> Scale:
-    """Bytes become [0, 1], points stay."""
-    top = 1.0 if samples.is_floating_point() else 255.0
-    zeros = torch.zeros(samples.shape[1])
-    return Scale(zeros, torch.full_like(zeros, top))
+def _check_split(split: Labelled, augmentation: str) -> None:
+    if not hasattr(split, "samples"):
+        raise TypeError(
+            f"Loader takes one split, such as dataset.train, got {type(split).__name__}."
+        )
+    check_choice("augmentation", augmentation, tuple(AUGMENTATIONS))
+    if split.samples.ndim != 4 and augmentation != "none":
+        raise ValueError(
+            f"Augmentation {augmentation!r} needs images, [n, channels, height, width], got "
+            f"samples of shape {list(split.samples.shape)}. Use augmentation='none'."
+        )
+    if len(split.labels) == 0:
+        raise ValueError("The split is empty: a loader needs at least one sample.")

@@ -1,6 +1,8 @@
 """One model in training: a step that can be captured, epochs, and a state to go on from."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -8,13 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from zetamix.data.augment import EpochDraws, Scale
+from zetamix.data.augment import EpochDraws, Scale, choose_scale
 from zetamix.data.dataset import Dataset
-from zetamix.data.loader import Labelled, Loader
+from zetamix.data.loader import Labelled, Loader, channels_last, make_batch
 from zetamix.methods import Method
 from zetamix.models import initialise, is_random, seeded
 from zetamix.sampling import GOLDEN, mix64
-from zetamix.train.batch import choose_scale, compiled_fetch, fetch, layout
 from zetamix.train.distributed import Ranks
 from zetamix.train.recipe import Recipe
 from zetamix.train.tally import Tally
@@ -62,9 +63,9 @@ class Trainer:
         if self.ranks.world > 1:
             self.parallel = DistributedDataParallel(self.model)
         self.forward = torch.compile(self.parallel, dynamic=False) if compile else self.parallel
-        self.fetch = compiled_fetch() if compile else fetch
+        self.make_batch = _compiled_batch() if compile else make_batch
 
-        scale = choose_scale(recipe.normalize, dataset.train)
+        scale = choose_scale(recipe.normalize, dataset.train.samples)
         self.loader = self._loader(dataset.train, recipe.batch_size, scale, training=True)
         self.scale = scale
         self.generator = torch.Generator(self.device).manual_seed(derive(seed, MIXING))
@@ -113,7 +114,7 @@ class Trainer:
     def open_stream(self) -> None:
         """Read on from the next step, where the split is not held on the device."""
         self.loader.position = self.step_in_epoch
-        self._stream = None if self.loader.held else self.loader._stream(self._draws())
+        self._stream = None if self.loader.held else self.loader.stream(self._draws())
 
     def _take_draws(self, draws: EpochDraws) -> None:
         """Into the same memory every epoch, which a captured graph goes on reading."""
@@ -161,7 +162,7 @@ class Trainer:
     def compute(self, batch_size: int) -> None:
         """Everything of a step that happens on the device; the host decides nothing in here."""
         places = torch.add(self.first[:batch_size], self.index, alpha=self.loader.batch_size)
-        samples, labels = self.fetch(
+        samples, labels = self.make_batch(
             self.loader.samples if self.raw is None else self.raw,
             self.raw is None,
             self.loader.labels,
@@ -173,7 +174,7 @@ class Trainer:
         targets = labels
         if self.mix is not None:
             samples, targets = self.mix(samples, labels)
-            samples = layout(samples)
+            samples = channels_last(samples)
         with self.autocast():
             logits = self.forward(samples)
         loss = F.cross_entropy(logits.float(), targets)
@@ -214,7 +215,7 @@ class Trainer:
         parts = []
         with self.autocast():
             for samples, _ in loader:
-                parts.append(self.model(layout(samples)).float())
+                parts.append(self.model(samples).float())
         self.model.train()
         order = loader.draw(0).order
         # with fewer samples than processes some have none
@@ -229,9 +230,7 @@ class Trainer:
             )
         return logits, labels
 
-    def _loader(
-        self, split: Labelled, batch_size: int, scale: Scale | None, *, training: bool
-    ) -> Loader:
+    def _loader(self, split: Labelled, batch_size: int, scale: Scale, *, training: bool) -> Loader:
         share = batch_size
         if training and self.ranks.world > 1:
             # the recipe's batch is that of all processes together
@@ -288,6 +287,12 @@ class Trainer:
         counted = state["tally"]
         self.tally.state.copy_(counted[self.ranks.rank if len(counted) > 1 else 0])
         self.epoch, self.step_in_epoch = state["epoch"], state["step_in_epoch"]
+
+
+@lru_cache(maxsize=1)
+def _compiled_batch() -> Callable[..., tuple[Tensor, Tensor]]:
+    """`make_batch` as one or two kernels instead of fifteen, shared by all trainers."""
+    return torch.compile(make_batch, dynamic=False)
 
 
 def derive(seed: int, purpose: int) -> int:
