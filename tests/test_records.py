@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import start
 
-from zetamix.records import BLOCK, SCHEMA, Cell, RunRecord, append, read, read_lines
+from zetamix.records import RUN_SCHEMA, Cell, Measurement, RunRecord, append_record, read_lines
 
 
 def cell(**changes):
@@ -39,6 +39,12 @@ def record(seed=0, error=0.25, **changes):
     )
 
 
+def read(path):
+    """The later of two records with the same key."""
+    records = [RunRecord.from_dict(values) for values in read_lines(path)]
+    return list({record.key: record for record in records}.values())
+
+
 CHANGED = {
     "dataset": "mnist",
     "fingerprint": "f" * 16,
@@ -64,8 +70,19 @@ def test_the_key_is_the_same_everywhere():
 def test_a_record_survives_json():
     first = record(parameters=7, extra={"graph": True})
     values = json.loads(json.dumps(first.as_dict()))
-    assert (values["key"], values["schema"]) == (first.cell.key, SCHEMA)
+    assert (values["key"], values["schema"]) == (first.cell.key, RUN_SCHEMA)
     assert RunRecord.from_dict(values) == first
+
+
+def test_a_measurement_survives_json_and_has_a_key_of_its_inputs_alone():
+    first = Measurement(
+        kind="dimension", dataset="digits", fingerprint="01", method="zeta:2.8", seed=0,
+        recipe={"neighbours": 8}, values={"mean": 3.5}, wall_s=1.0, machine={},
+    )  # fmt: skip
+    assert Measurement.from_dict(json.loads(json.dumps(first.as_dict()))) == first
+    assert first.key == "c63c3bc51b40"
+    assert dataclasses.replace(first, values={}, wall_s=2.0, machine={"gpu": "x"}).key == first.key
+    assert dataclasses.replace(first, kind="realism").key != first.key
 
 
 @pytest.mark.parametrize("schema", ["zetamix/run/0", None])
@@ -83,8 +100,8 @@ def test_append_and_read(tmp_path):
     path = tmp_path / "new" / "records.jsonl"
     assert read(path) == []
     for seed in (0, 1):
-        append(path, record(seed))
-    append(path, record(0, error=0.5))
+        append_record(path, record(seed))
+    append_record(path, record(0, error=0.5))
     assert path.read_text().count("\n") == 3
     # the later of two with the same key
     assert {found.cell.seed: found.last["error"] for found in read(path)} == {0: 0.5, 1: 0.25}
@@ -93,23 +110,23 @@ def test_append_and_read(tmp_path):
 @given(st.data())
 def test_a_line_cut_off_anywhere_is_dropped_and_the_next_is_whole(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("records") / "records.jsonl"
-    append(path, record(0))
+    append_record(path, record(0))
     whole = path.stat().st_size
-    append(path, record(1))
+    append_record(path, record(1))
     with path.open("r+b") as file:
         file.truncate(data.draw(st.integers(whole + 1, path.stat().st_size - 1)))
     # with all but its newline, the last record is whole
     assert [found.cell.seed for found in read(path)] in ([0], [0, 1])
-    append(path, record(2))
+    append_record(path, record(2))
     assert [found.cell.seed for found in read(path)] == [0, 2]
 
 
 def test_a_long_cut_off_line_is_dropped(tmp_path):
     path = tmp_path / "records.jsonl"
-    append(path, record(0))
+    append_record(path, record(0))
     with path.open("ab") as file:
-        file.write(b"{" + b"x" * (2 * BLOCK + 5))
-    append(path, record(1))
+        file.write(b"{" + b"x" * (1 << 18))
+    append_record(path, record(1))
     assert [found.cell.seed for found in read(path)] == [0, 1]
 
 
@@ -117,16 +134,16 @@ def test_a_file_that_is_one_cut_off_line_starts_anew(tmp_path):
     path = tmp_path / "records.jsonl"
     path.write_bytes(b'{"key": "0')
     assert read(path) == []
-    append(path, record(0))
+    append_record(path, record(0))
     assert len(read(path)) == 1
 
 
 def test_a_broken_line_in_the_middle_is_told(tmp_path):
     path = tmp_path / "records.jsonl"
-    append(path, record(0))
+    append_record(path, record(0))
     with path.open("ab") as file:
         file.write(b"{oh no\n")
-    append(path, record(1))
+    append_record(path, record(1))
     with pytest.raises(ValueError) as caught:
         list(read_lines(path))
     assert str(caught.value) == f"{path}, line 2, is not JSON. Repair or remove that line."
@@ -134,7 +151,7 @@ def test_a_broken_line_in_the_middle_is_told(tmp_path):
 
 def add_many(path, first):
     for seed in range(first, first + 40):
-        append(path, record(seed, extra={"long": "x" * 5000}))
+        append_record(path, record(seed, extra={"long": "x" * 5000}))
 
 
 def test_processes_append_side_by_side(tmp_path):
@@ -148,5 +165,5 @@ def test_processes_append_side_by_side(tmp_path):
 def test_a_record_is_on_the_disk_when_append_returns(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))
-    append(tmp_path / "records.jsonl", record())
+    append_record(tmp_path / "records.jsonl", record())
     assert synced == [(tmp_path / "records.jsonl").stat().st_size]

@@ -35,10 +35,10 @@ from zetamix.experiments.reproduce.smoke import shorten, small_data
 from zetamix.experiments.reproduce.speed import Speed, forward_work
 from zetamix.gamma import dominance_threshold
 from zetamix.measure.mixed_samples import Outputs
+from zetamix.records import Measurement
 from zetamix.report.paper import DRAWINGS
 from zetamix.report.paper.artifacts import look, missing
 from zetamix.results import paper_values as paper
-from zetamix.results.measurement import Measurement
 from zetamix.train import RECIPES
 from zetamix.train.stop import Stop
 

@@ -10,13 +10,13 @@ from browser import needs_browser, open_page
 from records_by_hand import FACTS, run_record
 
 from zetamix.experiments.reproduce import EXPERIMENTS, Ask, Results
+from zetamix.records import Measurement
 from zetamix.report.paper.artifacts import draw, look
 from zetamix.report.paper.comparison import compare, rows_of
 from zetamix.report.paper.distributions import project
 from zetamix.report.paper.natural import draw_one
 from zetamix.report.paper.verdict import judge
 from zetamix.report.paper.write import write_artifact, write_page
-from zetamix.results.measurement import Measurement
 
 # error rates by method: one for each seed
 ERRORS = {

@@ -1,4 +1,4 @@
-"""A result is a record: what was trained, on what, by which commit and machine, and how it did."""
+"""Cells to run, and the records of results with their provenance, as JSON lines."""
 
 import dataclasses
 import hashlib
@@ -7,18 +7,17 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from filelock import FileLock
 
-SCHEMA = "zetamix/run/1"
-# bytes that are looked through at once for the end of a file's last whole line
-BLOCK = 1 << 16
+RUN_SCHEMA = "zetamix/run/1"
+MEASUREMENT_SCHEMA = "zetamix/measurement/1"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One run to be made: everything that decides its result."""
+    """One run to make: everything that decides its result."""
 
     dataset: str
     fingerprint: str
@@ -26,23 +25,22 @@ class Cell:
     seed: int
     recipe: dict[str, Any]
     train_size: int
-    """Training samples that are used, after `--train-size`."""
+    """Number of training samples used, after `--train-size`."""
 
     @property
     def key(self) -> str:
-        """A short name for exactly this cell, the same on any machine.
+        """A short name of exactly this cell, the same on any machine.
 
         >>> cell = Cell(dataset="d", fingerprint="", method="none", seed=0, recipe={}, train_size=1)
         >>> len(cell.key), cell.key == dataclasses.replace(cell, seed=1).key
         (12, False)
         """
-        text = json.dumps(dataclasses.asdict(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return _hash(dataclasses.asdict(self))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """One finished run."""
+    """The result of one finished run."""
 
     cell: Cell
     last: dict[str, float]
@@ -54,32 +52,79 @@ class RunRecord:
     """[true class][predicted class] on the test split after the last epoch."""
     test_size: int
     wall_s: float
-    """Seconds of training, evaluation and saving, over all sittings."""
+    """Seconds of training, evaluation and saving, summed over all resumed sessions."""
     step_ms: float
     """Mean milliseconds per training step, without evaluation."""
     machine: dict[str, str]
     parameters: int = 0
-    schema: str = SCHEMA
+    schema: str = RUN_SCHEMA
     extra: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def key(self) -> str:
+        return self.cell.key
+
     def as_dict(self) -> dict[str, Any]:
-        return {"key": self.cell.key, **dataclasses.asdict(self)}
+        return {"key": self.key, **dataclasses.asdict(self)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "RunRecord":
-        if values.get("schema") != SCHEMA:
+        if values.get("schema") != RUN_SCHEMA:
             raise ValueError(
-                f"Expected a record of schema {SCHEMA}, got {values.get('schema')!r}. Read it with "
-                "the version of zetamix that wrote it."
+                f"Expected a record of schema {RUN_SCHEMA}, got {values.get('schema')!r}. Read it "
+                "with the version of zetamix that wrote it."
             )
         values = {name: value for name, value in values.items() if name != "key"}
         return cls(**{**values, "cell": Cell(**values["cell"])})
 
 
-def append(path: Path, record: RunRecord) -> None:
-    """Add one line and see it onto the disk; several processes may do so at once.
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """The result of a measurement that is not a training run."""
 
-    A last line that a crash cut off goes, or the new one would be joined to it.
+    kind: str
+    """Which measurement, such as "dimension"."""
+    dataset: str
+    """Empty where the measurement needs none."""
+    fingerprint: str
+    method: str
+    seed: int
+    recipe: dict[str, Any]
+    """Everything else that decides the result."""
+    values: dict[str, Any]
+    wall_s: float
+    machine: dict[str, str]
+    arrays: str | None = None
+    """Path of an `.npz` with the arrays of the result, relative to the records."""
+    schema: str = MEASUREMENT_SCHEMA
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """A short name of exactly this measurement, the same on any machine."""
+        return _hash(
+            [self.kind, self.dataset, self.fingerprint, self.method, self.seed, self.recipe]
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"key": self.key, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Measurement":
+        return cls(**{name: value for name, value in values.items() if name != "key"})
+
+
+Record: TypeAlias = RunRecord | Measurement
+
+
+def _hash(values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def append_record(path: Path, record: Record) -> None:
+    """Append one line and sync it to disk. Several processes may append at once.
+
+    A last line that was cut off by a crash is removed first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps(record.as_dict(), ensure_ascii=False) + "\n"
@@ -90,30 +135,21 @@ def append(path: Path, record: RunRecord) -> None:
         os.fsync(file.fileno())
 
 
-def _end_of_lines(file: IO[bytes]) -> int:
-    """Where the last whole line of a file ends."""
-    place = file.seek(0, os.SEEK_END)
-    while place > 0:
-        start = max(0, place - BLOCK)
+def _end_of_lines(file: IO[bytes], block: int = 1 << 16) -> int:
+    """The offset behind the last newline of a file, searched backwards in blocks."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - block)
         file.seek(start)
-        newline = file.read(place - start).rfind(b"\n")
+        newline = file.read(end - start).rfind(b"\n")
         if newline >= 0:
             return start + newline + 1
-        place = start
+        end = start
     return 0
 
 
-def read(path: Path) -> list[RunRecord]:
-    """All records of a file, the later of two with the same key; none where there is no file."""
-    records = {}
-    for values in read_lines(path):
-        record = RunRecord.from_dict(values)
-        records[record.cell.key] = record
-    return list(records.values())
-
-
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON lines of a file; a last line that a crash cut off does not count."""
+    """The JSON lines of a file, without a last line that was cut off by a crash."""
     if not path.exists():
         return
     with path.open("rb") as file:

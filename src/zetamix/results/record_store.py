@@ -11,10 +11,14 @@ from torch import Tensor
 
 from zetamix.atomic_io import json_safe, write_file
 from zetamix.experiments.reproduce.cells import Cell, Record, ReproduceError, Training
-from zetamix.records import SCHEMA as RUN
-from zetamix.records import RunRecord, append, read_lines
-from zetamix.results.measurement import SCHEMA as MEASUREMENT
-from zetamix.results.measurement import Measurement
+from zetamix.records import (
+    MEASUREMENT_SCHEMA,
+    RUN_SCHEMA,
+    Measurement,
+    RunRecord,
+    append_record,
+    read_lines,
+)
 
 
 class Results:
@@ -61,8 +65,7 @@ class Results:
         if arrays and isinstance(record, Measurement) and record.arrays is not None:
             write_arrays(home / record.arrays, arrays)
         plain = type(record).from_dict(json_safe(record.as_dict()))
-        # any record with `as_dict` makes a line
-        append(home / "records.jsonl", plain)  # type: ignore[arg-type]
+        append_record(home / "records.jsonl", plain)
         self._keep(artifact, plain)
 
     def arrays(self, record: Measurement) -> dict[str, Tensor]:
@@ -103,12 +106,12 @@ def _read(path: Path) -> Iterator[Record]:
     try:
         for number, values in enumerate(read_lines(path), 1):
             schema = values.get("schema") if isinstance(values, dict) else None
-            if schema not in (RUN, MEASUREMENT):
+            if schema not in (RUN_SCHEMA, MEASUREMENT_SCHEMA):
                 raise ReproduceError(
-                    f"{path}, line {number}: expected a record of {RUN} or {MEASUREMENT}, got "
-                    f"{schema!r}. Repair or remove that line."
+                    f"{path}, line {number}: expected a record of {RUN_SCHEMA} or "
+                    f"{MEASUREMENT_SCHEMA}, got {schema!r}. Repair or remove that line."
                 )
-            yield (RunRecord if schema == RUN else Measurement).from_dict(values)
+            yield (RunRecord if schema == RUN_SCHEMA else Measurement).from_dict(values)
     except (TypeError, KeyError) as error:
         raise ReproduceError(
             f"{path}: a record lacks a field or has one too many ({error}). Repair or remove it."

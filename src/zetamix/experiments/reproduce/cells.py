@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from zetamix.records import RunRecord
-from zetamix.results.measurement import Measurement
+from zetamix.records import Measurement, RunRecord
+from zetamix.records import Record as Record
 from zetamix.train.paper_recipes import RECIPES
 from zetamix.train.recipe import Recipe
 
@@ -110,4 +110,3 @@ class Measuring:
 
 
 Cell: TypeAlias = Training | Measuring
-Record: TypeAlias = RunRecord | Measurement

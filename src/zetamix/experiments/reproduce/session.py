@@ -17,7 +17,7 @@ from zetamix.experiments.reproduce.experiments.workbench import Workbench
 from zetamix.methods import parse
 from zetamix.provenance import describe_machine
 from zetamix.records import Cell as RunCell
-from zetamix.results.measurement import Measurement
+from zetamix.records import Measurement
 from zetamix.results.record_store import Results, fingerprint_of
 from zetamix.train import Progress, Run, train
 from zetamix.train.cuda_graph import compiling_pays

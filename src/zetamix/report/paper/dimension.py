@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from zetamix.data import CATALOGUE
 from zetamix.experiments.reproduce.cells import Measuring
 from zetamix.gamma import GAMMA_MIN
+from zetamix.records import Measurement
 from zetamix.report import Cell, Column, Picture, Table, drawing
 from zetamix.report.figure import COLOURS
 from zetamix.report.paper.view import (
@@ -19,7 +20,6 @@ from zetamix.report.paper.view import (
     blank,
     finish,
 )
-from zetamix.results.measurement import Measurement
 
 # k neighbours span k − 1 dimensions; means above this part of them leave no room to differ
 FULL = 0.95

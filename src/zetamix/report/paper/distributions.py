@@ -7,6 +7,7 @@ import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
+from zetamix.records import Measurement
 from zetamix.report import Cell, Column, Picture, Table, drawing
 from zetamix.report.figure import COLOURS
 from zetamix.report.paper.view import (
@@ -21,7 +22,6 @@ from zetamix.report.paper.view import (
     finish,
     method_name,
 )
-from zetamix.results.measurement import Measurement
 
 # elevation and azimuth in degrees, as the paper's captions give them
 VIEWS = ((0, 0), (70, 0), (90, 0))

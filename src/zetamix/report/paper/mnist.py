@@ -9,11 +9,11 @@ from torch import Tensor
 
 from zetamix.measure import density
 from zetamix.measure.realism import CERTAIN, FLOOR
+from zetamix.records import Measurement
 from zetamix.report import Cell, Column, Picture, Table, drawing
 from zetamix.report.figure import COLOURS
 from zetamix.report.paper.view import Answer, Drawn, View, agreement, bare, finish, method_name
 from zetamix.results import paper_values as paper
-from zetamix.results.measurement import Measurement
 
 STYLES: dict[str, Any] = {
     "none": {"color": COLOURS[3], "linestyle": ":"},

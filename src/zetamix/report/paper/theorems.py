@@ -3,6 +3,7 @@
 from matplotlib.axes import Axes
 
 from zetamix.gamma import GAMMA_MIN, lam_from_gamma
+from zetamix.records import Measurement
 from zetamix.report import Cell, Column, Picture, Table, drawing, series_style
 from zetamix.report.figure import COLOURS
 from zetamix.report.paper.view import (
@@ -14,7 +15,6 @@ from zetamix.report.paper.view import (
     blank,
     finish,
 )
-from zetamix.results.measurement import Measurement
 
 # of double precision
 ROUNDING = 1e-12

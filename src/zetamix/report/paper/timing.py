@@ -4,10 +4,10 @@ import math
 
 from zetamix.data import CATALOGUE
 from zetamix.provenance import machine_line
+from zetamix.records import Measurement
 from zetamix.report import Cell, Column, Table
 from zetamix.report.paper.view import NOT_RUN, Answer, Drawn, View, agreement, method_name
 from zetamix.results import paper_values as paper
-from zetamix.results.measurement import Measurement
 
 # a column and a row of the paper's table
 BATCH, PAPER_LOCAL = "batch_tensor", "local_synthetic_instances"

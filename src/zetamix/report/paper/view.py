@@ -12,10 +12,9 @@ from torch import Tensor
 
 from zetamix.experiments.reproduce import smoke as quick
 from zetamix.experiments.reproduce.cells import Cell, Measuring, Training
-from zetamix.records import RunRecord
+from zetamix.records import Measurement, RunRecord
 from zetamix.report import Picture, Table
 from zetamix.report.figure import COLOURS
-from zetamix.results.measurement import Measurement
 from zetamix.results.record_store import Results
 
 # from one class to the other; both ends and the way between them differ in grey

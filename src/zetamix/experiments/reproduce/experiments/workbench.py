@@ -11,7 +11,7 @@ from torch import Tensor
 from zetamix.data import Dataset
 from zetamix.experiments.reproduce.cells import Measuring, ReproduceError
 from zetamix.methods import parse
-from zetamix.results.measurement import Measurement
+from zetamix.records import Measurement
 from zetamix.results.record_store import Results
 
 if TYPE_CHECKING:
