@@ -136,7 +136,7 @@ def test_where_in_words(board):
     [(1, None, 1), (18, None, 4), (3, None, 3), (18, 2, 2), (2, 9, 2)],
 )
 def test_as_many_workers_as_are_of_use(most, count, expected, tmp_path, monkeypatch):
-    monkeypatch.setattr("zetamix.experiments.open_workers.cores", lambda: 4)
+    monkeypatch.setattr("zetamix.experiments.workers.opening.cores", lambda: 4)
     with open_workers("local", most, folder=tmp_path, count=count) as workers:
         assert workers.count == expected
 

@@ -1,161 +1,440 @@
-"""Independent jobs in processes of this machine, through joblib; a killed process costs its job."""
+"""Independent jobs in processes of this machine or on a Ray cluster, and a channel to them."""
 
-import itertools
+import json
+import math
 import os
+import pickle
+import secrets
 import signal
+import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Generic, TypeAlias, TypeVar
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import joblib
-
-from zetamix.experiments.boards import STOP, Board
+from joblib.externals.loky import get_reusable_executor
 
 Job = TypeVar("Job")
 Shared = TypeVar("Shared")
 Result = TypeVar("Result")
-Work: TypeAlias = Callable[[Job, Shared, Board], Result]
+Message: TypeAlias = Mapping[str, Any]
+Stop: TypeAlias = Callable[[], bool]
+Backend: TypeAlias = Literal["local", "ray"]
 
-# a process without a job ends after this time, should whoever started it be killed meanwhile
+BACKENDS = ("local", "ray")
+# an idle process ends after this time, in case its parent was killed meanwhile
 IDLE_SECONDS = 30
-# processes that may die one after the other without a single job being finished
-MOST_DEATHS = 3
+POLL_SECONDS = 0.5
+MAX_DEATHS = 3
 
 
-class WorkersError(RuntimeError):
-    """Workers that cannot be had or do not stay alive; the message says what to do."""
+class ExecutorError(RuntimeError):
+    """Workers cannot be started, or keep dying."""
 
 
-class Stored:
-    """A value that is kept once for all workers; `get` fetches it where it is needed."""
+class Channel(ABC):
+    """Progress messages of workers by name, where the last one wins, and a stop flag for them.
 
-    def get(self) -> Any:
+    Workers may call `send` and `stopped` at every step: both act once per `interval` seconds.
+    """
+
+    def __init__(self, interval: float = POLL_SECONDS) -> None:
+        self.interval = interval
+        self._sent: dict[str, float] = {}
+        self._checked = -math.inf
+        self._stopped = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        # another machine has another monotonic clock
+        fresh = {"_sent": {}, "_checked": -math.inf, "_stopped": False}
+        return {**self.__dict__, **fresh}
+
+    def send(self, name: str, message: Message, *, now: bool = False) -> None:
+        """Replace the message `name`, unless one was sent less than `interval` seconds ago."""
+        moment = time.monotonic()
+        if now or moment - self._sent.get(name, -math.inf) >= self.interval:
+            self._sent[name] = moment
+            self._write(name, message)
+
+    def stopped(self) -> bool:
+        """Whether the worker should save and return: on request, or because its parent is gone."""
+        moment = time.monotonic()
+        if not self._stopped and moment - self._checked >= self.interval:
+            self._checked = moment
+            self._stopped = self.orphaned() or self.stop_requested()
+        return self._stopped
+
+    def orphaned(self) -> bool:
+        """Whether the process that started the workers was killed."""
+        return False
+
+    @abstractmethod
+    def request_stop(self) -> None: ...
+
+    @abstractmethod
+    def stop_requested(self) -> bool: ...
+
+    @abstractmethod
+    def messages(self) -> dict[str, Message]: ...
+
+    @abstractmethod
+    def _write(self, name: str, message: Message) -> None: ...
+
+
+class MemoryChannel(Channel):
+    """A channel within one process; the stop condition is evaluated where the work is done.
+
+    >>> channel = MemoryChannel()
+    >>> channel.send("run-1", {"epochs": 3})
+    >>> channel.messages(), channel.stopped()
+    ({'run-1': {'epochs': 3}}, False)
+    """
+
+    def __init__(self, stop: Stop | None = None, interval: float = POLL_SECONDS) -> None:
+        super().__init__(interval)
+        self._stop = stop
+        self._messages: dict[str, Message] = {}
+
+    def stopped(self) -> bool:
+        self._stopped = self._stopped or (self._stop is not None and self._stop())
+        return self._stopped
+
+    def request_stop(self) -> None:
+        self._stopped = True
+
+    def stop_requested(self) -> bool:
+        return self.stopped()
+
+    def messages(self) -> dict[str, Message]:
+        return dict(self._messages)
+
+    def _write(self, name: str, message: Message) -> None:
+        self._messages[name] = message
+
+
+class FileChannel(Channel):
+    """A channel between processes of one machine: a file per message.
+
+    Files need no server process, and nothing hangs when a process is killed.
+    """
+
+    def __init__(self, folder: Path, interval: float = POLL_SECONDS) -> None:
+        super().__init__(interval)
+        self.folder = folder
+        self.owner = os.getpid()
+        self._stop_file = folder / "stop"
+
+    def orphaned(self) -> bool:
+        # a process whose parent dies is adopted by another one
+        return self.owner not in (os.getpid(), os.getppid())
+
+    def request_stop(self) -> None:
+        self._stop_file.touch()
+
+    def stop_requested(self) -> bool:
+        return self._stop_file.exists()
+
+    def messages(self) -> dict[str, Message]:
+        return {
+            path.stem: json.loads(path.read_text()) for path in sorted(self.folder.glob("*.json"))
+        }
+
+    def _write(self, name: str, message: Message) -> None:
+        # replaced at once, but not forced to disk: a message is of no use after a crash. Training
+        # goes on where a message cannot be written
+        with suppress(OSError):
+            part = self.folder / f"{name}.{os.getpid()}.part"
+            part.write_text(json.dumps(message))
+            os.replace(part, self.folder / f"{name}.json")
+
+
+class Executor:
+    """Runs jobs one after another in this process; subclasses run several at a time.
+
+    workers: jobs at a time. stop: ends the work once it returns True.
+    """
+
+    remote = False
+    """Whether workers may be on other machines, with other files."""
+    forwards_stop = False
+    """Whether the stop condition reaches the work through the channel's flag."""
+
+    def __init__(
+        self,
+        workers: int = 1,
+        *,
+        channel: Channel | None = None,
+        stop: Stop | None = None,
+        poll_seconds: float = POLL_SECONDS,
+        max_deaths: int = MAX_DEATHS,
+    ) -> None:
+        self.workers = workers
+        self.channel = MemoryChannel(stop, poll_seconds) if channel is None else channel
+        self.stop, self.poll_seconds, self.max_deaths = stop, poll_seconds, max_deaths
+        self.deaths = 0
+        """Times that a worker was killed and its jobs were started again."""
+
+    @property
+    def description(self) -> str:
+        return "1 process"
+
+    def run(
+        self,
+        function: Callable[[Job, Shared, Channel], Result],
+        jobs: Iterable[Job],
+        shared: Shared,
+    ) -> Iterator[tuple[Job, Result]]:
+        """Yield every job with its result, in the order of completion.
+
+        function: a module-level function, called with a job, `shared` and the channel; arguments
+            and results are pickled where workers are other processes.
+        jobs: the next one is taken when a worker is free, and none after a stop.
+        """
+        for job in jobs:
+            if self.channel.stop_requested():
+                return
+            yield job, function(job, shared, self.channel)
+
+    @contextmanager
+    def watched(self, look: Callable[[], None]) -> Iterator[None]:
+        """Call `look` every `poll_seconds` from a thread, and forward `stop` to the workers.
+
+        An exception of `look` stops the workers and is raised after they have returned.
+        """
+        over = threading.Event()
+        errors: list[BaseException] = []
+
+        def poll() -> None:
+            while not over.wait(self.poll_seconds):
+                try:
+                    # in one process the work itself evaluates the stop condition, every step: a
+                    # time limit allows for the longest interval between two evaluations
+                    if self.forwards_stop and self.stop is not None and self.stop():
+                        self.channel.request_stop()
+                    look()
+                except BaseException as error:
+                    errors.append(error)
+                    self.channel.request_stop()
+                    return
+
+        thread = threading.Thread(target=poll, name="zetamix-watch", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+        if errors:
+            raise errors[0]
+
+
+class ParallelExecutor(Executor):
+    """Submits up to `workers` jobs at a time, and resubmits those whose worker was killed."""
+
+    forwards_stop = True
+    died: tuple[type[BaseException], ...] = ()
+    """Exceptions that mean that a worker was killed."""
+
+    def run(
+        self,
+        function: Callable[[Job, Shared, Channel], Result],
+        jobs: Iterable[Job],
+        shared: Shared,
+    ) -> Iterator[tuple[Job, Result]]:
+        retry: deque[Job] = deque()
+        rest = iter(jobs)
+        pending: dict[Any, Job] = {}
+        deaths = 0
+        with self._sharing(shared) as handle:
+            try:
+                while True:
+                    while len(pending) < self.workers and not self.channel.stop_requested():
+                        try:
+                            job = retry.popleft() if retry else next(rest)
+                        except StopIteration:
+                            break
+                        pending[self._submit(function, job, handle)] = job
+                    if not pending:
+                        return
+                    failed: BaseException | None = None
+                    for future in self._wait(pending):
+                        job = pending.pop(future)
+                        try:
+                            result = self._result(future)
+                        except self.died as error:
+                            failed = error
+                            retry.append(job)
+                        else:
+                            deaths = 0
+                            yield job, result
+                    if failed is not None and not self.channel.stop_requested():
+                        deaths += 1
+                        self._check(deaths, failed)
+                        self.deaths += 1
+            finally:
+                if pending:
+                    self._kill(pending)
+
+    def _check(self, deaths: int, error: BaseException) -> None:
+        if deaths >= self.max_deaths:
+            raise ExecutorError(
+                f"Workers were killed {deaths} times in a row. The most likely cause is too little "
+                "memory: reduce the number of runs at a time (--jobs)."
+            ) from error
+
+    @contextmanager
+    def _sharing(self, shared: Any) -> Iterator[Any]:
+        """Store what all jobs need once; the handle is sent with every job."""
+        raise NotImplementedError
+
+    def _submit(self, function: Any, job: Any, handle: Any) -> Any:
+        raise NotImplementedError
+
+    def _wait(self, pending: Mapping[Any, Any]) -> Iterable[Any]:
+        """Wait for a job to end, and return all that have ended."""
+        raise NotImplementedError
+
+    def _result(self, future: Any) -> Any:
+        raise NotImplementedError
+
+    def _kill(self, pending: Mapping[Any, Any]) -> None:
+        """End jobs whose results nobody waits for, after an error or an interrupt."""
         raise NotImplementedError
 
 
-class Workers:
-    """Up to `count` jobs at a time; one at a time is done in this very process.
+class ProcessExecutor(ParallelExecutor):
+    """Processes of this machine, kept from job to job: importing torch takes 2 s in a new one."""
 
-    On a new process importing torch takes 2 s, so processes are kept from job to job.
-    """
-
-    broken: tuple[type[BaseException], ...] = (BrokenProcessPool,)
-    elsewhere = False
-    """Whether workers may be on other machines, with other files."""
-
-    def __init__(self, count: int, board: Board) -> None:
-        self.count, self.board = count, board
-        self.died = 0
-        """Times that a process was killed and its jobs were begun again."""
+    died = (BrokenProcessPool,)
+    channel: FileChannel
 
     @property
-    def where(self) -> str:
-        """In words, for a report."""
-        return "1 process" if self.count == 1 else f"{self.count} processes side by side"
+    def description(self) -> str:
+        return f"{self.workers} processes side by side"
 
-    def run(
-        self, work: Work[Job, Shared, Result], jobs: Iterable[Job], shared: Shared
-    ) -> Iterator[tuple[Job, Result]]:
-        """Each job with its result, in the order in which they are done.
+    @contextmanager
+    def _sharing(self, shared: Any) -> Iterator[Path]:
+        # a dataset may have gigabytes: pickled once, and loaded once by every process
+        path = self.channel.folder / f"shared-{secrets.token_hex(4)}.pickle"
+        path.write_bytes(pickle.dumps(shared))
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
 
-        work: a function of a module, called with a job, `shared` and the board. All that goes in
-            and out of it is pickled.
-        jobs: the next one is asked for when a worker is free for it.
-
-        Where a process is killed, the jobs that were under way are done again and no other; the
-        result of a job comes once.
-        """
-        if self.count == 1:
-            for job in jobs:
-                yield job, work(job, shared, self.board)
-            return
-        common = self._share(shared), self.board
-        under_way: dict[int, Job] = {}
-        rest = enumerate(jobs)
-        deaths = 0
-        while True:
-            again = list(under_way.items())
-            hand = _Hand(itertools.chain(again, rest), under_way)
-            try:
-                calls = (joblib.delayed(_call)(work, *each, *common) for each in hand)
-                for number, result in self._parallel()(calls):
-                    deaths = 0
-                    yield under_way.pop(number), result
-            except self.broken as error:
-                hand.close()
-                deaths += 1
-                if self.board.get(STOP) is not None:
-                    return
-                if deaths == MOST_DEATHS:
-                    raise WorkersError(
-                        f"Worker processes were killed {deaths} times without a job being done. "
-                        "The usual reason is too little memory: try fewer at a time (--jobs)."
-                    ) from error
-                self.died += 1
-            else:
-                return
-
-    def _share(self, value: Any) -> Any:
-        """What every job needs, as it is handed to joblib."""
-        return value
-
-    def _parallel(self) -> joblib.Parallel:
-        threads = max(1, cores() // self.count)
-        with joblib.parallel_config(backend="loky", inner_max_num_threads=threads):
-            return self._joblib(idle_worker_timeout=IDLE_SECONDS)
-
-    def _joblib(self, **options: Any) -> joblib.Parallel:
-        return joblib.Parallel(
-            n_jobs=self.count,
-            return_as="generator_unordered",
-            batch_size=1,
-            pre_dispatch="n_jobs",
-            **options,
+    def _submit(self, function: Any, job: Any, handle: Path) -> Any:
+        threads = str(max(1, cores() // self.workers))
+        self._pool = get_reusable_executor(
+            self.workers,
+            timeout=IDLE_SECONDS,
+            initializer=_ignore_interrupts,
+            env={"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
         )
+        return self._pool.submit(_call, function, job, handle, self.channel)
 
+    def _wait(self, pending: Mapping[Any, Any]) -> Iterable[Any]:
+        done, _ = wait(pending, return_when=FIRST_COMPLETED)
+        if any(isinstance(future.exception(), self.died) for future in done):
+            # a killed process breaks the pool: every job that is under way fails
+            done, _ = wait(pending, return_when=ALL_COMPLETED)
+        return done
 
-class _Hand(Generic[Job]):
-    """Hands out jobs and notes which are under way.
+    def _result(self, future: Any) -> Any:
+        return future.result()
 
-    joblib asks from threads of its own, which may outlive a broken pool: it gets nothing then.
-    """
-
-    def __init__(self, jobs: Iterator[tuple[int, Job]], under_way: dict[int, Job]) -> None:
-        self.jobs, self.under_way = jobs, under_way
-        self.lock = threading.Lock()
-        self.open = True
-
-    def __iter__(self) -> "_Hand[Job]":
-        return self
-
-    def __next__(self) -> tuple[int, Job]:
-        with self.lock:
-            if not self.open:
-                raise StopIteration
-            number, job = next(self.jobs)
-            self.under_way[number] = job
-            return number, job
-
-    def close(self) -> None:
-        with self.lock:
-            self.open = False
+    def _kill(self, pending: Mapping[Any, Any]) -> None:
+        self._pool.shutdown(wait=True, kill_workers=True)
 
 
 def _call(
-    work: Work[Job, Shared, Result], number: int, job: Job, shared: Shared, board: Board
-) -> tuple[int, Result]:
-    if threading.current_thread() is threading.main_thread():
-        # Ctrl-C reaches every process of a terminal; whoever started the workers tells them
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    value = shared.get() if isinstance(shared, Stored) else shared
-    result = work(job, value, board)
-    if board.abandoned():
+    function: Callable[[Job, Any, Channel], Result], job: Job, handle: Path, channel: Channel
+) -> Result:
+    result = function(job, _load(handle), channel)
+    if channel.orphaned():
         # nobody waits for the result, and no more jobs will come
         os._exit(1)
-    return number, result
+    return result
+
+
+@lru_cache(maxsize=1)
+def _load(path: Path) -> Any:
+    return pickle.loads(path.read_bytes())
+
+
+def _ignore_interrupts() -> None:
+    # Ctrl-C reaches every process of a terminal; the parent asks its workers to stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def open_executor(
+    backend: str = "local",
+    *,
+    jobs: int,
+    workers: int | None = None,
+    address: str | None = None,
+    stop: Stop | None = None,
+    poll_seconds: float = POLL_SECONDS,
+    max_deaths: int = MAX_DEATHS,
+) -> Iterator[Executor]:
+    """An executor for `jobs` jobs.
+
+    backend: "local" for processes of this machine (a single worker is this very process), "ray"
+        for a cluster.
+    workers: jobs at a time; None takes one per core, or all that the cluster has room for.
+    address: of the Ray cluster, "auto" or host:port; None starts one on this machine.
+    stop: polled; once it returns True the workers are asked to save and return.
+    max_deaths: workers that may be killed in a row without a job being finished.
+    """
+    check_backend(backend, address)
+    options: dict[str, Any] = {
+        "stop": stop,
+        "poll_seconds": poll_seconds,
+        "max_deaths": max_deaths,
+    }
+    if backend == "ray":
+        with _ray_executor(jobs, workers, address, options) as executor:
+            yield executor
+        return
+    count = max(1, min(jobs, workers or cores()))
+    if count == 1:
+        yield Executor(**options)
+        return
+    with tempfile.TemporaryDirectory(prefix="zetamix-", ignore_cleanup_errors=True) as folder:
+        channel = FileChannel(Path(folder), poll_seconds)
+        yield ProcessExecutor(count, channel=channel, **options)
+
+
+@contextmanager
+def _ray_executor(
+    jobs: int, workers: int | None, address: str | None, options: dict[str, Any]
+) -> Iterator[Executor]:
+    try:
+        from zetamix.experiments.ray_executor import open_ray_executor
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "ray":
+            raise
+        raise ExecutorError("Ray is not installed: pip install 'zetamix[ray]'") from None
+    with open_ray_executor(jobs, workers, address, **options) as executor:
+        yield executor
+
+
+def check_backend(backend: str, address: str | None = None) -> None:
+    """Raise for an unknown backend, or for an address that it has no use for."""
+    if backend not in BACKENDS:
+        raise ExecutorError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}.")
+    if address is not None and backend != "ray":
+        raise ExecutorError(f"An address is for backend ray, got {address!r} for {backend}.")
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """CPU cores that this process may use."""
     return int(joblib.cpu_count())

@@ -1,189 +1,187 @@
-"""The same jobs on a Ray cluster, through joblib's Ray backend."""
+"""Jobs as tasks of a Ray cluster."""
 
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import joblib
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError
-from ray.util.joblib.ray_backend import RayBackend
+from ray.exceptions import (
+    GetTimeoutError,
+    NodeDiedError,
+    OutOfMemoryError,
+    RayActorError,
+    RayError,
+    RayTaskError,
+    WorkerCrashedError,
+)
 
-from zetamix.experiments.boards import Word
-from zetamix.experiments.executor import MOST_DEATHS, Stored, Workers, WorkersError
+from zetamix.experiments.executor import (
+    Channel,
+    ExecutorError,
+    Message,
+    ParallelExecutor,
+)
 
-BACKEND = "zetamix-ray"
 START = "Start one with: ray start --head"
-# models that train side by side on one GPU of a cluster
+# runs that train side by side on one GPU of a cluster
 PER_GPU = 4
+STOP = "stop"
 
 
-class RayWorkers(Workers):
-    """Ray's actors instead of processes; where one dies, Ray starts it anew with its job."""
+class RayExecutor(ParallelExecutor):
+    """One task per job. Killed tasks are resubmitted by the base class, which counts them."""
 
-    broken = (RayActorError,)
-    elsewhere = True
+    remote = True
+    died = (WorkerCrashedError, NodeDiedError, OutOfMemoryError)
 
-    def __init__(self, count: int, board: "RayBoard", per_worker: dict[str, float]) -> None:
-        super().__init__(count, board)
-        self.per_worker = per_worker
+    def __init__(self, workers: int, resources: Mapping[str, float], **options: Any) -> None:
+        super().__init__(workers, **options)
+        self._task = ray.remote(_call).options(
+            **resources, max_retries=0, scheduling_strategy="SPREAD"
+        )
 
     @property
-    def where(self) -> str:
-        return f"{self.count} workers on Ray"
+    def description(self) -> str:
+        return f"{self.workers} worker{'s' if self.workers > 1 else ''} on Ray"
 
-    def _share(self, value: Any) -> Any:
-        return InObjectStore(value)
+    @contextmanager
+    def _sharing(self, shared: Any) -> Iterator[Any]:
+        # every machine of the cluster fetches it once
+        yield ray.put(shared)
 
-    def _parallel(self) -> joblib.Parallel:
-        options = {
-            **self.per_worker,
-            "max_restarts": MOST_DEATHS,
-            "max_task_retries": MOST_DEATHS,
-            "scheduling_strategy": "SPREAD",
-        }
-        with joblib.parallel_config(backend=BACKEND, ray_remote_args=options):
-            return self._joblib()
+    def _submit(self, function: Any, job: Any, handle: Any) -> Any:
+        return self._task.remote(function, job, handle, self.channel)
 
+    def _wait(self, pending: Mapping[Any, Any]) -> Iterable[Any]:
+        done: list[Any] = []
+        while not done:
+            # in short intervals, so that signals are handled in between
+            done, _ = ray.wait(list(pending), num_returns=1, timeout=self.poll_seconds)
+        return done
 
-class InObjectStore(Stored):
-    """A value in Ray's object store, from where every machine gets it once."""
+    def _result(self, future: Any) -> Any:
+        try:
+            return ray.get(future)
+        except RayTaskError as error:
+            raise error.cause from None
 
-    def __init__(self, value: Any) -> None:
-        self.reference = ray.put(value)
-
-    def get(self) -> Any:
-        return ray.get(self.reference)
-
-
-class StreamingRay(RayBackend):
-    """Ray's backend for joblib, results as they come.
-
-    Ray derives it from joblib's multiprocessing backend, which says that it cannot do so because
-    killing a pool of forked processes early may hang. Actors can be killed at any time.
-    """
-
-    supports_return_generator = True
-    _pool: Any
-
-    def terminate(self) -> None:
-        # Pool.close would ask actors politely first, which Ray counts as a death and reports
-        pool, self._pool = self._pool, None
-        for actor, _ in () if pool is None else pool._actor_pool:
-            ray.kill(actor)
-        self.reset_batch_stats()
+    def _kill(self, pending: Mapping[Any, Any]) -> None:
+        for future in pending:
+            ray.cancel(future, force=True)
 
 
-class Keeper:
-    """What a board is made of on a cluster: an actor that keeps words."""
+def _call(function: Any, job: Any, shared: Any, channel: Channel) -> Any:
+    return function(job, shared, channel)
+
+
+class _Mailbox:
+    """The actor behind a `RayChannel`."""
 
     def __init__(self) -> None:
-        self.words: dict[str, Word] = {}
+        self.contents: dict[str, Message] = {}
 
-    def put(self, name: str, word: Word) -> None:
-        self.words[name] = word
+    def write(self, name: str, message: Message) -> None:
+        self.contents[name] = message
 
-    def get(self, name: str) -> Word | None:
-        return self.words.get(name)
+    def read(self, name: str) -> Message | None:
+        return self.contents.get(name)
 
-    def all(self) -> dict[str, Word]:
-        return self.words
+    def read_all(self) -> dict[str, Message]:
+        return self.contents
 
 
-class RayBoard:
-    """A board for workers on any machine of a cluster."""
+class RayChannel(Channel):
+    """A channel between machines of a cluster. Ray itself ends tasks whose driver is gone."""
 
-    def __init__(self, keeper: Any) -> None:
-        self.keeper = keeper
+    def __init__(self, mailbox: Any, interval: float) -> None:
+        super().__init__(interval)
+        self.mailbox = mailbox
 
-    def put(self, name: str, word: Word) -> None:
-        self.keeper.put.remote(name, word)
+    def request_stop(self) -> None:
+        self._write(STOP, {})
 
-    def get(self, name: str) -> Word | None:
-        found: Word | None = self._ask(self.keeper.get.remote(name), None)
-        return found
+    def stop_requested(self) -> bool:
+        return self._get(self.mailbox.read.remote(STOP), None) is not None
 
-    def all(self) -> dict[str, Word]:
-        found: dict[str, Word] = self._ask(self.keeper.all.remote(), {})
-        return found
+    def messages(self) -> dict[str, Message]:
+        contents: dict[str, Message] = self._get(self.mailbox.read_all.remote(), {})
+        return {name: message for name, message in contents.items() if name != STOP}
 
-    def abandoned(self) -> bool:
-        # Ray ends the actors of a program that is gone
-        return False
+    def _write(self, name: str, message: Message) -> None:
+        self.mailbox.write.remote(name, message)
 
-    def _ask(self, answer: Any, otherwise: Any) -> Any:
-        # a board is for progress: training does not stop because one is slow or lost
+    def _get(self, reference: Any, default: Any) -> Any:
+        # training does not depend on messages: it goes on where the actor is slow or lost
         try:
-            return ray.get(answer, timeout=5)
+            return ray.get(reference, timeout=5)
         except (RayActorError, GetTimeoutError):
-            return otherwise
+            return default
 
 
 @contextmanager
-def join_cluster(most: int, count: int | None, address: str | None) -> Iterator[RayWorkers]:
-    """Workers on a cluster: `count`, or as many as it has room for, for `most` jobs.
-
-    address: "auto" for the cluster that this machine is part of, or host:port; None starts one
-        here.
-    """
-    _connect(address)
+def open_ray_executor(
+    jobs: int, workers: int | None, address: str | None, *, poll_seconds: float, **options: Any
+) -> Iterator[RayExecutor]:
+    """An executor on the cluster at `address`, or on one started here where that is None."""
+    connect(address)
     try:
-        joblib.register_parallel_backend(BACKEND, StreamingRay)
-        count, per_worker = _room(most, count)
-        keeper = ray.remote(Keeper).options(num_cpus=0, max_restarts=-1).remote()
-        yield RayWorkers(count, RayBoard(keeper), per_worker)
+        count, resources = plan_workers(ray.cluster_resources(), jobs, workers)  # type: ignore[no-untyped-call]
+        mailbox = ray.remote(_Mailbox).options(num_cpus=0, max_restarts=-1).remote()
+        channel = RayChannel(mailbox, poll_seconds)
+        yield RayExecutor(count, resources, channel=channel, poll_seconds=poll_seconds, **options)
     finally:
         ray.shutdown()
 
 
-def _connect(address: str | None) -> None:
+def connect(address: str | None, init: Any = ray.init) -> None:
+    """Join the cluster at `address`, or start one on this machine."""
     if address is None:
-        # a cluster that we start tells nobody of itself
+        # a cluster that we start sends no usage statistics
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     elif address != "auto":
-        _check_address(address)
+        check_address(address)
     try:
-        ray.init(
+        init(
             address="local" if address is None else address,
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
     except (ConnectionError, RayError, RuntimeError, ValueError) as error:
-        wanted = "started here" if address is None else f"joined at {address!r}"
-        raise WorkersError(
-            f"A Ray cluster could not be {wanted}: {str(error).splitlines()[0]} {START}"
+        action = "start" if address is None else f"join at {address!r}"
+        raise ExecutorError(
+            f"Cannot {action} a Ray cluster: {str(error).splitlines()[0]} {START}"
         ) from error
 
 
-def _check_address(address: str) -> None:
-    """Ray itself tries for minutes where nobody answers."""
+def check_address(address: str) -> None:
+    """Raise at once where nothing listens: Ray itself retries for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or "/" in host:
-        raise WorkersError(
+        raise ExecutorError(
             f"The address of a Ray cluster must be auto or host:port, got {address!r}."
         )
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except (OSError, OverflowError) as error:
-        raise WorkersError(f"No Ray cluster answers at {address!r}: {error}. {START}") from None
+        raise ExecutorError(f"No Ray cluster answers at {address!r}: {error}. {START}") from None
 
 
-def _room(most: int, count: int | None) -> tuple[int, dict[str, float]]:
-    """How many workers, and what each takes of the cluster."""
-    has = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    processors, gpus = int(has.get("CPU", 0)), int(has.get("GPU", 0))
-    per_worker = {"num_cpus": 1.0}
-    places = processors
+def plan_workers(
+    resources: Mapping[str, float], jobs: int, workers: int | None
+) -> tuple[int, dict[str, float]]:
+    """The number of workers, and what each takes of the cluster.
+
+    >>> plan_workers({"CPU": 64, "GPU": 2}, jobs=18, workers=None)
+    (8, {'num_cpus': 1.0, 'num_gpus': 0.25})
+    """
+    room, per_worker = int(resources.get("CPU", 0)), {"num_cpus": 1.0}
+    gpus = int(resources.get("GPU", 0))
     if gpus:
-        places = min(processors, gpus * PER_GPU)
+        room = min(room, gpus * PER_GPU)
         per_worker["num_gpus"] = 1 / PER_GPU
-    # joblib does a single worker's jobs in this process, which need not be part of the cluster
-    if places < 2:
-        raise WorkersError(
-            f"Expected a Ray cluster of at least 2 CPUs, got {processors}. Add a machine to it, or "
-            "use --backend local."
-        )
-    return max(2, min(places, most, count or places)), per_worker
+    if room < 1:
+        raise ExecutorError("The Ray cluster has no CPU. Add a machine, or use --backend local.")
+    return max(1, min(room, jobs, workers or room)), per_worker

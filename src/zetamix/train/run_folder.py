@@ -82,7 +82,12 @@ class RunFolder:
         path = self.path / RECORD
         if not path.exists():
             return None
-        record = RunRecord.from_dict(json.loads(path.read_text()))
+        try:
+            record = RunRecord.from_dict(json.loads(path.read_text()))
+        except (KeyError, TypeError, ValueError) as error:
+            raise FolderError(
+                f"{path} cannot be read ({error}). Remove it to train this run again."
+            ) from error
         if self.cell is not None and record.cell.key != self.cell.key:
             raise FolderError(f"{path} is the record of another run. Choose another --out.")
         return record
@@ -184,16 +189,17 @@ class RunFolder:
 
 
 @contextmanager
-def hold(folders: Iterable[Path], wait: float = 0.0) -> Iterator[None]:
+def hold(folders: Iterable[Path], wait: float = 0.0, lock: str = LOCK) -> Iterator[None]:
     """Lock the folders of runs, so that no other process or thread writes there.
 
     wait: seconds to wait for the current owner, such as a process whose parent was killed.
+    lock: name of the lock file.
     """
     with ExitStack() as stack:
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
             try:
-                stack.enter_context(FileLock(folder / LOCK, timeout=wait))
+                stack.enter_context(FileLock(folder / lock, timeout=wait))
             except Timeout:
                 raise FolderError(
                     f"{folder} is in use by another process. Wait for it, or end it."

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from zetamix.experiments.boards import FileBoard
-from zetamix.experiments.executor import Workers, WorkersError, cores
+from zetamix.experiments.workers.pool import Workers, WorkersError, cores
 
 BACKENDS = ("local", "ray")
 
@@ -33,7 +33,7 @@ def open_workers(
         yield Workers(max(1, min(most, count or cores())), board)
         return
     try:
-        from zetamix.experiments.ray_executor import join_cluster
+        from zetamix.experiments.workers.cluster import join_cluster
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "ray":
             raise

@@ -1,0 +1,407 @@
+"""Train a list of cells: in this process, in processes, on several GPUs or on a Ray cluster."""
+
+import secrets
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+
+from zetamix.atomic_io import write_text
+from zetamix.data import DataError, Dataset, DatasetRef, check_fingerprint, load_cached
+from zetamix.experiments.executor import (
+    POLL_SECONDS,
+    Channel,
+    Executor,
+    Stop,
+    check_backend,
+    open_executor,
+)
+from zetamix.experiments.progress import CellProgress, Snapshot, Tracker
+from zetamix.methods import parse
+from zetamix.records import Cell, RunRecord
+from zetamix.train import Progress, Recipe, Run
+from zetamix.train.cuda_graph import compiling_pays
+from zetamix.train.distributed import Ranks
+from zetamix.train.run_folder import FolderError, RunFolder, hold
+from zetamix.train.side_by_side import train
+
+Watch: TypeAlias = Callable[[Snapshot], None]
+
+# runs that train side by side on one GPU by default
+RUNS_PER_GPU = 4
+# a worker whose parent was killed saves and leaves its folder within this time
+ORPHAN_SECONDS = 60.0
+# held by the command, while `hold` is for the process that trains
+COMMAND_LOCK = ".command.lock"
+TOKEN = ".token"
+
+
+@dataclass(frozen=True)
+class CellResults:
+    """Records and failures by key of the cell; a cell in neither was stopped before its end."""
+
+    records: dict[str, RunRecord]
+    failures: dict[str, str]
+    progress: dict[str, CellProgress]
+    trained: int
+    """Runs that this call finished; the others had a record before."""
+    description: str
+    """Where they were trained, as in "2 processes side by side"; empty where nothing was."""
+
+    @property
+    def complete(self) -> bool:
+        return len(self.records) == len(self.progress)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Cells for one worker, which trains up to `side_by_side` of them at a time on its device."""
+
+    cells: tuple[Cell, ...]
+    device: str | None = None
+    """None: a GPU if the worker has one."""
+    side_by_side: int = 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all jobs of one call share."""
+
+    data: Dataset | DatasetRef
+    out: Path
+    """On the machine of the caller."""
+    folders: Mapping[str, str]
+    """Folder within `out` by key of the cell."""
+    token: str = ""
+    """Content of the file `.token` in `out`, by which a worker on another machine knows whether
+    it sees the same folder; empty for workers on this machine."""
+    compile: bool | None = None
+    ranks: Ranks = field(default_factory=Ranks)
+    save_every: float = 60.0
+    keep_model: bool = True
+    orphan_seconds: float = ORPHAN_SECONDS
+
+
+@dataclass
+class JobResult:
+    """Cells that are in none of the two were finished in `out`, or stopped."""
+
+    failures: dict[str, str] = field(default_factory=dict)
+    files: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """The packed folders of runs that were finished on another machine."""
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    dataset: Dataset,
+    *,
+    out: Path,
+    folder_of: Callable[[Cell], Path | str],
+    ref: DatasetRef | None = None,
+    jobs: int | None = None,
+    backend: str = "local",
+    address: str | None = None,
+    device: str | None = None,
+    compile: bool | None = None,
+    ranks: Ranks | None = None,
+    save_every: float = 60.0,
+    keep_model: bool = True,
+    watch: Watch | None = None,
+    stop: Stop | None = None,
+    poll_seconds: float = POLL_SECONDS,
+) -> CellResults:
+    """Train every cell that has no record yet, and return all records.
+
+    Runs resume from their checkpoints. A run that fails (it diverged, its folder or data cannot be
+    used, the GPU is out of memory) does not end the others. Runs of killed workers are resumed.
+
+    out: the folder that holds the folders of the runs. folder_of: the folder of a cell within it.
+    ref: where other processes load the dataset from; None sends them the dataset.
+    jobs: runs at a time: processes on a CPU (default: one per core), models side by side on GPUs
+        (default: 4 on each).
+    backend: "local", or "ray" for the cluster at `address` ("auto", host:port; None starts one).
+    device: "cpu", "cuda" for all GPUs, or "cuda:1"; None takes GPUs if there are any.
+    compile: torch.compile; None decides by the number of steps that a process will take.
+    ranks: the processes of a distributed run (torchrun); every rank makes the same call.
+    keep_model: whether the weights of finished runs are kept.
+    watch: called with a snapshot at the start, every `poll_seconds` from a thread, and at the end.
+    stop: once it returns True, runs under way are saved; the same call resumes them.
+    """
+    check_backend(backend, address)
+    ranks = Ranks() if ranks is None else ranks
+    settings = Settings(
+        data=dataset if ref is None else ref,
+        out=out.absolute(),
+        folders={cell.key: str(folder_of(cell)) for cell in cells},
+        compile=compile,
+        ranks=ranks,
+        save_every=save_every,
+        keep_model=keep_model,
+    )
+    call = _Call(cells, dataset, settings, watch if ranks.leads else None)
+    if call.missing and ranks.world > 1:
+        call.train_distributed(Job(tuple(call.missing), device, jobs or 1), stop, poll_seconds)
+    elif call.missing:
+        plan, workers = plan_jobs(call.missing, jobs, backend, device)
+        with open_executor(
+            backend,
+            jobs=len(plan),
+            workers=workers,
+            address=address,
+            stop=stop,
+            poll_seconds=poll_seconds,
+        ) as executor:
+            call.train(plan, executor)
+    return call.results()
+
+
+class _Call:
+    """The state of one call of `run_cells`."""
+
+    def __init__(
+        self, cells: Sequence[Cell], dataset: Dataset, settings: Settings, watch: Watch | None
+    ) -> None:
+        self.cells, self.dataset, self.settings, self.watch = cells, dataset, settings, watch
+        self.tracker = Tracker(cells)
+        self.failures: dict[str, str] = {}
+        self.description = ""
+        found = {cell.key: self._folder(cell).read_record() for cell in cells}
+        # the files of a distributed run may be on the machine of its first rank only
+        found = settings.ranks.share(found)
+        self.records = {key: record for key, record in found.items() if record is not None}
+        self.finished_before = len(self.records)
+        self.missing = [cell for cell in cells if cell.key not in self.records]
+        self.tracker.scores = {key: record.last for key, record in self.records.items()}
+        self._notify()
+
+    def train(self, plan: Sequence[Job], executor: Executor) -> None:
+        self.description = executor.description
+        settings = self.settings
+        if executor.remote:
+            settings = replace(settings, token=_token(settings.out))
+        if executor.remote or executor.workers == 1:
+            # other machines may not have the data, and this process has loaded it
+            settings = replace(settings, data=self.dataset)
+        with self._locked(), executor.watched(lambda: self._look(executor)):
+            for job, result in executor.run(train_cells, plan, settings):
+                self._take(job, result)
+        self._look(executor)
+
+    def train_distributed(self, job: Job, stop: Stop | None, poll_seconds: float) -> None:
+        """Every rank trains the same runs, and all stop together: `train` asks them all."""
+        executor = Executor(stop=stop, poll_seconds=poll_seconds)
+        self.description = f"{self.settings.ranks.world} processes by torchrun"
+        settings = replace(self.settings, data=self.dataset)
+        locked = self._locked() if settings.ranks.leads else nullcontext()
+        with locked, executor.watched(lambda: self._look(executor)):
+            self._take(job, train_cells(job, settings, executor.channel))
+        self._look(executor)
+
+    def results(self) -> CellResults:
+        snapshot = self._notify()
+        return CellResults(
+            records={c.key: self.records[c.key] for c in self.cells if c.key in self.records},
+            failures=self.failures,
+            progress={progress.cell.key: progress for progress in snapshot.cells},
+            trained=len(self.records) - self.finished_before,
+            description=self.description,
+        )
+
+    def _take(self, job: Job, result: JobResult) -> None:
+        for key, files in result.files.items():
+            RunFolder.unpack(self.settings.out / self.settings.folders[key], files)
+        self.failures |= result.failures
+        for cell in job.cells:
+            record = self._folder(cell).read_record()
+            if record is not None:
+                self.records[cell.key] = record
+                self.tracker.scores[cell.key] = record.last
+        self.tracker.failed = set(self.failures)
+
+    def _look(self, executor: Executor) -> None:
+        self.tracker.messages = executor.channel.messages()
+        self.tracker.deaths = executor.deaths
+        self._notify()
+
+    def _notify(self) -> Snapshot:
+        snapshot = self.tracker.snapshot()
+        if self.watch is not None:
+            self.watch(snapshot)
+        return snapshot
+
+    def _folder(self, cell: Cell) -> RunFolder:
+        return RunFolder(self.settings.out / self.settings.folders[cell.key], cell)
+
+    def _locked(self) -> AbstractContextManager[None]:
+        """Other commands are refused at once; `hold` waits for workers of a killed command."""
+        folders = [self._folder(cell).path for cell in self.missing]
+        return hold(folders, lock=COMMAND_LOCK)
+
+
+def plan_jobs(
+    cells: Sequence[Cell],
+    jobs: int | None,
+    backend: str,
+    device: str | None,
+    gpus: int | None = None,
+) -> tuple[list[Job], int | None]:
+    """What each worker trains, and the number of workers (None: as many as there is room for).
+
+    Locally there is one process per GPU, which trains several models side by side; on a CPU there
+    is one process per run, and a cluster places each run by itself.
+
+    gpus: the number of GPUs; None asks torch.
+    """
+    if backend == "local" and gpus is None:
+        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if backend != "local" or device == "cpu" or not gpus:
+        return [Job((cell,), device) for cell in cells], jobs
+    devices = [f"cuda:{index}" for index in range(gpus)] if device in (None, "cuda") else [device]
+    side_by_side = RUNS_PER_GPU if jobs is None else -(-jobs // len(devices))
+    plan = [
+        Job(tuple(cells[index :: len(devices)]), name, side_by_side)
+        for index, name in enumerate(devices)
+        if cells[index :: len(devices)]
+    ]
+    return plan, len(plan)
+
+
+def use_device(name: str | None, cuda: Any = torch.cuda) -> torch.device:
+    """The device of this process, made the current one; None takes a GPU if there is one.
+
+    CUDA streams and graphs are created on the current GPU, so a process that trains on the second
+    one has to select it.
+    """
+    if name is None:
+        name = "cuda" if cuda.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda":
+        if device.index is not None:
+            cuda.set_device(device)
+        # cuDNN tries its convolutions once per shape; shapes never change here
+        torch.backends.cudnn.benchmark = True
+    return device
+
+
+def train_cells(job: Job, settings: Settings, channel: Channel) -> JobResult:
+    """Train the cells of a job; this is what a worker runs."""
+    is_home = _is_home(settings)
+    base = settings.out if is_home else _elsewhere(settings.token)
+    folders = {cell.key: base / settings.folders[cell.key] for cell in job.cells}
+    try:
+        data = settings.data
+        dataset = load_cached(data) if isinstance(data, DatasetRef) else data
+        check_fingerprint(dataset, job.cells[0].fingerprint)
+        locked = hold(folders.values(), wait=settings.orphan_seconds)
+        with locked if settings.ranks.leads else nullcontext():
+            result = _train(job, settings, channel, dataset, folders)
+    except (DataError, FolderError) as error:
+        return JobResult(failures={cell.key: str(error) for cell in job.cells})
+    if not is_home:
+        for key, path in folders.items():
+            folder = RunFolder(path)
+            if folder.read_record() is not None:
+                result.files[key] = folder.pack()
+                shutil.rmtree(path)
+    return result
+
+
+def _train(
+    job: Job,
+    settings: Settings,
+    channel: Channel,
+    dataset: Dataset,
+    folders: Mapping[str, Path],
+) -> JobResult:
+    recipes = [Recipe.from_dict(cell.recipe) for cell in job.cells]
+    device = use_device(job.device)
+    compile = settings.compile
+    if compile is None:
+        steps = (recipe.epochs * (len(dataset.train) // recipe.batch_size) for recipe in recipes)
+        compile = compiling_pays(device, sum(steps))
+    with warnings.catch_warnings():
+        # the command warns once about a γ that lets no sample dominate
+        warnings.simplefilter("ignore", UserWarning)
+        runs = [
+            Run(
+                dataset,
+                parse(cell.method),
+                recipe,
+                seed=cell.seed,
+                out=folders[cell.key],
+                device=device,
+                compile=compile,
+                ranks=settings.ranks,
+                save_every=settings.save_every,
+            )
+            for cell, recipe in zip(job.cells, recipes, strict=True)
+        ]
+        reporter = _Reporter(channel)
+        result = train(runs, jobs=job.side_by_side, watch=reporter, stop=reporter.stopped)
+    reporter.flush()
+    if not settings.keep_model and settings.ranks.leads:
+        for run in runs:
+            if run.record is not None:
+                run.folder.remove_model()
+    return JobResult({run.cell.key: failure.message for run, failure in result.failures.items()})
+
+
+class _Reporter:
+    """Sends the progress of runs through a channel."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.messages: dict[Run, dict[str, Any]] = {}
+
+    def __call__(self, progress: Progress) -> None:
+        run, epochs = progress.run, progress.epochs
+        message = self.messages.setdefault(run, {"resumed": epochs, "line": None, "done": False})
+        message["epochs"] = epochs
+        if progress.line is not None and "test" in progress.line:
+            message["line"] = progress.line
+        self._send(run)
+
+    def stopped(self) -> bool:
+        # of several runs in one process, one may be finished long before its job is
+        for run, message in self.messages.items():
+            if run.record is not None and not message["done"]:
+                message["done"] = True
+                self._send(run, now=True)
+        return self.channel.stopped()
+
+    def flush(self) -> None:
+        """Send the last message of every run, however recent the one before is."""
+        for run, message in self.messages.items():
+            message["done"] = run.record is not None
+            self._send(run, now=True)
+
+    def _send(self, run: Run, *, now: bool = False) -> None:
+        self.channel.send(run.cell.key, dict(self.messages[run]), now=now)
+
+
+def _token(out: Path) -> str:
+    """Distinguishes this folder from one with the same path on another machine."""
+    path = out / TOKEN
+    if not path.exists():
+        write_text(path, secrets.token_hex(8))
+    return path.read_text()
+
+
+def _is_home(settings: Settings) -> bool:
+    """Whether this process sees the folder of the caller."""
+    if not settings.token:
+        return True
+    try:
+        return (settings.out / TOKEN).read_text() == settings.token
+    except OSError:
+        return False
+
+
+def _elsewhere(token: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"zetamix-{token}"
