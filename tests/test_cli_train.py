@@ -24,7 +24,7 @@ from zetamix.cli.progress import Watcher
 from zetamix.methods import parse
 from zetamix.records import read_lines
 from zetamix.train import RECIPES, Progress, Run
-from zetamix.train.loggers import NoLog, flatten, open_log
+from zetamix.train.loggers import Logger, flatten, open_logger
 from zetamix.train.run_folder import hold
 from zetamix.train.trainer import Trainer
 
@@ -340,8 +340,8 @@ def test_a_logger_that_is_not_installed(zetamix, monkeypatch, name):
 
 
 def test_no_log():
-    log = open_log(None, [])
-    assert type(log) is NoLog
+    log = open_logger(None, [])
+    assert type(log) is Logger
     log.write(None, {})
     log.close()
 

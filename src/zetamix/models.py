@@ -145,7 +145,7 @@ def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn
     known = torchvision.models.list_models(module=torchvision.models)
     if name not in known:
         ours = ["auto", "lenet5", "digitnet", "mlp"]
-        hint = did_you_mean(name, [*known, *ours], most=3)
+        hint = did_you_mean(name, [*known, *ours], limit=3)
         raise UnknownModelError(
             f"Expected a model such as {', '.join(ours)}, resnet18 or another classification "
             f"model of torchvision, got {name!r}.{hint}"

@@ -1,4 +1,4 @@
-"""Where a number was measured: machine, versions, commit."""
+"""Where a result comes from: machine, package versions, commit, command."""
 
 import importlib.metadata
 import os
@@ -10,12 +10,14 @@ from pathlib import Path
 
 import torch
 
-from zetamix.text import counted
+from zetamix.text import plural
+
+PACKAGES = ("triton", "torchvision", "torchmetrics", "timm", "kornia", "zetamix")
 
 
-def describe_machine(device: torch.device) -> dict[str, str]:
-    """Everything a reader needs to place a time; nothing that identifies the machine itself."""
-    facts = {
+def machine_info(device: torch.device) -> dict[str, str]:
+    """Everything that explains a measured time, and nothing that identifies the machine."""
+    info = {
         "processor": _processor(),
         "cores": str(os.cpu_count()),
         "threads": str(torch.get_num_threads()),
@@ -23,26 +25,27 @@ def describe_machine(device: torch.device) -> dict[str, str]:
         "torch": torch.__version__,
     }
     if device.type == "cuda":
-        facts["gpu"] = torch.cuda.get_device_name(device)
-        facts["cuda"] = str(torch.version.cuda)
-    for package in ("triton", "torchvision", "torchmetrics", "timm", "kornia", "zetamix"):
+        info["gpu"] = torch.cuda.get_device_name(device)
+        info["cuda"] = str(torch.version.cuda)
+    for package in PACKAGES:
         try:
-            facts[package] = importlib.metadata.version(package)
+            info[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
     commit = _commit()
     if commit:
-        facts["commit"] = commit
-    # as a shell takes it again, whatever is in a path
-    facts["command"] = shlex.join(["zetamix", *sys.argv[1:]])
-    return facts
+        info["commit"] = commit
+    # quoted, so that a shell accepts it again
+    info["command"] = shlex.join(["zetamix", *sys.argv[1:]])
+    return info
 
 
-def machine_line(facts: dict[str, str]) -> str:
-    where = facts.get("gpu", f"{facts['processor']}, {counted(int(facts['threads']), 'thread')}")
-    packages = [f"{name} {facts[name]}" for name in ("torch", "triton") if name in facts]
-    commit = [f"commit {facts['commit']}"] if "commit" in facts else []
-    return " · ".join([where, *packages, *commit])
+def machine_summary(info: dict[str, str]) -> str:
+    """One line for people: the GPU or CPU, the versions of torch and triton, the commit."""
+    cpu = f"{info['processor']}, {plural(int(info['threads']), 'thread')}"
+    packages = [f"{name} {info[name]}" for name in ("torch", "triton") if name in info]
+    commit = [f"commit {info['commit']}"] if "commit" in info else []
+    return " · ".join([info.get("gpu", cpu), *packages, *commit])
 
 
 def _processor() -> str:
@@ -56,10 +59,7 @@ def _processor() -> str:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout that this code runs from, if it does.
-
-    A copy without its history can be told through the variable ZETAMIX_COMMIT.
-    """
+    """The commit of the checkout that this code runs from, or of the variable ZETAMIX_COMMIT."""
     if "ZETAMIX_COMMIT" in os.environ:
         return os.environ["ZETAMIX_COMMIT"]
     root = Path(__file__).resolve().parents[2]
@@ -67,14 +67,14 @@ def _commit() -> str | None:
         return None
     try:
         commit = _git(root, "rev-parse", "--short=10", "HEAD")
-        # results are written into the checkout too: what counts is the code they come from
+        # results are written into the checkout too; only changed code makes it dirty
         changed = _git(root, "status", "--porcelain", "--", "src")
     except (OSError, subprocess.SubprocessError):
         return None
     return f"{commit}-dirty" if changed else commit
 
 
-def _git(root: Path, *words: str) -> str:
-    command = ["git", "-C", str(root), *words]
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(root), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     return done.stdout.strip()

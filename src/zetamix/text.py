@@ -1,23 +1,51 @@
-"""Words that everything which talks to people shares."""
+"""Pieces of text that messages and reports share."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
-def counted(count: int, one: str, many: str = "") -> str:
-    """A number with its noun.
+def plural(count: int, noun: str, plural_noun: str = "") -> str:
+    """A count with its noun.
 
-    >>> counted(1, "class", "classes"), counted(1200, "image")
+    >>> plural(1, "class", "classes"), plural(1200, "image")
     ('1 class', '1,200 images')
     """
-    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+    return f"{count:,} {noun if count == 1 else plural_noun or f'{noun}s'}"
 
 
-def did_you_mean(word: str, known: Iterable[str], most: int = 1) -> str:
-    """A question to put behind a message about a word that is not known; empty where none is near.
+def join(items: Sequence[str], conjunction: str = "and") -> str:
+    """A list as English text.
+
+    >>> join(["a"]), join(["a", "b"], "or"), join(["a", "b", "c"])
+    ('a', 'a or b', 'a, b and c')
+    """
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} {conjunction} {items[-1]}"
+
+
+def near_names(name: str, choices: Iterable[str], limit: int = 3) -> list[str]:
+    """The choices that resemble a name, best first, without regard to case, - and _.
+
+    >>> near_names("CIFAR-10", ["cifar10", "cifar100", "mnist"])
+    ['cifar10', 'cifar100']
+    """
+    spelled = {_letters(choice): choice for choice in choices}
+    key = _letters(name)
+    starts = [choice for text, choice in spelled.items() if len(key) > 2 and text.startswith(key)]
+    close = [spelled[text] for text in difflib.get_close_matches(key, spelled, limit, cutoff=0.7)]
+    return list(dict.fromkeys([*starts, *close]))[:limit]
+
+
+def did_you_mean(name: str, choices: Iterable[str], limit: int = 1) -> str:
+    """A question to append to the message about an unknown name; empty if no choice is near.
 
     >>> did_you_mean("naturel", ["natural", "skin"])
     ' Did you mean natural?'
     """
-    near = difflib.get_close_matches(word, list(known), n=most)
-    return f" Did you mean {' or '.join(near)}?" if near else ""
+    near = difflib.get_close_matches(name, list(choices), n=limit)
+    return f" Did you mean {join(near, 'or')}?" if near else ""
+
+
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())

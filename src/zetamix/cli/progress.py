@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from zetamix.train.loggers import open_log
+from zetamix.train.loggers import open_logger
 
 
 class Watcher(AbstractContextManager["Watcher"]):
@@ -29,7 +29,7 @@ class Watcher(AbstractContextManager["Watcher"]):
         self.tasks: dict[Any, TaskID] = {}
         self.rates: dict[Any, tuple[float, int]] = {}
         self.latest: dict[Any, dict[str, Any]] = {}
-        self.log = open_log(log, runs)
+        self.log = open_logger(log, runs)
         self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),

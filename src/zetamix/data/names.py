@@ -5,12 +5,13 @@ import os
 from pathlib import Path
 
 from zetamix.data.catalogue import CATALOGUE
+from zetamix.text import near_names
 
 
 def not_known(what: str) -> str:
     """The message for something that is neither a dataset nor a path, with the nearest of both."""
     path = Path(what).expanduser()
-    near = near_names(what)
+    near = near_names(what, CATALOGUE, limit=4)
     if len(path.parts) > 1:
         near = near_paths(path)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
@@ -31,19 +32,6 @@ def known_as(what: str) -> str:
     return next((name for name in CATALOGUE if name.replace("_", "") == key), what)
 
 
-def near_names(what: str) -> list[str]:
-    """Names of the catalogue that resemble `what`, the nearest first.
-
-    >>> near_names("CIFAR-10")
-    ['cifar10', 'cifar100']
-    """
-    plain = {_plain(name): name for name in CATALOGUE}
-    key = _plain(what)
-    begins = [name for text, name in plain.items() if len(key) > 2 and text.startswith(key)]
-    close = [plain[text] for text in difflib.get_close_matches(key, plain, n=3, cutoff=0.7)]
-    return list(dict.fromkeys([*begins, *close]))[:4]
-
-
 def near_paths(path: Path) -> list[str]:
     """Neighbours of a path that is not there, where its folder is."""
     folder = path.parent
@@ -51,7 +39,3 @@ def near_paths(path: Path) -> list[str]:
         return []
     close = difflib.get_close_matches(path.name, os.listdir(folder), n=3, cutoff=0.7)
     return [str(folder / name) for name in close]
-
-
-def _plain(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())

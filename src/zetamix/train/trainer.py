@@ -1,4 +1,4 @@
-"""One model in training: a step that can be captured, epochs, and a state to go on from."""
+"""One model in training: the step, epochs, evaluation, and the state of a checkpoint."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -18,9 +18,8 @@ from zetamix.models import initialise, is_random, seeded
 from zetamix.sampling import GOLDEN, mix64
 from zetamix.train.distributed import Ranks
 from zetamix.train.recipe import Recipe
-from zetamix.train.tally import Tally
 
-# what one training run draws from its seed, apart from the order of the data
+# purposes of the random numbers of a run, besides the order of the data
 MIXING, LAYERS = 1, 2
 
 # bytes of an evaluation batch; 1,024 images of 3 × 32²
@@ -28,14 +27,14 @@ EVAL_BYTES = 1024 * 3 * 32 * 32
 
 
 class NonFiniteLossError(RuntimeError):
-    """Training went astray; the message says where and what to try."""
+    """Training diverged. The message says where and what to try."""
 
 
 class Trainer:
     """A model, its data and its optimiser, advanced one step at a time.
 
-    The step reads its place in the epoch from the device and writes loss and accuracy there, so
-    the host never waits for it and a CUDA graph can hold it whole (`zetamix.train.cuda_graph`).
+    The step reads its index from the device and writes loss and accuracy there, so the host never
+    waits for it and a CUDA graph can hold it (`zetamix.train.cuda_graph`).
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class Trainer:
         self.step_in_epoch = 0
 
         model = initialise(recipe.model, dataset.num_classes, dataset.shape, seed, stem=recipe.stem)
-        self.model = _place(model, self.device)
+        self.model = _to_device(model, self.device)
         self.is_random = is_random(model)
         self.parallel: nn.Module = self.model
         if self.ranks.world > 1:
@@ -83,23 +82,23 @@ class Trainer:
             fused=on_gpu,
             foreach=False if on_gpu else None,
         )
-        self.first = torch.arange(self.loader.batch_size, device=self.device)
+        self.batch_rows = torch.arange(self.loader.batch_size, device=self.device)
         # the step within the epoch, where a captured graph can read and advance it
         self.index = torch.zeros(1, dtype=torch.int64, device=self.device)
-        self.tally = Tally(self.steps_per_epoch, self.device)
-        self.counted: Tensor | None = None
-        """[ranks, ...]: the tallies of all ranks, where they were collected to be saved."""
+        self.step_metrics = StepMetrics(self.steps_per_epoch, self.device)
+        self.all_step_metrics: Tensor | None = None
+        """[ranks, ...]: those of all ranks, once they are collected for a checkpoint."""
         self.draws: EpochDraws | None = None
         self.raw: Tensor | None = None
         self._stream: Any = None
-        self._evaluated: dict[Labelled, Loader] = {}
+        self._eval_loaders: dict[Labelled, Loader] = {}
 
     @property
     def steps_per_epoch(self) -> int:
         return len(self.loader)
 
     def start_epoch(self) -> None:
-        """Draw the epoch and set everything that changes from one to the next."""
+        """Draw the order and augmentation of the epoch, and set the learning rate."""
         rate = self.recipe.rate(self.epoch)
         if self.device.type == "cuda":
             self.lr.fill_(rate)
@@ -107,17 +106,17 @@ class Trainer:
             self.optimizer.param_groups[0]["lr"] = rate
         self._take_draws(self.loader.draw(self.epoch))
         self.index.fill_(self.step_in_epoch)
-        self.counted = None
+        self.all_step_metrics = None
         self.open_stream()
         self.parallel.train()
 
     def open_stream(self) -> None:
-        """Read on from the next step, where the split is not held on the device."""
+        """Start reading at the next step, where the split is streamed to the device."""
         self.loader.position = self.step_in_epoch
         self._stream = None if self.loader.held else self.loader.stream(self._draws())
 
     def _take_draws(self, draws: EpochDraws) -> None:
-        """Into the same memory every epoch, which a captured graph goes on reading."""
+        """Copy the draws into the memory that a captured graph reads."""
         if self.draws is None:
             self.draws = draws
             return
@@ -138,7 +137,7 @@ class Trainer:
         self.step_in_epoch += 1
 
     def layer_draws(self) -> AbstractContextManager[None]:
-        """Around a step: dropout draws from the run's seed, and from nothing that ran before."""
+        """Seed dropout for one step, so that it depends on nothing that ran before."""
         if not self.is_random:
             return nullcontext()
         step = self.epoch * self.steps_per_epoch + self.step_in_epoch
@@ -146,7 +145,7 @@ class Trainer:
         return seeded(seed, self.device)
 
     def feed(self) -> None:
-        """Bring the next batch to the device, where the split does not lie there already."""
+        """Copy the next batch to the device, where the split is streamed."""
         if self._stream is None:
             return
         rows = next(self._stream)
@@ -160,14 +159,14 @@ class Trainer:
         return min(self.loader.batch_size, left)
 
     def compute(self, batch_size: int) -> None:
-        """Everything of a step that happens on the device; the host decides nothing in here."""
-        places = torch.add(self.first[:batch_size], self.index, alpha=self.loader.batch_size)
+        """The part of a step that runs on the device, without decisions of the host."""
+        positions = torch.add(self.batch_rows[:batch_size], self.index, alpha=self.loader.batch_size)
         samples, labels = self.make_batch(
             self.loader.samples if self.raw is None else self.raw,
             self.raw is None,
             self.loader.labels,
             self._draws(),
-            places,
+            positions,
             self.loader.scale,
             self.dtype,
         )
@@ -181,7 +180,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
-        self.tally.add(self.index, loss.detach(), logits.detach(), targets)
+        self.step_metrics.add(self.index, loss.detach(), logits.detach(), targets)
         self.index += 1
 
     def autocast(self) -> AbstractContextManager[Any]:
@@ -190,8 +189,8 @@ class Trainer:
         return torch.autocast(self.device.type, self.dtype)
 
     def finish_epoch(self) -> dict[str, float]:
-        """Training loss and accuracy (against the dominant label) of the epoch just done."""
-        loss, right, bad = self.ranks.average(*self.tally.read())
+        """Training loss and accuracy (of the dominant label) of the finished epoch."""
+        loss, accuracy, bad = self.ranks.average(*self.step_metrics.read())
         if bad is not None:
             raise NonFiniteLossError(
                 f"The loss of {self.method.label}, seed {self.seed}, is not finite in epoch "
@@ -201,15 +200,15 @@ class Trainer:
             )
         self.epoch += 1
         self.step_in_epoch = 0
-        return {"train_loss": loss, "train_accuracy": right}
+        return {"train_loss": loss, "train_accuracy": accuracy}
 
     @torch.no_grad()
     def predict(self, split: Labelled) -> tuple[Tensor, Tensor]:
-        """Logits and labels of a whole split, over all ranks."""
-        if split not in self._evaluated:
+        """Logits and labels of a whole split, gathered from all ranks."""
+        if split not in self._eval_loaders:
             size = max(1, min(1024, EVAL_BYTES // max(1, split.samples[:1].numel())))
-            self._evaluated[split] = self._loader(split, size, self.scale, training=False)
-        loader = self._evaluated[split]
+            self._eval_loaders[split] = self._loader(split, size, self.scale, training=False)
+        loader = self._eval_loaders[split]
         self.ranks.share_buffers(self.model)
         self.model.eval()
         parts = []
@@ -218,9 +217,9 @@ class Trainer:
                 parts.append(self.model(samples).float())
         self.model.train()
         order = loader.draw(0).order
-        # with fewer samples than processes some have none
-        none = torch.empty(0, self.dataset.num_classes, device=self.device)
-        own = torch.cat(parts) if parts else none
+        # with fewer samples than processes some processes have none
+        empty = torch.empty(0, self.dataset.num_classes, device=self.device)
+        own = torch.cat(parts) if parts else empty
         logits, labels = self.ranks.gather(own, loader.labels[order])
         if not bool(torch.isfinite(logits).all()):
             raise NonFiniteLossError(
@@ -233,7 +232,7 @@ class Trainer:
     def _loader(self, split: Labelled, batch_size: int, scale: Scale, *, training: bool) -> Loader:
         share = batch_size
         if training and self.ranks.world > 1:
-            # the recipe's batch is that of all processes together
+            # the batch size of the recipe counts all processes together
             share = max(1, batch_size // self.ranks.world)
         return Loader(
             split,
@@ -262,16 +261,16 @@ class Trainer:
         }
 
     def collect(self) -> None:
-        """Before a save in the middle of an epoch, on all ranks: what each has counted so far."""
-        self.counted = self.ranks.stack(self.tally.state)
+        """Gather the step metrics of all ranks, before a checkpoint in the middle of an epoch."""
+        self.all_step_metrics = self.ranks.stack(self.step_metrics.state)
 
     def state_dict(self) -> dict[str, Any]:
-        counted = self.tally.state[None] if self.counted is None else self.counted
+        gathered = self.all_step_metrics
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
-            "tally": counted,
+            "step_metrics": self.step_metrics.state[None] if gathered is None else gathered,
             "epoch": self.epoch,
             "step_in_epoch": self.step_in_epoch,
         }
@@ -280,12 +279,12 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         rate = self.optimizer.param_groups[0]["lr"]
         self.optimizer.load_state_dict(state["optimizer"])
-        # the rate stays the tensor that a graph reads, with the value of the epoch
+        # keep the tensor that a captured graph reads
         self.optimizer.param_groups[0]["lr"] = rate
         self.generator.set_state(state["generator"].cpu())
-        # between epochs nothing is counted, and the leading process's is enough
-        counted = state["tally"]
-        self.tally.state.copy_(counted[self.ranks.rank if len(counted) > 1 else 0])
+        # between two epochs the metrics of the first rank are enough
+        gathered = state["step_metrics"]
+        self.step_metrics.state.copy_(gathered[self.ranks.rank if len(gathered) > 1 else 0])
         self.epoch, self.step_in_epoch = state["epoch"], state["step_in_epoch"]
 
 
@@ -296,7 +295,7 @@ def _compiled_batch() -> Callable[..., tuple[Tensor, Tensor]]:
 
 
 def derive(seed: int, purpose: int) -> int:
-    """A seed of its own for each purpose, unlike any that `draw_epoch` makes of the same seed."""
+    """A seed per purpose, distinct from all that `draw_epoch` derives from the same seed."""
     return mix64(mix64(seed + GOLDEN) + purpose) >> 1
 
 
@@ -307,8 +306,27 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if precision == "bfloat16" else torch.float32
 
 
-def _place(model: nn.Module, device: torch.device) -> nn.Module:
+def _to_device(model: nn.Module, device: torch.device) -> nn.Module:
     if device.type == "cuda":
         moved: nn.Module = model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         return moved
     return model.to(device)
+
+
+class StepMetrics:
+    """Loss and accuracy of every step of an epoch, kept on the device."""
+
+    def __init__(self, steps: int, device: torch.device) -> None:
+        # rows: mean loss of a step, fraction of samples whose dominant class was predicted
+        self.state = torch.zeros(2, steps, device=device)
+
+    def add(self, index: Tensor, loss: Tensor, logits: Tensor, targets: Tensor) -> None:
+        dominant = targets.argmax(1) if targets.ndim == 2 else targets
+        accuracy = (logits.argmax(1) == dominant).float().mean()
+        self.state.index_copy_(1, index, torch.stack([loss, accuracy])[:, None])
+
+    def read(self) -> tuple[float, float, int | None]:
+        """Mean loss, mean accuracy, and the first step whose loss is not finite."""
+        losses, accuracies = self.state.cpu()
+        bad = (~torch.isfinite(losses)).nonzero()
+        return float(losses.mean()), float(accuracies.mean()), int(bad[0]) if len(bad) else None
