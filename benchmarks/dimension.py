@@ -22,7 +22,7 @@ from torch import Tensor
 
 from zetamix.atomic_io import write_json
 from zetamix.measure import local_dimension
-from zetamix.provenance import describe_machine, machine_line
+from zetamix.provenance import machine_info, machine_summary
 
 SUBSET = 1000
 NEIGHBOURS = (128, 8)
@@ -41,13 +41,13 @@ def main() -> None:
     memory = arguments.memory_gb or (64.0 if device.type == "cuda" else 1.0)
     measure = measure_gpu if device.type == "cuda" else measure_cpu
     rows = measure(images, memory, arguments.runs)
-    facts = describe_machine(device)
+    facts = machine_info(device)
     # without the folders of this machine
     words = [Path(word).name if "/" in word else word for word in sys.argv[1:]]
     facts["command"] = " ".join(["python benchmarks/dimension.py", *words])
     for row in rows:
         tell(row)
-    sys.stdout.write(machine_line(facts) + "\n")
+    sys.stdout.write(machine_summary(facts) + "\n")
     if arguments.json is not None:
         write_json(arguments.json, {"machine": facts, "rows": rows})
 

@@ -28,7 +28,7 @@ from torchvision.datasets import CIFAR10
 from zetamix.atomic_io import write_json
 from zetamix.data.augment import Scale, measure_scale
 from zetamix.data.loader import Loader
-from zetamix.provenance import describe_machine, machine_line
+from zetamix.provenance import machine_info, machine_summary
 
 BATCH = 128
 WORKERS = (0, 2)
@@ -53,13 +53,13 @@ def main() -> None:
     arguments = parser.parse_args()
     pixels, labels = read(arguments.data, arguments.images)
     rows = measure(pixels, labels, arguments.epochs)
-    facts = describe_machine(torch.device("cpu"))
+    facts = machine_info(torch.device("cpu"))
     # without the folders of this machine
     words = [Path(word).name if "/" in word else word for word in sys.argv[1:]]
     facts["command"] = " ".join(["python benchmarks/loader.py", *words])
     for row in rows:
         tell(row)
-    sys.stdout.write(machine_line(facts) + "\n")
+    sys.stdout.write(machine_summary(facts) + "\n")
     if arguments.json is not None:
         write_json(arguments.json, {"machine": facts, "rows": rows})
 

@@ -21,7 +21,7 @@ import torch
 from zetamix.atomic_io import write_json
 from zetamix.data import Dataset, from_tensors
 from zetamix.methods import parse
-from zetamix.provenance import describe_machine, machine_line
+from zetamix.provenance import machine_info, machine_summary
 from zetamix.train import RECIPES
 from zetamix.train.cuda_graph import CapturedStep
 from zetamix.train.trainer import Trainer
@@ -67,7 +67,7 @@ def main() -> None:
         sys.exit("torch finds no CUDA device; this benchmark is about one.")
     device = torch.device("cuda", 0)
     torch.backends.cudnn.benchmark = True
-    facts = describe_machine(device)
+    facts = machine_info(device)
     facts["command"] = " ".join(["python benchmarks/training.py", *sys.argv[1:-1]])
     if arguments.json is not None:
         facts["command"] += f" {arguments.json.name}"
@@ -78,7 +78,7 @@ def main() -> None:
         tell(rows[-1])
         if arguments.json is not None:
             write_json(arguments.json, {"machine": facts, "rows": rows})
-    sys.stdout.write(machine_line(facts) + "\n")
+    sys.stdout.write(machine_summary(facts) + "\n")
 
 
 def random_images(name: str, count: int, shape: tuple[int, ...]) -> Dataset:

@@ -7,12 +7,12 @@ import torch
 from zetamix.data import from_tensors
 from zetamix.experiments.compare.grid import Grid
 from zetamix.methods import parse
-from zetamix.provenance import describe_machine
+from zetamix.provenance import machine_info
 from zetamix.records import RunRecord
 from zetamix.results.comparison import Comparison, show_outputs
 from zetamix.train import recipe_for
 
-MACHINE = describe_machine(torch.device("cpu"))
+MACHINE = machine_info(torch.device("cpu"))
 
 
 def make_dataset(counts=(10, 10, 10), shape=(1, 8, 8), name="made", classes=None):

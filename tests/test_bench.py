@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from zetamix.bench import run, timing
 from zetamix.bench.contenders import CONTENDERS, COPY, OURS, PEERS
 from zetamix.cli.app import app
-from zetamix.provenance import describe_machine, machine_line
+from zetamix.provenance import machine_info, machine_summary
 
 CPU = torch.device("cpu")
 SMALL = run.Case((6, 3, 8, 8), torch.float32, CPU)
@@ -124,6 +124,6 @@ def test_bad_arguments_get_a_sentence(arguments, message):
 def test_the_machine_line_names_what_matters(monkeypatch):
     monkeypatch.setenv("ZETAMIX_COMMIT", "abc123")
     monkeypatch.setattr("sys.argv", ["/somewhere/bin/zetamix", "bench", "--device", "cpu"])
-    facts = describe_machine(CPU)
-    assert machine_line(facts).endswith("commit abc123")
+    facts = machine_info(CPU)
+    assert machine_summary(facts).endswith("commit abc123")
     assert facts["command"] == "zetamix bench --device cpu"

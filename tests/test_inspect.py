@@ -29,7 +29,7 @@ from zetamix.experiments.inspect.originals import choose_originals
 from zetamix.measure import Estimate, mean_of
 from zetamix.measure.mixed_samples import make_outputs
 from zetamix.methods import parse, parse_list
-from zetamix.provenance import describe_machine
+from zetamix.provenance import machine_info
 from zetamix.report import Picture
 from zetamix.report.inspect import make_table
 from zetamix.report.inspect_cautions import cautions
@@ -53,7 +53,7 @@ def found(digits):
 
 @pytest.fixture(scope="module")
 def page(found, tmp_path_factory):
-    return write_report(found, tmp_path_factory.mktemp("report"), describe_machine(CPU))
+    return write_report(found, tmp_path_factory.mktemp("report"), machine_info(CPU))
 
 
 def blobs(n=120, classes=3, features=4, seed=0, spread=0.3):
@@ -331,7 +331,7 @@ def test_points_without_a_test_split_are_judged_by_what_is_unseen(tmp_path):
     zeta = found.subjects[1].estimates
     assert (zeta["local_dimension"].n, zeta["distance"].n) == (200, 200)
     assert (zeta["certain_share"].n, zeta["cross_entropy"].n) == (100, 100)
-    page = write_report(found, tmp_path, describe_machine(CPU))
+    page = write_report(found, tmp_path, machine_info(CPU))
     assert "in the plane of the originals" in page.read_text()
 
 
@@ -340,7 +340,7 @@ def test_large_images_are_shown_small(tmp_path):
     dataset = from_tensors("large", {"train": (samples, torch.arange(64) % 2)})
     settings = Settings(gammas=(2.8,), oracle="none", neighbours=8)
     found = inspect_dataset(dataset, parse_list("zeta:2.8"), settings)
-    write_report(found, tmp_path, describe_machine(CPU))
+    write_report(found, tmp_path, machine_info(CPU))
     # four images of noise, which no format compresses: 77 kB each at full size, in base64
     assert (tmp_path / "figures" / "outputs.svg").stat().st_size < 4 * 58_000
 
@@ -576,7 +576,7 @@ def test_noise_proves_nothing(tmp_path):
     assert words["γ"] == "Nothing follows for γ: local dimension is at its limit."
     for word in ("Realism", "Labels"):
         assert words[word].endswith("That says little: see the caution.")
-    page = write_report(found, tmp_path, describe_machine(CPU)).read_text()
+    page = write_report(found, tmp_path, machine_info(CPU)).read_text()
     # beside the figure and below the table
     assert page.count(f"Caution: {limit}") == 2
     assert page.count("Caution: Realism and label correctness say little") == 2
@@ -806,7 +806,7 @@ def test_the_report_opens_in_a_browser(found, page):
 def test_without_an_oracle_there_is_no_realism(digits, tmp_path):
     settings = replace(QUICK, oracle="none")
     made = inspect_dataset(digits, parse_list("zeta:2.8"), settings)
-    page = write_report(made, tmp_path, describe_machine(CPU))
+    page = write_report(made, tmp_path, machine_info(CPU))
     seen = open_page(page).check()
     assert len(seen.images) == 2
     assert "oracle" not in seen.text.replace(str(page), "")

@@ -24,7 +24,7 @@ from zetamix import GAMMA_MIN
 from zetamix.experiments.tune import Trial, parse_space, random_settings, trials_from_records
 from zetamix.experiments.tune.final import Contender
 from zetamix.metrics import METRICS
-from zetamix.provenance import describe_machine
+from zetamix.provenance import machine_info
 from zetamix.report import Picture
 from zetamix.report.tune import as_dict, draw_all, results_table, trial_table, write_report
 from zetamix.report.tune_figures import draw_gamma, measure_name
@@ -42,7 +42,7 @@ from zetamix.results.tuning_analysis import (
     trend,
 )
 
-FACTS = {**describe_machine(torch.device("cpu")), "command": "zetamix tune --data blobs"}
+FACTS = {**machine_info(torch.device("cpu")), "command": "zetamix tune --data blobs"}
 GRID = make_question("gamma=1.8:3.0:0.2")
 TEN = make_question("gamma=1.8:3.6:0.2")
 ONE = make_question("gamma=1..6")

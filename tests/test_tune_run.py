@@ -34,7 +34,7 @@ from zetamix.experiments.tune.search import idle, report, search
 from zetamix.experiments.tune.work import Job, Task, _device, _Team, train_tasks
 from zetamix.experiments.workers import FileBoard, Workers
 from zetamix.methods import parse
-from zetamix.provenance import describe_machine
+from zetamix.provenance import machine_info
 from zetamix.records import read_lines
 from zetamix.report.tune import write_report
 from zetamix.train import Run, train
@@ -232,7 +232,7 @@ def test_without_a_test_split_a_setting_can_still_be_chosen(tmp_path):
     )
     found = run(tmp_path, question, trials=1)
     assert found.chosen is not None
-    page = write_report(found, tmp_path, {**describe_machine(torch.device("cpu"))})
+    page = write_report(found, tmp_path, {**machine_info(torch.device("cpu"))})
     assert "There is no test split to try the chosen setting on." in page.read_text()
 
 

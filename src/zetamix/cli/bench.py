@@ -13,7 +13,7 @@ from zetamix.atomic_io import write_json
 from zetamix.bench.contenders import COPY, OURS, PEERS
 from zetamix.bench.run import Case, Row, WrongResultError, fastest_peer, measure
 from zetamix.cli.options import parse_device
-from zetamix.provenance import describe_machine, machine_line
+from zetamix.provenance import machine_info, machine_summary
 
 SHAPES = "32x3x224x224,128x3x32x32,128x3x224x224,256x3x224x224"
 CPU_SHAPES = "128x3x32x32,32x3x96x96,128x3x96x96,32x3x224x224,128x3x224x224,256x3x224x224"
@@ -51,7 +51,7 @@ def bench(
     ]
     if json_file is not None:
         _check_writable(json_file)
-    facts = describe_machine(place)
+    facts = machine_info(place)
     rows: list[Row] = []
     for case in track(cases, "measuring", console=Console(stderr=True), transient=True):
         torch.backends.cuda.matmul.fp32_precision = "tf32" if case.tf32 else "ieee"
@@ -69,7 +69,7 @@ def bench(
         # after every case, so that an interrupted run keeps what it has
         if json_file is not None:
             write_json(json_file, {"machine": facts, "rows": [row.as_dict() for row in rows]})
-    console.print(machine_line(facts), highlight=False)
+    console.print(machine_summary(facts), highlight=False)
 
 
 def _shapes(text: str) -> list[tuple[int, ...]]:

@@ -11,7 +11,7 @@ from zetamix.cli.errors import told_in_a_sentence
 from zetamix.cli.narrow import blocks
 from zetamix.cli.options import check_device, make_stop, parse_train_size
 from zetamix.cli.overview import near_path
-from zetamix.text import counted
+from zetamix.text import plural
 
 
 def compare(
@@ -134,12 +134,12 @@ def _announce(console: Console, grid: Any) -> None:
     from zetamix.report.compare_earlier import what_differs
 
     dataset, recipe = grid.dataset, grid.recipe
-    runs = f"{counted(len(grid.methods), 'method')} × {counted(len(grid.seeds), 'seed')}"
+    runs = f"{plural(len(grid.methods), 'method')} × {plural(len(grid.seeds), 'seed')}"
     augmentation = "no augmentation" if recipe.augmentation == "none" else recipe.augmentation
     console.print(
         f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} to train, {len(dataset.test):,} to "
-        f"test, {dataset.num_classes} classes · {counted(len(grid.places), 'run')} ({runs}) · "
-        f"{recipe.model}, {counted(recipe.epochs, 'epoch')}, batch {recipe.batch_size}, "
+        f"test, {dataset.num_classes} classes · {plural(len(grid.places), 'run')} ({runs}) · "
+        f"{recipe.model}, {plural(recipe.epochs, 'epoch')}, batch {recipe.batch_size}, "
         f"{augmentation} · recipe: {recipe.source}",
         highlight=False,
     )
@@ -201,8 +201,8 @@ def _print(console: Console, comparison: Any) -> None:
 def _facts(comparison: Any) -> dict[str, str]:
     import torch
 
-    from zetamix.provenance import describe_machine
+    from zetamix.provenance import machine_info
 
     on_gpu = any("gpu" in record.machine for record in comparison.records.values())
     device = "cuda" if on_gpu and torch.cuda.is_available() else "cpu"
-    return describe_machine(torch.device(device))
+    return machine_info(torch.device(device))

@@ -176,16 +176,16 @@ def check(what: What, data_dir: DataDir = None, seed: Seed = 0, size: Size = Non
 
 
 def _print_verdict(console: Console, report: "Report") -> None:
-    from zetamix.text import counted
+    from zetamix.text import plural
 
     total = sum(report.sizes.values())
     wrong = len(report.problems) + len(report.corrupt)
     verdict = "[green]as expected[/green]" if report.ok else f"[red]{wrong:,} wrong[/red]"
     if report.ok and not report.expected_sizes:
         verdict = "[green]all readable[/green]"
-    parts = [f"{counted(total, 'sample')}, {verdict}"]
+    parts = [f"{plural(total, 'sample')}, {verdict}"]
     if report.duplicates:
-        said = f"{counted(len(report.duplicates), 'group')} of duplicates"
+        said = f"{plural(len(report.duplicates), 'group')} of duplicates"
         if report.leaks:
             said += f", {report.leaks:,} in more than one split"
         if report.contradictions:

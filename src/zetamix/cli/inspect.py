@@ -55,7 +55,7 @@ def inspect(
     from zetamix import data as datasets
     from zetamix import methods as naming
     from zetamix.experiments.inspect import InspectionError, Settings, inspect_dataset, write_report
-    from zetamix.provenance import describe_machine
+    from zetamix.provenance import machine_info
     from zetamix.report.inspect_text import read
     from zetamix.results.inspection import GAMMAS
 
@@ -84,7 +84,7 @@ def inspect(
                 _check_writable(folder)
                 found = inspect_dataset(dataset, chosen, settings, device=place, progress=bars)
                 bars("drawing the report", 0, 1)
-                page = write_report(found, folder, describe_machine(place))
+                page = write_report(found, folder, machine_info(place))
         except InspectionError as error:
             Console(stderr=True, soft_wrap=True).print(str(error), style="red", markup=False)
             raise typer.Exit(1) from None

@@ -199,11 +199,11 @@ def _run_name(run: Any) -> str:
 def _page(console: Console, results: Any, quick: bool) -> None:
     import torch
 
-    from zetamix.provenance import describe_machine
+    from zetamix.provenance import machine_info
     from zetamix.report.paper.write import write_page
 
     path = results.folder / "index.html"
-    write_page(results, path, describe_machine(torch.device("cpu")), is_quick=quick)
+    write_page(results, path, machine_info(torch.device("cpu")), is_quick=quick)
     console.print(f"[dim]in {path}[/dim]", highlight=False, soft_wrap=True)
 
 

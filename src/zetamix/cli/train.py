@@ -12,7 +12,7 @@ from rich.table import Table
 from zetamix.cli.errors import told_in_a_sentence
 from zetamix.cli.narrow import fold_name, room_for_names
 from zetamix.cli.options import make_stop, parse_device, parse_seeds, parse_train_size
-from zetamix.text import counted
+from zetamix.text import plural
 
 # runs whose epoch is told one by one when a command is stopped
 STANDINGS = 4
@@ -165,31 +165,31 @@ def _watcher(console: Console, runs: list[Any], log: str | None) -> Any:
 
 
 def _announce(console: Console, dataset: Any, recipe: Any, runs: list[Any], place: Any) -> None:
-    from zetamix.provenance import describe_machine, machine_line
+    from zetamix.provenance import machine_info, machine_summary
 
     test = len(dataset.test) if dataset.test is not None else 0
     augmentation = "no" if recipe.augmentation == "none" else recipe.augmentation
     console.print(
         f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} to train, {test:,} to test, "
         f"{dataset.num_classes} classes, {_form(dataset.shape)} · {recipe.model}, "
-        f"{counted(recipe.epochs, 'epoch')}, batch {recipe.batch_size}, {augmentation} "
+        f"{plural(recipe.epochs, 'epoch')}, batch {recipe.batch_size}, {augmentation} "
         f"augmentation · recipe: {recipe.source}",
         highlight=False,
     )
     done = sum(run.record is not None for run in runs)
     if done:
         console.print(
-            f"{done} of {counted(len(runs), 'run')} finished earlier: shown as recorded",
+            f"{done} of {plural(len(runs), 'run')} finished earlier: shown as recorded",
             highlight=False,
         )
     for note in dataset.notes:
         console.print(f"[dim]{note}[/dim]", highlight=False)
-    console.print(f"[dim]{machine_line(describe_machine(place))}[/dim]", highlight=False)
+    console.print(f"[dim]{machine_summary(machine_info(place))}[/dim]", highlight=False)
 
 
 def _form(shape: tuple[int, ...]) -> str:
     """What a sample is: the size of an image, or how many numbers."""
-    return " × ".join(map(str, shape)) if len(shape) > 1 else counted(shape[0], "number") + " each"
+    return " × ".join(map(str, shape)) if len(shape) > 1 else plural(shape[0], "number") + " each"
 
 
 def _report(console: Console, runs: list[Any], records: list[Any]) -> None:
@@ -235,7 +235,7 @@ def _standing(runs: list[Any]) -> str:
     done = sum(run.record is not None for run in runs)
     parts = [f"{run.name} {run.status}" for run in begun]
     if len(parts) > STANDINGS:
-        parts[STANDINGS - 1 :] = [f"{counted(len(parts) - STANDINGS + 1, 'other run')} begun"]
+        parts[STANDINGS - 1 :] = [f"{plural(len(parts) - STANDINGS + 1, 'other run')} begun"]
     if len(runs) > 1:
         parts.insert(0, f"{done} of {len(runs)} runs finished")
     return ", ".join(parts) or "No run was begun."

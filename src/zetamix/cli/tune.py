@@ -12,7 +12,7 @@ from zetamix.cli.errors import told_in_a_sentence
 from zetamix.cli.options import check_device, make_stop, parse_train_size
 from zetamix.cli.overview import near_path
 from zetamix.cli.standing import Watcher
-from zetamix.text import counted
+from zetamix.text import plural
 
 SPACE = "gamma=1..6,weight_decay=log:5e-5..1e-3"
 
@@ -203,8 +203,8 @@ def _announce(console: Console, question: Any, plan: Any) -> None:
     console.print(
         f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} to train, {len(dataset.val):,} to "
         f"choose by {METRICS[question.metric].title}, {test:,} to test what is chosen · "
-        f"{question.space.text} · {counted(plan.trials, 'trial')}, {plan.sampler} · "
-        f"{recipe.model}, {counted(recipe.epochs, 'epoch')}, batch {recipe.batch_size} · recipe: "
+        f"{question.space.text} · {plural(plan.trials, 'trial')}, {plan.sampler} · "
+        f"{recipe.model}, {plural(recipe.epochs, 'epoch')}, batch {recipe.batch_size} · recipe: "
         f"{recipe.source}",
         highlight=False,
     )
@@ -233,6 +233,6 @@ def _print(console: Console, found: Any, page: Path) -> None:
 def _facts() -> dict[str, str]:
     import torch
 
-    from zetamix.provenance import describe_machine
+    from zetamix.provenance import machine_info
 
-    return describe_machine(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    return machine_info(torch.device("cuda" if torch.cuda.is_available() else "cpu"))

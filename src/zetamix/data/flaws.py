@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from zetamix.data.source import Array, Source
-from zetamix.text import counted
+from zetamix.text import plural
 
 
 def digest(sample: Array) -> bytes:
@@ -76,12 +76,12 @@ def harm(leaks: int, contradictions: int) -> list[str]:
     found = []
     if leaks:
         found.append(
-            f"{counted(leaks, 'group')} of identical samples {'is' if leaks == 1 else 'are'} in "
+            f"{plural(leaks, 'group')} of identical samples {'is' if leaks == 1 else 'are'} in "
             "more than one split, so a score is partly on samples that were seen before"
         )
     if contradictions:
         found.append(
-            f"{counted(contradictions, 'group')} of identical samples "
+            f"{plural(contradictions, 'group')} of identical samples "
             f"{'has' if contradictions == 1 else 'have'} different classes, of which one at most "
             "is right"
         )
@@ -114,4 +114,4 @@ def _absent(source: Source) -> Mapping[str, Sequence[str]]:
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(names[:3])
     more = len(names) - 3
-    return shown if more <= 0 else f"{shown} and {counted(more, 'more class', 'more classes')}"
+    return shown if more <= 0 else f"{shown} and {plural(more, 'more class', 'more classes')}"

@@ -13,7 +13,7 @@ from zetamix.data.errors import DataError, DatasetNotFoundError, in_lines
 from zetamix.data.flaws import digest, harm, lacking
 from zetamix.data.loading import DataDir, Request, What, draw, find
 from zetamix.data.source import Block, Part, Progress, Source
-from zetamix.text import counted
+from zetamix.text import plural
 
 
 class Count(NamedTuple):
@@ -239,14 +239,14 @@ def _differences(
     if spec is None or not spec.firm:
         return []
     found = [
-        f"{split} has {counted(size, 'sample')}; expected {spec.sizes.get(split, 0):,}."
+        f"{split} has {plural(size, 'sample')}; expected {spec.sizes.get(split, 0):,}."
         for split, size in sizes.items()
         if size != spec.sizes.get(split, 0)
     ]
     # where a checksum says that the file is right, our table of its classes would be what is wrong
     if not any(archive.md5 for archive in spec.archives):
         found += [
-            f"{count.label} has {counted(count.found, 'sample')} in {count.split}; expected "
+            f"{count.label} has {plural(count.found, 'sample')} in {count.split}; expected "
             f"{count.expected:,}."
             for count in counts
             if count.differs

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from zetamix.data.errors import Complain, refuse
-from zetamix.text import counted
+from zetamix.text import plural
 
 # train : val : test, wherever splits have to be made
 TRAIN, VAL, TEST = 7, 1, 2
@@ -130,7 +130,7 @@ def _too_small(
     least = 1 + len(missing)
     counts = torch.bincount(labels, minlength=len(classes)).tolist()
     return [
-        f"Class {name!r} of {where} has {counted(count, 'image')} to split. Making "
+        f"Class {name!r} of {where} has {plural(count, 'image')} to split. Making "
         f"{' and '.join(missing)} needs at least {least} of every class: add images, leave the "
         "class out, or split the data yourself into train, val and test."
         for name, count in zip(classes, counts, strict=True)

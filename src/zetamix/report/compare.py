@@ -12,13 +12,13 @@ from typing import Any
 from zetamix.atomic_io import json_safe, write_json, write_text
 from zetamix.measure.statistics import CONFIDENCE, Difference
 from zetamix.metrics import METRICS
-from zetamix.provenance import machine_line
+from zetamix.provenance import machine_summary
 from zetamix.report import Picture, Section, Table, render_page
 from zetamix.report.compare_figures import draw_all
 from zetamix.report.compare_tables import class_table, difference_table, main_table
 from zetamix.report.compare_text import LEVEL, read
 from zetamix.results.comparison import Comparison
-from zetamix.text import counted
+from zetamix.text import plural
 
 SCHEMA = "zetamix/compare/1"
 
@@ -26,7 +26,7 @@ SCHEMA = "zetamix/compare/1"
 def write_report(comparison: Comparison, out: Path, facts: Mapping[str, str]) -> Path:
     """Write `report.html`, `results.json`, `.csv`, `.md`, `.tex` and `figures/`; the page's path.
 
-    facts: the machine and the command, from `zetamix.provenance.describe_machine`.
+    facts: the machine and the command, from `zetamix.provenance.machine_info`.
     """
     pictures = draw_all(comparison)
     for picture in pictures.values():
@@ -115,7 +115,7 @@ def _markdown(comparison: Comparison, tables: list[Table], facts: Mapping[str, s
     parts += [f"**{word}.** {sentence}" for word, sentence in read(comparison)]
     for table in tables:
         parts += [f"{table.caption}.", table.markdown(), *table.notes]
-    parts += [f"`{facts['command']}`", machine_line(dict(facts))]
+    parts += [f"`{facts['command']}`", machine_summary(dict(facts))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -155,7 +155,7 @@ def how(comparison: Comparison) -> list[str]:
     grid, dataset = comparison.grid, comparison.dataset
     recipe, test = grid.recipe, len(dataset.splits["test"])
     words = [
-        f"{counted(len(grid.methods), 'method')} with {counted(len(grid.seeds), 'seed')} each, on "
+        f"{plural(len(grid.methods), 'method')} with {plural(len(grid.seeds), 'seed')} each, on "
         f"the same {len(dataset.train):,} training samples and the same {test:,} test samples. A "
         "seed fixes initial weights and the order of the data, so that methods are compared in "
         "pairs which differ in the mixing alone.",
@@ -181,8 +181,8 @@ def how(comparison: Comparison) -> list[str]:
 
 def _machines(comparison: Comparison) -> str:
     """Where runs were trained, which need not be where the page was written."""
-    lines = Counter(machine_line(record.machine) for record in comparison.records.values())
-    places = [f"{counted(count, 'run')} on {line}" for line, count in lines.items()]
+    lines = Counter(machine_summary(record.machine) for record in comparison.records.values())
+    places = [f"{plural(count, 'run')} on {line}" for line, count in lines.items()]
     seconds = sum(record.wall_s for record in comparison.records.values())
     side = f" ({comparison.where})" if comparison.where else ""
     return f"Trained{side}: {'; '.join(places)}. All runs together took {seconds / 60:.1f} minutes."

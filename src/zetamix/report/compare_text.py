@@ -6,7 +6,7 @@ from zetamix.measure.statistics import CONFIDENCE, Difference
 from zetamix.metrics import METRICS
 from zetamix.results.comparison import Comparison
 from zetamix.results.guessing import guessing
-from zetamix.text import counted
+from zetamix.text import plural
 
 LEVEL = f"{100 * CONFIDENCE:g} %"
 # runs that a sentence has room for
@@ -44,7 +44,7 @@ def _alone(comparison: Comparison) -> str:
         found = comparison.summary(label, metric)
         values.append(f"{METRICS[metric].title} {METRICS[metric].format(found.mean, found.sd)}")
     n = comparison.summary(label, comparison.primary).n
-    text = f"{label} over {counted(n, 'seed')}: {', '.join(values)}. "
+    text = f"{label} over {plural(n, 'seed')}: {', '.join(values)}. "
     if len(comparison.grid.methods) > 1:
         return text + "Nothing can be compared before another method has a finished run."
     return text + "One method is measured, not compared."

@@ -43,7 +43,7 @@ MEASURES = {
 def write_report(inspection: Inspection, out: Path, facts: Mapping[str, str]) -> Path:
     """Write `report.html`, `inspection.json` and `figures/`; the path of the page.
 
-    facts: the machine, from `zetamix.provenance.describe_machine`.
+    facts: the machine, from `zetamix.provenance.machine_info`.
     """
     pictures = draw_all(inspection)
     for picture in pictures:

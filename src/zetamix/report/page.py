@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from zetamix.provenance import machine_line
+from zetamix.provenance import machine_summary
 from zetamix.report.figure import Picture
 from zetamix.report.table import Table
 
@@ -42,7 +42,7 @@ def render_page(
 ) -> str:
     """The page as HTML with everything inlined.
 
-    machine: where the numbers were made, from `zetamix.provenance.describe_machine`; None where
+    machine: where the numbers were made, from `zetamix.provenance.machine_info`; None where
         the sections say so themselves.
     lead: the main results, a heading and a sentence or two each.
 
@@ -54,7 +54,7 @@ def render_page(
         page_title=title,
         sections=sections,
         machine=machine,
-        machine_line="" if machine is None else machine_line(dict(machine)),
+        machine_summary="" if machine is None else machine_summary(dict(machine)),
         lead=lead,
         anchors={section.anchor for section in sections},
     )

@@ -28,7 +28,7 @@ SHOWN_TRIALS = 30
 def write_report(tuning: Tuning, out: Path, facts: Mapping[str, str]) -> Path:
     """Write `report.html`, `results.json`, tables and `figures/`; the path of the page.
 
-    facts: the machine, from `zetamix.provenance.describe_machine`.
+    facts: the machine, from `zetamix.provenance.machine_info`.
     """
     shares = importance(tuning.trials, tuning.question.space.searched, tuning.question.seed)
     pictures = draw_all(tuning, shares)

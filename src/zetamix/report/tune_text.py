@@ -11,7 +11,7 @@ from zetamix.report.tune_figures import measure_name
 from zetamix.results.search_space import format_setting
 from zetamix.results.tuning import ROUNDING, Trial, Tried, all_tie, by_setting
 from zetamix.results.tuning_analysis import Flatness, at_gammas, flatness
-from zetamix.text import counted
+from zetamix.text import plural
 
 DEFAULT_GAMMA = 2.8
 # a range whose best γ is nearer to its end than this share of it may well have a better one outside
@@ -111,7 +111,7 @@ def _counts(tuning: Tuning) -> str:
     """How many trials there are, and what became of them."""
     states = [trial.state for trial in tuning.trials]
     finished = states.count("complete")
-    parts = [counted(finished, "finished trial")]
+    parts = [plural(finished, "finished trial")]
     words = {"pruned": "stopped early", "diverged": "diverged", "failed": "failed"}
     parts += [f"{states.count(s)} {word}" for s, word in words.items() if s in states]
     left = tuning.total - len(states)

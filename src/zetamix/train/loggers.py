@@ -31,11 +31,11 @@ class TensorBoardLogger(Logger):
 
     def write(self, run: Run, line: dict[str, Any]) -> None:
         for name, value in flatten(line):
-            self.writers[run].add_scalar(name, value, line["epoch"])  # type: ignore[no-untyped-call]
+            self.writers[run].add_scalar(name, value, line["epoch"])
 
     def close(self) -> None:
         for writer in self.writers.values():
-            writer.close()  # type: ignore[no-untyped-call]
+            writer.close()
 
 
 class WandbLogger(Logger):

@@ -14,7 +14,7 @@ from zetamix.data.dataset import Dataset
 from zetamix.methods import Method
 from zetamix.metrics import METRICS, classify, confusion
 from zetamix.models import count_parameters
-from zetamix.provenance import describe_machine
+from zetamix.provenance import machine_info
 from zetamix.records import Cell, RunRecord
 from zetamix.train.cuda_graph import CapturedStep, synchronize
 from zetamix.train.distributed import Ranks
@@ -304,7 +304,7 @@ class Run:
             test_size=len(labels),
             wall_s=round(self.seconds, 2),
             step_ms=round(1000 * self.timer.seconds / max(1, self.timer.steps), 4),
-            machine=describe_machine(self.device),
+            machine=machine_info(self.device),
             parameters=count_parameters(trainer.model),
             extra={
                 "concurrent": self.concurrent,

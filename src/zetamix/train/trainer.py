@@ -160,7 +160,8 @@ class Trainer:
 
     def compute(self, batch_size: int) -> None:
         """The part of a step that runs on the device, without decisions of the host."""
-        positions = torch.add(self.batch_rows[:batch_size], self.index, alpha=self.loader.batch_size)
+        rows = self.batch_rows[:batch_size]
+        positions = torch.add(rows, self.index, alpha=self.loader.batch_size)
         samples, labels = self.make_batch(
             self.loader.samples if self.raw is None else self.raw,
             self.raw is None,

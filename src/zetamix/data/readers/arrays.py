@@ -17,7 +17,7 @@ from zetamix.data.errors import Complain, DataError, refuse
 from zetamix.data.flaws import digest, first_copies
 from zetamix.data.source import Array, Part, Source, array_part
 from zetamix.data.splits import made_note, make_splits
-from zetamix.text import counted
+from zetamix.text import plural
 
 SPLITS = ("train", "val", "test")
 LAYOUT = (
@@ -246,11 +246,11 @@ def check_labels(path: Path, labels: Mapping[str, Array], classes: tuple[str, ..
     for split, found in labels.items():
         (outside,) = np.nonzero(found >= len(classes))
         if len(outside):
-            more = f" (and {counted(len(outside) - 1, 'more row')} likewise)"
+            more = f" (and {plural(len(outside) - 1, 'more row')} likewise)"
             wrong.append(
                 f"{path}: row {outside[0]} of {split}_labels is {found[outside[0]]}"
                 f"{more if len(outside) > 1 else ''}, but there {verb} "
-                f"{counted(len(classes), 'class', 'classes')} to train on, {known}."
+                f"{plural(len(classes), 'class', 'classes')} to train on, {known}."
             )
     inside = labels["train"][labels["train"] < len(classes)]
     wrong += [
@@ -267,7 +267,7 @@ def _numbered(path: Path, labels: Array) -> tuple[str, ...]:
     if highest >= len(labels):
         raise DataError(
             f"{path}: the largest label of train_labels is {highest:,}, for "
-            f"{counted(len(labels), 'image')} to train on. Number the classes from 0 without gaps."
+            f"{plural(len(labels), 'image')} to train on. Number the classes from 0 without gaps."
         )
     return tuple(str(label) for label in range(highest + 1))
 

@@ -6,7 +6,7 @@ from statistics import median_low
 
 from zetamix.data.errors import Complain
 from zetamix.data.image_files import NATIVE, Fit, Header, in_parallel, read_header
-from zetamix.text import counted
+from zetamix.text import plural
 
 # images of one size up to this side are kept as they are, all others are brought to one size
 NATIVE_SIDE = 256
@@ -39,7 +39,7 @@ def common_shape(
         if header is not None
     ]
     if not headers:
-        complain([f"{where}: none of {counted(len(files), 'file')} can be read as an image."])
+        complain([f"{where}: none of {plural(len(files), 'file')} can be read as an image."])
         return (3, DEFAULT_SIZE, DEFAULT_SIZE), Fit(DEFAULT_SIZE, crop=1.0)
     channels = 1 if all(header.grey for header in headers) else 3
     sides = {(header.height, header.width) for header in headers}

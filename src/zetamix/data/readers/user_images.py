@@ -17,7 +17,7 @@ from zetamix.data.readers.labelled import Labelled
 from zetamix.data.readers.sizes import common_shape
 from zetamix.data.source import Source
 from zetamix.data.splits import made_note, make_splits
-from zetamix.text import counted
+from zetamix.text import plural
 
 SPLIT_NAMES = {
     "train": "train",
@@ -80,7 +80,7 @@ def list_folder(path: Path, complain: Complain = refuse) -> Listing:
     images = {split: _images_by_class(folder, complain) for split, folder in splits.items()}
     names = sorted(images["train"], key=_natural_order)
     if len(names) < 2:
-        classes = counted(len(names), "class", "classes")
+        classes = plural(len(names), "class", "classes")
         (complain if names else refuse)([f"{path}: {classes}; {LAYOUT}, and at least two classes."])
     found = {
         split: _labelled(folder, images[split], names, complain) for split, folder in splits.items()

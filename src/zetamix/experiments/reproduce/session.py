@@ -15,7 +15,7 @@ from zetamix.experiments.reproduce.cells import Cell, Measuring, ReproduceError,
 from zetamix.experiments.reproduce.experiments import MEASURES
 from zetamix.experiments.reproduce.experiments.workbench import Workbench
 from zetamix.methods import parse
-from zetamix.provenance import describe_machine
+from zetamix.provenance import machine_info
 from zetamix.records import Cell as RunCell
 from zetamix.records import Measurement
 from zetamix.results.record_store import Results, fingerprint_of
@@ -67,7 +67,7 @@ class Session:
         self.stop = stop or Stop()
         self.tell = tell or (lambda text: None)
         self.watch = watch
-        self.facts = describe_machine(self.device)
+        self.facts = machine_info(self.device)
         self.bench = Workbench(results, self.device, work)
         self.under_way: list[Run] = []
         """Runs that were stopped before their end."""

@@ -11,7 +11,7 @@ from zetamix.data import CATALOGUE, from_tensors
 from zetamix.experiments.reproduce.cells import Cell, Training
 from zetamix.methods import parse
 from zetamix.models import build
-from zetamix.provenance import describe_machine
+from zetamix.provenance import machine_info
 from zetamix.records import RunRecord
 from zetamix.results.record_store import Results
 from zetamix.train import RECIPES
@@ -43,7 +43,7 @@ class Speed:
 
     def __init__(self, device: torch.device, results: Results) -> None:
         self.device = device
-        self.facts = describe_machine(device)
+        self.facts = machine_info(device)
         self.known = self._known(results)
         self._rate: float | None = None
 

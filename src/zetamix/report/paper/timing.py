@@ -3,7 +3,7 @@
 import math
 
 from zetamix.data import CATALOGUE
-from zetamix.provenance import machine_line
+from zetamix.provenance import machine_summary
 from zetamix.records import Measurement
 from zetamix.report import Cell, Column, Table
 from zetamix.report.paper.view import NOT_RUN, Answer, Drawn, View, agreement, method_name
@@ -50,7 +50,7 @@ def _training(view: View) -> Table:
                 cell.device or "",
             ]
         )
-        machines += [machine_line(record.machine)] if record is not None else []
+        machines += [machine_summary(record.machine)] if record is not None else []
     columns = [
         Column("dataset"),
         Column("method"),
@@ -96,7 +96,7 @@ def _batch(view: View) -> Table:
             if record is None
             else {(row["contender"], row["mode"]): row for row in record.values["rows"]}
         )
-        machines += [machine_line(record.machine)] if record is not None else []
+        machines += [machine_summary(record.machine)] if record is not None else []
         wanted = list(found) or [(name, "eager") for name in CONTENDERS]
         for name, mode in sorted(wanted, key=lambda key: (list(CONTENDERS).index(key[0]), key[1])):
             what, theirs = CONTENDERS[name]

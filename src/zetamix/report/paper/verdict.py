@@ -11,7 +11,7 @@ from zetamix.metrics import METRICS
 from zetamix.report.paper.comparison import Row, rows_of, unit_name, variants_of
 from zetamix.report.paper.view import NOT_RUN, Answer, View, agreement_so_far
 from zetamix.results import paper_values as paper
-from zetamix.text import counted
+from zetamix.text import plural
 
 REFERENCES = {"mixup:1.0": "mixup", "none": "ERM"}
 UNDECIDED, AHEAD, BEHIND, ONE_SEED = "undecided", "ahead", "behind", "one seed"
@@ -112,7 +112,7 @@ def _overall(outcomes: Sequence[_Found]) -> str:
     says = {each.comparison: each.is_win_of_the_paper for each in outcomes}
     parts = [
         f"ζ-mixup beside mixup and ERM: in the paper ahead in {sum(says.values())} of the "
-        f"{counted(len(says), 'comparison')} run here."
+        f"{plural(len(says), 'comparison')} run here."
     ]
     ours = "Ours" if len(says) == len(outcomes) else "Ours, once for each augmentation"
     single = [each for each in outcomes if each.outcome == ONE_SEED]

@@ -7,7 +7,7 @@ from pathlib import Path
 from zetamix.atomic_io import write_text
 from zetamix.experiments.reproduce import smoke as quick
 from zetamix.experiments.reproduce.experiments import EXPERIMENTS
-from zetamix.provenance import machine_line
+from zetamix.provenance import machine_summary
 from zetamix.report import Section, Table, render_page
 from zetamix.report.page import Block, Fold
 from zetamix.report.paper import Drawn, View
@@ -90,7 +90,7 @@ def measured_on(view: View) -> str:
     for record in view.records:
         facts = dict(record.machine)
         commit = facts.pop("commit", None)
-        known = commits.setdefault(machine_line(facts), [])
+        known = commits.setdefault(machine_summary(facts), [])
         known += [commit] if commit is not None and commit not in known else []
     told = [
         f"{machine} · {'commits' if len(found) > 1 else 'commit'} {', '.join(found)}"
