@@ -10,7 +10,7 @@ from zetamix.methods import parse
 from zetamix.provenance import machine_info
 from zetamix.records import RunRecord
 from zetamix.results.comparison import Comparison, show_outputs
-from zetamix.train import recipe_for
+from zetamix.train import default_recipe
 
 MACHINE = machine_info(torch.device("cpu"))
 
@@ -34,7 +34,7 @@ def make_comparison(scores, *, dataset=None, epochs=3, failures=None, where="", 
     fields of the comparison.
     """
     dataset = make_dataset() if dataset is None else dataset
-    recipe = recipe_for(dataset.name, dataset.shape, len(dataset.train)).change(epochs=epochs)
+    recipe = default_recipe(dataset.name, dataset.shape, len(dataset.train)).change(epochs=epochs)
     methods = tuple(parse(label) for label in scores)
     seeds = tuple(range(max(len(runs) for runs in scores.values())))
     grid = Grid(dataset, None, methods, seeds, recipe, Path("nowhere"))

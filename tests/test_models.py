@@ -8,10 +8,10 @@ from zetamix.models import (
     UnknownModelError,
     build,
     count_parameters,
+    default_model,
     initialise,
     is_random,
     seeded,
-    suitable,
 )
 
 # ten classes; parameters of ResNets counted by hand from torchvision's (11,689,512 for ResNet-18 on
@@ -84,7 +84,7 @@ def test_the_stem_starts_like_the_other_convolutions():
     ],
 )
 def test_auto_takes_what_suits_the_shape(shape, name):
-    assert suitable(shape) == name
+    assert default_model(shape) == name
     if name != "resnet18":
         assert count_parameters(build("auto", 4, shape)) == count_parameters(build(name, 4, shape))
 

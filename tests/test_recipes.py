@@ -13,7 +13,7 @@ from zetamix import data
 from zetamix.data.catalogue import CATALOGUE
 from zetamix.methods import parse
 from zetamix.metrics import classify
-from zetamix.train import RECIPES, Recipe, RecipeError, recipe_for, recipe_of
+from zetamix.train import RECIPES, Recipe, RecipeError, default_recipe, make_recipe
 from zetamix.train.paper_recipes import SAME_AS
 from zetamix.train.trainer import Trainer
 
@@ -109,7 +109,7 @@ def test_cosine_goes_from_the_rate_to_nothing():
 
 @pytest.mark.parametrize(("today", "paper"), SAME_AS.items())
 def test_todays_organ_files_are_trained_as_the_papers(today, paper):
-    assert recipe_for(today, (1, 28, 28), 100) == RECIPES[paper]
+    assert default_recipe(today, (1, 28, 28), 100) == RECIPES[paper]
 
 
 OTHERS = [
@@ -125,7 +125,7 @@ OTHERS = [
 
 @pytest.mark.parametrize(("given_data", "expected"), OTHERS)
 def test_other_data_get_a_recipe_of_their_size(given_data, expected):
-    recipe = recipe_for("yours", *given_data)
+    recipe = default_recipe("yours", *given_data)
     assert recipe.source == "zetamix"
     assert recipe.schedule == "cosine"
     found = (recipe.model, recipe.batch_size, recipe.lr, recipe.augmentation)
@@ -230,7 +230,7 @@ def cases():
 def test_every_recipe_takes_a_step_on_its_dataset(name, model, method, tmp_path):
     with installed(name, data_dir=tmp_path):
         dataset = data.load(name)
-    recipe = recipe_for(dataset.name, dataset.shape, len(dataset.train))
+    recipe = default_recipe(dataset.name, dataset.shape, len(dataset.train))
     large = dataset.shape[-1] > 100
     recipe = recipe.change(model=model, batch_size=FEW if large else SOME)
     trainer = Trainer(dataset, parse(method), recipe)
@@ -239,7 +239,7 @@ def test_every_recipe_takes_a_step_on_its_dataset(name, model, method, tmp_path)
     trainer.step()
     assert trainer.step_in_epoch == 1
     assert trainer.optimizer.param_groups[0]["lr"] == recipe.lr
-    loss = trainer.tally.state[0, 0].item()
+    loss = trainer.step_metrics.state[0, 0].item()
     # an untrained network knows nothing: about the logarithm of the number of classes
     assert 0.1 < loss / math.log(dataset.num_classes) < 4
     after = trainer.model.state_dict()
@@ -266,11 +266,11 @@ def test_a_method_that_wants_more_than_a_batch_has_is_refused():
 
 def test_what_was_asked_for_is_taken_as_it_was_given():
     dataset = data.load("crescents")
-    recipe = recipe_of(
+    recipe = make_recipe(
         dataset, model="mlp", epochs=20, changes=["milestones=5,10", "schedule=steps"]
     )
     # epochs move the recipe's own milestones along, not those that were asked for
     assert (recipe.model, recipe.epochs, recipe.milestones) == ("mlp", 20, (5, 10))
-    assert recipe_of(dataset) == recipe_for(dataset.name, dataset.shape, len(dataset.train))
+    assert make_recipe(dataset) == default_recipe(dataset.name, dataset.shape, len(dataset.train))
     with pytest.raises(RecipeError, match="epochs is given twice"):
-        recipe_of(dataset, epochs=20, changes=["epochs=30"])
+        make_recipe(dataset, epochs=20, changes=["epochs=30"])

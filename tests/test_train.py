@@ -22,8 +22,8 @@ from zetamix.train import run as runs_module
 from zetamix.train import trainer as trainer_module
 from zetamix.train.run_folder import FolderError
 from zetamix.train.step_timer import StepTimer
-from zetamix.train.tally import Tally
 from zetamix.train.trainer import MIXING, NonFiniteLossError, Trainer, choose_dtype, derive
+from zetamix.train.trainer import StepMetrics as Tally
 
 # 100 digits in batches of 32: three steps an epoch, and four left over
 RECIPE = RECIPES["cifar10"].change(

@@ -182,7 +182,7 @@ def test_a_replay_is_a_step(digits, device, method):
             captured.stream.synchronize()
             assert (plain.step_in_epoch, other.step_in_epoch) == (step + 1, step + 1)
             assert int(other.index) == step + 1
-            loss, found = plain.tally.state[0, step], other.tally.state[0, step]
+            loss, found = plain.step_metrics.state[0, step], other.step_metrics.state[0, step]
             assert float(found) == pytest.approx(float(loss), rel=1e-3), (epoch, step)
         assert_same_state(other.model.state_dict(), plain.model.state_dict(), device)
         assert plain.finish_epoch() == pytest.approx(other.finish_epoch(), rel=1e-3)
@@ -206,7 +206,7 @@ def test_capturing_changes_nothing(digits, device):
         "model": {key: value.clone() for key, value in trainer.model.state_dict().items()},
         "momentum": [s["momentum_buffer"].clone() for s in trainer.optimizer.state.values()],
         "generator": trainer.generator.get_state(),
-        "tally": trainer.tally.state.clone(),
+        "tally": trainer.step_metrics.state.clone(),
         "index": trainer.index.clone(),
     }
     CapturedStep(trainer)
@@ -215,7 +215,7 @@ def test_capturing_changes_nothing(digits, device):
     for found, expected in zip(momentum, before["momentum"], strict=True):
         assert torch.equal(found, expected)
     assert torch.equal(trainer.generator.get_state(), before["generator"])
-    assert torch.equal(trainer.tally.state, before["tally"])
+    assert torch.equal(trainer.step_metrics.state, before["tally"])
     assert torch.equal(trainer.index, before["index"])
     assert trainer.step_in_epoch == 2
 
@@ -245,8 +245,8 @@ def test_a_stop_saves_every_step_that_was_launched(new, device):
         torch.cuda.synchronize()
     state = {key: value.cpu() for key, value in run.trainer.model.state_dict().items()}
     assert_same_state(saved["trainer"]["model"], state, torch.device("cpu"))
-    (tally,) = saved["trainer"]["tally"]
-    assert torch.equal(tally, run.trainer.tally.state.cpu())
+    (tally,) = saved["trainer"]["step_metrics"]
+    assert torch.equal(tally, run.trainer.step_metrics.state.cpu())
     assert (tally[0, : runs_module.CHUNK_STEPS] > 0).all()
 
 
@@ -333,7 +333,7 @@ def test_the_first_compiled_steps_are_those_of_an_eager_trainer(digits, device):
             captured()
         captured.stream.synchronize()
     torch.testing.assert_close(
-        compiled.tally.state[:, :3], plain.tally.state[:, :3], rtol=1e-2, atol=1e-2
+        compiled.step_metrics.state[:, :3], plain.step_metrics.state[:, :3], rtol=1e-2, atol=1e-2
     )
 
 

@@ -1,4 +1,4 @@
-"""The networks that the paper trains, and any classification model of torchvision by name."""
+"""Networks by name: those of the paper, and all classification models of torchvision."""
 
 import math
 import threading
@@ -11,33 +11,33 @@ from torch import Tensor, nn
 
 from zetamix.text import did_you_mean
 
-# images up to this side keep their resolution in the first layers; ImageNet's stem shrinks
-# an image fourfold before the first block, which leaves 8 × 8 of a 32 × 32 image
+# up to this side, images keep their resolution in the first layers; the ImageNet stem leaves 8 × 8
+# of a 32 × 32 image before the first block
 SMALL_SIDE = 64
 
-# held by a thread that uses what all threads share: torch's default generators, or the capture of
-# a CUDA graph, which registers the GPU's default generator and forbids to synchronise the device
+# held by a thread while it uses state that all threads share: torch's default generators, or the
+# capture of a CUDA graph, during which no thread may synchronise the device
 TORCH_LOCK = threading.RLock()
 
 
 class UnknownModelError(ValueError):
-    """A model that there is not, or not for such samples; the message says what there is."""
+    """An unknown model, or one that does not accept such samples."""
 
 
 def build(name: str, num_classes: int, shape: tuple[int, ...], *, stem: str = "auto") -> nn.Module:
     """A new network for samples of `shape`, (channels, height, width) or (features,).
 
     name: "resnet18", "resnet50" or another classification model of torchvision, "lenet5",
-        "digitnet" for images of 8 × 8, "mlp" for points. "auto" takes the one that suits `shape`.
-    stem: of a resnet. "small" is a 3 × 3 convolution without pooling, "imagenet" the original;
-        "auto" takes "small" up to 64 pixels.
+        "digitnet" for images of 8 × 8, "mlp" for points; "auto" chooses by `shape`.
+    stem: first layers of a ResNet. "small" is a 3 × 3 convolution without pooling, "imagenet" the
+        original; "auto" is "small" up to 64 pixels.
 
     >>> model = build("resnet18", 10, (3, 32, 32))
     >>> model.conv1.stride, build("auto", 10, (1, 8, 8))(torch.rand(2, 1, 8, 8)).shape
     ((1, 1), torch.Size([2, 10]))
     """
     if name == "auto":
-        name = suitable(shape)
+        name = default_model(shape)
     if stem not in ("auto", "small", "imagenet"):
         raise ValueError(f"stem must be auto, small or imagenet, got {stem!r}.")
     if name == "mlp":
@@ -56,15 +56,15 @@ def build(name: str, num_classes: int, shape: tuple[int, ...], *, stem: str = "a
     return _from_torchvision(name, num_classes, shape)
 
 
-def suitable(shape: tuple[int, ...]) -> str:
-    """The model to take for samples of a shape where the user names none."""
+def default_model(shape: tuple[int, ...]) -> str:
+    """The model for samples of a shape, unless the user names one."""
     if len(shape) != 3:
         return "mlp"
     return "digitnet" if max(shape[1:]) < 16 else "resnet18"
 
 
 def resnet(name: str, num_classes: int, shape: tuple[int, ...], stem: str = "auto") -> nn.Module:
-    """A ResNet of torchvision, from scratch, with a stem for the size of the images."""
+    """A ResNet of torchvision without weights, with a stem for the size of the images."""
     model: nn.Module = torchvision.models.get_model(name, weights=None, num_classes=num_classes)
     channels, side = shape[0], max(shape[1:])
     if stem == "auto":
@@ -123,7 +123,7 @@ def digitnet(num_classes: int, shape: tuple[int, ...]) -> nn.Module:
 
 
 def mlp(num_classes: int, shape: tuple[int, ...]) -> nn.Module:
-    """Two hidden layers of 128 for points, or for anything flattened."""
+    """A perceptron with two hidden layers of 128 units, on flattened samples."""
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(math.prod(shape), 128),
@@ -134,18 +134,18 @@ def mlp(num_classes: int, shape: tuple[int, ...]) -> nn.Module:
     )
 
 
-class Grey(nn.Module):
-    """Shows grey images in three channels to a model that was made for colours."""
+class GreyToRGB(nn.Module):
+    """Repeats the channel of grey images for a model that expects three."""
 
     def forward(self, samples: Tensor) -> Tensor:
         return samples.expand(-1, 3, -1, -1)
 
 
 def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Module:
-    known = torchvision.models.list_models(module=torchvision.models)
-    if name not in known:
+    available = torchvision.models.list_models(module=torchvision.models)
+    if name not in available:
         ours = ["auto", "lenet5", "digitnet", "mlp"]
-        hint = did_you_mean(name, [*known, *ours], limit=3)
+        hint = did_you_mean(name, [*available, *ours], limit=3)
         raise UnknownModelError(
             f"Expected a model such as {', '.join(ours)}, resnet18 or another classification "
             f"model of torchvision, got {name!r}.{hint}"
@@ -162,15 +162,15 @@ def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn
             name, weights=None, num_classes=num_classes, **options
         )
         if shape[0] == 1:
-            model = nn.Sequential(Grey(), model)
-        # one image through it: what it cannot take is an error now, and not in the first step
+            model = nn.Sequential(GreyToRGB(), model)
+        # a size that the model does not accept is an error here, and not in the first step
         with torch.no_grad():
             model.eval()(torch.zeros(1, *shape))
     except (AssertionError, RuntimeError) as error:
         why = str(error).splitlines()[0].rstrip(".!")
         raise UnknownModelError(
-            f"{name} cannot take images of {shape[1]} × {shape[2]}: {why}. Use resnet18, which "
-            "takes any size."
+            f"{name} does not accept images of {shape[1]} × {shape[2]}: {why}. Use resnet18, which "
+            "accepts any size."
         ) from None
     return model.train()
 
@@ -180,15 +180,15 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def initialise(
-    name: str, num_classes: int, shape: tuple[int, ...], seed: int, **how: str
+    name: str, num_classes: int, shape: tuple[int, ...], seed: int, **options: str
 ) -> nn.Module:
-    """`build` from a seed, on the CPU, without touching global randomness: the same anywhere."""
+    """`build` with weights from a seed, drawn on the CPU, so that they are the same anywhere."""
     with seeded(seed):
-        return build(name, num_classes, shape, **how)
+        return build(name, num_classes, shape, **options)
 
 
 def is_random(model: nn.Module) -> bool:
-    """Whether layers of the model draw while it trains: dropout, stochastic depth."""
+    """Whether layers of the model draw random numbers: dropout, stochastic depth."""
     kinds = (nn.modules.dropout._DropoutNd, torchvision.ops.StochasticDepth)
     return any(isinstance(part, kinds) and part.p > 0 for part in model.modules())
 

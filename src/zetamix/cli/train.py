@@ -62,7 +62,7 @@ def train(
     # loading what is imported here, and the data, takes its part of a time limit
     began = time.monotonic()
     from zetamix import methods
-    from zetamix.train import Run, recipe_of
+    from zetamix.train import Run, make_recipe
     from zetamix.train.cuda_graph import compiling_pays
     from zetamix.train.distributed import leave
     from zetamix.train.run_folder import hold
@@ -73,7 +73,7 @@ def train(
     with told_in_a_sentence():
         place, ranks = _place(device)
         dataset = _load(data, data_dir, train_size, size)
-        recipe = recipe_of(dataset, model=model, epochs=epochs, changes=change or [])
+        recipe = make_recipe(dataset, model=model, epochs=epochs, changes=change or [])
         chosen = methods.parse_list(method)
         seeds = list(parse_seeds(seed, 1, "--seed"))
         folders = _folders(out, dataset.name, chosen, seeds)

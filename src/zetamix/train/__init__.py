@@ -1,8 +1,8 @@
-"""Training: recipes, a step that a GPU can hold whole, runs that survive anything."""
+"""Training: recipes, runs that resume exactly after any interruption, and their models."""
 
 from zetamix.train.paper_recipes import RECIPES as RECIPES
-from zetamix.train.paper_recipes import recipe_for as recipe_for
-from zetamix.train.paper_recipes import recipe_of as recipe_of
+from zetamix.train.paper_recipes import default_recipe as default_recipe
+from zetamix.train.paper_recipes import make_recipe as make_recipe
 from zetamix.train.recipe import Recipe as Recipe
 from zetamix.train.recipe import RecipeError as RecipeError
 from zetamix.train.run import Progress as Progress

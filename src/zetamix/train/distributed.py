@@ -1,4 +1,4 @@
-"""Several processes as one: started by torchrun, joined by PyTorch's own collectives."""
+"""Distributed training: the process group of torchrun, and the collectives that a run needs."""
 
 import os
 from dataclasses import dataclass
@@ -11,44 +11,43 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Ranks:
-    """Which process this is, of how many; one alone by default."""
+    """The rank of this process and the number of processes; one by default."""
 
     rank: int = 0
     world: int = 1
 
     @property
     def leads(self) -> bool:
-        """Whether this process writes files and talks to the user."""
+        """Whether this process writes files and prints."""
         return self.rank == 0
 
     def average(
-        self, loss: float, right: float, bad: int | None
+        self, loss: float, accuracy: float, bad: int | None
     ) -> tuple[float, float, int | None]:
-        """An epoch's loss and accuracy over all ranks, and the first bad step of any."""
+        """Mean loss and accuracy over all ranks, and the first bad step of any."""
         if self.world == 1:
-            return loss, right, bad
+            return loss, accuracy, bad
         never = 1 << 62
-        sums = torch.tensor([loss, right])
+        sums = torch.tensor([loss, accuracy])
         first = torch.tensor(never if bad is None else bad)
         dist.all_reduce(sums)
         dist.all_reduce(first, dist.ReduceOp.MIN)
-        loss, right = (sums / self.world).tolist()
-        return loss, right, None if first == never else int(first)
+        loss, accuracy = (sums / self.world).tolist()
+        return loss, accuracy, None if first == never else int(first)
 
     def gather(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """All ranks' rows, on every rank."""
+        """The rows of all ranks, on every rank."""
         if self.world == 1:
             return logits, labels
         parts: list[Any] = [None] * self.world
         dist.all_gather_object(parts, (logits.cpu(), labels.cpu()))
-        place = logits.device
         return (
-            torch.cat([part[0] for part in parts]).to(place),
-            torch.cat([part[1] for part in parts]).to(place),
+            torch.cat([part[0] for part in parts]).to(logits.device),
+            torch.cat([part[1] for part in parts]).to(logits.device),
         )
 
     def stack(self, own: Tensor) -> Tensor:
-        """[ranks, ...], on the host: the tensor of every rank."""
+        """The tensors of all ranks, [ranks, ...], on the host."""
         own = own.cpu()
         parts = [own] if self.world == 1 else [torch.empty_like(own) for _ in range(self.world)]
         if self.world > 1:
@@ -56,7 +55,7 @@ class Ranks:
         return torch.stack(parts)
 
     def share(self, value: Any) -> Any:
-        """What the leading process has, on every rank: files may lie on its machine only."""
+        """The value of rank 0, on every rank: files may be on its machine only."""
         if self.world == 1:
             return value
         holder = [value]
@@ -64,13 +63,13 @@ class Ranks:
         return holder[0]
 
     def share_buffers(self, model: nn.Module) -> None:
-        """The leading process's running statistics, which are saved, on every rank."""
+        """Copy the running statistics of rank 0, which are saved, to every rank."""
         if self.world > 1:
             for buffer in model.buffers():
                 dist.broadcast(buffer, 0)
 
     def any(self, flag: bool) -> bool:
-        """Whether any rank says so: all of them stop together, or none."""
+        """Whether the flag is set on any rank."""
         if self.world == 1:
             return flag
         value = torch.tensor(int(flag))
@@ -83,9 +82,9 @@ class Ranks:
 
 
 def join(device: torch.device) -> tuple[Ranks, torch.device]:
-    """Join the processes that torchrun started, each with a GPU of its own where there are GPUs.
+    """Join the process group of torchrun; each process gets a GPU of its own if there are GPUs.
 
-    Outside torchrun this is one process, and nothing is joined.
+    Outside torchrun there is one process and no group.
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
@@ -100,6 +99,6 @@ def join(device: torch.device) -> tuple[Ranks, torch.device]:
 
 
 def leave() -> None:
-    """Part from the other processes, if there are any."""
+    """Leave the process group, if there is one."""
     if dist.is_initialized():
         dist.destroy_process_group()

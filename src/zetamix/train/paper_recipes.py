@@ -1,9 +1,9 @@
-"""The paper's recipes, one row per dataset, to read beside its Appendix D."""
+"""The recipes of the paper's Appendix D, one row per dataset."""
 
 from collections.abc import Sequence
 
 from zetamix.data.dataset import Dataset
-from zetamix.models import suitable
+from zetamix.models import default_model
 from zetamix.train.recipe import Recipe
 
 NATURAL, SKIN, MED = "paper, Appendix D.1", "paper, Appendix D.2", "paper, Appendix D.3"
@@ -29,13 +29,13 @@ _SKIN = Recipe(
     lr=0.01,
     milestones=(10, 20, 30, 40),
     decay=0.1,
-    # the centre crop and resize that D.2 calls augmentation are part of the prepared data
+    # the centre crop and resize that D.2 calls augmentation are part of preparing the data
     augmentation="none",
     select="balanced_accuracy",
 )
-# D.3 gives the rate, the loss, SGD and the batch, and for the rest "the original paper": epochs,
-# momentum without Nesterov, no weight decay, the constant rate, normalisation and the choice of
-# the best validation AUC are those of MedMNIST v1's script (whose own rate is 0.001, not 0.01)
+# D.3 gives rate, loss, SGD and batch size and refers to "the original paper" for the rest: epochs,
+# momentum without Nesterov, no weight decay, the constant rate, the normalisation and the selection
+# by validation AUC are those of MedMNIST v1's script (whose own rate is 0.001, not 0.01)
 _MED = Recipe(
     source=MED,
     model="resnet18",
@@ -53,7 +53,7 @@ RECIPES: dict[str, Recipe] = {
     "cifar10": _CIFAR,
     "cifar100": _CIFAR,
     "fashion_mnist": _CIFAR.change(batch_size=32),
-    # 120 epochs here, 200 in the paper's table of times
+    # 120 epochs in Appendix D, 200 in the paper's table of times
     "stl10": _CIFAR.change(epochs=120, batch_size=32, milestones=(80,), evaluate_every=2),
     "imagenette": _IMAGENET,
     "imagewoof": _IMAGENET,
@@ -77,7 +77,7 @@ RECIPES: dict[str, Recipe] = {
     "organmnist_sagittal": _MED,
 }
 
-# today's organ files are trained as the paper's were
+# the current organ datasets use the recipes of the paper's versions
 SAME_AS = {
     "organamnist": "organmnist_axial",
     "organcmnist": "organmnist_coronal",
@@ -85,45 +85,45 @@ SAME_AS = {
 }
 
 
-def recipe_of(
+def make_recipe(
     dataset: Dataset,
     *,
     model: str | None = None,
     epochs: int | None = None,
     changes: Sequence[str] = (),
 ) -> Recipe:
-    """The recipe for a dataset, with what was asked for instead; changes as in "lr=0.05"."""
-    asked = {"model": model, "epochs": epochs}
-    named = [f"{name}={value}" for name, value in asked.items() if value is not None]
-    recipe = recipe_for(dataset.name, dataset.shape, len(dataset.train))
+    """The recipe for a dataset after changes such as "lr=0.05"."""
+    options = {"model": model, "epochs": epochs}
+    named = [f"{name}={value}" for name, value in options.items() if value is not None]
+    recipe = default_recipe(dataset.name, dataset.shape, len(dataset.train))
     return recipe.override(*named, *changes)
 
 
-def recipe_for(name: str, shape: tuple[int, ...], count: int) -> Recipe:
+def default_recipe(name: str, shape: tuple[int, ...], count: int) -> Recipe:
     """The paper's recipe for its datasets; for all others one that suits their size.
 
-    shape: of one sample. count: training samples.
+    shape: the shape of one sample. count: the number of training samples.
 
-    >>> recipe_for("cifar10", (3, 32, 32), 50_000).source
+    >>> default_recipe("cifar10", (3, 32, 32), 50_000).source
     'paper, Appendix D.1'
-    >>> recipe_for("my photos", (3, 128, 128), 500).batch_size
+    >>> default_recipe("my photos", (3, 128, 128), 500).batch_size
     32
     """
     name = SAME_AS.get(name, name)
     if name in RECIPES:
         return RECIPES[name]
-    # small data in small batches: 500 photos are still 15 steps an epoch
+    # small datasets get small batches: 500 photos are 15 steps per epoch
     batch_size = 128 if count >= 10_000 else 64 if count >= 1_000 else 32
     images = len(shape) == 3
     return Recipe(
         source="zetamix",
-        model=suitable(shape),
+        model=default_model(shape),
         epochs=30,
         batch_size=batch_size,
-        # the rate follows the batch, so that one epoch moves the model as far
+        # the rate is proportional to the batch size
         lr=0.1 * batch_size / 128 if images else 0.05,
         schedule="cosine",
-        # letters and digits have no mirror image; photographs do
+        # a mirrored photograph is still one; a mirrored digit is not
         augmentation="flip" if images and shape[0] == 3 else "none",
         select="balanced_accuracy",
     )

@@ -1,4 +1,4 @@
-"""How a model is trained: one frozen value, checked when it is made, changed only by name."""
+"""Hyperparameters of a training run: frozen, validated, changed by name."""
 
 import dataclasses
 import math
@@ -22,48 +22,48 @@ CHOICES = {
 
 
 class RecipeError(ValueError):
-    """A recipe that cannot be; the message says what can."""
+    """An invalid recipe. The message says which values are valid."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything that decides a training run except data, method and seed."""
+    """Everything that decides a training run, except data, method and seed."""
 
     source: str
-    """Where the numbers come from: a section of the paper, or zetamix."""
+    """Where the values come from: a section of the paper, or zetamix."""
     model: str = "auto"
     epochs: int = 30
     batch_size: int = 128
     lr: float = 0.1
     schedule: str = "steps"
-    """"steps" multiplies the rate by `decay` at each of `milestones`; "cosine" goes to 0."""
+    """"steps" multiplies the rate by `decay` at each of `milestones`; "cosine" anneals to 0."""
     milestones: tuple[int, ...] = ()
     decay: float = 0.2
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 5e-4
 
-    # what the paper leaves open; each default says why
+    # not stated in the paper; each default says why
     augmentation: str = "flip"
-    """The appendix says flip only, Sec. 4.5 "rotation, flipping, cropping": "crop-flip" is closer
+    """Appendix D says flip only, Sec. 4.5 "rotation, flipping, cropping"; "crop-flip" comes closer
     to the paper's error rates (5.48 % on CIFAR-10 without mixing)."""
     normalize: str = "dataset"
-    """Never stated. "dataset" is the training split's mean and deviation per channel, the habit
-    of the field; "half" is MedMNIST's (0.5, 0.5)."""
+    """Not stated. "dataset" is the mean and standard deviation per channel of the training split,
+    as is usual; "half" is MedMNIST's (0.5, 0.5)."""
     stem: str = "auto"
-    """Never stated. ImageNet's stem on 32 × 32 images costs several points, which the paper's
-    error rates exclude: images up to 64 pixels get a 3 × 3 stem without pooling."""
+    """Not stated. The ImageNet stem costs several points on 32 × 32 images, which the paper's error
+    rates exclude: images up to 64 pixels get a 3 × 3 stem without pooling."""
     last_batch: str = "drop"
-    """Never stated. A last, smaller batch is left out, another one each epoch: every step then
-    has one shape, as a captured graph needs."""
+    """Not stated. "drop" leaves out the last, smaller batch, which holds other samples each epoch:
+    all steps then have one shape, as a CUDA graph needs."""
     select: str = "accuracy"
-    """Never stated. Which validation measure marks the best epoch; the last epoch is always
-    reported beside it."""
+    """Not stated. The validation metric that selects the best epoch; the last epoch is always
+    reported as well."""
     precision: str = "auto"
-    """Never stated; the paper's GPU had float32 only. "auto" is bfloat16 on GPUs that have it."""
+    """Not stated; the paper's GPU had float32 only. "auto" is bfloat16 on GPUs that support it."""
 
     evaluate_every: int = 1
-    """Epochs between evaluations; the last epoch is always evaluated."""
+    """Evaluate every so many epochs, and after the last one."""
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
@@ -81,7 +81,7 @@ class Recipe:
         if self.nesterov and self.momentum == 0:
             raise RecipeError("nesterov needs momentum above 0. Add nesterov=false.")
         if list(self.milestones) != sorted(set(self.milestones)):
-            raise RecipeError(f"milestones must rise, got {list(self.milestones)}.")
+            raise RecipeError(f"milestones must increase, got {list(self.milestones)}.")
 
     def rate(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0.
@@ -96,20 +96,20 @@ class Recipe:
         return self.lr * self.decay**passed
 
     def check_sources(self, method: Method, samples: int, processes: int = 1) -> None:
-        """A method that wants more samples than a batch has would mix fewer than its name says.
+        """Refuse a method that mixes more samples than a batch has.
 
-        samples: how many there are to train on, which a batch cannot exceed.
+        samples: the number of training samples, which limits the batch.
         """
-        share = max(1, min(self.batch_size, samples) // processes)
-        if method.sources is not None and method.sources > share:
-            of_each = " in each process" if processes > 1 else ""
+        available = max(1, min(self.batch_size, samples) // processes)
+        if method.sources is not None and method.sources > available:
+            where = " in each process" if processes > 1 else ""
             raise RecipeError(
-                f"{method.label} blends {method.sources} samples into one, and a batch has {share}"
-                f"{of_each}. Take sources={share} or fewer, sources=all, or a larger batch_size."
+                f"{method.label} mixes {method.sources} samples, and a batch has {available}"
+                f"{where}. Use sources={available} or fewer, sources=all, or a larger batch_size."
             )
 
     def change(self, **changes: Any) -> "Recipe":
-        """The recipe with some fields changed, strictly; fewer epochs move the milestones along.
+        """The recipe with some fields changed; other epochs move the milestones proportionally.
 
         >>> recipe = Recipe(source="", epochs=200, milestones=(80, 120, 160))
         >>> recipe.change(epochs=20).milestones
@@ -126,21 +126,21 @@ class Recipe:
         return dataclasses.replace(self, **changes)
 
     def override(self, *assignments: str) -> "Recipe":
-        """The recipe after `name=value` texts of a command line.
+        """The recipe after `name=value` assignments from the command line.
 
         >>> Recipe(source="").override("lr=0.05", "augmentation=crop-flip").lr
         0.05
         """
         changes: dict[str, Any] = {}
         for text in assignments:
-            name, given, value = text.partition("=")
-            if not given:
+            name, equals, value = text.partition("=")
+            if not equals:
                 raise RecipeError(f"Expected name=value, such as lr=0.05, got {text!r}.")
             name = name.strip()
             self._check_name(name)
             if name in changes:
                 raise RecipeError(f"{name} is given twice; give it once.")
-            changes[name] = _read(name, value.strip())
+            changes[name] = _parse_value(name, value.strip())
         return self.change(**changes)
 
     def _check_name(self, name: str) -> None:
@@ -157,7 +157,7 @@ class Recipe:
         return cls(**{**values, "milestones": tuple(values["milestones"])})
 
 
-def _read(name: str, value: str) -> Any:
+def _parse_value(name: str, value: str) -> Any:
     kind = get_type_hints(Recipe)[name]
     try:
         if name == "milestones":
@@ -166,6 +166,6 @@ def _read(name: str, value: str) -> Any:
             return {"true": True, "false": False}[value.lower()]
         return kind(value)
     except (KeyError, ValueError):
-        wanted = {"milestones": "epochs separated by commas", bool: "true or false"}
-        what = wanted.get(name, wanted.get(kind, f"a value of type {kind.__name__}"))
-        raise RecipeError(f"{name}: expected {what}, got {value!r}.") from None
+        expected = {"milestones": "epochs separated by commas", bool: "true or false"}
+        text = expected.get(name, expected.get(kind, f"a value of type {kind.__name__}"))
+        raise RecipeError(f"{name}: expected {text}, got {value!r}.") from None

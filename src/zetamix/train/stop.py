@@ -1,22 +1,22 @@
-"""When to stop before the end: a time limit, or a signal from whoever runs the machine."""
+"""Stop conditions of a command: a time limit, SIGTERM and Ctrl-C."""
 
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-# seconds kept back from a time limit for the saving, beside the longest time between two questions,
-# which is a step or an evaluation
+# seconds of a time limit reserved for saving, besides the longest interval between two calls of
+# the condition, which is a step or an evaluation
 MARGIN = 5.0
-# a launcher such as torchrun passes the Ctrl-C on that its children have got already
+# seconds within which a second SIGINT is the same Ctrl-C, passed on by a launcher such as torchrun
 SAME_PRESS = 1.0
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a duration.
+    """A duration in seconds.
 
     >>> parse_duration("9m"), parse_duration("1h30m"), parse_duration("45")
     (540.0, 5400.0, 45.0)
@@ -29,33 +29,44 @@ def parse_duration(text: str) -> float:
 
 
 class Stopped(BaseException):
-    """Work that has nothing to save was stopped in its middle; no `except Exception` may eat it."""
+    """Raised inside work that cannot be checkpointed.
+
+    It derives from BaseException so that `except Exception` does not swallow it.
+    """
 
 
 class Stop:
-    """Says when to stop, and why; SIGTERM and Ctrl-C are heard while it is used as a context.
+    """A stop condition: call it between two steps, and stop when it returns True.
 
-    Both wait for the end of a step, where everything can be saved. A second Ctrl-C does not.
+    As a context manager it handles SIGTERM and Ctrl-C, which then take effect at the end of a step.
+    A second Ctrl-C raises KeyboardInterrupt.
 
-    limit: seconds from `began` on, a time of `time.monotonic`; from now on by default.
+    limit: seconds after `began`, by default from now on. None for no limit.
+    clock: seconds, increasing.
     """
 
-    def __init__(self, limit: float | None = None, began: float | None = None) -> None:
-        self.began = time.monotonic() if began is None else began
+    def __init__(
+        self,
+        limit: float | None = None,
+        began: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.clock = clock
+        self.began = clock() if began is None else began
         self.limit = limit
         self.signal: int | None = None
-        """The signal that was heard."""
-        self._heard = 0.0
-        self._asked: float | None = None
-        self._longest = 0.0
-        self._before: dict[int, Any] = {}
-        self._at_once = False
+        """The signal that was received."""
+        self._signal_time = 0.0
+        self._last_call: float | None = None
+        self._longest_interval = 0.0
+        self._old_handlers: dict[int, Any] = {}
+        self._raise = False
 
     def __call__(self) -> bool:
-        now = time.monotonic()
-        if self._asked is not None:
-            self._longest = max(self._longest, now - self._asked)
-        self._asked = now
+        now = self.clock()
+        if self._last_call is not None:
+            self._longest_interval = max(self._longest_interval, now - self._last_call)
+        self._last_call = now
         return self.terminated or self.out_of_time
 
     @property
@@ -64,53 +75,58 @@ class Stop:
 
     @property
     def out_of_time(self) -> bool:
-        return self.limit is not None and self._left(self.limit) < 0
+        return self.limit is not None and self._remaining(self.limit) < 0
 
-    def _left(self, limit: float) -> float:
-        # a short limit is not spent on its own margin
-        margin = min(MARGIN + self._longest, limit / 4)
-        return self.began + limit - margin - time.monotonic()
+    @property
+    def reason(self) -> str:
+        """One sentence for the user."""
+        return "Stopped." if self.terminated else "The time limit is reached."
+
+    def _remaining(self, limit: float) -> float:
+        # the margin takes no more than a quarter of a short limit
+        margin = min(MARGIN + self._longest_interval, limit / 4)
+        return self.began + limit - margin - self.clock()
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """For work that cannot be saved half done: a stop raises `Stopped` in its middle."""
-        if not self._before:
-            # nobody listens
+        """For work that cannot be checkpointed: signals and the limit raise `Stopped` within it."""
+        if not self._old_handlers:
+            # signals are not handled
             yield
             return
-        # Windows has no alarms: there a limit is kept between two pieces of work only
+        # without SIGALRM, on Windows, the limit takes effect after the block
         alarm = self.limit is not None and hasattr(signal, "SIGALRM")
         before = signal.getsignal(signal.SIGALRM) if alarm else None
         try:
-            self._at_once = True
+            self._raise = True
             if self.limit is not None and alarm:
-                signal.signal(signal.SIGALRM, self._give_up)
-                signal.setitimer(signal.ITIMER_REAL, max(0.001, self._left(self.limit)))
+                signal.signal(signal.SIGALRM, self._on_alarm)
+                signal.setitimer(signal.ITIMER_REAL, max(0.001, self._remaining(self.limit)))
             yield
         finally:
-            self._at_once = False
+            self._raise = False
             if alarm:
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 signal.signal(signal.SIGALRM, before)
 
-    def _give_up(self, number: int, frame: FrameType | None) -> None:
-        if self._at_once:
+    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
+        if self._raise:
             raise Stopped
 
     def __enter__(self) -> "Stop":
-        heard = (signal.SIGTERM, signal.SIGINT)
-        self._before = {number: signal.signal(number, self._hear) for number in heard}
+        handled = (signal.SIGTERM, signal.SIGINT)
+        self._old_handlers = {number: signal.signal(number, self._on_signal) for number in handled}
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._old_handlers.items():
             signal.signal(number, handler)
-        self._before = {}
+        self._old_handlers = {}
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
-        if number == self.signal == signal.SIGINT and now - self._heard > SAME_PRESS:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        now = self.clock()
+        if number == self.signal == signal.SIGINT and now - self._signal_time > SAME_PRESS:
             raise KeyboardInterrupt
-        self.signal, self._heard = number, now
-        if self._at_once:
+        self.signal, self._signal_time = number, now
+        if self._raise:
             raise Stopped

@@ -13,7 +13,7 @@ from zetamix.data import Dataset, DatasetRef
 from zetamix.methods import Method, parse_list
 from zetamix.models import UnknownModelError, initialise
 from zetamix.records import Cell
-from zetamix.train import Recipe, recipe_of
+from zetamix.train import Recipe, make_recipe
 
 METHODS = "none,mixup,cutmix,zeta:2.4,zeta:2.8,zeta:4.0"
 # samples that a method and a model are tried out on before anything is trained
@@ -118,7 +118,7 @@ def make_grid(
         source = DatasetRef.resolve(data, data_dir, train_size, size)
         dataset = source.load()
     _check_dataset(dataset)
-    recipe = recipe_of(dataset, model=model, epochs=epochs, changes=changes)
+    recipe = make_recipe(dataset, model=model, epochs=epochs, changes=changes)
     chosen = suitable_methods(dataset) if methods is None else tuple(methods)
     folder = (out or Path("out") / f"compare-{dataset.name}").absolute()
     grid = Grid(dataset, source, chosen, tuple(range(seeds)), recipe, folder)

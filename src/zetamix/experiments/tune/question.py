@@ -10,7 +10,7 @@ from zetamix.data import DataError, Dataset, DatasetRef, check_fingerprint, load
 from zetamix.experiments.tune.checks import check_dataset, check_models, check_sources
 from zetamix.metrics import METRICS, primary_metric
 from zetamix.results.search_space import Space, SpaceError, parse_space
-from zetamix.train import Recipe, recipe_of
+from zetamix.train import Recipe, make_recipe
 
 # of the training split, where a dataset has no validation split
 HELD_OUT = 0.1
@@ -91,7 +91,7 @@ def make_question(
     return ask(
         dataset,
         space if isinstance(space, Space) else parse_space(space),
-        recipe_of(dataset, model=model, epochs=epochs, changes=changes),
+        make_recipe(dataset, model=model, epochs=epochs, changes=changes),
         source=source,
         metric=metric,
         seed=seed,
