@@ -34,7 +34,7 @@ from zetamix.experiments.reproduce.experiments.workbench import Found, Workbench
 from zetamix.experiments.reproduce.smoke import shorten, small_data
 from zetamix.experiments.reproduce.speed import Speed, forward_work
 from zetamix.gamma import dominance_threshold
-from zetamix.measure.mixed_samples import Outputs
+from zetamix.measure.mixed_samples import MixedSamples
 from zetamix.records import Measurement
 from zetamix.report.paper import DRAWINGS
 from zetamix.report.paper.artifacts import look, missing
@@ -535,7 +535,7 @@ def bench(tmp_path, data):
 
 
 def test_labels_are_wrong_where_the_nearest_original_is_of_another_class():
-    outputs = Outputs(
+    outputs = MixedSamples(
         torch.tensor([[0.1], [0.9], [0.2]]),
         torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7]]),
         torch.zeros(3, 2),

@@ -1,71 +1,70 @@
 """`zetamix inspect`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from zetamix.cli.errors import told_in_a_sentence
-from zetamix.cli.options import parse_device
+from zetamix.cli.options import Data, DataDir, Device, Methods, Out, Size, parse_device
+
+if TYPE_CHECKING:
+    from zetamix.results.inspection import Inspection
 
 METHODS = "mixup,zeta:2.4,zeta:2.8,zeta:4.0"
 
 
 def inspect(
-    data: Annotated[str, typer.Option(help="A dataset's name, or the path of yours.")] = "digits",
-    methods: Annotated[
-        str, typer.Option(help="mixup:1.0, cutmix, zeta:2.8, local, separated by commas.")
-    ] = METHODS,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the report; out/inspect-NAME if none is given.")
-    ] = None,
-    samples: Annotated[int, typer.Option(min=1, help="How many samples to measure.")] = 2000,
-    neighbours: Annotated[int, typer.Option(min=2, help="Of local dimension.")] = 128,
-    batch: Annotated[int, typer.Option(min=2, help="Samples that are mixed together.")] = 128,
+    data: Data = "digits",
+    methods: Methods = METHODS,
+    out: Out = None,
+    samples: Annotated[int, typer.Option(min=1, help="Number of samples to measure.")] = 2000,
+    neighbours: Annotated[
+        int, typer.Option(min=2, help="k of the k-nearest-neighbour dimension estimate.")
+    ] = 128,
+    batch_size: Annotated[int, typer.Option(min=2, help="Samples that are mixed together.")] = 128,
     gammas: Annotated[
-        str | None, typer.Option(help="γ for the curve of local dimension: 1,2,2.8,4.")
+        str | None, typer.Option(help="Comma-separated γ of the local dimension curve: 1,2,2.8,4.")
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, max=1, help="Change of local dimension that counts as none.")
+        float,
+        typer.Option(min=0, max=1, help="Relative change of dimension that counts as preserved."),
     ] = 0.1,
     oracle: Annotated[
-        str, typer.Option(help="Model that judges outputs: auto, lenet5, resnet18, ...; or none.")
+        str, typer.Option(help="Model that judges outputs: auto, lenet5, resnet18, ... or none.")
     ] = "auto",
     oracle_epochs: Annotated[
-        int | None, typer.Option(min=1, help="How long to train the oracle.")
+        int | None, typer.Option(min=1, help="Number of epochs to train the oracle for.")
     ] = None,
     oracle_size: Annotated[
-        int, typer.Option(min=16, help="Larger images are scaled down to this for the oracle.")
+        int, typer.Option(min=16, help="Downscale larger images to this side for the oracle.")
     ] = 64,
-    size: Annotated[
-        int | None, typer.Option(min=1, help="Side of your images, once they are read.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda if there is one.")] = None,
-    memory_gb: Annotated[float, typer.Option(min=0.01, help="For local dimension.")] = 1.0,
-    data_dir: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
+    size: Size = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling and the oracle.")] = 0,
+    device: Device = None,
+    memory_gb: Annotated[float, typer.Option(min=0.01, help="Memory limit in GB.")] = 1.0,
+    data_dir: DataDir = None,
 ) -> None:
-    """Measure whether synthetic data is any good, before training anything on it.
+    """Measure the quality of mixed samples before training on them.
 
-    Writes a page with figures and a plain-words reading, a JSON, and every figure as PNG and SVG:
-    local dimension, realism and label correctness, diversity and richness, for each method.
+    Measures local dimension, realism, label correctness and diversity for each method. Writes
+    report.html, inspection.json, and every figure as PNG and SVG.
     """
     from zetamix import data as datasets
-    from zetamix import methods as naming
-    from zetamix.experiments.inspect import InspectionError, Settings, inspect_dataset, write_report
+    from zetamix.experiments.inspect import inspect_dataset
+    from zetamix.methods import parse_list
     from zetamix.provenance import machine_info
-    from zetamix.report.inspect_text import read
-    from zetamix.results.inspection import GAMMAS
+    from zetamix.report.inspect import write_report
+    from zetamix.results.inspection import GAMMAS, Settings
 
-    console = Console()
-    place = parse_device(device)
+    torch_device = parse_device(device)
     settings = Settings(
         samples=samples,
-        batch=batch,
+        batch_size=batch_size,
         neighbours=neighbours,
-        gammas=GAMMAS if gammas is None else _gammas(gammas),
+        gammas=GAMMAS if gammas is None else _parse_gammas(gammas),
         tolerance=tolerance,
         seed=seed,
         oracle=oracle,
@@ -74,29 +73,33 @@ def inspect(
         memory_gb=memory_gb,
     )
     with told_in_a_sentence():
-        chosen = naming.parse_list(methods)
-        try:
-            with Bars(Console(stderr=True)) as bars:
-                bars("reading the data", 0, 1)
-                dataset = datasets.load(data, data_dir=data_dir, size=size)
-                bars("reading the data", 1, 1)
-                folder = out or Path("out") / f"inspect-{dataset.name}"
-                _check_writable(folder)
-                found = inspect_dataset(dataset, chosen, settings, device=place, progress=bars)
-                bars("drawing the report", 0, 1)
-                page = write_report(found, folder, machine_info(place))
-        except InspectionError as error:
-            Console(stderr=True, soft_wrap=True).print(str(error), style="red", markup=False)
-            raise typer.Exit(1) from None
-    for word, text in read(found):
-        console.print(f"[bold]{word}[/bold]  {text}", highlight=False)
-    for note in found.notes:
+        chosen = parse_list(methods or METHODS)
+        with StageBars(Console(stderr=True)) as bars:
+            bars("reading the data", 0, 1)
+            dataset = datasets.load(data, data_dir=data_dir, size=size)
+            bars("reading the data", 1, 1)
+            folder = out or Path("out") / f"inspect-{dataset.name}"
+            _check_writable(folder)
+            inspection = inspect_dataset(
+                dataset, chosen, settings, device=torch_device, watch=bars
+            )
+            bars("drawing the report", 0, 1)
+            page = write_report(inspection, folder, machine_info(torch_device))
+    _print(Console(), inspection, page)
+
+
+def _print(console: Console, inspection: "Inspection", page: Path) -> None:
+    from zetamix.report.inspect_text import summarise
+
+    for heading, text in summarise(inspection):
+        console.print(f"[bold]{heading}[/bold]  {text}", highlight=False)
+    for note in inspection.notes:
         console.print(f"[dim]{note}[/dim]", highlight=False)
-    console.print(f"[dim]in {page}[/dim]", highlight=False, soft_wrap=True)
+    console.print(f"[dim]Report written to {page}[/dim]", highlight=False, soft_wrap=True)
 
 
-class Bars(Progress):
-    """A bar for each stage on a terminal; elsewhere a line when it begins."""
+class StageBars(Progress):
+    """A progress bar per stage on a terminal, otherwise a line when a stage begins."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(
@@ -117,7 +120,7 @@ class Bars(Progress):
         self.update(self.stages[stage], completed=done)
 
 
-def _gammas(text: str) -> tuple[float, ...]:
+def _parse_gammas(text: str) -> tuple[float, ...]:
     try:
         gammas = tuple(sorted({float(part) for part in text.split(",")}))
     except ValueError:
@@ -130,14 +133,14 @@ def _gammas(text: str) -> tuple[float, ...]:
 
 
 def _check_writable(folder: Path) -> None:
-    """Before anything is measured: a result that cannot be kept is a waste."""
-    new = not folder.exists()
+    """Fail before measuring, not after, where the report cannot be written."""
+    is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".zetamix.part"
         probe.touch()
         probe.unlink()
-        if new:
+        if is_new:
             folder.rmdir()
     except OSError as error:
         raise typer.BadParameter(

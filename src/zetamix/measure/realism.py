@@ -1,4 +1,4 @@
-"""Realism and label correctness, as an oracle sees them: any classifier that can be trusted."""
+"""Realism and label correctness of outputs, judged by an oracle: a reliable classifier."""
 
 import math
 from collections.abc import Callable
@@ -13,23 +13,23 @@ from zetamix.measure.estimate import Estimate, mean_of
 
 # the paper calls outputs highly realistic where the oracle's entropy is below this
 CERTAIN = 0.1
-# a class that a label rules out is taken to have this share: what the oracle sees in an output and
-# its label denies costs 16.1 nats, and not infinitely many
+# label probabilities are clamped to this: a class that the oracle predicts and the label excludes
+# costs 16.1 nats and not infinitely many
 FLOOR = 1e-7
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What an oracle says about n outputs, one number for each, in nats."""
+    """The oracle's judgement of n outputs, one number for each, in nats."""
 
     entropies: Tensor
-    """Entropy of the oracle's prediction: low for what looks like one class."""
+    """Entropy of the oracle's prediction: low for an output that looks like one class."""
     cross_entropies: Tensor
-    """−Σ prediction log target: low where the label names what the oracle sees."""
+    """−Σ prediction log target: low where the label agrees with the prediction."""
     losses: Tensor
-    """−Σ target log prediction: the same the other way round, as a training loss has it."""
+    """−Σ target log prediction, the training loss."""
     agrees: Tensor
-    """Whether the oracle's class is the heaviest one of the label."""
+    """Whether the predicted class is the label's largest."""
 
     @property
     def certain(self) -> Tensor:
@@ -50,25 +50,25 @@ class Judgement:
 
 
 def judge(
-    oracle: Callable[[Tensor], Tensor], samples: Tensor, targets: Tensor, *, batch: int = 512
+    oracle: Callable[[Tensor], Tensor], samples: Tensor, targets: Tensor, *, batch_size: int = 512
 ) -> Judgement:
-    """Ask an oracle about outputs and their labels, as the paper does in its Figure 3 (f) and (g).
+    """Judge outputs and their labels as in Figure 3 (f) and (g) of the paper.
 
-    oracle: gives logits [n, classes] for samples; a module is asked in evaluation mode.
+    oracle: returns logits [n, classes] for samples; a module is called in evaluation mode.
 
-    In the cross entropy the oracle is the truth and the label is what is judged. The other way
-    round, as a training loss has it, rich labels would be wrong ones: on the digits 2.2 nats for
-    ζ-mixup at γ = 2.8 and 1.8 for mixup, although the oracle's class is the label's heaviest for
-    98 and 87 % of them. Labels below 1e-7 count as 1e-7.
+    In the cross entropy the oracle's prediction is the truth and the label is judged. The training
+    loss would penalise rich labels: on the digits it is 2.2 nats for ζ-mixup at γ = 2.8 and 1.8
+    for mixup, although the predicted class is the label's largest for 98 and 87 % of the outputs.
+    Label probabilities below 1e-7 count as 1e-7.
 
     >>> sure = torch.tensor([[0.0, 50.0]])
-    >>> found = judge(lambda samples: sure, torch.rand(1, 3), torch.tensor([[0.5, 0.5]]))
-    >>> found.certain.tolist(), round(float(found.cross_entropies), 4)
+    >>> judgement = judge(lambda samples: sure, torch.rand(1, 3), torch.tensor([[0.5, 0.5]]))
+    >>> judgement.certain.tolist(), round(float(judgement.cross_entropies), 4)
     ([True], 0.6931)
     """
     check_tensor("samples", samples)
     check_tensor("targets", targets)
-    logits = ask(oracle, samples, batch=batch)
+    logits = predict(oracle, samples, batch_size=batch_size)
     check_same_shape("the oracle's logits", logits, "targets", targets)
     logs = logits.double().log_softmax(1)
     predicted = logs.exp()
@@ -82,15 +82,17 @@ def judge(
 
 
 @torch.no_grad()
-def ask(oracle: Callable[[Tensor], Tensor], samples: Tensor, *, batch: int = 512) -> Tensor:
-    """Logits of an oracle for samples of any number, batch by batch."""
-    check_count("batch", batch, 1)
+def predict(
+    oracle: Callable[[Tensor], Tensor], samples: Tensor, *, batch_size: int = 512
+) -> Tensor:
+    """Logits of an oracle, batch by batch."""
+    check_count("batch_size", batch_size, 1)
     module = oracle if isinstance(oracle, nn.Module) else None
     was_training = module is not None and module.training
     if module is not None:
         module.eval()
     try:
-        return torch.cat([oracle(part) for part in torch.split(samples, batch)])
+        return torch.cat([oracle(part) for part in torch.split(samples, batch_size)])
     finally:
         if module is not None:
             module.train(was_training)
@@ -99,13 +101,13 @@ def ask(oracle: Callable[[Tensor], Tensor], samples: Tensor, *, batch: int = 512
 def density(values: Tensor, grid: Tensor) -> Tensor:
     """Density of non-negative `values` at the points of `grid`, by Gaussian kernels.
 
-    Kernels are wide where values are few and narrow where they are many, so that neither a sharp
-    peak is blurred nor a long tail frayed; no less wide than the grid can show. What would leak
-    below zero is reflected, so the area from zero on is 1.
+    The bandwidth adapts to the local density, so that neither a sharp peak is blurred nor a long
+    tail frayed, and is at least the spacing of the grid. Mass below zero is reflected, so that the
+    area above zero is 1.
 
     >>> grid = torch.linspace(0, 8, 801)
-    >>> found = density(torch.rand(1000, generator=torch.Generator().manual_seed(0)), grid)
-    >>> round(float(torch.trapezoid(found, grid)), 3)
+    >>> curve = density(torch.rand(1000, generator=torch.Generator().manual_seed(0)), grid)
+    >>> round(float(torch.trapezoid(curve, grid)), 3)
     1.0
     """
     check_tensor("values", values)
@@ -115,27 +117,27 @@ def density(values: Tensor, grid: Tensor) -> Tensor:
             f"Expected at least one value and two points of a grid, got {len(values)} and "
             f"{len(grid)}."
         )
-    points, places = values.detach().double().sort().values, grid.double()
-    widths = _kernel_widths(points, float(places.diff().amax()))
-    offsets = torch.stack([places[:, None] - points, places[:, None] + points]) / widths
+    points, grid = values.detach().double().sort().values, grid.double()
+    widths = _kernel_widths(points, float(grid.diff().amax()))
+    offsets = torch.stack([grid[:, None] - points, grid[:, None] + points]) / widths
     kernels = torch.exp(-offsets.square() / 2).sum(0) / (widths * math.sqrt(2 * math.pi))
     return kernels.mean(1)
 
 
 def _kernel_widths(points: Tensor, least: float) -> Tensor:
-    """Silverman's width for all of the sorted points, times Abramson's factor for each.
+    """Silverman's bandwidth of the sorted points, times Abramson's local factors.
 
-    One width for all would not do: of the cross entropies of ζ-mixup on MNIST 58 % lie between
-    0.19 and 0.24 nats, the others up to 16, and Scott's width drew a peak of 3.8 where it is 18.
+    One bandwidth is not enough: 58 % of the cross entropies of ζ-mixup on MNIST lie between 0.19
+    and 0.24 nats, the others up to 16, and Scott's bandwidth drew a peak of 3.8 where it is 18.
     """
     count = len(points)
     quartiles = points.quantile(points.new_tensor([0.25, 0.75]))
     spread = torch.minimum(points.std(correction=0), quartiles.diff().squeeze() / 1.34)
-    # how dense it is around a point, by the distance between its √n-th neighbours
+    # density around a point, from the distance between its √n-th neighbours
     reach = max(1, round(math.sqrt(count)))
-    places = torch.arange(count, device=points.device)
-    low, high = (places - reach).clamp_min(0), (places + reach).clamp_max(count - 1)
-    around = (high - low).clamp_min(1) / (points[high] - points[low]).clamp_min(least)
-    factors: Tensor = (around / around.log().mean().exp()).rsqrt()
+    index = torch.arange(count, device=points.device)
+    low, high = (index - reach).clamp_min(0), (index + reach).clamp_max(count - 1)
+    local_density = (high - low).clamp_min(1) / (points[high] - points[low]).clamp_min(least)
+    factors: Tensor = (local_density / local_density.log().mean().exp()).rsqrt()
     silverman = max(0.9 * float(spread) / math.pow(count, 0.2), least)
     return (silverman * factors).clamp_min(least)

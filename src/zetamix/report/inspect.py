@@ -1,17 +1,25 @@
-"""An inspection as files: one page, one JSON, and every figure as PNG and SVG."""
+"""The report of an inspection: tables, figures, one HTML page and one JSON file."""
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.axes import Axes
+from torch import Tensor
 
 from zetamix.atomic_io import write_json, write_text
+from zetamix.gamma import GAMMA_MIN
+from zetamix.measure import density
 from zetamix.measure.realism import CERTAIN, FLOOR
-from zetamix.report import Cell, Column, Picture, Section, Table, render_page
-from zetamix.report.inspect_cautions import cautions
-from zetamix.report.inspect_figures import distributions, draw_all
-from zetamix.report.inspect_text import read
-from zetamix.results.inspection import Inspection
+from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
+from zetamix.report.figure import COLOURS
+from zetamix.report.inspect_text import cautions, summarise
+from zetamix.report.outputs import Outputs, draw_outputs
+from zetamix.results.inspection import Inspection, MeasuredOutputs
 
-# key: (name, what it means)
+# name: (heading of the row, explanation)
 MEASURES = {
     "local_dimension": ("local dimension", "directions in which a neighbourhood varies"),
     "distance": (
@@ -20,59 +28,63 @@ MEASURES = {
     ),
     "coverage": (
         "coverage",
-        "share of originals with an output nearer than their fifth nearest other original",
+        "fraction of originals with an output nearer than their fifth nearest other original",
     ),
     "classes": ("classes per label", "classes with more than 1 % of a label"),
-    "label_entropy": ("label entropy, nats", "0: one class; log(classes): all alike"),
-    "effective_samples": ("effective samples", "1 / Σ w²: samples that go into an output"),
-    "oracle_entropy": ("oracle's entropy, nats", "lower: looks more like one class"),
-    "certain_share": (
-        "share the oracle is certain about",
-        f"entropy below {CERTAIN}: highly realistic",
-    ),
+    "label_entropy": ("label entropy, nats", "0: one class; log(classes): uniform"),
+    "effective_samples": ("effective samples", "1 / Σ w²: samples mixed into an output"),
+    "oracle_entropy": ("oracle entropy, nats", "lower: looks more like one class"),
+    "certain_share": ("oracle certain", f"fraction with an entropy below {CERTAIN}"),
     "cross_entropy": (
         "cross entropy, nats",
-        "−Σ prediction log label, lower: the label names what the oracle sees",
+        "−Σ prediction log label; lower: the label agrees with the oracle's prediction",
     ),
-    "cross_entropy_certain": ("… of certain outputs", f"entropy below {CERTAIN} alone"),
-    "agreement": ("label agreement", "the oracle's class is the label's heaviest"),
-    "agreement_certain": ("… of certain outputs", f"entropy below {CERTAIN} alone"),
+    "cross_entropy_certain": ("… oracle certain", f"outputs with an entropy below {CERTAIN} only"),
+    "agreement": ("label agreement", "the oracle predicts the label's largest class"),
+    "agreement_certain": ("… oracle certain", f"outputs with an entropy below {CERTAIN} only"),
 }
+GRID_POINTS = 256
+# below this, the density of some hundred outputs is the tail of single ones
+MIN_DENSITY = 0.01
+# fraction of all values that the axes of distributions cover
+COVERED = 0.97
+# all figures are as wide, in inches
+WIDTH = 10.2
+# the colour of the curve over γ, which no method has
+CURVE = "#000000"
 
 
-def write_report(inspection: Inspection, out: Path, facts: Mapping[str, str]) -> Path:
-    """Write `report.html`, `inspection.json` and `figures/`; the path of the page.
+def write_report(inspection: Inspection, out: Path, machine: Mapping[str, str]) -> Path:
+    """Write `report.html`, `inspection.json` and `figures/`; return the path of the page.
 
-    facts: the machine, from `zetamix.provenance.machine_info`.
+    machine: from `zetamix.provenance.machine_info`.
     """
-    pictures = draw_all(inspection)
-    for picture in pictures:
+    pictures = draw_figures(inspection)
+    for picture in pictures.values():
         picture.save(out / "figures")
     document = {
-        "machine": dict(facts),
+        "machine": dict(machine),
         **inspection.as_dict(),
         "cautions": cautions(inspection),
-        "reading": dict(read(inspection)),
+        "summary": [list(pair) for pair in summarise(inspection)],
     }
     if inspection.oracle is not None:
         document["distributions"] = distributions(inspection)
     write_json(out / "inspection.json", document)
     page = out / "report.html"
-    write_text(page, _page(inspection, pictures, facts))
+    write_text(page, _page(inspection, pictures, machine))
     return page
 
 
 def make_table(inspection: Inspection) -> Table:
-    """All measures for all methods, with the number of samples and the uncertainty."""
-    subjects = [inspection.original, *inspection.subjects]
+    """All measures of all methods, with the number of outputs and the standard error."""
     rows = []
-    for key, (name, meaning) in MEASURES.items():
-        found = [subject.estimates.get(key) for subject in subjects]
-        known = [estimate for estimate in found if estimate is not None]
-        if not known:
+    for name, (heading, explanation) in MEASURES.items():
+        estimates = [row.estimates.get(name) for row in inspection.rows]
+        counts = {estimate.n for estimate in estimates if estimate is not None}
+        if not counts:
             continue
-        counts = {estimate.n for estimate in known}
-        # one n for the row where it is one, else in every cell
+        # n in a column of its own where the row has only one, else in every cell
         shared = counts.pop() if len(counts) == 1 else None
         cells = [
             Cell(None)
@@ -83,60 +95,190 @@ def make_table(inspection: Inspection) -> Table:
                 n=None if shared is not None else estimate.n,
                 note=f"n = {estimate.n:,}, standard deviation {estimate.spread:.3g}",
             )
-            for estimate in found
+            for estimate in estimates
         ]
-        rows.append([Cell(name, note=meaning), *cells, shared])
-    labels = [Column(subject.label) for subject in subjects]
-    columns = [Column("measure"), *labels, Column("n", "outputs measured")]
-    notes = [
-        "Mean ± standard error over n outputs, taken for independent; point at a cell for the "
-        "standard deviation.",
-    ]
+        rows.append([Cell(heading, note=explanation), *cells, shared])
+    labels = [row.label for row in inspection.rows]
+    columns = [Column("measure"), *map(Column, labels), Column("n", "number of outputs")]
+    notes = ["Mean ± standard error over n outputs, assumed independent."]
     if inspection.oracle is not None:
-        statement = inspection.oracle.statement
         notes.append(
-            f"From “oracle's entropy” on: by the oracle, {statement}. It judges outputs made of "
-            "samples that it has not seen."
+            f"Oracle: {inspection.oracle.statement}. It judges outputs of samples that it was not "
+            "trained on."
         )
     notes += [f"Caution: {text}" for text in cautions(inspection).values()]
-    caption = f"{inspection.dataset}: {', '.join(subject.label for subject in subjects)}"
-    return Table(columns, rows, caption, notes)
+    return Table(columns, rows, f"{inspection.dataset}: {', '.join(labels)}", notes)
 
 
-def _page(inspection: Inspection, pictures: list[Picture], facts: Mapping[str, str]) -> str:
-    by_name = {picture.name: picture for picture in pictures}
-    warned: dict[str, list[str | Picture]] = {
-        about: [f"Caution: {text}"] for about, text in cautions(inspection).items()
+def draw_figures(inspection: Inspection) -> dict[str, Picture]:
+    """All figures by name."""
+    examples = [Outputs(row.label, row.examples, row.example_targets) for row in inspection.rows]
+    pictures = [draw_outputs(examples, inspection.classes), draw_dimension(inspection)]
+    if inspection.oracle is not None:
+        pictures.append(draw_realism(inspection, inspection.oracle.statement))
+    return {picture.name: picture for picture in pictures}
+
+
+def row_styles(inspection: Inspection) -> dict[str, dict[str, Any]]:
+    """Colour, line and marker of the originals and of every method, the same in all figures."""
+    colours = [colour for colour in COLOURS if colour != CURVE]
+    # shifted by one after each round, because line styles repeat as often
+    return {
+        row.label: series_style(k) | {"color": colours[(k + k // len(colours)) % len(colours)]}
+        for k, row in enumerate(inspection.rows)
     }
+
+
+def draw_dimension(inspection: Inspection) -> Picture:
+    """Local dimension of ζ-mixup against γ; other methods are horizontal lines."""
+    original, styles = inspection.original.estimates["local_dimension"], row_styles(inspection)
+    with drawing(WIDTH, 4.0) as figure:
+        axes = figure.subplots()
+        gammas = [gamma for gamma, _ in inspection.sweep]
+        sweep = [estimate for _, estimate in inspection.sweep]
+        axes.plot(gammas, [e.value for e in sweep], color=CURVE, label="ζ-mixup over γ", zorder=3)
+        low, high = [e.value - e.spread for e in sweep], [e.value + e.spread for e in sweep]
+        axes.fill_between(gammas, low, high, color=CURVE, alpha=0.1, lw=0)
+        for row in inspection.rows:
+            _draw_row(axes, row, styles[row.label])
+        axes.axvline(GAMMA_MIN, color="black", linestyle=":", linewidth=1.2)
+        anchor = ("data", "axes fraction")
+        axes.annotate(f"  {GAMMA_MIN:.5f}", (GAMMA_MIN, 0.99), xycoords=anchor, va="top", size=8)
+        axes.set_xlabel("γ")
+        axes.set_ylabel(f"local dimension, {inspection.neighbours} neighbours")
+        axes.legend(loc="best")
+        curve = ", ".join(f"{e.value:.1f} at γ = {gamma:g}" for gamma, e in inspection.sweep)
+        return Picture.of(
+            figure,
+            "dimension",
+            alt=f"Local dimension of ζ-mixup's outputs: {curve}. Originals: {original.value:.1f}.",
+            caption=f"Local dimension, mean over {inspection.samples:,} outputs; bands: one "
+            f"standard deviation between points. At most {inspection.limit} can be measured. "
+            "Dotted: GAMMA_MIN, above which one sample outweighs all others together.",
+        )
+
+
+def _draw_row(axes: Axes, row: MeasuredOutputs, style: dict[str, Any]) -> None:
+    """A marker on the curve for ζ-mixup with only γ set, a line with a band for other methods."""
+    estimate = row.estimates["local_dimension"]
+    name, _, gamma = row.label.partition(":")
+    if name == "zeta" and gamma.replace(".", "", 1).isdigit():
+        marker = {"color": style["color"], "marker": style["marker"]}
+        axes.plot([float(gamma)], [estimate.value], ls="", markersize=8, label=row.label, **marker)
+        return
+    axes.axhline(estimate.value, color=style["color"], ls=style["linestyle"], label=row.label)
+    low, high = estimate.value - estimate.spread, estimate.value + estimate.spread
+    axes.axhspan(low, high, color=style["color"], alpha=0.08, lw=0)
+
+
+def draw_realism(inspection: Inspection, statement: str) -> Picture:
+    """Densities and cumulative shares of the oracle's entropy and of the cross entropies.
+
+    The cumulative share has no bandwidth to choose, and shows which method is ahead where five
+    densities cross each other.
+    """
+    styles = row_styles(inspection)
+    with drawing(WIDTH, 6.2) as figure:
+        axes: Any = figure.subplots(2, 3, sharex="col", sharey="row", height_ratios=[1, 1.15])
+        panels = distributions(inspection)
+        for (upper, lower), (name, panel) in zip(axes.T, panels.items(), strict=True):
+            for label in panel["shares"]:
+                style = styles[label] | {"marker": ""}
+                upper.plot(panel["grid"], panel["densities"][label], **style)
+                percent = [100 * share for share in panel["shares"][label]]
+                lower.plot(panel["grid"], percent, label=label, **style)
+            if not panel["shares"]:
+                lower.text(0.5, 0.5, "no such output", ha="center", transform=lower.transAxes)
+            upper.set_title(textwrap.fill(name, 30))
+            upper.set_yscale("log")
+            lower.set_xlabel("nats")
+            lower.set_ylim(0, 102)
+        curves = [curve for panel in panels.values() for curve in panel["densities"].values()]
+        axes[0, 0].set_ylim(MIN_DENSITY, 2 * max(map(max, curves), default=1.0))
+        axes[0, 0].set_ylabel("density (logarithmic)")
+        axes[1, 0].set_ylabel("cumulative share of outputs, %")
+        handles, labels = axes[1, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        return Picture.of(
+            figure,
+            "realism",
+            alt="Three columns for originals and each method: entropy of the oracle's prediction, "
+            "cross entropy between prediction and label, and the latter for outputs that the "
+            "oracle is certain about. Above densities, below cumulative shares.",
+            caption=f"Top: densities over {inspection.judged:,} outputs of unseen samples; further "
+            "left is better. Bottom: cumulative shares; higher is better. The axes leave out the "
+            f"largest {100 * (1 - COVERED):.0f} % of values. Right column: outputs with an entropy "
+            f"below {CERTAIN} only. Oracle: {statement}.",
+        )
+
+
+def distributions(inspection: Inspection) -> dict[str, dict[str, Any]]:
+    """The data of the realism figure: a grid, densities and cumulative shares of each panel."""
+    judged = {row.label: row.judgement for row in inspection.rows if row.judgement is not None}
+    panels: dict[str, dict[str, Tensor]] = {
+        "oracle entropy": {label: each.entropies for label, each in judged.items()},
+        "cross entropy, oracle and label": {
+            label: each.cross_entropies for label, each in judged.items()
+        },
+        f"cross entropy, oracle entropy below {CERTAIN}": {
+            label: each.cross_entropies[each.certain] for label, each in judged.items()
+        },
+    }
+    results = {}
+    for name, panel in panels.items():
+        values = {label: numbers.cpu() for label, numbers in panel.items() if len(numbers)}
+        # a few outliers would flatten everything else
+        top = float(torch.cat(list(values.values())).quantile(COVERED)) if values else 1.0
+        grid = torch.linspace(0, max(top, 0.05), GRID_POINTS, dtype=torch.float64)
+        results[name] = {
+            "grid": grid.tolist(),
+            "densities": {label: density(v, grid).tolist() for label, v in values.items()},
+            "shares": {label: cumulative_share(v, grid).tolist() for label, v in values.items()},
+        }
+    return results
+
+
+def cumulative_share(values: Tensor, grid: Tensor) -> Tensor:
+    """The fraction of `values` at or below each point of `grid`.
+
+    >>> cumulative_share(torch.tensor([3.0, 1.0]), torch.tensor([0.5, 1.0, 2.0, 3.0]))
+    tensor([0.0000, 0.5000, 0.5000, 1.0000], dtype=torch.float64)
+    """
+    ordered = values.double().sort().values
+    return torch.searchsorted(ordered, grid.double(), right=True).double() / len(values)
+
+
+def _page(
+    inspection: Inspection, pictures: Mapping[str, Picture], machine: Mapping[str, str]
+) -> str:
     sections = [
-        Section("Originals and outputs", [by_name["outputs"]]),
-        Section("Local dimension", [*warned.get("dimension", []), by_name["dimension"]]),
+        Section("Originals and outputs", [pictures["outputs"]]),
+        Section("Local dimension", [pictures["dimension"]]),
         Section("All measures", [make_table(inspection)]),
-        Section("How it was measured", _method(inspection)),
+        Section("Method", _method(inspection)),
     ]
-    if "realism" in by_name:
-        blocks = [*warned.get("oracle", []), by_name["realism"]]
-        sections.insert(2, Section("Realism and label correctness", blocks))
-    title = f"{inspection.dataset}: is the synthetic data any good?"
-    return render_page(title, sections, machine=facts, lead=read(inspection))
+    if "realism" in pictures:
+        sections.insert(2, Section("Realism and label correctness", [pictures["realism"]]))
+    title = f"{inspection.dataset}: quality of synthetic samples"
+    return render_page(title, sections, machine=machine, lead=summarise(inspection))
 
 
 def _method(inspection: Inspection) -> list[str]:
     settings = inspection.settings
-    words = [
+    paragraphs = [
         f"{inspection.samples:,} samples of the training split were mixed in random batches of "
-        f"about {settings.batch}, the same ones for every method, from seed {settings.seed}; one "
-        "output in the place of each sample.",
-        f"Local dimension: principal components of the {inspection.neighbours} nearest outputs of "
-        "the same method whose variance exceeds 5 % of the largest (Fukunaga and Olsen), as in "
-        "Appendix C of the paper and as scikit-dimension computes it. Distances and coverage are "
-        "Euclidean, between samples as they are stored.",
+        f"about {settings.batch_size}, the same for every method (seed {settings.seed}), with one "
+        "output per sample.",
+        f"Local dimension: the number of principal components of the {inspection.neighbours} "
+        "nearest outputs of the same method whose variance exceeds 5 % of the largest (Fukunaga "
+        "and Olsen), as in Appendix C of the paper and in scikit-dimension. Distances and coverage "
+        "are Euclidean, between samples as they are stored.",
     ]
     if inspection.oracle is not None:
-        words.append(
-            f"Realism and label correctness: the oracle is {inspection.oracle.statement}. It "
-            f"judges the {inspection.judged:,} outputs that are made of samples it was not trained "
-            "on. In the cross entropy its prediction is the truth and the label is judged; a label "
-            f"below {FLOOR:g} counts as {FLOOR:g}."
+        paragraphs.append(
+            f"Realism and label correctness: the oracle ({inspection.oracle.statement}) judges the "
+            f"{inspection.judged:,} outputs of samples that it was not trained on. In the cross "
+            "entropy its prediction is the truth and the label is judged; label probabilities "
+            f"below {FLOOR:g} count as {FLOOR:g}."
         )
-    return words + [f"About the data: {note}." for note in inspection.notes]
+    return paragraphs + [f"Data: {note}." for note in inspection.notes]

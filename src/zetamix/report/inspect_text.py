@@ -1,149 +1,163 @@
-"""What the numbers say, in plain words."""
+"""The sentences of an inspection report: results and cautions."""
+
+import math
 
 from zetamix.gamma import GAMMA_MIN
-from zetamix.report.inspect_cautions import cautions
-from zetamix.results.inspection import Inspection, Subject
+from zetamix.measure.realism import CERTAIN
+from zetamix.results.inspection import Inspection
+from zetamix.text import join
+
+# an oracle that is certain about fewer originals has little certainty to lose; our own threshold
+MIN_CERTAIN = 0.2
+DOUBTFUL = " Unreliable, see the caution above."
 
 
-def read(inspection: Inspection) -> list[tuple[str, str]]:
-    """A few sentences, each under a word, for a reader in a hurry; the table has every number."""
-    found = [
-        ("In short", _summary(inspection)),
-        ("Dimension", _dimension(inspection)),
-        ("γ", _gammas(inspection)),
-    ]
-    if inspection.oracle is not None:
-        found += [("Realism", _realism(inspection)), ("Labels", _labels(inspection))]
-    return [*found, ("Diversity", _diversity(inspection))]
+def summarise(inspection: Inspection) -> list[tuple[str, str]]:
+    """The results as headings with a sentence or two each; cautions come first."""
+    doubts = cautions(inspection)
+    sentences = [("Caution", text) for text in doubts.values()]
+    if "dimension" not in doubts:
+        sentences.append(("Summary", _methods(inspection)))
+    sentences += [("Local dimension", _dimension(inspection)), ("γ", _gammas(inspection))]
+    oracle = inspection.oracle
+    if oracle is not None:
+        doubt = DOUBTFUL if "oracle" in doubts else ""
+        shares = _by_method(inspection, "certain_share", "{:.0%}")
+        realism = f"Outputs with an oracle entropy below {CERTAIN}: {shares}. Oracle: "
+        sentences.append(("Realism", f"{realism}{oracle.statement}.{doubt}"))
+        shares = _by_method(inspection, "agreement", "{:.1%}")
+        # an accurate oracle that is rarely certain still tells classes apart
+        doubt = "" if oracle.reliable else doubt
+        labels = f"The oracle predicts the label's largest class for {shares}.{doubt}"
+        sentences.append(("Labels", labels))
+    diversity = (
+        "Mean distance to the nearest original, where 1 is the mean distance between an original "
+        f"and its nearest other original: {_by_method(inspection, 'distance', '{:.2f}')}."
+    )
+    return [*sentences, ("Diversity", diversity)]
 
 
-def keeps_from(inspection: Inspection) -> float | None:
-    """The lowest γ from which on every larger one that was tried keeps the dimension."""
-    start = None
-    for gamma, _ in reversed(inspection.sweep):
-        if gamma not in inspection.kept:
-            break
-        start = gamma
-    return start
+def cautions(inspection: Inspection) -> dict[str, str]:
+    """Why the local dimension ("dimension") or realism ("oracle") is unreliable here, if so."""
+    texts = {}
+    if inspection.uninformative:
+        texts["dimension"] = _dimension_caution(inspection)
+    oracle = inspection.oracle
+    if oracle is None:
+        return texts
+    certain = inspection.original.estimates["certain_share"].value
+    if not oracle.reliable:
+        texts["oracle"] = (
+            "Realism and label correctness are unreliable: the oracle's accuracy is "
+            f"{_percent(oracle.accuracy.value)} (95 % interval from "
+            f"{_percent(oracle.accuracy_low)}), the majority-class baseline is "
+            f"{_percent(oracle.majority)}, and at least {_percent(oracle.accuracy_needed)} is "
+            "needed. Use more samples, more --oracle-epochs or another --oracle."
+        )
+    elif certain < MIN_CERTAIN:
+        texts["oracle"] = (
+            f"Realism is unreliable: the oracle is certain (entropy below {CERTAIN}) about only "
+            f"{certain:.0%} of the originals. Use more --oracle-epochs or another --oracle."
+        ).replace("%", " %")
+    return texts
 
 
-def _summary(inspection: Inspection) -> str:
-    warned = cautions(inspection)
-    text = warned["dimension"] if "dimension" in warned else _methods(inspection)
-    return f"{text} {warned['oracle']}" if "oracle" in warned else text
+def _dimension_caution(inspection: Inspection) -> str:
+    value, limit = inspection.original.estimates["local_dimension"].value, inspection.limit
+    limited_by_features = limit == math.prod(inspection.shape)
+    reason = f"{inspection.neighbours} neighbours"
+    if limited_by_features:
+        reason = "the number of features"
+    text = (
+        f"The local dimension says nothing about γ here: the originals vary in {value:.2f} of at "
+        f"most {limit} directions ({reason})"
+    )
+    advice = []
+    if not limited_by_features:
+        reduced = inspection.neighbours < inspection.settings.neighbours
+        advice.append("more samples (an eighth are neighbours)" if reduced else "more --neighbours")
+    if not inspection.saturated:
+        text += f", and {_percent(limit / value - 1)} more is within the tolerance"
+        advice.append("a smaller --tolerance")
+    return f"{text}. Use {' or '.join(advice)}." if advice else f"{text}."
 
 
 def _methods(inspection: Inspection) -> str:
-    """Which methods keep the dimension, and the one of them with the richest labels."""
-    tolerance = _tolerance(inspection)
-    kept = [subject for subject in inspection.subjects if inspection.keeps(subject)]
-    lost = [subject.label for subject in inspection.subjects if not inspection.keeps(subject)]
-    if not kept:
-        return (
-            f"None of {_join(lost)} keeps the local dimension of the data within {tolerance}: "
-            "outputs fill directions that the data does not, or leave some out."
-        )
-    richest = max(kept, key=lambda subject: subject.estimates["label_entropy"].value)
-    text = f"Within {tolerance} of the data's local dimension: {_join([s.label for s in kept])}"
-    text += f"; not {_join(lost)}. " if lost else ". "
+    """The methods that preserve the dimension, and the one of them with the richest labels."""
+    preserving = [row for row in inspection.methods if inspection.preserves(row)]
+    others = [row.label for row in inspection.methods if not inspection.preserves(row)]
+    within = f"the local dimension of the data within {_tolerance(inspection)}"
+    if not preserving:
+        return f"No method preserves {within} ({join(others)})."
+    names = join([row.label for row in preserving])
+    text = f"{names} preserve{'s' if len(preserving) == 1 else ''} {within}"
+    if others:
+        text += f"; {join(others)} {'does' if len(others) == 1 else 'do'} not"
     if len(inspection.classes) == 1:
-        return text.strip()
-    if len(kept) > 1:
-        text += f"Of those, {richest.label} has the richest labels, "
-    else:
-        text += "Its labels have "
-    return text + f"{richest.estimates['classes'].value:.1f} classes above 1 % on average."
+        return f"{text}."
+    richest = max(preserving, key=lambda row: row.estimates["label_entropy"].value)
+    subject = "Its labels" if len(preserving) == 1 else f"{richest.label} has the richest labels:"
+    verb = " have" if len(preserving) == 1 else ""
+    classes = richest.estimates["classes"].value
+    return f"{text}. {subject}{verb} {classes:.1f} classes above 1 % on average."
 
 
 def _dimension(inspection: Inspection) -> str:
-    found = inspection.original.estimates["local_dimension"]
-    changes = [
-        f"{_change(subject.estimates['local_dimension'].value, found.value)} for {subject.label}"
-        for subject in inspection.subjects
-    ]
+    original = inspection.original.estimates["local_dimension"]
+    outputs = []
+    for row in inspection.methods:
+        value = row.estimates["local_dimension"].value
+        change = value / original.value - 1 if original.value else 0.0
+        outputs.append(f"{value:.1f} ({change:+.0%}) for {row.label}")
+    text = join(outputs).replace("-", "−").replace("%", " %")
     return (
-        f"Around a point the originals vary in {found.value:.1f} ± {found.error:.1f} directions "
-        f"(mean of {found.n:,} points with {inspection.neighbours} neighbours each, which show "
-        f"{inspection.limit} at most). Outputs: {_join(changes)}."
+        f"Originals: {original.value:.1f} ± {original.error:.1f} (mean over {original.n:,} points, "
+        f"{inspection.neighbours} neighbours, at most {inspection.limit}). Outputs: {text}."
     )
 
 
 def _gammas(inspection: Inspection) -> str:
-    if inspection.at_limit:
-        why = "is at its limit" if inspection.full else "has too little room to grow"
-        return f"Nothing follows for γ: local dimension {why}."
-    tolerance, start = _tolerance(inspection), keeps_from(inspection)
+    if inspection.uninformative:
+        return "No conclusion: the local dimension says nothing about γ here."
+    within, start = f"within {_tolerance(inspection)}", inspection.preserving_from
     tried = [gamma for gamma, _ in inspection.sweep]
+    preserving = inspection.preserving_gammas
+    if len(preserving) == len(tried):
+        return (
+            f"No conclusion: ζ-mixup preserves the local dimension {within} at every γ measured "
+            f"({tried[0]:g} to {tried[-1]:g})."
+        )
     if start is None:
         return (
-            f"No γ that was tried, from {tried[0]:g} to {tried[-1]:g}, keeps ζ-mixup's local "
-            f"dimension within {tolerance} of the originals' for good."
+            f"ζ-mixup does not preserve the local dimension {within} at the largest γ measured, "
+            f"{tried[-1]:g}."
         )
     text = (
-        f"ζ-mixup keeps the local dimension within {tolerance} of the originals' from γ = "
-        f"{start:g} on, up to the largest that was tried, {tried[-1]:g}."
+        f"ζ-mixup preserves the local dimension {within} from γ = {start:g} up to the largest "
+        f"measured, {tried[-1]:g}."
     )
-    below = [f"{gamma:g}" for gamma in inspection.kept if gamma < min(start, GAMMA_MIN)]
+    below = [f"{gamma:g}" for gamma in preserving if gamma < min(start, GAMMA_MIN)]
     if below:
         text += (
-            f" At γ = {_join(below)} it is within as well, but for another reason: there no sample "
-            "dominates, and outputs shrink towards the mean of their batch."
+            f" It also does at γ = {join(below)}, where no sample dominates and outputs "
+            "shrink towards the mean of their batch."
         )
     return text
 
 
-def _realism(inspection: Inspection) -> str:
-    shares = _shares(inspection, "certain_share", 0)
-    statement = "" if inspection.oracle is None else inspection.oracle.statement
-    text = f"The oracle is certain (entropy below 0.1) about {shares}. It is {statement}."
-    return f"{text} {_doubt(inspection)}".strip()
-
-
-def _labels(inspection: Inspection) -> str:
-    shares = _shares(inspection, "agreement", 1)
-    text = f"What the oracle sees is the label's heaviest class for {shares}."
-    # one that is right, but never certain, can still tell classes apart
-    is_right = inspection.oracle is not None and inspection.oracle.trusted
-    return text if is_right else f"{text} {_doubt(inspection)}".strip()
-
-
-def _doubt(inspection: Inspection) -> str:
-    return "That says little: see the caution." if "oracle" in cautions(inspection) else ""
-
-
-def _shares(inspection: Inspection, key: str, digits: int) -> str:
-    found = [
-        f"{100 * subject.estimates[key].value:.{digits}f} % of {_outputs(subject)}"
-        for subject in (inspection.original, *inspection.subjects)
+def _by_method(inspection: Inspection, name: str, style: str) -> str:
+    """The estimates of all rows: "97 % (original), 60 % (mixup:1.0)"."""
+    texts = [
+        f"{style.format(row.estimates[name].value)} ({row.label})"
+        for row in inspection.rows
+        if name in row.estimates
     ]
-    return _join(found)
-
-
-def _diversity(inspection: Inspection) -> str:
-    found = [
-        f"{subject.estimates['distance'].value:.2f} for {subject.label}"
-        for subject in inspection.subjects
-    ]
-    return (
-        "Where 1 is the distance from an original to its nearest other original, outputs lie this "
-        f"far from the nearest one: {_join(found)}."
-    )
+    return ", ".join(texts).replace("%", " %")
 
 
 def _tolerance(inspection: Inspection) -> str:
     return f"{100 * inspection.settings.tolerance:g} %"
 
 
-def _change(value: float, wanted: float) -> str:
-    percent = 100 * (value / wanted - 1) if wanted else 0.0
-    return f"{value:.1f} ({percent:+.0f} %)".replace("-", "−")
-
-
-def _outputs(subject: Subject) -> str:
-    return "originals" if subject.label == "original" else f"{subject.label}'s outputs"
-
-
-def _join(parts: list[str]) -> str:
-    if len(parts) < 2:
-        return "".join(parts)
-    return ", ".join(parts[:-1]) + " and " + parts[-1]
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

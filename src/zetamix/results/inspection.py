@@ -1,22 +1,20 @@
-"""What an inspection is asked for, and what it found."""
+"""The result of an inspection: what was measured of the outputs of every method."""
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from torch import Tensor
 
-from zetamix.experiments.inspect.oracle import Oracle
 from zetamix.measure import Estimate, Judgement
 
 # the paper draws γ from 0 to 15; at 0 every output of a batch is its mean
 GAMMAS = (0.5, 1.0, 1.5, 2.0, 2.4, 2.8, 3.2, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0)
-# originals with this share of the largest dimension that can be found leave it no room to grow
-NO_ROOM = 0.95
-
-
-class InspectionError(ValueError):
-    """Data or settings that nothing can be measured with; the message says what would do."""
+# originals at this fraction of the largest measurable dimension leave it no room to grow
+SATURATED = 0.95
+# quantile of a two-sided 95 % interval
+NORMAL_QUANTILE = 1.96
 
 
 @dataclass(frozen=True)
@@ -24,37 +22,95 @@ class Settings:
     """Everything that decides the numbers of an inspection."""
 
     samples: int = 2000
-    """How many originals to measure, at most."""
-    batch: int = 128
+    """The largest number of originals to measure."""
+    batch_size: int = 128
     neighbours: int = 128
-    """Of local dimension; an eighth of the originals where there are fewer than 1024."""
+    """k of the local dimension; an eighth of the originals where there are fewer than 1024."""
     gammas: tuple[float, ...] = GAMMAS
     tolerance: float = 0.1
-    """How far a mean dimension may lie from that of the originals to count as kept."""
+    """Relative change of the mean local dimension that counts as preserved."""
     seed: int = 0
     oracle: str = "auto"
-    """Model of the oracle; "none" measures no realism, and neither does data of one class."""
+    """Model of the oracle; "none", or data of a single class, measures no realism."""
     oracle_epochs: int | None = None
     oracle_size: int = 64
-    """Images are scaled down for the oracle until their shorter side has this many pixels."""
+    """Images are downscaled for the oracle to a shorter side of at most this many pixels."""
     memory_gb: float = 1.0
 
 
 @dataclass(frozen=True)
-class Subject:
+class Oracle:
+    """A classifier of samples as the dataset stores them, with its accuracy."""
+
+    classify: Callable[[Tensor], Tensor]
+    """Logits [n, classes] for samples [n, ...]."""
+    accuracy: Estimate
+    """On samples that it was not trained on."""
+    description: str
+    """The model and its training."""
+    measured_on: str = "test"
+    """The samples that the accuracy was measured on: "test" or "held-out"."""
+    majority: float = 0.0
+    """Accuracy of the majority-class baseline on those."""
+
+    def __call__(self, samples: Tensor) -> Tensor:
+        return self.classify(samples)
+
+    @property
+    def statement(self) -> str:
+        """Model and accuracy, for captions and notes."""
+        value, error = 100 * self.accuracy.value, 100 * self.accuracy.error
+        return (
+            f"{self.description}, {self.measured_on} accuracy {value:.2f} ± {error:.2f} % "
+            f"(n = {self.accuracy.n:,})"
+        )
+
+    @property
+    def accuracy_low(self) -> float:
+        """Lower end of the accuracy's 95 % interval (Wilson, which holds for few samples too)."""
+        share, n, z = self.accuracy.value, self.accuracy.n, NORMAL_QUANTILE
+        if not n:
+            return 0.0
+        half = z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
+        return (share + z**2 / (2 * n) - half) / (1 + z**2 / n)
+
+    @property
+    def accuracy_needed(self) -> float:
+        """Halfway from the majority-class baseline to 1."""
+        return (1 + self.majority) / 2
+
+    @property
+    def reliable(self) -> bool:
+        """Whether its judgement of outputs means anything."""
+        return self.accuracy_low > self.accuracy_needed
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "description": self.description,
+            "accuracy": self.accuracy.as_dict(),
+            "measured_on": self.measured_on,
+            "majority_class_accuracy": self.majority,
+            "accuracy_low": self.accuracy_low,
+            "accuracy_needed": self.accuracy_needed,
+            "reliable": self.reliable,
+        }
+
+
+@dataclass(frozen=True)
+class MeasuredOutputs:
     """What was measured of one method's outputs, or of the originals."""
 
     label: str
     estimates: dict[str, Estimate]
     judgement: Judgement | None
-    shown: Tensor
-    """[shown, ...]: some outputs to look at, each in the place of the original beside it."""
-    shown_targets: Tensor
+    examples: Tensor
+    """[shown, ...]: outputs to look at, in the order of the originals they replace."""
+    example_targets: Tensor
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """All that a report is made of."""
+    """The measurements of a dataset and of every method's outputs."""
 
     dataset: str
     classes: tuple[str, ...]
@@ -63,44 +119,59 @@ class Inspection:
     settings: Settings
     samples: int
     judged: int
+    """Outputs that the oracle judged: those made of samples that it was not trained on."""
     neighbours: int
     oracle: Oracle | None
-    original: Subject
-    subjects: tuple[Subject, ...]
+    original: MeasuredOutputs
+    methods: tuple[MeasuredOutputs, ...]
     sweep: tuple[tuple[float, Estimate], ...]
     """(γ, local dimension of ζ-mixup's outputs)."""
 
     @property
+    def rows(self) -> tuple[MeasuredOutputs, ...]:
+        """The originals, then every method."""
+        return (self.original, *self.methods)
+
+    @property
     def limit(self) -> int:
-        """The largest local dimension that can be found: k points around their mean have k − 1."""
+        """The largest measurable local dimension: k points around their mean span k - 1."""
         return min(self.neighbours - 1, math.prod(self.shape))
 
     @property
-    def at_limit(self) -> bool:
-        """Whether local dimension cannot tell outputs from originals, for want of room."""
-        # where even the limit lies within tolerance, no output can have too many directions
-        return self.full or self._counts_as_kept(self.limit)
+    def saturated(self) -> bool:
+        """Whether the originals themselves vary in nearly all measurable directions."""
+        return self.original.estimates["local_dimension"].value >= SATURATED * self.limit
 
     @property
-    def full(self) -> bool:
-        """Whether the originals themselves fill nearly all directions that can be found."""
-        return self.original.estimates["local_dimension"].value >= NO_ROOM * self.limit
+    def uninformative(self) -> bool:
+        """Whether the local dimension cannot tell outputs from originals, for lack of room."""
+        # where even the limit is within the tolerance, no output can have too many directions
+        return self.saturated or self._within_tolerance(self.limit)
 
     @property
-    def kept(self) -> tuple[float, ...]:
+    def preserving_gammas(self) -> tuple[float, ...]:
         """The γ at which the mean local dimension is that of the originals, within tolerance."""
-        return tuple(gamma for gamma, found in self.sweep if self._counts_as_kept(found.value))
+        return tuple(gamma for gamma, found in self.sweep if self._within_tolerance(found.value))
 
-    def keeps(self, subject: Subject) -> bool:
-        """Whether a method keeps the mean local dimension of the originals, within tolerance."""
-        return self._counts_as_kept(subject.estimates["local_dimension"].value)
+    @property
+    def preserving_from(self) -> float | None:
+        """The smallest γ from which on every larger one that was measured preserves it."""
+        start = None
+        for gamma, _ in reversed(self.sweep):
+            if gamma not in self.preserving_gammas:
+                break
+            start = gamma
+        return start
 
-    def _counts_as_kept(self, found: float) -> bool:
-        wanted = self.original.estimates["local_dimension"].value
-        return abs(found - wanted) <= self.settings.tolerance * wanted
+    def preserves(self, outputs: MeasuredOutputs) -> bool:
+        """Whether a method preserves the mean local dimension, within tolerance."""
+        return self._within_tolerance(outputs.estimates["local_dimension"].value)
+
+    def _within_tolerance(self, dimension: float) -> bool:
+        original = self.original.estimates["local_dimension"].value
+        return abs(dimension - original) <= self.settings.tolerance * original
 
     def as_dict(self) -> dict[str, Any]:
-        subjects = {subject.label: subject for subject in (self.original, *self.subjects)}
         return {
             "dataset": self.dataset,
             "shape": list(self.shape),
@@ -111,15 +182,14 @@ class Inspection:
             "judged_samples": self.judged,
             "neighbours": self.neighbours,
             "local_dimension_limit": self.limit,
-            "local_dimension_at_limit": self.at_limit,
+            "local_dimension_uninformative": self.uninformative,
             "oracle": None if self.oracle is None else self.oracle.as_dict(),
             "measures": {
-                label: {key: value.as_dict() for key, value in subject.estimates.items()}
-                for label, subject in subjects.items()
+                row.label: {name: value.as_dict() for name, value in row.estimates.items()}
+                for row in self.rows
             },
             "gamma_sweep": [
-                {"gamma": gamma, "local_dimension": found.as_dict()} for gamma, found in self.sweep
+                {"gamma": gamma, "local_dimension": value.as_dict()} for gamma, value in self.sweep
             ],
-            # at its limit the dimension says of no γ whether it does
-            "gammas_that_keep_the_dimension": None if self.at_limit else list(self.kept),
+            "preserving_gammas": None if self.uninformative else list(self.preserving_gammas),
         }

@@ -11,7 +11,7 @@ from zetamix.measure import mean_of
 from zetamix.measure.neighbours import Cloud, distances_to
 
 if TYPE_CHECKING:
-    from zetamix.measure.mixed_samples import Outputs
+    from zetamix.measure.mixed_samples import MixedSamples
 
 FLAT = ("crescents", "spirals")
 GAMMAS = (2.0, 2.4, 2.8, 4.0, 6.0)
@@ -59,7 +59,7 @@ def _distances(outputs: Tensor, originals: Tensor) -> Tensor:
     return distances_to(Cloud(outputs, MEMORY, cloud.origin), cloud, 1)
 
 
-def labelled_wrongly(outputs: "Outputs", originals: Tensor, labels: Tensor) -> Tensor:
+def labelled_wrongly(outputs: "MixedSamples", originals: Tensor, labels: Tensor) -> Tensor:
     """[n], bool: whether the heaviest class of a label is not that of the nearest original."""
     nearest = torch.cdist(outputs.samples.double(), originals.double()).argmin(1)
     return outputs.targets.argmax(1) != labels[nearest]

@@ -10,14 +10,14 @@ from zetamix.experiments.reproduce.cells import Measuring, ReproduceError
 from zetamix.experiments.reproduce.experiments.workbench import Found, Workbench
 from zetamix.measure import judge
 from zetamix.measure.estimate import mean_of
-from zetamix.measure.realism import ask
+from zetamix.measure.realism import predict
 from zetamix.methods import parse
 from zetamix.models import initialise
 
 # `zetamix.experiments.inspect` needs matplotlib, which a machine that only trains can do without
 if TYPE_CHECKING:
-    from zetamix.experiments.inspect.oracle import Classifier
-    from zetamix.measure.mixed_samples import Outputs
+    from zetamix.experiments.oracle import Classifier
+    from zetamix.measure.mixed_samples import MixedSamples
 
 METHODS = ("none", "mixup:1.0", "zeta:2.8")
 BATCH = 25
@@ -33,7 +33,7 @@ def cells() -> list[Measuring]:
 
 def measure_oracle(cell: Measuring, bench: Workbench) -> Found:
     """Train LeNet-5 on the training split and measure it on the test split."""
-    from zetamix.experiments.inspect.oracle import Classifier, train_oracle
+    from zetamix.experiments.oracle import Classifier, train_oracle
 
     dataset = bench.dataset
     if dataset.test is None:
@@ -54,12 +54,12 @@ def measure_oracle(cell: Measuring, bench: Workbench) -> Found:
         raise TypeError(f"Expected a network to keep, got {type(network).__name__}.")
     arrays = {f"model.{name}": part for name, part in network.model.state_dict().items()}
     arrays |= {"scale.mean": network.scale.mean, "scale.std": network.scale.std}
-    return Found({"accuracy": oracle.accuracy.as_dict(), "name": oracle.name}, arrays)
+    return Found({"accuracy": oracle.accuracy.as_dict(), "name": oracle.description}, arrays)
 
 
 def load_oracle(bench: Workbench) -> "Classifier":
     """The oracle of the last record, as it was trained."""
-    from zetamix.experiments.inspect.oracle import Classifier
+    from zetamix.experiments.oracle import Classifier
 
     record = bench.last("oracle")
     arrays = bench.results.arrays(record)
@@ -93,7 +93,7 @@ def measure_realism(cell: Measuring, bench: Workbench) -> Found:
         "cross_entropies": found.cross_entropies.float(),
         "examples": _bytes(judged.samples[places]),
         "example_targets": judged.targets[places],
-        "example_predictions": ask(oracle, judged.samples[places]).softmax(1),
+        "example_predictions": predict(oracle, judged.samples[places]).softmax(1),
     }
     return Found({**values, "judged": "outputs of the test split"}, arrays)
 
@@ -110,14 +110,14 @@ def confusing_places(cell: Measuring, oracle: "Classifier", bench: Workbench) ->
     and the outputs of other methods in the same places are shown beside them.
     """
     outputs = _judged(cell, "mixup:1.0", bench)
-    predicted = ask(oracle, outputs.samples).softmax(1)
+    predicted = predict(oracle, outputs.samples).softmax(1)
     surest, seen = predicted.max(1)
     ruled_out = outputs.targets.gather(1, seen[:, None]).squeeze(1) == 0
     order = torch.where(ruled_out, surest, -1.0).argsort(descending=True, stable=True)
     return order[: cell.recipe["examples"]]
 
 
-def _judged(cell: Measuring, method: str, bench: Workbench) -> "Outputs":
+def _judged(cell: Measuring, method: str, bench: Workbench) -> "MixedSamples":
     test = bench.dataset.test
     if test is None:
         raise ReproduceError(f"{bench.dataset.name} has no test split to judge outputs of.")
@@ -125,16 +125,16 @@ def _judged(cell: Measuring, method: str, bench: Workbench) -> "Outputs":
     return _mix(other, test.samples, test.labels, bench)
 
 
-def _mix(cell: Measuring, samples: Tensor, labels: Tensor, bench: Workbench) -> "Outputs":
-    from zetamix.measure.mixed_samples import make_outputs
+def _mix(cell: Measuring, samples: Tensor, labels: Tensor, bench: Workbench) -> "MixedSamples":
+    from zetamix.measure.mixed_samples import mix_samples
 
-    return make_outputs(
+    return mix_samples(
         parse(cell.method),
         samples.to(bench.device),
         labels.to(bench.device),
         bench.dataset.num_classes,
         groups=[torch.arange(len(labels))],
-        batch=cell.recipe["batch"],
+        batch_size=cell.recipe["batch"],
         # the same batches for every method
         generator=torch.Generator().manual_seed(cell.seed),
     )

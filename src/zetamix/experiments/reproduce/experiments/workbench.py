@@ -15,7 +15,7 @@ from zetamix.records import Measurement
 from zetamix.results.record_store import Results
 
 if TYPE_CHECKING:
-    from zetamix.measure.mixed_samples import Outputs
+    from zetamix.measure.mixed_samples import MixedSamples
 
 
 @dataclass(frozen=True)
@@ -50,19 +50,19 @@ class Workbench:
             self._samples = (self.dataset.fingerprint, moved)
         return self._samples[1]
 
-    def mixed(self, method: str, batch: int, seed: int) -> "Outputs":
+    def mixed(self, method: str, batch: int, seed: int) -> "MixedSamples":
         """What a method makes of the training samples, in random batches."""
         # needs matplotlib, which a machine that only trains can do without
-        from zetamix.measure.mixed_samples import make_outputs
+        from zetamix.measure.mixed_samples import mix_samples
 
         samples = self.samples()
-        return make_outputs(
+        return mix_samples(
             parse(method),
             samples,
             self.dataset.train.labels.to(self.device),
             self.dataset.num_classes,
             groups=[torch.arange(len(samples))],
-            batch=batch,
+            batch_size=batch,
             generator=torch.Generator().manual_seed(seed),
         )
 
