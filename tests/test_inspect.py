@@ -3,39 +3,43 @@
 import json
 import math
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 import torch
 from browser import needs_browser, open_page
+from golden import check_golden
 from PIL import Image
 from typer.testing import CliRunner
 
 from zetamix import GAMMA_MIN, data
 from zetamix.cli.app import app
 from zetamix.data import from_tensors
-from zetamix.experiments.inspect import (
-    Inspection,
-    InspectionError,
-    Oracle,
-    Settings,
-    bench,
-    inspect_dataset,
+from zetamix.experiments import inspect
+from zetamix.experiments.inspect import InspectionError, choose_originals, inspect_dataset
+from zetamix.experiments.oracle import (
+    Classifier,
+    augment,
+    downscale,
+    suitable_model,
     train_oracle,
-    write_report,
 )
-from zetamix.experiments.inspect.oracle import Classifier, jitter, shrink, suitable
-from zetamix.experiments.inspect.originals import choose_originals
 from zetamix.measure import Estimate, mean_of
-from zetamix.measure.mixed_samples import make_outputs
+from zetamix.measure.mixed_samples import mix_samples
 from zetamix.methods import parse, parse_list
 from zetamix.provenance import machine_info
 from zetamix.report import Picture
-from zetamix.report.inspect import make_table
-from zetamix.report.inspect_cautions import cautions
-from zetamix.report.inspect_figures import draw_dimension, draw_realism, styles
-from zetamix.report.inspect_text import keeps_from, read
-from zetamix.results.inspection import Subject
+from zetamix.report.inspect import (
+    draw_dimension,
+    draw_realism,
+    make_table,
+    row_styles,
+    write_report,
+)
+from zetamix.report.inspect_text import cautions, summarise
+from zetamix.results.inspection import Inspection, MeasuredOutputs, Oracle, Settings
 
 CPU = torch.device("cpu")
 QUICK = Settings(samples=400, gammas=(1.0, 2.8, 30.0), neighbours=32, oracle_epochs=8)
@@ -63,11 +67,17 @@ def blobs(n=120, classes=3, features=4, seed=0, spread=0.3):
     return centres[labels] + spread * torch.randn(n, features, generator=generator), labels
 
 
-def outputs_of(text, samples, labels, classes, groups=None, batch=16):
+def outputs_of(text, samples, labels, classes, groups=None, batch_size=16):
     groups = [torch.arange(len(labels))] if groups is None else groups
     generator = torch.Generator().manual_seed(0)
-    return make_outputs(
-        parse(text), samples, labels, classes, groups=groups, batch=batch, generator=generator
+    return mix_samples(
+        parse(text),
+        samples,
+        labels,
+        classes,
+        groups=groups,
+        batch_size=batch_size,
+        generator=generator,
     )
 
 
@@ -165,8 +175,8 @@ def test_an_oracle_learns_and_says_how_well():
     assert len(steps) == 30
     value, error = 100 * oracle.accuracy.value, 100 * oracle.accuracy.error
     assert oracle.statement == (
-        f"mlp, trained for 10 epochs on 300 other samples, right about {value:.2f} ± {error:.2f} % "
-        "of 200 unseen samples (test)"
+        f"mlp, trained for 10 epochs on 300 other samples, test accuracy {value:.2f} ± {error:.2f} "
+        "% (n = 200)"
     )
     again = train_oracle(samples, labels, blobs(200, seed=1), 3, epochs=10)
     assert torch.equal(oracle(samples), again(samples))
@@ -201,25 +211,25 @@ def test_an_oracle_of_photos_is_trained_on_small_ones_and_says_so(monkeypatch):
     dataset = photos(size=40)
     settings = Settings(gammas=(2.8,), oracle_epochs=1, oracle_size=20)
     found = inspect_dataset(dataset, parse_list("mixup"), settings)
-    assert found.oracle.name == (
-        "lenet5 on images scaled down to 20 × 20, trained for 1 epoch on 32 other samples"
+    assert found.oracle.description == (
+        "lenet5 on images downscaled to 20 × 20, trained for 1 epoch on 32 other samples"
     )
     # trained on small ones, asked about outputs as they are
     assert seen == {(3, 20, 20), (3, 40, 40)}
-    assert "scaled down to 20 × 20" in dict(read(found))["Realism"]
+    assert "downscaled to 20 × 20" in dict(summarise(found))["Realism"]
     as_they_are = inspect_dataset(dataset, parse_list("mixup"), replace(settings, oracle_size=64))
-    assert "scaled" not in as_they_are.oracle.name
+    assert "scaled" not in as_they_are.oracle.description
 
 
 def test_shrinking_is_an_average_of_pixels():
     images = torch.arange(64, dtype=torch.uint8).view(1, 1, 8, 8).repeat(2, 3, 1, 1)
-    small = shrink(images, 4)
+    small = downscale(images, 4)
     assert small.dtype == torch.uint8
     assert small[0, 0, 0, :2].tolist() == [4, 6]  # of 0, 1, 8, 9 and of 2, 3, 10, 11
-    assert shrink(images.float(), 4)[0, 0, 0, :2].tolist() == [4.5, 6.5]
-    assert shrink(images, 8) is images
-    assert shrink(images, None) is images
-    assert shrink(torch.zeros(5, 300), 64).shape == (5, 300)
+    assert downscale(images.float(), 4)[0, 0, 0, :2].tolist() == [4.5, 6.5]
+    assert downscale(images, 8) is images
+    assert downscale(images, None) is images
+    assert downscale(torch.zeros(5, 300), 64).shape == (5, 300)
 
 
 @pytest.mark.parametrize(
@@ -236,14 +246,14 @@ def test_shrinking_is_an_average_of_pixels():
     ],
 )
 def test_which_oracle_is_trusted(right, n, guess, trusted):
-    oracle = Oracle(lambda samples: samples, Estimate(right, n, 0.5), "made", guess=guess)
-    assert oracle.trusted is trusted
+    oracle = Oracle(lambda samples: samples, Estimate(right, n, 0.5), "made", majority=guess)
+    assert oracle.reliable is trusted
 
 
 def test_the_lower_end_is_wilsons():
     oracle = Oracle(lambda samples: samples, Estimate(0.25, 40, 0.4), "made")
     # 10 of 40, as statsmodels' proportion_confint(10, 40, method="wilson") has it
-    assert oracle.least == pytest.approx(0.14187, abs=2e-5)
+    assert oracle.accuracy_low == pytest.approx(0.14187, abs=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -251,20 +261,20 @@ def test_the_lower_end_is_wilsons():
     [((1, 8, 8), "digitnet"), ((1, 28, 28), "lenet5"), ((3, 32, 32), "lenet5"), ((12,), "mlp")],
 )
 def test_the_oracle_suits_the_samples(shape, name):
-    assert suitable(shape) == name
+    assert suitable_model(shape) == name
 
 
 def test_jitter_moves_images_a_little(generator):
     images = torch.zeros(64, 1, 28, 28)
     images[:, :, 10:18, 10:18] = 255
-    moved = jitter(images, generator)
+    moved = augment(images, generator)
     assert moved.shape == images.shape
     rows = torch.arange(28.0)
     centre = (moved * rows[:, None]).sum((1, 2, 3)) / moved.sum((1, 2, 3))
     assert (centre - 13.5).abs().max() < 3
     assert centre.std() > 0.5
     # a border is continued, not blackened
-    assert torch.allclose(jitter(torch.full((8, 3, 9, 9), 7.0), generator), torch.tensor(7.0))
+    assert torch.allclose(augment(torch.full((8, 3, 9, 9), 7.0), generator), torch.tensor(7.0))
 
 
 # inspection
@@ -272,29 +282,29 @@ def test_jitter_moves_images_a_little(generator):
 
 def test_what_is_measured(found):
     assert (found.samples, found.judged, found.neighbours) == (400, 400, 32)
-    assert [subject.label for subject in found.subjects] == ["mixup:1.0", "zeta:2.8"]
-    mixup, zeta = found.subjects
+    assert [row.label for row in found.methods] == ["mixup:1.0", "zeta:2.8"]
+    mixup, zeta = found.methods
     assert zeta.estimates["distance"].value < mixup.estimates["distance"].value
     assert zeta.estimates["classes"].value > mixup.estimates["classes"].value
     assert zeta.estimates["agreement"].value > mixup.estimates["agreement"].value
-    for subject in (found.original, *found.subjects):
-        for key, estimate in subject.estimates.items():
+    for row in found.rows:
+        for key, estimate in row.estimates.items():
             if not key.endswith("_certain"):
                 assert estimate.n == 400, key
     certain = found.original.estimates["cross_entropy_certain"]
     assert certain.n == int(found.original.judgement.certain.sum())
-    assert found.original.shown.shape == (10, 1, 8, 8)
-    assert torch.equal(found.original.shown_targets, torch.eye(10))
+    assert found.original.examples.shape == (10, 1, 8, 8)
+    assert torch.equal(found.original.example_targets, torch.eye(10))
 
 
 def test_a_large_gamma_has_the_dimension_of_the_originals(found):
     _, last = found.sweep[-1]
     original = found.original.estimates["local_dimension"]
     assert last.value == pytest.approx(original.value, rel=1e-3)
-    assert found.kept[-1] == 30.0
+    assert found.preserving_gammas[-1] == 30.0
     # more than the data has, where no sample dominates
     assert found.sweep[0][1].value > 1.1 * original.value
-    assert 1.0 not in found.kept
+    assert 1.0 not in found.preserving_gammas
 
 
 def test_the_same_seed_gives_the_same_numbers(digits, found):
@@ -303,7 +313,7 @@ def test_the_same_seed_gives_the_same_numbers(digits, found):
     other = inspect_dataset(
         digits, parse_list("mixup"), replace(QUICK, seed=1, oracle="none", gammas=(2.8,))
     )
-    assert other.subjects[0].estimates["distance"] != found.subjects[0].estimates["distance"]
+    assert other.methods[0].estimates["distance"] != found.methods[0].estimates["distance"]
 
 
 def test_your_own_oracle_is_asked(digits):
@@ -313,7 +323,7 @@ def test_your_own_oracle_is_asked(digits):
         asked.append(len(samples))
         return 50.0 * torch.eye(10)[[3]].expand(len(samples), 10)
 
-    oracle = Oracle(sure_of_three, accuracy=mean_of(torch.tensor([True])), name="mine")
+    oracle = Oracle(sure_of_three, accuracy=mean_of(torch.tensor([True])), description="mine")
     found = inspect_dataset(digits, parse_list("zeta:2.8"), QUICK, oracle=oracle)
     assert sum(asked) == 800
     share = float((choose_originals(digits, QUICK, CPU).labels == 3).double().mean())
@@ -326,9 +336,9 @@ def test_points_without_a_test_split_are_judged_by_what_is_unseen(tmp_path):
     settings = Settings(gammas=(2.8,), oracle_epochs=4)
     found = inspect_dataset(dataset, parse_list("mixup,zeta:2.8"), settings)
     assert found.oracle.accuracy.n == found.judged == 100
-    assert found.oracle.unseen == "the originals that are judged"
+    assert found.oracle.measured_on == "held-out"
     assert found.neighbours == 25
-    zeta = found.subjects[1].estimates
+    zeta = found.methods[1].estimates
     assert (zeta["local_dimension"].n, zeta["distance"].n) == (200, 200)
     assert (zeta["certain_share"].n, zeta["cross_entropy"].n) == (100, 100)
     page = write_report(found, tmp_path, machine_info(CPU))
@@ -354,33 +364,33 @@ def photos(n=64, size=20, seed=0):
 
 
 def test_coordinates_of_samples_with_many_numbers_change_no_measure(monkeypatch):
-    settings = Settings(gammas=(0.5, 2.8), oracle="none", batch=16)
+    settings = Settings(gammas=(0.5, 2.8), oracle="none", batch_size=16)
     methods = parse_list("mixup,zeta:2.8,local:2.0,cutmix")
     by_coordinates = inspect_dataset(photos(), methods, settings)
-    monkeypatch.setattr(bench, "MANY", math.inf)
+    monkeypatch.setattr(inspect, "WIDE", math.inf)
     directly = inspect_dataset(photos(), methods, settings)
     pairs = zip(
-        (by_coordinates.original, *by_coordinates.subjects),
-        (directly.original, *directly.subjects),
+        (by_coordinates.original, *by_coordinates.methods),
+        (directly.original, *directly.methods),
         strict=True,
     )
     for one, two in pairs:
         for key, estimate in two.estimates.items():
             assert one.estimates[key].value == pytest.approx(estimate.value, rel=1e-5), key
-        assert torch.equal(one.shown, two.shown)
+        assert torch.equal(one.examples, two.examples)
     for (_, one), (_, two) in zip(by_coordinates.sweep, directly.sweep, strict=True):
         assert one.value == pytest.approx(two.value, rel=1e-6)
 
 
 def test_photos_are_measured_by_as_many_numbers_as_there_are(monkeypatch):
     seen = []
-    real = bench.local_dimension
+    real = inspect.local_dimension
 
     def watched(points, *arguments, **options):
         seen.append(points[0].numel())
         return real(points, *arguments, **options)
 
-    monkeypatch.setattr(bench, "local_dimension", watched)
+    monkeypatch.setattr(inspect, "local_dimension", watched)
     settings = Settings(gammas=(2.8,), oracle="none")
     inspect_dataset(photos(), parse_list("mixup,zeta:2.8,cutmix"), settings)
     assert len(seen) == 5
@@ -397,7 +407,7 @@ def test_a_gpu_measures_the_same(digits, found):
     # the originals are the same, the draws are not
     here = found.original.estimates["local_dimension"].value
     assert there.original.estimates["local_dimension"].value == pytest.approx(here, abs=1e-3)
-    for one, two in zip(there.subjects, found.subjects, strict=True):
+    for one, two in zip(there.methods, found.methods, strict=True):
         first, second = (each.estimates["local_dimension"] for each in (one, two))
         assert abs(first.value - second.value) < 4 * (first.error + second.error)
 
@@ -407,14 +417,14 @@ def test_one_class_needs_no_oracle():
     settings = Settings(samples=200, gammas=(2.8, 15.0), neighbours=8)
     found = inspect_dataset(dataset, parse_list("mixup,zeta:15"), settings)
     assert found.oracle is None
-    assert dict(read(found))["In short"] == (
-        "Within 10 % of the data's local dimension: zeta:15.0; not mixup:1.0."
+    assert dict(summarise(found))["Summary"] == (
+        "zeta:15.0 preserves the local dimension of the data within 10 %; mixup:1.0 does not."
     )
 
 
 def test_stages_are_told_from_start_to_end(digits):
     told = []
-    inspect_dataset(digits, parse_list("mixup"), QUICK, progress=lambda *stage: told.append(stage))
+    inspect_dataset(digits, parse_list("mixup"), QUICK, watch=lambda *stage: told.append(stage))
     stages = list(dict.fromkeys(stage for stage, _, _ in told))
     assert stages == ["training the oracle", "measuring methods", "local dimension over γ"]
     # moves within a method
@@ -436,8 +446,8 @@ def test_stages_are_told_from_start_to_end(digits):
         (
             "mixup",
             replace(QUICK, samples=20),
-            "Expected at least 32 samples to measure, two of each class, got 20. Measures of so "
-            "few say nothing.",
+            "Expected at least 32 samples to measure, two of each class, got 20. Measures of "
+            "fewer samples mean nothing.",
         ),
         (
             "mixup",
@@ -457,23 +467,23 @@ def test_a_method_that_cannot_mix_the_data_is_told_before_anything_is_trained():
     told = []
     with pytest.raises(InspectionError, match=r"cutmix:1\.0 cannot mix this data: CutMix cuts"):
         inspect_dataset(
-            dataset, parse_list("mixup,cutmix"), QUICK, progress=lambda *stage: told.append(stage)
+            dataset, parse_list("mixup,cutmix"), QUICK, watch=lambda *stage: told.append(stage)
         )
     assert told == []
 
 
-# reading
+# sentences
 
 
-def subject(label, dimension, **others):
+def outputs(label, dimension, **others):
     values = {"local_dimension": dimension, "label_entropy": 0.5, "classes": 2.5, "distance": 0.4}
     values |= others
     estimates = {key: Estimate(value, n=100, spread=1.0) for key, value in values.items()}
-    return Subject(label, estimates, None, torch.zeros(1, 1, 2, 2), torch.eye(1))
+    return MeasuredOutputs(label, estimates, None, torch.zeros(1, 1, 2, 2), torch.eye(1))
 
 
-def inspection(sweep, subjects=()):
-    return Inspection(
+def inspection(sweep, methods=(), **changes):
+    made = Inspection(
         dataset="made",
         classes=("0", "1"),
         shape=(1, 8, 8),
@@ -483,76 +493,80 @@ def inspection(sweep, subjects=()):
         judged=50,
         neighbours=32,
         oracle=None,
-        original=subject("original", 10.0),
-        subjects=tuple(subjects) or (subject("mixup:1.0", 13.0), subject("zeta:2.8", 10.4)),
+        original=outputs("original", 10.0),
+        methods=tuple(methods) or (outputs("mixup:1.0", 13.0), outputs("zeta:2.8", 10.4)),
         sweep=tuple((gamma, Estimate(value, 100, 1.0)) for gamma, value in sweep),
     )
+    return replace(made, **changes)
+
+
+def test_the_text_of_a_report():
+    oracle = Oracle(torch.zeros_like, Estimate(0.97, 200, 0.17), "lenet5, trained", majority=0.5)
+    judged = {"certain_share": 0.8, "agreement": 0.95}
+    made = inspection(
+        [(1.0, 10.0), (2.0, 12.0), (4.0, 10.1)],
+        [outputs("mixup:1.0", 13.0, **judged), outputs("zeta:2.8", 10.4, **judged)],
+        oracle=oracle,
+        original=outputs("original", 10.0, **judged),
+    )
+    uninformative = replace(
+        made, original=outputs("original", 30.0, certain_share=0.1, agreement=1)
+    )
+    parts = [
+        f"{heading}: {text}" for one in (made, uninformative) for heading, text in summarise(one)
+    ]
+    check_golden("inspect.txt", "\n".join([*parts, make_table(made).markdown()]))
 
 
 @pytest.mark.parametrize(
     ("sweep", "start", "words"),
     [
-        (
-            [(1.0, 14.0), (2.0, 11.0), (4.0, 10.1)],
-            2.0,
-            "ζ-mixup keeps the local dimension within 10 % of the originals' from γ = 2 on, up to "
-            "the largest that was tried, 4.",
-        ),
-        (
-            [(1.0, 10.0), (2.0, 12.0), (4.0, 10.1)],
-            4.0,
-            "ζ-mixup keeps the local dimension within 10 % of the originals' from γ = 4 on, up to "
-            "the largest that was tried, 4. At γ = 1 it is within as well, but for another reason: "
-            "there no sample dominates, and outputs shrink towards the mean of their batch.",
-        ),
-        (
-            [(1.0, 10.0), (4.0, 8.9)],
-            None,
-            "No γ that was tried, from 1 to 4, keeps ζ-mixup's local dimension within 10 % of the "
-            "originals' for good.",
-        ),
+        ([(1.0, 14.0), (2.0, 11.0), (4.0, 10.1)], 2.0, "from γ = 2 up to the largest measured, 4."),
+        # below the threshold it is preserved for another reason
+        ([(1.0, 10.0), (2.0, 12.0), (4.0, 10.1)], 4.0, "It also does at γ = 1, where no sample"),
+        ([(1.0, 10.0), (4.0, 8.9)], None, "does not preserve"),
+        # every γ passes: nothing follows
+        ([(1.0, 10.0), (4.0, 10.1)], 1.0, "No conclusion"),
     ],
 )
-def test_which_gamma_keeps_the_dimension(sweep, start, words):
+def test_which_gamma_preserves_the_dimension(sweep, start, words):
     made = inspection(sweep)
-    assert keeps_from(made) == start
-    assert dict(read(made))["γ"] == words
+    assert made.preserving_from == start
+    assert words in dict(summarise(made))["γ"]
 
 
 @pytest.mark.parametrize(
-    ("subjects", "words"),
+    ("methods", "words"),
     [
         (
-            [subject("mixup:1.0", 13.0), subject("zeta:2.8", 10.4)],
-            "Within 10 % of the data's local dimension: zeta:2.8; not mixup:1.0. Its labels have "
-            "2.5 classes above 1 % on average.",
+            [outputs("mixup:1.0", 13.0), outputs("zeta:2.8", 10.4)],
+            "zeta:2.8 preserves the local dimension of the data within 10 %; mixup:1.0 does not. "
+            "Its labels have 2.5 classes above 1 % on average.",
         ),
         (
-            [subject("zeta:2.4", 10.8, label_entropy=0.9, classes=4.0), subject("zeta:4.0", 10.1)],
-            "Within 10 % of the data's local dimension: zeta:2.4 and zeta:4.0. Of those, zeta:2.4 "
-            "has the richest labels, 4.0 classes above 1 % on average.",
+            [outputs("zeta:2.4", 10.8, label_entropy=0.9, classes=4.0), outputs("zeta:4.0", 10.1)],
+            "zeta:2.4 and zeta:4.0 preserve the local dimension of the data within 10 %. zeta:2.4 "
+            "has the richest labels: 4.0 classes above 1 % on average.",
         ),
         (
-            [subject("mixup:1.0", 13.0), subject("mixup:0.2", 7.0)],
-            "None of mixup:1.0 and mixup:0.2 keeps the local dimension of the data within 10 %: "
-            "outputs fill directions that the data does not, or leave some out.",
+            [outputs("mixup:1.0", 13.0), outputs("mixup:0.2", 7.0)],
+            "No method preserves the local dimension of the data within 10 % (mixup:1.0 and "
+            "mixup:0.2).",
         ),
     ],
 )
-def test_in_short(subjects, words):
-    assert dict(read(inspection([(2.0, 10.0)], subjects)))["In short"] == words
+def test_which_methods_preserve_the_dimension(methods, words):
+    assert dict(summarise(inspection([(2.0, 10.0)], methods)))["Summary"] == words
 
 
-def test_the_reading_quotes_the_measures(found):
-    words = dict(read(found))
-    assert list(words) == ["In short", "Dimension", "γ", "Realism", "Labels", "Diversity"]
-    for subject_ in found.subjects:
-        assert (
-            f"{subject_.estimates['distance'].value:.2f} for {subject_.label}" in words["Diversity"]
-        )
-        share = 100 * subject_.estimates["certain_share"].value
-        assert f"{share:.0f} % of {subject_.label}'s outputs" in words["Realism"]
-    assert found.oracle.statement in words["Realism"]
+def test_the_summary_quotes_the_measures(found):
+    texts = dict(summarise(found))
+    assert list(texts) == ["Summary", "Local dimension", "γ", "Realism", "Labels", "Diversity"]
+    for row in found.methods:
+        distance, share = row.estimates["distance"].value, row.estimates["certain_share"].value
+        assert f"{distance:.2f} ({row.label})" in texts["Diversity"]
+        assert f"{100 * share:.0f} % ({row.label})" in texts["Realism"]
+    assert found.oracle.statement in texts["Realism"]
 
 
 def noise(n=160, seed=0):
@@ -564,118 +578,75 @@ def noise(n=160, seed=0):
 def test_noise_proves_nothing(tmp_path):
     settings = Settings(gammas=(2.0, 4.0), oracle_epochs=2)
     found = inspect_dataset(noise(), parse_list("mixup,zeta:2.4"), settings)
-    words = dict(read(found))
-    limit = (
-        "Local dimension is at its limit: 20 neighbours show 19 directions at most, and the "
-        "originals vary in 19.0. Nothing follows from it for γ. It takes more samples: neighbours "
-        "are an eighth of them at most."
-    )
-    assert cautions(found)["dimension"] == limit
-    assert cautions(found)["oracle"].startswith("Realism and label correctness say little: ")
-    assert words["In short"] == f"{limit} {cautions(found)['oracle']}"
-    assert words["γ"] == "Nothing follows for γ: local dimension is at its limit."
-    for word in ("Realism", "Labels"):
-        assert words[word].endswith("That says little: see the caution.")
+    doubts, pairs = cautions(found), summarise(found)
+    assert list(doubts) == ["dimension", "oracle"]
+    assert "more samples" in doubts["dimension"]
+    assert pairs[:2] == [("Caution", text) for text in doubts.values()]
+    texts = dict(pairs)
+    assert "Summary" not in texts
+    assert texts["γ"].startswith("No conclusion")
+    for heading in ("Realism", "Labels"):
+        assert texts[heading].endswith("Unreliable, see the caution above.")
     page = write_report(found, tmp_path, machine_info(CPU)).read_text()
-    # beside the figure and below the table
-    assert page.count(f"Caution: {limit}") == 2
-    assert page.count("Caution: Realism and label correctness say little") == 2
+    # above and below the table
+    assert page.count("The local dimension says nothing about γ here: ") == 2
     document = json.loads((tmp_path / "inspection.json").read_text())
-    assert document["cautions"] == cautions(found)
-    assert document["gammas_that_keep_the_dimension"] is None
-    assert document["local_dimension_at_limit"] is True
-    assert document["oracle"]["trusted"] is False
-    assert document["oracle"]["guess"] == 0.25
+    assert document["cautions"] == doubts
+    assert document["preserving_gammas"] is None
+    assert document["local_dimension_uninformative"] is True
+    assert document["oracle"]["reliable"] is False
+    assert document["oracle"]["majority_class_accuracy"] == 0.25
 
 
 @pytest.mark.parametrize(
-    ("dimension", "changes", "words"),
+    ("dimension", "neighbours", "changes", "advice"),
     [
-        (28.0, {}, None),
-        (
-            29.5,
-            {},
-            "Local dimension is at its limit: 32 neighbours show 31 directions at most, and the "
-            "originals vary in 29.5. Nothing follows from it for γ. Ask for more neighbours "
-            "(--neighbours).",
-        ),
-        (1.5, {"shape": (2,)}, None),
-        (
-            2.0,
-            {"shape": (2,)},
-            "Local dimension is at its limit: samples have 2 numbers, and the originals vary in "
-            "2.0 directions, so outputs have none to add. Nothing follows from it for γ.",
-        ),
-    ],
-)
-def test_where_local_dimension_has_no_room(dimension, changes, words):
-    made = replace(inspection([(2.0, 10.0)]), original=subject("original", dimension), **changes)
-    assert cautions(made).get("dimension") == words
-
-
-CROWDED = "Local dimension has too little room to grow: "
-
-
-@pytest.mark.parametrize(
-    ("dimension", "changes", "words"),
-    [
+        (28.0, 32, {}, None),
+        (29.5, 32, {}, "Use more --neighbours."),
+        (1.5, 32, {"shape": (2,)}, None),
+        (2.0, 32, {"shape": (2,)}, "(the number of features)."),
         # 1.1 × 12.7 is below 14, so that outputs can still have too many
-        (12.7, {"settings": Settings(neighbours=15)}, None),
+        (12.7, 15, {"settings": Settings(neighbours=15)}, None),
+        # 8.4 % are left, which is within the tolerance
         (
             12.91,
+            15,
             {"settings": Settings(neighbours=15)},
-            f"{CROWDED}15 neighbours show 14 directions at most, and the originals vary in 12.91. "
-            "Outputs can have 8.4 % more at most, which is within the tolerance of 10 %, so it "
-            "cannot say which γ keeps it. Ask for more neighbours (--neighbours). A smaller "
-            "--tolerance would do as well.",
+            "Use more --neighbours or a smaller --tolerance.",
         ),
-        (
-            12.91,
-            {},
-            f"{CROWDED}15 neighbours show 14 directions at most, and the originals vary in 12.91. "
-            "Outputs can have 8.4 % more at most, which is within the tolerance of 10 %, so it "
-            "cannot say which γ keeps it. It takes more samples: neighbours are an eighth of them "
-            "at most. A smaller --tolerance would do as well.",
-        ),
-        # a smaller tolerance does help
-        (12.91, {"settings": Settings(neighbours=15, tolerance=0.05)}, None),
+        (12.91, 15, {}, "Use more samples (an eighth are neighbours) or a smaller --tolerance."),
+        (12.91, 15, {"settings": Settings(neighbours=15, tolerance=0.05)}, None),
         (
             1.85,
+            15,
             {"shape": (2,)},
-            f"{CROWDED}samples have 2 numbers, and the originals vary in 1.85. Outputs can have "
-            "8.1 % more at most, which is within the tolerance of 10 %, so it cannot say which γ "
-            "keeps it. Ask for a smaller --tolerance.",
+            "within the tolerance. Use a smaller --tolerance.",
         ),
     ],
 )
-def test_where_the_limit_itself_is_within_tolerance_nothing_is_claimed(dimension, changes, words):
-    made = inspection([(0.5, 13.9), (2.0, 13.0)], [subject("mixup:1.0", 13.9)])
-    made = replace(made, neighbours=15, original=subject("original", dimension), **changes)
-    assert cautions(made).get("dimension") == words
-    told = dict(read(made))
-    if words is not None:
-        assert told["In short"] == words
-        assert told["γ"] == "Nothing follows for γ: local dimension has too little room to grow."
-        assert made.as_dict()["gammas_that_keep_the_dimension"] is None
-        assert made.as_dict()["local_dimension_at_limit"] is True
-    else:
-        assert told["γ"] != "Nothing follows for γ: local dimension has too little room to grow."
+def test_where_local_dimension_has_no_room_nothing_is_claimed(
+    dimension, neighbours, changes, advice
+):
+    made = inspection([(0.5, 13.9), (2.0, 13.0)], [outputs("mixup:1.0", 13.9)], **changes)
+    made = replace(made, neighbours=neighbours, original=outputs("original", dimension))
+    assert made.uninformative is (advice is not None)
+    assert (made.as_dict()["preserving_gammas"] is None) is made.uninformative
+    texts = dict(summarise(made))
+    assert ("Summary" in texts) is not made.uninformative
+    if advice is not None:
+        assert cautions(made)["dimension"].endswith(advice)
+        assert texts["γ"] == "No conclusion: the local dimension says nothing about γ here."
 
 
-def test_an_oracle_that_is_right_but_never_certain_says_little_about_realism(found):
+def test_an_accurate_oracle_that_is_never_certain_is_no_judge_of_realism(found):
     assert "oracle" not in cautions(found)
     share = replace(found.original.estimates["certain_share"], value=0.04)
-    original = replace(
-        found.original, estimates={**found.original.estimates, "certain_share": share}
-    )
-    made = replace(found, original=original)
-    assert cautions(made)["oracle"].startswith(
-        "Realism says little: the oracle is certain (entropy below 0.1) about 4 % of the originals "
-        "themselves"
-    )
-    words = dict(read(made))
-    assert words["Realism"].endswith("That says little: see the caution.")
-    assert not words["Labels"].endswith("see the caution.")
+    estimates = {**found.original.estimates, "certain_share": share}
+    made = replace(found, original=replace(found.original, estimates=estimates))
+    assert "about only 4 % of the originals" in cautions(made)["oracle"]
+    texts = dict(summarise(made))
+    assert texts["Realism"].endswith("see the caution above.")
+    assert not texts["Labels"].endswith("see the caution above.")
 
 
 # report
@@ -703,7 +674,7 @@ def test_the_originals_and_each_method_look_the_same_in_all_figures(found, drawn
         for axes in figure.axes:
             for line in axes.get_lines():
                 looks.setdefault(line.get_label(), set()).add(line.get_color())
-    expected = {label: {style["color"]} for label, style in styles(found).items()}
+    expected = {label: {style["color"]} for label, style in row_styles(found).items()}
     assert {label: looks[label] for label in expected} == expected
     # the curve over γ is like none of them
     assert not looks["ζ-mixup over γ"] & set().union(*expected.values())
@@ -712,16 +683,16 @@ def test_the_originals_and_each_method_look_the_same_in_all_figures(found, drawn
 def test_a_panel_without_outputs_says_so(found, drawn):
     judgement = found.original.judgement
     doubtful = replace(judgement, entropies=judgement.entropies + 1)
-    subjects = [replace(each, judgement=doubtful) for each in (found.original, *found.subjects)]
-    made = replace(found, original=subjects[0], subjects=tuple(subjects[1:]))
+    original, *methods = [replace(row, judgement=doubtful) for row in found.rows]
+    made = replace(found, original=original, methods=tuple(methods))
     draw_realism(made, "made")
     words = [[text.get_text() for text in axes.texts] for axes in drawn[0].axes]
     assert words == [[], [], [], [], [], ["no such output"]]
 
 
 def test_no_two_methods_look_alike():
-    subjects = [subject(f"mixup:{alpha}", 10.0) for alpha in range(1, 20)]
-    looks = styles(inspection([(2.0, 10.0)], subjects)).values()
+    methods = [outputs(f"mixup:{alpha}", 10.0) for alpha in range(1, 20)]
+    looks = row_styles(inspection([(2.0, 10.0)], methods)).values()
     assert len({(look["color"], look["linestyle"]) for look in looks}) == 20
 
 
@@ -757,18 +728,18 @@ def test_files(found, page):
     )
     assert document["measures"]["zeta:2.8"]["local_dimension"]["n"] == 400
     assert document["oracle"]["accuracy"]["n"] == 360
-    assert document["gammas_that_keep_the_dimension"] == list(found.kept)
+    assert document["preserving_gammas"] == list(found.preserving_gammas)
     assert document["machine"]["torch"] == torch.__version__
     assert document["settings"]["seed"] == 0
-    panel = document["distributions"]["entropy of the oracle"]
+    panel = document["distributions"]["oracle entropy"]
     assert list(panel["shares"]) == ["original", "mixup:1.0", "zeta:2.8"]
     for shares in panel["shares"].values():
         assert shares == sorted(shares)
-    below = next(place for place, value in enumerate(panel["grid"]) if value >= 0.1) - 1
+    below = next(k for k, value in enumerate(panel["grid"]) if value >= 0.1) - 1
     certain = document["measures"]["mixup:1.0"]["certain_share"]["value"]
     assert panel["shares"]["mixup:1.0"][below] == pytest.approx(certain, abs=0.02)
     assert document["cautions"] == {}
-    assert document["oracle"]["trusted"] is True
+    assert document["oracle"]["reliable"] is True
     assert document["local_dimension_limit"] == 31
     svg = (page.parent / "figures" / "dimension.svg").read_text()
     assert "<svg" in svg
@@ -779,13 +750,13 @@ def test_files(found, page):
 @needs_browser
 def test_the_report_opens_in_a_browser(found, page):
     seen = open_page(page).check()
-    assert seen.title == "digits: is the synthetic data any good?"
+    assert seen.title == "digits: quality of synthetic samples"
     assert seen.headings[1:] == [
         "Originals and outputs",
         "Local dimension",
         "Realism and label correctness",
         "All measures",
-        "How it was measured",
+        "Method",
     ]
     assert len(seen.images) == 3
     for image in seen.images:
@@ -793,11 +764,11 @@ def test_the_report_opens_in_a_browser(found, page):
         assert len(image["caption"]) > 40
     assert [len(table) for table in seen.tables] == [13]
     assert seen.tables[0][0][1:4] == ["original", "mixup:1.0", "zeta:2.8"]
-    value = found.subjects[0].estimates["local_dimension"]
+    value = found.methods[0].estimates["local_dimension"]
     assert seen.tables[0][1][2].startswith(f"{value.value:.1f}")
     # beside every result of the oracle: lead, figure, table, and how it was measured
     assert seen.text.count(found.oracle.statement) == 4
-    for _, sentence in read(found):
+    for _, sentence in summarise(found):
         assert sentence in seen.text
     open_page(page, width=500).check()
 
@@ -849,9 +820,8 @@ def test_the_command_writes_the_report_and_reads_it_out(tmp_path, monkeypatch):
     stages = ["reading the data", "training the oracle", "measuring methods"]
     stages += ["local dimension over γ", "drawing the report"]
     assert re.findall(r"^(.*) …$", result.output, re.MULTILINE) == stages
-    assert re.search(r"In short .*Dimension .*γ .*Realism .*Labels .*Diversity", text)
-    assert "up to the largest that was tried, 4." in text or "No γ that was tried" in text
-    assert str(out / "report.html") in result.output.replace("\n", "")
+    assert re.search(r"Local dimension .*γ .*Realism .*Labels .*Diversity", text)
+    assert f"Report written to {out / 'report.html'}" in result.output
     document = json.loads((out / "inspection.json").read_text())
     assert [row["gamma"] for row in document["gamma_sweep"]] == [2.0, 4.0]
     assert document["samples"] == 200
@@ -860,11 +830,11 @@ def test_the_command_writes_the_report_and_reads_it_out(tmp_path, monkeypatch):
 
 def test_the_size_of_a_users_images_is_an_option(tmp_path):
     pixels = torch.Generator().manual_seed(0)
-    for place in range(80):
-        folder = tmp_path / "photos" / "ab"[place % 2]
+    for index in range(80):
+        folder = tmp_path / "photos" / "ab"[index % 2]
         folder.mkdir(parents=True, exist_ok=True)
         image = torch.randint(256, (40, 44, 3), generator=pixels, dtype=torch.uint8)
-        Image.fromarray(image.numpy()).save(folder / f"{place}.png")
+        Image.fromarray(image.numpy()).save(folder / f"{index}.png")
     result = invoke(
         "--data", str(tmp_path / "photos"), "--size", "20", "--methods", "mixup", "--gammas", "2",
         "--oracle", "none", "--out", str(tmp_path / "out"), "--data-dir", str(tmp_path / "root"),
@@ -905,9 +875,6 @@ def test_a_folder_that_cannot_be_written_is_told_first(tmp_path):
 
 def test_the_help_is_quick_to_import():
     # heavy parts are imported inside the command
-    import subprocess
-    import sys
-
     program = (
         "import sys, zetamix.cli.inspect; "
         "print([m for m in ('matplotlib', 'sklearn', 'torchvision') if m in sys.modules])"
@@ -917,7 +884,7 @@ def test_the_help_is_quick_to_import():
 
 
 def test_estimates_of_nothing_are_shown_as_missing():
-    made = inspection([(2.0, 10.0)], [subject("zeta:2.8", 10.0, agreement_certain=math.nan)])
+    made = inspection([(2.0, 10.0)], [outputs("zeta:2.8", 10.0, agreement_certain=math.nan)])
     table = make_table(made)
     row = next(row for row in table.cells if row[2].value is not None and math.isnan(row[2].value))
     assert row[2].text().startswith("–")

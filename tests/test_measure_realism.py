@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from zetamix.measure import density, judge
-from zetamix.measure.realism import ask
+from zetamix.measure.realism import predict
 
 LOGITS = torch.tensor([[0.0, 0.0, 0.0], [30.0, 0.0, 0.0], [0.0, 30.0, 0.0], [1.0, 2.0, 3.0]])
 TARGETS = torch.tensor([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.1, 0.2, 0.7]])
@@ -15,7 +15,7 @@ TARGETS = torch.tensor([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.
 
 def judged():
     rows = iter(LOGITS)
-    return judge(lambda samples: next(rows).unsqueeze(0), torch.rand(4, 1), TARGETS, batch=1)
+    return judge(lambda samples: next(rows).unsqueeze(0), torch.rand(4, 1), TARGETS, batch_size=1)
 
 
 def test_entropy_and_cross_entropy_are_the_textbook_ones():
@@ -64,7 +64,7 @@ def test_a_module_is_asked_in_evaluation_mode_and_left_as_it_was(training):
     oracle = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.Dropout(0.5)).train(training)
     before = {name: value.clone() for name, value in oracle.state_dict().items()}
     samples = torch.rand(10, 3)
-    logits = ask(oracle, samples, batch=3)
+    logits = predict(oracle, samples, batch_size=3)
     assert oracle.training == training
     assert not logits.requires_grad
     for name, value in oracle.state_dict().items():
@@ -75,7 +75,7 @@ def test_a_module_is_asked_in_evaluation_mode_and_left_as_it_was(training):
 def test_a_failing_oracle_is_left_in_its_mode():
     oracle = nn.Linear(3, 2).train()
     with pytest.raises(RuntimeError):
-        ask(oracle, torch.rand(4, 5))
+        predict(oracle, torch.rand(4, 5))
     assert oracle.training
 
 

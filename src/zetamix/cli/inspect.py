@@ -80,9 +80,7 @@ def inspect(
             bars("reading the data", 1, 1)
             folder = out or Path("out") / f"inspect-{dataset.name}"
             _check_writable(folder)
-            inspection = inspect_dataset(
-                dataset, chosen, settings, device=torch_device, watch=bars
-            )
+            inspection = inspect_dataset(dataset, chosen, settings, device=torch_device, watch=bars)
             bars("drawing the report", 0, 1)
             page = write_report(inspection, folder, machine_info(torch_device))
     _print(Console(), inspection, page)

@@ -47,7 +47,7 @@ def measure_oracle(cell: Measuring, bench: Workbench) -> Found:
         epochs=cell.recipe["epochs"],
         seed=cell.seed,
         device=bench.device,
-        unseen_name="test split",
+        measured_on="test",
     )
     network = oracle.classify
     if not isinstance(network, Classifier):
