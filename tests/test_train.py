@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from folders import names
 from torch import nn
-from zetamix.train.tally import Tally
 
 from zetamix import data
 from zetamix.data.augment import measure_scale
