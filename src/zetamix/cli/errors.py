@@ -1,57 +1,61 @@
-"""What goes wrong is told in a sentence; a traceback is for bugs."""
+"""Errors that a user can act on are printed as one sentence; a traceback means a bug."""
 
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 from rich.console import Console
 
+if TYPE_CHECKING:
+    from zetamix.train.stop import Stop
+
 
 @contextmanager
-def told_in_a_sentence() -> Iterator[None]:
-    """Print what a user can mend as one line on standard error, and leave with status 1.
-
-    That is: our own errors, which are sentences, a GPU that is full, and files that the system
-    does not let us read or write.
-    """
+def report_errors() -> Iterator[None]:
+    """Print errors of this package, a full GPU and refused files on stderr, and exit with 1."""
     with warnings.catch_warnings():
-        warnings.showwarning = _note
+        warnings.showwarning = _print_warning
         try:
             yield
         except Exception as error:
-            text = _sentence(error)
-            if text is None:
+            message = _message(error)
+            if message is None:
                 raise
-            _say(text)
+            _print(message)
             raise typer.Exit(1) from None
 
 
-def _sentence(error: Exception) -> str | None:
-    """What to tell; None for a bug."""
-    import torch
+def exit_stopped(console: Console, stop: "Stop", hint: str = "") -> None:
+    """Say why a command stopped early, and exit with 130 for Ctrl-C, 143 for SIGTERM, else 0."""
+    reason = "Stopped." if stop.terminated else f"The time limit is reached.{hint}"
+    console.print(
+        f"{reason} Everything is saved. Rerun the same command to resume.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    raise typer.Exit(0 if stop.signal is None else 128 + stop.signal)
 
-    # what goes wrong while a graph is captured comes with a second error, of the capture's end
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, torch.cuda.OutOfMemoryError):
-            return (
-                "The GPU is out of memory. Train fewer runs side by side (--concurrent), or "
-                "smaller batches (--set batch_size=...). torch says: " + str(cause).splitlines()[0]
-            )
-        cause = cause.__context__
-    if _ours(error):
+
+def _message(error: Exception) -> str | None:
+    """The sentence to print; None for a bug."""
+    from zetamix.train.side_by_side import RunFailure
+
+    failure = RunFailure.from_error(error)
+    if failure is not None:
+        return failure.message
+    if _is_ours(error):
         return str(error)
     if isinstance(error, OSError) and error.errno is not None:
-        what = "" if error.filename is None else f"Cannot use {error.filename}: "
-        return f"{what}{error.strerror}."
+        prefix = "" if error.filename is None else f"Cannot use {error.filename}: "
+        return f"{prefix}{error.strerror}."
     return None
 
 
-def _ours(error: Exception) -> bool:
+def _is_ours(error: Exception) -> bool:
     """Whether the error is of a class of this package, or a ValueError that it raised itself."""
     if type(error).__module__.startswith("zetamix."):
         return True
@@ -63,7 +67,7 @@ def _ours(error: Exception) -> bool:
     return str(last.tb_frame.f_globals.get("__name__")).startswith("zetamix.")
 
 
-def _note(
+def _print_warning(
     message: Warning | str,
     category: type[Warning],
     filename: str,
@@ -71,12 +75,12 @@ def _note(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """A warning of ours without the line of code it comes from; those of others as they are."""
+    """Warnings of this package without their line of code, those of others as they are."""
     if category is UserWarning and "zetamix" in Path(filename).parts:
-        _say(str(message), style="yellow")
+        _print(str(message), style="yellow")
     else:
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
-def _say(text: str, style: str = "red") -> None:
+def _print(text: str, style: str = "red") -> None:
     Console(stderr=True, soft_wrap=True).print(text, style=style, markup=False, highlight=False)

@@ -1,89 +1,115 @@
 """The result of a comparison: every record, and the numbers that follow from them."""
 
-import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from zetamix.data import Dataset
-from zetamix.experiments.compare.grid import CompareError, Grid, Place, mix_batch
-from zetamix.experiments.compare.progress import Reached
-from zetamix.measure.statistics import Difference, Summary, holm, paired_difference, summarise
-from zetamix.methods import parse
-from zetamix.metrics import METRICS, choose_metrics, resolution
-from zetamix.records import RunRecord, read_lines
+from zetamix.measure.statistics import (
+    Difference,
+    Summary,
+    chance_error,
+    holm,
+    paired_difference,
+    summarise,
+)
+from zetamix.metrics import METRICS, chance_level, choose_metrics, resolution
+from zetamix.records import RunRecord
+from zetamix.train import Recipe
 
-# images are looked at one by one, points as a cloud
-SHOWN_IMAGES, SHOWN_POINTS = 10, 400
+# a method is better than chance if it lies this many standard errors above: 97.7 % of guessers
+# stay below
+CHANCE_ERRORS = 2.0
+# means of equal fractions differ by rounding
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
-class Shown:
-    """Outputs of one method to look at, each in the place of the original beside it."""
+class Examples:
+    """Training samples as the model receives them from one method; row by row the same originals
+    for all methods."""
 
     method: str
     samples: Tensor
     targets: Tensor
 
 
+@dataclass(frozen=True)
+class ChanceLevel:
+    """What a classifier scores that ignores its input."""
+
+    metric: str
+    value: float
+    classes: int
+
+
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """All that a report is made of."""
+    """Methods trained with the same seeds, recipe and splits."""
 
-    grid: Grid
+    dataset: Dataset
+    requested: tuple[str, ...]
+    """All methods that were asked for."""
+    seeds: tuple[int, ...]
+    recipe: Recipe
     records: Mapping[tuple[str, int], RunRecord]
-    """By method and seed; those that are finished."""
+    """Finished runs by method and seed."""
     curves: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]
-    """The epochs of each, as in its metrics.jsonl."""
+    """The epochs of each finished run, as in its metrics.jsonl."""
     failures: Mapping[tuple[str, int], str]
-    shown: Sequence[Shown]
-    """Originals under the name `none`, then what every method makes of them."""
-    where: str
-    """Where it was trained, in words; empty where all was finished already."""
-    reached: Mapping[tuple[str, int], Reached] = field(default_factory=dict)
-    """Runs that were stopped on their way."""
-    trained: int = 0
-    """Runs that were finished by this call, and not before."""
-
-    @property
-    def dataset(self) -> Dataset:
-        return self.grid.dataset
+    examples: Sequence[Examples]
+    """The originals as method `none`, then every method that mixes."""
+    description: str = ""
+    """Where runs were trained, as in "2 processes side by side"; empty where all had a record."""
+    unfinished: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    """Epochs of runs that were stopped before their end."""
+    epochs_trained: float = 0.0
+    """Epochs of all runs that this call trained."""
 
     @cached_property
     def methods(self) -> list[str]:
-        """Those with a finished run, in the order they were asked for."""
-        labels = [method.label for method in self.grid.methods]
-        return [label for label in labels if any(key[0] == label for key in self.records)]
+        """Methods with at least one finished run, in the order of the request."""
+        return [label for label in self.requested if any(key[0] == label for key in self.records)]
+
+    @property
+    def total(self) -> int:
+        """Runs that were asked for."""
+        return len(self.requested) * len(self.seeds)
 
     @property
     def complete(self) -> bool:
-        return len(self.records) == len(self.grid.places)
+        return len(self.records) == self.total
 
     @property
     def compared(self) -> bool:
         """Whether any two methods have a seed in common."""
-        return any(self.differences(reference) for reference in self.references)
+        return any(self.differences(baseline) for baseline in self.baselines)
+
+    @cached_property
+    def test_counts(self) -> Tensor:
+        """Test samples per class."""
+        return self.dataset.splits["test"].counts()
 
     @cached_property
     def metrics(self) -> list[str]:
-        """What suits the data, the most important first; then calibration."""
-        return choose_metrics(self.dataset.splits["test"].counts())
+        """The metrics that suit the test split, the primary one first."""
+        return choose_metrics(self.test_counts)
 
     @property
     def primary(self) -> str:
         return self.metrics[0]
 
     @cached_property
-    def references(self) -> list[str]:
-        """What methods are held against: `none` and mixup, or else the first."""
-        found = [label for label in self.methods if label.partition(":")[0] == "none"]
-        found += [label for label in self.methods if label.partition(":")[0] == "mixup"][:1]
-        return found or self.methods[:1]
+    def baselines(self) -> list[str]:
+        """The methods that others are compared with: `none` and mixup, or else the first."""
+        labels = [label for label in self.methods if label.partition(":")[0] == "none"]
+        labels += [label for label in self.methods if label.partition(":")[0] == "mixup"][:1]
+        return labels or self.methods[:1]
 
     def values(self, method: str, metric: str) -> dict[int, float]:
         """By seed, after the last epoch, on the test split."""
@@ -98,108 +124,46 @@ class Comparison:
 
     def ranked(self, metric: str) -> list[str]:
         """Methods by their mean, the best first."""
-        sign = -METRICS[metric].sign
-        return sorted(self.methods, key=lambda label: sign * self.summary(label, metric).mean)
+        sign = METRICS[metric].sign
+        return sorted(self.methods, key=lambda label: -sign * self.summary(label, metric).mean)
 
-    def differences(self, reference: str, metric: str | None = None) -> list[Difference]:
-        """Every other method minus `reference`, seed by seed, adjusted for their number."""
+    def differences(self, baseline: str, metric: str | None = None) -> list[Difference]:
+        """Every other method minus `baseline`, paired by seed, with Holm's correction."""
         metric = self.primary if metric is None else metric
-        step = resolution(metric, self.dataset.splits["test"].counts())
-        theirs = self.values(reference, metric)
+        step = resolution(metric, self.test_counts)
+        values = self.values(baseline, metric)
         found = [
             paired_difference(
-                method, reference, metric, self.values(method, metric), theirs, resolution=step
+                method, baseline, metric, self.values(method, metric), values, resolution=step
             )
             for method in self.methods
-            if method != reference
+            if method != baseline
         ]
         return holm([difference for difference in found if difference is not None])
 
     def confusion(self, method: str) -> Tensor:
         """[seeds, true class, predicted class]."""
-        found = [record.confusion for (label, _), record in self.records.items() if label == method]
-        return torch.tensor(found)
+        rows = [record.confusion for (label, _), record in self.records.items() if label == method]
+        return torch.tensor(rows)
 
     def recalls(self, method: str) -> Tensor:
-        """[seeds, classes]: the share of each class that is recognised; NaN without a sample."""
+        """[seeds, classes]: recall per class; NaN for a class without test samples."""
         counts = self.confusion(method).double()
         return counts.diagonal(dim1=1, dim2=2) / counts.sum(2)
 
+    @cached_property
+    def not_better_than(self) -> ChanceLevel | None:
+        """The chance level, where no method is significantly better; None where one is.
 
-def read_record(out: Path, place: Place) -> RunRecord | None:
-    """The record of a finished run; None where it is not finished."""
-    path = out / place.folder / "record.json"
-    try:
-        text = path.read_text()
-    except FileNotFoundError:
-        return None
-    try:
-        record = RunRecord.from_dict(json.loads(text))
-    except (KeyError, TypeError, ValueError) as error:
-        raise CompareError(
-            f"{path} cannot be read ({error}). Remove it to train this run again."
-        ) from error
-    if record.cell.key != place.key:
-        raise CompareError(
-            f"{path} is the record of another run, {record.cell.key}. Remove it to train this one."
-        )
-    return record
-
-
-def make_comparison(
-    grid: Grid,
-    failures: Mapping[str, str],
-    where: str,
-    reached: Mapping[tuple[str, int], Reached] | None = None,
-    trained: int = 0,
-) -> Comparison:
-    """Read every finished run of a grid."""
-    records, curves = {}, {}
-    for place in grid.places:
-        record = read_record(grid.out, place)
-        if record is not None:
-            records[place.method, place.seed] = record
-            lines = read_lines(grid.out / place.folder / "metrics.jsonl")
-            curves[place.method, place.seed] = list(lines)
-    return Comparison(
-        grid=grid,
-        records=records,
-        curves=curves,
-        failures={
-            (place.method, place.seed): failures[place.key]
-            for place in grid.places
-            if place.key in failures
-        },
-        shown=show_outputs(grid),
-        where=where,
-        reached=reached or {},
-        trained=trained,
-    )
-
-
-def show_outputs(grid: Grid) -> list[Shown]:
-    """The same batch of training samples, as every method hands it to the model.
-
-    Of images, one of each class is shown; of points, all.
-    """
-    train = grid.dataset.train
-    generator = torch.Generator().manual_seed(0)
-    order = torch.randperm(len(train), generator=generator)
-    images = len(train.shape) == 3
-    size = max(SHOWN_IMAGES, grid.recipe.batch_size) if images else SHOWN_POINTS
-    batch = chosen = order[:size]
-    if images:
-        labels = train.labels[order]
-        present = torch.unique(labels)[:SHOWN_IMAGES].tolist()
-        chosen = order[[int((labels == label).nonzero()[0]) for label in present]]
-        batch = torch.cat([chosen, batch[~torch.isin(batch, chosen)]])[:size]
-        # in no order, or CutMix would show every class with the one before it
-        batch = batch[torch.randperm(len(batch), generator=generator)]
-    samples, labels = train.take(batch).float(), train.labels[batch]
-    places = torch.tensor([int((batch == row).nonzero()) for row in chosen])
-    mixing = [method for method in grid.methods if method.name != "none"]
-    shown = []
-    for method in (parse("none"), *mixing):
-        mixed, targets = mix_batch(method, samples, labels, train.num_classes, seed=0)
-        shown.append(Shown(method.label, mixed[places], targets[places]))
-    return shown
+        By the AUC where that is the primary metric, else by balanced accuracy: rare classes may
+        be ranked well and never be predicted.
+        """
+        metric = "auc" if self.primary == "auc" else "balanced_accuracy"
+        value = chance_level(metric, self.test_counts)
+        if value is None or not self.methods:
+            return None
+        highest = value + CHANCE_ERRORS * chance_error(metric, self.test_counts) + ROUNDING
+        means = [self.summary(label, metric).mean for label in self.methods]
+        if any(math.isnan(mean) or mean > highest for mean in means):
+            return None
+        return ChanceLevel(metric, value, int((self.test_counts > 0).sum()))

@@ -1,0 +1,248 @@
+"""What a terminal shows: the one live progress display of all commands, tables, and paths."""
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from zetamix.experiments.progress import CellProgress, Snapshot
+    from zetamix.report import Table as ReportTable
+
+# up to this many runs have a row each; more are shown as a table of methods and seeds
+FEW_RUNS = 4
+# lines per run where the output is no terminal
+LINES_PER_RUN = 10
+# a cell such as "12/30 5.10 %" with the space beside it
+CELL_WIDTH = 15
+BAR_WIDTH = 24
+STYLES = {"": "", "best": "bold", "second": "underline"}
+
+
+class LiveDisplay(AbstractContextManager["LiveDisplay"]):
+    """Called with snapshots, which a terminal shows in place and a file or pipe as lines.
+
+    view: what the terminal shows of a snapshot. lines: the new lines since the last snapshot.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        view: Callable[[Any], RenderableType],
+        lines: Callable[[Any], Iterable[str]],
+    ) -> None:
+        self.console, self.view, self.lines = console, view, lines
+        self.live = Live(console=console, auto_refresh=False, transient=True)
+        self.deaths = 0
+
+    def __enter__(self) -> "LiveDisplay":
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.live.stop()
+
+    def __call__(self, snapshot: Any) -> None:
+        if snapshot.deaths > self.deaths:
+            self.deaths = snapshot.deaths
+            print_line(self.console, "A worker was killed; its runs are resumed.")
+        if self.console.is_terminal:
+            self.live.update(self.view(snapshot), refresh=True)
+        else:
+            for line in self.lines(snapshot):
+                print_line(self.console, line)
+
+
+class RunsView:
+    """A `Snapshot` of runs as a table, or as lines of text.
+
+    metric: shown of every run. name: how a run is called.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        metric: str = "error",
+        name: Callable[["CellProgress"], str] = lambda progress: progress.name,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        from zetamix.metrics import METRICS
+
+        self.console, self.metric, self.name, self.clock = console, METRICS[metric], name, clock
+        self._first: dict[str, tuple[float, float]] = {}
+        self._printed: dict[str, int] | None = None
+
+    def view(self, snapshot: "Snapshot") -> Group:
+        few = len(snapshot.cells) <= FEW_RUNS
+        table = self._rows(snapshot) if few else self._grid(snapshot)
+        return Group(table, Text(self._caption(snapshot), style="dim"))
+
+    def lines(self, snapshot: "Snapshot") -> list[str]:
+        done = [progress for progress in snapshot.cells if progress.state == "done"]
+        if self._printed is None:
+            self._printed = {progress.cell.key: LINES_PER_RUN for progress in done}
+            return [f"{len(done)} of {len(snapshot.cells)} runs are finished."] if done else []
+        lines = []
+        for progress in snapshot.cells:
+            part = self._part(progress, few=len(snapshot.cells) <= FEW_RUNS)
+            if part > self._printed.get(progress.cell.key, 0):
+                self._printed[progress.cell.key] = part
+                lines.append(self._line(progress, snapshot))
+        return lines
+
+    def _part(self, progress: "CellProgress", *, few: bool) -> int:
+        """How many lines of a run are due: of few runs one per tenth of the epochs."""
+        if progress.state == "done":
+            return LINES_PER_RUN
+        if progress.line is None or not few:
+            return 0
+        # the last one says that the run is finished
+        epoch: int = progress.line["epoch"]
+        return min(LINES_PER_RUN - 1, epoch * LINES_PER_RUN // progress.total)
+
+    def _line(self, progress: "CellProgress", snapshot: "Snapshot") -> str:
+        score = f"{self.metric.title} {self._score(progress)}"
+        if progress.state == "done":
+            count = f"{snapshot.count('done')} of {len(snapshot.cells)} runs finished"
+            left = time_left(snapshot.seconds_left)
+            return f"{self.name(progress)}: {score} ({', '.join(filter(None, (count, left)))})"
+        line = progress.line or {}
+        return (
+            f"{self.name(progress)}: epoch {line['epoch']}/{progress.total}, loss "
+            f"{line['train_loss']:.3f}, {score}"
+        )
+
+    def _rows(self, snapshot: "Snapshot") -> Table:
+        """A bar, and beside it epoch, loss, accuracy and speed."""
+        table = Table.grid(padding=(0, 1))
+        for progress in snapshot.cells:
+            bar = ProgressBar(total=progress.total, completed=progress.epochs, width=BAR_WIDTH)
+            table.add_row(self.name(progress), bar, Text(self._status(progress)))
+        return table
+
+    def _status(self, progress: "CellProgress") -> str:
+        if progress.state != "training":
+            return self._score(progress) if progress.state == "done" else progress.state
+        parts = [f"epoch {min(int(progress.epochs) + 1, progress.total)}/{progress.total}"]
+        if progress.line is not None:
+            parts.append(f"loss {progress.line['train_loss']:.3f}")
+            parts.append(f"train {100 * progress.line['train_accuracy']:.1f} %")
+            parts.append(f"test {self.metric.short} {self._score(progress)}")
+        now = self.clock()
+        began, before = self._first.setdefault(progress.cell.key, (now, progress.epochs))
+        if now > began:
+            speed = (progress.epochs - before) * progress.cell.train_size / (now - began)
+            parts.append(f"{speed:,.0f} samples/s")
+        return " · ".join(parts)
+
+    def _grid(self, snapshot: "Snapshot") -> Table:
+        """Methods down, seeds across; where there is no room for seeds, only how many are done."""
+        by_method: dict[str, list[CellProgress]] = {}
+        for progress in snapshot.cells:
+            by_method.setdefault(progress.cell.method, []).append(progress)
+        seeds = sorted({progress.cell.seed for progress in snapshot.cells})
+        fits = max(map(len, by_method)) + CELL_WIDTH * len(seeds) <= self.console.width
+        fits = fits and all(len(row) == len(seeds) for row in by_method.values())
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        table.add_column("method", no_wrap=True)
+        for head in [f"seed {seed}" for seed in seeds] if fits else ["finished", "training"]:
+            # as wide at the start as at the end, so that nothing jumps
+            width = CELL_WIDTH - 2 if fits else 0
+            table.add_column(head, justify="right", no_wrap=True, min_width=width)
+        for method, row in by_method.items():
+            texts = [self._text(progress) for progress in row]
+            if not fits:
+                done = sum(progress.state == "done" for progress in row)
+                training = [t for p, t in zip(row, texts, strict=True) if p.state == "training"]
+                texts = [Text(f"{done}/{len(row)}"), training[0] if training else Text("")]
+            table.add_row(method, *texts)
+        return table
+
+    def _text(self, progress: "CellProgress") -> Text:
+        if progress.state == "done":
+            return Text(self._score(progress), style="bold")
+        if progress.state == "failed":
+            return Text("failed", style="red")
+        if progress.state == "waiting":
+            return Text("·", style="dim")
+        epochs = f"{int(progress.epochs)}/{progress.total}"
+        return Text(f"{epochs} {self._score(progress)}".rstrip(), style="cyan")
+
+    def _score(self, progress: "CellProgress") -> str:
+        scores = progress.scores
+        return "" if scores is None else self.metric.format(scores[self.metric.name])
+
+    def _caption(self, snapshot: "Snapshot") -> str:
+        parts = [f"{snapshot.count('done')} of {len(snapshot.cells)} runs finished"]
+        if snapshot.count("failed"):
+            parts.append(f"{snapshot.count('failed')} failed")
+        parts += [time_left(snapshot.seconds_left), f"{self.metric.title} on the test split"]
+        return " · ".join(filter(None, parts))
+
+
+def show_runs(console: Console, metric: str = "error", **options: Any) -> LiveDisplay:
+    """The live display of `run_cells`; the options are those of `RunsView`."""
+    runs = RunsView(console, metric, **options)
+    return LiveDisplay(console, runs.view, runs.lines)
+
+
+def print_table(console: Console, table: "ReportTable", required: int = 2) -> None:
+    """Print a table of a report; on a narrow terminal without its last columns.
+
+    required: columns that are always printed.
+    """
+    for count in range(len(table.columns), required - 1, -1):
+        shown = Table(box=None, header_style="bold", pad_edge=False)
+        for index, head in enumerate(table.heads[:count]):
+            left = index == 0 or table.is_text(index)
+            fold = "fold" if index == 0 else "ellipsis"
+            shown.add_column(
+                head.name, justify="left" if left else "right", no_wrap=index > 0, overflow=fold
+            )
+        for row in table.cells:
+            shown.add_row(*(Text(cell.text(), style=STYLES[cell.mark]) for cell in row[:count]))
+        if count == required or console.measure(shown).maximum <= console.width:
+            break
+    console.print(shown)
+    if count < len(table.columns):
+        hidden = ", ".join(head.name for head in table.heads[count:])
+        print_line(console, f"In the report, for lack of width: {hidden}.", style="dim")
+    console.print()
+
+
+def print_line(console: Console, text: str, style: str = "") -> None:
+    """Print plain text; long lines are left to the terminal, so that paths can be copied."""
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def time_left(seconds: float | None) -> str:
+    """The remaining time as text; empty where it is unknown or over.
+
+    >>> time_left(None), time_left(42), time_left(200), time_left(9000)
+    ('', 'about 40 s left', 'about 3 min left', 'about 2.5 h left')
+    """
+    if seconds is None or seconds <= 0:
+        return ""
+    if seconds < 90:
+        return f"about {max(10, round(seconds, -1)):.0f} s left"
+    if seconds < 5400:
+        return f"about {seconds / 60:.0f} min left"
+    return f"about {seconds / 3600:.1f} h left"
+
+
+def short_path(path: Path) -> Path:
+    """The path relative to the working folder, if it is below it.
+
+    >>> short_path(Path.cwd() / "out" / "report.html").as_posix()
+    'out/report.html'
+    """
+    folder = Path.cwd()
+    return path.relative_to(folder) if path.is_relative_to(folder) else path

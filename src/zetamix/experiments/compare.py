@@ -1,0 +1,269 @@
+"""Compare methods on one dataset: every method with every seed, by one recipe."""
+
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from filelock import FileLock, Timeout
+from torch import Tensor
+
+from zetamix.data import Dataset, DatasetRef
+from zetamix.experiments.executor import POLL_SECONDS, Stop
+from zetamix.experiments.run_cells import Watch, run_cells
+from zetamix.methods import Method, parse, parse_list
+from zetamix.models import UnknownModelError, initialise
+from zetamix.records import Cell
+from zetamix.results.comparison import Comparison, Examples
+from zetamix.train import Recipe, make_cell, recipe_of
+from zetamix.train.run_folder import RunFolder
+
+METHODS = "none,mixup,cutmix,zeta:2.4,zeta:2.8,zeta:4.0"
+# samples on which methods and model are tried before anything is trained
+CHECKED_SAMPLES = 4
+# examples in a report: images one by one, points as a cloud
+EXAMPLE_IMAGES, EXAMPLE_POINTS = 10, 400
+
+
+class CompareError(ValueError):
+    """Data or settings that cannot be compared."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Methods × seeds: the same splits and schedule for all, and per seed the same weights."""
+
+    dataset: Dataset
+    ref: DatasetRef | None
+    """Where other processes load the dataset from; None sends it to them."""
+    methods: tuple[Method, ...]
+    seeds: tuple[int, ...]
+    recipe: Recipe
+    out: Path
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """All methods with the first seed, then with the next: early results can be compared."""
+        return tuple(
+            make_cell(self.dataset, method, self.recipe, seed)
+            for seed in self.seeds
+            for method in self.methods
+        )
+
+
+def folder_of(cell: Cell) -> Path:
+    """Within the folder of the comparison; other settings have another key and folder."""
+    plain = re.sub(r"[^\w.-]+", "-", cell.method)
+    return Path("runs") / f"{plain}-s{cell.seed}-{cell.key}"
+
+
+def make_grid(
+    data: str | Path | Dataset,
+    methods: Sequence[Method] | None = None,
+    *,
+    out: Path | None = None,
+    seeds: int | Sequence[int] = 3,
+    train_size: int | float | None = None,
+    model: str | None = None,
+    epochs: int | None = None,
+    changes: Sequence[str] = (),
+    data_dir: Path | None = None,
+    size: int | None = None,
+) -> Grid:
+    """All runs of a comparison, checked before any of them is trained.
+
+    data: a dataset, its name or its path.
+    methods: None takes those of METHODS that can mix the data.
+    out: the folder of the comparison; out/compare-NAME if None.
+    seeds: their number, from 0 on, or a list. More seeds, later, only train what is missing.
+    train_size: a number of training samples or a fraction; the same ones for every run.
+    model, epochs, changes: override the recipe; changes as in "lr=0.05".
+    size: resize the images of a path to this number of pixels.
+    """
+    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not numbers:
+        raise CompareError(f"seeds must be at least 1, got {seeds}.")
+    ref = None
+    if isinstance(data, Dataset):
+        if size is not None:
+            raise CompareError(f"size is for image files; {data.name} is loaded already.")
+        dataset = data.with_train_size(train_size)
+    else:
+        ref = DatasetRef.resolve(data, data_dir, train_size, size)
+        dataset = ref.load()
+    _check_dataset(dataset)
+    recipe = recipe_of(dataset, model=model, epochs=epochs, changes=changes)
+    chosen = suitable_methods(dataset) if methods is None else tuple(methods)
+    folder = (out or Path("out") / f"compare-{dataset.name}").absolute()
+    grid = Grid(dataset, ref, chosen, numbers, recipe, folder)
+    _check_methods(grid)
+    return grid
+
+
+def suitable_methods(dataset: Dataset) -> tuple[Method, ...]:
+    """The default methods; CutMix is for images only."""
+    images = len(dataset.shape) == 3
+    return tuple(each for each in parse_list(METHODS) if images or each.name != "cutmix")
+
+
+def compare(
+    grid: Grid,
+    *,
+    jobs: int | None = None,
+    backend: str = "local",
+    address: str | None = None,
+    device: str | None = None,
+    compile: bool | None = None,
+    watch: Watch | None = None,
+    stop: Stop | None = None,
+    poll_seconds: float = POLL_SECONDS,
+) -> Comparison:
+    """Train every run that has no record yet, and return all results.
+
+    The arguments are those of `run_cells`.
+    """
+    with _locked(grid.out):
+        results = run_cells(
+            grid.cells,
+            grid.dataset,
+            out=grid.out,
+            folder_of=folder_of,
+            ref=grid.ref,
+            jobs=jobs,
+            backend=backend,
+            address=address,
+            device=device,
+            compile=compile,
+            watch=watch,
+            stop=stop,
+            poll_seconds=poll_seconds,
+        )
+    by_key = {cell.key: (cell.method, cell.seed) for cell in grid.cells}
+    progress = results.progress.values()
+    return Comparison(
+        dataset=grid.dataset,
+        requested=tuple(method.label for method in grid.methods),
+        seeds=grid.seeds,
+        recipe=grid.recipe,
+        records={by_key[key]: record for key, record in results.records.items()},
+        curves={
+            by_key[key]: RunFolder(grid.out / folder_of(record.cell)).read_curve()
+            for key, record in results.records.items()
+        },
+        failures={by_key[key]: message for key, message in results.failures.items()},
+        examples=make_examples(grid),
+        description=results.description,
+        unfinished={
+            by_key[each.cell.key]: each.epochs for each in progress if each.state == "training"
+        },
+        epochs_trained=sum(each.epochs - each.resumed for each in progress),
+    )
+
+
+def make_examples(grid: Grid) -> list[Examples]:
+    """Outputs of every method for the same batch of training samples.
+
+    Of images, one of each class is kept; of points, all.
+    """
+    train = grid.dataset.train
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(len(train), generator=generator)
+    images = len(train.shape) == 3
+    size = max(EXAMPLE_IMAGES, grid.recipe.batch_size) if images else EXAMPLE_POINTS
+    batch = chosen = order[:size]
+    if images:
+        labels = train.labels[order]
+        present = torch.unique(labels)[:EXAMPLE_IMAGES].tolist()
+        chosen = order[[int((labels == label).nonzero()[0]) for label in present]]
+        batch = torch.cat([chosen, batch[~torch.isin(batch, chosen)]])[:size]
+        # shuffled, or CutMix would pair every class with the one before it
+        batch = batch[torch.randperm(len(batch), generator=generator)]
+    samples, labels = train.take(batch).float(), train.labels[batch]
+    rows = torch.tensor([int((batch == index).nonzero()) for index in chosen])
+    mixing = [method for method in grid.methods if method.name != "none"]
+    examples = []
+    for method in (parse("none"), *mixing):
+        mixed, targets = mix_batch(method, samples, labels, train.num_classes)
+        examples.append(Examples(method.label, mixed[rows], targets[rows]))
+    return examples
+
+
+def mix_batch(
+    method: Method, samples: Tensor, labels: Tensor, num_classes: int, *, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Samples and soft targets of one batch."""
+    with warnings.catch_warnings():
+        # a γ that lets no sample dominate is a legitimate thing to compare
+        warnings.simplefilter("ignore", UserWarning)
+        transform = method.transform(num_classes, torch.Generator().manual_seed(seed))
+        if transform is None:
+            return samples, torch.nn.functional.one_hot(labels, num_classes).to(samples)
+        return transform(samples, labels)
+
+
+def _check_dataset(dataset: Dataset) -> None:
+    if dataset.test is None:
+        raise CompareError(f"{dataset.name} has no test split to compare on.")
+    counts = dataset.train.counts().tolist()
+    if len(counts) < 2:
+        raise CompareError(
+            f"{dataset.name} has one class, {dataset.classes[0]!r}. A comparison needs at least "
+            "two."
+        )
+    for name, count in zip(dataset.classes, counts, strict=True):
+        if count == 0:
+            raise CompareError(
+                f"Class {name!r} of {dataset.name} has no training samples. Add some, or remove "
+                "the class."
+            )
+    if int((dataset.test.counts() > 0).sum()) < 2:
+        raise CompareError(
+            f"The test split of {dataset.name} has samples of one class only. Split the data so "
+            "that every split has every class."
+        )
+
+
+def _check_methods(grid: Grid) -> None:
+    """Raise for methods and models that cannot take the data."""
+    train, recipe = grid.dataset.train, grid.recipe
+    samples = train.take(torch.arange(min(CHECKED_SAMPLES, len(train)))).float()
+    labels = train.labels[: len(samples)]
+    for method in grid.methods:
+        recipe.check_sources(method, len(train))
+        try:
+            mix_batch(method, samples, labels, grid.dataset.num_classes)
+        except (TypeError, ValueError) as error:
+            raise CompareError(f"{method.label} cannot mix this data: {error}") from error
+    shape = grid.dataset.shape
+    try:
+        initialise(recipe.model, grid.dataset.num_classes, shape, 0, stem=recipe.stem)
+    except UnknownModelError:
+        raise
+    except ValueError as error:
+        raise CompareError(
+            f"{recipe.model} cannot take samples of shape {list(shape)}: {error}"
+        ) from error
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    """Refuse a second comparison in the same folder: it would write the same report."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(out / ".lock", timeout=0)
+        lock.acquire()
+    except Timeout:
+        raise CompareError(
+            f"{out} is in use by another comparison. Wait for it, or choose another --out."
+        ) from None
+    except OSError as error:
+        raise CompareError(
+            f"Cannot write to {out}: {error.strerror}. Choose another --out."
+        ) from None
+    with lock:
+        lock.release()
+        yield
