@@ -5,11 +5,11 @@ from pathlib import Path
 import torch
 
 from zetamix.data import from_tensors
-from zetamix.experiments.compare.grid import Grid
+from zetamix.experiments.compare import Grid, make_examples
 from zetamix.methods import parse
 from zetamix.provenance import machine_info
 from zetamix.records import RunRecord
-from zetamix.results.comparison import Comparison, show_outputs
+from zetamix.results.comparison import Comparison
 from zetamix.train import default_recipe
 
 MACHINE = machine_info(torch.device("cpu"))
@@ -27,7 +27,7 @@ def make_dataset(counts=(10, 10, 10), shape=(1, 8, 8), name="made", classes=None
     return from_tensors(name, splits, classes)
 
 
-def make_comparison(scores, *, dataset=None, epochs=3, failures=None, where="", missing=(), **more):
+def make_comparison(scores, *, dataset=None, epochs=3, failures=None, missing=(), **more):
     """A comparison of `scores`, {method: [{metric: value} for each seed]}.
 
     A number instead of a dict is the error rate. missing: (method, seed) without a record. more:
@@ -40,14 +40,14 @@ def make_comparison(scores, *, dataset=None, epochs=3, failures=None, where="", 
     grid = Grid(dataset, None, methods, seeds, recipe, Path("nowhere"))
     given = {parse(label).label: runs for label, runs in scores.items()}
     records, curves = {}, {}
-    for place in grid.places:
-        runs = given[place.method]
-        if place.seed >= len(runs) or (place.method, place.seed) in missing:
+    for cell in grid.cells:
+        runs = given[cell.method]
+        if cell.seed >= len(runs) or (cell.method, cell.seed) in missing:
             continue
-        last = metrics(runs[place.seed])
-        key = place.method, place.seed
+        last = metrics(runs[cell.seed])
+        key = cell.method, cell.seed
         records[key] = RunRecord(
-            cell=place.cell,
+            cell=cell,
             last=last,
             best=None,
             confusion=confusion(dataset, last["error"]),
@@ -61,12 +61,14 @@ def make_comparison(scores, *, dataset=None, epochs=3, failures=None, where="", 
             for k in range(1, epochs + 1)
         ]
     return Comparison(
-        grid=grid,
+        dataset=dataset,
+        requested=tuple(method.label for method in methods),
+        seeds=seeds,
+        recipe=recipe,
         records=records,
         curves=curves,
         failures=failures or {},
-        shown=show_outputs(grid),
-        where=where,
+        examples=make_examples(grid),
         **more,
     )
 

@@ -5,4 +5,5 @@ FINISHED = [".lock", "cell.json", "final.pt", "metrics.jsonl", "model.json", "re
 
 
 def names(folder):
-    return sorted(path.name for path in folder.iterdir())
+    """Names of all files; commands leave a lock file of their own beside that of the worker."""
+    return sorted(path.name for path in folder.iterdir() if path.name != ".command.lock")

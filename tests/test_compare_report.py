@@ -29,7 +29,7 @@ MANY = (400, 400, 400)
 
 @pytest.fixture(scope="module")
 def six():
-    return make_comparison(SIX, dataset=make_dataset(MANY), where="2 processes side by side")
+    return make_comparison(SIX, dataset=make_dataset(MANY), description="2 processes side by side")
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +238,7 @@ def test_that_nothing_was_learned_is_told_in_every_file(tmp_path):
 def test_how_it_was_measured_says_what_is_not_covered(six):
     text = " ".join(how(six))
     assert "6 methods with 3 seeds each, on the same 1,200 training samples" in text
-    recipe = six.grid.recipe
+    recipe = six.recipe
     assert f"{recipe.model}, 3 epochs, batches of {recipe.batch_size}, SGD with" in text
     assert "do not cover the choice of training and test samples" in text
     assert "Trained (2 processes side by side): 18 runs on" in text
@@ -295,10 +295,10 @@ def test_curves_of_runs_that_were_evaluated_at_other_epochs():
 def test_differences_show_seeds_means_and_intervals(six):
     picture, calls = plotted(draw_differences, six)
     means = [a[0][0] for a, how_drawn in calls if a[2] == "D"]
-    expected = [d.mean for r in six.references for d in six.differences(r)]
+    expected = [d.mean for r in six.baselines for d in six.differences(r)]
     assert means == pytest.approx([100 * mean for mean in expected])
     filled = [how_drawn["markerfacecolor"] != "white" for a, how_drawn in calls if a[2] == "D"]
-    assert filled == [d.significant for r in six.references for d in six.differences(r)]
+    assert filled == [d.significant for r in six.baselines for d in six.differences(r)]
     assert "zeta:2.8 minus none −4.97 points" in picture.alt
     seeds = [len(a[0]) for a, how_drawn in calls if a[2] == "o"]
     assert seeds == [3] * 10

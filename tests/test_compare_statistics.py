@@ -7,11 +7,9 @@ import torch
 from comparisons import make_comparison, make_dataset
 from scipy import stats
 
-from zetamix.experiments.compare.progress import Reached
 from zetamix.measure.statistics import holm, paired_difference, summarise
 from zetamix.metrics import METRICS, choose_metrics, classify
 from zetamix.report.compare_text import claim, read
-from zetamix.results.guessing import guessing
 
 
 def paired(ours, theirs, **how):
@@ -254,17 +252,17 @@ def test_one_method_alone_is_measured():
 
 
 def test_how_far_runs_under_way_are():
-    far = {("zeta:2.8", 0): Reached(1.7, 0.5)}
+    far = {("zeta:2.8", 0): 1.7}
     made = make_comparison(
-        {"none": [0.1], "zeta:2.8": [0.1]}, missing=[("zeta:2.8", 0)], reached=far
+        {"none": [0.1], "zeta:2.8": [0.1]}, missing=[("zeta:2.8", 0)], unfinished=far
     )
     assert dict(read(made))["Unfinished"] == (
         "1 of 2 runs are finished, and only those are counted. Under way: zeta:2.8 seed 0 at epoch "
         "1 of 3."
     )
-    many = {("zeta:2.8", k): Reached(2.0, 1.0) for k in range(8)}
+    many = {("zeta:2.8", k): 2.0 for k in range(8)}
     made = make_comparison(
-        {"none": [0.1] * 8, "zeta:2.8": [0.1] * 8}, missing=list(many), reached=many
+        {"none": [0.1] * 8, "zeta:2.8": [0.1] * 8}, missing=list(many), unfinished=many
     )
     assert dict(read(made))["Unfinished"].endswith("zeta:2.8 seed 5 at epoch 2 of 3 and 2 more.")
 
@@ -342,7 +340,7 @@ def test_hardly_any_guesser_counts_as_better():
     for _ in range(200):
         scores = classify(torch.randn(len(labels), 3, generator=generator), labels)
         made = make_comparison({"none": [scores]}, dataset=dataset)
-        cautioned += guessing(made) is not None
+        cautioned += made.not_better_than is not None
     assert cautioned >= 190
 
 
@@ -356,7 +354,7 @@ def test_hardly_any_guesser_counts_as_better():
 )
 def test_what_methods_are_held_against(labels, expected):
     made = make_comparison({label: [0.1, 0.2] for label in labels})
-    assert made.references == expected
+    assert made.baselines == expected
 
 
 def test_unfinished_and_failed_runs_are_told():

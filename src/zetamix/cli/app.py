@@ -1,6 +1,6 @@
 """All commands of `zetamix`."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -14,37 +14,56 @@ from zetamix.cli.train import train
 from zetamix.cli.tune import tune
 
 
-class OnData(TyperCommand):
-    """A command on a dataset, which everybody once names without its option."""
+class DataCommand(TyperCommand):
+    """A command with `--data`, which is easily forgotten in front of the name of the data."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)
         if ctx.args:
-            word = ctx.args[0]
             raise typer.BadParameter(
-                f"expected options only, got {word!r}. If that is your data: "
-                f"zetamix {self.name} --data {word}",
+                f"expected options only, got {ctx.args[0]!r}. If that is your data: "
+                f"zetamix {self.name} --data {ctx.args[0]}",
                 ctx=ctx,
             )
         return rest
 
 
+HELP = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     help="ζ-mixup: mix many samples into each output, near the data.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
+    context_settings=HELP,
 )
-ON_DATA: dict[str, Any] = {"cls": OnData, "context_settings": {"allow_extra_args": True}}
-app.command(**ON_DATA)(compare)
-app.command(**ON_DATA)(train)
-app.command(**ON_DATA)(tune)
-app.command(**ON_DATA)(inspect)
-app.command()(reproduce)
-app.command()(bench)
-app.add_typer(data, name="data")
+WITH_DATA: dict[str, Any] = {
+    "cls": DataCommand,
+    "context_settings": {**HELP, "allow_extra_args": True},
+}
+app.command(**WITH_DATA)(compare)
+app.command(**WITH_DATA)(train)
+app.command(**WITH_DATA)(tune)
+app.command(**WITH_DATA)(inspect)
+app.command(context_settings=HELP)(reproduce)
+app.command(context_settings=HELP)(bench)
+app.add_typer(data, name="data", context_settings=HELP)
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        from importlib.metadata import version
+
+        typer.echo(f"zetamix {version('zetamix')}")
+        raise typer.Exit
 
 
 @app.callback()
-def _commands() -> None:
-    """Make typer expect a command's name even while there is only one."""
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Options of `zetamix` itself."""

@@ -3,15 +3,14 @@
 import time
 from typing import TYPE_CHECKING
 
+import typer
 from rich.console import Console
 
 from zetamix.cli import options
 from zetamix.cli.errors import exit_stopped, report_errors
-from zetamix.cli.live import print_line, print_table, short_path, show_runs
-from zetamix.text import counted
+from zetamix.cli.live import print_header, print_line, print_table, short_path, show_runs
 
 if TYPE_CHECKING:
-    from zetamix.experiments.compare import Grid
     from zetamix.results.comparison import Comparison
     from zetamix.train.stop import Stop
 
@@ -64,7 +63,9 @@ def compare(
             data_dir=data_dir,
             size=size,
         )
-        _announce(console, grid)
+        print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
+        if len(grid.methods) == 1:
+            print_line(console, "One method alone is not compared. Add --methods none,zeta:2.8")
         metric = primary_metric(grid.dataset.splits["test"].counts())
         with stop, show_runs(console, metric) as watch:
             comparison = compare_methods(
@@ -83,25 +84,7 @@ def compare(
         if not comparison.complete and not comparison.failures:
             exit_stopped(console, stop, _hint(comparison, stop))
         if comparison.failures:
-            raise SystemExit(1)
-
-
-def _announce(console: Console, grid: "Grid") -> None:
-    dataset, recipe = grid.dataset, grid.recipe
-    runs = f"{counted(len(grid.methods), 'method')} × {counted(len(grid.seeds), 'seed')}"
-    test = len(dataset.splits["test"])
-    console.print(
-        f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} training and {test:,} test samples, "
-        f"{dataset.num_classes} classes · {counted(len(grid.cells), 'run')} ({runs}) · "
-        f"{recipe.summary}",
-        highlight=False,
-    )
-    for note in dataset.notes:
-        print_line(console, note, style="dim")
-    if len(grid.methods) == 1:
-        print_line(
-            console, "With one method there is no comparison. Add one: --methods none,zeta:2.8"
-        )
+            raise typer.Exit(1)
 
 
 def _hint(comparison: "Comparison", stop: "Stop") -> str:

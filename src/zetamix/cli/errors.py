@@ -25,7 +25,7 @@ def report_errors() -> Iterator[None]:
             message = _message(error)
             if message is None:
                 raise
-            _print(message)
+            print_error(message)
             raise typer.Exit(1) from None
 
 
@@ -77,10 +77,10 @@ def _print_warning(
 ) -> None:
     """Warnings of this package without their line of code, those of others as they are."""
     if category is UserWarning and "zetamix" in Path(filename).parts:
-        _print(str(message), style="yellow")
+        print_error(str(message), style="yellow")
     else:
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
-def _print(text: str, style: str = "red") -> None:
+def print_error(text: str, style: str = "red") -> None:
     Console(stderr=True, soft_wrap=True).print(text, style=style, markup=False, highlight=False)

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from zetamix.cli.errors import told_in_a_sentence
+from zetamix.cli.errors import report_errors
 from zetamix.cli.options import Data, DataDir, Device, Methods, Out, Size, parse_device
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def inspect(
         oracle_size=oracle_size,
         memory_gb=memory_gb,
     )
-    with told_in_a_sentence():
+    with report_errors():
         chosen = parse_list(methods or METHODS)
         with StageBars(Console(stderr=True)) as bars:
             bars("reading the data", 0, 1)

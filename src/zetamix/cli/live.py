@@ -12,9 +12,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from zetamix.text import plural
+
 if TYPE_CHECKING:
+    from zetamix.data import Dataset
     from zetamix.experiments.progress import CellProgress, Snapshot
     from zetamix.report import Table as ReportTable
+    from zetamix.train import Recipe
 
 # up to this many runs have a row each; more are shown as a table of methods and seeds
 FEW_RUNS = 4
@@ -194,22 +198,40 @@ def show_runs(console: Console, metric: str = "error", **options: Any) -> LiveDi
     return LiveDisplay(console, runs.view, runs.lines)
 
 
+def print_header(
+    console: Console, dataset: "Dataset", recipe: "Recipe", methods: int, seeds: int
+) -> None:
+    """Print what is about to be trained, and notes about the data."""
+    runs = f"{plural(methods, 'method')} × {plural(seeds, 'seed')}"
+    shape = " × ".join(map(str, dataset.shape))
+    augmentation = "no" if recipe.augmentation == "none" else recipe.augmentation
+    console.print(
+        f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} training and "
+        f"{len(dataset.splits['test']):,} test samples, {dataset.num_classes} classes, {shape} · "
+        f"{runs} · {recipe.model}, {plural(recipe.epochs, 'epoch')}, batch size "
+        f"{recipe.batch_size}, {augmentation} augmentation · recipe: {recipe.source}",
+        highlight=False,
+    )
+    for note in dataset.notes:
+        print_line(console, note, style="dim")
+
+
 def print_table(console: Console, table: "ReportTable", required: int = 2) -> None:
     """Print a table of a report; on a narrow terminal without its last columns.
 
     required: columns that are always printed.
     """
+    unlimited = console.options.update(width=10_000)
     for count in range(len(table.columns), required - 1, -1):
         shown = Table(box=None, header_style="bold", pad_edge=False)
         for index, head in enumerate(table.heads[:count]):
             left = index == 0 or table.is_text(index)
-            fold = "fold" if index == 0 else "ellipsis"
             shown.add_column(
-                head.name, justify="left" if left else "right", no_wrap=index > 0, overflow=fold
+                head.name, justify="left" if left else "right", no_wrap=index > 0, overflow="fold"
             )
         for row in table.cells:
             shown.add_row(*(Text(cell.text(), style=STYLES[cell.mark]) for cell in row[:count]))
-        if count == required or console.measure(shown).maximum <= console.width:
+        if console.measure(shown, options=unlimited).maximum <= console.width:
             break
     console.print(shown)
     if count < len(table.columns):

@@ -8,8 +8,6 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from zetamix.train.loggers import open_logger
-
 
 class Watcher(AbstractContextManager["Watcher"]):
     """Shows epoch, loss, accuracy, images per second and time left of every run.
@@ -29,7 +27,6 @@ class Watcher(AbstractContextManager["Watcher"]):
         self.tasks: dict[Any, TaskID] = {}
         self.rates: dict[Any, tuple[float, int]] = {}
         self.latest: dict[Any, dict[str, Any]] = {}
-        self.log = open_logger(log, runs)
         self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -46,7 +43,6 @@ class Watcher(AbstractContextManager["Watcher"]):
 
     def __exit__(self, *_: object) -> None:
         self.bars.stop()
-        self.log.close()
 
     def __call__(self, progress: Any) -> None:
         run = progress.run
@@ -59,7 +55,6 @@ class Watcher(AbstractContextManager["Watcher"]):
             self.rates[run] = (time.monotonic(), done)
         if progress.line is not None:
             self.latest[run] = progress.line
-            self.log.write(run, progress.line)
             self._print_line(run, progress.line)
         self.bars.update(self.tasks[run], completed=done, state=self._state(progress, done))
         if done >= total:

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from zetamix.cli.artifacts import list_artifacts
-from zetamix.cli.errors import told_in_a_sentence
+from zetamix.cli.errors import report_errors
 from zetamix.cli.options import make_stop, parse_device, parse_seeds
 from zetamix.text import did_you_mean
 
@@ -68,7 +68,7 @@ def reproduce(
 
     console = Console()
     folder = out or (QUICK if quick else RESULTS)
-    with told_in_a_sentence():
+    with report_errors():
         results = Results(folder)
         _check_root(data_dir)
         chosen = _ids(ids or [ALL])

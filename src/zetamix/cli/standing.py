@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from zetamix.cli.overview import time_left
+from zetamix.cli.live import time_left
 
 
 class Watcher(AbstractContextManager["Watcher"]):

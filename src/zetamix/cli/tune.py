@@ -8,9 +8,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from zetamix.cli.errors import told_in_a_sentence
+from zetamix.cli.errors import report_errors
+from zetamix.cli.live import short_path
 from zetamix.cli.options import check_device, make_stop, parse_train_size
-from zetamix.cli.overview import near_path
 from zetamix.cli.standing import Watcher
 from zetamix.text import plural
 
@@ -117,7 +117,7 @@ def tune(
     check_device(device)
     stop = make_stop(time_limit, began)
     kind, what = _kind(space, grid, sampler)
-    with told_in_a_sentence():
+    with report_errors():
         _hide_password(storage)
         question = make_question(
             data,
@@ -227,7 +227,7 @@ def _print(console: Console, found: Any, page: Path) -> None:
         console.print(shown)
     for word, sentence in read(found):
         console.print(f"[bold]{word}[/bold]  {sentence}", highlight=False)
-    console.print(f"[dim]in[/dim] {near_path(page)}", highlight=False, soft_wrap=True)
+    console.print(f"[dim]in[/dim] {short_path(page)}", highlight=False, soft_wrap=True)
 
 
 def _facts() -> dict[str, str]:

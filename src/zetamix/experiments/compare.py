@@ -19,7 +19,7 @@ from zetamix.methods import Method, parse, parse_list
 from zetamix.models import UnknownModelError, initialise
 from zetamix.records import Cell
 from zetamix.results.comparison import Comparison, Examples
-from zetamix.train import Recipe, make_cell, recipe_of
+from zetamix.train import Recipe, make_cell, make_recipe
 from zetamix.train.run_folder import RunFolder
 
 METHODS = "none,mixup,cutmix,zeta:2.4,zeta:2.8,zeta:4.0"
@@ -96,7 +96,7 @@ def make_grid(
         ref = DatasetRef.resolve(data, data_dir, train_size, size)
         dataset = ref.load()
     _check_dataset(dataset)
-    recipe = recipe_of(dataset, model=model, epochs=epochs, changes=changes)
+    recipe = make_recipe(dataset, model=model, epochs=epochs, changes=changes)
     chosen = suitable_methods(dataset) if methods is None else tuple(methods)
     folder = (out or Path("out") / f"compare-{dataset.name}").absolute()
     grid = Grid(dataset, ref, chosen, numbers, recipe, folder)
@@ -252,9 +252,9 @@ def _check_methods(grid: Grid) -> None:
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
     """Refuse a second comparison in the same folder: it would write the same report."""
+    lock = FileLock(out / ".lock", timeout=0)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(out / ".lock", timeout=0)
         lock.acquire()
     except Timeout:
         raise CompareError(
@@ -264,6 +264,7 @@ def _locked(out: Path) -> Iterator[None]:
         raise CompareError(
             f"Cannot write to {out}: {error.strerror}. Choose another --out."
         ) from None
-    with lock:
-        lock.release()
+    try:
         yield
+    finally:
+        lock.release()

@@ -46,7 +46,7 @@ def write_report(comparison: Comparison, out: Path, facts: Mapping[str, str]) ->
 
 def as_dict(comparison: Comparison, facts: Mapping[str, str]) -> dict[str, Any]:
     """Everything, from the verdict down to each run and epoch."""
-    dataset, grid = comparison.dataset, comparison.grid
+    dataset = comparison.dataset
     return {
         "schema": SCHEMA,
         "command": facts["command"],
@@ -61,8 +61,8 @@ def as_dict(comparison: Comparison, facts: Mapping[str, str]) -> dict[str, Any]:
             "shape": list(dataset.shape),
             "samples": {name: len(split) for name, split in dataset.splits.items()},
         },
-        "recipe": grid.recipe.as_dict(),
-        "seeds": list(grid.seeds),
+        "recipe": comparison.recipe.as_dict(),
+        "seeds": list(comparison.seeds),
         "complete": comparison.complete,
         "failures": [
             {"method": method, "seed": seed, "reason": reason}
@@ -78,7 +78,7 @@ def as_dict(comparison: Comparison, facts: Mapping[str, str]) -> dict[str, Any]:
         },
         "differences": [
             _difference(found)
-            for reference in comparison.references
+            for reference in comparison.baselines
             for metric in comparison.metrics
             for found in comparison.differences(reference, metric)
         ],
@@ -152,10 +152,10 @@ def _page(
 
 def how(comparison: Comparison) -> list[str]:
     """What a reader has to know to trust the numbers, and what they do not cover."""
-    grid, dataset = comparison.grid, comparison.dataset
-    recipe, test = grid.recipe, len(dataset.splits["test"])
+    dataset, seeds = comparison.dataset, comparison.seeds
+    recipe, test = comparison.recipe, len(dataset.splits["test"])
     words = [
-        f"{plural(len(grid.methods), 'method')} with {plural(len(grid.seeds), 'seed')} each, on "
+        f"{plural(len(comparison.requested), 'method')} with {plural(len(seeds), 'seed')} each, on "
         f"the same {len(dataset.train):,} training samples and the same {test:,} test samples. A "
         "seed fixes initial weights and the order of the data, so that methods are compared in "
         "pairs which differ in the mixing alone.",
@@ -184,5 +184,5 @@ def _machines(comparison: Comparison) -> str:
     lines = Counter(machine_summary(record.machine) for record in comparison.records.values())
     places = [f"{plural(count, 'run')} on {line}" for line, count in lines.items()]
     seconds = sum(record.wall_s for record in comparison.records.values())
-    side = f" ({comparison.where})" if comparison.where else ""
+    side = f" ({comparison.description})" if comparison.description else ""
     return f"Trained{side}: {'; '.join(places)}. All runs together took {seconds / 60:.1f} minutes."

@@ -32,7 +32,7 @@ def draw_all(comparison: Comparison) -> dict[str, Picture]:
 
 def draw_differences(comparison: Comparison) -> Picture:
     """Every method's difference to each reference: seeds as dots, mean, interval."""
-    metric, references = comparison.primary, comparison.references
+    metric, references = comparison.primary, comparison.baselines
     rows = max(len(comparison.differences(reference)) for reference in references)
     with drawing(4.6 * len(references) + 0.6, 0.42 * rows + 1.5) as figure:
         axes: Any = figure.subplots(1, len(references), squeeze=False)[0]
@@ -211,7 +211,7 @@ def _write_share(axes: Axes, row: int, column: int, share: float) -> None:
 
 def draw_shown(comparison: Comparison) -> Picture:
     """What every method hands to the model, originals first."""
-    originals, *mixed = comparison.shown
+    originals, *mixed = comparison.examples
     rows = [Outputs("original", originals.samples, originals.targets)]
     rows += [Outputs(each.method, each.samples, each.targets) for each in mixed]
     return draw_outputs(rows, comparison.dataset.classes)

@@ -60,7 +60,7 @@ def difference_table(comparison: Comparison) -> Table:
     name = METRICS[metric].title
     points = ", points" if METRICS[metric].percent else ""
     columns = [Column("method")]
-    for reference in comparison.references:
+    for reference in comparison.baselines:
         columns += [
             Column(
                 f"minus {reference} ({LEVEL})",
@@ -69,7 +69,7 @@ def difference_table(comparison: Comparison) -> Table:
             Column("p", f"two-sided, adjusted after Holm for all differences to {reference}"),
         ]
     by_method: dict[str, list[Cell | str]] = {label: [label] for label in comparison.methods}
-    for reference in comparison.references:
+    for reference in comparison.baselines:
         found = {each.method: each for each in comparison.differences(reference)}
         for label, row in by_method.items():
             row += _difference_cells(found.get(label))

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from zetamix.measure.statistics import CONFIDENCE, Difference
 from zetamix.metrics import METRICS
-from zetamix.results.comparison import Comparison
-from zetamix.results.guessing import guessing
+from zetamix.results.comparison import ChanceLevel, Comparison
 from zetamix.text import plural
 
 LEVEL = f"{100 * CONFIDENCE:g} %"
@@ -21,19 +20,30 @@ def read(comparison: Comparison) -> list[tuple[str, str]]:
     if not comparison.records:
         return found
     # before the answer, which says little where nothing was learned
-    caution = guessing(comparison)
-    if caution is not None:
-        found.append(("Caution", caution))
+    if comparison.not_better_than is not None:
+        found.append(("Caution", _caution(comparison, comparison.not_better_than)))
     if len(comparison.methods) == 1:
         return [*found, ("Measured", _alone(comparison))]
-    words = ["Answer", *(f"Against {label}" for label in comparison.references[1:])]
-    for word, reference in zip(words, comparison.references, strict=True):
+    words = ["Answer", *(f"Against {label}" for label in comparison.baselines[1:])]
+    for word, reference in zip(words, comparison.baselines, strict=True):
         found.append((word, claim(comparison, reference, comparison.primary)))
-    first = comparison.references[0]
+    first = comparison.baselines[0]
     calibration = [claim(comparison, first, name, brief=True) for name in ("nll", "ece")]
     told = [sentence for _, sentence in found]
     new = [sentence for sentence in dict.fromkeys(calibration) if sentence not in told]
     return [*found, ("Calibration", " ".join(new))] if new else found
+
+
+def _caution(comparison: Comparison, chance: ChanceLevel) -> str:
+    metric = METRICS[chance.metric]
+    level = f"{metric.title} {metric.format(chance.value)} with {chance.classes} classes"
+    one = len(comparison.methods) == 1
+    name = comparison.methods[0] if one else "No method"
+    verb = "is not" if one else "is" if comparison.complete else "so far is"
+    return (
+        f"{name} {verb} significantly better than chance ({level}): train longer, or check the "
+        "data, before comparing."
+    )
 
 
 def _alone(comparison: Comparison) -> str:
@@ -45,7 +55,7 @@ def _alone(comparison: Comparison) -> str:
         values.append(f"{METRICS[metric].title} {METRICS[metric].format(found.mean, found.sd)}")
     n = comparison.summary(label, comparison.primary).n
     text = f"{label} over {plural(n, 'seed')}: {', '.join(values)}. "
-    if len(comparison.grid.methods) > 1:
+    if len(comparison.requested) > 1:
         return text + "Nothing can be compared before another method has a finished run."
     return text + "One method is measured, not compared."
 
@@ -130,12 +140,12 @@ def _interval(found: Difference) -> str:
 
 
 def _unfinished(comparison: Comparison) -> str:
-    places, done = len(comparison.grid.places), len(comparison.records)
-    text = f"{done} of {places} runs are finished, and only those are counted."
-    epochs = comparison.grid.recipe.epochs
+    total, done = comparison.total, len(comparison.records)
+    text = f"{done} of {total} runs are finished, and only those are counted."
+    epochs = comparison.recipe.epochs
     far = [
-        f"{method} seed {seed} at epoch {int(each.epochs)} of {epochs}"
-        for (method, seed), each in comparison.reached.items()
+        f"{method} seed {seed} at epoch {int(reached)} of {epochs}"
+        for (method, seed), reached in comparison.unfinished.items()
     ]
     if far:
         rest = [f"{len(far) - MOST_NAMED} more"] if len(far) > MOST_NAMED else []

@@ -31,8 +31,7 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Examples:
-    """Training samples as the model receives them from one method; row by row the same originals
-    for all methods."""
+    """Training samples as one method mixes them; the same originals, row by row, for all."""
 
     method: str
     samples: Tensor

@@ -1,10 +1,11 @@
 """Training curves for TensorBoard or Weights & Biases, in addition to `metrics.jsonl`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from zetamix.records import Cell
 from zetamix.text import did_you_mean
-from zetamix.train.run import Run
 
 
 class LoggerError(ValueError):
@@ -14,8 +15,8 @@ class LoggerError(ValueError):
 class Logger:
     """Logs nothing; the base of all loggers."""
 
-    def write(self, run: Run, line: dict[str, Any]) -> None:
-        """Log the metrics of one epoch."""
+    def write(self, cell: Cell, line: Mapping[str, Any]) -> None:
+        """Log the metrics of one epoch of a run."""
 
     def close(self) -> None:
         """Flush and close everything."""
@@ -24,14 +25,16 @@ class Logger:
 class TensorBoardLogger(Logger):
     """One event folder per run, inside the folder of the run."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, folders: Mapping[str, Path]) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self.writers = {run: SummaryWriter(str(run.folder.path / "tensorboard")) for run in runs}
+        self.writers = {
+            key: SummaryWriter(str(folder / "tensorboard")) for key, folder in folders.items()
+        }
 
-    def write(self, run: Run, line: dict[str, Any]) -> None:
+    def write(self, cell: Cell, line: Mapping[str, Any]) -> None:
         for name, value in flatten(line):
-            self.writers[run].add_scalar(name, value, line["epoch"])
+            self.writers[cell.key].add_scalar(name, value, line["epoch"])
 
     def close(self) -> None:
         for writer in self.writers.values():
@@ -41,23 +44,23 @@ class TensorBoardLogger(Logger):
 class WandbLogger(Logger):
     """One W&B run per run, with the recipe as its configuration."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, folders: Mapping[str, Path]) -> None:
         import wandb
 
         self.wandb = wandb
-        self.opened: dict[Run, Any] = {}
+        self.opened: dict[str, Any] = {}
 
-    def write(self, run: Run, line: dict[str, Any]) -> None:
-        if run not in self.opened:
-            self.opened[run] = self.wandb.init(
+    def write(self, cell: Cell, line: Mapping[str, Any]) -> None:
+        if cell.key not in self.opened:
+            self.opened[cell.key] = self.wandb.init(
                 project="zetamix",
-                name=f"{run.cell.dataset} {run.name}",
-                id=run.cell.key,
+                name=f"{cell.dataset} {cell.method} seed {cell.seed}",
+                id=cell.key,
                 resume="allow",
-                config={"method": run.cell.method, "seed": run.cell.seed, **run.cell.recipe},
+                config={"method": cell.method, "seed": cell.seed, **cell.recipe},
                 reinit="create_new",
             )
-        self.opened[run].log(dict(flatten(line)), step=line["epoch"])
+        self.opened[cell.key].log(dict(flatten(line)), step=line["epoch"])
 
     def close(self) -> None:
         for wandb_run in self.opened.values():
@@ -67,20 +70,23 @@ class WandbLogger(Logger):
 LOGGERS = {"tensorboard": TensorBoardLogger, "wandb": WandbLogger}
 
 
-def open_logger(name: str | None, runs: Sequence[Run]) -> Logger:
-    """The logger of a name, "tensorboard" or "wandb"; None logs nothing."""
+def open_logger(name: str | None, folders: Mapping[str, Path]) -> Logger:
+    """The logger of a name, "tensorboard" or "wandb"; None logs nothing.
+
+    folders: the folder of every run, by key of its cell.
+    """
     if name is None:
         return Logger()
     if name not in LOGGERS:
         hint = did_you_mean(name, LOGGERS)
         raise LoggerError(f"--log must be tensorboard or wandb, got {name!r}.{hint}")
     try:
-        return LOGGERS[name](runs)
+        return LOGGERS[name](folders)
     except ImportError:
         raise LoggerError(f"--log {name}: {name} is not installed; pip install {name}.") from None
 
 
-def flatten(line: dict[str, Any]) -> list[tuple[str, float]]:
+def flatten(line: Mapping[str, Any]) -> list[tuple[str, float]]:
     """The numbers of one epoch by name.
 
     >>> flatten({"epoch": 1, "lr": 0.1, "test": {"error": 0.5}})
