@@ -3,6 +3,7 @@
 import torch
 
 from zetamix.models import TORCH_LOCK
+from zetamix.train.recipe import Recipe
 from zetamix.train.trainer import Trainer
 
 # a compiled step saves 0.5 of 2.9 ms on an H200; compiling takes 20 to 31 s for the first run of a
@@ -21,6 +22,12 @@ def compiling_pays(device: torch.device, steps: int) -> bool:
     False
     """
     return device.type == "cuda" and steps >= COMPILE_FROM_STEPS
+
+
+def can_capture(device: torch.device, recipe: Recipe, samples: int, processes: int = 1) -> bool:
+    """Whether a step can be captured: on a GPU, in one process, with batches of one size."""
+    one_size = recipe.last_batch == "drop" or samples % recipe.batch_size == 0
+    return device.type == "cuda" and processes == 1 and one_size
 
 
 def synchronize(device: torch.device) -> None:

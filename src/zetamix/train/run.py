@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from zetamix.data.dataset import Dataset
 from zetamix.methods import Method
@@ -16,15 +15,18 @@ from zetamix.metrics import METRICS, classify, confusion
 from zetamix.models import count_parameters
 from zetamix.provenance import machine_info
 from zetamix.records import Cell, RunRecord
-from zetamix.train.cuda_graph import CapturedStep, synchronize
+from zetamix.text import plural
+from zetamix.train.cuda_graph import CapturedStep, can_capture, synchronize
 from zetamix.train.distributed import Ranks
 from zetamix.train.recipe import Recipe
 from zetamix.train.run_folder import FolderError, RunFolder
-from zetamix.train.step_timer import CHUNK_STEPS, StepTimer
+from zetamix.train.step_timer import StepTimer
 from zetamix.train.trainer import Trainer
 
 # a checkpoint takes about half a second for a ResNet-18
 SAVE_SECONDS = 60.0
+# at 2.4 ms a step, the host looks after other runs every 40 ms
+CHUNK_STEPS = 16
 
 
 def make_cell(dataset: Dataset, method: Method, recipe: Recipe, seed: int) -> Cell:
@@ -64,8 +66,10 @@ class Run:
 
     out: folder of the run. An unfinished run of the same cell is resumed from its checkpoint.
     compile: whether to use torch.compile.
-    graph: whether to capture the step as a CUDA graph; None wherever that is possible.
+    graph: whether to capture the step as a CUDA graph where that is possible.
     save_every: seconds between checkpoints, which are written at the end of an epoch.
+    chunk_steps: captured steps that are launched before control is yielded.
+    data_memory: bytes of the device that a split may occupy (`Loader`).
 
     Several runs may be advanced by one thread in turns (`zetamix.train.side_by_side`), or each by
     a thread of its own; a single run belongs to one thread.
@@ -81,23 +85,22 @@ class Run:
         out: Path,
         device: torch.device | str = "cpu",
         compile: bool = False,
-        graph: bool | None = None,
+        graph: bool = True,
         ranks: Ranks | None = None,
         save_every: float = SAVE_SECONDS,
+        chunk_steps: int = CHUNK_STEPS,
+        data_memory: int | None = None,
     ) -> None:
         if dataset.test is None:
             raise ValueError(f"{dataset.name} has no test split to report on.")
         self.dataset, self.method, self.recipe, self.seed = dataset, method, recipe, seed
         self.device, self.compile = torch.device(device), compile
-        self.save_every = save_every
+        self.save_every, self.data_memory = save_every, data_memory
         self.ranks = Ranks() if ranks is None else ranks
         recipe.check_sources(method, len(dataset.train), self.ranks.world)
-        self.graph = self._can_capture() if graph is None else graph
-        if self.graph and not self._can_capture():
-            raise ValueError(
-                "A captured step needs a GPU, one process and batches of one size "
-                "(last_batch=drop). Use graph=None to capture it wherever possible."
-            )
+        world, samples = self.ranks.world, len(dataset.train)
+        self.graph = graph and can_capture(self.device, recipe, samples, world)
+        self.chunk_steps = chunk_steps if self.graph else 1
         self.cell = make_cell(dataset, method, recipe, seed)
         self.folder = RunFolder(out, self.cell)
         self.record = self.folder.read_record()
@@ -109,13 +112,6 @@ class Run:
         """The largest number of runs that were trained on the device at once, this one included."""
         self.cancelled = False
 
-    def _can_capture(self) -> bool:
-        one_shape = (
-            self.recipe.last_batch == "drop"
-            or len(self.dataset.train) % self.recipe.batch_size == 0
-        )
-        return self.device.type == "cuda" and self.ranks.world == 1 and one_shape
-
     @property
     def name(self) -> str:
         return f"{self.method.label} seed {self.seed}"
@@ -123,7 +119,7 @@ class Run:
     @property
     def status(self) -> str:
         """The current epoch as text."""
-        # one that was stopped before its record was written is still in its last epoch
+        # a run that was stopped before its record was written is still in its last epoch
         done = 0 if self.trainer is None else self.trainer.epoch
         return f"in epoch {min(done + 1, self.recipe.epochs)} of {self.recipe.epochs}"
 
@@ -176,8 +172,7 @@ class Run:
         """
         self.timer.start()
         while take_step is not None and trainer.step_in_epoch < trainer.steps_per_epoch:
-            left = trainer.steps_per_epoch - trainer.step_in_epoch
-            chunk = min(CHUNK_STEPS if self.graph else 1, left)
+            chunk = min(self.chunk_steps, trainer.steps_per_epoch - trainer.step_in_epoch)
             with self._on_stream(take_step), self.timer.chunk(chunk):
                 for _ in range(chunk):
                     take_step()
@@ -205,6 +200,7 @@ class Run:
                 device=self.device,
                 compile=self.compile,
                 ranks=self.ranks,
+                data_memory=self.data_memory,
             )
             expected = set(self._checkpoint(trainer))
             leads = self.ranks.leads
@@ -223,15 +219,15 @@ class Run:
 
     def _check_hardware(self, there: str) -> None:
         """Random numbers of a GPU cannot be continued on a CPU, nor those of 2 processes on 3."""
-        if there != self._hardware():
+        if there != self._hardware:
             raise FolderError(
-                f"{self.folder.path} was started on {there}, this is {self._hardware()}. Resume it "
+                f"{self.folder.path} was started on {there}, this is {self._hardware}. Resume it "
                 "there, or choose another --out."
             )
 
+    @property
     def _hardware(self) -> str:
-        processes = "one process" if self.ranks.world == 1 else f"{self.ranks.world} processes"
-        return f"{self.device.type} with {processes}"
+        return f"{self.device.type} with {plural(self.ranks.world, 'process', 'processes')}"
 
     def share_device(self, runs: int) -> None:
         """From now on, `runs` runs take turns on the device, this one included."""
@@ -256,7 +252,7 @@ class Run:
 
     def _checkpoint(self, trainer: Trainer) -> dict[str, Any]:
         return {
-            "hardware": self._hardware(),
+            "hardware": self._hardware,
             "trainer": trainer.state_dict(),
             "best": self.best,
             "seconds": self.seconds,
@@ -278,24 +274,17 @@ class Run:
         return line
 
     def _evaluate(self, trainer: Trainer) -> dict[str, Any]:
-        scores: dict[str, Any] = {"test": classify(*self._predict(trainer, "test"))}
+        scores = {"test": classify(*trainer.predict(self.dataset.splits["test"]))}
         if self.dataset.val is not None:
-            scores["val"] = classify(*self._predict(trainer, "val"))
-            self._keep_best(trainer, scores)
+            scores["val"] = classify(*trainer.predict(self.dataset.val))
+            metric = METRICS[self.recipe.select]
+            score = scores["val"][metric.name]
+            if self.best is None or metric.sign * (score - self.best["val_score"]) > 0:
+                self.best = {**scores["test"], "epoch": trainer.epoch, "val_score": score}
         return scores
 
-    def _predict(self, trainer: Trainer, split: str) -> tuple[Tensor, Tensor]:
-        return trainer.predict(self.dataset.splits[split])
-
-    def _keep_best(self, trainer: Trainer, scores: dict[str, Any]) -> None:
-        name = self.recipe.select
-        sign = 1 if METRICS[name].higher_is_better else -1
-        score = scores["val"][name]
-        if self.best is None or sign * score > sign * self.best["val_score"]:
-            self.best = {**scores["test"], "epoch": trainer.epoch, "val_score": score}
-
     def _finish(self, trainer: Trainer) -> None:
-        logits, labels = self._predict(trainer, "test")
+        logits, labels = trainer.predict(self.dataset.splits["test"])
         record = RunRecord(
             cell=self.cell,
             last=classify(logits, labels),

@@ -4,14 +4,13 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
-# steps that are launched together
-CHUNK_STEPS = 16
-# chunks in flight beyond the one that is waited for. With one, models side by side would have
-# nothing queued while the host launches the steps of the others, 0.2 to 0.4 ms each; three chunks
-# are 48 steps, and an H200 queues 53 to 55 captured steps before a launch blocks the host
+# chunks of steps in flight beyond the one that is waited for. With one, models side by side would
+# have nothing queued while the host launches the steps of the others, 0.2 to 0.4 ms each; three
+# chunks are 48 steps, and an H200 queues 53 to 55 captured steps before a launch blocks the host
 CHUNKS_AHEAD = 2
 
 
@@ -29,7 +28,7 @@ class StepTimer:
         self.sharing = 1
         """Runs that share the device; each is charged an equal part of its time."""
         # steps, whether they are timed, and the events around them
-        self._in_flight: deque[tuple[int, bool, torch.cuda.Event, torch.cuda.Event]] = deque()
+        self._in_flight: deque[tuple[int, bool, Any, Any]] = deque()
         self._warm = False
 
     def start(self) -> None:
@@ -40,25 +39,21 @@ class StepTimer:
     @contextmanager
     def chunk(self, steps: int) -> Iterator[None]:
         """Time the launch of some steps, on their stream."""
-        if self.device.type == "cuda":
-            begin = self._mark()
-            yield
-            self._in_flight.append((steps, self._warm, begin, self._mark()))
+        on_gpu = self.device.type == "cuda"
+        began = self._event() if on_gpu else time.perf_counter()
+        yield
+        if on_gpu:
+            self._in_flight.append((steps, self._warm, began, self._event()))
             if len(self._in_flight) > CHUNKS_AHEAD:
                 self._wait()
-        else:
-            began = time.perf_counter()
-            yield
-            if self._warm:
-                self._count(steps, time.perf_counter() - began)
+        elif self._warm:
+            self.steps += steps
+            self.seconds += time.perf_counter() - began
         self._warm = True
 
     def is_done(self) -> bool:
         """Whether all launched steps are done."""
-        if not self._in_flight:
-            return True
-        *_, end = self._in_flight[-1]
-        return bool(end.query())  # type: ignore[no-untyped-call]
+        return not self._in_flight or bool(self._in_flight[-1][-1].query())
 
     def finish(self) -> None:
         """Wait until all launched steps are done."""
@@ -69,13 +64,10 @@ class StepTimer:
         steps, timed, begin, end = self._in_flight.popleft()
         end.synchronize()
         if timed:
-            self._count(steps, begin.elapsed_time(end) / 1000 / self.sharing)
+            self.steps += steps
+            self.seconds += begin.elapsed_time(end) / 1000 / self.sharing
 
-    def _mark(self) -> torch.cuda.Event:
+    def _event(self) -> Any:
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self.device))
         return event
-
-    def _count(self, steps: int, seconds: float) -> None:
-        self.steps += steps
-        self.seconds += seconds

@@ -47,11 +47,13 @@ class Trainer:
         device: torch.device | str = "cpu",
         compile: bool = False,
         ranks: Ranks | None = None,
+        data_memory: int | None = None,
     ) -> None:
         self.dataset, self.method, self.recipe, self.seed = dataset, method, recipe, seed
         self.device = torch.device(device)
         self.ranks = Ranks() if ranks is None else ranks
         self.dtype = choose_dtype(recipe.precision, self.device)
+        self.data_memory = data_memory
         self.epoch = 0
         self.step_in_epoch = 0
 
@@ -245,6 +247,7 @@ class Trainer:
             seed=self.seed,
             device=self.device,
             dtype=self.dtype,
+            memory=self.data_memory,
             rank=self.ranks.rank,
             world=self.ranks.world,
         )
