@@ -239,7 +239,7 @@ def test_every_recipe_takes_a_step_on_its_dataset(name, model, method, tmp_path)
     trainer.step()
     assert trainer.step_in_epoch == 1
     assert trainer.optimizer.param_groups[0]["lr"] == recipe.lr
-    loss = trainer.step_metrics.state[0, 0].item()
+    loss = trainer.step_metrics[0, 0].item()
     # an untrained network knows nothing: about the logarithm of the number of classes
     assert 0.1 < loss / math.log(dataset.num_classes) < 4
     after = trainer.model.state_dict()

@@ -1,112 +1,95 @@
-"""Training in this process: what a run leaves, that it is right, and that it goes on."""
+"""Runs in this process: their results, and that they resume exactly."""
 
 import json
 import math
+import sys
 from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
-from folders import names
+from folders import FINISHED, assert_same, checkpoint, names, weights
 from torch import nn
 
 from zetamix import data
-from zetamix.data.augment import measure_scale
+from zetamix.data.augment import ROUND, measure_scale
 from zetamix.data.loader import Loader
 from zetamix.methods import parse
 from zetamix.metrics import METRICS, classify, confusion
 from zetamix.models import initialise
-from zetamix.records import RunRecord, read_lines
+from zetamix.records import RunRecord
+from zetamix.sampling import mix64
 from zetamix.train import RECIPES, RecipeError, Run, load_model, train
-from zetamix.train import run as runs_module
+from zetamix.train import run as run_module
 from zetamix.train import trainer as trainer_module
+from zetamix.train.cuda_graph import can_capture
+from zetamix.train.loggers import CurveLogger, LoggerError
 from zetamix.train.run_folder import FolderError
-from zetamix.train.step_timer import StepTimer
 from zetamix.train.trainer import MIXING, NonFiniteLossError, Trainer, choose_dtype, derive
-from zetamix.train.trainer import StepMetrics as Tally
 
-# 100 digits in batches of 32: three steps an epoch, and four left over
+# 100 digits in batches of 32: three steps an epoch, and four samples left over
 RECIPE = RECIPES["cifar10"].change(
     model="digitnet", epochs=2, batch_size=32, lr=0.05, milestones=(1,), augmentation="none"
 )
 STEPS = 3
 METHODS = ["none", "mixup", "cutmix", "zeta:2.8", "zeta:gamma=2.8,sources=4", "local"]
+# a rate at which digits diverge in their second step
+DIVERGING = RECIPE.change(lr=1e30)
 
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
     whole = data.load("digits", data_dir=tmp_path_factory.mktemp("data"))
     return replace(
-        whole,
-        train=whole.train.subset(100),
-        val=whole.val.subset(40),
-        test=whole.test.subset(50),
+        whole, train=whole.train.subset(100), val=whole.val.subset(40), test=whole.test.subset(50)
     )
 
 
 @pytest.fixture
 def new(digits, tmp_path):
-    """Makes runs; each in a folder of its own, unless one is named."""
+    """Makes runs, each in a folder of its own unless one is named."""
     made = []
 
-    def make(method="zeta:2.8", recipe=RECIPE, *, out=None, dataset=digits, seed=0, **how):
+    def make(method="zeta:2.8", recipe=RECIPE, *, out=None, dataset=digits, seed=0, **options):
         made.append(out)
         out = tmp_path / (f"run{len(made)}" if out is None else out)
-        return Run(dataset, parse(method), recipe, seed=seed, out=out, **how)
+        return Run(dataset, parse(method), recipe, seed=seed, out=out, **options)
 
     return make
 
 
-def result(run):
-    """Everything of a finished run that must not depend on how it got there."""
-    record = json.loads((run.folder.path / "record.json").read_text())
-    curve = list(read_lines(run.folder.path / "metrics.jsonl"))
-    for line in curve:
-        del line["seconds"]
-    model = torch.load(run.folder.path / "final.pt", weights_only=True)
-    return [record["last"], record["best"], record["confusion"], curve], model
-
-
-def assert_same(first, second):
-    (values, model), (other_values, other_model) = result(first), result(second)
-    assert values == other_values
-    assert model.keys() == other_model.keys()
-    for key in model:
-        assert torch.equal(model[key], other_model[key]), key
-
-
-def differ(first, second):
-    first, second = result(first)[1], result(second)[1]
-    return any(not torch.equal(first[key], second[key]) for key in first)
+def finish(run):
+    """Train a run to its end, and return its record."""
+    (record,) = train([run]).records
+    return record
 
 
 def stop_after(rounds):
-    """Says stop once it has been asked so often."""
-    asked = []
+    """A stop condition that returns True in its n-th call."""
+    calls = []
 
     def stop():
-        asked.append(None)
-        return len(asked) >= rounds
+        calls.append(None)
+        return len(calls) >= rounds
 
     return stop
 
 
-def test_a_run_leaves_its_folder(new, digits):
+def test_a_run_leaves_its_folder(new):
     run = new()
-    (record,) = train([run]).records
+    record = finish(run)
     folder = run.folder.path
-    assert names(folder) == ["cell.json", "final.pt", "metrics.jsonl", "model.json", "record.json"]
+    assert names(folder) == FINISHED
     cell = json.loads((folder / "cell.json").read_text())
     assert (cell["key"], cell["method"], cell["train_size"]) == (run.cell.key, "zeta:2.8", 100)
     assert RunRecord.from_dict(json.loads((folder / "record.json").read_text())) == record
-    lines = list(read_lines(folder / "metrics.jsonl"))
+    lines = run.folder.read_curve()
     assert [line["epoch"] for line in lines] == [1, 2]
     assert [line["lr"] for line in lines] == pytest.approx([0.05, 0.01])
     assert all(0 < line["train_loss"] < 4 and 0 <= line["train_accuracy"] <= 1 for line in lines)
     assert lines[-1]["test"] == record.last
     assert set(record.last) == set(METRICS)
-    assert record.test_size == 50
-    assert sum(map(sum, record.confusion)) == 50
+    assert record.test_size == sum(map(sum, record.confusion)) == 50
     assert record.parameters == 21_482
     assert record.wall_s > 0
     assert record.step_ms > 0
@@ -114,64 +97,50 @@ def test_a_run_leaves_its_folder(new, digits):
     assert record.extra == {"concurrent": 1, "compiled": False, "graph": False, "processes": 1}
 
 
-def test_the_record_is_that_of_the_saved_model(new, digits):
-    run = new("mixup")
-    (record,) = train([run]).records
-    model = initialise("digitnet", 10, (1, 8, 8), 99).eval()
-    model.load_state_dict(torch.load(run.folder.path / "final.pt", weights_only=True))
-    scale = measure_scale(digits.train.samples)
+@pytest.mark.parametrize("normalize", ["dataset", "half", "none"])
+def test_the_loaded_model_has_the_scores_of_the_record(new, digits, normalize):
+    run = new("mixup", RECIPE.change(normalize=normalize))
+    record = finish(run)
+    model = load_model(run.folder.path)
+    assert model.classes == digits.classes
+    assert not model.training
     with torch.no_grad():
-        logits = model(scale.apply(digits.test.samples, torch.float32))
+        logits = model(digits.test.samples)
+        # in the units that a loader yields
+        images, _ = next(iter(Loader(digits.test, batch_size=360, shuffle=False)))
+        torch.testing.assert_close(model(images), logits, rtol=1e-4, atol=1e-4)
     assert classify(logits, digits.test.labels) == pytest.approx(record.last, abs=1e-6)
     assert confusion(logits, digits.test.labels).tolist() == record.confusion
-    # and without knowing how it was made
-    loaded = load_model(run.folder.path)
-    assert loaded.classes == digits.classes
-    assert not loaded.training
-    with torch.no_grad():
-        assert torch.equal(loaded(digits.test.samples), logits)
-        # as a loader gives them
-        images, _ = next(iter(Loader(digits.test, batch_size=360, shuffle=False)))
-        torch.testing.assert_close(loaded(images), logits, rtol=1e-4, atol=1e-4)
-    with pytest.raises(ValueError, match=r"like \[1, 8, 8\], as in training, got \[5, 3, 8, 8\]"):
-        loaded(torch.zeros(5, 3, 8, 8))
-    with pytest.raises(ValueError, match=r"like \[1, 8, 8\], as in training, got \[1, 8, 8\]"):
-        loaded(torch.zeros(1, 8, 8))
+    if normalize == "dataset":
+        plain = initialise("digitnet", 10, (1, 8, 8), 99).eval()
+        plain.load_state_dict(weights(run.folder.path))
+        scaled = measure_scale(digits.train.samples).apply(digits.test.samples, torch.float32)
+        with torch.no_grad():
+            assert torch.equal(plain(scaled), logits)
+    for shape in ([5, 3, 8, 8], [1, 8, 8]):
+        with pytest.raises(ValueError, match=r"like \[1, 8, 8\], as in training, got \["):
+            model(torch.zeros(shape))
 
 
-@pytest.mark.parametrize("normalize", ["half", "none"])
-def test_a_model_is_loaded_with_its_normalisation(new, digits, normalize):
-    run = new("none", RECIPE.change(normalize=normalize))
-    (record,) = train([run]).records
-    with torch.no_grad():
-        logits = load_model(run.folder.path)(digits.test.samples)
-    assert confusion(logits, digits.test.labels).tolist() == record.confusion
-
-
-def test_a_model_of_points_or_of_no_finished_run(tmp_path):
+def test_a_model_of_points_and_one_that_cannot_be_loaded(tmp_path):
     points = data.load("crescents")
-    recipe = RECIPE.change(model="mlp", epochs=1)
-    run = Run(points, parse("none"), recipe, seed=0, out=tmp_path / "points")
-    with pytest.raises(
-        FolderError, match=r"points holds no finished run: there is no record\.json"
-    ):
-        load_model(tmp_path / "points")
-    (record,) = train([run]).records
+    recipe = RECIPE.change(model="mlp", epochs=8)
+    folder = tmp_path / "points"
+    run = Run(points, parse("zeta"), recipe, seed=0, out=folder)
+    with pytest.raises(FolderError, match=r"points holds no finished run"):
+        load_model(folder)
+    record = finish(run)
+    assert record.last["error"] < 0.25
     with torch.no_grad():
-        logits = load_model(tmp_path / "points")(points.test.samples)
+        logits = load_model(folder)(points.test.samples)
     assert confusion(logits, points.test.labels).tolist() == record.confusion
-    (tmp_path / "points" / "final.pt").write_bytes(b"half")
-    with pytest.raises(
-        FolderError, match=r"The model of .*points cannot be read .* Train it again"
-    ):
-        load_model(tmp_path / "points")
-    (tmp_path / "points" / "model.json").unlink()
-    with pytest.raises(FolderError, match=r"runs from before model\.json was written have none"):
-        load_model(tmp_path / "points")
+    (folder / "final.pt").write_bytes(b"half")
+    with pytest.raises(FolderError, match=r"The model in .*points cannot be read"):
+        load_model(folder)
 
 
 def plain_loop(dataset, method, recipe, seed):
-    """What training means, written down once more with torch's own parts."""
+    """The same training with PyTorch's own parts."""
     model = initialise(recipe.model, dataset.num_classes, dataset.shape, seed).train()
     optimizer = torch.optim.SGD(
         model.parameters(),
@@ -203,39 +172,32 @@ def plain_loop(dataset, method, recipe, seed):
     return model.state_dict()
 
 
+KEPT = RECIPE.change(augmentation="crop-flip", last_batch="keep", momentum=0, nesterov=False)
+
+
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        RECIPE,
-        RECIPE.change(augmentation="crop-flip", last_batch="keep", momentum=0, nesterov=False),
-    ],
-    ids=["steps", "kept and augmented"],
-)
-def test_training_is_what_a_plain_loop_does(new, digits, method, recipe):
+@pytest.mark.parametrize("recipe", [RECIPE, KEPT], ids=["steps", "kept and augmented"])
+def test_training_equals_a_plain_loop(new, digits, method, recipe):
     run = new(method, recipe, seed=3)
-    train([run])
-    expected = plain_loop(digits, method, recipe, 3)
-    _, model = result(run)
-    for key, value in expected.items():
-        assert torch.equal(model[key], value), key
+    finish(run)
+    found = weights(run.folder.path)
+    for key, value in plain_loop(digits, method, recipe, 3).items():
+        assert torch.equal(found[key], value), key
 
 
 def test_a_seed_decides_everything(new):
     first, again, other = (new("zeta", seed=seed) for seed in (0, 0, 1))
     before = torch.get_rng_state()
     for run in (first, again, other):
-        train([run])
+        finish(run)
     assert torch.equal(torch.get_rng_state(), before)
-    assert_same(first, again)
-    assert differ(first, other)
+    assert_same(first.folder.path, again.folder.path)
+    one, two = weights(first.folder.path), weights(other.folder.path)
+    assert any(not torch.equal(one[key], two[key]) for key in one)
 
 
 def test_mixing_has_a_seed_of_its_own():
-    """Not that of any epoch of the data, whose first hundred are tried."""
-    from zetamix.data.augment import ROUND
-    from zetamix.sampling import mix64
-
+    """None of those that the data derives for its first hundred epochs."""
     for seed in range(5):
         epochs = {mix64(other * ROUND + epoch) >> 1 for other in range(5) for epoch in range(100)}
         assert derive(seed, MIXING) not in epochs
@@ -243,10 +205,10 @@ def test_mixing_has_a_seed_of_its_own():
 
 
 @pytest.fixture
-def dropping(monkeypatch):
-    """Models with dropout instead of those that a recipe names."""
+def dropout(monkeypatch):
+    """A model with dropout, whatever a recipe names."""
 
-    def build(name, num_classes, shape, seed, **how):
+    def build(name, num_classes, shape, seed, **options):
         generator = torch.Generator().manual_seed(seed)
         model = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Dropout(0.5), nn.Linear(32, 10))
         for part in model.parameters():
@@ -256,232 +218,129 @@ def dropping(monkeypatch):
     monkeypatch.setattr(trainer_module, "initialise", build)
 
 
-def test_dropout_follows_the_seed_and_changes_with_every_step(new, dropping):
+def test_dropout_follows_the_seed_and_resumes(new, dropout):
     first, again, other = (new("none", seed=seed) for seed in (0, 0, 1))
-    train([first])
+    finish(first)
     torch.rand(5)
     train([again, other], jobs=2)
-    assert_same(first, again)
-    assert differ(first, other)
-    run = new("none")
+    assert_same(first.folder.path, again.folder.path)
+    assert not torch.equal(weights(first.folder.path)["1.weight"],
+                           weights(other.folder.path)["1.weight"])  # fmt: skip
+    train([new("none", out="part")], stop=stop_after(2))
+    torch.rand(3)
+    last = new("none", out="part")
+    finish(last)
+    assert_same(first.folder.path, last.folder.path)
     drawn = []
+    run = new("none")
     for _ in run.advance():
         with run.trainer.layer_draws() if run.trainer else torch.no_grad():
             drawn.append(torch.rand(1).item())
     assert len(set(drawn[:STEPS])) == STEPS
 
 
-@pytest.mark.parametrize("rounds", range(1, 2 * (STEPS + 1)))
-def test_goes_on_wherever_it_was_stopped(new, rounds):
-    """Two epochs are eight rounds: three steps and the end of an epoch, twice."""
-    whole = new()
-    train([whole])
-    assert train([new(out="stopped")], stop=stop_after(rounds)).records == []
-    path = whole.folder.path.parent / "stopped"
-    saved = torch.load(path / "checkpoint.pt", weights_only=True)["trainer"]
-    assert (saved["epoch"], saved["step_in_epoch"]) == divmod(rounds, STEPS + 1)
-    second = new(out="stopped")
-    train([second])
-    assert_same(whole, second)
-    assert names(path) == ["cell.json", "final.pt", "metrics.jsonl", "model.json", "record.json"]
+CHANGES = [
+    {"last_batch": "keep", "augmentation": "crop-flip"},
+    {"momentum": 0.0, "nesterov": False},
+    {"schedule": "cosine"},
+    {"evaluate_every": 2, "normalize": "half"},
+]
+# two epochs are eight rounds: three steps and the end of an epoch, twice
+INTERRUPTED = [
+    *[("zeta:2.8", {}, rounds, None) for rounds in range(1, 2 * (STEPS + 1))],
+    *[(method, {}, 2, None) for method in METHODS],
+    *[("mixup", change, rounds, memory)
+      for change in CHANGES for rounds in (2, 4) for memory in (None, 0)],
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"last_batch": "keep", "augmentation": "crop-flip"},
-        {"momentum": 0.0, "nesterov": False},
-        {"schedule": "cosine"},
-        {"evaluate_every": 2, "normalize": "half"},
-    ],
-    ids=lambda change: next(iter(change)),
-)
-@pytest.mark.parametrize("streamed", [False, True], ids=["held", "streamed"])
-def test_goes_on_under_any_recipe(new, monkeypatch, change, streamed):
+@pytest.mark.parametrize(("method", "change", "rounds", "memory"), INTERRUPTED)
+def test_a_stopped_run_resumes_exactly(new, method, change, rounds, memory):
+    """memory=0: the split is streamed."""
     recipe = RECIPE.change(**change)
-    whole = new("mixup", recipe)
-    train([whole])
-    if streamed:
-        monkeypatch.setattr(Loader, "_fits", lambda *_: False)
-    for rounds in (2, 4):
-        assert train([new("mixup", recipe, out="part")], stop=stop_after(rounds)).records == []
-    last = new("mixup", recipe, out="part")
-    train([last])
-    assert_same(whole, last)
+    whole = new(method, recipe)
+    finish(whole)
+    part = new(method, recipe, out="part", data_memory=memory)
+    assert train([part], stop=stop_after(rounds)).records == []
+    saved = checkpoint(part.folder.path)
+    if not change:
+        assert (saved["epoch"], saved["step_in_epoch"]) == divmod(rounds, STEPS + 1)
+    last = new(method, recipe, out="part", data_memory=memory)
+    finish(last)
+    assert_same(whole.folder.path, last.folder.path)
+    assert names(last.folder.path) == FINISHED
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_goes_on_in_the_middle_of_an_epoch(new, method):
-    whole = new(method)
-    train([whole])
-    train([new(method, out="part")], stop=stop_after(2))
-    last = new(method, out="part")
-    train([last])
-    assert_same(whole, last)
-
-
-def test_dropout_goes_on_too(new, dropping):
-    whole = new()
-    train([whole])
-    train([new(out="part")], stop=stop_after(2))
-    torch.rand(3)
-    last = new(out="part")
-    train([last])
-    assert_same(whole, last)
-
-
-def test_side_by_side_is_as_alone(new):
-    methods = ["none", "mixup", "cutmix", "zeta:2.8", "local"]
-    alone = [new(method) for method in methods]
-    for run in alone:
-        train([run])
-    together = [new(method) for method in methods]
-    records = train(together, jobs=3).records
-    assert [record.cell.method for record in records] == [run.cell.method for run in together]
-    assert {record.extra["concurrent"] for record in records} == {3}
-    for one, other in zip(alone, together, strict=True):
-        assert_same(one, other)
-
-
-def test_three_are_under_way_at_once_and_the_next_follows(new):
-    seen = []
-    runs = [new(seed=seed) for seed in range(4)]
-    train(runs, jobs=3, watch=lambda progress: seen.append(progress.run.seed))
-    # one joins in each round, so that they do not end their epochs together
-    assert seen[:6] == [0, 0, 1, 0, 1, 2]
-    assert seen.index(3) > max(place for place, seed in enumerate(seen) if seed == 0)
-    assert [seen.count(seed) for seed in range(4)] == 4 * [2 * (STEPS + 1)]
-
-
-def test_the_others_go_on_while_the_last_steps_of_an_epoch_are_under_way(new, monkeypatch):
-    slow, other = new(seed=0), new(seed=1)
-    seen = []
-    asked = []
-
-    def is_done(clock):
-        asked.append(clock is slow.timer)
-        # the slow one's device takes five rounds more
-        return asked.count(True) > 5 or clock is not slow.timer
-
-    monkeypatch.setattr(StepTimer, "is_done", is_done)
-    train([slow, other], jobs=2, watch=lambda progress: seen.append(progress.run.seed))
-    waits = seen.count(0) - 2 * (STEPS + 1)
-    assert waits == 5
-    first_wait = [place for place, seed in enumerate(seen) if seed == 0][STEPS]
-    assert seen[first_wait : first_wait + 10].count(1) == 5
-
-
-def test_more_sources_than_a_batch_has_are_refused_before_anything_is_written(new, tmp_path):
-    with pytest.raises(RecipeError, match="blends 64 samples into one, and a batch has 32"):
-        new("zeta:sources=64", out="none")
-    assert not (tmp_path / "none").exists()
-
-
-def test_nothing_side_by_side_is_no_number(new):
-    with pytest.raises(ValueError, match=r"^jobs must be at least 1, got 0\.$"):
-        train([new()], jobs=0)
-
-
-def test_a_run_remembers_beside_how_many_it_was_trained(new):
-    runs = [new(seed=seed, out=f"beside{seed}") for seed in range(3)]
+def test_seconds_and_concurrency_add_up_over_sessions(new):
+    runs = [new(seed=seed, out=f"session{seed}") for seed in range(3)]
     train(runs, jobs=3, stop=stop_after(4))
-    alone = new(seed=0, out="beside0")
-    (record,) = train([alone]).records
+    before = torch.load(runs[0].folder.path / "checkpoint.pt", weights_only=True)["seconds"]
+    record = finish(new(seed=0, out="session0"))
+    assert before > 0
+    assert record.wall_s >= round(before, 2)
     assert record.extra["concurrent"] == 3
-
-
-def test_a_run_alone_waits_for_its_device(new, monkeypatch):
-    monkeypatch.setattr(StepTimer, "is_done", lambda clock: False)
-    (record,) = train([new()], jobs=2).records
-    assert record.extra["concurrent"] == 1
-
-
-def test_what_is_side_by_side_goes_on(new):
-    whole = [new(seed=seed) for seed in range(3)]
-    train(whole)
-    parts = ["a", "b", "c"]
-    first = [new(seed=seed, out=out) for seed, out in enumerate(parts)]
-    assert train(first, jobs=2, stop=stop_after(5)).records == []
-    assert not first[2].folder.path.exists()
-    second = [new(seed=seed, out=out) for seed, out in enumerate(parts)]
-    assert len(train(second, jobs=3).records) == 3
-    for one, other in zip(whole, second, strict=True):
-        assert_same(one, other)
 
 
 def test_a_finished_run_is_not_trained_again(new, monkeypatch):
     first = new(out="once")
-    (record,) = train([first]).records
-
-    def refuse(*_, **__):
-        raise AssertionError("trained again")
-
-    monkeypatch.setattr(runs_module, "Trainer", refuse)
-    # what a kill between the record and the tidying left is tidied
+    record = finish(first)
+    # a process killed between the record and the clean-up leaves its checkpoint
     (first.folder.path / "checkpoint.pt").write_bytes(b"x" * 100)
-    for resume in (True, False):
-        assert train([new(out="once", resume=resume)]).records == [record]
-    assert names(first.folder.path) == [
-        "cell.json",
-        "final.pt",
-        "metrics.jsonl",
-        "model.json",
-        "record.json",
-    ]
+    monkeypatch.setattr(run_module, "Trainer", None)
+    assert train([new(out="once")]).records == [record]
+    assert names(first.folder.path) == FINISHED
 
 
-def test_nothing_to_train():
-    assert train([]).records == []
+def test_checkpoints_come_as_often_as_requested(new):
+    for seconds, written in [(0, [1, 2, 3]), (3600, [])]:
+        run = new("none", RECIPE.change(epochs=4), save_every=seconds)
+        seen = []
+        for progress in run.advance():
+            saved = checkpoint(run.folder.path)
+            if progress.line is not None and progress.epoch < 4 and saved is not None:
+                seen.append(saved["epoch"])
+        assert seen == written
 
 
 @pytest.mark.parametrize("name", ["cifar10", "isic2016", "imagenette"])
-def test_the_rate_inside_the_optimiser(new, name):
-    """Step by step, against the recipe's own words: epochs of one step each are enough."""
+def test_the_optimizer_follows_the_schedule(new, name):
+    """Epochs of one step each: the rate of every step, against the recipe."""
     paper = RECIPES[name]
     recipe = RECIPE.change(
         epochs=paper.epochs, lr=0.01 * paper.lr, milestones=paper.milestones, decay=paper.decay,
         batch_size=100, evaluate_every=paper.epochs, model="mlp",
     )  # fmt: skip
     run = new("none", recipe)
-    rates = []
-    take = Trainer.compute
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            Trainer,
-            "compute",
-            lambda self, size: (
-                rates.append(self.optimizer.param_groups[0]["lr"]),
-                take(self, size),
-            ),
-        )
-        train([run])
-    factors = [sum(epoch >= m for m in paper.milestones) for epoch in range(paper.epochs)]
-    expected = [0.01 * paper.lr * paper.decay**k for k in factors]
+    rates = [
+        run.trainer.optimizer.param_groups[0]["lr"]
+        for progress in run.advance()
+        if progress.line is None
+    ]
+    passed = [sum(epoch >= m for m in paper.milestones) for epoch in range(paper.epochs)]
+    expected = [0.01 * paper.lr * paper.decay**count for count in passed]
     assert rates == pytest.approx(expected)
-    lines = read_lines(run.folder.path / "metrics.jsonl")
-    assert [line["lr"] for line in lines] == pytest.approx(expected)
+    assert [line["lr"] for line in run.folder.read_curve()] == pytest.approx(expected)
 
 
-def test_evaluation_now_and_then_and_at_the_end(new):
+def test_evaluation_every_few_epochs_and_at_the_end(new):
     run = new("none", RECIPE.change(epochs=5, evaluate_every=2))
-    train([run])
-    lines = list(read_lines(run.folder.path / "metrics.jsonl"))
+    finish(run)
+    lines = run.folder.read_curve()
     assert ["test" in line for line in lines] == [False, True, False, True, True]
     assert [("test" in line) == ("val" in line) for line in lines] == [True] * 5
 
 
 SELECTED = [
-    # what marks the best epoch, its values on val, the epoch
+    # metric that selects the best epoch, its validation values, the epoch
     ("accuracy", [0.5, 0.7, 0.7, 0.6], 2),
     ("error", [0.5, 0.3, 0.3, 0.4], 2),
     ("auc", [0.9, 0.8, 0.7, 0.95], 4),
     ("nll", [0.9, 0.8, 0.7, 0.95], 3),
-    ("ece", [0.1, 0.2, 0.3, 0.4], 1),
 ]
 
 
 @pytest.mark.parametrize(("select", "values", "epoch"), SELECTED)
-def test_the_best_epoch_is_chosen_on_val_and_measured_on_test(
+def test_the_best_epoch_is_selected_on_val_and_measured_on_test(
     new, digits, monkeypatch, select, values, epoch
 ):
     run = new("none", RECIPE.change(epochs=4, evaluate_every=1, select=select))
@@ -494,208 +353,149 @@ def test_the_best_epoch_is_chosen_on_val_and_measured_on_test(
             return {**base, select: next(on_val)}
         return {**base, "error": next(test_errors)}
 
-    monkeypatch.setattr(runs_module, "classify", scores)
-    (record,) = train([run]).records
+    monkeypatch.setattr(run_module, "classify", scores)
+    record = finish(run)
     assert record.best["epoch"] == epoch
     assert record.best["val_score"] == values[epoch - 1]
     assert record.best["error"] == [0.4, 0.3, 0.2, 0.1][epoch - 1]
     assert record.last["error"] == 0.1
 
 
-def test_without_a_validation_split_there_is_no_best_epoch(new, digits):
-    (record,) = train([new(dataset=replace(digits, val=None))]).records
-    assert record.best is None
-
-
-def test_without_a_test_split_there_is_nothing_to_report(new, digits):
+def test_without_a_validation_or_test_split(new, digits):
+    assert finish(new(dataset=replace(digits, val=None))).best is None
     with pytest.raises(ValueError, match=r"^digits has no test split to report on\.$"):
         new(dataset=replace(digits, test=None))
 
 
-def test_points_are_trained(new):
-    run = new("zeta", RECIPE.change(model="mlp", epochs=8), dataset=data.load("crescents"))
-    (record,) = train([run]).records
-    assert record.last["error"] < 0.25
+def test_more_sources_than_a_batch_has_are_refused_before_anything_is_written(new, tmp_path):
+    with pytest.raises(RecipeError, match="mixes 64 samples, and a batch has 32"):
+        new("zeta:sources=64", out="none")
+    assert not (tmp_path / "none").exists()
 
 
-def test_checkpoints_come_as_often_as_asked(new, monkeypatch):
-    saves = []
-    monkeypatch.setattr(Run, "_write_checkpoint", lambda self: saves.append(self.trainer.epoch))
-    recipe = RECIPE.change(epochs=4)
-    train([new("none", recipe, save_every=0)])
-    assert saves == [1, 2, 3, 4]
-    saves.clear()
-    train([new("none", recipe, save_every=3600)])
-    assert saves == []
-
-
-def test_time_adds_up_over_sittings(new):
-    path = new(out="sittings").folder.path
-    train([new(out="sittings")], stop=stop_after(3))
-    before = torch.load(path / "checkpoint.pt", weights_only=True)["seconds"]
-    (record,) = train([new(out="sittings")]).records
-    assert before > 0
-    assert record.wall_s >= round(before, 2)
-
-
-# a rate at which digits go astray in their second step
-ASTRAY = RECIPE.change(lr=1e30)
-
-
-def test_a_loss_that_is_not_finite_stops_the_run(new):
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        (
+            DIVERGING,
+            "The loss of mixup:1.0, seed 7, is not finite in epoch 1, step 2 of 3, at a learning "
+            "rate of 1e+30. Try a smaller one (--set lr=...), or --set precision=float32.",
+        ),
+        (
+            # one step an epoch, the loss of which is that of the initial model
+            DIVERGING.change(batch_size=100),
+            "The outputs of mixup:1.0, seed 7, are not finite after epoch 1. Try a smaller "
+            "learning rate (--set lr=...), or --set precision=float32.",
+        ),
+    ],
+    ids=["loss", "outputs"],
+)
+def test_a_diverged_run_raises_and_is_a_failure_of_train(new, recipe, message):
     with pytest.raises(NonFiniteLossError) as caught:
-        train([new("mixup", ASTRAY, seed=7)])
-    assert str(caught.value) == (
-        "The loss of mixup:1.0, seed 7, is not finite in epoch 1, step 2 of 3, at a learning rate "
-        "of 1e+30. Try a smaller one (--set lr=...), or --set precision=float32."
-    )
-    assert caught.value.__notes__ == ["mixup:1.0 seed 7"]
+        list(new("mixup", recipe, seed=7).advance())
+    assert str(caught.value) == message
+    run = new("mixup", recipe, seed=7)
+    result = train([run])
+    assert (result.records, list(result.failures)) == ([], [run])
+    assert (result.failures[run].kind, result.failures[run].message) == ("diverged", message)
 
 
-def test_outputs_that_are_not_finite_stop_the_run(new):
-    """One step an epoch: its loss is that of the untouched model, and finite."""
-    with pytest.raises(NonFiniteLossError) as caught:
-        train([new("none", ASTRAY.change(batch_size=100))])
-    assert str(caught.value) == (
-        "The outputs of none, seed 0, are not finite after epoch 1. Try a smaller learning rate "
-        "(--set lr=...), or --set precision=float32."
-    )
-
-
-def test_a_run_that_went_astray_keeps_its_last_good_checkpoint(new):
-    # the rate of the second epoch is what throws it off
-    recipe = RECIPE.change(lr=0.01, decay=1e32)
-    run = new("none", recipe, save_every=0)
-    with pytest.raises(NonFiniteLossError, match="in epoch 2, step 2 of 3"):
-        train([run])
-    saved = torch.load(run.folder.path / "checkpoint.pt", weights_only=True)["trainer"]
+def test_a_diverged_run_keeps_its_last_finite_checkpoint(new):
+    # the rate of the second epoch makes it diverge
+    run = new("none", RECIPE.change(lr=0.01, decay=1e32), save_every=0)
+    assert "in epoch 2, step 2 of 3" in train([run]).failures[run].message
+    saved = checkpoint(run.folder.path)
     assert (saved["epoch"], saved["step_in_epoch"]) == (1, 0)
     assert all(torch.isfinite(part).all() for part in saved["model"].values())
 
 
-def test_when_one_goes_astray_the_others_are_saved(new):
-    whole = new(seed=1)
-    train([whole])
-    bad, good = new("none", ASTRAY), new(seed=1, out="good")
-    with pytest.raises(NonFiniteLossError):
-        train([bad, good], jobs=2)
-    assert not (bad.folder.path / "checkpoint.pt").exists()
-    assert (good.folder.path / "checkpoint.pt").exists()
-    last = new(seed=1, out="good")
-    train([last])
-    assert_same(whole, last)
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-@pytest.mark.parametrize("place", ["zero_grad", "step"])
-def test_a_run_broken_off_within_a_step_is_not_saved_there(new, monkeypatch, error, place):
-    """Between the gradients and the weights nothing may be saved; the last checkpoint stays."""
-    whole = new()
-    train([whole])
-    steps = []
-    real = getattr(torch.optim.SGD, place)
-
-    def interrupted(self, *arguments, **options):
-        done = real(self, *arguments, **options)
-        steps.append(None)
-        if len(steps) == STEPS + 2:
-            raise error
-        return done
-
-    with monkeypatch.context() as patch:
-        patch.setattr(torch.optim.SGD, place, interrupted)
-        with pytest.raises(error):
-            train([new(out="broken", save_every=0)])
-    path = whole.folder.path.parent / "broken"
-    saved = torch.load(path / "checkpoint.pt", weights_only=True)["trainer"]
-    assert (saved["epoch"], saved["step_in_epoch"]) == (1, 0)
-    last = new(out="broken")
-    train([last])
-    assert_same(whole, last)
-
-
-def test_an_error_of_the_watcher_loses_nothing(new):
-    def watch(progress):
-        if progress.step == 2:
-            raise OSError("no more room for logs")
-
-    run = new()
-    with pytest.raises(OSError, match="no more room"):
-        train([run], watch=watch)
-    saved = torch.load(run.folder.path / "checkpoint.pt", weights_only=True)["trainer"]
-    assert saved["step_in_epoch"] == 2
-
-
-def test_the_watcher_hears_of_every_step_and_epoch(new):
-    heard = []
-    train([new("none")], watch=heard.append)
-    assert [(word.epoch, word.step) for word in heard] == [
-        (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0),
-    ]  # fmt: skip
-    assert [word.line is not None for word in heard] == [False, False, False, True] * 2
-    assert {word.steps for word in heard} == {3}
-
-
-def test_a_captured_step_is_refused_where_it_cannot_be(new):
-    with pytest.raises(ValueError) as caught:
-        new(graph=True)
-    assert str(caught.value) == (
-        "A captured step needs a GPU, one process and batches of one size (last_batch=drop). "
-        "Leave graph=None to have it wherever it can be."
-    )
+def test_the_first_step_with_a_bad_loss_is_reported(digits):
+    trainer = Trainer(digits, parse("none"), RECIPE)
+    with pytest.raises(RuntimeError, match=r"^No epoch has been started: call start_epoch first"):
+        trainer.step()
+    trainer.start_epoch()
+    trainer.step_metrics[:] = torch.tensor([[1.0, 2.0, 6.0], [0.5, 0.25, 0.0]])
+    assert trainer.finish_epoch() == {"train_loss": 3.0, "train_accuracy": 0.25}
+    trainer.step_metrics[0, 1:] = torch.tensor([math.nan, math.inf])
+    with pytest.raises(NonFiniteLossError, match="in epoch 2, step 2 of 3"):
+        trainer.finish_epoch()
 
 
 @pytest.mark.parametrize(
-    ("device", "change", "captured"),
+    ("device", "change", "processes", "captured"),
     [
-        ("cpu", {}, False),
-        ("cuda", {}, True),
-        ("cuda", {"last_batch": "keep"}, False),
-        # 100 digits are four batches of 25: all of one size
-        ("cuda", {"last_batch": "keep", "batch_size": 25}, True),
+        ("cpu", {}, 1, False),
+        ("cuda", {}, 1, True),
+        ("cuda", {}, 2, False),
+        ("cuda", {"last_batch": "keep"}, 1, False),
+        # 100 digits are four batches of 25
+        ("cuda", {"last_batch": "keep", "batch_size": 25}, 1, True),
     ],
 )
-def test_a_step_is_captured_where_batches_have_one_size(new, device, change, captured):
-    assert new("none", RECIPE.change(**change), device=device).graph is captured
-
-
-def test_tally_reads_means_and_the_first_bad_step():
-    tally = Tally(4, torch.device("cpu"))
-    logits = torch.eye(3)
-    targets = [torch.tensor([0, 1, 0]), torch.eye(3)[[0, 0, 1]]]
-    for step, loss in enumerate([1.0, 2.0, 3.0, 6.0]):
-        tally.add(torch.tensor([step]), torch.tensor(loss), logits, targets[step % 2])
-    loss, accuracy, bad = tally.read()
-    assert (loss, bad) == (3.0, None)
-    assert accuracy == pytest.approx((2 / 3 + 1 / 3) / 2)
-    for step, value in [(3, math.inf), (1, math.nan)]:
-        tally.add(torch.tensor([step]), torch.tensor(value), logits, targets[0])
-    assert tally.read()[2] == 1
+def test_a_step_is_captured_where_batches_have_one_size(device, change, processes, captured):
+    recipe = RECIPE.change(**change)
+    assert can_capture(torch.device(device), recipe, 100, processes) is captured
 
 
 @pytest.mark.parametrize(
     ("precision", "dtype"),
     [("auto", torch.float32), ("float32", torch.float32), ("bfloat16", torch.bfloat16)],
 )
-def test_precision_on_a_cpu(precision, dtype):
+def test_precision_on_a_cpu(new, precision, dtype):
     assert choose_dtype(precision, torch.device("cpu")) == dtype
+    assert 0 <= finish(new("zeta", RECIPE.change(precision=precision))).last["error"] < 1
 
 
-def test_bfloat16_trains_on_a_cpu(new):
-    (record,) = train([new("zeta", RECIPE.change(precision="bfloat16"))]).records
-    assert 0 <= record.last["error"] < 1
+LINE = {"epoch": 3, "lr": 0.1, "test": {"error": 0.25}}
 
 
-def test_a_step_without_an_epoch_is_told(digits):
-    trainer = Trainer(digits, parse("none"), RECIPE)
-    with pytest.raises(
-        RuntimeError, match=r"^No epoch has been started: call start_epoch first\.$"
-    ):
-        trainer.step()
-
-
-def test_a_run_that_was_stopped_before_its_record_is_in_its_last_epoch(new):
+def test_curves_are_logged_for_tensorboard(new, tmp_path):
     run = new()
-    assert run.status == "in epoch 1 of 2"
-    run.start().epoch = 2
-    assert run.status == "in epoch 2 of 2"
+    logger = CurveLogger("tensorboard", {run.cell.key: tmp_path})
+    logger.write(run.cell, LINE)
+    logger.close()
+    (file,) = (tmp_path / "tensorboard").iterdir()
+    content = file.read_bytes()
+    assert b"test/error" in content
+    assert b"lr" in content
+
+
+def test_curves_are_logged_for_wandb(new, monkeypatch):
+    calls = []
+
+    class Wandb:
+        @staticmethod
+        def init(**options):
+            calls.append(options)
+            return Wandb()
+
+        def log(self, values, step):
+            calls.append((values, step))
+
+        def finish(self):
+            calls.append("finished")
+
+    monkeypatch.setitem(sys.modules, "wandb", Wandb)
+    monkeypatch.setattr(Wandb, "__spec__", "installed", raising=False)
+    cell = new(seed=3).cell
+    logger = CurveLogger("wandb", {})
+    for epoch in (3, 4):
+        logger.write(cell, {**LINE, "epoch": epoch})
+    logger.close()
+    options, *logged, end = calls
+    assert (options["id"], options["resume"]) == (cell.key, "allow")
+    assert options["config"]["batch_size"] == 32
+    assert logged == [({"lr": 0.1, "test/error": 0.25}, epoch) for epoch in (3, 4)]
+    assert end == "finished"
+
+
+def test_loggers_that_cannot_be_used(new, tmp_path, monkeypatch):
+    with pytest.raises(LoggerError, match="Expected tensorboard or wandb, got 'csv'"):
+        CurveLogger("csv", {})
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(LoggerError, match="pip install wandb"):
+        CurveLogger("wandb", {})
+    nothing = CurveLogger(None, {})
+    nothing.write(new().cell, LINE)
+    nothing.close()
+    assert names(tmp_path) == []

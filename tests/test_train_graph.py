@@ -1,21 +1,19 @@
-"""A step as one CUDA graph: what it replays is the step, wherever a run is stopped and goes on.
+"""The step as a CUDA graph: a replay is a step, and a run with graphs resumes exactly.
 
-On a CPU the same tests run with a pretended graph, which keeps the step that is captured and calls
-it when it is replayed: what the host does around a graph is tested everywhere.
+On a CPU the same tests run with a fake graph, which records the captured step and calls it at a
+replay, so that what the host does around a graph is tested everywhere.
 """
 
 import contextlib
-import gc
 from dataclasses import replace
 
 import pytest
 import torch
+from folders import weights
 from torch import nn
-from typer.testing import CliRunner
 
 import zetamix.sampling
 from zetamix import data
-from zetamix.data.loader import Loader
 from zetamix.methods import parse
 from zetamix.train import RECIPES, Run, train
 from zetamix.train import run as runs_module
@@ -35,8 +33,8 @@ ON_GPU = pytest.mark.parametrize("device", [CUDA], indirect=True)
 COMPILES = pytest.mark.filterwarnings("default")
 
 
-class PretendedGraph:
-    """Keeps the calls that are captured; a replay makes them."""
+class FakeGraph:
+    """Records the calls that are captured; a replay makes them."""
 
     def __init__(self):
         self.calls = []
@@ -49,7 +47,7 @@ class PretendedGraph:
             call()
 
 
-class PretendedStream:
+class FakeStream:
     def __init__(self, device):
         self.device = device
 
@@ -60,12 +58,12 @@ class PretendedStream:
         pass
 
 
-def pretend(monkeypatch):
+def fake_cuda_graphs(monkeypatch):
     """CUDA graphs without CUDA."""
     capturing = []
 
     @contextlib.contextmanager
-    def capture(graph, **how):
+    def capture(graph, **options):
         capturing.append(graph)
         yield
         capturing.pop()
@@ -79,24 +77,26 @@ def pretend(monkeypatch):
             compute(self, batch_size)
 
     monkeypatch.setattr(Trainer, "compute", capture_or_compute)
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", PretendedGraph)
-    monkeypatch.setattr(torch.cuda, "Stream", PretendedStream)
-    monkeypatch.setattr(torch.cuda, "current_stream", PretendedStream)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
+    monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
+    monkeypatch.setattr(torch.cuda, "current_stream", FakeStream)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "graph", capture)
-    monkeypatch.setattr(Run, "_can_capture", lambda self: self.recipe.last_batch == "drop")
+    monkeypatch.setattr(
+        runs_module, "can_capture", lambda device, recipe, *_: recipe.last_batch == "drop"
+    )
 
 
-@pytest.fixture(params=["pretended", CUDA])
+@pytest.fixture(params=["fake", CUDA])
 def device(request, monkeypatch):
-    if request.param == "pretended":
-        pretend(monkeypatch)
+    if request.param == "fake":
+        fake_cuda_graphs(monkeypatch)
         return torch.device("cpu")
-    # an eager step reads its random numbers off the host, a captured one draws them on the
-    # device; only drawn in the same place are they the same
+    # an eager step draws small random numbers on the host, a captured one on the device; here both
+    # draw on the device, so that they are the same
     monkeypatch.setattr(zetamix.sampling, "_on_host", lambda device: False)
-    # else a convolution's gradient is added up in another order each time, and nine steps later
-    # some weights differ by more than 1e-4
+    # without it the gradient of a convolution is summed in another order each time, and after nine
+    # steps some weights differ by more than 1e-4
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
     return torch.device("cuda")
@@ -114,16 +114,16 @@ def digits(tmp_path_factory):
 def new(digits, device, tmp_path):
     made = []
 
-    def make(method="zeta:2.8", recipe=RECIPE, *, out=None, seed=0, **how):
+    def make(method="zeta:2.8", recipe=RECIPE, *, out=None, seed=0, **options):
         made.append(out)
         out = tmp_path / (f"run{len(made)}" if out is None else out)
-        return Run(digits, parse(method), recipe, seed=seed, out=out, device=device, **how)
+        return Run(digits, parse(method), recipe, seed=seed, out=out, device=device, **options)
 
     return make
 
 
 def assert_same_state(found, expected, device, tolerance=1e-4):
-    """Bit by bit on a CPU; a GPU adds up in another order now and then."""
+    """Bit by bit on a CPU; a GPU sometimes sums in another order."""
     assert found.keys() == expected.keys()
     for key, value in expected.items():
         if device.type == "cpu":
@@ -134,24 +134,20 @@ def assert_same_state(found, expected, device, tolerance=1e-4):
             )
 
 
-def final(run):
-    return torch.load(run.folder.path / "final.pt", weights_only=True, map_location="cpu")
-
-
 def assert_same(first, second, device, tolerance=1e-4):
-    assert_same_state(final(first), final(second), device, tolerance)
+    assert_same_state(weights(first.folder.path), weights(second.folder.path), device, tolerance)
     assert first.record.last["nll"] == pytest.approx(second.record.last["nll"], rel=1e-2)
 
 
-def eager(new, *arguments, **how):
-    run = new(*arguments, graph=False, **how)
+def eager(new, *arguments, **options):
+    run = new(*arguments, graph=False, **options)
     train([run])
     return run
 
 
 @pytest.fixture
 def captures(monkeypatch):
-    """Every captured step that is made."""
+    """All captured steps, in order."""
     made = []
 
     class Counted(CapturedStep):
@@ -182,7 +178,7 @@ def test_a_replay_is_a_step(digits, device, method):
             captured.stream.synchronize()
             assert (plain.step_in_epoch, other.step_in_epoch) == (step + 1, step + 1)
             assert int(other.index) == step + 1
-            loss, found = plain.step_metrics.state[0, step], other.step_metrics.state[0, step]
+            loss, found = plain.step_metrics[0, step], other.step_metrics[0, step]
             assert float(found) == pytest.approx(float(loss), rel=1e-3), (epoch, step)
         assert_same_state(other.model.state_dict(), plain.model.state_dict(), device)
         assert plain.finish_epoch() == pytest.approx(other.finish_epoch(), rel=1e-3)
@@ -206,7 +202,7 @@ def test_capturing_changes_nothing(digits, device):
         "model": {key: value.clone() for key, value in trainer.model.state_dict().items()},
         "momentum": [s["momentum_buffer"].clone() for s in trainer.optimizer.state.values()],
         "generator": trainer.generator.get_state(),
-        "tally": trainer.step_metrics.state.clone(),
+        "step_metrics": trainer.step_metrics.clone(),
         "index": trainer.index.clone(),
     }
     CapturedStep(trainer)
@@ -215,54 +211,39 @@ def test_capturing_changes_nothing(digits, device):
     for found, expected in zip(momentum, before["momentum"], strict=True):
         assert torch.equal(found, expected)
     assert torch.equal(trainer.generator.get_state(), before["generator"])
-    assert torch.equal(trainer.step_metrics.state, before["tally"])
+    assert torch.equal(trainer.step_metrics, before["step_metrics"])
     assert torch.equal(trainer.index, before["index"])
     assert trainer.step_in_epoch == 2
 
 
 @pytest.mark.parametrize("chunk", [2, 25])
 @pytest.mark.parametrize("rounds", [1, 2, 3])
-def test_goes_on_wherever_it_was_stopped(new, device, monkeypatch, rounds, chunk):
-    """Also right after the last step of an epoch, where nothing is left of it to capture."""
-    whole = new()
+@pytest.mark.parametrize("memory", [None, 0], ids=["held", "streamed"])
+def test_a_stopped_run_resumes(new, device, rounds, chunk, memory):
+    """Also right after the last step of an epoch, of which nothing remains to capture."""
+    whole = new("mixup")
     train([whole])
-    monkeypatch.setattr(runs_module, "CHUNK_STEPS", chunk)
-    asked = iter(range(100))
-    stopped = new(out="part")
-    assert train([stopped], stop=lambda: next(asked) == rounds - 1).records == []
-    last = new(out="part")
+    options = {"out": "part", "chunk_steps": chunk, "data_memory": memory}
+    calls = iter(range(100))
+    assert train([new("mixup", **options)], stop=lambda: next(calls) == rounds - 1).records == []
+    last = new("mixup", **options)
     train([last])
     assert_same(last, whole, device)
 
 
 def test_a_stop_saves_every_step_that_was_launched(new, device):
-    """The host runs ahead of a GPU: what is saved is the state after the steps it counts."""
-    run = new(recipe=RECIPE.change(batch_size=4))
+    """The host runs ahead of a GPU; the checkpoint holds the state after the steps it counts."""
+    run = new(recipe=RECIPE.change(batch_size=4), chunk_steps=16)
     train([run], stop=lambda: True)
     saved = torch.load(run.folder.path / "checkpoint.pt", weights_only=True, map_location="cpu")
-    assert saved["trainer"]["step_in_epoch"] == runs_module.CHUNK_STEPS == 16
+    assert saved["trainer"]["step_in_epoch"] == 16
     if device.type == "cuda":
         torch.cuda.synchronize()
     state = {key: value.cpu() for key, value in run.trainer.model.state_dict().items()}
     assert_same_state(saved["trainer"]["model"], state, torch.device("cpu"))
     (tally,) = saved["trainer"]["step_metrics"]
-    assert torch.equal(tally, run.trainer.step_metrics.state.cpu())
+    assert torch.equal(tally, run.trainer.step_metrics.cpu())
     assert (tally[0, : runs_module.CHUNK_STEPS] > 0).all()
-
-
-@pytest.mark.parametrize("rounds", [0, 1, 2])
-def test_a_streamed_split_is_captured(new, device, monkeypatch, rounds):
-    whole = new("mixup")
-    train([whole])
-    monkeypatch.setattr(Loader, "_fits", lambda *_: False)
-    monkeypatch.setattr(runs_module, "CHUNK_STEPS", 2)
-    if rounds:
-        asked = iter(range(100))
-        train([new("mixup", out="streamed")], stop=lambda: next(asked) == rounds - 1)
-    streamed = new("mixup", out="streamed")
-    train([streamed])
-    assert not streamed.record.extra["compiled"]
-    assert_same(streamed, whole, device)
 
 
 def test_side_by_side_is_as_alone(new, device, captures):
@@ -285,7 +266,7 @@ def test_a_smaller_last_batch_is_not_captured(new, device, captures):
 
 
 def test_dropout_draws_the_same_in_a_graph(new, device, monkeypatch):
-    def build(name, num_classes, shape, seed, **how):
+    def build(name, num_classes, shape, seed, **options):
         generator = torch.Generator().manual_seed(seed)
         model = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Dropout(0.5), nn.Linear(32, 10))
         for part in model.parameters():
@@ -303,7 +284,7 @@ def test_dropout_draws_the_same_in_a_graph(new, device, monkeypatch):
 @ON_GPU
 @pytest.mark.parametrize("method", ["none", "zeta:2.8"])
 def test_a_compiled_step_trains_as_well(new, device, method):
-    """Another order of adding up, so another path: as good, and not bit by bit."""
+    """Sums in another order, so as good, but not bit by bit."""
     recipe = RECIPE.change(epochs=8, precision="auto", augmentation="none")
     plain, compiled = new(method, recipe), new(method, recipe, compile=True)
     train([plain, compiled])
@@ -333,7 +314,7 @@ def test_the_first_compiled_steps_are_those_of_an_eager_trainer(digits, device):
             captured()
         captured.stream.synchronize()
     torch.testing.assert_close(
-        compiled.step_metrics.state[:, :3], plain.step_metrics.state[:, :3], rtol=1e-2, atol=1e-2
+        compiled.step_metrics[:, :3], plain.step_metrics[:, :3], rtol=1e-2, atol=1e-2
     )
 
 
@@ -350,21 +331,3 @@ def test_an_epoch_never_waits_for_the_device(digits, device):
                 captured()
     finally:
         torch.cuda.set_sync_debug_mode("default")
-
-
-@ON_GPU
-def test_a_full_gpu_is_told_in_a_sentence(device, tmp_path):
-    from zetamix.cli.app import app
-
-    gc.collect()
-    torch.cuda.empty_cache()
-    used = torch.cuda.memory_reserved() / torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction(min(1.0, used + 1e-4))
-    try:
-        arguments = ["train", "--device", "cuda", "--epochs", "1", "--out", str(tmp_path / "run")]
-        wide = ["--set", "model=resnet50", "--set", "stem=small", "--set", "batch_size=1024"]
-        done = CliRunner().invoke(app, [*arguments, *wide])
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0)
-    assert done.exit_code == 1
-    assert "The GPU is out of memory. Train fewer runs side by side (--concurrent)" in done.output

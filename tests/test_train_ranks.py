@@ -276,7 +276,7 @@ def test_a_run_of_two_does_not_go_on_alone(root, tmp_path):
     assert zetamix(*words, log=tmp_path / "log", environment={"COLUMNS": "200"}).wait() == 1
     text = (tmp_path / "log").read_text()
     assert (
-        f"{folder} was started on cpu with 2 processes, this is cpu with one process. Resume it "
+        f"{folder} was started on cpu with 2 processes, this is cpu with 1 process. Resume it "
         "there, or choose another --out."
     ) in text
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zetamix.experiments.progress import CellProgress, Snapshot
     from zetamix.experiments.run_cells import CellResults
     from zetamix.records import Cell, RunRecord
-    from zetamix.train.loggers import Logger
+    from zetamix.train.loggers import CurveLogger
 
 # unfinished runs that are listed one by one when a command is stopped
 LISTED = 4
@@ -61,7 +61,7 @@ def train(
     from zetamix.methods import parse_list
     from zetamix.train import make_cell, make_recipe
     from zetamix.train.distributed import join, leave
-    from zetamix.train.loggers import open_logger
+    from zetamix.train.loggers import CurveLogger
 
     console = Console()
     stop = options.make_stop(time_limit, began)
@@ -74,7 +74,7 @@ def train(
         cells = [make_cell(dataset, method, recipe, seed) for method in chosen for seed in numbers]
         folder, folder_of = _folders(out, dataset.name, cells)
         print_header(console, dataset, recipe, len(chosen), len(numbers))
-        logger = open_logger(
+        logger = CurveLogger(
             log if ranks.leads else None, {cell.key: folder / folder_of(cell) for cell in cells}
         )
         with stop, _Curves(logger, folder, folder_of) as curves, show_runs(console) as display:
@@ -144,7 +144,9 @@ def _folders(
 class _Curves:
     """Passes new epochs of all runs, read from their folders, to a logger."""
 
-    def __init__(self, logger: "Logger", folder: Path, folder_of: Callable[["Cell"], str]) -> None:
+    def __init__(
+        self, logger: "CurveLogger", folder: Path, folder_of: Callable[["Cell"], str]
+    ) -> None:
         self.logger, self.folder, self.folder_of = logger, folder, folder_of
         self.logged: dict[str, int] = {}
 

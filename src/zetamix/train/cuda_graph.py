@@ -87,7 +87,7 @@ class _Snapshot:
         self.momentum = [part.clone() for part in _momentum(trainer)]
         self.generator = trainer.generator.get_state()
         self.index = trainer.index.clone()
-        self.step_metrics = trainer.step_metrics.state.clone()
+        self.step_metrics = trainer.step_metrics.clone()
 
     def restore(self) -> None:
         trainer = self.trainer
@@ -98,7 +98,7 @@ class _Snapshot:
             part.copy_(self.momentum[index]) if self.momentum else part.zero_()
         trainer.generator.set_state(self.generator)
         trainer.index.copy_(self.index)
-        trainer.step_metrics.state.copy_(self.step_metrics)
+        trainer.step_metrics.copy_(self.step_metrics)
 
 
 def _momentum(trainer: Trainer) -> list[torch.Tensor]:

@@ -1,6 +1,7 @@
 """Training curves for TensorBoard or Weights & Biases, in addition to `metrics.jsonl`."""
 
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +18,23 @@ class CurveLogger:
     """Logs the metrics of every epoch; a TensorBoard folder or a W&B run per run.
 
     package: "tensorboard" or "wandb"; None logs nothing.
+    folders: the folder of every run, by key of its cell.
     """
 
-    def __init__(self, package: str | None) -> None:
+    def __init__(self, package: str | None, folders: Mapping[str, Path]) -> None:
         if package is not None and package not in PACKAGES:
             raise LoggerError(f"Expected {' or '.join(PACKAGES)}, got {package!r}.")
         if package is not None and importlib.util.find_spec(package) is None:
             raise LoggerError(f"{package} is not installed: pip install {package}.")
-        self.package = package
+        self.package, self.folders = package, folders
         self._writers: dict[str, Any] = {}
 
-    def write(self, cell: Cell, folder: Path, line: dict[str, Any]) -> None:
+    def write(self, cell: Cell, line: Mapping[str, Any]) -> None:
         """Log one epoch of a run; `line` is that of `metrics.jsonl`."""
         if self.package is None:
             return
         if cell.key not in self._writers:
-            self._writers[cell.key] = self._open(cell, folder)
+            self._writers[cell.key] = self._open(cell)
         writer, step = self._writers[cell.key], line["epoch"]
         if self.package == "wandb":
             writer.log(flatten(line), step=step)
@@ -40,11 +42,11 @@ class CurveLogger:
             for name, value in flatten(line).items():
                 writer.add_scalar(name, value, step)
 
-    def _open(self, cell: Cell, folder: Path) -> Any:
+    def _open(self, cell: Cell) -> Any:
         if self.package == "tensorboard":
             from torch.utils.tensorboard import SummaryWriter
 
-            return SummaryWriter(str(folder / "tensorboard"))
+            return SummaryWriter(str(self.folders[cell.key] / "tensorboard"))
         import wandb
 
         return wandb.init(
@@ -61,7 +63,7 @@ class CurveLogger:
             writer.finish() if self.package == "wandb" else writer.close()
 
 
-def flatten(line: dict[str, Any]) -> dict[str, float]:
+def flatten(line: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of one epoch by name.
 
     >>> flatten({"epoch": 1, "lr": 0.1, "test": {"error": 0.5}})

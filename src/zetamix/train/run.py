@@ -202,11 +202,15 @@ class Run:
                 ranks=self.ranks,
                 data_memory=self.data_memory,
             )
-            expected = set(self._checkpoint(trainer))
-            leads = self.ranks.leads
-            state = self.ranks.share(self.folder.load_checkpoint(expected) if leads else None)
+            state = self.folder.load_checkpoint() if self.ranks.leads else None
+            state = self.ranks.share(state)
             if state is not None:
-                self._check_hardware(state["hardware"])
+                if state["hardware"] != self._hardware:
+                    # random numbers of a GPU cannot be continued on a CPU
+                    raise FolderError(
+                        f"{self.folder.path} was started on {state['hardware']}, this is "
+                        f"{self._hardware}. Resume it there, or choose another --out."
+                    )
                 trainer.load_state_dict(state["trainer"])
                 self.best = state["best"]
                 self.seconds = state["seconds"]
@@ -216,14 +220,6 @@ class Run:
             self.folder.create()
             self.folder.rewind(trainer.epoch)
         return trainer
-
-    def _check_hardware(self, there: str) -> None:
-        """Random numbers of a GPU cannot be continued on a CPU, nor those of 2 processes on 3."""
-        if there != self._hardware:
-            raise FolderError(
-                f"{self.folder.path} was started on {there}, this is {self._hardware}. Resume it "
-                "there, or choose another --out."
-            )
 
     @property
     def _hardware(self) -> str:
@@ -248,18 +244,16 @@ class Run:
 
     def _write_checkpoint(self) -> None:
         if self.trainer is not None and self.ranks.leads:
-            self.folder.save_checkpoint(self._checkpoint(self.trainer))
-
-    def _checkpoint(self, trainer: Trainer) -> dict[str, Any]:
-        return {
-            "hardware": self._hardware,
-            "trainer": trainer.state_dict(),
-            "best": self.best,
-            "seconds": self.seconds,
-            "step_seconds": self.timer.seconds,
-            "steps_timed": self.timer.steps,
-            "concurrent": self.concurrent,
-        }
+            state = {
+                "hardware": self._hardware,
+                "trainer": self.trainer.state_dict(),
+                "best": self.best,
+                "seconds": self.seconds,
+                "step_seconds": self.timer.seconds,
+                "steps_timed": self.timer.steps,
+                "concurrent": self.concurrent,
+            }
+            self.folder.save_checkpoint(state)
 
     def _close_epoch(self, trainer: Trainer) -> dict[str, Any]:
         rate = self.recipe.rate(trainer.epoch)

@@ -22,6 +22,7 @@ MODEL = "model.json"
 WEIGHTS = "final.pt"
 RECORD = "record.json"
 LOCK = ".lock"
+CHECKPOINT_SCHEMA = "zetamix/checkpoint/1"
 
 
 class FolderError(ValueError):
@@ -54,26 +55,25 @@ class RunFolder:
         path = self.path / CELL
         try:
             old = json.loads(path.read_text())
-            same = old.pop("key") == cell.key
-        except (ValueError, AttributeError, TypeError, KeyError):
+            there, same = {**old, **old["recipe"]}, old["key"] == cell.key
+        except (ValueError, TypeError, KeyError):
             raise FolderError(
                 f"{path} is not the description of a run. Choose another --out."
             ) from None
-        if same:
-            return
-        there, here = _flatten(old), _flatten(cell.__dict__)
+        here = {**cell.__dict__, **cell.recipe}
         changed = [
-            f"{name}: {there.get(name)} there, {here.get(name)} requested"
-            for name in sorted({*there, *here})
-            if there.get(name) != here.get(name)
+            f"{name}: {there.get(name)} there, {value} requested"
+            for name, value in sorted(here.items())
+            if name != "recipe" and there.get(name) != value
         ]
-        raise FolderError(
-            f"{self.path} holds another run ({'; '.join(changed)}). Choose another --out."
-        )
+        if not same:
+            raise FolderError(
+                f"{self.path} holds another run ({'; '.join(changed)}). Choose another --out."
+            )
 
     def create(self) -> None:
         """Make the folder and write `cell.json`."""
-        self._remove_parts()
+        self.clean_up()
         if self.cell is not None:
             write_json(self.path / CELL, {"key": self.cell.key, **self.cell.__dict__})
 
@@ -107,27 +107,21 @@ class RunFolder:
         write_text(self.path / CURVE, "".join(json.dumps(line) + "\n" for line in self.curve))
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
-        self._save(CHECKPOINT, state)
+        self._save(CHECKPOINT, {"schema": CHECKPOINT_SCHEMA, **state})
 
-    def load_checkpoint(self, expected: set[str]) -> dict[str, Any] | None:
-        """The checkpoint, on the CPU; None if there is none.
-
-        expected: the entries it must have.
-        """
+    def load_checkpoint(self) -> dict[str, Any] | None:
+        """The checkpoint, on the CPU; None if there is none."""
         path = self.path / CHECKPOINT
         if not path.exists():
             return None
         try:
             state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+            if state["schema"] != CHECKPOINT_SCHEMA:
+                raise ValueError(f"expected {CHECKPOINT_SCHEMA}, got {state['schema']!r}")
         except Exception as error:
             raise FolderError(
                 f"{path} cannot be read ({error}). Remove it to restart this run."
             ) from error
-        if not (isinstance(state, dict) and state.keys() >= expected):
-            raise FolderError(
-                f"{path} is not a checkpoint of this version of zetamix. Remove it to restart this "
-                "run."
-            )
         return state
 
     def finish(
@@ -143,9 +137,11 @@ class RunFolder:
         self.clean_up()
 
     def clean_up(self) -> None:
-        """Remove the checkpoint of a finished run, which a killed process may have left."""
-        (self.path / CHECKPOINT).unlink(missing_ok=True)
-        self._remove_parts()
+        """Remove what a killed process left: temporary files, the checkpoint of a finished run."""
+        for part in self.path.glob(".*.part"):
+            part.unlink(missing_ok=True)
+        if (self.path / RECORD).exists():
+            (self.path / CHECKPOINT).unlink(missing_ok=True)
 
     def remove_model(self) -> None:
         """Remove weights and checkpoint and keep record and curve: a ResNet-18 takes 45 MB."""
@@ -165,11 +161,6 @@ class RunFolder:
                 if name in files:
                     write_bytes(path / name, files[name])
         return cls(path)
-
-    def _remove_parts(self) -> None:
-        # what a killed process was writing: as large as a checkpoint, and of no use
-        for part in self.path.glob(".*.part"):
-            part.unlink(missing_ok=True)
 
     def _save(self, name: str, state: dict[str, Any]) -> None:
         path = self.path / name
@@ -263,13 +254,3 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Traine
     network.load_state_dict(weights)
     scale = Scale(torch.tensor(form["mean"]), torch.tensor(form["std"]))
     return TrainedModel(network, classes, shape, scale).to(device).eval()
-
-
-def _flatten(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = list(value) if isinstance(value, tuple) else value
-    return flat

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from zetamix.data.augment import EpochDraws, Scale, choose_scale
+from zetamix.data.augment import EpochDraws, choose_scale
 from zetamix.data.dataset import Dataset
 from zetamix.data.loader import Labelled, Loader, channels_last, make_batch
 from zetamix.methods import Method
@@ -58,21 +58,23 @@ class Trainer:
         self.step_in_epoch = 0
 
         model = initialise(recipe.model, dataset.num_classes, dataset.shape, seed, stem=recipe.stem)
-        self.model = _to_device(model, self.device)
         self.is_random = is_random(model)
+        on_gpu = self.device.type == "cuda"
+        layout = torch.channels_last if on_gpu else torch.preserve_format
+        self.model: nn.Module = model.to(self.device, memory_format=layout)  # type: ignore[call-overload]
         self.parallel: nn.Module = self.model
         if self.ranks.world > 1:
             self.parallel = DistributedDataParallel(self.model)
         self.forward = torch.compile(self.parallel, dynamic=False) if compile else self.parallel
         self.make_batch = _compiled_batch() if compile else make_batch
 
-        scale = choose_scale(recipe.normalize, dataset.train.samples)
-        self.loader = self._loader(dataset.train, recipe.batch_size, scale, training=True)
-        self.scale = scale
+        self.scale = choose_scale(recipe.normalize, dataset.train.samples)
+        # the batch size of the recipe counts all processes together
+        batch_size = max(1, recipe.batch_size // self.ranks.world)
+        self.loader = self._loader(dataset.train, batch_size, training=True)
         self.generator = torch.Generator(self.device).manual_seed(derive(seed, MIXING))
         self.mix = method.transform(dataset.num_classes, self.generator)
 
-        on_gpu = self.device.type == "cuda"
         # a rate on the device can change under a captured graph
         self.lr = torch.tensor(recipe.rate(0), device=self.device)
         self.optimizer = torch.optim.SGD(
@@ -87,9 +89,10 @@ class Trainer:
         self.batch_rows = torch.arange(self.loader.batch_size, device=self.device)
         # the step within the epoch, where a captured graph can read and advance it
         self.index = torch.zeros(1, dtype=torch.int64, device=self.device)
-        self.step_metrics = StepMetrics(self.steps_per_epoch, self.device)
+        self.step_metrics = torch.zeros(2, self.steps_per_epoch, device=self.device)
+        """Mean loss, and fraction of samples whose dominant class was predicted, of each step."""
         self.all_step_metrics: Tensor | None = None
-        """[ranks, ...]: those of all ranks, once they are collected for a checkpoint."""
+        """[ranks, 2, steps], once they are collected for a checkpoint."""
         self.draws: EpochDraws | None = None
         self.raw: Tensor | None = None
         self._stream: Any = None
@@ -183,7 +186,11 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
-        self.step_metrics.add(self.index, loss.detach(), logits.detach(), targets)
+        dominant = targets.argmax(1) if targets.ndim == 2 else targets
+        accuracy = (logits.detach().argmax(1) == dominant).float().mean()
+        self.step_metrics.index_copy_(
+            1, self.index, torch.stack([loss.detach(), accuracy])[:, None]
+        )
         self.index += 1
 
     def autocast(self) -> AbstractContextManager[Any]:
@@ -193,7 +200,11 @@ class Trainer:
 
     def finish_epoch(self) -> dict[str, float]:
         """Training loss and accuracy (of the dominant label) of the finished epoch."""
-        loss, accuracy, bad = self.ranks.average(*self.step_metrics.read())
+        losses, accuracies = self.step_metrics.cpu()
+        first_bad = next(iter((~torch.isfinite(losses)).nonzero().flatten().tolist()), None)
+        loss, accuracy, bad = self.ranks.average(
+            float(losses.mean()), float(accuracies.mean()), first_bad
+        )
         if bad is not None:
             raise NonFiniteLossError(
                 f"The loss of {self.method.label}, seed {self.seed}, is not finite in epoch "
@@ -210,7 +221,7 @@ class Trainer:
         """Logits and labels of a whole split, gathered from all ranks."""
         if split not in self._eval_loaders:
             size = max(1, min(1024, EVAL_BYTES // max(1, split.samples[:1].numel())))
-            self._eval_loaders[split] = self._loader(split, size, self.scale, training=False)
+            self._eval_loaders[split] = self._loader(split, size, training=False)
         loader = self._eval_loaders[split]
         self.ranks.share_buffers(self.model)
         self.model.eval()
@@ -219,11 +230,11 @@ class Trainer:
             for samples, _ in loader:
                 parts.append(self.model(samples).float())
         self.model.train()
-        order = loader.draw(0).order
-        # with fewer samples than processes some processes have none
-        empty = torch.empty(0, self.dataset.num_classes, device=self.device)
-        own = torch.cat(parts) if parts else empty
-        logits, labels = self.ranks.gather(own, loader.labels[order])
+        if not parts:
+            # with fewer samples than processes some processes have none
+            parts = [torch.empty(0, self.dataset.num_classes, device=self.device)]
+        labels = loader.labels[loader.draw(0).order]
+        logits, labels = self.ranks.gather(torch.cat(parts), labels)
         if not bool(torch.isfinite(logits).all()):
             raise NonFiniteLossError(
                 f"The outputs of {self.method.label}, seed {self.seed}, are not finite after epoch "
@@ -232,16 +243,12 @@ class Trainer:
             )
         return logits, labels
 
-    def _loader(self, split: Labelled, batch_size: int, scale: Scale, *, training: bool) -> Loader:
-        share = batch_size
-        if training and self.ranks.world > 1:
-            # the batch size of the recipe counts all processes together
-            share = max(1, batch_size // self.ranks.world)
+    def _loader(self, split: Labelled, batch_size: int, *, training: bool) -> Loader:
         return Loader(
             split,
-            share,
+            batch_size,
             augmentation=self.recipe.augmentation if training else "none",
-            scale=scale,
+            scale=self.scale,
             shuffle=training,
             drop_last=training and self.recipe.last_batch == "drop",
             seed=self.seed,
@@ -266,7 +273,7 @@ class Trainer:
 
     def collect(self) -> None:
         """Gather the step metrics of all ranks, before a checkpoint in the middle of an epoch."""
-        self.all_step_metrics = self.ranks.stack(self.step_metrics.state)
+        self.all_step_metrics = self.ranks.stack(self.step_metrics)
 
     def state_dict(self) -> dict[str, Any]:
         gathered = self.all_step_metrics
@@ -274,7 +281,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
-            "step_metrics": self.step_metrics.state[None] if gathered is None else gathered,
+            "step_metrics": self.step_metrics[None] if gathered is None else gathered,
             "epoch": self.epoch,
             "step_in_epoch": self.step_in_epoch,
         }
@@ -288,7 +295,7 @@ class Trainer:
         self.generator.set_state(state["generator"].cpu())
         # between two epochs the metrics of the first rank are enough
         gathered = state["step_metrics"]
-        self.step_metrics.state.copy_(gathered[self.ranks.rank if len(gathered) > 1 else 0])
+        self.step_metrics.copy_(gathered[self.ranks.rank if len(gathered) > 1 else 0])
         self.epoch, self.step_in_epoch = state["epoch"], state["step_in_epoch"]
 
 
@@ -304,33 +311,6 @@ def derive(seed: int, purpose: int) -> int:
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    if precision == "auto":
-        has_bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported(False)
-        return torch.bfloat16 if has_bfloat16 else torch.float32
+    if precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(False):
+        return torch.bfloat16
     return torch.bfloat16 if precision == "bfloat16" else torch.float32
-
-
-def _to_device(model: nn.Module, device: torch.device) -> nn.Module:
-    if device.type == "cuda":
-        moved: nn.Module = model.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return moved
-    return model.to(device)
-
-
-class StepMetrics:
-    """Loss and accuracy of every step of an epoch, kept on the device."""
-
-    def __init__(self, steps: int, device: torch.device) -> None:
-        # rows: mean loss of a step, fraction of samples whose dominant class was predicted
-        self.state = torch.zeros(2, steps, device=device)
-
-    def add(self, index: Tensor, loss: Tensor, logits: Tensor, targets: Tensor) -> None:
-        dominant = targets.argmax(1) if targets.ndim == 2 else targets
-        accuracy = (logits.argmax(1) == dominant).float().mean()
-        self.state.index_copy_(1, index, torch.stack([loss, accuracy])[:, None])
-
-    def read(self) -> tuple[float, float, int | None]:
-        """Mean loss, mean accuracy, and the first step whose loss is not finite."""
-        losses, accuracies = self.state.cpu()
-        bad = (~torch.isfinite(losses)).nonzero()
-        return float(losses.mean()), float(accuracies.mean()), int(bad[0]) if len(bad) else None
