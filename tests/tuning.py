@@ -1,20 +1,17 @@
-"""Questions, trials and whole searches made of given numbers, and data that trains in a moment."""
+"""Specs, trials and whole searches of given numbers, and data that trains in a moment."""
 
 import sqlite3
-from pathlib import Path
 
 import pytest
 import sqlalchemy
 import torch
 
 from zetamix.data import from_tensors
-from zetamix.experiments.tune import Trial, parse_space
-from zetamix.experiments.tune.final import Evaluated, contenders
-from zetamix.experiments.tune.question import Question, ask
-from zetamix.experiments.tune.run import Tuning
-from zetamix.experiments.tune.storage import Storage, sqlite_in
-from zetamix.experiments.tune.study import Study
+from zetamix.experiments.tune import make_plan
+from zetamix.experiments.tune import make_spec as spec_of
+from zetamix.experiments.tune.run import make_candidates, tune
 from zetamix.records import Cell, RunRecord
+from zetamix.results.tuning import StudySpec, TestResult, Trial, Tuning
 from zetamix.train import Recipe
 
 RECIPE = Recipe(source="test", model="mlp", epochs=4, batch_size=16, lr=0.05, augmentation="none")
@@ -48,16 +45,17 @@ def make_dataset(counts=(40, 40, 40), val=True, name="blobs"):
     return from_tensors(name, splits)
 
 
-def make_question(space=SPACE, recipe=RECIPE, dataset=None, **how) -> Question:
-    dataset = make_dataset() if dataset is None else dataset
-    return ask(dataset, parse_space(space), recipe, **how)
+def make_spec(space=SPACE, recipe=RECIPE, dataset=None, **options) -> StudySpec:
+    return spec_of(make_dataset() if dataset is None else dataset, space, recipe=recipe, **options)
 
 
-def make_study(folder: Path, question=None, *, trials=6, name="study", **how) -> Study:
-    """A study in `folder`, to be entered; several of one folder are several commands."""
-    storage = Storage(sqlite_in(folder), name)
-    question = make_question() if question is None else question
-    return Study(storage, question, commands=folder / ".commands", trials=trials, **how)
+def search(folder, spec=None, *, trials=3, test_seeds=0, **options) -> Tuning:
+    """A search in this process, on the CPU."""
+    spec = make_spec() if spec is None else spec
+    given = {name: options.pop(name) for name in ("sampler", "seeds", "prune") if name in options}
+    plan = make_plan(spec, trials=None if given.get("sampler") == "grid" else trials, **given)
+    options = {"jobs": 1, "device": "cpu", "poll_seconds": 0.05, **options}
+    return tune(spec, plan, out=folder, test_seeds=test_seeds, **options)
 
 
 def make_trial(number, value=None, *, gamma=2.8, state="complete", seed=None, error=None, **more):
@@ -81,27 +79,27 @@ def make_grid(values, seeds=3, step=0.2, first=1.8, spread=0.002):
     offsets = [spread * (k - (seeds - 1) / 2) for k in range(seeds)]
     return [
         make_trial(
-            place * seeds + k,
+            index * seeds + k,
             mean + offset,
-            gamma=round(first + step * place, 1),
+            gamma=round(first + step * index, 1),
             seed=k,
             error=0.01,
         )
-        for place, mean in enumerate(values)
+        for index, mean in enumerate(values)
         for k, offset in enumerate(offsets)
     ]
 
 
-def make_record(question, contender, seed, error) -> RunRecord:
+def make_record(spec, candidate, seed, error) -> RunRecord:
     names = ("accuracy", "balanced_accuracy", "f1_micro", "f1_macro", "auc")
     last = {"error": error, "nll": 0.3, "ece": 0.05, **dict.fromkeys(names, 1 - error)}
     cell = Cell(
-        dataset=question.dataset.name,
-        fingerprint=question.dataset.fingerprint,
-        method=contender.method,
+        dataset=spec.dataset.name,
+        fingerprint=spec.dataset.fingerprint,
+        method=candidate.method,
         seed=seed,
-        recipe=contender.recipe.as_dict(),
-        train_size=len(question.dataset.train),
+        recipe=candidate.recipe.as_dict(),
+        train_size=len(spec.dataset.train),
     )
     return RunRecord(
         cell=cell,
@@ -115,21 +113,26 @@ def make_record(question, contender, seed, error) -> RunRecord:
     )
 
 
-def make_tuning(trials, question=None, *, errors=None, **how) -> Tuning:
-    """A search of these trials; errors: of each contender on the test split, one for each seed."""
-    question = make_question() if question is None else question
-    found = Tuning(
-        question=question,
+def make_tuning(trials, spec=None, *, errors=None, **options) -> Tuning:
+    """A search of these trials; errors: of each candidate on the test split, one for each seed."""
+    spec = make_spec() if spec is None else spec
+    tuning = Tuning(
+        spec=spec,
         trials=tuple(trials),
-        **{"total": len(trials), "where": "1 process", "settings_tested": bool(errors), **how},
+        **{
+            "total": len(trials),
+            "description": "1 process",
+            "settings_tested": bool(errors),
+            **options,
+        },
     )
     if errors is None:
-        return found
+        return tuning
     tested = [
-        Evaluated(
-            each,
-            tuple(make_record(question, each, s, e) for s, e in enumerate(errors[each.name])),
+        TestResult(
+            candidate,
+            tuple(make_record(spec, candidate, s, e) for s, e in enumerate(errors[candidate.name])),
         )
-        for each in contenders(question, found.chosen.setting)
+        for candidate in make_candidates(spec, tuning.chosen.setting)
     ]
-    return Tuning(**{**vars(found), "tested": tuple(tested)})
+    return Tuning(**{**vars(tuning), "tested": tuple(tested)})

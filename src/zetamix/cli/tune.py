@@ -1,143 +1,128 @@
 """`zetamix tune`."""
 
+import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, Group
+from rich.progress_bar import ProgressBar
+from rich.text import Text
 
-from zetamix.cli.errors import report_errors
-from zetamix.cli.live import short_path
-from zetamix.cli.options import check_device, make_stop, parse_train_size
-from zetamix.cli.standing import Watcher
+from zetamix.cli import options
+from zetamix.cli.errors import exit_stopped, report_errors
+from zetamix.cli.live import (
+    LiveDisplay,
+    RunsView,
+    print_line,
+    print_table,
+    short_path,
+    time_left,
+)
 from zetamix.text import plural
+
+if TYPE_CHECKING:
+    from zetamix.experiments.tune import SearchPlan
+    from zetamix.experiments.tune.study import SearchProgress
+    from zetamix.results.tuning import StudySpec, Tuning
 
 SPACE = "gamma=1..6,weight_decay=log:5e-5..1e-3"
 
 
 def tune(
-    data: Annotated[str, typer.Option(help="A dataset's name, or the path of yours.")] = "digits",
+    data: options.Data = "digits",
     space: Annotated[
         str | None,
-        typer.Option(
-            help="What to search: ranges, log: ranges, a|b|c or one value.",
-            show_default="see above",
-        ),
+        typer.Option(help="Ranges (1..6, log:1e-5..1e-3), lists (a|b|c) or single values."),
     ] = None,
     grid: Annotated[
         str | None,
-        typer.Option(help="Train every value instead: gamma=1.8:5.0:0.2 is the paper's analysis."),
+        typer.Option(help="Train all combinations: gamma=1.8:5.0:0.2 is the paper's analysis."),
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Models in all, with those that are there already.", show_default="200"
-        ),
+        typer.Option(min=1, help="Total number of trials of the study.", show_default="200"),
     ] = None,
     sampler: Annotated[
         str | None, typer.Option(help="tpe, random or grid.", show_default="tpe")
     ] = None,
     prune: Annotated[
         bool | None,
-        typer.Option(help="Stop hopeless trials early.", show_default="yes, except in a grid"),
+        typer.Option(help="Stop trials of the worst quarter early. Default: except in a grid."),
     ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, help="Models at each place of a grid.", show_default="3")
-    ] = None,
-    test_seeds: Annotated[
-        int, typer.Option(min=0, help="Models for the test split, in the end; 0 leaves it unread.")
-    ] = 3,
     metric: Annotated[
         str | None,
-        typer.Option(
-            help="What to choose by: error, accuracy, balanced_accuracy, f1_macro, auc, nll, ...",
-            show_default="error; balanced_accuracy where classes differ in size",
-        ),
+        typer.Option(help="Metric to choose by. Default: error, or balanced_accuracy."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the search.")] = 0,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
-    model: Annotated[
-        str | None, typer.Option(help="resnet18, lenet5, any classifier of torchvision.")
-    ] = None,
-    train_size: Annotated[
-        str | None, typer.Option(help="Train on part of the data: a number or a fraction.")
-    ] = None,
-    change: Annotated[
-        list[str] | None, typer.Option("--set", help="Any field of the recipe: lr=0.05.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the study.", show_default="out/tune-NAME")
+    seeds: options.Seeds = None,
+    sampler_seed: Annotated[int, typer.Option(min=0, help="Seed of the sampler.")] = 0,
+    test_seeds: Annotated[
+        int, typer.Option(min=0, help="Number of seeds of the final test; 0 skips it.")
+    ] = 3,
+    study: Annotated[
+        str | None, typer.Option(help="Name of the study.", show_default="tune-DATA")
     ] = None,
     storage: Annotated[
         str | None,
         typer.Option(
-            envvar="ZETAMIX_STORAGE",
-            help="postgresql://user@host/name, to share a study between machines.",
-            show_default="study.db in --out",
+            help="Database that several machines share: postgresql://user@host:5432/name, with "
+            "the password in PGPASSWORD. Default: a file in the output folder."
         ),
     ] = None,
-    study: Annotated[
-        str | None, typer.Option(help="Its name in the storage.", show_default="tune-NAME")
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Trials at a time.", show_default="one for each core; 4 on a GPU"),
-    ] = None,
-    backend: Annotated[str, typer.Option(help="local, or ray for a cluster.")] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="Of the Ray cluster: auto, or host:port.")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda if there is one.")] = None,
-    time_limit: Annotated[
-        str | None, typer.Option(help="Stop and save in time: 9m, 1h30m.")
-    ] = None,
-    save_every: Annotated[float, typer.Option(min=0, help="Seconds between checkpoints.")] = 60,
-    data_dir: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
-    size: Annotated[
-        int | None, typer.Option(min=1, help="Side in pixels that images of your own get.")
-    ] = None,
+    epochs: options.Epochs = None,
+    model: options.Model = None,
+    train_size: options.TrainSize = None,
+    size: options.Size = None,
+    change: options.Changes = None,
+    device: options.Device = None,
+    jobs: options.Jobs = None,
+    backend: options.Backend = "local",
+    address: options.Address = None,
+    time_limit: options.TimeLimit = None,
+    save_every: options.SaveEvery = 60,
+    out: options.Out = None,
+    data_dir: options.DataDir = None,
 ) -> None:
-    """Which γ for my data, how sure, how sensitive? Search on the validation split, then test.
+    """Which γ for my data? Search on the validation split, then test the chosen setting once.
 
-    What is searched by default: gamma=1..6,weight_decay=log:5e-5..1e-3
+    Default search space: gamma=1..6,weight_decay=log:5e-5..1e-3
 
-    Leaves report.html, results.json, trials.csv and figures. The same command goes on after any
-    interruption, and with more --trials trains only what is missing; several at a time share one
-    study.
+    Writes report.html, results.json, trials.csv and figures. Rerun the same command to resume, also
+    after it was killed; with more --trials it trains only what is missing. Several commands may
+    share one study: on one machine through --out, between machines through --storage.
     """
-    # loading what is imported here, and the data, takes its part of a time limit
+    # importing and loading count towards the time limit
     began = time.monotonic()
-    from zetamix.experiments.tune import make_plan, make_question
-    from zetamix.experiments.tune.run import tune as search
     from zetamix.report.tune import write_report
 
     console = Console()
-    check_device(device)
-    stop = make_stop(time_limit, began)
-    kind, what = _kind(space, grid, sampler)
+    options.check_device(device)
+    stop = options.make_stop(time_limit, began)
+    kind, text = _sampler(space, grid, sampler)
     with report_errors():
-        _hide_password(storage)
-        question = make_question(
+        search, make_plan, make_spec = _import_search()
+        _mask_password(storage)
+        spec = make_spec(
             data,
-            what,
+            text,
             metric=metric,
-            seed=seed,
-            train_size=parse_train_size(train_size),
+            seed=sampler_seed,
+            train_size=options.parse_train_size(train_size),
             model=model,
             epochs=epochs,
             changes=change or [],
             data_dir=data_dir,
             size=size,
         )
-        plan = make_plan(question, kind, trials, prune, seeds)
-        name = f"tune-{question.dataset.name}" + ("-grid" if kind == "grid" else "")
+        grid_seeds = None if seeds is None else options.parse_seeds(seeds, 3)
+        plan = make_plan(spec, kind, trials, prune, grid_seeds)
+        name = f"tune-{spec.dataset.name}" + ("-grid" if kind == "grid" else "")
         folder = out or Path("out") / name
-        _announce(console, question, plan)
-        with stop, Watcher(console, question) as watch:
-            found = search(
-                question,
+        _print_header(console, spec, plan)
+        with stop, show_trials(console, spec) as watch:
+            tuning = search(
+                spec,
                 plan,
                 out=folder,
                 storage=storage,
@@ -147,90 +132,125 @@ def tune(
                 backend=backend,
                 address=address,
                 device=device,
-                compile=_compiles(question, device),
                 save_every=save_every,
                 watch=watch,
                 stop=stop,
             )
-        page = write_report(found, folder, _facts())
-        _print(console, found, page)
-        if not found.finished or (test_seeds and found.chosen and not found.tested):
-            why = "Stopped." if stop.terminated else "The time is up."
-            console.print(f"{why} Everything is saved; the same command goes on.")
-            raise typer.Exit(0 if stop.signal is None else 128 + stop.signal)
+        page = write_report(tuning, folder, _machine())
+        _print(console, tuning)
+        print_line(console, f"Report written to {short_path(page)}")
+        if tuning.test_failures:
+            raise typer.Exit(1)
+        if not tuning.finished or (test_seeds and tuning.chosen and not tuning.tested):
+            exit_stopped(console, stop)
 
 
-def _kind(space: str | None, grid: str | None, sampler: str | None) -> tuple[str, str]:
-    """The sampler and the space, which `--grid` gives both of."""
+def show_trials(console: Console, spec: "StudySpec") -> LiveDisplay:
+    """The live display of a search and of its final test."""
+    trials, runs = TrialsView(console, spec), RunsView(console, spec.metric)
+
+    def view(snapshot: Any) -> Any:
+        return (runs if hasattr(snapshot, "cells") else trials).view(snapshot)
+
+    def lines(snapshot: Any) -> list[str]:
+        return (runs if hasattr(snapshot, "cells") else trials).lines(snapshot)
+
+    return LiveDisplay(console, view, lines)
+
+
+class TrialsView:
+    """A `SearchProgress` as a bar with text, or as one line per finished trial."""
+
+    def __init__(self, console: Console, spec: "StudySpec") -> None:
+        self.console, self.spec = console, spec
+        self._printed = -1
+
+    def view(self, progress: "SearchProgress") -> Group:
+        bar = ProgressBar(total=progress.total, completed=progress.done, width=40)
+        epochs = [f"{epoch}/{self.spec.recipe.epochs}" for epoch in progress.running.values()]
+        running = [f"epoch {', '.join(epochs)}"] if epochs else []
+        return Group(bar, *(Text(f"  {part}") for part in [*self._parts(progress), *running]))
+
+    def lines(self, progress: "SearchProgress") -> list[str]:
+        if progress.done == self._printed:
+            return []
+        self._printed = progress.done
+        return [", ".join(self._parts(progress))]
+
+    def _parts(self, progress: "SearchProgress") -> list[str]:
+        from zetamix.metrics import METRICS
+        from zetamix.results.search_space import format_setting
+
+        counts = [f"{count} {state}" for state, count in progress.counts.items() if count]
+        counts.append(f"{len(progress.running)} running")
+        best, text = progress.best, "no trial complete yet"
+        if best is not None:
+            value = METRICS[self.spec.metric].format(best.value)
+            text = f"best so far {value} at {format_setting(best.setting)}"
+        done = f"{progress.done} of {progress.total} trials done ({', '.join(counts)})"
+        return list(filter(None, (text, done, time_left(progress.seconds_left))))
+
+
+def _sampler(space: str | None, grid: str | None, sampler: str | None) -> tuple[str, str]:
+    """The sampler and the search space; --grid gives both."""
     if grid is None:
         return sampler or "tpe", SPACE if space is None else space
     if space is not None:
         raise typer.BadParameter("give --space or --grid, not both", param_hint="--grid")
     if sampler not in (None, "grid"):
-        raise typer.BadParameter(
-            f"a grid is trained whole, and not drawn by {sampler}: leave --sampler out",
-            param_hint="--grid",
-        )
+        raise typer.BadParameter(f"leave out --sampler {sampler} for a grid", param_hint="--grid")
     return "grid", grid
 
 
-def _hide_password(storage: str | None) -> None:
-    """The command is kept with every result; a password in it is not."""
-    import sys
+def _import_search() -> tuple[Any, Any, Any]:
+    from zetamix.experiments.tune import StudyError, make_plan, make_spec
 
-    from zetamix.experiments.tune.question import without_password
+    try:
+        from zetamix.experiments.tune.run import tune as search
+    except ModuleNotFoundError as error:
+        if error.name not in ("optuna", "sqlalchemy"):
+            raise
+        raise StudyError(f"Tuning needs {error.name}: pip install 'zetamix[tune]'") from None
+    return search, make_plan, make_spec
 
+
+def _mask_password(storage: str | None) -> None:
+    """Replace the URL in the command line, which every record keeps, by its masked form."""
     if storage is not None:
-        sys.argv = [arg.replace(storage, without_password(storage)) for arg in sys.argv]
+        from zetamix.experiments.tune.storage import parse_url
+
+        masked = str(parse_url(storage))
+        sys.argv = [argument.replace(storage, masked) for argument in sys.argv]
 
 
-def _compiles(question: Any, device: str | None) -> bool:
-    import torch
-
-    from zetamix.train.cuda_graph import compiling_pays
-
-    recipe = question.recipe
-    steps = recipe.epochs * (len(question.dataset.train) // recipe.batch_size)
-    on_gpu = torch.cuda.is_available() and device != "cpu"
-    return compiling_pays(torch.device("cuda" if on_gpu else "cpu"), steps)
-
-
-def _announce(console: Console, question: Any, plan: Any) -> None:
+def _print_header(console: Console, spec: "StudySpec", plan: "SearchPlan") -> None:
     from zetamix.metrics import METRICS
 
-    dataset, recipe = question.dataset, question.recipe
-    test = 0 if dataset.test is None else len(dataset.test)
+    dataset, recipe = spec.dataset, spec.recipe
+    sizes = {name: f"{len(split):,}" for name, split in dataset.splits.items()}
     console.print(
-        f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} to train, {len(dataset.val):,} to "
-        f"choose by {METRICS[question.metric].title}, {test:,} to test what is chosen · "
-        f"{question.space.text} · {plural(plan.trials, 'trial')}, {plan.sampler} · "
-        f"{recipe.model}, {plural(recipe.epochs, 'epoch')}, batch {recipe.batch_size} · recipe: "
-        f"{recipe.source}",
+        f"[bold]{dataset.name}[/bold]: {sizes['train']} training, {sizes['val']} validation and "
+        f"{sizes.get('test', 'no')} test samples · {spec.space.text} · "
+        f"{plural(plan.trials, 'trial')} ({plan.sampler}), chosen by validation "
+        f"{METRICS[spec.metric].title} · {recipe.model}, {plural(recipe.epochs, 'epoch')}, batch "
+        f"size {recipe.batch_size} · recipe: {recipe.source}",
         highlight=False,
     )
     for note in dataset.notes:
-        console.print(f"[dim]{note}[/dim]", highlight=False)
+        print_line(console, note, style="dim")
 
 
-def _print(console: Console, found: Any, page: Path) -> None:
+def _print(console: Console, tuning: "Tuning") -> None:
     from zetamix.report.tune import results_table
-    from zetamix.report.tune_text import read
+    from zetamix.report.tune_text import summarise_tuning
 
-    if found.tested:
-        table = results_table(found)
-        shown = Table(box=None, header_style="bold", pad_edge=False)
-        # the measure that was chosen by; the page has all
-        for number, head in enumerate(table.heads[:2]):
-            shown.add_column(head.name, justify="left" if number == 0 else "right")
-        for row in table.cells:
-            shown.add_row(*(cell.text() for cell in row[:2]))
-        console.print(shown)
-    for word, sentence in read(found):
-        console.print(f"[bold]{word}[/bold]  {sentence}", highlight=False)
-    console.print(f"[dim]in[/dim] {short_path(page)}", highlight=False, soft_wrap=True)
+    if tuning.tested:
+        print_table(console, results_table(tuning))
+    for heading, sentence in summarise_tuning(tuning):
+        console.print(f"[bold]{heading}[/bold]  {sentence}", highlight=False)
 
 
-def _facts() -> dict[str, str]:
+def _machine() -> dict[str, str]:
     import torch
 
     from zetamix.provenance import machine_info

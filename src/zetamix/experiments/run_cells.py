@@ -184,7 +184,7 @@ class _Call:
         self.description = executor.description
         settings = self.settings
         if executor.remote:
-            settings = replace(settings, token=_token(settings.out))
+            settings = replace(settings, token=folder_token(settings.out))
         if executor.remote or executor.workers == 1:
             # other machines may not have the data, and this process has loaded it
             settings = replace(settings, data=self.dataset)
@@ -291,8 +291,7 @@ def use_device(name: str | None, cuda: Any = torch.cuda) -> torch.device:
 
 def train_cells(job: Job, settings: Settings, channel: Channel) -> JobResult:
     """Train the cells of a job; this is what a worker runs."""
-    is_home = _is_home(settings)
-    base = settings.out if is_home else _elsewhere(settings.token)
+    base = working_folder(settings.out, settings.token)
     folders = {cell.key: base / settings.folders[cell.key] for cell in job.cells}
     try:
         data = settings.data
@@ -303,7 +302,7 @@ def train_cells(job: Job, settings: Settings, channel: Channel) -> JobResult:
             result = _train(job, settings, channel, dataset, folders)
     except (DataError, FolderError) as error:
         return JobResult(failures={cell.key: str(error) for cell in job.cells})
-    if not is_home:
+    if base != settings.out:
         for key, path in folders.items():
             folder = RunFolder(path)
             if folder.read_record() is not None:
@@ -385,7 +384,7 @@ class _Reporter:
         self.channel.send(run.cell.key, dict(self.messages[run]), now=now)
 
 
-def _token(out: Path) -> str:
+def folder_token(out: Path) -> str:
     """Distinguishes this folder from one with the same path on another machine."""
     path = out / TOKEN
     if not path.exists():
@@ -393,15 +392,11 @@ def _token(out: Path) -> str:
     return path.read_text()
 
 
-def _is_home(settings: Settings) -> bool:
-    """Whether this process sees the folder of the caller."""
-    if not settings.token:
-        return True
+def working_folder(out: Path, token: str) -> Path:
+    """`out` if this process sees the folder of the caller, else a temporary folder."""
     try:
-        return (settings.out / TOKEN).read_text() == settings.token
+        if not token or (out / TOKEN).read_text() == token:
+            return out
     except OSError:
-        return False
-
-
-def _elsewhere(token: str) -> Path:
+        pass
     return Path(tempfile.gettempdir()) / f"zetamix-{token}"

@@ -1,36 +1,50 @@
-"""A search as files: one page, a JSON, tables, and every figure as SVG and PNG."""
+"""The report of a search: figures, tables, one page, and files for programs."""
 
-from collections.abc import Mapping, Sequence
+import csv
+import io
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
+
 from zetamix.atomic_io import json_safe, write_json, write_text
-from zetamix.experiments.tune.final import CHOSEN, Evaluated, differences
-from zetamix.experiments.tune.plan import KEEP_PERCENT, STARTUP
-from zetamix.experiments.tune.question import HELD_OUT
-from zetamix.experiments.tune.run import Tuning
-from zetamix.metrics import METRICS
-from zetamix.report import Cell, Column, Picture, Section, Table, render_page
+from zetamix.gamma import GAMMA_MIN
+from zetamix.metrics import METRICS, Metric
+from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
+from zetamix.report.figure import GREY
 from zetamix.report.page import Block
-from zetamix.report.tune_figures import draw_gamma, draw_importance, measure_name
-from zetamix.report.tune_parallel import draw_parallel
-from zetamix.report.tune_plain import results_csv, told_metrics, trials_csv
-from zetamix.report.tune_text import read
-from zetamix.results.search_space import TITLES, format_setting
-from zetamix.results.tuning import Trial, all_tie
-from zetamix.results.tuning_analysis import curve, flatness, has_seeds, importance, trend
+from zetamix.report.tune_text import SPLITS, describe_method, summarise_tuning
+from zetamix.results.search_space import TITLES, Parameter, Setting, Value, format_setting
+from zetamix.results.tuning import CHOSEN, Trial, Tuning, all_tie, differences
+from zetamix.results.tuning_analysis import (
+    CurvePoint,
+    best_with_error,
+    curve,
+    flatness,
+    has_seeds,
+    importance,
+    optuna_study,
+    trend,
+)
 
-SCHEMA = "zetamix/tune/1"
-# a page with more trials than this shows the best; trials.csv has all
+SCHEMA = "zetamix/tune/2"
+# the page shows the best trials; trials.csv has all
 SHOWN_TRIALS = 30
+TEST_METRICS = ("error", "balanced_accuracy", "f1_macro", "auc", "nll", "ece")
+# the axis shows at least this many standard errors from the best
+SHOWN_ERRORS = 3.0
 
 
-def write_report(tuning: Tuning, out: Path, facts: Mapping[str, str]) -> Path:
+def write_report(tuning: Tuning, out: Path, machine: Mapping[str, str]) -> Path:
     """Write `report.html`, `results.json`, tables and `figures/`; the path of the page.
 
-    facts: the machine, from `zetamix.provenance.machine_info`.
+    machine: where it was trained, from `zetamix.provenance.machine_info`.
     """
-    shares = importance(tuning.trials, tuning.question.space.searched, tuning.question.seed)
+    shares = importance(tuning.trials, tuning.spec.space.searched, tuning.spec.seed)
     pictures = draw_all(tuning, shares)
     for picture in pictures.values():
         picture.save(out / "figures")
@@ -40,221 +54,419 @@ def write_report(tuning: Tuning, out: Path, facts: Mapping[str, str]) -> Path:
         write_text(out / "results.csv", results_csv(tuning))
         write_text(out / "results.md", table.markdown() + "\n")
         write_text(out / "results.tex", table.latex() + "\n")
-    write_json(out / "results.json", json_safe({"machine": dict(facts), **as_dict(tuning, shares)}))
+    write_json(
+        out / "results.json", json_safe({"machine": dict(machine), **as_dict(tuning, shares)})
+    )
     page = out / "report.html"
-    write_text(page, _page(tuning, pictures, shares, facts))
+    write_text(page, _page(tuning, pictures, shares, machine))
     return page
 
 
 def as_dict(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Any]:
     """Everything that the page says, for programs."""
-    chosen, metric = tuning.chosen, tuning.question.metric
+    chosen, metric = tuning.chosen, tuning.spec.metric
     flat = flatness(tuning.trials, metric)
     points = curve(tuning.trials) if has_seeds(tuning.trials) else trend(tuning.trials)
     return {
         "schema": SCHEMA,
-        "question": tuning.question.as_dict(),
-        "notes": list(tuning.question.dataset.notes),
+        "study": tuning.spec.as_dict(),
+        "notes": list(tuning.spec.dataset.notes),
         "sampler": tuning.sampler,
         "pruned": tuning.prune,
-        "asked_for": tuning.total,
+        "requested_trials": tuning.total,
         "finished": tuning.finished,
-        "reading": dict(read(tuning)),
+        "summary": dict(summarise_tuning(tuning)),
         "chosen": None
         if chosen is None
         else {"setting": chosen.setting, "value": chosen.value, "n": chosen.n},
-        "flatness": None if flat is None else dict(vars(flat)),
-        "importance": dict(shares) if not isinstance(shares, str) else None,
-        "curve": [dict(vars(point)) for point in points],
+        "flatness": None if flat is None else vars(flat),
+        "importance": None if isinstance(shares, str) else dict(shares),
+        "curve": [vars(point) for point in points],
         "trials": [trial.as_dict() for trial in tuning.trials],
-        "test": [_tested_dict(each) for each in tuning.tested],
+        "test": [
+            {
+                "name": result.candidate.name,
+                "method": result.candidate.method,
+                "recipe": result.candidate.recipe.as_dict(),
+                "records": [record.as_dict() for record in result.records],
+            }
+            for result in tuning.tested
+        ],
         "differences": [
-            {"reference": d.reference, **d.estimate.as_dict(), "low": d.low, "high": d.high}
-            for d in (differences(tuning.tested, metric) if tuning.tested else ())
+            vars(found) for found in (differences(tuning.tested, metric) if tuning.tested else ())
         ],
     }
-
-
-def _tested_dict(tested: Evaluated) -> dict[str, Any]:
-    return {
-        "name": tested.contender.name,
-        "method": tested.contender.method,
-        "recipe": tested.contender.recipe.as_dict(),
-        "records": [record.as_dict() for record in tested.records],
-    }
-
-
-def draw_all(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Picture]:
-    """Every figure that there are numbers for, by name."""
-    question, chosen = tuning.question, tuning.chosen
-    searched = question.space.searched
-    pictures: list[Picture] = []
-    if chosen is not None and "gamma" in chosen.setting:
-        gamma = question.space.gamma
-        # where nothing is chosen, a tie has no best γ to point at
-        pointless = question.judge == "test" and all_tie(tuning.trials)
-        pictures.append(
-            draw_gamma(
-                tuning.trials,
-                question.metric,
-                split=question.judge,
-                chosen=None if pointless else chosen.setting,
-                span=None if gamma is None else gamma.span,
-            )
-        )
-    if chosen is not None and len(searched) > 1:
-        pictures.append(
-            draw_parallel(tuning.trials, searched, question.metric, split=question.judge)
-        )
-    if not isinstance(shares, str):
-        pictures.append(draw_importance(shares))
-    return {picture.name: picture for picture in pictures}
-
-
-def results_table(tuning: Tuning) -> Table:
-    """What was chosen, beside no mixing and the default γ, on the test split."""
-    metric = tuning.question.metric
-    metrics = told_metrics(metric)
-    rows: list[list[Cell | str | int | float | None]] = []
-    for tested in tuning.tested:
-        contender = tested.contender
-        name = f"chosen: {contender.method}" if contender.name == CHOSEN else contender.method
-        cells: list[Cell] = []
-        for each in metrics:
-            found = tested.estimate(each)
-            shown = METRICS[each]
-            value, spread = shown.scale(found.value), shown.scale(found.spread)
-            cells.append(Cell(value, error=spread, digits=shown.digits))
-        rows.append([name, *cells, len(tested.records)])
-    columns = [Column("method"), *(_column(name) for name in metrics), Column("seeds")]
-    changed = _changed(tuning)
-    notes = [
-        "Mean ± standard deviation over seeds that no trial has had, after the last epoch. All "
-        "were trained on the training split alone, without the validation split."
-    ]
-    if changed:
-        notes.append(f"Chosen with {changed}; the others keep the recipe as it is.")
-    return Table(columns, rows, f"{tuning.question.dataset.name}, test split", notes)
-
-
-def _column(metric: str) -> Column:
-    shown = METRICS[metric]
-    better = "higher" if shown.higher_is_better else "lower"
-    return Column(shown.heading, f"{shown.title}; {better} is better")
-
-
-def _changed(tuning: Tuning) -> str:
-    chosen = tuning.chosen
-    if chosen is None:
-        return ""
-    recipe = tuning.question.recipe.as_dict()
-    return format_setting({name: value for name, value in chosen.setting.items() if name in recipe})
-
-
-def trial_table(trials: Sequence[Trial], tuning: Tuning) -> Table:
-    """Finished trials with their settings, the best first."""
-    question = tuning.question
-    sign = 1 if question.lower_is_better else -1
-    done = [t for t in trials if t.state == "complete" and t.value is not None]
-    shown = sorted(done, key=lambda t: (sign * (t.value or 0.0), t.number))[:SHOWN_TRIALS]
-    names = [each.name for each in question.space.parameters]
-    rows: list[list[Cell | str | int | float | None]] = []
-    for trial in shown:
-        value = None if trial.value is None else METRICS[question.metric].scale(trial.value)
-        error = None if trial.error is None else METRICS[question.metric].scale(trial.error)
-        settings = [trial.setting.get(name) for name in names]
-        row: list[Cell | str | int | float | None] = [Cell(trial.number), *settings, trial.seed]
-        row += [Cell(value, error=error, digits=METRICS[question.metric].digits)]
-        rows.append([*row, trial.state, Cell(trial.seconds, digits=1)])
-    columns = [
-        Column("trial"),
-        *(Column(TITLES.get(name, name)) for name in names),
-        Column("seed"),
-        Column(measure_name(question.metric, question.judge), "± standard error, of the samples"),
-        Column("state"),
-        Column("seconds"),
-    ]
-    some = f"{len(shown)} finished trials" if all_tie(trials) else f"The best {len(shown)} trials"
-    caption = "All trials" if len(shown) == len(trials) else some
-    return Table(columns, rows, caption)
 
 
 def _page(
     tuning: Tuning,
     pictures: Mapping[str, Picture],
     shares: Mapping[str, float] | str,
-    facts: Mapping[str, str],
+    machine: Mapping[str, str],
 ) -> str:
     sections: list[Section] = []
     if tuning.tested:
-        sections.append(Section("On the test split", [results_table(tuning)]))
+        sections.append(Section("Test results", [results_table(tuning)]))
     if "gamma" in pictures:
-        sections.append(Section("Against γ", [pictures["gamma"]]))
+        sections.append(Section("Score against γ", [pictures["gamma"]]))
     if "parallel" in pictures:
-        sections.append(Section("All parameters together", [pictures["parallel"]]))
-    if len(tuning.question.space.searched) > 1:
+        sections.append(Section("All parameters", [pictures["parallel"]]))
+    if len(tuning.spec.space.searched) > 1:
         block: Block = shares if isinstance(shares, str) else pictures["importance"]
-        sections.append(Section("What mattered", [block]))
-    rest = len(tuning.trials) - SHOWN_TRIALS
-    more = [f"{rest} more are in trials.csv."] if rest > 0 else []
-    sections.append(Section("Trials", [trial_table(tuning.trials, tuning), *more]))
-    sections.append(Section("How it was done", _method(tuning)))
-    title = f"{tuning.question.dataset.name}: which γ?"
+        sections.append(Section("Parameter importance", [block]))
+    rest = sum(trial.state == "complete" for trial in tuning.trials) - SHOWN_TRIALS
+    more = ["All trials are in trials.csv."] if rest > 0 else []
+    sections.append(Section("Trials", [trial_table(tuning), *more]))
+    sections.append(Section("Method", describe_method(tuning)))
+    title = f"{tuning.spec.dataset.name}: which γ?"
     if not tuning.finished:
         title += " (unfinished)"
-    return render_page(title, sections, machine=facts, lead=read(tuning))
+    return render_page(title, sections, machine=machine, lead=summarise_tuning(tuning))
 
 
-def _method(tuning: Tuning) -> list[str]:
-    question, dataset = tuning.question, tuning.question.dataset
-    words = [_splits(tuning), _sampling(tuning)]
-    recipe = question.recipe
-    words.append(
-        f"Recipe: {recipe.source}; {recipe.model}, {recipe.epochs} epochs, batches of "
-        f"{recipe.batch_size}, learning rate {recipe.lr:g} ({recipe.schedule}), weight decay "
-        f"{recipe.weight_decay:g}, augmentation {recipe.augmentation}. Searched: "
-        f"{question.space.text}. Trained by {tuning.where}."
-    )
-    return words + [f"About the data: {note}." for note in dataset.notes]
+# tables
 
 
-def _splits(tuning: Tuning) -> str:
-    question, dataset = tuning.question, tuning.question.dataset
-    sizes = {name: len(split) for name, split in dataset.splits.items()}
-    if question.judge == "test":
-        return (
-            f"Every model was trained on {sizes['train']:,} samples and measured on the "
-            f"{sizes['test']:,} of the test split, as in the paper's analysis. It shows how "
-            "sensitive the result is; to choose by it would spoil the test split."
+def results_table(tuning: Tuning) -> Table:
+    """The chosen setting beside no mixing and the default γ, on the test split."""
+    metrics = _test_metrics(tuning)
+    rows: list[list[Cell | str | int | float | None]] = []
+    for result in tuning.tested:
+        candidate = result.candidate
+        name = f"chosen: {candidate.method}" if candidate.name == CHOSEN else candidate.method
+        cells = []
+        for metric in metrics:
+            summary = result.summary(metric.name)
+            sd = None if summary.sd is None else metric.scale(summary.sd)
+            cells.append(Cell(metric.scale(summary.mean), error=sd, digits=metric.digits))
+        rows.append([name, *cells, len(result.records)])
+    notes = [
+        "Mean ± standard deviation over seeds that no trial had, after the last epoch. All models "
+        "were trained on the training split, without the validation split."
+    ]
+    recipe = tuning.spec.recipe.as_dict()
+    chosen = {} if tuning.chosen is None else tuning.chosen.setting
+    if changed := {name: value for name, value in chosen.items() if name in recipe}:
+        notes.append(f"Chosen with {format_setting(changed)}; the others use the recipe unchanged.")
+    columns = [Column("method"), *(_column(metric) for metric in metrics), Column("seeds")]
+    return Table(columns, rows, f"{tuning.spec.dataset.name}, test split", notes)
+
+
+def _column(metric: Metric) -> Column:
+    better = "higher" if metric.higher_is_better else "lower"
+    return Column(metric.heading, f"{metric.title}; {better} is better")
+
+
+def _test_metrics(tuning: Tuning) -> list[Metric]:
+    names = [tuning.spec.metric, *(name for name in TEST_METRICS if name != tuning.spec.metric)]
+    return [METRICS[name] for name in names]
+
+
+def trial_table(tuning: Tuning) -> Table:
+    """The best complete trials with their settings."""
+    spec, metric = tuning.spec, METRICS[tuning.spec.metric]
+    complete = [t for t in tuning.trials if t.state == "complete" and t.value is not None]
+    complete.sort(key=lambda trial: (-metric.sign * (trial.value or 0.0), trial.number))
+    names = [parameter.name for parameter in spec.space.parameters]
+    rows: list[list[Cell | str | int | float | None]] = []
+    for trial in complete[:SHOWN_TRIALS]:
+        error = None if trial.error is None else metric.scale(trial.error)
+        value = Cell(metric.scale(trial.value or 0.0), error=error, digits=metric.digits)
+        settings = [trial.setting.get(name) for name in names]
+        rows.append(
+            [Cell(trial.number), *settings, trial.seed, value, Cell(trial.seconds, digits=1)]
         )
-    origin = f"{100 * HELD_OUT:.0f} % of the training split, held out" if question.held_out else ""
-    text = (
-        f"Every model was trained on {sizes['train']:,} samples and judged by "
-        f"{METRICS[question.metric].title} on the {sizes['val']:,} of the validation split"
-        f"{f' ({origin})' if origin else ''}, after its last epoch."
-    )
-    if "test" not in sizes:
-        return f"{text} There is no test split to try the chosen setting on."
-    return (
-        f"{text} The {sizes['test']:,} samples of the test split are not read before the setting "
-        "is chosen."
+    columns = [
+        Column("trial"),
+        *(Column(TITLES.get(name, name)) for name in names),
+        Column("seed"),
+        Column(f"{SPLITS[spec.split]} {metric.axis_label}", "± standard error over samples"),
+        Column("seconds"),
+    ]
+    all_shown = len(complete) <= SHOWN_TRIALS
+    caption = "Complete trials" if all_shown else f"The best {SHOWN_TRIALS} trials"
+    return Table(columns, rows, caption)
+
+
+def trials_csv(tuning: Tuning) -> str:
+    """One line per trial."""
+    spec = tuning.spec
+    names = [parameter.name for parameter in spec.space.parameters]
+    score = f"{spec.split}_{spec.metric}"
+    return _csv(
+        ["trial", *names, "seed", score, f"{score}_se", "state", "seconds"],
+        (
+            [trial.number]
+            + [trial.setting.get(name) for name in names]
+            + [trial.seed, trial.value, trial.error, trial.state, trial.seconds]
+            for trial in tuning.trials
+        ),
     )
 
 
-def _sampling(tuning: Tuning) -> str:
-    if tuning.sampler == "grid":
-        seeds = sorted({trial.seed for trial in tuning.trials})
-        word = "seed" if len(seeds) == 1 else "seeds"
-        return f"Every place of the grid was trained with {word} {', '.join(map(str, seeds))}."
-    how = {
-        "tpe": "by Optuna's tree-structured Parzen estimator, the first ten at random",
-        "random": "at random",
-    }[tuning.sampler]
-    text = f"Settings were drawn {how}, from seed {tuning.question.seed}; trial n trains with "
-    text += f"seed {tuning.question.seed} + n." if tuning.question.seed else "seed n."
-    if tuning.prune:
-        text += (
-            f" From a third of its epochs on, a trial was stopped where {KEEP_PERCENT:.0f} % of "
-            f"the finished ones had been better at the same epoch, once {STARTUP} were finished."
+def results_csv(tuning: Tuning) -> str:
+    """One line per candidate on the test split: means and standard deviations over seeds."""
+    names = [metric.name for metric in _test_metrics(tuning)]
+    heads = [head for name in names for head in (f"test_{name}", f"test_{name}_sd")]
+    lines: list[list[Value | None]] = []
+    for result in tuning.tested:
+        line: list[Value | None] = [result.candidate.name, result.candidate.method]
+        for name in names:
+            summary = result.summary(name)
+            line += [summary.mean, summary.sd]
+        lines.append([*line, len(result.records)])
+    return _csv(["name", "method", *heads, "seeds"], lines)
+
+
+def _csv(heads: Sequence[str], lines: Iterable[Sequence[Value | None]]) -> str:
+    """CSV with fractions as fractions, in six digits."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(heads)
+    for line in lines:
+        numbers = (f"{value:.6g}" if isinstance(value, float) else value for value in line)
+        writer.writerow("" if value in (None, "nan") else value for value in numbers)
+    return file.getvalue()
+
+
+# figures
+
+
+def draw_all(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Picture]:
+    """Every figure that there are numbers for, by name."""
+    spec, chosen = tuning.spec, tuning.chosen
+    pictures: list[Picture] = []
+    if chosen is not None and "gamma" in chosen.setting:
+        gamma = spec.space.gamma
+        # where nothing is chosen, a tie has no best γ
+        no_best = spec.split == "test" and all_tie(tuning.trials)
+        pictures.append(
+            draw_gamma(
+                tuning.trials,
+                spec.metric,
+                split=spec.split,
+                chosen=None if no_best else chosen.setting,
+                span=None if gamma is None else gamma.span,
+            )
         )
-    return text
+    if chosen is not None and len(spec.space.searched) > 1:
+        pictures.append(
+            draw_parallel(tuning.trials, spec.space.searched, spec.metric, split=spec.split)
+        )
+    if not isinstance(shares, str):
+        pictures.append(draw_importance(shares))
+    return {picture.name: picture for picture in pictures}
+
+
+def draw_gamma(
+    trials: Sequence[Trial],
+    metric: str,
+    *,
+    split: str = "val",
+    chosen: Setting | None = None,
+    span: tuple[float, float] | None = None,
+) -> Picture:
+    """The metric against γ: a curve with a band over seeds for a grid, else one point per trial.
+
+    span: the searched range; None shows the range of the trials.
+    """
+    label = f"{SPLITS[split]} {METRICS[metric].axis_label}"
+    with drawing(6.8, 3.9) as figure:
+        axes = figure.subplots()
+        draw = _draw_curve if has_seeds(trials) else _draw_trials
+        caption = draw(axes, trials, METRICS[metric]) + _draw_near_best(axes, trials, metric)
+        # a band may reach below 0, the metric does not; a point at 0 is shown whole
+        low, high = axes.get_ylim()
+        axes.set_ylim(bottom=max(low, -0.04 * high))
+        gammas = [trial.gamma for trial in trials if trial.gamma is not None]
+        if min([*gammas, *(span or ())], default=math.inf) < GAMMA_MIN + 0.5:
+            axes.axvline(GAMMA_MIN, color=GREY, lw=1, ls=":", label="GAMMA_MIN = 1.72865")
+            caption += " Dotted: GAMMA_MIN, from which on one sample dominates every mixture."
+        if chosen is not None and "gamma" in chosen:
+            name, gamma = "chosen" if split == "val" else "best", float(chosen["gamma"])
+            colour = series_style(2)["color"]
+            axes.axvline(gamma, color=colour, lw=1, ls="--", label=f"{name} γ = {gamma:g}")
+            caption += f" Dashed: the {name} γ, {gamma:g}."
+        if span is not None:
+            margin = 0.03 * (span[1] - span[0])
+            axes.set_xlim(span[0] - margin, span[1] + margin)
+        axes.set(xlabel="γ", ylabel=label)
+        # inside the axes the marker of a label would look like one more trial
+        figure.legend(
+            *axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
+        )
+        alt = f"{label} against γ, {len(gammas)} trials."
+        return Picture.of(figure, "gamma", alt=alt, caption=caption)
+
+
+def _draw_curve(axes: Axes, trials: Sequence[Trial], metric: Metric) -> str:
+    points, style = curve(trials), series_style(0)
+    _draw_band(axes, points, metric, style["color"])
+    values = [metric.scale(point.value) for point in points]
+    axes.plot([point.gamma for point in points], values, **style, label="mean")
+    x, y = zip(*_points(trials, metric, "complete"), strict=True)
+    axes.scatter(x, y, s=9, color=style["color"], alpha=0.35, lw=0, label="one seed")
+    counts = sorted({int(point.n) for point in points})
+    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"Mean over {seeds} seeds at {len(points)} values of γ; band: ± 1 standard deviation."
+
+
+def _draw_trials(axes: Axes, trials: Sequence[Trial], metric: Metric) -> str:
+    points, colour = trend(trials), series_style(0)["color"]
+    caption = "One point per trial; all other parameters vary."
+    if points:
+        _draw_band(axes, points, metric, colour)
+        values = [metric.scale(point.value) for point in points]
+        axes.plot([point.gamma for point in points], values, color=colour, label="local mean")
+        caption += " Line and band: local mean ± 1 standard error."
+    limit = _axis_limit(trials, metric)
+    looks: dict[str, dict[str, Any]] = {
+        "complete": {"label": "trial", "color": colour, "marker": "o", "lw": 0},
+        "pruned": {"label": "pruned", "facecolors": "none", "edgecolors": GREY, "marker": "s"},
+    }
+    beyond: list[float] = []
+    for state, look in looks.items():
+        pairs = _points(trials, metric, state)
+        inside = [pair for pair in pairs if metric.sign * (pair[1] - limit) >= 0]
+        beyond += [pair[0] for pair in pairs if pair not in inside]
+        if inside:
+            x, y = zip(*inside, strict=True)
+            axes.scatter(x, y, s=16, **look)
+    if beyond:
+        marker = "v" if metric.higher_is_better else "^"
+        axes.scatter(beyond, [limit] * len(beyond), s=22, color=GREY, marker=marker, label="beyond")
+        low, high = axes.get_ylim()
+        # the local mean may run beyond it, too
+        if metric.higher_is_better:
+            axes.set_ylim(bottom=limit - 0.05 * (high - limit))
+        else:
+            axes.set_ylim(top=limit + 0.05 * (limit - low))
+        caption += " Triangles: far worse, beyond the axis."
+    return caption
+
+
+def _points(trials: Sequence[Trial], metric: Metric, state: str) -> list[tuple[float, float]]:
+    """γ and scaled value of the trials in this state."""
+    return [
+        (trial.gamma, metric.scale(trial.value))
+        for trial in trials
+        if trial.state == state and trial.gamma is not None and trial.value is not None
+    ]
+
+
+def _draw_band(axes: Axes, points: Sequence[CurvePoint], metric: Metric, colour: Any) -> None:
+    bands = [(p.gamma, p.value, p.band) for p in points if p.band is not None]
+    axes.fill_between(
+        [gamma for gamma, _, _ in bands],
+        [metric.scale(value - band) for _, value, band in bands],
+        [metric.scale(value + band) for _, value, band in bands],
+        color=colour,
+        alpha=0.15,
+        lw=0,
+    )
+
+
+def _draw_near_best(axes: Axes, trials: Sequence[Trial], metric: str) -> str:
+    """A band one standard error from the best; none if all trials tie, for none is the best."""
+    best = best_with_error(trials, metric)
+    if best is None or best.error <= 0 or all_tie(trials):
+        return ""
+    end = best.value - METRICS[metric].sign * best.error
+    ends = sorted(METRICS[metric].scale(value) for value in (best.value, end))
+    axes.axhspan(*ends, color=GREY, alpha=0.12, lw=0, zorder=0, label="1 s.e. from the best")
+    source = "over seeds" if best.over_seeds else "over samples"
+    return f" Grey band: within one standard error, {source}, of the best."
+
+
+def _axis_limit(trials: Sequence[Trial], metric: Metric) -> float:
+    """The worst value that the axis shows: one trial at 60 % would flatten differences of 0.1.
+
+    Never within a few standard errors of the best, which may be as good.
+    """
+    sign = metric.sign
+    losses = sorted(-sign * value for _, value in _points(trials, metric, "complete"))
+    if len(losses) < 8:
+        return -sign * math.inf
+    best, close = best_with_error(trials, metric.name), losses[0]
+    if best is not None:
+        close = metric.scale(-sign * best.value + SHOWN_ERRORS * best.error)
+    # Tukey's "far out": three interquartile ranges above the upper quartile
+    low, high = losses[len(losses) // 4], losses[-1 - len(losses) // 4]
+    inside = [loss for loss in losses if loss <= max(close, high + 3 * (high - low))]
+    return -sign * max(close, inside[-1] + 0.1 * (inside[-1] - inside[0]))
+
+
+def draw_parallel(
+    trials: Sequence[Trial],
+    parameters: Sequence[Parameter],
+    metric: str,
+    *,
+    split: str = "val",
+    title: str = "",
+) -> Picture:
+    """Optuna's parallel coordinates: every trial as a line through its score and its parameters."""
+    from matplotlib import pyplot
+    from optuna.exceptions import ExperimentalWarning
+    from optuna.visualization.matplotlib import plot_parallel_coordinate
+
+    shown, label = METRICS[metric], f"{SPLITS[split]} {METRICS[metric].axis_label}"
+    complete = [
+        replace(trial, value=shown.scale(trial.value))
+        for trial in trials
+        if trial.state == "complete" and trial.value is not None
+    ]
+    with drawing(7.2, 3.8), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        axes = plot_parallel_coordinate(optuna_study(complete, parameters), target_name=label)
+        figure: Any = axes.figure
+        try:
+            figure.set_size_inches(7.2, 3.8)
+            axes.set_title(title)
+            # dark is good; the lightest fifth of the colours cannot be seen on white
+            values = [trial.value or 0.0 for trial in complete]
+            low, high = min(values, default=0.0), max(values, default=1.0)
+            spare = 0.25 * (high - low or 1.0)
+            ends = (low - spare, high) if shown.higher_is_better else (low, high + spare)
+            axes.collections[0].set(
+                cmap="viridis_r" if shown.higher_is_better else "viridis", clim=ends
+            )
+            order = sorted(parameter.name for parameter in parameters)
+            names = [label, *(TITLES.get(name, name) for name in order)]
+            axes.set_xticks(range(len(names)), names, rotation=0)
+            # the colour bar repeats the axis of the score
+            figure.axes[1].remove()
+            for panel in figure.axes:
+                panel.set_position((0.13, 0.11, 0.74, 0.78))
+                panel.grid(visible=False)
+                panel.spines["right"].set_visible(panel is not axes)
+            return Picture.of(
+                figure,
+                "parallel",
+                alt=f"Parallel coordinates of {len(complete)} trials: {', '.join(names)}.",
+                caption=f"Each of {len(complete)} complete trials as a line from its score on the "
+                "left through its parameters; dark: the best.",
+            )
+        finally:
+            pyplot.close(figure)
+
+
+def draw_importance(shares: Mapping[str, float]) -> Picture:
+    """The share of each parameter in the variance between trials."""
+    names = [TITLES.get(name, name) for name in shares]
+    percent = [f"{100 * share:.0f} %" for share in shares.values()]
+    with drawing(5.6, 0.5 + 0.42 * len(names)) as figure:
+        axes = figure.subplots()
+        bars = axes.barh(names, list(shares.values()), color=series_style(0)["color"], height=0.6)
+        axes.bar_label(bars, percent, padding=3, fontsize=8)
+        axes.invert_yaxis()
+        axes.set(xlim=(0, 1.08), xlabel="share of the variance between trials")
+        axes.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
+        axes.grid(visible=False, axis="y")
+        return Picture.of(
+            figure,
+            "importance",
+            alt="Bars: " + ", ".join(map(" ".join, zip(names, percent, strict=True))),
+            caption="Share of the variance between complete trials due to each parameter, by "
+            "fANOVA (Hutter et al., 2014). The variance includes that of seeds: where trials "
+            "hardly differ otherwise, the shares mean little.",
+        )

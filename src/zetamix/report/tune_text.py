@@ -1,238 +1,267 @@
-"""What a search found, in plain words that claim no more than the numbers do."""
+"""The findings of a search as sentences."""
 
-import math
 from collections.abc import Sequence
 
-from zetamix.experiments.tune.final import CHOSEN, Difference, Evaluated, differences
-from zetamix.experiments.tune.run import Tuning
 from zetamix.gamma import GAMMA_MIN
+from zetamix.measure.statistics import Difference, summarise
 from zetamix.metrics import METRICS, chance_level
-from zetamix.report.tune_figures import measure_name
 from zetamix.results.search_space import format_setting
-from zetamix.results.tuning import ROUNDING, Trial, Tried, all_tie, by_setting
+from zetamix.results.tuning import (
+    CHOSEN,
+    HELD_OUT,
+    PRUNE_PERCENT,
+    PRUNE_STARTUP_TRIALS,
+    ROUNDING,
+    SettingResult,
+    TestResult,
+    Trial,
+    Tuning,
+    all_tie,
+    by_setting,
+    differences,
+)
 from zetamix.results.tuning_analysis import Flatness, at_gammas, flatness
 from zetamix.text import plural
 
 DEFAULT_GAMMA = 2.8
-# a range whose best γ is nearer to its end than this share of it may well have a better one outside
+# the best γ is at the edge if it is nearer to an end of the range than this fraction of it
 EDGE = 0.05
-# different γ below which the best of them may lie anywhere by chance
-LEAST_FOR_SHAPE = 10
+# with fewer different γ the position of the best one is mostly chance
+MIN_SHAPE_GAMMAS = 10
+SPLITS = {"val": "validation", "test": "test"}
+STATES = {"pruned": "pruned", "diverged": "diverged", "failed": "failed"}
 
 
-def read(tuning: Tuning) -> list[tuple[str, str]]:
-    """A few sentences, each under a word, for a reader in a hurry."""
-    chosen = tuning.chosen
+def summarise_tuning(tuning: Tuning) -> list[tuple[str, str]]:
+    """The main findings, a heading and a sentence or two each."""
+    chosen, spec = tuning.chosen, tuning.spec
     if chosen is None:
-        return [("In short", f"No trial went to its end yet. {_counts(tuning)}")]
-    found = _tie(tuning, chosen) if all_tie(tuning.trials) else _lead(tuning, chosen)
+        return [("Summary", f"No trial is complete. {_counts(tuning)}.")]
+    lead = _tie(tuning, chosen) if all_tie(tuning.trials) else _best(tuning, chosen)
     if tuning.tested:
-        found.append(("Test", _test(tuning)))
-    elif tuning.question.judge == "val" and not tuning.finished:
-        found.append(("Not yet", f"{_counts(tuning)} The test split has not been read."))
-    return found
+        lead.append(("Test", _test(tuning)))
+    elif tuning.test_failures:
+        lead.append(("Test", f"The final test failed. {' '.join(tuning.test_failures)}"))
+    elif spec.split == "val" and not tuning.finished:
+        lead.append(("Unfinished", f"{_counts(tuning)}. The test split has not been read."))
+    return lead
 
 
-def _tie(tuning: Tuning, chosen: Tried) -> list[tuple[str, str]]:
-    """What may be said where all finished trials ended alike: next to nothing."""
-    metric, split = tuning.question.metric, tuning.question.judge
-    name = measure_name(metric, split).removesuffix(", %")
-    value = METRICS[metric].format(chosen.value)
+def _tie(tuning: Tuning, chosen: SettingResult) -> list[tuple[str, str]]:
+    """No conclusion can be drawn if all complete trials have the same value."""
+    spec = tuning.spec
+    metric = METRICS[spec.metric]
     text = (
-        f"{_counts(tuning)} All that finished have the same {name}, {value}: they "
-        f"tie, and nothing follows about {_searched(tuning)}."
+        f"{_counts(tuning)}. All complete trials have the same {SPLITS[spec.split]} "
+        f"{metric.title}, {metric.format(chosen.value)}, so nothing follows about the searched "
+        f"parameters.{_chance(tuning, chosen)}"
     )
-    found = [("Tie", f"{text}{_guessing(tuning, chosen)}")]
-    if split == "val":
-        # to the last digit, for so the choice is made
-        alike = len({tried.loss for tried in by_setting(tuning.trials)}) == 1
-        why = "of equals the first" if alike else "of equals the one with the smallest loss"
-        found.append(("Chosen", f"{_capital(format_setting(chosen.setting))}, {why}."))
-    return found
+    lead = [("Tie", text)]
+    if spec.split == "val":
+        same_loss = len({result.nll for result in by_setting(tuning.trials)}) == 1
+        rule = "the first of the tied settings" if same_loss else "the tied setting of lowest loss"
+        lead.append(("Chosen", f"{_sentence(format_setting(chosen.setting))}, {rule}."))
+    return lead
 
 
-def _searched(tuning: Tuning) -> str:
-    names = [each.name for each in tuning.question.space.searched]
-    if names == ["gamma"]:
-        return "γ"
-    return "γ or what else was searched" if "gamma" in names else "what was searched"
+def _best(tuning: Tuning, chosen: SettingResult) -> list[tuple[str, str]]:
+    spec = tuning.spec
+    lead = [("Chosen" if spec.split == "val" else "Best", _score(tuning, chosen))]
+    flat = flatness(tuning.trials, spec.metric)
+    if flat is not None and spec.space.gamma is not None:
+        lead.append(("Flatness", _flatness(tuning, flat)))
+    low = _low_gammas(tuning.trials, spec.metric)
+    return [*lead, ("Low γ", low)] if low else lead
 
 
-def _guessing(tuning: Tuning, chosen: Tried) -> str:
-    """A sentence where what was chosen has learned nothing, else none."""
-    question = tuning.question
-    split = question.dataset.splits[question.judge]
-    level = chance_level(question.metric, split.counts())
-    if level is None:
-        return ""
-    better = METRICS[question.metric].higher_is_better
-    lead = chosen.value - level if better else level - chosen.value
-    if lead > ROUNDING:
-        return ""
-    return f" That is no better than guessing among the {split.num_classes} classes."
-
-
-def _lead(tuning: Tuning, chosen: Tried) -> list[tuple[str, str]]:
-    """The best setting, and how much it may be said to be better."""
-    question = tuning.question
-    found = [("Chosen" if question.judge == "val" else "Best", _chosen(tuning, chosen))]
-    flat = flatness(tuning.trials, question.metric)
-    if flat is not None and question.space.gamma is not None:
-        found.append(("How flat", _flat(tuning, flat)))
-    low = _below_threshold(tuning.trials, question.metric)
-    if low:
-        found.append(("Low γ", low))
-    return found
-
-
-def _chosen(tuning: Tuning, chosen: Tried) -> str:
-    metric, split = tuning.question.metric, tuning.question.judge
-    size = len(tuning.question.dataset.splits[split])
-    text = f"{_capital(format_setting(chosen.setting))}: "
-    text += f"{measure_name(metric, split).removesuffix(', %')} "
-    error = chosen.trials[0].error
-    if chosen.spread is not None:
-        text += METRICS[metric].format(chosen.value, chosen.spread)
-        text += f" (± standard deviation, {chosen.n} seeds)"
+def _score(tuning: Tuning, chosen: SettingResult) -> str:
+    spec = tuning.spec
+    metric, size = METRICS[spec.metric], len(spec.dataset.splits[spec.split])
+    error, sd = chosen.trials[0].error, chosen.summary.sd
+    value = metric.format(chosen.value)
+    if sd is not None:
+        value = f"{metric.format(chosen.value, sd)} (± standard deviation, {chosen.n} seeds)"
     elif error is not None:
-        text += (
-            f"{METRICS[metric].format(chosen.value, error)} (± standard error, {size:,} samples)"
-        )
-    else:
-        text += METRICS[metric].format(chosen.value)
-    text += f", the best of {_counts(tuning)[:1].lower()}{_counts(tuning)[1:]}"
-    text += _guessing(tuning, chosen)
-    if tuning.question.judge == "test":
-        text += " Read on the test split, as the paper does: nothing should be chosen by it."
+        value = f"{metric.format(chosen.value, error)} (± standard error, {size:,} samples)"
+    text = (
+        f"{_sentence(format_setting(chosen.setting))}: {SPLITS[spec.split]} {metric.title} "
+        f"{value}, the best of {_counts(tuning)}.{_chance(tuning, chosen)}"
+    )
+    if spec.split == "test":
+        text += " Scored on the test split, as in the paper: do not choose a setting by it."
     return text
 
 
 def _counts(tuning: Tuning) -> str:
-    """How many trials there are, and what became of them."""
+    """The number of trials by state."""
     states = [trial.state for trial in tuning.trials]
-    finished = states.count("complete")
-    parts = [plural(finished, "finished trial")]
-    words = {"pruned": "stopped early", "diverged": "diverged", "failed": "failed"}
-    parts += [f"{states.count(s)} {word}" for s, word in words.items() if s in states]
+    parts = [plural(states.count("complete"), "complete trial")]
+    parts += [f"{states.count(state)} {state}" for state in STATES if state in states]
     left = tuning.total - len(states)
-    if left > 0:
-        parts.append(f"{left} to go")
-    return f"{', '.join(parts)}."
+    return ", ".join([*parts, f"{left} to go"] if left > 0 else parts)
 
 
-def _flat(tuning: Tuning, flat: Flatness) -> str:
-    metric = tuning.question.metric
-    what = "γ of the grid" if flat.over_seeds else "finished trials"
-    size = len(tuning.question.dataset.splits[tuning.question.judge])
-    error = "over seeds" if flat.over_seeds else f"for {size:,} samples; seeds add to it"
-    margin = (
-        f"one standard error ({METRICS[metric].format_difference(flat.margin).lstrip('+')} {error})"
-    )
+def _chance(tuning: Tuning, chosen: SettingResult) -> str:
+    """A sentence if the chosen setting is no better than chance."""
+    spec = tuning.spec
+    counts = spec.dataset.splits[spec.split].counts()
+    level = chance_level(spec.metric, counts)
+    if level is None or METRICS[spec.metric].sign * (chosen.value - level) > ROUNDING:
+        return ""
+    return " That is no better than the majority-class baseline."
+
+
+def _flatness(tuning: Tuning, flat: Flatness) -> str:
+    spec = tuning.spec
+    unit = "γ of the grid" if flat.over_seeds else "complete trials"
+    size = len(spec.dataset.splits[spec.split])
+    source = "over seeds" if flat.over_seeds else f"over {size:,} samples, without that of seeds"
+    difference = METRICS[spec.metric].format_difference(flat.margin).lstrip("+")
+    margin = f"one standard error ({difference}, {source})"
     if flat.within == 1:
-        text = f"No other of {flat.total} {what} lies within {margin} of the best."
+        text = f"None of the other {flat.total - 1} {unit} is within {margin} of the best."
     else:
         text = (
-            f"{flat.within} of {flat.total} {what} lie within {margin} of the best, with γ from "
-            f"{flat.low:g} to {flat.high:g}: {_how_wide(tuning, flat)}"
+            f"{flat.within} of {flat.total} {unit} are within {margin} of the best, with γ from "
+            f"{flat.low:g} to {flat.high:g}. {_width(tuning, flat)}"
         )
-    return text + _default(flat) + _edge(tuning, flat)
+        if flat.low <= DEFAULT_GAMMA <= flat.high:
+            text += f" The default, {DEFAULT_GAMMA}, is in this range."
+    return text + _edge(tuning, flat)
 
 
-def _how_wide(tuning: Tuning, flat: Flatness) -> str:
-    gamma, tried = tuning.question.space.gamma, len(at_gammas(tuning.trials))
-    if tried < LEAST_FOR_SHAPE:
-        return f"of {tried} γ that says nothing yet about how flat the optimum is."
+def _width(tuning: Tuning, flat: Flatness) -> str:
+    gamma, count = tuning.spec.space.gamma, len(at_gammas(tuning.trials))
+    if count < MIN_SHAPE_GAMMAS:
+        return f"{count} values of γ are too few to tell how flat the optimum is."
     share = 0.0 if gamma is None else gamma.share(flat.low, flat.high)
-    if share >= 0.5:
-        return f"the optimum is flat, over {100 * share:.0f} % of what was searched."
-    if share >= 0.2:
-        return f"the optimum is broad, {100 * share:.0f} % of what was searched."
-    return f"the optimum is narrow, {100 * share:.0f} % of what was searched."
-
-
-def _default(flat: Flatness) -> str:
-    if flat.low <= DEFAULT_GAMMA <= flat.high and flat.within > 1:
-        return f" The default, {DEFAULT_GAMMA}, lies between them."
-    return ""
+    width = "flat" if share >= 0.5 else "broad" if share >= 0.2 else "narrow"
+    return f"The optimum is {width}: {100 * share:.0f} % of the searched range."
 
 
 def _edge(tuning: Tuning, flat: Flatness) -> str:
-    """Whether the best γ lies at an end of what was searched, so that a better one may be beyond.
+    """A sentence if the best γ is at an end of the range, so that a better one may be outside.
 
-    In a grid that is its first or last γ; of a range, what is drawn near an end of it. Of few γ
-    one is often at an end by chance: there it has to stand out, and in a grid.
+    Among few γ the best is often at an end by chance: there it must stand out, in a grid.
     """
-    gamma = tuning.question.space.gamma
-    if gamma is None or gamma.span is None or flat.equals > 1:
+    gamma = tuning.spec.space.gamma
+    if gamma is None or gamma.span is None or flat.ties > 1:
         return ""
     stands_out = bool(gamma.values) and flat.within == 1
-    if len(at_gammas(tuning.trials)) < LEAST_FOR_SHAPE and not stands_out:
+    if len(at_gammas(tuning.trials)) < MIN_SHAPE_GAMMAS and not stands_out:
         return ""
-    room = 1e-9 if gamma.values else EDGE
-    low, high = gamma.span
-    for end, away in ((low, gamma.share(low, flat.best)), (high, gamma.share(flat.best, high))):
-        if away <= room:
-            return f" The best γ lies at the edge of the search, {end:g}: look beyond it."
+    (low, high), margin = gamma.span, 1e-9 if gamma.values else EDGE
+    for end, distance in ((low, gamma.share(low, flat.best)), (high, gamma.share(flat.best, high))):
+        if distance <= margin:
+            return f" The best γ is at the edge of the search, {end:g}: extend the range."
     return ""
 
 
-def _below_threshold(trials: Sequence[Trial], metric: str) -> str:
-    done = [t for t in trials if t.state == "complete" and t.value is not None]
-    sides: tuple[list[float], list[float]] = ([], [])
-    for trial in done:
-        if trial.gamma is not None and trial.value is not None:
-            sides[trial.gamma >= GAMMA_MIN].append(trial.value)
-    below, above = sides
-    if not below or not above:
+def _low_gammas(trials: Sequence[Trial], metric: str) -> str:
+    values: tuple[list[float], list[float]] = ([], [])
+    for gamma, group in at_gammas(trials).items():
+        values[gamma >= GAMMA_MIN].extend(group)
+    if not all(values):
         return ""
-    means = [math.fsum(side) / len(side) for side in (below, above)]
+    below, above = (
+        f"{METRICS[metric].format(summarise(dict(enumerate(side))).mean)} (n = {len(side)})"
+        for side in values
+    )
     return (
-        f"Below GAMMA_MIN = {GAMMA_MIN:.5f}, where no sample need outweigh the others, "
-        f"{len(below)} finished trials had a mean of {METRICS[metric].format(means[0])}; the "
-        f"{len(above)} from there on {METRICS[metric].format(means[1])}."
+        f"For γ < GAMMA_MIN = {GAMMA_MIN:.5f}, where no sample need dominate a mixture, the mean "
+        f"is {below}; for larger γ it is {above}."
     )
 
 
 def _test(tuning: Tuning) -> str:
-    metric = tuning.question.metric
-    n = len(tuning.tested[0].records)
-    values = [f"{_name(each)} {_mean(each, metric)}" for each in tuning.tested]
-    text = f"{_capital(measure_name(metric, 'test').removesuffix(', %'))} over {n} new "
-    text += f"{'seed' if n == 1 else 'seeds'}: {', '.join(values)}. "
-    text += " ".join(_claim(found, metric) for found in differences(tuning.tested, metric))
+    metric, n = METRICS[tuning.spec.metric], len(tuning.tested[0].records)
+    values = ", ".join(f"{_name(result)} {_mean(result, metric.name)}" for result in tuning.tested)
+    claims = [_claim(difference) for difference in differences(tuning.tested, metric.name)]
+    text = f"Test {metric.title} over {plural(n, 'new seed')}: {values}. {' '.join(claims)}"
     if tuning.settings_tested > 1:
         text += (
-            f" The test split has been read for {tuning.settings_tested} chosen settings of this "
-            "study by now; the more there are, the less it is a test."
+            f" The test split has been used for {tuning.settings_tested} chosen settings of this "
+            "study, which makes it a weaker test."
         )
     return text
 
 
-def _name(tested: Evaluated) -> str:
-    """`chosen (zeta:2.4)`, or the method alone."""
-    contender = tested.contender
-    if contender.name == CHOSEN:
-        return f"the chosen setting ({contender.method})"
-    return contender.name
+def _name(result: TestResult) -> str:
+    candidate = result.candidate
+    if candidate.name == CHOSEN:
+        return f"chosen setting ({candidate.method})"
+    return "no mixing" if candidate.name == "none" else candidate.name
 
 
-def _mean(tested: Evaluated, metric: str) -> str:
-    found = tested.estimate(metric)
-    return METRICS[metric].format(found.value, None if math.isnan(found.spread) else found.spread)
+def _mean(result: TestResult, metric: str) -> str:
+    summary = result.summary(metric)
+    return METRICS[metric].format(summary.mean, summary.sd)
 
 
-def _claim(found: Difference, metric: str) -> str:
-    """What may be said about a difference, and no more."""
-    change = METRICS[metric].format_difference(found.estimate.value)
-    if found.low is None or found.high is None:
-        return f"Against {found.reference} {change}: from one seed no difference can be claimed."
-    low = METRICS[metric].signed(found.low)
-    interval = f"95 % interval {low} to {METRICS[metric].format_difference(found.high)}"
-    if not found.excludes_zero:
-        return f"Against {found.reference} {change} ({interval}): no difference can be claimed."
-    better = (found.estimate.value > 0) == METRICS[metric].higher_is_better
-    return f"Against {found.reference} {change} ({interval}): {'better' if better else 'worse'}."
+def _claim(difference: Difference) -> str:
+    """The claim that a difference supports."""
+    metric = METRICS[difference.metric]
+    baseline = "no mixing" if difference.baseline == "none" else difference.baseline
+    change = metric.format_difference(difference.mean)
+    if difference.low is None or difference.high is None or difference.p_holm is None:
+        return f"The difference to {baseline} is {change}; one seed supports no claim."
+    interval = f"{metric.signed(difference.low)} to {metric.format_difference(difference.high)}"
+    text = f"The difference to {baseline} is {change} (95 % interval {interval}, Holm-corrected "
+    text += f"p = {difference.p_holm:.2g}): "
+    if not difference.significant:
+        return f"{text}not significant."
+    return text + f"significantly {'better' if metric.sign * difference.mean > 0 else 'worse'}."
 
 
-def _capital(text: str) -> str:
+def describe_method(tuning: Tuning) -> list[str]:
+    """How the search was done, for the end of a report."""
+    recipe = tuning.spec.recipe
+    text = (
+        f"Recipe: {recipe.source}; {recipe.model}, {recipe.epochs} epochs, batch size "
+        f"{recipe.batch_size}, learning rate {recipe.lr:g} ({recipe.schedule}), weight decay "
+        f"{recipe.weight_decay:g}, augmentation {recipe.augmentation}. Search space: "
+        f"{tuning.spec.space.text}. Trained by {tuning.description}."
+    )
+    notes = [f"Data: {note}." for note in tuning.spec.dataset.notes]
+    return [_splits(tuning), _sampling(tuning), text, *notes]
+
+
+def _splits(tuning: Tuning) -> str:
+    spec = tuning.spec
+    sizes = {name: f"{len(split):,}" for name, split in spec.dataset.splits.items()}
+    text = f"Every model was trained on {sizes['train']} samples and scored by "
+    text += f"{METRICS[spec.metric].title} after its last epoch on the {sizes[spec.split]} samples "
+    if spec.split == "test":
+        return (
+            f"{text}of the test split, as in the paper's analysis. This shows the sensitivity to "
+            "γ; a choice made by it would invalidate the test split."
+        )
+    text += "of the validation split"
+    if spec.held_out:
+        text += f" ({100 * HELD_OUT:.0f} % of the training split, held out)"
+    if "test" not in sizes:
+        return f"{text}. There is no test split for a final test."
+    return f"{text}. The {sizes['test']} test samples are not read before a setting is chosen."
+
+
+def _sampling(tuning: Tuning) -> str:
+    if tuning.sampler == "grid":
+        seeds = sorted({trial.seed for trial in tuning.trials})
+        word = "seed" if len(seeds) == 1 else "seeds"
+        return f"Every setting of the grid was trained with {word} {', '.join(map(str, seeds))}."
+    drawn = "at random"
+    if tuning.sampler == "tpe":
+        drawn = "by Optuna's tree-structured Parzen estimator, the first ten at random"
+    text = f"Settings were drawn {drawn}, with sampler seed {tuning.spec.seed}; trial n was "
+    text += f"trained with seed {tuning.spec.seed} + n."
+    if tuning.prune:
+        text += (
+            f" From a third of its epochs on, a trial was pruned if {PRUNE_PERCENT:.0f} % of the "
+            f"others were better at the same epoch, once {PRUNE_STARTUP_TRIALS} were complete."
+        )
+    return text
+
+
+def _sentence(text: str) -> str:
+    """The text with a capital letter; γ keeps its case."""
     return text[:1].upper() + text[1:] if text[:1].isascii() else text

@@ -1,57 +1,88 @@
-"""From a question to its answer: search on the validation split, then look at the test split."""
+"""`tune`: search on the validation split, then score the chosen setting on the test split."""
 
-import secrets
-from dataclasses import dataclass
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Literal, TypeAlias
 
-from zetamix.atomic_io import write_text
+import torch
+from filelock import FileLock, Timeout
+from optuna import Study
+from optuna.exceptions import StorageInternalError
+from optuna.trial import FrozenTrial, TrialState
+
 from zetamix.data import DataError
-from zetamix.experiments.tune.crew import Crew, plan_places
-from zetamix.experiments.tune.final import Evaluated, evaluate
-from zetamix.experiments.tune.oversee import Stop
-from zetamix.experiments.tune.plan import Plan
-from zetamix.experiments.tune.question import Question, StudyError
-from zetamix.experiments.workers import open_workers
-from zetamix.results.tuning import Trial, Tried, Watch, best_of
-
-if TYPE_CHECKING:
-    from zetamix.experiments.tune.study import Study
+from zetamix.experiments.executor import POLL_SECONDS, Channel, Executor, Stop, open_executor
+from zetamix.experiments.progress import Snapshot
+from zetamix.experiments.run_cells import (
+    RUNS_PER_GPU,
+    folder_token,
+    run_cells,
+    use_device,
+    working_folder,
+)
+from zetamix.experiments.tune.objective import Objective, TrialStopped
+from zetamix.experiments.tune.spec import SearchPlan
+from zetamix.experiments.tune.storage import patiently, sqlite_url
+from zetamix.experiments.tune.study import (
+    SearchProgress,
+    attempts,
+    can_start,
+    is_over,
+    open_study,
+    read_progress,
+    read_trials,
+    recover,
+    retry,
+)
+from zetamix.methods import parse
+from zetamix.records import Cell
+from zetamix.results.search_space import Setting
+from zetamix.results.tuning import CHOSEN, Candidate, StudySpec, TestResult, Tuning
+from zetamix.train import make_cell
+from zetamix.train.cuda_graph import compiling_pays
 
 TEST_SEEDS = 3
+# test seeds differ from those of all trials: a seed that was lucky in the search is not reused
+FIRST_TEST_SEED = 1_000_000
+# seconds to wait for a database server that does not answer
+PATIENCE = 60.0
+
+Watch: TypeAlias = Callable[[SearchProgress | Snapshot], None]
 
 
-@dataclass(frozen=True, eq=False)
-class Tuning:
-    """All that a report is made of."""
+@dataclass(frozen=True)
+class WorkerSettings:
+    """What all workers of one command share."""
 
-    question: Question
-    trials: tuple[Trial, ...]
-    total: int
-    """Trials that were asked for."""
-    tested: tuple[Evaluated, ...] = ()
-    """On the test split; empty where the search is not finished, or where test was the judge."""
-    settings_tested: int = 0
-    """How many chosen settings have been tried on the test split so far, this one among them."""
-    sampler: str = "tpe"
-    prune: bool = False
-    where: str = ""
-    """Where it was trained, in words."""
-    storage: str = ""
+    spec: StudySpec
+    plan: SearchPlan
+    study_name: str
+    out: Path
+    token: str
+    save_every: float
+    heartbeat: int
+    grace: int
 
-    @property
-    def finished(self) -> bool:
-        return len(self.trials) >= self.total
 
-    @property
-    def chosen(self) -> Tried | None:
-        """The best setting; None where no trial went to its end."""
-        return best_of(self.trials, self.question.lower_is_better)
+@dataclass(frozen=True)
+class WorkerJob:
+    """Trials for one worker: one, or as many as there are for several threads on a GPU."""
+
+    url: str
+    """Sent with every job, because what workers share may be written to disk."""
+    device: str | None
+    threads: int
 
 
 def tune(
-    question: Question,
-    plan: Plan,
+    spec: StudySpec,
+    plan: SearchPlan,
     *,
     out: Path,
     storage: str | None = None,
@@ -61,111 +92,262 @@ def tune(
     backend: str = "local",
     address: str | None = None,
     device: str | None = None,
-    compile: bool = False,
     save_every: float = 60.0,
+    heartbeat: int = 10,
+    grace: int = 60,
+    poll_seconds: float = POLL_SECONDS,
     watch: Watch | None = None,
     stop: Stop | None = None,
 ) -> Tuning:
-    """Train what a study lacks, choose by the validation split, then test what was chosen.
+    """Train the trials that a study lacks, choose the best setting on validation, then test it.
 
-    The same call goes on where an earlier one stopped, however it ended; several at a time share
-    the work, on many machines where `storage` is a PostgreSQL server.
+    The same call resumes a study that was interrupted or killed. Several calls may share a study:
+    on one machine through the SQLite file in `out`, between machines through a PostgreSQL server.
 
-    storage: a database's address; None is a file in `out`. name: of the study in it.
-    test_seeds: models of each contender for the test split; 0 leaves it unread.
-    jobs: trials at a time: processes on a CPU (one for each core by default), models side by side
-        in one process on a GPU (4 by default).
-    backend: "local", or "ray" for a cluster at `address` ("auto", host:port; None starts one).
-    watch: called about twice a second, from a thread of its own, and once at the end.
-    stop: asked as often; once it says so, what is under way is saved.
+    storage: URL of the database; None for a file in `out`. name: name of the study in it.
+    test_seeds: seeds of the final test; 0 skips it.
+    jobs: trials at a time: processes on a CPU (default: one per core), threads of one process on
+        each GPU (default: 4).
+    heartbeat, grace: seconds between two signs of life of a trial, and from the last one until
+        another worker takes the trial over. On the same machine a death is noticed at once.
+    watch: called with the progress every `poll_seconds`, from a thread, and at the end.
+    stop: once it returns True, trials under way save their checkpoints and end.
     """
-    if test_seeds and question.dataset.test is None:
+    if test_seeds and spec.dataset.test is None:
         raise DataError(
-            f"{question.dataset.name} has no test split to try the chosen setting on. Add "
-            "--test-seeds 0 to choose without it."
+            f"{spec.dataset.name} has no test split for the chosen setting. Add --test-seeds 0 to "
+            "choose without a final test."
         )
-    watch = watch or (lambda progress: None)
-    stop = stop or (lambda: False)
-    count, at_once = plan_places(jobs, backend, device)
-    with (
-        _open(question, plan, out, storage, name) as study,
-        open_workers(
-            backend,
-            plan.trials,
-            folder=study.presence.folder / "board",
-            count=count,
-            address=address,
-        ) as workers,
-    ):
-        crew = Crew(
-            workers, question, out.absolute(), _token(out), device, compile, save_every, at_once
-        )
-        _search(study, plan, crew, watch, stop)
-        tested = _test(study, test_seeds, crew, watch, stop)
-        return Tuning(
-            question=question,
-            trials=tuple(study.trials()),
-            total=plan.trials,
-            tested=tested,
-            settings_tested=len(study.tested()),
-            sampler=plan.sampler,
-            prune=plan.prune,
-            where=workers.where,
-            storage=study.storage.shown,
-        )
-
-
-def _open(
-    question: Question, plan: Plan, out: Path, storage: str | None, name: str | None
-) -> "Study":
-    try:
-        from zetamix.experiments.tune.storage import Storage, sqlite_in
-        from zetamix.experiments.tune.study import Study
-    except ModuleNotFoundError as error:
-        if error.name not in ("optuna", "sqlalchemy"):
-            raise
-        raise StudyError(f"Tuning needs {error.name}: pip install 'zetamix[tune]'") from None
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StudyError(
-            f"Cannot write to {out}: {error.strerror}. Choose another --out."
-        ) from None
-    return Study(
-        Storage(storage or sqlite_in(out), name or f"tune-{question.dataset.name}"),
-        question,
-        commands=out.absolute() / ".commands",
-        trials=plan.trials,
+    url = storage or sqlite_url(out / "study.db")
+    settings = WorkerSettings(
+        spec=spec,
+        plan=plan,
+        study_name=name or f"tune-{spec.dataset.name}",
+        out=out.absolute(),
+        token="",
+        save_every=save_every,
+        heartbeat=heartbeat,
+        grace=grace,
+    )
+    study = open_study(url, settings.study_name, spec, plan, heartbeat=heartbeat, grace=grace)
+    search = _Search(study, settings, url, watch)
+    options: dict[str, Any] = {
+        "backend": backend,
+        "address": address,
+        "stop": stop,
+        "poll_seconds": poll_seconds,
+    }
+    threads, devices, workers = plan_workers(jobs, backend, device)
+    with open_executor(jobs=plan.trials, workers=workers, **options) as executor:
+        search.run(executor, devices, threads)
+        description = executor.description
+    tuning = Tuning(
+        spec=spec,
+        trials=tuple(read_trials(study, spec)),
+        total=plan.trials,
         sampler=plan.sampler,
         prune=plan.prune,
+        description=description,
+    )
+    if tuning.chosen is None or not (test_seeds and tuning.finished and spec.split == "val"):
+        return tuning
+    options |= {"jobs": jobs, "device": device, "save_every": save_every, "watch": watch}
+    return _test(tuning, tuning.chosen.setting, study, test_seeds, out, options)
+
+
+def plan_workers(
+    jobs: int | None, backend: str, device: str | None, gpus: int | None = None
+) -> tuple[int, list[str | None], int | None]:
+    """Threads per worker, the devices, and the number of workers (None: as many as possible).
+
+    One process per GPU, with several threads; on a CPU and on a cluster one process per trial.
+
+    gpus: the number of GPUs; None asks torch.
+    """
+    if gpus is None:
+        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if backend != "local" or device == "cpu" or not gpus:
+        return 1, [device], jobs
+    devices = [f"cuda:{index}" for index in range(gpus)] if device in (None, "cuda") else [device]
+    return RUNS_PER_GPU if jobs is None else -(-jobs // len(devices)), [*devices], len(devices)
+
+
+class _Search:
+    """The trials of one command: hands jobs to workers until the study has all its trials."""
+
+    def __init__(
+        self, study: Study, settings: WorkerSettings, url: str, watch: Watch | None
+    ) -> None:
+        self.study, self.settings, self.url, self.watch = study, settings, url, watch
+
+    def run(self, executor: Executor, devices: list[str | None], threads: int) -> None:
+        settings = self.settings
+        if executor.remote:
+            # other machines may not have the data
+            spec = replace(settings.spec, ref=None)
+            settings = replace(settings, spec=spec, token=folder_token(settings.out))
+        free = list(devices)
+        with executor.watched(lambda: self._look(executor)):
+            for job, _ in executor.run(run_trials, self._jobs(executor, free, threads), settings):
+                if threads > 1:
+                    free.append(job.device)
+        self._look(executor)
+
+    def _jobs(
+        self, executor: Executor, free: list[str | None], threads: int
+    ) -> Iterator[WorkerJob]:
+        """The next job for an idle worker, until all trials are over.
+
+        While the last trials run in other commands, it waits: their process may die.
+        """
+        lost_after = 0.0
+        while not executor.channel.stop_requested():
+            status = patiently(partial(self._status, lost_after), PATIENCE)
+            lost_after = self.settings.grace
+            if status == "finished":
+                return
+            if status == "startable":
+                yield WorkerJob(self.url, free.pop(0) if threads > 1 else free[0], threads)
+            else:
+                time.sleep(executor.poll_seconds)
+
+    def _status(self, lost_after: float) -> Literal["finished", "startable", "waiting"]:
+        total = self.settings.plan.trials
+        recover(self.study, grace=self.settings.grace, lost_after=lost_after)
+        if sum(is_over(trial) for trial in attempts(self.study)) >= total:
+            return "finished"
+        return "startable" if can_start(self.study, total) else "waiting"
+
+    def _look(self, executor: Executor) -> None:
+        if self.watch is not None:
+            # the next look may reach the server; the search itself waits for it
+            with suppress(StorageInternalError):
+                settings = self.settings
+                total = settings.plan.trials
+                self.watch(read_progress(self.study, settings.spec, total, executor.deaths))
+
+
+def run_trials(job: WorkerJob, settings: WorkerSettings, channel: Channel) -> None:
+    """Run trials of a study; this is what a worker runs."""
+    spec, plan = settings.spec, settings.plan
+    device = use_device(job.device)
+    steps = spec.recipe.epochs * (len(spec.dataset.train) // spec.recipe.batch_size)
+    objective = Objective(
+        spec=spec,
+        plan=plan,
+        folder=working_folder(settings.out, settings.token) / "trials",
+        device=device,
+        compile=compiling_pays(device, steps),
+        save_every=settings.save_every,
+        stop=channel.stopped,
     )
 
+    def after_trial(study: Study, trial: FrozenTrial) -> None:
+        if trial.state == TrialState.FAIL and "interrupted" in trial.user_attrs:
+            retry(study, trial)
+        if objective.stopped() or not can_start(study, plan.trials):
+            study.stop()
 
-def _search(study: "Study", plan: Plan, crew: Crew, watch: Watch, stop: Stop) -> None:
-    from zetamix.experiments.tune.search import search
+    with warnings.catch_warnings():
+        # a γ below GAMMA_MIN, for which the transform warns, is part of the search
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            study = open_study(
+                job.url,
+                settings.study_name,
+                spec,
+                plan,
+                heartbeat=settings.heartbeat,
+                grace=settings.grace,
+            )
+            study.optimize(
+                objective,
+                n_trials=1 if job.threads == 1 else None,
+                n_jobs=job.threads,
+                catch=(TrialStopped,),
+                callbacks=[after_trial],
+            )
+        except StorageInternalError:
+            # the checkpoint is saved, and the trial is retried once the server answers
+            time.sleep(1.0)
+        except ValueError:
+            if not objective.lost:
+                raise
 
-    if plan.grid:
-        study.queue(plan.grid, plan.seeds)
-    search(study, crew, watch, stop)
+
+def make_candidates(spec: StudySpec, chosen: Setting) -> list[Candidate]:
+    """No mixing and the default γ with the unchanged recipe, and the chosen setting."""
+    method, recipe = spec.space.method(chosen).label, spec.space.recipe(chosen, spec.recipe)
+    labels = [parse(name).label for name in ("none", "zeta")]
+    baselines = [
+        Candidate(label, label, spec.recipe)
+        for label in labels
+        if (label, spec.recipe) != (method, recipe)
+    ]
+    return [*baselines, Candidate(CHOSEN, method, recipe)]
 
 
 def _test(
-    study: "Study", seeds: int, crew: Crew, watch: Watch, stop: Stop
-) -> tuple[Evaluated, ...]:
-    """One look at the test split, when all trials are over and not before."""
-    question = study.question
-    chosen = best_of(study.trials(), question.lower_is_better)
-    if chosen is None or not seeds or question.judge == "test" or not study.finished():
-        return ()
-    tested = evaluate(question, chosen.setting, seeds, crew, watch, stop)
-    if tested:
-        study.note_tested(chosen.setting)
-    return tuple(tested)
+    tuning: Tuning, chosen: Setting, study: Study, seeds: int, out: Path, options: dict[str, Any]
+) -> Tuning:
+    """Train all candidates with new seeds and score them on the test split."""
+    spec = tuning.spec
+    dataset, first = spec.scored_on("test"), FIRST_TEST_SEED + spec.seed
+    candidates = make_candidates(spec, chosen)
+    cells = {
+        candidate.name: [
+            make_cell(dataset, parse(candidate.method), candidate.recipe, seed)
+            for seed in range(first, first + seeds)
+        ]
+        for candidate in candidates
+    }
+    order = [cell for group in zip(*cells.values(), strict=True) for cell in group]
+    with _only_command(out / ".test.lock", options["stop"]) as ours:
+        if not ours:
+            return tuning
+        results = run_cells(
+            order,
+            dataset,
+            out=out,
+            folder_of=_test_folder,
+            ref=None if spec.held_out else spec.ref,
+            **options,
+        )
+    tested = [
+        TestResult(candidate, tuple(results.records[cell.key] for cell in cells[candidate.name]))
+        for candidate in candidates
+        if all(cell.key in results.records for cell in cells[candidate.name])
+    ]
+    failures = tuple(sorted(set(results.failures.values())))
+    if len(tested) < len(candidates):
+        return replace(tuning, test_failures=failures)
+    settings = list(study.user_attrs.get("tested", []))
+    if chosen not in settings:
+        settings.append(chosen)
+        study.set_user_attr("tested", settings)
+    return replace(tuning, tested=tuple(tested), settings_tested=len(settings))
 
 
-def _token(out: Path) -> str:
-    """Tells this folder from one of the same name on another machine."""
-    path = out / ".here"
-    if not path.exists():
-        write_text(path, secrets.token_hex(8))
-    return path.read_text()
+def _test_folder(cell: Cell) -> str:
+    # with more trials a study may choose another setting, whose cell has another key
+    method = re.sub(r"[^\w.-]+", "-", cell.method)
+    return f"test/{method}-s{cell.seed}-{cell.key}"
+
+
+@contextmanager
+def _only_command(path: Path, stop: Stop | None) -> Iterator[bool]:
+    """Wait for other commands that test the same study; False if stopped meanwhile."""
+    lock = FileLock(path)
+    while True:
+        try:
+            lock.acquire(timeout=POLL_SECONDS)
+        except Timeout:
+            if stop is not None and stop():
+                yield False
+                return
+            continue
+        try:
+            yield True
+        finally:
+            lock.release()
+        return

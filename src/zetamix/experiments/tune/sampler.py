@@ -1,101 +1,96 @@
-"""Where the next trial is: Optuna's samplers, each trial drawing from its own seed."""
+"""Optuna's samplers and pruner; every trial draws from a seed of its own."""
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.pruners import BasePruner, NopPruner, PercentilePruner
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler, TPESampler
 from optuna.study import Study
-from optuna.trial import FrozenTrial, Trial
+from optuna.trial import FrozenTrial
 
-from zetamix.experiments.tune.plan import KEEP_PERCENT, STARTUP
+from zetamix.experiments.tune.spec import SearchPlan
+from zetamix.results.tuning import PRUNE_PERCENT, PRUNE_STARTUP_TRIALS
 from zetamix.sampling import mix64
 
 
-def facts_of(trial: FrozenTrial | Trial) -> dict[str, Any]:
-    """What we have noted down about a trial."""
-    return dict(trial.user_attrs.get("zetamix", {}))
-
-
-def place_of(number: int, trials: Sequence[FrozenTrial]) -> int:
-    """Which setting of the search a trial is, from 0 on; those that are tried again keep theirs.
-
-    Optuna numbers tries; a study that was interrupted has more of them than settings.
-    """
-    after: dict[int, int | None] = {t.number: facts_of(t).get("try_after") for t in trials}
-    while (before := after[number]) is not None:
-        number = before
-    return sum(before is None and other < number for other, before in after.items())
-
-
 class SeededSampler(BaseSampler):
-    """Draws setting n from the n-th seed, whichever process asks and however often it was stopped.
+    """Draws trial n with a sampler of its own.
 
-    With one worker an interrupted study draws what an uninterrupted one would have drawn; several
-    workers never draw the same point because they started from the same seed.
+    With one worker an interrupted study draws the settings of an uninterrupted one, and workers
+    that start at the same time do not draw the same settings.
+
+    make: returns the sampler of the trial with this index.
+    index_of: the index of a trial in the search, which its retries share.
     """
 
-    def __init__(self, make: Callable[[int], BaseSampler], seed: int) -> None:
-        self.make, self.seed = make, seed
-        # of the trial that is being drawn: its parameters come from one stream
-        self._current: tuple[int, BaseSampler] | None = None
+    def __init__(
+        self,
+        make: Callable[[int], BaseSampler],
+        index_of: Callable[[Study, FrozenTrial], int],
+    ) -> None:
+        self.make, self.index_of = make, index_of
+        # all parameters of a trial come from one stream; a thread draws one trial at a time
+        self._current = threading.local()
 
-    def _of(self, study: Study, trial: FrozenTrial) -> BaseSampler:
-        if self._current is None or self._current[0] != trial.number:
-            place = place_of(trial.number, study.get_trials(deepcopy=False))
-            seed = mix64(mix64(self.seed + 1) + place) % 2**32
-            self._current = trial.number, self.make(seed)
-        return self._current[1]
+    def _sampler(self, study: Study, trial: FrozenTrial) -> BaseSampler:
+        if getattr(self._current, "number", None) != trial.number:
+            self._current.number = trial.number
+            self._current.sampler = self.make(self.index_of(study, trial))
+        sampler: BaseSampler = self._current.sampler
+        return sampler
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        return self._of(study, trial).infer_relative_search_space(study, trial)
+        return self._sampler(study, trial).infer_relative_search_space(study, trial)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        return self._of(study, trial).sample_relative(study, trial, search_space)
+        return self._sampler(study, trial).sample_relative(study, trial, search_space)
 
     def sample_independent(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
+        self, study: Study, trial: FrozenTrial, param_name: str, distribution: BaseDistribution
     ) -> Any:
-        return self._of(study, trial).sample_independent(
-            study, trial, param_name, param_distribution
-        )
+        sampler = self._sampler(study, trial)
+        return sampler.sample_independent(study, trial, param_name, distribution)
 
 
-def make_sampler(name: str, seed: int) -> BaseSampler:
-    """tpe: Bayesian, as the paper's sweep. random: for a fair look at the whole space.
+def make_sampler(
+    plan: SearchPlan, seed: int, index_of: Callable[[Study, FrozenTrial], int]
+) -> BaseSampler:
+    """tpe: Bayesian, as the paper's search. random: uniform. grid: all settings in order.
 
-    A grid's trials are queued with their values, so that nothing is left to draw.
+    Optuna's GridSampler shuffles the grid; here all settings come with the first seed first, so
+    that half a grid is a whole curve.
     """
-    if name == "tpe":
-        return SeededSampler(_tpe, seed)
-    return SeededSampler(lambda each: RandomSampler(seed=each), seed)
 
+    def make(index: int) -> BaseSampler:
+        trial_seed = mix64(mix64(seed + 1) + index) % 2**32
+        if plan.sampler == "tpe":
+            # constant_liar: running trials count as bad, so that the next one is drawn elsewhere
+            return TPESampler(seed=trial_seed, multivariate=True, constant_liar=True)
+        sampler = RandomSampler(seed=trial_seed)
+        if plan.sampler == "grid":
+            return PartialFixedSampler(dict(plan.grid[index % len(plan.grid)]), sampler)
+        return sampler
 
-def _tpe(seed: int) -> TPESampler:
-    # trials under way count as bad for the time being, so that the next one is drawn elsewhere
-    return TPESampler(seed=seed, multivariate=True, constant_liar=True)
+    return SeededSampler(make, index_of)
 
 
 def make_pruner(prune: bool, epochs: int) -> BasePruner:
-    """Stops a trial that is among the worst quarter from a third of the training on.
+    """Stops trials of the worst quarter, from a third of the training on.
 
-    Before that, a learning rate still to be lowered says little about the end.
+    Earlier, while the learning rate is still high, the ranking of trials says little.
     """
     if not prune:
         return NopPruner()
     return PercentilePruner(
-        KEEP_PERCENT,
-        n_startup_trials=STARTUP,
+        PRUNE_PERCENT,
+        n_startup_trials=PRUNE_STARTUP_TRIALS,
         n_warmup_steps=max(1, epochs // 3),
         interval_steps=max(1, epochs // 6),
-        n_min_trials=STARTUP,
+        n_min_trials=PRUNE_STARTUP_TRIALS,
     )

@@ -1,141 +1,181 @@
-"""Where a study lives: SQLite in a folder, or PostgreSQL for many machines; one claim at a time."""
+"""The database of a study: an SQLite file, or a PostgreSQL server for several machines.
 
-import hashlib
+Both are Optuna's RDBStorage, which has heartbeats. Its JournalStorage is faster on network drives
+but has none, so that the trial of a killed process would stay "running" for ever.
+"""
+
+import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import optuna
 import sqlalchemy
 from filelock import FileLock
 from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.storages import RDBStorage
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.exc import IntegrityError, ProgrammingError, SQLAlchemyError
 
-from zetamix.experiments.tune.question import StudyError, without_password
+from zetamix.experiments.tune.spec import StudyError
 
-# seconds that a process waits for another one to let go of an SQLite file
-BUSY = 60
-CONNECT = 10
+Result = TypeVar("Result")
+
+# seconds between two heartbeats of a trial, and after the last one until it counts as dead
+HEARTBEAT, GRACE = 10, 60
+# seconds to wait for another process to release an SQLite file, and for a server to answer
+SQLITE_TIMEOUT, CONNECT_TIMEOUT = 60, 10
+EXPECTED = "Expected sqlite:///path/of/study.db or postgresql://user@host:5432/database"
 
 
-class Storage:
-    """The database of a study, and the lock that lets one process at a time claim trials.
+class Storage(RDBStorage):
+    """RDBStorage whose heartbeats survive a server that is unreachable for a moment."""
 
-    The lock is a file beside an SQLite database, and an advisory lock of a PostgreSQL server: both
-    are gone when the process that holds them is, however it ended.
+    def record_heartbeat(self, trial_id: int) -> None:
+        # an exception would end the heartbeat thread, and a sibling would take the trial over
+        with suppress(StorageInternalError):
+            super().record_heartbeat(trial_id)
+
+
+def parse_url(text: str) -> sqlalchemy.URL:
+    """The URL of a storage with the driver that zetamix installs.
+
+    A password in the query is moved to where `str(url)` masks it. Without any, PostgreSQL's client
+    takes it from PGPASSWORD or ~/.pgpass.
+
+    >>> str(parse_url("postgresql://host/studies?user=ann&password=secret"))
+    'postgresql+psycopg://ann:***@host/studies'
     """
-
-    def __init__(self, url: str, name: str) -> None:
-        self.url = _driver(url)
-        self.name = name
-        parsed = sqlalchemy.engine.make_url(self.url)
-        self.is_file = parsed.get_backend_name() == "sqlite"
-        self.file = Path(parsed.database or "").absolute()
-        self.shown = str(self.file) if self.is_file else without_password(url)
-        if self.is_file:
-            self._make_folder(self.file.parent)
-        quieten()
-        with self.told():
-            self.rdb = self._open()
-
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        """Tell what a database has to complain about in a sentence."""
-        try:
-            yield
-        except ModuleNotFoundError as error:
-            raise StudyError(
-                f"A study in PostgreSQL needs {error.name}: pip install 'zetamix[tune]'"
-            ) from None
-        except (SQLAlchemyError, StorageInternalError) as error:
-            raise StudyError(
-                f"The storage {self.shown} cannot be used: {_reason(error)}. Expected a database "
-                "that can be reached and written to."
-            ) from error
-
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """No other process claims or takes back trials of this study meanwhile."""
-        if self.is_file:
-            # Optuna reads and then writes a trial's state, between which SQLite lets others in
-            with FileLock(f"{self.file}.lock"):
-                yield
-            return
-        key = int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:8], signed=True)
-        engine = sqlalchemy.create_engine(self.url, poolclass=NullPool, **self._options())
-        with engine.connect() as connection:
-            connection.execute(sqlalchemy.select(sqlalchemy.func.pg_advisory_lock(key)))
-            yield
-
-    def close(self) -> None:
-        """Let go of all connections; the next use makes new ones."""
-        self.rdb.remove_session()
-        self.rdb.engine.dispose()
-
-    def _open(self) -> RDBStorage:
-        # one at a time: two that make the tables at once disturb each other
-        with self.exclusive():
-            try:
-                return RDBStorage(self.url, engine_kwargs=self._options())
-            except RuntimeError as error:
-                # another version of Optuna made the tables
-                raise StudyError(f"The storage {self.shown} cannot be used: {error}") from error
-
-    def _options(self) -> dict[str, Any]:
-        if self.is_file:
-            return {"connect_args": {"timeout": BUSY}}
-        # a connection may have been lost since it was last used, hours ago; and a database that was
-        # made in the C locale answers in bytes unless it is told
-        options = {"connect_timeout": CONNECT, "client_encoding": "utf8"}
-        return {"pool_pre_ping": True, "connect_args": options}
-
-    def _make_folder(self, folder: Path) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StudyError(
-                f"Cannot write to {folder}: {error.strerror}. Choose another --out."
-            ) from None
+    try:
+        url = sqlalchemy.engine.make_url(text)
+    except (SQLAlchemyError, ValueError):
+        # the text may hold a password, and is not repeated
+        raise StudyError(
+            f"--storage is not a database URL. {EXPECTED}. Percent-encode special characters of a "
+            "password, or leave it out and set PGPASSWORD."
+        ) from None
+    secrets = {name: str(url.query[name]) for name in ("user", "password") if name in url.query}
+    if secrets:
+        url = url.set(
+            username=secrets.get("user", url.username),
+            password=secrets.get("password", url.password),
+        ).difference_update_query(secrets)
+    if url.drivername in ("postgresql", "postgres"):
+        url = url.set(drivername="postgresql+psycopg")
+    if url.drivername not in ("sqlite", "postgresql+psycopg") or (
+        url.drivername == "sqlite" and url.database in (None, "", ":memory:")
+    ):
+        raise StudyError(f"{EXPECTED} for --storage, got {url}.")
+    return url
 
 
-def sqlite_in(folder: Path) -> str:
-    """The storage of a study that names none: a file in its own folder."""
-    path = (folder / "study.db").absolute()
-    return sqlalchemy.URL.create("sqlite", database=str(path)).render_as_string()
+def sqlite_url(path: Path) -> str:
+    return str(sqlalchemy.URL.create("sqlite", database=str(path.absolute())))
 
 
-def quieten() -> None:
-    """Optuna logs every trial and warns of what it calls experimental; we show our own progress."""
+def open_storage(
+    text: str,
+    *,
+    heartbeat: int = HEARTBEAT,
+    grace: int = GRACE,
+    on_stale: Callable[[optuna.Study, optuna.trial.FrozenTrial], None] | None = None,
+) -> Storage:
+    """Connect to a storage, and create its tables if there are none.
+
+    heartbeat, grace: seconds between heartbeats of a running trial, and from the last one until
+        the trial counts as dead and `on_stale` is called. SQLite's clock has whole seconds.
+    """
+    url = parse_url(text)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=ExperimentalWarning)
+    options: dict[str, Any] = {"connect_args": {"timeout": SQLITE_TIMEOUT}}
+    if url.drivername != "sqlite":
+        # a connection may be lost while a model trains; a database with the C locale would answer
+        # in bytes without an encoding
+        arguments = {"connect_timeout": CONNECT_TIMEOUT, "client_encoding": "utf8"}
+        options = {"pool_pre_ping": True, "connect_args": arguments}
+
+    def connect() -> Storage:
+        return Storage(
+            url.render_as_string(hide_password=False),
+            engine_kwargs=options,
+            heartbeat_interval=heartbeat,
+            grace_period=grace,
+            heartbeat_stale_trial_callback=on_stale,
+        )
+
+    with storage_errors(str(url)):
+        if url.drivername == "sqlite":
+            path = Path(str(url.database))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{path}.lock"):
+                storage = connect()
+            _lock_transactions(storage.engine)
+            return storage
+        try:
+            return connect()
+        except (IntegrityError, ProgrammingError):
+            # two commands created the tables at the same time
+            time.sleep(1.0)
+            return connect()
 
 
-def _driver(url: str) -> str:
-    """The address with the driver that we install, for those that databases print."""
-    expected = "expected sqlite:///path/of/study.db or postgresql://user:password@host:5432/name"
+@contextmanager
+def storage_errors(name: str) -> Iterator[None]:
+    """Turn the errors of a database into one sentence."""
     try:
-        parsed = sqlalchemy.engine.make_url(url)
-    except SQLAlchemyError:
-        # a password may be in there: the address itself is not repeated
-        raise StudyError(f"--storage is not an address: {expected}.") from None
-    if parsed.drivername in ("postgresql", "postgres"):
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    shown = without_password(url)
-    if parsed.drivername == "sqlite" and parsed.database in (None, "", ":memory:"):
-        raise StudyError(f"--storage {shown} names no file: {expected}.")
-    if parsed.drivername not in ("sqlite", "postgresql+psycopg"):
-        raise StudyError(f"--storage: {expected}, got {shown}.")
-    return parsed.render_as_string(hide_password=False)
+        yield
+    except ModuleNotFoundError as error:
+        raise StudyError(
+            f"A study in PostgreSQL needs {error.name}: pip install 'zetamix[tune]'"
+        ) from None
+    except OSError as error:
+        raise StudyError(
+            f"The storage {name} cannot be used: {error.strerror}. Choose another --out."
+        ) from None
+    except (SQLAlchemyError, StorageInternalError, RuntimeError) as error:
+        # a RuntimeError: another version of Optuna created the tables
+        raise StudyError(
+            f"The storage {name} cannot be used: {_reason(error)}. Expected a database that can be "
+            "reached and written to."
+        ) from error
+
+
+def patiently(call: Callable[[], Result], seconds: float) -> Result:
+    """Call, and call again for up to `seconds` while the database does not answer."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return call()
+        except StorageInternalError as error:
+            if time.monotonic() > deadline:
+                raise StudyError(f"The storage cannot be used: {_reason(error)}.") from error
+            time.sleep(1.0)
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost cause, in its first line: what the database itself says."""
+    """The first line of what the database itself reports."""
     while error.__cause__ is not None:
         error = error.__cause__
-    original = getattr(error, "orig", None)
-    lines = str(error if original is None else original).strip().splitlines()
+    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def _lock_transactions(engine: sqlalchemy.Engine) -> None:
+    """Lock an SQLite file at the start of every transaction.
+
+    Optuna reads the state of a trial, then writes it. By default SQLite locks at the first write,
+    so that two processes could claim the same trial.
+    """
+
+    @sqlalchemy.event.listens_for(engine, "connect")
+    def leave_transactions_to_us(connection: Any, _: Any) -> None:
+        connection.isolation_level = None
+
+    @sqlalchemy.event.listens_for(engine, "begin")
+    def lock(connection: sqlalchemy.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    # connections from before these listeners
+    engine.dispose()

@@ -1,292 +1,231 @@
-"""One study that any number of commands may work on: who trains what, and what came of it."""
+"""The trials of a study: created by Optuna, retried when their process dies, read as results."""
 
-import threading
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+import socket
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
 
 import optuna
+from filelock import FileLock, Timeout
+from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
-from zetamix.experiments.tune.presence import GRACE, Presence
-from zetamix.experiments.tune.question import Question, StudyError, check_same
-from zetamix.experiments.tune.sampler import facts_of, make_pruner, make_sampler, place_of
-from zetamix.experiments.tune.storage import Storage
-from zetamix.experiments.tune.tries import drawn_of, is_over, queue, queue_again, take_back
-from zetamix.results.search_space import Setting
-from zetamix.results.tuning import Standing, State, Trial
+from zetamix.experiments.tune.sampler import make_pruner, make_sampler
+from zetamix.experiments.tune.spec import SearchPlan, check_settings
+from zetamix.experiments.tune.storage import GRACE, HEARTBEAT, open_storage, storage_errors
+from zetamix.results.tuning import SettingResult, State, StudySpec, Trial, best_of
 
-Result = TypeVar("Result")
-Verdict: TypeAlias = Literal["go on", "prune", "lost"]
+# times that a trial is retried after its process died
+MAX_RETRIES = 3
 
-# how long a storage that was lost meanwhile is waited for, in seconds
-PATIENCE = 60.0
+
+def open_study(
+    url: str,
+    name: str,
+    spec: StudySpec,
+    plan: SearchPlan,
+    *,
+    heartbeat: int = HEARTBEAT,
+    grace: int = GRACE,
+) -> optuna.Study:
+    """Load a study, or create it; raises if it was created with other settings."""
+    storage = open_storage(url, heartbeat=heartbeat, grace=grace, on_stale=retry)
+    with storage_errors(str(storage.engine.url)):
+        study = optuna.create_study(
+            storage=storage,
+            study_name=name,
+            direction="minimize" if spec.lower_is_better else "maximize",
+            sampler=make_sampler(
+                plan, spec.seed, lambda study, trial: index_of(study, trial.number)
+            ),
+            pruner=make_pruner(plan.prune, spec.recipe.epochs),
+            load_if_exists=True,
+        )
+        if "zetamix" not in study.user_attrs and not study.get_trials(deepcopy=False):
+            study.set_user_attr("zetamix", spec.as_dict())
+        check_settings(study.user_attrs.get("zetamix"), spec.as_dict(), name)
+    return study
+
+
+# retries: a trial that is run again is a new trial of Optuna with the origin's number
+
+
+def origin(trial: FrozenTrial) -> int:
+    """The number of the first attempt of a trial."""
+    return int(trial.user_attrs.get("origin", trial.number))
+
+
+def index_of(study: optuna.Study, number: int) -> int:
+    """The position of a trial in the search, from 0 on; all its attempts share it."""
+    trials = study.get_trials(deepcopy=False)
+    first = origin(trials[number])
+    return sum(
+        origin(trial) == trial.number < first and "surplus" not in trial.user_attrs
+        for trial in trials
+    )
+
+
+def attempts(study: optuna.Study) -> list[FrozenTrial]:
+    """The last attempt of every trial, in the order of the search."""
+    latest: dict[int, FrozenTrial] = {}
+    for trial in study.get_trials(deepcopy=False):
+        first = origin(trial)
+        if "surplus" not in trial.user_attrs and not (first in latest and is_over(latest[first])):
+            latest[first] = trial
+    return [latest[first] for first in sorted(latest)]
+
+
+def is_over(trial: FrozenTrial) -> bool:
+    """Whether a trial has a result, failed for good, or was retried too often."""
+    if trial.state != TrialState.FAIL:
+        return trial.state.is_finished()
+    return "failure" in trial.user_attrs or _deaths(trial) > MAX_RETRIES
+
+
+def can_start(study: optuna.Study, total: int) -> bool:
+    """Whether a trial is waiting to be retried, or fewer than `total` were started."""
+    trials = attempts(study)
+    return len(trials) < total or any(trial.state == TrialState.WAITING for trial in trials)
+
+
+def retry(study: optuna.Study, trial: FrozenTrial) -> None:
+    """Queue a trial again, with its values, after it was interrupted or its process died."""
+    deaths = _deaths(trial)
+    if deaths <= MAX_RETRIES:
+        again = optuna.create_trial(
+            state=TrialState.WAITING,
+            params=trial.params,
+            distributions=trial.distributions,
+            user_attrs={"origin": origin(trial), "deaths": deaths},
+        )
+        study.add_trial(again)
+
+
+def _deaths(trial: FrozenTrial) -> int:
+    """How many attempts of a failed trial have died, this one included; a stop is no death."""
+    return int(trial.user_attrs.get("deaths", 0)) + ("interrupted" not in trial.user_attrs)
+
+
+def recover(study: optuna.Study, *, grace: float, lost_after: float) -> None:
+    """Retry trials whose process died, and failed trials that nobody has queued again.
+
+    grace: seconds without a sign of life. A process of this machine is known to be dead at once:
+        it does not hold the lock of its folder any more.
+    lost_after: seconds after which a failed trial is not about to be queued by another process.
+    """
+    optuna.storages.fail_stale_trials(study)
+    for trial in attempts(study):
+        if trial.state == TrialState.RUNNING and _is_dead(trial, grace):
+            # another process may have noticed it at the same time, and retries it
+            with suppress(UpdateFinishedTrialError, ValueError):
+                study.tell(trial.number, state=TrialState.FAIL)
+                retry(study, trial)
+        lost = trial.state == TrialState.FAIL and not is_over(trial)
+        if lost and _age(trial.datetime_complete) >= lost_after:
+            retry(study, trial)
+
+
+def lock_name(path: Path) -> str:
+    """The lock that a trial's process holds, in the attributes of the trial."""
+    return f"{socket.gethostname()}:{path}"
+
+
+def _is_dead(trial: FrozenTrial, grace: float) -> bool:
+    if "lock" not in trial.user_attrs:
+        # Optuna's heartbeat starts after the trial was created: its process may have died between
+        return _age(trial.datetime_start) > grace
+    host, _, path = str(trial.user_attrs["lock"]).partition(":")
+    if host != socket.gethostname() or not Path(path).exists():
+        return False
+    try:
+        with FileLock(path, timeout=0):
+            return True
+    except Timeout:
+        return False
+
+
+def _age(moment: datetime | None) -> float:
+    return 0.0 if moment is None else (datetime.now() - moment).total_seconds()
+
+
+# reading
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A trial that is this command's to train."""
+class SearchProgress:
+    """How far a search is."""
 
-    number: int
-    """Optuna's, another one for every try."""
-    place: int
-    """In the search, the same for all its tries; they share a folder, and so a checkpoint."""
-    setting: Setting
-    seed: int
+    total: int
+    counts: Mapping[State, int]
+    """Trials that are over, by state."""
+    running: Mapping[int, int]
+    """Evaluated epochs of running trials, by trial."""
+    best: SettingResult | None
+    seconds_left: float | None
+    """None while there is nothing to estimate it from."""
+    deaths: int = 0
+    """Workers of this command that were killed."""
+
+    @property
+    def done(self) -> int:
+        return sum(self.counts.values())
 
 
-class Study:
-    """A question, its trials in a storage, and this command's part in them.
+def read_trials(study: optuna.Study, spec: StudySpec) -> list[Trial]:
+    """All trials that are over, numbered by their position in the search."""
+    return [
+        _trial(index, trial, spec) for index, trial in enumerate(attempts(study)) if is_over(trial)
+    ]
 
-    commands: a folder of this machine where commands at work keep a lock each.
-    trials: how many the study is to have; for a grid, all of its places.
+
+def _trial(index: int, trial: FrozenTrial, spec: StudySpec) -> Trial:
+    attrs = trial.user_attrs
+    state: State = "complete" if trial.state == TrialState.COMPLETE else "failed"
+    if trial.state == TrialState.PRUNED:
+        state = "diverged" if "diverged" in attrs else "pruned"
+    # a trial whose process dies at once may not have drawn its values
+    drawn = {parameter.name for parameter in spec.space.searched} <= trial.params.keys()
+    return Trial(
+        number=index,
+        setting=spec.space.setting(trial.params) if drawn else {},
+        seed=attrs.get("seed", 0),
+        state=state,
+        value=None if state in ("diverged", "failed") else trial.value,
+        error=attrs.get("error"),
+        scores=attrs.get("scores", {}),
+        curve=dict(sorted(trial.intermediate_values.items())),
+        seconds=attrs.get("seconds", 0.0),
+    )
+
+
+def read_progress(
+    study: optuna.Study, spec: StudySpec, total: int, deaths: int = 0
+) -> SearchProgress:
+    trials = attempts(study)
+    over = [_trial(index, trial, spec) for index, trial in enumerate(trials) if is_over(trial)]
+    running = [trial for trial in trials if trial.state == TrialState.RUNNING]
+    spans = [t.duration.total_seconds() for t in trials if is_over(t) and t.duration is not None]
+    states: tuple[State, ...] = ("complete", "pruned", "diverged", "failed")
+    return SearchProgress(
+        total=total,
+        counts={state: sum(trial.state == state for trial in over) for state in states},
+        running={origin(trial): trial.last_step or 0 for trial in running},
+        best=best_of(over, spec.lower_is_better),
+        seconds_left=seconds_left(total - len(over), len(running), spans),
+        deaths=deaths,
+    )
+
+
+def seconds_left(left: int, running: int, spans: Sequence[float]) -> float | None:
+    """An estimate from the durations of finished trials; running trials are half done.
+
+    >>> seconds_left(6, 2, [10.0, 14.0])
+    30.0
     """
-
-    def __init__(
-        self,
-        storage: Storage,
-        question: Question,
-        *,
-        commands: Path,
-        trials: int,
-        sampler: str = "tpe",
-        prune: bool = False,
-        grace: float = GRACE,
-    ) -> None:
-        self.storage, self.question, self.total = storage, question, trials
-        self.is_grid = sampler == "grid"
-        self._distributions = question.space.distributions()
-        self._names = set(self._distributions)
-        self._open: dict[int, optuna.Trial] = {}
-        # one thread claims, one reports what workers tell, and one tells what came of it
-        self._turn = threading.RLock()
-        try:
-            with storage.told(), storage.exclusive():
-                self.optuna = self._load_or_create()
-        except BaseException:
-            storage.close()
-            raise
-        self.optuna.sampler = make_sampler(sampler, question.seed)
-        self.optuna.pruner = make_pruner(prune, question.recipe.epochs)
-        self.presence = Presence(self.optuna, commands, grace)
-
-    def __enter__(self) -> "Study":
-        # no other command may find the lock made and not yet taken
-        with self.storage.told(), self.storage.exclusive():
-            self.presence.take()
-        self.presence.beat()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            for number in list(self._open):
-                self.release(number)
-        finally:
-            self.presence.leave()
-            # those of others only after their trials could be taken back
-            with suppress(StudyError), self.storage.told(), self.storage.exclusive():
-                self.presence.sweep()
-            self.storage.close()
-
-    # opening
-
-    def _load_or_create(self) -> optuna.Study:
-        name, asked = self.storage.name, self.question.as_dict()
-        if name not in optuna.get_all_study_names(self.storage.rdb):
-            study = optuna.create_study(
-                storage=self.storage.rdb,
-                study_name=name,
-                direction="minimize" if self.question.lower_is_better else "maximize",
-            )
-            study.set_user_attr("zetamix", asked)
-            return study
-        study = optuna.load_study(storage=self.storage.rdb, study_name=name)
-        check_same(study.user_attrs.get("zetamix"), asked, f"{name} in {self.storage.shown}")
-        return study
-
-    def queue(self, settings: Sequence[Setting], seeds: Sequence[int]) -> None:
-        """Queue every setting with every seed that the study does not have yet: a grid."""
-        with self.storage.told(), self.storage.exclusive():
-            known = [facts_of(trial).get("queued") for trial in self._trials()]
-            # all settings with the first seed, then with the next: half a grid is a whole curve
-            for seed in seeds:
-                for setting in settings:
-                    queued = [*setting.values(), seed]
-                    if queued not in known:
-                        drawn = {name: setting[name] for name in self._names}
-                        queue(self.optuna, drawn, {"seed": seed, "queued": queued})
-
-    # claiming
-
-    def claim(self) -> Claim | None:
-        """The next trial to train; None where there is none, now or at all."""
-        return self._patiently(self._claim)
-
-    def _claim(self) -> Claim | None:
-        with self.storage.exclusive():
-            take_back(self.optuna, self.presence, self._trials(TrialState.RUNNING))
-            queue_again(self.optuna, self._trials())
-            trials = self._trials()
-            waiting = any(trial.state == TrialState.WAITING for trial in trials)
-            begun = sum(is_over(trial) or trial.state == TrialState.RUNNING for trial in trials)
-            if begun >= self.total or (self.is_grid and not waiting):
-                return None
-            trial = self.optuna.ask(self._distributions)
-            facts = facts_of(trial)
-            place = place_of(trial.number, self._trials())
-            seed = facts.get("seed", self.question.seed + place)
-            facts |= {"owner": self.presence.owner, "place": place, "seed": seed}
-            trial.set_user_attr("zetamix", facts)
-        self._open[trial.number] = trial
-        return Claim(trial.number, place, self.question.space.setting(trial.params), seed)
-
-    # training
-
-    def report(self, number: int, curve: Mapping[int, float]) -> Verdict:
-        """Note the measure by epoch of a trial under way, and say what is to become of it."""
-        with self._turn:
-            trial = self._open.get(number)
-            return "lost" if trial is None else self._patiently(lambda: self._report(trial, curve))
-
-    def _report(self, trial: optuna.Trial, curve: Mapping[int, float]) -> Verdict:
-        known = self._frozen(trial.number)
-        new = {epoch: value for epoch, value in curve.items() if _is_new(epoch, value, known)}
-        try:
-            for epoch, value in new.items():
-                trial.report(value, epoch)
-        except RuntimeError:
-            known = self._frozen(trial.number)
-            if not known.state.is_finished():
-                raise
-        if known.state.is_finished():
-            # another command took us for dead; what we did is on disk and no other loses by it
-            self._open.pop(trial.number, None)
-            return "lost"
-        return "prune" if new and trial.should_prune() else "go on"
-
-    def complete(self, number: int, value: float, facts: Mapping[str, Any]) -> None:
-        self._end(number, TrialState.COMPLETE, value, facts)
-
-    def prune(self, number: int, facts: Mapping[str, Any]) -> None:
-        self._end(number, TrialState.PRUNED, None, facts)
-
-    def diverge(self, number: int, facts: Mapping[str, Any]) -> None:
-        """A loss that is not finite is a result: a sampler takes a pruned trial for a bad one."""
-        self._end(number, TrialState.PRUNED, None, {**facts, "diverged": True})
-
-    def release(self, number: int) -> None:
-        """Give a trial back, to be gone on with by whoever comes next."""
-        self._end(number, TrialState.FAIL, None, {"released": True})
-
-    def _end(
-        self, number: int, state: TrialState, value: float | None, facts: Mapping[str, Any]
-    ) -> None:
-        with self._turn:
-            trial = self._open.pop(number, None)
-            if trial is not None:
-                self._patiently(lambda: self._tell(trial, state, value, facts))
-
-    def _tell(
-        self,
-        trial: optuna.Trial,
-        state: TrialState,
-        value: float | None,
-        facts: Mapping[str, Any],
-    ) -> None:
-        try:
-            if self._frozen(trial.number).state.is_finished():
-                # told already before the connection was lost, or given to another command
-                return
-            trial.set_user_attr("zetamix", {**facts_of(trial), **facts})
-            self.optuna.tell(trial, value, state)
-        except (RuntimeError, ValueError):
-            if not self._frozen(trial.number).state.is_finished():
-                raise
-
-    def note_tested(self, setting: Setting) -> None:
-        """Remember that a setting was tried on the test split."""
-        known = self.tested()
-        if setting not in known:
-            self._patiently(lambda: self.optuna.set_user_attr("tested", [*known, setting]))
-
-    # looking
-
-    def tested(self) -> list[Setting]:
-        """Settings that have been tried on the test split: more than one, and it has chosen too."""
-        return list(self._patiently(lambda: self.optuna.user_attrs).get("tested", []))
-
-    def mine(self) -> list[int]:
-        """Trials that this command has claimed and not yet told of."""
-        return list(self._open)
-
-    def finished(self) -> bool:
-        return sum(is_over(trial) for trial in self._patiently(self._trials)) >= self.total
-
-    def trials(self) -> list[Trial]:
-        """All that ended, in the order of their places."""
-        found = [self._trial(each) for each in self._patiently(self._trials) if is_over(each)]
-        return sorted(found, key=lambda trial: trial.number)
-
-    def standing(self, idle: Collection[int] = (), died: int = 0) -> Standing:
-        """How far it is.
-
-        idle: trials of ours that no worker is at. died: times that a worker of ours died.
-        """
-        found = self._patiently(self._trials)
-        over = [trial for trial in found if is_over(trial)]
-        claimed = [trial for trial in found if trial.state == TrialState.RUNNING]
-        return Standing.of(
-            [self._trial(trial) for trial in over],
-            total=self.total,
-            running={t.number: t.last_step or 0 for t in claimed if t.number not in idle},
-            claimed=len(claimed),
-            spans=[t.duration.total_seconds() for t in over if t.duration is not None],
-            lower_is_better=self.question.lower_is_better,
-            died=died,
-        )
-
-    def _trial(self, trial: FrozenTrial) -> Trial:
-        facts, drawn = facts_of(trial), drawn_of(trial)
-        state: State = "failed"
-        if trial.state == TrialState.COMPLETE:
-            state = "complete"
-        elif trial.state == TrialState.PRUNED:
-            state = "diverged" if facts.get("diverged") else "pruned"
-        return Trial(
-            number=facts.get("place", trial.number),
-            # one that was killed again and again may not even have drawn its values
-            setting=self.question.space.setting(drawn) if drawn.keys() >= self._names else {},
-            seed=facts.get("seed", 0),
-            state=state,
-            value=None if state in ("diverged", "failed") else trial.value,
-            error=facts.get("error"),
-            scores=facts.get("scores", {}),
-            curve=dict(sorted(trial.intermediate_values.items())),
-            seconds=facts.get("seconds", 0.0),
-        )
-
-    def _trials(self, *states: TrialState) -> list[FrozenTrial]:
-        return self.optuna.get_trials(deepcopy=False, states=states or None)
-
-    def _frozen(self, number: int) -> FrozenTrial:
-        return next(trial for trial in self._trials() if trial.number == number)
-
-    def _patiently(self, call: Callable[[], Result]) -> Result:
-        """Do it, and where the storage is away for a moment, do it again."""
-        began = time.monotonic()
-        while True:
-            try:
-                with self.storage.told():
-                    return call()
-            except StudyError:
-                if time.monotonic() - began > PATIENCE:
-                    raise
-                time.sleep(1.0)
-
-
-def _is_new(epoch: int, value: float, known: FrozenTrial) -> bool:
-    # an area under the curve is NaN where a class has no sample
-    return epoch not in known.intermediate_values and value == value
+    if left <= 0:
+        return 0.0
+    if not spans:
+        return None
+    return sum(spans) / len(spans) * max(0.5, left - running / 2) / max(1, running)

@@ -14,7 +14,7 @@ from zetamix.records import RunRecord
 from zetamix.report import Cell, Column, Picture, Table, drawing, series_style
 from zetamix.report.paper.comparison import Row
 from zetamix.report.paper.view import NO_NUMBERS, NOT_RUN, Answer, Drawn, View, blank, finish
-from zetamix.report.tune_parallel import draw_parallel
+from zetamix.report.tune import draw_parallel
 from zetamix.results.search_space import PAPER_SEARCH, PAPER_TRIALS, TITLES, parse_space
 from zetamix.results.tuning import trials_from_records
 from zetamix.results.tuning_analysis import flatness

@@ -1,0 +1,187 @@
+"""The settings of a study and of its sampler, checked before anything is trained."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from zetamix.data import DataError, Dataset, DatasetRef, load_cached
+from zetamix.metrics import METRICS, primary_metric
+from zetamix.models import build
+from zetamix.results.search_space import (
+    PAPER_TRIALS,
+    Parameter,
+    Setting,
+    Space,
+    SpaceError,
+    parse_space,
+)
+from zetamix.results.tuning import HELD_OUT, StudySpec
+from zetamix.train import Recipe, make_recipe
+
+SAMPLERS = ("tpe", "grid", "random")
+GRID_SEEDS = (0, 1, 2)
+
+
+class StudyError(ValueError):
+    """A study that cannot be opened or continued; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """How settings are drawn, and how many; `make_plan` checks it."""
+
+    sampler: str
+    trials: int
+    prune: bool
+    grid: tuple[Setting, ...] = ()
+    seeds: tuple[int, ...] = ()
+    """Seeds of a grid, which is trained with all settings for the first seed first."""
+
+
+def make_spec(
+    data: str | Path | Dataset,
+    space: str | Space,
+    *,
+    recipe: Recipe | None = None,
+    metric: str | None = None,
+    seed: int = 0,
+    split: Literal["val", "test"] = "val",
+    train_size: int | float | None = None,
+    model: str | None = None,
+    epochs: int | None = None,
+    changes: Sequence[str] = (),
+    data_dir: Path | None = None,
+    size: int | None = None,
+) -> StudySpec:
+    """The spec of a study; raises if any setting of the space could not be trained.
+
+    data: a dataset, its name or its path.
+    recipe: None takes the recipe of the dataset, with `model`, `epochs` and `changes` (such as
+        "lr=0.05") applied.
+    metric: the metric to optimise; None takes the error rate if classes are balanced, else
+        balanced accuracy.
+    size: side in pixels to which images of a path are resized.
+    """
+    if isinstance(data, Dataset):
+        if size is not None:
+            raise DataError(f"size applies to image files; {data.name} is loaded already.")
+        ref, dataset = None, data.with_train_size(train_size)
+    else:
+        ref = DatasetRef.resolve(data, data_dir, train_size, size)
+        dataset = load_cached(ref)
+    space = space if isinstance(space, Space) else parse_space(space)
+    if recipe is None:
+        recipe = make_recipe(dataset, model=model, epochs=epochs, changes=changes)
+    _check_dataset(dataset, split)
+    held_out = split == "val" and dataset.val is None
+    if held_out:
+        dataset = dataset.holdout(HELD_OUT)
+    if metric is None:
+        metric = primary_metric(dataset.splits[split].counts(), auc=False)
+    if metric not in METRICS:
+        raise SpaceError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}.")
+    _check_models(dataset, space, recipe)
+    _check_sources(dataset, space, recipe)
+    return StudySpec(dataset, ref, recipe, space, metric, seed, held_out, split)
+
+
+def make_plan(
+    spec: StudySpec,
+    sampler: str = "tpe",
+    trials: int | None = None,
+    prune: bool | None = None,
+    seeds: Sequence[int] | None = None,
+) -> SearchPlan:
+    """How settings are drawn, checked.
+
+    trials: total number, including the trials that the study has already; a grid has its own.
+    prune: None prunes except in a grid, which is trained whole.
+    seeds: seeds of every setting of a grid.
+    """
+    if sampler not in SAMPLERS:
+        raise SpaceError(f"sampler must be one of {', '.join(SAMPLERS)}, got {sampler!r}.")
+    if sampler == "grid":
+        if trials is not None or prune:
+            raise SpaceError(
+                "A grid trains every setting with every seed. Leave out trials and prune."
+            )
+        seeds = GRID_SEEDS if seeds is None else tuple(seeds)
+        grid = tuple(spec.space.grid())
+        return SearchPlan("grid", len(grid) * len(seeds), False, grid, seeds)
+    if seeds is not None:
+        raise SpaceError(f"seeds are for a grid; with {sampler} every trial has its own seed.")
+    if not spec.space.searched:
+        raise SpaceError(f"Nothing to search: every parameter of {spec.space.text} has one value.")
+    trials = PAPER_TRIALS if trials is None else trials
+    if trials < 1:
+        raise SpaceError(f"trials must be at least 1, got {trials}.")
+    return SearchPlan(sampler, trials, prune is not False)
+
+
+def check_settings(
+    stored: Mapping[str, Any] | None, requested: Mapping[str, Any], name: str
+) -> None:
+    """Raise if a study was created with other settings."""
+    if stored is None:
+        raise StudyError(f"Study {name} was not created by zetamix. Choose another --study NAME.")
+    old, new = _flatten(stored), _flatten(requested)
+    changed = [
+        f"{key}: {old.get(key)} ≠ {new.get(key)}"
+        for key in sorted({*old, *new})
+        if old.get(key) != new.get(key)
+    ]
+    if changed:
+        raise StudyError(
+            f"Study {name} was created with other settings ({'; '.join(changed)}). Rerun with "
+            "those, or start a new study with --study NAME."
+        )
+
+
+def _flatten(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key != "recipe"} | dict(
+        settings.get("recipe", {})
+    )
+
+
+def _check_dataset(dataset: Dataset, split: str) -> None:
+    if split not in ("val", "test"):
+        raise ValueError(f"split must be val or test, got {split!r}.")
+    if dataset.num_classes < 2:
+        raise DataError(
+            f"{dataset.name} has one class, {dataset.classes[0]!r}. Tuning needs at least two."
+        )
+    if split == "test" and dataset.test is None:
+        raise DataError(f"{dataset.name} has no test split to score trials on.")
+    for name, count in zip(dataset.classes, dataset.train.counts().tolist(), strict=True):
+        if count < 2 and dataset.val is None:
+            raise DataError(
+                f"Class {name!r} of {dataset.name} has {count} training samples. Holding out a "
+                "validation split needs at least 2 of every class: add some, or remove the class."
+            )
+
+
+def _check_models(dataset: Dataset, space: Space, recipe: Recipe) -> None:
+    """Build every model of the space without allocating memory."""
+    names = _values(space.parameters, "model") or (recipe.model,)
+    for name in names:
+        with torch.device("meta"):
+            build(str(name), dataset.num_classes, dataset.shape, stem=recipe.stem)
+
+
+def _check_sources(dataset: Dataset, space: Space, recipe: Recipe) -> None:
+    """Check the largest number of sources with the smallest batch."""
+    counts = [value for value in _values(space.parameters, "sources") if isinstance(value, int)]
+    if counts:
+        setting = {parameter.name: parameter.ends[0] for parameter in space.parameters}
+        setting["sources"] = max(counts)
+        if batches := _values(space.parameters, "batch_size"):
+            setting["batch_size"] = min(int(value) for value in batches)
+        smallest = space.recipe(setting, recipe)
+        smallest.check_sources(space.method(setting), len(dataset.train))
+
+
+def _values(parameters: Sequence[Parameter], name: str) -> tuple[Any, ...]:
+    return next((parameter.ends for parameter in parameters if parameter.name == name), ())
