@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,10 +11,19 @@ from browser import needs_browser, open_page
 from comparisons import MACHINE, make_comparison, make_dataset
 
 from zetamix.metrics import METRICS
-from zetamix.report.compare import how, make_csv, write_report
-from zetamix.report.compare_figures import draw_confusion, draw_curves, draw_differences
-from zetamix.report.compare_tables import MOST_CLASSES, class_table, difference_table, main_table
-from zetamix.report.compare_text import read
+from zetamix.report.compare import (
+    MAX_CLASSES,
+    class_table,
+    describe_method,
+    difference_table,
+    draw_confusion,
+    draw_curves,
+    draw_differences,
+    main_table,
+    make_csv,
+    write_report,
+)
+from zetamix.report.compare_text import summarise
 
 SIX = {
     "none": [0.100, 0.110, 0.105],
@@ -23,7 +33,7 @@ SIX = {
     "zeta:2.8": [0.050, 0.061, 0.055],
     "zeta:4.0": [0.100, 0.112, 0.101],
 }
-FACTS = {**MACHINE, "command": "zetamix compare --data 'my photos'"}
+MACHINE_INFO = {**MACHINE, "command": "zetamix compare --data 'my photos'"}
 MANY = (400, 400, 400)
 
 
@@ -34,7 +44,7 @@ def six():
 
 @pytest.fixture(scope="module")
 def page(six, tmp_path_factory):
-    return write_report(six, tmp_path_factory.mktemp("report"), FACTS)
+    return write_report(six, tmp_path_factory.mktemp("report"), MACHINE_INFO)
 
 
 def texts(table):
@@ -47,24 +57,22 @@ def texts(table):
 def test_the_main_table_has_means_deviations_and_marks(six):
     table = main_table(six)
     assert [head.name for head in table.heads] == ["method", "error %", "NLL", "ECE %", "seeds"]
-    assert texts(table)[0] == ["none", "10.50 ± 0.50", "0.2100 ± 0.0100", "10.50 ± 0.50", "3"]
+    assert texts(table)[0] == ["no mixing", "10.50 ± 0.50", "0.2100 ± 0.0100", "10.50 ± 0.50", "3"]
     marks = {row[0].text(): row[1].mark for row in table.cells}
-    assert marks == {
-        "none": "", "mixup:1.0": "", "cutmix:1.0": "", "zeta:2.4": "second", "zeta:2.8": "best",
-        "zeta:4.0": "",
-    }  # fmt: skip
+    marked = {"zeta:2.4": "second", "zeta:2.8": "best"}
+    assert {label: mark for label, mark in marks.items() if mark} == marked
     assert table.cells[0][1].note == "seed 0: 10.00, seed 1: 11.00, seed 2: 10.50"
     assert table.caption == "made: 1,200 test samples, after the last epoch"
 
 
-def test_equal_means_share_a_mark_and_more_can_be_better():
+def test_ties_are_not_marked_and_higher_can_be_better():
     scores = {"none": 0.2, "mixup": 0.1, "zeta:2.8": 0.1, "zeta:4.0": 0.3}
     made = make_comparison(
         {label: [error] for label, error in scores.items()}, dataset=make_dataset((10, 40, 10))
     )
     table = main_table(made)
     assert table.heads[1].name == "balanced accuracy %"
-    assert [row[1].mark for row in table.cells] == ["second", "best", "best", ""]
+    assert [row[1].mark for row in table.cells] == ["", "", "", ""]
     # one seed has no deviation
     assert table.cells[0][1].text() == "80.00"
 
@@ -79,10 +87,10 @@ def test_binary_data_is_told_by_its_auc():
 def test_the_table_of_differences_has_intervals_and_what_is_claimed(six):
     table = difference_table(six)
     assert [head.name for head in table.heads] == [
-        "method", "minus none (95 %)", "p", "minus mixup:1.0 (95 %)", "p",
+        "method", "minus no mixing (95 %)", "p (Holm)", "minus mixup:1.0 (95 %)", "p (Holm)",
     ]  # fmt: skip
     rows = {row[0]: row[1:] for row in texts(table)}
-    assert rows["none"][:2] == ["–", "–"]
+    assert rows["no mixing"][:2] == ["–", "–"]
     assert rows["mixup:1.0"][2:] == ["–", "–"]
     assert rows["zeta:2.8"][0] == "−4.97 (−5.11 to −4.82)"
     by_name = {row[0].text(): row for row in table.cells}
@@ -107,7 +115,7 @@ def test_one_seed_is_said_in_the_table():
 
 def test_classes(six):
     table = class_table(six)
-    assert [head.name for head in table.heads][:3] == ["class", "samples", "none"]
+    assert [head.name for head in table.heads][:3] == ["class", "samples", "no mixing"]
     assert len(table.rows) == 3
     # 40, 44 and 42 wrong of 400
     assert texts(table)[0][:3] == ["0", "400", "89.5 ± 0.5"]
@@ -123,7 +131,7 @@ def test_of_many_classes_those_that_differ_most_are_shown():
     for seed in (0, 1):
         made.records["zeta:2.8", seed].confusion[29] = [0] * 29 + [20]
     table = class_table(made)
-    assert len(table.rows) == MOST_CLASSES
+    assert len(table.rows) == MAX_CLASSES
     assert table.cells[-1][0].text() == "29"
     assert "20 of 30 classes" in table.notes[-1]
     marked = [row[0].text() for row in table.cells if any(cell.mark for cell in row)]
@@ -133,8 +141,6 @@ def test_of_many_classes_those_that_differ_most_are_shown():
 def test_a_class_without_test_samples_is_left_out():
     dataset = make_dataset((10, 10, 10))
     test = dataset.test
-    from dataclasses import replace
-
     dataset = replace(dataset, test=test.keep((test.labels != 1).nonzero().squeeze(1)))
     made = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.1]}, dataset=dataset)
     assert [row[0] for row in texts(class_table(made))] == ["0", "2"]
@@ -162,7 +168,7 @@ def test_json_has_everything(six, page):
     )
     assert found["schema"] == "zetamix/compare/1"
     assert found["command"] == "zetamix compare --data 'my photos'"
-    assert found["verdict"] == dict(read(six))
+    assert found["verdict"] == dict(summarise(six))
     assert found["complete"]
     assert found["dataset"]["samples"] == {"train": 1200, "val": 1200, "test": 1200}
     zeta = found["methods"]["zeta:2.8"]["error"]
@@ -186,7 +192,7 @@ def test_json_has_everything(six, page):
 def test_what_is_not_a_number_is_null_in_json(tmp_path):
     scores = [{"error": 0.1, "auc": float("nan")}]
     made = make_comparison({"none": scores, "zeta:2.8": scores})
-    write_report(made, tmp_path, FACTS)
+    write_report(made, tmp_path, MACHINE_INFO)
     found = json.loads((tmp_path / "results.json").read_text(), parse_constant=pytest.fail)
     assert found["methods"]["none"]["auc"]["mean"] is None
     assert ",," in (tmp_path / "results.csv").read_text()
@@ -204,7 +210,7 @@ def test_csv_has_a_line_for_each_run_in_full(six):
 
 def test_markdown_and_latex(six, page):
     text = (page.parent / "results.md").read_text()
-    assert text.startswith("# made: does mixing help?\n\n**Answer.** Compared with none, ")
+    assert text.startswith("# made: does mixing help?\n\n**Verdict.** Compared with no mixing, ")
     assert "| zeta:2.8 | **5.53 ± 0.55** |" in text
     assert "| zeta:2.4 | *6.53 ± 0.55* |" in text
     assert "`zetamix compare --data 'my photos'`" in text
@@ -219,28 +225,28 @@ def test_every_format_says_how_it_marks_the_second(page):
         name: (page.parent / name).read_text()
         for name in ("results.md", "results.tex", "report.html")
     }
-    assert "Bold: best mean, in italics: second." in by_format["results.md"]
+    assert "Bold: best mean; italic: second best; ties" in by_format["results.md"]
     assert "underlined" not in by_format["results.md"]
     for name in ("results.tex", "report.html"):
-        assert "Bold: best mean, underlined: second." in by_format[name]
+        assert "Bold: best mean; underlined: second best; ties" in by_format[name]
 
 
-def test_that_nothing_was_learned_is_told_in_every_file(tmp_path):
+def test_that_nothing_was_learned_is_in_every_file(tmp_path):
     scores = {"none": [0.67, 0.66], "zeta:2.8": [0.668, 0.67]}
     made = make_comparison(scores, dataset=make_dataset(MANY))
-    caution = dict(read(made))["Caution"]
-    page = write_report(made, tmp_path, FACTS)
+    caution = dict(summarise(made))["Caution"]
+    page = write_report(made, tmp_path, MACHINE_INFO)
     assert f"**Caution.** {caution}" in (tmp_path / "results.md").read_text()
     assert caution in page.read_text()
     assert json.loads((tmp_path / "results.json").read_text())["verdict"]["Caution"] == caution
 
 
 def test_how_it_was_measured_says_what_is_not_covered(six):
-    text = " ".join(how(six))
-    assert "6 methods with 3 seeds each, on the same 1,200 training samples" in text
+    text = " ".join(describe_method(six))
+    assert "6 methods with 3 seeds each, on the same 1,200 training and 1,200 test samples" in text
     recipe = six.recipe
-    assert f"{recipe.model}, 3 epochs, batches of {recipe.batch_size}, SGD with" in text
-    assert "do not cover the choice of training and test samples" in text
+    assert f"{recipe.model}, 3 epochs, batch size {recipe.batch_size}, SGD with" in text
+    assert "not the choice of training and test samples" in text
     assert "Trained (2 processes side by side): 18 runs on" in text
     assert "All runs together took 9.0 minutes." in text
 
@@ -248,7 +254,7 @@ def test_how_it_was_measured_says_what_is_not_covered(six):
 def test_runs_of_several_machines_are_told_apart():
     made = make_comparison({"none": [0.1, 0.1], "zeta:2.8": [0.1, 0.2]})
     made.records["none", 1].machine.update(gpu="NVIDIA H200", torch="2.11")
-    text = next(words for words in how(made) if words.startswith("Trained"))
+    text = next(words for words in describe_method(made) if words.startswith("Trained"))
     assert text.startswith("Trained: 3 runs on ")
     assert "; 1 run on NVIDIA H200 · torch 2.11" in text
 
@@ -263,9 +269,7 @@ def plotted(draw, comparison):
     calls = []
     real = Axes.plot
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            Axes, "plot", lambda self, *a, **how: calls.append((a, how)) or real(self, *a, **how)
-        )
+        patch.setattr(Axes, "plot", lambda *a, **k: calls.append((a[1:], k)) or real(*a, **k))
         picture = draw(comparison)
     return picture, calls
 
@@ -273,9 +277,9 @@ def plotted(draw, comparison):
 def test_curves_are_means_over_seeds(six):
     picture, calls = plotted(draw_curves, six)
     by_label = {}
-    for arguments, how_drawn in calls:
-        by_label.setdefault(how_drawn["label"], []).append(arguments)
-    assert list(by_label) == six.methods
+    for arguments, style in calls:
+        by_label.setdefault(style["label"], []).append(arguments)
+    assert list(by_label) == ["no mixing", *six.methods[1:]]
     epochs, error = by_label["zeta:2.8"][0]
     assert epochs == [1, 2, 3]
     assert error == pytest.approx([3 * 5.5333, 2 * 5.5333, 5.5333], rel=1e-4)
@@ -294,13 +298,13 @@ def test_curves_of_runs_that_were_evaluated_at_other_epochs():
 
 def test_differences_show_seeds_means_and_intervals(six):
     picture, calls = plotted(draw_differences, six)
-    means = [a[0][0] for a, how_drawn in calls if a[2] == "D"]
+    means = [a[0][0] for a, style in calls if a[2] == "D"]
     expected = [d.mean for r in six.baselines for d in six.differences(r)]
     assert means == pytest.approx([100 * mean for mean in expected])
-    filled = [how_drawn["markerfacecolor"] != "white" for a, how_drawn in calls if a[2] == "D"]
+    filled = [style["markerfacecolor"] != "white" for a, style in calls if a[2] == "D"]
     assert filled == [d.significant for r in six.baselines for d in six.differences(r)]
-    assert "zeta:2.8 minus none −4.97 points" in picture.alt
-    seeds = [len(a[0]) for a, how_drawn in calls if a[2] == "o"]
+    assert "zeta:2.8 minus no mixing −4.97 points" in picture.alt
+    seeds = [len(a[0]) for a, style in calls if a[2] == "o"]
     assert seeds == [3] * 10
 
 
@@ -308,7 +312,7 @@ def test_differences_show_seeds_means_and_intervals(six):
 def test_confusion_of_few_and_many_classes(classes):
     dataset = make_dataset((10,) * classes, classes=[f"class {k}" for k in range(classes)])
     picture = draw_confusion(make_comparison({"none": [0.1], "zeta:2.8": [0.2]}, dataset=dataset))
-    assert "none is right about 90.0 %, zeta:2.8 is right about 80.0 %" in picture.alt
+    assert "no mixing 90.0 % accurate, zeta:2.8 80.0 % accurate" in picture.alt
 
 
 # the page
@@ -324,8 +328,8 @@ def test_the_report_opens_in_a_browser(six, page, width):
         "Differences",
         "Learning curves",
         "Classes",
-        "What the model is shown",
-        "How it was measured",
+        "Training inputs",
+        "Method",
     ]
     assert len(seen.images) == 4
     for image in seen.images:
@@ -337,10 +341,10 @@ def test_the_report_opens_in_a_browser(six, page, width):
         *texts(main_table(six)),
     ]
     words = " ".join(seen.text.split())
-    for _, sentence in read(six):
+    for _, sentence in summarise(six):
         assert sentence in words
     # the answer comes before anything else
-    assert words.index("Compared with none") < words.index("All methods")
+    assert words.index("Compared with no mixing") < words.index("All methods")
     assert "zetamix compare --data 'my photos'" in words
     assert f"torch {torch.__version__}" in words
 
@@ -362,16 +366,16 @@ def test_the_report_opens_in_a_browser(six, page, width):
 )
 def test_small_comparisons_have_a_page_too(scores, dataset, images, tmp_path):
     made = make_comparison(scores, dataset=make_dataset(**dataset))
-    seen = open_page(write_report(made, tmp_path, FACTS)).check()
+    seen = open_page(write_report(made, tmp_path, MACHINE_INFO)).check()
     assert len(seen.images) == images
 
 
 def test_nothing_of_the_page_is_left_behind_by_a_crash(tmp_path, monkeypatch):
     made = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.2]})
-    page = write_report(made, tmp_path, FACTS)
+    page = write_report(made, tmp_path, MACHINE_INFO)
     before = page.read_text()
     monkeypatch.setattr("zetamix.report.compare.class_table", lambda comparison: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        write_report(made, tmp_path, FACTS)
+        write_report(made, tmp_path, MACHINE_INFO)
     assert page.read_text() == before
     assert not list(tmp_path.rglob("*.part"))

@@ -77,6 +77,15 @@ class Method:
         return self.label
 
 
+def display_name(label: str) -> str:
+    """The name of a method in prose.
+
+    >>> display_name("none"), display_name("zeta:2.8")
+    ('no mixing', 'zeta:2.8')
+    """
+    return "no mixing" if label == "none" else label
+
+
 def parse(text: str) -> Method:
     """Read one method.
 

@@ -97,14 +97,14 @@ def _hint(comparison: "Comparison", stop: "Stop") -> str:
 
 
 def _print(console: Console, comparison: "Comparison") -> None:
-    from zetamix.report.compare_tables import difference_table, main_table
-    from zetamix.report.compare_text import read
+    from zetamix.report.compare import difference_table, main_table
+    from zetamix.report.compare_text import summarise
 
     if comparison.records:
         print_table(console, main_table(comparison))
         if comparison.compared:
             print_table(console, difference_table(comparison), required=3)
-    for heading, sentence in read(comparison):
+    for heading, sentence in summarise(comparison):
         console.print(f"[bold]{heading}[/bold]  {sentence}", highlight=False)
 
 

@@ -1,57 +1,367 @@
-"""A comparison as files: one page, JSON, CSV, Markdown, LaTeX, and every figure as PNG and SVG."""
+"""The report of a comparison: tables, figures, one HTML page, and JSON, CSV, Markdown and LaTeX."""
 
 import csv
 import dataclasses
 import io
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
 from zetamix.atomic_io import json_safe, write_json, write_text
 from zetamix.measure.statistics import CONFIDENCE, Difference
-from zetamix.metrics import METRICS
+from zetamix.methods import display_name
+from zetamix.metrics import BALANCED, METRICS
 from zetamix.provenance import machine_summary
-from zetamix.report import Picture, Section, Table, render_page
-from zetamix.report.compare_figures import draw_all
-from zetamix.report.compare_tables import class_table, difference_table, main_table
-from zetamix.report.compare_text import LEVEL, read
+from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
+from zetamix.report.compare_text import LEVEL, summarise
+from zetamix.report.figure import GREY
+from zetamix.report.outputs import Outputs, draw_outputs
+from zetamix.report.table import Mark
 from zetamix.results.comparison import Comparison
 from zetamix.text import plural
 
 SCHEMA = "zetamix/compare/1"
+# classes that the page lists; results.json has all
+MAX_CLASSES = 20
+# larger confusion matrices have no room for numbers, and then none for names
+NUMBERED_CLASSES, NAMED_CLASSES = 12, 25
+# learning curves are scaled to what comes after this fraction of the epochs
+SCALED_FROM = 1 / 3
 
 
-def write_report(comparison: Comparison, out: Path, facts: Mapping[str, str]) -> Path:
-    """Write `report.html`, `results.json`, `.csv`, `.md`, `.tex` and `figures/`; the page's path.
+def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) -> Path:
+    """Write report.html, results.json, .csv, .md, .tex and figures/; return the page's path.
 
-    facts: the machine and the command, from `zetamix.provenance.machine_info`.
+    machine: the machine and the command, from `zetamix.provenance.machine_info`.
     """
-    pictures = draw_all(comparison)
+    verdict, pictures = summarise(comparison), draw_figures(comparison)
     for picture in pictures.values():
         picture.save(out / "figures")
     tables = [main_table(comparison)]
     if comparison.compared:
         tables.append(difference_table(comparison))
-    write_json(out / "results.json", json_safe(as_dict(comparison, facts)))
+    write_json(out / "results.json", json_safe(as_dict(comparison, verdict, machine)))
     write_text(out / "results.csv", make_csv(comparison))
-    in_markdown = [main_table(comparison, second="in italics"), *tables[1:]]
-    write_text(out / "results.md", _markdown(comparison, in_markdown, facts))
+    markdown = [main_table(comparison, second="italic"), *tables[1:]]
+    write_text(out / "results.md", _markdown(comparison, verdict, markdown, machine))
     write_text(out / "results.tex", _latex(comparison, tables))
+    sections = [Section("All methods", [tables[0]])]
+    if comparison.compared:
+        sections.append(Section("Differences", [tables[1], pictures["differences"]]))
+    sections += [
+        Section("Learning curves", [pictures["curves"]]),
+        Section("Classes", [class_table(comparison), pictures["confusion"]]),
+        Section("Training inputs", [pictures["outputs"]]),
+        Section("Method", describe_method(comparison)),
+    ]
     page = out / "report.html"
-    write_text(page, _page(comparison, tables, pictures, facts))
+    write_text(page, render_page(_title(comparison), sections, machine=machine, lead=verdict))
     return page
 
 
-def as_dict(comparison: Comparison, facts: Mapping[str, str]) -> dict[str, Any]:
-    """Everything, from the verdict down to each run and epoch."""
-    dataset = comparison.dataset
+# tables
+
+
+def main_table(comparison: Comparison, *, second: str = "underlined") -> Table:
+    """Mean ± standard deviation of every metric for every method.
+
+    second: how the second best is marked; Markdown has no underline.
+    """
+    columns = [Column("method")]
+    for name in comparison.metrics:
+        better = "higher" if METRICS[name].higher_is_better else "lower"
+        columns.append(Column(METRICS[name].heading, f"{METRICS[name].title}; {better} is better"))
+    columns.append(Column("seeds", "finished runs of the method"))
+    rows = []
+    for label in comparison.methods:
+        row: list[Cell | int | str] = [display_name(label)]
+        row += [_mean_cell(comparison, label, name) for name in comparison.metrics]
+        rows.append([*row, comparison.summary(label, comparison.primary).n])
+    notes = [
+        f"Mean ± standard deviation over seeds. Bold: best mean; {second}: second best; ties are "
+        "not marked. Marks do not mean significance."
+    ]
+    test = len(comparison.dataset.splits["test"])
+    caption = f"{comparison.dataset.name}: {test:,} test samples, after the last epoch"
+    return Table(columns, rows, caption, notes)
+
+
+def _mean_cell(comparison: Comparison, label: str, name: str) -> Cell:
+    metric, summary = METRICS[name], comparison.summary(label, name)
+    means = [comparison.summary(other, name).mean for other in comparison.methods]
+    better = sum(metric.sign * mean > metric.sign * summary.mean for mean in means)
+    tied = means.count(summary.mean) > 1
+    return Cell(
+        metric.scale(summary.mean),
+        error=None if summary.sd is None else metric.scale(summary.sd),
+        digits=metric.digits,
+        mark="" if tied or better > 1 else ("second" if better else "best"),
+        note=", ".join(f"seed {seed}: {metric.number(v)}" for seed, v in summary.values.items()),
+    )
+
+
+def difference_table(comparison: Comparison) -> Table:
+    """Paired differences of the primary metric to each baseline, with intervals and p-values."""
+    metric = METRICS[comparison.primary]
+    unit = ", points" if metric.percent else ""
+    columns, rows = [Column("method")], [[Cell(display_name(m))] for m in comparison.methods]
+    for baseline in comparison.baselines:
+        columns += [
+            Column(
+                f"minus {display_name(baseline)} ({LEVEL})",
+                f"difference in {metric.title}{unit}, paired by seed, with its interval",
+            ),
+            Column("p (Holm)", "two-sided, Holm-corrected over all differences to this baseline"),
+        ]
+        by_method = {d.method: d for d in comparison.differences(baseline)}
+        for row, label in zip(rows, comparison.methods, strict=True):
+            row += _difference_cells(by_method.get(label))
+    better = "Positive" if metric.higher_is_better else "Negative"
+    notes = [
+        f"Mean difference in {metric.title}{unit}, paired by seed, with its {LEVEL} interval "
+        f"(uncorrected). {better} is better. Bold: significant after Holm correction (p < "
+        f"{1 - CONFIDENCE:.2g})."
+    ]
+    return Table(columns, rows, f"Differences in {metric.title}", notes)
+
+
+def _difference_cells(difference: Difference | None) -> list[Cell]:
+    if difference is None:
+        return [Cell(None), Cell(None)]
+    metric = METRICS[difference.metric]
+    note = ", ".join(f"seed {seed}: {metric.signed(v)}" for seed, v in difference.values.items())
+    text, p = metric.signed(difference.mean), difference.p_holm
+    if difference.low is None or difference.high is None or p is None:
+        return [Cell(f"{text} (one seed)", note=note), Cell(None)]
+    text += f" ({metric.signed(difference.low)} to {metric.signed(difference.high)})"
+    value = Cell(text, mark="best" if difference.significant else "", note=note)
+    return [value, Cell("< 0.001" if p < 0.001 else f"{p:.3f}")]
+
+
+def class_table(comparison: Comparison) -> Table:
+    """Recall of every method in every class."""
+    recalls = {label: comparison.recalls(label) for label in comparison.methods}
+    counts = comparison.dataset.splits["test"].counts()
+    means = torch.stack([values.mean(0) for values in recalls.values()])
+    shown = [k for k in range(len(counts)) if counts[k] > 0]
+    notes = ["Mean ± standard deviation over seeds. Bold: highest mean; ties are not marked."]
+    if len(shown) > MAX_CLASSES:
+        spread = means.amax(0) - means.amin(0)
+        shown = sorted(sorted(shown, key=lambda k: -float(spread[k]))[:MAX_CLASSES])
+        notes.append(
+            f"The {MAX_CLASSES} of {len(counts)} classes in which methods differ most; "
+            "results.json has all."
+        )
+    rows = []
+    for k in shown:
+        row: list[Cell | int | str] = [comparison.dataset.classes[k], int(counts[k])]
+        for values, mean in zip(recalls.values(), means[:, k], strict=True):
+            error = 100 * float(values[:, k].std()) if len(values) > 1 else None
+            is_best = len(recalls) > 1 and int((means[:, k] >= mean).sum()) == 1
+            mark: Mark = "best" if is_best else ""
+            row.append(Cell(100 * float(mean), error=error, digits=1, mark=mark))
+        rows.append(row)
+    columns = [Column("class"), Column("samples", "in the test split")]
+    columns += [Column(display_name(label)) for label in recalls]
+    return Table(columns, rows, "Per-class recall, %", notes)
+
+
+# figures
+
+
+def draw_figures(comparison: Comparison) -> dict[str, Picture]:
+    """All figures by name."""
+    examples = [
+        Outputs("original" if each.method == "none" else each.method, each.samples, each.targets)
+        for each in comparison.examples
+    ]
+    pictures = [draw_curves(comparison), draw_confusion(comparison)]
+    pictures.append(draw_outputs(examples, comparison.dataset.classes))
+    if comparison.compared:
+        pictures.append(draw_differences(comparison))
+    return {picture.name: picture for picture in pictures}
+
+
+def draw_differences(comparison: Comparison) -> Picture:
+    """The difference of every method to each baseline: seeds as dots, mean, interval."""
+    metric, baselines = METRICS[comparison.primary], comparison.baselines
+    all_differences = {baseline: comparison.differences(baseline) for baseline in baselines}
+    height = 0.42 * max(map(len, all_differences.values())) + 1.5
+    with drawing(4.6 * len(baselines) + 0.6, height) as figure:
+        panels: Any = figure.subplots(1, len(baselines), squeeze=False)[0]
+        for axes, (baseline, differences) in zip(panels, all_differences.items(), strict=True):
+            for row, difference in enumerate(differences):
+                _draw_difference(axes, row, difference)
+            axes.axvline(0, color="black", linewidth=1)
+            axes.set_yticks(range(len(differences)), [display_name(d.method) for d in differences])
+            axes.set_ylim(len(differences) - 0.5, -0.5)
+            axes.grid(visible=False, axis="y")
+            axes.set_title(f"minus {display_name(baseline)}")
+            unit = ", points" if metric.percent else ""
+            side = "right" if metric.higher_is_better else "left"
+            axes.set_xlabel(f"difference in {metric.title}{unit} ({side} is better)")
+        texts = [
+            f"{display_name(d.method)} minus {display_name(d.baseline)} "
+            f"{metric.format_difference(d.mean)}"
+            for differences in all_differences.values()
+            for d in differences
+        ]
+        return Picture.of(
+            figure,
+            "differences",
+            alt=f"Mean differences in {metric.title}: {'; '.join(texts)}.",
+            caption=f"Differences in {metric.title} on the test split, paired by seed. Small dots: "
+            f"seeds. Bars: {LEVEL} intervals of the mean, uncorrected. Filled: significant after "
+            "Holm correction.",
+        )
+
+
+def _draw_difference(axes: Axes, row: int, difference: Difference) -> None:
+    scale = METRICS[difference.metric].scale
+    colour = series_style(0)["color"] if difference.significant else GREY
+    seeds = [scale(value) for value in difference.values.values()]
+    axes.plot(seeds, [row + 0.24] * len(seeds), "o", markersize=3, color=colour, alpha=0.6)
+    if difference.low is not None and difference.high is not None:
+        axes.plot([scale(difference.low), scale(difference.high)], [row, row], "-", color=colour)
+    fill = colour if difference.significant else "white"
+    mean = [scale(difference.mean)]
+    axes.plot(mean, [row], "D", markersize=6, color=colour, markerfacecolor=fill)
+
+
+def draw_curves(comparison: Comparison) -> Picture:
+    """Primary metric and negative log-likelihood on the test split, by epoch."""
+    names = [comparison.primary, "nll"]
+    with drawing(9.6, 3.9) as figure:
+        panels: Any = figure.subplots(1, 2)
+        for axes, name in zip(panels, names, strict=True):
+            late = [
+                value
+                for index, label in enumerate(comparison.methods)
+                for value in _draw_curve(axes, comparison, index, label, name)
+            ]
+            _limit(axes, late)
+            axes.set_title(f"{METRICS[name].heading}, test split")
+            axes.set_xlabel("epoch")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
+        metric = METRICS[comparison.primary]
+        finals = [
+            f"{display_name(m)} ends at {metric.format(comparison.summary(m, metric.name).mean)}"
+            for m in comparison.methods
+        ]
+        several = any(len(comparison.values(m, names[0])) > 1 for m in comparison.methods)
+        bands = "; bands: one standard deviation over seeds" if several else ""
+        return Picture.of(
+            figure,
+            "curves",
+            alt=f"Learning curves of {metric.title} and negative log-likelihood: "
+            f"{', '.join(finals)}.",
+            caption=f"Learning curves on the test split, mean over seeds{bands}. Axes are scaled "
+            "to the last two thirds of training.",
+        )
+
+
+def _draw_curve(
+    axes: Axes, comparison: Comparison, index: int, label: str, name: str
+) -> list[float]:
+    """Draw the curve of one method; return the values that the axes should cover."""
+    runs = [
+        {line["epoch"]: line["test"][name] for line in curve if "test" in line}
+        for (method, _), curve in comparison.curves.items()
+        if method == label
+    ]
+    epochs = sorted(set.intersection(*(set(run) for run in runs)))
+    values = torch.tensor([[run[epoch] for epoch in epochs] for run in runs], dtype=torch.float64)
+    values = METRICS[name].scale(1) * values
+    mean, spread = values.mean(0), values.std(0) if len(runs) > 1 else torch.zeros(len(epochs))
+    style, step = series_style(index), max(1, len(epochs) // 8)
+    axes.plot(epochs, mean.tolist(), label=display_name(label), markevery=step, **style)
+    band = (mean - spread).tolist(), (mean + spread).tolist()
+    axes.fill_between(epochs, *band, color=style["color"], alpha=0.13, lw=0)
+    first = next(k for k, epoch in enumerate(epochs) if epoch >= SCALED_FROM * epochs[-1])
+    return [*band[0][first:], *band[1][first:]]
+
+
+def _limit(axes: Axes, values: Sequence[float]) -> None:
+    finite = [value for value in values if math.isfinite(value)]
+    if finite and max(finite) > min(finite):
+        margin = 0.05 * (max(finite) - min(finite))
+        # no metric is negative
+        axes.set_ylim(max(0.0, min(finite) - margin), max(finite) + margin)
+
+
+def draw_confusion(comparison: Comparison) -> Picture:
+    """A confusion matrix for each method, over all seeds."""
+    methods, classes = comparison.methods, comparison.dataset.classes
+    columns = min(3, len(methods))
+    rows = -(-len(methods) // columns)
+    size = 2.9 if len(classes) <= NAMED_CLASSES else 2.6
+    with drawing(size * columns + 0.5, (size + 0.3) * rows) as figure:
+        panels: Any = figure.subplots(rows, columns, squeeze=False)
+        for axes in panels.flat[len(methods) :]:
+            axes.set_axis_off()
+        image = None
+        for axes, label in zip(panels.flat, methods, strict=False):
+            image = _draw_matrix(axes, comparison.confusion(label).sum(0), classes)
+            axes.set_title(display_name(label))
+        for axes in panels[:, 0]:
+            axes.set_ylabel("true class")
+        for axes in panels[-1]:
+            axes.set_xlabel("predicted class")
+        if image is not None:
+            figure.colorbar(image, ax=panels, shrink=0.6, label="% of the true class")
+        accuracies = [
+            f"{display_name(m)} {100 * comparison.summary(m, 'accuracy').mean:.1f} % accurate"
+            for m in methods
+        ]
+        return Picture.of(
+            figure,
+            "confusion",
+            alt=f"Confusion matrices on the test split: {', '.join(accuracies)}.",
+            caption="Confusion matrices on the test split after the last epoch, summed over seeds, "
+            "in % of each true class.",
+        )
+
+
+def _draw_matrix(axes: Axes, counts: Tensor, classes: tuple[str, ...]) -> Any:
+    shares = 100 * counts.double() / counts.sum(1, keepdim=True).clamp_min(1)
+    image = axes.imshow(shares.numpy(), cmap="Blues", vmin=0, vmax=100, interpolation="none")
+    axes.grid(visible=False)
+    axes.tick_params(length=0)
+    names = classes if len(classes) <= NAMED_CLASSES else ()
+    rotation = 90 if max(map(len, classes)) > 2 else 0
+    axes.set_xticks(range(len(names)), names, rotation=rotation, fontsize=7)
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    if len(classes) <= NUMBERED_CLASSES:
+        for row, column in (shares >= 0.05).nonzero().tolist():
+            share = float(shares[row, column])
+            text = f"{share:.0f}" if share >= 10 else f"{share:.1f}"
+            style: Any = {"ha": "center", "va": "center", "fontsize": 5.5}
+            axes.text(column, row, text, color="white" if share > 55 else "black", **style)
+    return image
+
+
+# files
+
+
+def as_dict(
+    comparison: Comparison, verdict: Sequence[tuple[str, str]], machine: Mapping[str, str]
+) -> dict[str, Any]:
+    """The content of results.json: the verdict, all statistics, every run and epoch."""
+    dataset, methods = comparison.dataset, comparison.methods
     return {
         "schema": SCHEMA,
-        "command": facts["command"],
-        "machine": dict(facts),
-        "verdict": dict(read(comparison)),
+        "command": machine["command"],
+        "machine": dict(machine),
+        "verdict": dict(verdict),
         "dataset": {
             "name": dataset.name,
             "fingerprint": dataset.fingerprint,
@@ -71,20 +381,18 @@ def as_dict(comparison: Comparison, facts: Mapping[str, str]) -> dict[str, Any]:
         "metrics": comparison.metrics,
         "confidence": CONFIDENCE,
         "methods": {
-            label: {
-                metric: dataclasses.asdict(comparison.summary(label, metric)) for metric in METRICS
-            }
-            for label in comparison.methods
+            label: {name: dataclasses.asdict(comparison.summary(label, name)) for name in METRICS}
+            for label in methods
         },
         "differences": [
-            _difference(found)
-            for reference in comparison.baselines
-            for metric in comparison.metrics
-            for found in comparison.differences(reference, metric)
+            {**dataclasses.asdict(difference), "significant": difference.significant}
+            for baseline in comparison.baselines
+            for name in comparison.metrics
+            for difference in comparison.differences(baseline, name)
         ],
         "recalls": {
             label: dict(zip(dataset.classes, comparison.recalls(label).T.tolist(), strict=True))
-            for label in comparison.methods
+            for label in methods
         },
         "runs": [record.as_dict() for record in comparison.records.values()],
         "curves": [
@@ -94,95 +402,70 @@ def as_dict(comparison: Comparison, facts: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _difference(found: Difference) -> dict[str, Any]:
-    return {**dataclasses.asdict(found), "significant": found.significant}
-
-
 def make_csv(comparison: Comparison) -> str:
-    """One line for each run, numbers in full."""
+    """One line per run, numbers in full."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["method", "seed", *METRICS, "wall_s", "step_ms", "key"])
     for (method, seed), record in comparison.records.items():
-        values = [record.last[metric] for metric in METRICS]
-        shown = ["" if math.isnan(value) else value for value in values]
-        writer.writerow([method, seed, *shown, record.wall_s, record.step_ms, record.cell.key])
+        values = [record.last[name] for name in METRICS]
+        numbers = ["" if math.isnan(value) else value for value in values]
+        writer.writerow([method, seed, *numbers, record.wall_s, record.step_ms, record.cell.key])
     return file.getvalue()
 
 
-def _markdown(comparison: Comparison, tables: list[Table], facts: Mapping[str, str]) -> str:
-    parts = [f"# {_title(comparison)}"]
-    parts += [f"**{word}.** {sentence}" for word, sentence in read(comparison)]
+def _markdown(
+    comparison: Comparison,
+    verdict: Sequence[tuple[str, str]],
+    tables: Sequence[Table],
+    machine: Mapping[str, str],
+) -> str:
+    parts = [f"# {_title(comparison)}", *(f"**{heading}.** {text}" for heading, text in verdict)]
     for table in tables:
         parts += [f"{table.caption}.", table.markdown(), *table.notes]
-    parts += [f"`{facts['command']}`", machine_summary(dict(facts))]
+    parts += [f"`{machine['command']}`", machine_summary(dict(machine))]
     return "\n\n".join(parts) + "\n"
 
 
-def _latex(comparison: Comparison, tables: list[Table]) -> str:
-    """The tables, with booktabs; what they show as comments above them."""
-    parts = []
+def _latex(comparison: Comparison, tables: Sequence[Table]) -> str:
+    lines = [f"% {_title(comparison)}; needs \\usepackage{{booktabs}}"]
     for table in tables:
-        parts += [f"% {table.caption}", *(f"% {note}" for note in table.notes), table.latex(), ""]
-    return "\n".join([f"% {_title(comparison)}; needs \\usepackage{{booktabs}}", *parts])
+        lines += [f"% {table.caption}", *(f"% {note}" for note in table.notes), table.latex(), ""]
+    return "\n".join(lines)
 
 
 def _title(comparison: Comparison) -> str:
-    unfinished = "" if comparison.complete else " (unfinished)"
-    return f"{comparison.dataset.name}: does mixing help?{unfinished}"
+    incomplete = "" if comparison.complete else " (incomplete)"
+    return f"{comparison.dataset.name}: does mixing help?{incomplete}"
 
 
-def _page(
-    comparison: Comparison,
-    tables: list[Table],
-    pictures: Mapping[str, Picture],
-    facts: Mapping[str, str],
-) -> str:
-    sections = [Section("All methods", [tables[0]])]
-    if comparison.compared:
-        sections.append(Section("Differences", [tables[1], pictures["differences"]]))
-    sections += [
-        Section("Learning curves", [pictures["curves"]]),
-        Section("Classes", [class_table(comparison), pictures["confusion"]]),
-        Section("What the model is shown", [pictures["outputs"]]),
-        Section("How it was measured", how(comparison)),
-    ]
-    return render_page(_title(comparison), sections, machine=facts, lead=read(comparison))
-
-
-def how(comparison: Comparison) -> list[str]:
-    """What a reader has to know to trust the numbers, and what they do not cover."""
-    dataset, seeds = comparison.dataset, comparison.seeds
-    recipe, test = comparison.recipe, len(dataset.splits["test"])
-    words = [
-        f"{plural(len(comparison.requested), 'method')} with {plural(len(seeds), 'seed')} each, on "
-        f"the same {len(dataset.train):,} training samples and the same {test:,} test samples. A "
-        "seed fixes initial weights and the order of the data, so that methods are compared in "
-        "pairs which differ in the mixing alone.",
-        f"Every run: {recipe.model}, {recipe.epochs} epochs, batches of {recipe.batch_size}, SGD "
-        f"with momentum {recipe.momentum:g}{' (Nesterov)' if recipe.nesterov else ''}, learning "
-        f"rate {recipe.lr:g} ({recipe.schedule}), weight decay {recipe.weight_decay:g}, "
-        f"augmentation: {recipe.augmentation}. Recipe: {recipe.source}. Numbers are those after "
-        "the last epoch; nothing was chosen by looking at the test split.",
-        f"Intervals: Student's t on the differences of the seeds, {LEVEL} each. A share of test "
-        f"samples moves in steps of one in {test:,}; balanced accuracy, macro F1 and the area "
-        "under the ROC curve are taken to move as one sample moves a mean over classes. No "
-        "interval of these is narrower than such a step allows. Claims hold for all methods "
-        "together: p-values of all differences to one reference are adjusted after Holm. Intervals "
-        "cover what differs between seeds: weights, order, mixing. They do not cover the choice of "
-        "training and test samples; another test split would move all methods.",
-        "Expected calibration error: 15 bins of equal width over the highest probability. A model "
-        "trained on soft labels is less sure of itself, which can help or harm both it and the "
-        "negative log-likelihood.",
-        _machines(comparison),
-    ]
-    return words + [f"About the data: {note}." for note in dataset.notes]
-
-
-def _machines(comparison: Comparison) -> str:
-    """Where runs were trained, which need not be where the page was written."""
+def describe_method(comparison: Comparison) -> list[str]:
+    """How the numbers were made, and what they do not cover."""
+    dataset, recipe, seeds = comparison.dataset, comparison.recipe, comparison.seeds
+    test = len(dataset.splits["test"])
     lines = Counter(machine_summary(record.machine) for record in comparison.records.values())
-    places = [f"{plural(count, 'run')} on {line}" for line, count in lines.items()]
-    seconds = sum(record.wall_s for record in comparison.records.values())
-    side = f" ({comparison.description})" if comparison.description else ""
-    return f"Trained{side}: {'; '.join(places)}. All runs together took {seconds / 60:.1f} minutes."
+    machines = "; ".join(f"{plural(count, 'run')} on {line}" for line, count in lines.items())
+    minutes = sum(record.wall_s for record in comparison.records.values()) / 60
+    description = f" ({comparison.description})" if comparison.description else ""
+    paragraphs = [
+        f"{plural(len(comparison.requested), 'method')} with {plural(len(seeds), 'seed')} each, on "
+        f"the same {len(dataset.train):,} training and {test:,} test samples. A seed fixes the "
+        "initial weights and the order of the data, so that paired runs differ in the mixing only.",
+        f"Every run: {recipe.model}, {plural(recipe.epochs, 'epoch')}, batch size "
+        f"{recipe.batch_size}, SGD with momentum {recipe.momentum:g}"
+        f"{' (Nesterov)' if recipe.nesterov else ''}, learning rate {recipe.lr:g} "
+        f"({recipe.schedule}), weight decay {recipe.weight_decay:g}, augmentation: "
+        f"{recipe.augmentation}. Recipe: {recipe.source}. All numbers are from the last epoch; "
+        "nothing was selected on the test split.",
+        f"Primary metric: {METRICS[comparison.primary].title}. It is the AUC for two classes, else "
+        "the error rate where the largest test class has at most "
+        f"{BALANCED:g} times the samples of the smallest, else balanced accuracy.",
+        f"Intervals: Student's t over paired differences, {LEVEL} each. Their standard deviation "
+        "is at least that of rounding to one test sample. p-values are Holm-corrected over all "
+        "differences to one baseline. Intervals cover the variation between seeds (weights, data "
+        "order, mixing) and not the choice of training and test samples.",
+        "Expected calibration error: 15 bins of equal width over the highest probability. Training "
+        "on soft labels makes models less confident, which can improve or worsen calibration.",
+        f"Trained{description}: {machines}. All runs together took {minutes:.1f} minutes.",
+    ]
+    return paragraphs + [f"Data: {note}." for note in dataset.notes]
