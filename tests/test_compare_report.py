@@ -210,7 +210,7 @@ def test_csv_has_a_line_for_each_run_in_full(six):
 
 def test_markdown_and_latex(six, page):
     text = (page.parent / "results.md").read_text()
-    assert text.startswith("# made: does mixing help?\n\n**Verdict.** Compared with no mixing, ")
+    assert text.startswith("# made: does mixing help?\n\n**Verdict.** Compared with no mixing (")
     assert "| zeta:2.8 | **5.53 ± 0.55** |" in text
     assert "| zeta:2.4 | *6.53 ± 0.55* |" in text
     assert "`zetamix compare --data 'my photos'`" in text
