@@ -1,10 +1,10 @@
-# setup · demo · test · check · bench · pins · clean: one word per habit
+# setup · demo · quick · test · check · bench · results · pins · clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check bench pins clean
+.PHONY: setup demo quick test check bench results pins clean
 
 setup: $(READY)
 
@@ -26,11 +26,20 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
+# the core and the units, without kills, clusters, databases and browsers: under two minutes
+quick: check
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
 test: check
 	$(BIN)/python -m pytest -n 2
 
 bench: $(READY)
 	$(BIN)/zetamix bench
+
+# render every figure, table and page from the committed records, and the tables of the README
+results: $(READY)
+	$(BIN)/zetamix reproduce page --out results
+	$(BIN)/python results/render.py
 
 # write down what is installed now as the versions everyone gets
 pins: $(READY)
