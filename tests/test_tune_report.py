@@ -19,17 +19,17 @@ from tuning import (
     make_trial,
     make_tuning,
 )
-from zetamix.experiments.tune.final import Contender
-from zetamix.report.tune_figures import draw_gamma, measure_name
-from zetamix.report.tune_parallel import _Scale, draw_parallel
-from zetamix.report.tune_plain import results_csv, trials_csv
 
 from zetamix import GAMMA_MIN
 from zetamix.experiments.tune import Trial, parse_space, random_settings, trials_from_records
+from zetamix.experiments.tune.final import Contender
 from zetamix.metrics import METRICS
 from zetamix.provenance import machine_info
 from zetamix.report import Picture
 from zetamix.report.tune import as_dict, draw_all, results_table, trial_table, write_report
+from zetamix.report.tune_figures import draw_gamma, measure_name
+from zetamix.report.tune_parallel import _Scale, draw_parallel
+from zetamix.report.tune_plain import results_csv, trials_csv
 from zetamix.report.tune_text import read
 from zetamix.results.tuning import Standing, best_of, by_setting
 from zetamix.results.tuning_analysis import (

@@ -22,16 +22,16 @@ from tuning import (
     make_trial,
     make_tuning,
 )
-from zetamix.experiments.tune.crew import Crew, plan_places
-from zetamix.experiments.tune.final import FIRST_SEED, contenders, differences
-from zetamix.experiments.tune.oversee import overseeing
-from zetamix.experiments.tune.search import idle, report, search
-from zetamix.experiments.tune.work import Job, Task, _device, _Team, train_tasks
 
 from zetamix.data import DataError
 from zetamix.experiments.boards import STOP
 from zetamix.experiments.tune import Evaluating, SpaceError, Standing, StudyError, make_plan
+from zetamix.experiments.tune.crew import Crew, plan_places
+from zetamix.experiments.tune.final import FIRST_SEED, contenders, differences
+from zetamix.experiments.tune.oversee import overseeing
 from zetamix.experiments.tune.run import tune
+from zetamix.experiments.tune.search import idle, report, search
+from zetamix.experiments.tune.work import Job, Task, _device, _Team, train_tasks
 from zetamix.experiments.workers import FileBoard, Workers
 from zetamix.methods import parse
 from zetamix.provenance import machine_info
