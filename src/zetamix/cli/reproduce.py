@@ -1,260 +1,296 @@
 """`zetamix reproduce`."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
-from zetamix.cli.artifacts import list_artifacts
 from zetamix.cli.errors import report_errors
-from zetamix.cli.options import make_stop, parse_device, parse_seeds
+from zetamix.cli.live import print_line, show_runs
+from zetamix.cli.options import (
+    DataDir,
+    Device,
+    Epochs,
+    Jobs,
+    Methods,
+    Seeds,
+    TimeLimit,
+    make_stop,
+    parse_device,
+    parse_seeds,
+)
 from zetamix.text import did_you_mean
 
-PAGE, ALL = "page", "all"
-# real results are kept, quick ones are not
-RESULTS, QUICK, WORK = Path("results"), Path("out/reproduce-quick"), Path("out/reproduce")
+if TYPE_CHECKING:
+    from zetamix.experiments.progress import CellProgress
+    from zetamix.experiments.reproduce import CellRequest, Outcome, Session
+    from zetamix.results.record_store import RecordStore
+    from zetamix.train.stop import Stop
 
-# of a verdict; the rest is in the files
-SENTENCES = 6
+PAGE, ALL = "page", "all"
+OUT, SMOKE_OUT = Path("out/reproduce"), Path("out/reproduce-quick")
+# sentences of a verdict to print; the others are in README.md
+MAX_SENTENCES = 6
 
 
 def reproduce(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID]...", help="Artifacts of --list; all; or page, one for all."),
+        typer.Argument(metavar="[ID]...", help="Artifacts of --list; all; or page: one HTML page."),
     ] = None,
     show_list: Annotated[
-        bool, typer.Option("--list", help="Every artifact: data, time, cells done and missing.")
+        bool, typer.Option("--list", help="List the artifacts with data, records and time left.")
     ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Stand-ins and shortened recipes: does it run?")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Smoke test on synthetic data with 1 epoch; the numbers are meaningless.",
+        ),
     ] = False,
-    data_dir: Annotated[Path | None, typer.Option(help="Where datasets are kept.")] = None,
-    time_limit: Annotated[
-        str | None, typer.Option(help="Stop and save in time: 9m, 1h30m.")
+    datasets: Annotated[
+        str | None, typer.Option("--datasets", help="Only these datasets, comma-separated.")
     ] = None,
-    seeds: Annotated[str | None, typer.Option(help="Instead of the artifact's: 0,1,2.")] = None,
-    datasets: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
-    methods: Annotated[str | None, typer.Option(help="Only these: none,mixup,zeta:2.8.")] = None,
-    variants: Annotated[
-        str | None, typer.Option(help="Augmentation of the recipe: crop-flip, flip, none.")
+    methods: Methods = None,
+    seeds: Seeds = None,
+    augmentation: Annotated[
+        str | None,
+        typer.Option("--augmentation", help="Override the recipe's: crop-flip, flip, none."),
     ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="A shortened recipe, labelled as one.")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda if there is one.")] = None,
-    concurrent: Annotated[
-        int, typer.Option(min=1, help="Models to train side by side in this process.")
-    ] = 1,
+    epochs: Epochs = None,
+    device: Device = None,
+    jobs: Jobs = None,
+    data_dir: DataDir = None,
+    time_limit: TimeLimit = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of results; results, or out/… if quick.")
+        Path | None,
+        typer.Option("--out", help="Folder of the records. Default: out/reproduce."),
     ] = None,
-    work: Annotated[Path, typer.Option(help="Folder of unfinished runs.")] = WORK,
 ) -> None:
-    """Reproduce figures and tables of the paper: run what is missing, then draw.
+    """Reproduce figures and tables of the paper: run the missing cells, then render.
 
-    The same command goes on where the last one stopped. Every result is a record in
-    OUT/ID/records.jsonl, with figures and tables beside it.
+    Every result is a record in OUT/ID/records.jsonl, with figures and tables beside it. Rerun the
+    same command to resume. In a checkout, `--out results` extends the committed records.
     """
-    # loading what is imported here, and the data, takes its part of a time limit
+    # imports and loading of data count towards the time limit
     began = time.monotonic()
-    import torch
-
-    from zetamix.experiments.reproduce import Results, Session
-
     console = Console()
-    folder = out or (QUICK if quick else RESULTS)
     with report_errors():
-        results = Results(folder)
-        _check_root(data_dir)
-        chosen = _ids(ids or [ALL])
+        from zetamix.experiments.reproduce import Session
+        from zetamix.results.record_store import RecordStore
+
+        folder = out or (SMOKE_OUT if quick else OUT)
+        store = RecordStore(folder)
+        if data_dir is not None and not data_dir.is_dir():
+            raise typer.BadParameter(f"{data_dir} is not a folder", param_hint="--data-dir")
+        chosen = _parse_ids(ids or [ALL])
         if show_list or not ids:
-            listed = _ids([ALL]) if chosen == [PAGE] else chosen
-            list_artifacts(console, results, data_dir, parse_device(device), listed, quick)
+            _list(console, store, [] if chosen == [PAGE] else chosen, data_dir, device, quick)
             return
         if chosen == [PAGE]:
-            _page(console, results, quick)
+            _write_page(console, store, quick)
             return
-        ask = _ask(chosen, seeds, variants, epochs, quick)
-        place = parse_device(device)
-        # which convolution is fastest is tried out once per shape; shapes never change here
-        torch.backends.cudnn.benchmark = place.type == "cuda"
+        request = _parse_request(datasets, methods, seeds, augmentation, epochs, quick)
         stop = make_stop(time_limit, began)
-        with _watcher(console) as watch:
-            session = Session(
-                results,
-                work=work / "quick" if quick else work,
-                data_dir=data_dir,
-                device=place,
-                concurrent=concurrent,
-                is_quick=quick,
-                stop=stop,
-                tell=lambda text: console.print(f"[dim]{text}[/dim]", highlight=False),
-                watch=watch,
-            )
-            with stop:
-                outcomes = {
-                    id: session.run(id, _cells(id, ask, datasets, methods, session))
-                    for id in chosen
-                }
-        _report(console, results, outcomes, quick)
-        _leave(console, stop, outcomes, session)
-
-
-def _check_root(data_dir: Path | None) -> None:
-    if data_dir is not None and not data_dir.is_dir():
-        raise typer.BadParameter(
-            f"expected a folder with datasets, and {data_dir} is none", param_hint="--data-dir"
+        session = Session(
+            store,
+            work=folder,
+            data_dir=data_dir,
+            device=parse_device(device),
+            jobs=jobs,
+            is_smoke=quick,
+            stop=stop,
+            log=lambda text: print_line(console, text, style="dim"),
+            display=lambda: show_runs(console, name=_run_name),
         )
+        with stop:
+            outcomes = _run(session, chosen, request)
+        for id, outcome in outcomes.items():
+            _print_outcome(console, store, id, outcome, quick)
+        _exit(console, stop, outcomes, session)
 
 
-def _ids(given: list[str]) -> list[str]:
-    from zetamix.experiments.reproduce import EXPERIMENTS
+def _run_name(progress: "CellProgress") -> str:
+    recipe = progress.cell.recipe
+    return f"{progress.cell.dataset} {recipe['model']} {recipe['augmentation']} {progress.name}"
 
-    known = [*EXPERIMENTS, ALL, PAGE]
-    for id in given:
-        if id not in known:
+
+def _parse_ids(ids: list[str]) -> list[str]:
+    from zetamix.experiments.reproduce import ARTIFACTS
+
+    choices = [*ARTIFACTS, ALL, PAGE]
+    for id in ids:
+        if id not in choices:
             raise typer.BadParameter(
-                f"expected some of {', '.join(known)}, got {id!r}.{did_you_mean(id, known)}",
+                f"expected one of {', '.join(choices)}, got {id!r}.{did_you_mean(id, choices)}",
                 param_hint="ID",
             )
-    if PAGE in given and len(given) > 1:
-        raise typer.BadParameter("page is of all artifacts; give it alone", param_hint="ID")
-    return list(EXPERIMENTS) if ALL in given else list(dict.fromkeys(given))
+    if PAGE in ids and len(ids) > 1:
+        raise typer.BadParameter("page covers all artifacts; give it alone", param_hint="ID")
+    return list(ARTIFACTS) if ALL in ids else list(dict.fromkeys(ids))
 
 
-def _ask(
-    ids: list[str], seeds: str | None, variants: str | None, epochs: int | None, quick: bool
-) -> Any:
-    from zetamix.data.augment import AUGMENTATIONS
-    from zetamix.experiments.reproduce import EXPERIMENTS, Ask
-
-    if quick and (seeds is not None or epochs is not None):
-        raise typer.BadParameter(
-            "--quick takes one seed and one epoch by itself; leave --seeds and --epochs out"
-        )
-    names = None if variants is None else tuple(part.strip() for part in variants.split(","))
-    for name in names or ():
-        if name not in AUGMENTATIONS:
-            raise typer.BadParameter(
-                f"expected some of {', '.join(AUGMENTATIONS)}, got {name!r}",
-                param_hint="--variants",
-            )
-    ask = Ask(None if seeds is None else parse_seeds(seeds, 1), names, epochs)
-    if ask != Ask() and not any(EXPERIMENTS[id].trains for id in ids):
-        raise typer.BadParameter(
-            f"--seeds, --variants and --epochs are for artifacts that train models, which "
-            f"{' and '.join(ids)} does not"
-        )
-    return ask
-
-
-def _cells(id: str, ask: Any, datasets: str | None, methods: str | None, session: Any) -> list[Any]:
-    """The cells that were asked for."""
-    from zetamix.experiments.reproduce import EXPERIMENTS
-    from zetamix.experiments.reproduce.smoke import shorten
+def _parse_request(
+    datasets: str | None,
+    methods: str | None,
+    seeds: str | None,
+    augmentation: str | None,
+    epochs: int | None,
+    quick: bool,
+) -> "CellRequest":
+    from zetamix.experiments.reproduce import CellRequest
     from zetamix.methods import parse_list
 
-    cells = list(EXPERIMENTS[id].cells(ask))
-    for option, text, field in (
-        ("--datasets", datasets, "dataset"),
-        ("--methods", methods, "method"),
-    ):
-        if text is None:
-            continue
-        try:
-            names = (
-                [part.strip() for part in text.split(",")]
-                if field == "dataset"
-                else [method.label for method in parse_list(text)]
-            )
-        except ValueError as error:
-            raise typer.BadParameter(str(error), param_hint=option) from None
-        known = [name for name in dict.fromkeys(getattr(cell, field) for cell in cells) if name]
-        for name in names:
-            if name not in known:
-                has = ", ".join(known) or f"no {field}s to choose from"
-                raise typer.BadParameter(
-                    f"{id} has {has}; got {name!r}.{did_you_mean(name, known)}", param_hint=option
-                )
-        cells = [cell for cell in cells if getattr(cell, field) in names]
-    return shorten(cells, session.device) if session.is_quick else cells
+    if quick and (seeds is not None or epochs is not None):
+        raise typer.BadParameter("--quick uses one seed and one epoch; omit --seeds and --epochs")
+    try:
+        labels = None if methods is None else tuple(m.label for m in parse_list(methods))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--methods") from None
+    return CellRequest(
+        seeds=None if seeds is None else parse_seeds(seeds, 1),
+        augmentations=_split(augmentation),
+        epochs=epochs,
+        datasets=_split(datasets),
+        methods=labels,
+    )
 
 
-def _watcher(console: Console) -> Any:
-    from zetamix.cli.progress import Watcher
-
-    return Watcher(console, [], name=_run_name)
+def _split(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(part.strip() for part in text.split(","))
 
 
-def _run_name(run: Any) -> str:
-    """Which of all runs of all artifacts it is."""
-    return f"{run.dataset.name} {run.recipe.model} {run.recipe.augmentation} {run.name}"
+def _run(session: "Session", ids: Sequence[str], request: "CellRequest") -> dict[str, "Outcome"]:
+    from zetamix.experiments.reproduce import select_cells
+    from zetamix.results.paper_cells import ReproduceError
+
+    try:
+        cells = {id: select_cells(id, request) for id in ids}
+    except ReproduceError as error:
+        raise typer.BadParameter(str(error)) from None
+    return {id: session.run(id, cells[id]) for id in ids}
 
 
-def _page(console: Console, results: Any, quick: bool) -> None:
+def _write_page(console: Console, store: "RecordStore", quick: bool) -> None:
     import torch
 
+    from zetamix.experiments.reproduce import ARTIFACTS, make_view
     from zetamix.provenance import machine_info
     from zetamix.report.paper.write import write_page
 
-    path = results.folder / "index.html"
-    write_page(results, path, machine_info(torch.device("cpu")), is_quick=quick)
-    console.print(f"[dim]in {path}[/dim]", highlight=False, soft_wrap=True)
+    path = store.folder / "index.html"
+    views = [make_view(id, store, is_smoke=quick) for id in ARTIFACTS]
+    write_page(views, path, machine_info(torch.device("cpu")))
+    console.print(f"Report written to {path}", highlight=False, soft_wrap=True)
 
 
-def _report(console: Console, results: Any, outcomes: dict[str, Any], quick: bool) -> None:
-    for id, outcome in outcomes.items():
-        console.print(
-            f"[bold]{id}[/bold]: {outcome.ran} cells run, {outcome.done} were there, "
-            f"{len(outcome.left)} still empty",
-            highlight=False,
-        )
-        verdict = _draw(id, results, quick)
-        more = len(verdict) - SENTENCES
-        told = [f"{more} more sentences are in README.md."] if more > 0 else []
-        for word in (*outcome.reasons, *verdict[:SENTENCES], *told):
-            console.print(Padding(Text(word), (0, 0, 0, 2)))
-        console.print(f"[dim]  in {results.folder / id}[/dim]", highlight=False, soft_wrap=True)
+def _print_outcome(
+    console: Console, store: "RecordStore", id: str, outcome: "Outcome", quick: bool
+) -> None:
+    counts = (
+        f"{outcome.ran} cells run, {outcome.had_record} had a record, {len(outcome.empty)} left"
+    )
+    console.print(f"[bold]{id}[/bold]: {counts}", highlight=False)
+    sentences = _write_artifact(store, id, quick)
+    more = len(sentences) - MAX_SENTENCES
+    rest = [f"{more} more sentences in README.md."] if more > 0 else []
+    for text in (*outcome.reasons, *sentences[:MAX_SENTENCES], *rest):
+        console.print(Padding(Text(text), (0, 0, 0, 2)))
+    console.print(f"[dim]  Written to {store.folder / id}[/dim]", highlight=False, soft_wrap=True)
 
 
-def _draw(id: str, results: Any, quick: bool) -> list[str]:
-    """Write figures and tables, and return the verdict; records are kept where nothing can draw."""
+def _write_artifact(store: "RecordStore", id: str, quick: bool) -> list[str]:
+    """Write figures and tables, and return status and verdict; needs matplotlib and scipy."""
+    from zetamix.experiments.reproduce import make_view
+
     try:
-        from zetamix.report.paper.artifacts import draw, look
         from zetamix.report.paper.write import write_artifact
-    except ModuleNotFoundError as missing:
-        if missing.name not in ("matplotlib", "scipy"):
+    except ModuleNotFoundError as error:
+        if error.name not in ("matplotlib", "scipy"):
             raise
         return [
-            f"Drawing needs {missing.name}, which is not here. The records are kept: zetamix "
-            "reproduce page draws them where it is."
+            f"Rendering needs {error.name}, which is not installed. The records are stored: run "
+            "zetamix reproduce page where it is."
         ]
-    view = look(id, results, is_quick=quick)
-    drawn = draw(view)
-    write_artifact(view, drawn, results.folder / id)
-    return list(drawn.verdict)
+    verdict = write_artifact(make_view(id, store, is_smoke=quick), store.folder / id).verdict
+    return [f"{verdict.status}: {verdict.sentences[0]}", *verdict.sentences[1:]]
 
 
-def _leave(console: Console, stop: Any, outcomes: dict[str, Any], session: Any) -> None:
-    """Say why anything is left, in words and as the exit status."""
-    left = sum(len(outcome.left) for outcome in outcomes.values())
-    if not left:
+def _exit(
+    console: Console, stop: "Stop", outcomes: dict[str, "Outcome"], session: "Session"
+) -> None:
+    """Say why cells are left, and set the exit status."""
+    if not any(outcome.empty for outcome in outcomes.values()):
         return
     if stop():
-        why = "Stopped." if stop.terminated else "The time is up."
-        saved = "Everything else is saved" if session.dropped else "Everything is saved"
-        for cell in session.dropped:
-            console.print(f"Begins anew next time: {cell.name}.", highlight=False)
-        console.print(f"{why} {saved}; the same command goes on.")
-        if session.under_way:
-            runs = ", ".join(f"{_run_name(run)} {run.standing}" for run in session.under_way)
-            console.print(f"Under way: {runs}.", highlight=False)
-        # as a shell counts a signal: 143 for SIGTERM, 130 for Ctrl-C
+        for cell in session.discarded:
+            console.print(f"Not saved, starts again: {cell.name}.", highlight=False)
+        for run in session.unfinished:
+            name = f"{run.cell.dataset} {run.name}"
+            console.print(
+                f"Saved: {name}, {run.epochs:.1f} of {run.total} epochs.", highlight=False
+            )
+        console.print(f"{stop.reason} Rerun the same command to resume.")
+        # as shells do: 143 for SIGTERM, 130 for Ctrl-C
         raise typer.Exit(0 if stop.signal is None else 128 + stop.signal)
     if not any(outcome.ran for outcome in outcomes.values()):
         raise typer.Exit(1)
+
+
+def _list(
+    console: Console,
+    store: "RecordStore",
+    ids: Sequence[str],
+    data_dir: Path | None,
+    device: str | None,
+    quick: bool,
+) -> None:
+    from zetamix.data import CATALOGUE
+    from zetamix.data.loading import status
+    from zetamix.experiments.reproduce import ARTIFACTS, estimate_seconds, make_view
+
+    kind = parse_device(device).type
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for head in ("id", "artifact and data"):
+        table.add_column(head)
+    for head in ("done", "missing", "time left"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for id in ids or ARTIFACTS:
+        view = make_view(id, store, is_smoke=quick)
+        names = [name for name in dict.fromkeys(cell.dataset for cell in view.cells) if name]
+        found = [name for name in names if status(CATALOGUE[name], data_dir)]
+        absent = [name for name in names if name not in found]
+        lines = [view.title]
+        lines += [f"[green]available: {', '.join(found)}[/green]"] if found else []
+        lines += [f"[dim]missing: {', '.join(absent)}[/dim]"] if absent else []
+        runnable = [cell for cell in view.empty if cell.device in (None, kind)]
+        left = _time_left(estimate_seconds(runnable, store))
+        done = len(view.cells) - len(view.empty)
+        table.add_row(f"[bold]{id}[/bold]", "\n".join(lines), str(done), str(len(view.empty)), left)
+    console.print(table, highlight=False)
+    console.print(
+        "\nzetamix data info NAME explains how to get missing data. The time left is the median of "
+        f"the records of each dataset, for the cells that run on {kind}; ≥: some cells have no "
+        "record to estimate from.",
+        highlight=False,
+    )
+
+
+def _time_left(estimates: Sequence[float | None]) -> str:
+    numbers = [seconds for seconds in estimates if seconds is not None]
+    if not estimates:
+        return "–"
+    if not numbers:
+        return "unknown"
+    prefix = "≈" if len(numbers) == len(estimates) else "≥"
+    total = sum(numbers)
+    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if total >= size:
+            return f"{prefix} {total / size:,.1f} {unit}"
+    return f"{prefix} {max(1, round(total))} s"

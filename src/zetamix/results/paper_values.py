@@ -1,15 +1,16 @@
-"""The numbers that the paper prints, from a file of their own: as printed, errors included."""
+"""The numbers that the paper prints, read from paper_values.json: as printed, errors included."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from zetamix.data import CATALOGUE
+from zetamix.metrics import METRICS as METRIC_INFO
 
-# our name of a method: the paper's
+# our name of a method: its key in the file
 METHODS = {
     "none": "erm",
     "mixup:1.0": "mixup",
@@ -17,25 +18,35 @@ METHODS = {
     "zeta:2.8": "zeta_2.8",
     "zeta:4.0": "zeta_4.0",
 }
-# our name of a metric: (the paper's, what our fraction is multiplied by, decimals it prints)
+
+
+class PrintedMetric(NamedTuple):
+    """How the paper prints a metric, which is not always as we print it."""
+
+    key: str
+    """In the file."""
+    scale: float
+    """Factor from our fraction to the paper's unit."""
+    digits: int
+
+
 METRICS = {
-    "error": ("err", 100.0, 2),
-    "balanced_accuracy": ("acc_bal", 100.0, 2),
-    "f1_micro": ("f1_micro", 1.0, 4),
-    "f1_macro": ("f1_macro", 1.0, 4),
-    "auc": ("auc", 1.0, 3),
-    "accuracy": ("acc", 100.0, 1),
+    "error": PrintedMetric("err", 100.0, 2),
+    "balanced_accuracy": PrintedMetric("acc_bal", 100.0, 2),
+    "f1_micro": PrintedMetric("f1_micro", 1.0, 4),
+    "f1_macro": PrintedMetric("f1_macro", 1.0, 4),
+    "auc": PrintedMetric("auc", 1.0, 3),
+    "accuracy": PrintedMetric("acc", 100.0, 1),
 }
-METRIC_NAMES = {"f1_micro": "F1-micro", "f1_macro": "F1-macro"}
 MODELS = {"resnet18": "ResNet-18", "resnet50": "ResNet-50"}
-# artifact: the table of the file that it is held against
+# artifact: the table of the file that it is compared with
 TABLES = {
     "natural": "natural",
     "skin": "skin_narrow",
     "skin-detailed": "skin_detailed",
     "medmnist": "medmnist",
 }
-# artifact: the known issues that its readers have to know
+# artifact: known issues of the paper that its readers should know
 FOOTNOTES = {
     "overview": ("fig1-letters",),
     "dimension": ("manifold-12d",),
@@ -78,21 +89,21 @@ FOOTNOTES = {
 
 @lru_cache(maxsize=1)
 def read() -> dict[str, Any]:
-    """The whole file."""
+    """The content of paper_values.json."""
     text = files("zetamix.results").joinpath("paper_values.json").read_text(encoding="utf-8")
     values: dict[str, Any] = json.loads(text)
     return values
 
 
 def printed(artifact: str, dataset: str, model: str, method: str, metric: str) -> float | None:
-    """What the paper prints in a cell of a table, in its own unit; None where it prints nothing.
+    """The value that the paper prints in a cell of a table, in its own unit; None for no value.
 
     >>> printed("natural", "cifar10", "resnet18", "zeta:2.8", "error")
     4.67
     """
-    values = read()["tables"][TABLES[artifact]]["values"].get(dataset, {})
-    found = _follow(values, model, method, metric)
-    return found if isinstance(found, float) else None
+    table = read()["tables"][TABLES[artifact]]["values"]
+    value = _look_up(table.get(dataset, {}), model, method, metric)
+    return value if isinstance(value, float) else None
 
 
 def emphasis(artifact: str, dataset: str, model: str, method: str, metric: str) -> str:
@@ -102,81 +113,82 @@ def emphasis(artifact: str, dataset: str, model: str, method: str, metric: str) 
     'bold'
     """
     table = read()["tables"][TABLES[artifact]].get("printed_emphasis", {})
-    found = _follow(table.get(dataset, {}), model, method, metric)
-    return found if isinstance(found, str) else ""
+    value = _look_up(table.get(dataset, {}), model, method, metric)
+    return value if isinstance(value, str) else ""
 
 
-def _follow(values: Any, model: str, method: str, metric: str) -> Any:
-    """What a table has for a cell; one of a single model, or of one metric, does not name it."""
-    for step, is_named in (
+def _look_up(values: Any, model: str, method: str, metric: str) -> Any:
+    """A cell of a table. Tables of one model, or of one metric, have no level for it."""
+    for key, is_required in (
         (model, False),
         (METHODS.get(method), True),
-        (METRICS[metric][0], False),
+        (METRICS[metric].key, False),
     ):
         if isinstance(values, Mapping):
-            values = values.get(step, None if is_named else values)
+            values = values.get(key, None if is_required else values)
     return values
 
 
 @dataclass(frozen=True)
 class Issue:
-    """Something in the paper that cannot be right, or contradicts itself."""
+    """An error or a contradiction in the paper."""
 
     name: str
-    facts: Mapping[str, Any]
+    fields: Mapping[str, Any]
 
     @property
     def sentence(self) -> str:
-        """What is wrong, for a footnote."""
-        where = [
-            _name(key, self.facts[key])
+        """The issue as a footnote."""
+        scope = [
+            _display_name(key, self.fields[key])
             for key in ("dataset", "model", "method")
-            if key in self.facts
+            if key in self.fields
         ]
-        parts = (self._numbers(), str(self.facts.get("evidence", "")).rstrip("."))
+        parts = (self._numbers(), str(self.fields.get("evidence", "")).rstrip("."))
         text = "; ".join(filter(None, parts))
-        return f"{', '.join(where)}: {text}." if where else f"{text}."
+        return f"{', '.join(scope)}: {text}." if scope else f"{text}."
 
     def _numbers(self) -> str:
-        facts = self.facts
-        for what in ("classes", "images"):
-            if f"printed_{what}" in facts:
-                actual = facts[f"actual_{what}"]
-                return f"the paper prints {facts[f'printed_{what}']:,} {what}, there are {actual:,}"
-        if "cells" in facts:
+        fields = self.fields
+        for noun in ("classes", "images"):
+            if f"printed_{noun}" in fields:
+                actual = fields[f"actual_{noun}"]
+                return (
+                    f"the paper prints {fields[f'printed_{noun}']:,} {noun}, there are {actual:,}"
+                )
+        if "cells" in fields:
             swapped = [
-                f"{_name('dataset', cell['dataset'])} {cell['skin_narrow']} in the narrow table, "
-                f"{cell['skin_detailed']} in the detailed one"
-                for cell in facts["cells"]
+                f"{_display_name('dataset', cell['dataset'])} {cell['skin_narrow']} in the narrow "
+                f"table, {cell['skin_detailed']} in the detailed one"
+                for cell in fields["cells"]
             ]
             return "; ".join(swapped)
-        if "training_details" in facts:
-            epochs = facts["training_details"], facts["benchmarks"]
+        if "training_details" in fields:
+            epochs = fields["training_details"], fields["benchmarks"]
             return f"{epochs[0]} epochs in the training details, {epochs[1]} in the table of times"
-        if "medmnist_v1_script" in facts:
-            script = facts["medmnist_v1_script"]
-            return f"the paper's rate is {facts['paper']}, that of MedMNIST's own script {script}"
-        if "implied" in facts:
-            metric, implied = METRIC_NAMES[facts["metric"]], facts["implied"]
-            return f"{metric} is printed as {facts['printed']}, the other numbers imply {implied}"
+        if "medmnist_v1_script" in fields:
+            script = fields["medmnist_v1_script"]
+            return f"the paper's learning rate is {fields['paper']}, MedMNIST's own script {script}"
+        if "implied" in fields:
+            title = METRIC_INFO[fields["metric"]].title
+            implied = fields["implied"]
+            return f"{title} is printed as {fields['printed']}, the other numbers imply {implied}"
         return ""
 
     def concerns(self, dataset: str, model: str, method: str) -> bool:
-        """Whether it is about this row of a table."""
-        places = self.facts.get("cells") or [{}]
-        if "datasets" in self.facts:
-            places = [{"dataset": name} for name in self.facts["datasets"]]
-        return any(self._is_at({**self.facts, **place}, dataset, model, method) for place in places)
-
-    def _is_at(self, place: Mapping[str, Any], dataset: str, model: str, method: str) -> bool:
-        row = {"model": model, "method": METHODS.get(method)}
-        return place.get("dataset") == dataset and all(
-            place.get(key, value) == value for key, value in row.items()
+        """Whether the issue is about this row of a table."""
+        rows = self.fields.get("cells") or [{}]
+        if "datasets" in self.fields:
+            rows = [{"dataset": name} for name in self.fields["datasets"]]
+        other = {"model": model, "method": METHODS.get(method)}
+        return any(
+            row.get("dataset", self.fields.get("dataset")) == dataset
+            and all(self.fields.get(key, value) == value for key, value in other.items())
+            for row in rows
         )
 
 
-def _name(key: str, value: str) -> str:
-    """What readers call a dataset, a model or a method of the file."""
+def _display_name(key: str, value: str) -> str:
     if key == "dataset":
         return CATALOGUE[value].title
     if key == "model":
@@ -186,10 +198,10 @@ def _name(key: str, value: str) -> str:
 
 
 def footnotes(artifact: str) -> list[Issue]:
-    """The known issues of the paper that belong below an artifact.
+    """Known issues of the paper that belong below an artifact.
 
     >>> [issue.name for issue in footnotes("dimension")]
     ['manifold-12d']
     """
-    known = {issue["id"]: issue for issue in read()["known_issues"]}
-    return [Issue(name, known[name]) for name in FOOTNOTES.get(artifact, ())]
+    issues = {issue["id"]: issue for issue in read()["known_issues"]}
+    return [Issue(name, issues[name]) for name in FOOTNOTES.get(artifact, ())]

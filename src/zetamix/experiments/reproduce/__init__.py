@@ -1,11 +1,9 @@
-"""Every figure and table of the paper: which cells it needs, what was run, how it is drawn.
+"""Reproduce the paper: the cells of every figure and table, and a session that runs them."""
 
-What is drawn is in `zetamix.report.paper.artifacts` and needs matplotlib; what is run does not.
-"""
-
-from zetamix.experiments.reproduce.cells import ReproduceError as ReproduceError
-from zetamix.experiments.reproduce.experiments import EXPERIMENTS as EXPERIMENTS
-from zetamix.experiments.reproduce.experiments import Ask as Ask
+from zetamix.experiments.reproduce.artifacts import ARTIFACTS as ARTIFACTS
+from zetamix.experiments.reproduce.artifacts import estimate_seconds as estimate_seconds
+from zetamix.experiments.reproduce.artifacts import make_view as make_view
+from zetamix.experiments.reproduce.artifacts import select_cells as select_cells
+from zetamix.experiments.reproduce.request import CellRequest as CellRequest
 from zetamix.experiments.reproduce.session import Outcome as Outcome
 from zetamix.experiments.reproduce.session import Session as Session
-from zetamix.results.record_store import Results as Results

@@ -1,8 +1,9 @@
-"""One call of `zetamix reproduce`: find what is missing, run it, write it down."""
+"""One call of `zetamix reproduce`: find the cells without a record, run them, store the records."""
 
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,144 +11,147 @@ import torch
 
 from zetamix.data import Dataset, DatasetNotFoundError, load, with_reported_split
 from zetamix.data.loading import DataDir
-from zetamix.experiments.reproduce import smoke as quick
-from zetamix.experiments.reproduce.cells import Cell, Measuring, ReproduceError, Training
-from zetamix.experiments.reproduce.experiments import MEASURES
-from zetamix.experiments.reproduce.experiments.workbench import Workbench
+from zetamix.experiments.progress import CellProgress
+from zetamix.experiments.reproduce import smoke
+from zetamix.experiments.reproduce.artifacts import MEASURES
+from zetamix.experiments.reproduce.measure_context import Measure, MeasureContext
+from zetamix.experiments.run_cells import Watch, run_cells
 from zetamix.methods import parse
 from zetamix.provenance import machine_info
-from zetamix.records import Cell as RunCell
 from zetamix.records import Measurement
-from zetamix.results.record_store import Results, fingerprint_of
-from zetamix.train import Progress, Run, train
-from zetamix.train.cuda_graph import compiling_pays
-from zetamix.train.run_folder import hold
+from zetamix.results.paper_cells import MeasurementCell, PaperCell, ReproduceError, TrainingCell
+from zetamix.results.record_store import RecordStore, fingerprint_of
+from zetamix.train.run import make_cell
 from zetamix.train.stop import Stop, Stopped
 
 
 @dataclass
 class Outcome:
-    """What became of the cells of one artifact."""
+    """What happened to the cells of one artifact."""
 
     ran: int = 0
-    done: int = 0
-    """Cells that had a record before."""
-    left: list[Cell] = field(default_factory=list)
-    """Cells that are still empty."""
+    had_record: int = 0
+    empty: list[PaperCell] = field(default_factory=list)
+    """Cells that still have no record."""
     reasons: list[str] = field(default_factory=list)
-    """Why, in sentences, where it is not the time."""
+    """Why, as sentences, unless the session was stopped."""
 
 
 class Session:
-    """Runs cells on one device into one folder of results.
+    """Runs cells on one device and adds their records to a store.
 
-    work: where unfinished runs are kept, to go on from.
-    tell: called with what is being measured; watch: with the progress of training.
+    work: folder of the runs; a later session resumes unfinished ones.
+    jobs: runs at a time, as in `run_cells`; a smoke test trains one at a time.
+    log: called with the name of each measurement. display: makes the `watch` of `run_cells`.
+    measures: functions by kind of measurement.
     """
 
     def __init__(
         self,
-        results: Results,
+        store: RecordStore,
         *,
         work: Path,
         data_dir: DataDir = None,
         device: torch.device | str = "cpu",
-        concurrent: int = 1,
-        is_quick: bool = False,
+        jobs: int | None = None,
+        is_smoke: bool = False,
         stop: Stop | None = None,
-        tell: Callable[[str], None] | None = None,
-        watch: Callable[[Progress], None] | None = None,
+        log: Callable[[str], None] | None = None,
+        display: Callable[[], AbstractContextManager[Watch | None]] = nullcontext,
+        load_dataset: Callable[[str, DataDir], Dataset] = load,
+        measures: dict[str, Measure] | None = None,
     ) -> None:
-        self.results = results
-        self.work = work
-        self.data_dir = data_dir
-        self.device = torch.device(device)
-        self.concurrent = concurrent
-        self.is_quick = is_quick
+        self.store, self.work, self.data_dir = store, work, data_dir
+        self.device, self.is_smoke = torch.device(device), is_smoke
+        # starting a process takes longer than a run of a smoke test
+        self.jobs = 1 if is_smoke and jobs is None else jobs
         self.stop = stop or Stop()
-        self.tell = tell or (lambda text: None)
-        self.watch = watch
-        self.facts = machine_info(self.device)
-        self.bench = Workbench(results, self.device, work)
-        self.under_way: list[Run] = []
-        """Runs that were stopped before their end."""
-        self.dropped: list[Measuring] = []
-        """Measurements that were, of which nothing is kept."""
+        self.log = log or (lambda text: None)
+        self.display = display
+        self.load_dataset = load_dataset
+        self.measures = {**MEASURES, **(measures or {})}
+        self.machine = machine_info(self.device)
+        self.context = MeasureContext(store, self.device, work)
+        self.unfinished: list[CellProgress] = []
+        """Runs that were stopped; they resume from their checkpoint."""
+        self.discarded: list[MeasurementCell] = []
+        """Measurements that were stopped; they start again."""
 
-    def run(self, artifact: str, cells: Sequence[Cell]) -> Outcome:
-        """Fill the empty ones among `cells`, dataset after dataset, until there is no time left."""
+    def run(self, artifact: str, cells: Sequence[PaperCell]) -> Outcome:
+        """Run the cells without a record, dataset after dataset, until stopped."""
         outcome = Outcome()
         for name in dict.fromkeys(cell.dataset for cell in cells):
-            self._run_group(artifact, name, [c for c in cells if c.dataset == name], outcome)
+            self._run_dataset(artifact, name, [c for c in cells if c.dataset == name], outcome)
         return outcome
 
-    def _run_group(self, artifact: str, name: str, cells: list[Cell], outcome: Outcome) -> None:
-        empty = [cell for cell in cells if self.results.find(cell) is None]
+    def _run_dataset(
+        self, artifact: str, name: str, cells: list[PaperCell], outcome: Outcome
+    ) -> None:
         dataset = None
-        if self.is_quick and name:
-            # what stands in for the data may be another than last time
+        if self.is_smoke and name:
+            # synthetic data may have been replaced by real samples since the last call
             dataset = self._load(name, cells)
-            known = dataset.fingerprint
-            empty = [cell for cell in cells if self.results.find(cell, known) is None]
-        outcome.done += len(cells) - len(empty)
-        able = [cell for cell in empty if cell.device in (None, self.device.type)]
-        if len(able) < len(empty):
-            needed = sorted({str(cell.device) for cell in empty if cell not in able})
+        fingerprint = None if dataset is None else dataset.fingerprint
+        empty = [cell for cell in cells if self.store.find(cell, fingerprint) is None]
+        runnable = [cell for cell in empty if cell.device in (None, self.device.type)]
+        if len(runnable) < len(empty):
+            devices = sorted({str(cell.device) for cell in empty if cell not in runnable})
             outcome.reasons.append(
-                f"{len(empty) - len(able)} cells{f' of {name}' if name else ''} are measured with "
-                f"--device {' or '.join(needed)}."
+                f"{len(empty) - len(runnable)} of the cells{f' of {name}' if name else ''} need "
+                f"--device {' or '.join(devices)}."
             )
-        if able and not self.stop():
+        if runnable and not self.stop():
             try:
                 if name and dataset is None:
                     dataset = self._load(name, cells)
-                    self._check_same_data(cells, dataset)
-                self._fill(artifact, able, dataset)
+                    self._check_fingerprint(cells, dataset)
+                self._fill(artifact, runnable, dataset, outcome)
             except DatasetNotFoundError as error:
                 outcome.reasons.append(str(error))
-        left = [cell for cell in empty if self.results.find(cell) is None]
-        outcome.left += left
+        left = [cell for cell in empty if self.store.find(cell) is None]
+        outcome.empty += left
         outcome.ran += len(empty) - len(left)
+        outcome.had_record += len(cells) - len(empty)
 
-    def _check_same_data(self, cells: list[Cell], dataset: Dataset) -> None:
-        """Numbers of different data must not become one mean."""
+    def _check_fingerprint(self, cells: list[PaperCell], dataset: Dataset) -> None:
+        """Results of different data must not be averaged."""
         for cell in cells:
-            record = self.results.find(cell)
+            record = self.store.find(cell)
             if record is not None and fingerprint_of(record) != dataset.fingerprint:
                 raise ReproduceError(
-                    f"{self.results.folder} holds records of {dataset.name} with fingerprint "
-                    f"{fingerprint_of(record)}, the data here has {dataset.fingerprint}: they do "
-                    "not belong into one table. Choose another --out, or remove those records."
+                    f"{self.store.folder} has records of {dataset.name} with fingerprint "
+                    f"{fingerprint_of(record)}, but the data here has {dataset.fingerprint}. "
+                    "Choose another --out, or remove those records."
                 )
 
-    def _fill(self, artifact: str, cells: list[Cell], dataset: Dataset | None) -> None:
-        for cell in cells:
-            if isinstance(cell, Measuring):
-                if self.stop():
-                    break
-                self._measure(artifact, cell, dataset)
-        trainings = [cell for cell in cells if isinstance(cell, Training)]
-        if trainings and dataset is not None:
-            self._train(artifact, trainings, dataset)
-
-    def _load(self, name: str, cells: list[Cell]) -> Dataset:
-        training = all(isinstance(cell, Training) for cell in cells)
-        if self.is_quick:
-            dataset = quick.small_data(name, self.data_dir, training=training)
+    def _load(self, name: str, cells: list[PaperCell]) -> Dataset:
+        training = all(isinstance(cell, TrainingCell) for cell in cells)
+        if self.is_smoke:
+            dataset = smoke.small_data(name, self.data_dir, training=training)
         else:
-            self.tell(f"loading {name}")
-            dataset = load(name, self.data_dir)
+            self.log(f"loading {name}")
+            dataset = self.load_dataset(name, self.data_dir)
         return with_reported_split(dataset) if training else dataset
 
-    def _measure(self, artifact: str, cell: Measuring, dataset: Dataset | None) -> None:
-        self.tell(cell.name)
-        self.bench.data = dataset
+    def _fill(
+        self, artifact: str, cells: list[PaperCell], dataset: Dataset | None, outcome: Outcome
+    ) -> None:
+        for cell in cells:
+            if isinstance(cell, MeasurementCell) and not self.stop():
+                self._measure(artifact, cell, dataset)
+        trainings = [cell for cell in cells if isinstance(cell, TrainingCell)]
+        if trainings and dataset is not None:
+            self._train(artifact, trainings, dataset, outcome)
+
+    def _measure(self, artifact: str, cell: MeasurementCell, dataset: Dataset | None) -> None:
+        self.log(cell.name)
+        self.context.data = dataset
         began = time.perf_counter()
         try:
             with self.stop.at_once():
-                found = MEASURES[cell.kind](cell, self.bench)
+                measured = self.measures[cell.kind](cell, self.context)
         except Stopped:
-            self.dropped.append(cell)
+            self.discarded.append(cell)
             return
         record = Measurement(
             kind=cell.kind,
@@ -156,51 +160,39 @@ class Session:
             method=cell.method,
             seed=cell.seed,
             recipe=cell.recipe,
-            values=found.values,
+            values=measured.values,
             wall_s=round(time.perf_counter() - began, 3),
-            machine=self.facts,
-            extra={"quick": quick.LABEL} if self.is_quick else {},
+            machine=self.machine,
+            extra=self._smoke_label(),
         )
-        if found.arrays:
+        if measured.arrays:
             record = dataclasses.replace(record, arrays=f"arrays/{record.key}.npz")
-        self.results.add(artifact, record, found.arrays)
+        self.store.add(artifact, record, measured.arrays)
 
-    def _train(self, artifact: str, cells: list[Training], dataset: Dataset) -> None:
-        batches = (
-            cell.recipe.epochs * (len(dataset.train) // cell.recipe.batch_size) for cell in cells
-        )
-        compile = compiling_pays(self.device, sum(batches))
-        runs = [self._make_run(cell, dataset, compile) for cell in cells]
-        try:
-            with hold(run.folder.path for run in runs):
-                train(runs, jobs=self.concurrent, watch=self.watch, stop=self.stop)
-        finally:
-            # whatever happened to the others, a finished run is a result
-            for run in runs:
-                record = run.folder.read_record()
-                if record is None and run.trainer is not None:
-                    self.under_way.append(run)
-                if record is not None:
-                    note = {"quick": quick.LABEL} if self.is_quick else {}
-                    extra = {**record.extra, "notes": list(dataset.notes), **note}
-                    self.results.add(artifact, dataclasses.replace(record, extra=extra))
+    def _smoke_label(self) -> dict[str, str]:
+        return {"quick": smoke.LABEL} if self.is_smoke else {}
 
-    def _make_run(self, cell: Training, dataset: Dataset, compile: bool) -> Run:
-        method, recipe = parse(cell.method), cell.recipe
-        key = RunCell(
-            dataset=dataset.name,
-            fingerprint=dataset.fingerprint,
-            method=method.label,
-            seed=cell.seed,
-            recipe=recipe.as_dict(),
-            train_size=len(dataset.train),
-        ).key
-        return Run(
-            dataset,
-            method,
-            recipe,
-            seed=cell.seed,
-            out=self.work / "runs" / f"{dataset.name}-{cell.method.replace(':', '-')}-{key}",
-            device=self.device,
-            compile=compile,
-        )
+    def _train(
+        self, artifact: str, cells: list[TrainingCell], dataset: Dataset, outcome: Outcome
+    ) -> None:
+        with self.display() as watch:
+            results = run_cells(
+                [make_cell(dataset, parse(cell.method), cell.recipe, cell.seed) for cell in cells],
+                dataset,
+                out=self.work / "runs",
+                folder_of=lambda c: f"{c.dataset}-{c.method.replace(':', '-')}-{c.key}",
+                jobs=self.jobs,
+                device=str(self.device),
+                keep_model=False,
+                watch=watch,
+                stop=self.stop,
+            )
+        for record in results.records.values():
+            extra = {**record.extra, "notes": list(dataset.notes), **self._smoke_label()}
+            self.store.add(artifact, dataclasses.replace(record, extra=extra))
+        for key, progress in results.progress.items():
+            if key in results.failures:
+                name = f"{dataset.name}, {progress.name}"
+                outcome.reasons.append(f"{name} failed: {results.failures[key]}")
+            elif progress.state == "training":
+                self.unfinished.append(progress)

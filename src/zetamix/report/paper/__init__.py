@@ -1,33 +1,48 @@
-"""How the records of each artifact are drawn; nothing about how they come about."""
+"""Reports of the paper's figures and tables, made from `results.paper_view.PaperView`."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from zetamix.report.paper import (
     dimension,
     distributions,
-    medmnist,
     mnist,
-    natural,
     overview,
     sensitivity,
-    skin,
+    tables,
     theorems,
     timing,
 )
-from zetamix.report.paper.view import Answer as Answer
-from zetamix.report.paper.view import Drawn as Drawn
-from zetamix.report.paper.view import View as View
+from zetamix.report.paper.verdict import NOT_RUN, ArtifactReport, Verdict
+from zetamix.results.paper_view import PaperView
 
-DRAWINGS: Mapping[str, Callable[[View], Drawn]] = {
-    "overview": overview.draw,
-    "distributions": distributions.draw,
-    "mnist": mnist.draw,
-    "dimension": dimension.draw,
-    "natural": natural.draw,
-    "skin": skin.draw,
-    "skin-detailed": skin.draw_detailed,
-    "medmnist": medmnist.draw,
-    "timing": timing.draw,
-    "sensitivity": sensitivity.draw,
-    "theorems": theorems.draw,
+REPORTS: Mapping[str, Callable[[PaperView], ArtifactReport]] = {
+    "overview": overview.report,
+    "distributions": distributions.report,
+    "mnist": mnist.report,
+    "dimension": dimension.report,
+    "natural": tables.report,
+    "skin": tables.report,
+    "skin-detailed": tables.report,
+    "medmnist": tables.report,
+    "timing": timing.report,
+    "sensitivity": sensitivity.report,
+    "theorems": theorems.report,
 }
+# these print values of the paper, also where nothing has been run
+WITH_PAPER_VALUES = ("natural", "skin", "skin-detailed", "medmnist", "timing")
+
+
+def make_report(view: PaperView) -> ArtifactReport:
+    """Figures, tables and verdict of an artifact; a smoke test gets a warning and no verdict."""
+    if view.artifact not in WITH_PAPER_VALUES and not view.records:
+        return ArtifactReport()
+    report = REPORTS[view.artifact](view)
+    if not view.smoke_label:
+        return report
+    label = f"{view.smoke_label.capitalize()}."
+    captioned = {
+        name: replace(table, caption=f"{label} {table.caption}")
+        for name, table in report.tables.items()
+    }
+    return replace(report, tables=captioned, verdict=Verdict(NOT_RUN, [label]))

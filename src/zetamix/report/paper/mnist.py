@@ -1,4 +1,4 @@
-"""MNIST: originals and outputs, soft labels, and densities of what the oracle says."""
+"""MNIST: originals and outputs, soft labels, and densities of the oracle's predictions."""
 
 from typing import Any
 
@@ -12,54 +12,56 @@ from zetamix.measure.realism import CERTAIN, FLOOR
 from zetamix.records import Measurement
 from zetamix.report import Cell, Column, Picture, Table, drawing
 from zetamix.report.figure import COLOURS
-from zetamix.report.paper.view import Answer, Drawn, View, agreement, bare, finish, method_name
+from zetamix.report.paper.style import bare, finish, method_name
+from zetamix.report.paper.verdict import ArtifactReport, Verdict, status_of
 from zetamix.results import paper_values as paper
+from zetamix.results.paper_view import PaperView
 
+MIXUP, ZETA = "mixup:1.0", "zeta:2.8"
 STYLES: dict[str, Any] = {
     "none": {"color": COLOURS[3], "linestyle": ":"},
-    "mixup:1.0": {"color": COLOURS[1], "linestyle": "--"},
-    "zeta:2.8": {"color": COLOURS[0], "linestyle": "-"},
+    MIXUP: {"color": COLOURS[1], "linestyle": "--"},
+    ZETA: {"color": COLOURS[0], "linestyle": "-"},
 }
 TITLES = {
     "none": "(a) first images of each class",
-    "mixup:1.0": "(b) mixup",
-    "zeta:2.8": "(c) ζ-mixup (2.8)",
+    MIXUP: "(b) mixup",
+    ZETA: "(c) ζ-mixup (2.8)",
 }
 MEASURES = {
     "oracle_entropy": "entropy of the oracle, nats",
-    "certain_share": f"share with entropy below {CERTAIN}",
-    "cross_entropy": "cross entropy with the label, nats",
+    "certain_share": f"fraction with entropy below {CERTAIN}",
+    "cross_entropy": "cross entropy of prediction and label, nats",
     "cross_entropy_certain": f"the same, entropy below {CERTAIN}",
-    "loss": "the other way round, as a loss has it, nats",
-    "agreement": "oracle's class is the label's heaviest",
+    "loss": "cross entropy of label and prediction, nats",
+    "agreement": "oracle predicts the heaviest class of the label",
     "agreement_certain": f"the same, entropy below {CERTAIN}",
 }
 GRID_POINTS = 400
-# where the axes of entropies and of cross entropies end, in nats
+# nats where the axes end
 ENTROPY_END, CROSS_END = 1.2, 3.0
 # below this the density of ten thousand outputs is that of single ones
-LEAST_DENSITY = 1e-3
+MIN_DENSITY = 1e-3
 
 
-def draw(view: View) -> Drawn:
+def report(view: PaperView) -> ArtifactReport:
     oracle = next((record for _, record in view.measured("oracle")), None)
-    found = {cell.method: record for cell, record in view.measured("realism") if record is not None}
-    if oracle is None or set(found) != set(TITLES):
-        return Drawn()
-    arrays = {method: view.arrays(record) for method, record in found.items()}
+    records = {cell.method: record for cell, record in view.measured("realism") if record}
+    if oracle is None or set(records) != set(TITLES):
+        return ArtifactReport()
     accuracy = oracle.values["accuracy"]
-    said = (
-        f"LeNet-5, right about {100 * accuracy['value']:.2f} % of the {accuracy['n']:,} test "
-        f"images; the paper's reaches {_target():.2f} %"
+    description = (
+        f"LeNet-5 with a test accuracy of {100 * accuracy['value']:.2f} % (n = {accuracy['n']:,}); "
+        f"the paper's has {_paper_accuracy():.2f} %"
     )
-    picture = _draw(view, arrays, said)
-    words = _verdict(found, accuracy["value"])
-    answer = Answer(agreement(list(_lower(found).values())), words[0])
-    return Drawn([picture], {"realism": _table(found, said)}, words, answer)
+    return ArtifactReport(
+        [_draw(view, {m: view.arrays(record) for m, record in records.items()}, description)],
+        {"realism": _table(records, description)},
+        _verdict(records, 100 * accuracy["value"]),
+    )
 
 
-def _draw(view: View, arrays: dict[str, dict[str, Tensor]], said: str) -> Picture:
-    judged = len(arrays["none"]["entropies"])
+def _draw(view: PaperView, arrays: dict[str, dict[str, Tensor]], oracle: str) -> Picture:
     beyond = {
         method: 100 * float((parts["cross_entropies"] > CROSS_END).float().mean())
         for method, parts in arrays.items()
@@ -68,34 +70,32 @@ def _draw(view: View, arrays: dict[str, dict[str, Tensor]], said: str) -> Pictur
         halves: Any = figure.subfigures(2, 1, height_ratios=[1.0, 1.45], hspace=0.02)
         top, bottom = halves
         for axes, (method, title) in zip(top.subplots(1, 3), TITLES.items(), strict=True):
-            _mosaic(axes, arrays[method]["shown"])
+            _draw_mosaic(axes, arrays[method]["shown"])
             axes.set_title(title)
-        labels, densities = bottom.subfigures(1, 2, width_ratios=[1.0, 1.15], wspace=0.03)
-        _examples(labels, arrays)
-        _draw_densities(densities.subplots(3, 1), arrays)
+        left, right = bottom.subfigures(1, 2, width_ratios=[1.0, 1.15], wspace=0.03)
+        _draw_examples(left, arrays)
+        _draw_densities(right.subplots(3, 1), arrays)
         return finish(
             view,
             figure,
             "mnist",
-            alt="Digits, what mixup and ζ-mixup make of them, soft labels as bars, and densities: "
+            alt="Digits, the outputs of mixup and ζ-mixup, soft labels as bars, and densities: "
             "ζ-mixup's outputs look like digits and mixup's like two at once; the oracle's entropy "
             "and the cross entropy with the label are lower for ζ-mixup.",
-            caption="(a) The first ten images of each class, (b, c) the outputs in their places, "
-            "25 mixed at a time. (d, e) Soft labels as bars: outputs of mixup of which the oracle "
-            "is surest that they show a digit their label rules out (its prediction in outline), "
-            "and ζ-mixup's in the same places; an outline of full height is 1. (f) Entropy of the "
-            "oracle's prediction. (g) Cross entropy between prediction and label, (h) for outputs "
-            f"with an entropy below {CERTAIN} alone. Further left is better. Densities on a "
-            "logarithmic scale, by kernels that are the wider the sparser values are, over "
-            f"{judged:,} outputs of test images; "
-            f"{beyond['mixup:1.0']:.1f} % of mixup's and "
-            f"{beyond['zeta:2.8']:.1f} % of ζ-mixup's lie beyond {CROSS_END:g} nats in (g): their "
-            f"label has little or nothing of what the oracle sees. The oracle is {said}.",
+            caption="(a) The first ten images of each class, (b, c) the outputs in the same "
+            "positions, 25 images per batch. (d, e) Soft labels as bars: the mixup outputs where "
+            "the oracle is most certain of a digit with label weight 0 (prediction as outline), "
+            "and ζ-mixup's in the same rows. (f) Entropy of the oracle's prediction. (g) Cross "
+            "entropy of prediction and label, (h) for outputs with entropy below "
+            f"{CERTAIN} only. Further left is better. Adaptive kernel densities on a logarithmic "
+            f"scale over {len(arrays['none']['entropies']):,} outputs of test images; "
+            f"{beyond[MIXUP]:.1f} % of mixup's and {beyond[ZETA]:.1f} % of ζ-mixup's lie beyond "
+            f"{CROSS_END:g} nats in (g). The oracle is {oracle}.",
         )
 
 
-def _mosaic(axes: Axes, images: Tensor) -> None:
-    """All images side by side, a row for each class."""
+def _draw_mosaic(axes: Axes, images: Tensor) -> None:
+    """All images in a square, a row per class."""
     side = images.shape[-1]
     across = round(len(images) ** 0.5)
     down = len(images) // across
@@ -105,115 +105,106 @@ def _mosaic(axes: Axes, images: Tensor) -> None:
     bare(axes)
 
 
-def _examples(figure: SubFigure, arrays: dict[str, dict[str, Tensor]]) -> None:
-    chosen = ("mixup:1.0", "zeta:2.8")
-    count = len(arrays[chosen[0]]["examples"])
-    axes: Any = figure.subplots(2 * len(chosen), count, height_ratios=[1.5, 1] * len(chosen))
-    for block, (method, letter) in enumerate(zip(chosen, "de", strict=True)):
+def _draw_examples(figure: SubFigure, arrays: dict[str, dict[str, Tensor]]) -> None:
+    count = len(arrays[MIXUP]["examples"])
+    axes: Any = figure.subplots(4, count, height_ratios=[1.5, 1, 1.5, 1])
+    for row, method, letter in ((0, MIXUP, "d"), (2, ZETA, "e")):
         parts = arrays[method]
         for column in range(count):
-            image, bars = axes[2 * block, column], axes[2 * block + 1, column]
+            image = axes[row, column]
             image.imshow(parts["examples"][column].numpy(), cmap="gray", vmin=0, vmax=255)
             bare(image)
-            _bars(bars, parts["example_targets"][column], parts["example_predictions"][column])
-        axes[2 * block, 0].set_title(f"({letter}) labels of {method_name(method)}")
+            target, prediction = parts["example_targets"], parts["example_predictions"]
+            _draw_bars(axes[row + 1, column], target[column], prediction[column])
+        axes[row, 0].set_title(f"({letter}) labels of {method_name(method)}")
 
 
-def _bars(axes: Axes, target: Tensor, prediction: Tensor) -> None:
-    places = range(len(target))
-    axes.bar(places, prediction.tolist(), width=0.9, fc="none", ec="#888888", lw=0.8)
-    axes.bar(places, target.tolist(), width=0.7, color=COLOURS[0])
-    axes.set_ylim(0, 1.05)
-    axes.set_yticks([])
-    axes.set_xticks(places, map(str, places), fontsize=7)
+def _draw_bars(axes: Axes, target: Tensor, prediction: Tensor) -> None:
+    classes = range(len(target))
+    axes.bar(classes, prediction.tolist(), width=0.9, fc="none", ec="#888888", lw=0.8)
+    axes.bar(classes, target.tolist(), width=0.7, color=COLOURS[0])
+    axes.set(ylim=(0, 1.05), yticks=[])
+    axes.set_xticks(classes, map(str, classes), fontsize=7)
     axes.tick_params(length=0, pad=1)
     axes.grid(visible=False)
     axes.spines["left"].set_visible(False)
 
 
 def _draw_densities(panels: Any, arrays: dict[str, dict[str, Tensor]]) -> None:
-    realism, correctness, certain = panels
-    _curves(realism, {method: parts["entropies"] for method, parts in arrays.items()}, ENTROPY_END)
-    realism.set_title("(f) realism: entropy of the oracle's prediction, nats")
-    realism.legend(loc="upper right", ncols=3)
+    entropies = {method: parts["entropies"] for method, parts in arrays.items()}
     crosses = {method: parts["cross_entropies"] for method, parts in arrays.items()}
-    _curves(correctness, crosses, CROSS_END)
-    correctness.set_title("(g) correctness: cross entropy of prediction and label, nats")
-    are_certain = {method: parts["entropies"] < CERTAIN for method, parts in arrays.items()}
-    _curves(
-        certain, {method: crosses[method][are_certain[method]] for method in crosses}, CROSS_END
-    )
-    certain.set_title(f"(h) the same, entropy below {CERTAIN}")
+    certain = {method: crosses[method][entropies[method] < CERTAIN] for method in crosses}
+    for axes, values, end, title in (
+        (panels[0], entropies, ENTROPY_END, "(f) realism: entropy of the oracle, nats"),
+        (panels[1], crosses, CROSS_END, "(g) correctness: cross entropy with the label, nats"),
+        (panels[2], certain, CROSS_END, f"(h) the same, entropy below {CERTAIN}"),
+    ):
+        _draw_curves(axes, values, end)
+        axes.set_title(title)
+    panels[0].legend(loc="upper right", ncols=3)
 
 
-def _curves(axes: Axes, values: dict[str, Tensor], end: float) -> None:
+def _draw_curves(axes: Axes, values: dict[str, Tensor], end: float) -> None:
     grid = torch.linspace(0, end, GRID_POINTS, dtype=torch.float64)
-    highest = LEAST_DENSITY
-    for method, found in values.items():
-        if len(found):
-            curve = density(found, grid)
-            label = "originals" if method == "none" else method_name(method)
-            axes.plot(grid, curve, label=label, **STYLES[method])
+    highest = MIN_DENSITY
+    for method, numbers in values.items():
+        if len(numbers):
+            curve = density(numbers, grid)
+            axes.plot(grid, curve, label=_name(method), **STYLES[method])
             highest = max(highest, float(curve.max()))
-    axes.set_xlim(0, end)
-    if highest > LEAST_DENSITY:
-        axes.set_yscale("log")
-        axes.set_ylim(LEAST_DENSITY, 3 * highest)
-    axes.set_ylabel("density")
+    axes.set(xlim=(0, end), ylabel="density")
+    if highest > MIN_DENSITY:
+        axes.set(yscale="log", ylim=(MIN_DENSITY, 3 * highest))
 
 
-def _table(found: dict[str, Measurement], said: str) -> Table:
+def _name(method: str) -> str:
+    return "originals" if method == "none" else method_name(method)
+
+
+def _table(records: dict[str, Measurement], oracle: str) -> Table:
     rows = []
     for key, name in MEASURES.items():
-        cells = []
-        for record in found.values():
-            estimate = record.values[key]
-            value, error = estimate["value"], estimate["standard_error"]
-            cells.append(Cell(value, error=error, digits=3, note=f"n = {estimate['n']:,}"))
+        estimates = [record.values[key] for record in records.values()]
+        cells = [
+            Cell(e["value"], error=e["standard_error"], digits=3, note=f"n = {e['n']:,}")
+            for e in estimates
+        ]
         rows.append([Cell(name), *cells])
-    names = ["originals" if method == "none" else method_name(method) for method in found]
     notes = [
-        f"Mean ± standard error over outputs of the test split. The oracle is {said}.",
-        "Cross entropy: −Σ prediction · log label, the oracle's prediction taken for the truth, "
-        f"where a class that the label rules out has a share of {FLOOR:g}: an output that shows "
-        "such a class costs up to 16 nats, and mixup's mean depends on that. The other way round: "
-        "−Σ label · log prediction, to which rich labels are wrong ones. The paper says “cross "
-        "entropy of the Oracle's predictions with the soft labels”, and shows densities without "
-        "numbers.",
+        f"Mean ± standard error over outputs of the test split. The oracle is {oracle}.",
+        "Cross entropy of prediction and label: −Σ prediction · log label, with label weights of 0 "
+        f"replaced by {FLOOR:g}: an output of such a class costs up to 16 nats and dominates "
+        "mixup's mean. Cross entropy of label and prediction: −Σ label · log prediction, which "
+        "penalises soft labels. The paper says “cross entropy of the Oracle's predictions with the "
+        "soft labels”, and shows densities without numbers.",
     ]
-    columns = [Column("measure"), *(Column(name) for name in names)]
+    columns = [Column("measure"), *(Column(_name(method)) for method in records)]
     return Table(columns, rows, "Realism and label correctness on MNIST", notes)
 
 
-def _lower(found: dict[str, Measurement]) -> dict[str, bool]:
-    """Measure: whether it is lower, which is better, with ζ-mixup than with mixup."""
-    mixup, zeta = (found[method].values for method in ("mixup:1.0", "zeta:2.8"))
+def is_lower(records: dict[str, Measurement]) -> dict[str, bool]:
+    """Whether ζ-mixup is lower, which is better, than mixup, by measure."""
+    mixup, zeta = records[MIXUP].values, records[ZETA].values
     keys = ("oracle_entropy", "cross_entropy", "loss")
     return {key: zeta[key]["value"] < mixup[key]["value"] for key in keys}
 
 
-def _verdict(found: dict[str, Measurement], accuracy: float) -> list[str]:
-    mixup, zeta = (found[method].values for method in ("mixup:1.0", "zeta:2.8"))
-    lower = _lower(found)
-
-    def told(key: str) -> str:
-        outcome = "lower" if lower[key] else "not lower"
-        return f"{mixup[key]['value']:.3f} and {zeta[key]['value']:.3f}, {outcome}"
-
-    words = [
-        f"With mixup and with ζ-mixup: entropy {told('oracle_entropy')}; cross entropy of the "
-        f"oracle's prediction with the label {told('cross_entropy')}; of the label with the "
-        f"prediction {told('loss')}. The paper, which leaves open which of the two it takes, has "
-        "ζ-mixup's lower."
+def _verdict(records: dict[str, Measurement], accuracy: float) -> Verdict:
+    mixup, zeta = records[MIXUP].values, records[ZETA].values
+    parts = [
+        f"{MEASURES[key].removesuffix(', nats')} {mixup[key]['value']:.3f} and "
+        f"{zeta[key]['value']:.3f} ({'lower' if lower else 'not lower'})"
+        for key, lower in is_lower(records).items()
     ]
-    if 100 * accuracy < _target():
-        words.append(
-            f"The oracle is right about {100 * accuracy:.2f} % and not {_target():.2f} %: it is "
-            "weaker than the paper's."
-        )
-    return words
+    sentences = [
+        f"mixup and ζ-mixup: {'; '.join(parts)}. The paper, which does not say which of the two "
+        "cross entropies it uses, reports ζ-mixup's lower."
+    ]
+    if accuracy < _paper_accuracy():
+        sentences.append(f"The oracle is weaker than the paper's: {accuracy:.2f} % accuracy.")
+    return Verdict(status_of(list(is_lower(records).values())), sentences)
 
 
-def _target() -> float:
-    """What the paper's oracle reaches on the test split, in percent."""
+def _paper_accuracy() -> float:
+    """Test accuracy of the paper's oracle in percent."""
     return float(paper.read()["other_numbers"]["oracle"]["mnist_test_accuracy_percent"])

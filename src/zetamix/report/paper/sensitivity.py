@@ -1,251 +1,223 @@
 """Error against γ, and the sweep over γ and weight decay."""
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass
 from typing import Any
 
-from matplotlib.axes import Axes
 from scipy.stats import spearmanr  # type: ignore[import-untyped]
 
 from zetamix.data import CATALOGUE
-from zetamix.experiments.reproduce import smoke as quick
-from zetamix.experiments.reproduce.cells import Training, Variant
 from zetamix.gamma import GAMMA_MIN
+from zetamix.measure.statistics import Summary, standard_error
 from zetamix.records import RunRecord
 from zetamix.report import Cell, Column, Picture, Table, drawing, series_style
-from zetamix.report.paper.comparison import Row
-from zetamix.report.paper.view import NO_NUMBERS, NOT_RUN, Answer, Drawn, View, blank, finish
-from zetamix.report.tune import draw_parallel
-from zetamix.results.search_space import PAPER_SEARCH, PAPER_TRIALS, TITLES, parse_space
-from zetamix.results.tuning import trials_from_records
-from zetamix.results.tuning_analysis import flatness
+from zetamix.report.paper.style import blank, finish, gamma_of
+from zetamix.report.paper.table_rows import Row
+from zetamix.report.paper.verdict import INCONCLUSIVE, ArtifactReport, Verdict
+from zetamix.report.table import Plain
+from zetamix.results.paper_cells import TrainingCell, Variant
+from zetamix.results.paper_view import PaperView
 
-# the γ that the axis shows: the grid and a margin
-SHOWN = (1.65, 5.15)
-SWEEP, MODELS = parse_space(PAPER_SEARCH), PAPER_TRIALS
-GRID = parse_space("gamma=1.8:5.0:0.2")
-# models of a sweep from which on a correlation is told
-ENOUGH = 12
+# the grid of γ and a margin
+GAMMA_LIMITS = (1.65, 5.15)
+# fewer models give no meaningful rank correlation
+MIN_MODELS = 12
 
 
-def draw(view: View) -> Drawn:
-    curves: dict[str, list[Variant]] = {}
+@dataclass(frozen=True)
+class Series:
+    """Runs of one dataset and variant: the grid over γ, and the sweep."""
+
+    dataset: str
+    variant: Variant
+    grid: dict[float, Row]
+    sweep: list[RunRecord]
+    sweep_size: int
+
+    @property
+    def title(self) -> str:
+        return f"{CATALOGUE[self.dataset].title}, {self.variant.label}"
+
+    @property
+    def errors(self) -> dict[float, Summary]:
+        """Error in percent at every γ of the grid that was run."""
+        summaries = {g: row.summary(self.variant, "error") for g, row in self.grid.items()}
+        return {gamma: summary for gamma, summary in summaries.items() if summary is not None}
+
+
+def report(view: PaperView) -> ArtifactReport:
+    series = _all_series(view)
+    swept = [each for each in series if each.sweep]
+    tables = {"sensitivity": _table(series)}
+    if swept:
+        tables["sweep"] = _sweep_table(swept)
+    pictures = [_draw(view, series), *(_draw_sweep(view, s) for s in swept if len(s.sweep) > 1)]
+    sentences = [_sentence(s) for s in series if len(s.errors) > 1] + list(map(_sweep, swept))
+    if not sentences:
+        return ArtifactReport(pictures, tables)
+    sentences.insert(0, "The paper shows this figure without numbers to compare with.")
+    return ArtifactReport(pictures, tables, Verdict(INCONCLUSIVE, sentences))
+
+
+def _all_series(view: PaperView) -> list[Series]:
+    cells: dict[tuple[str, Variant], dict[tuple[object, ...], TrainingCell]] = {}
     for cell in view.trainings:
-        known = curves.setdefault(cell.dataset, [])
-        known += [] if cell.variant in known else [cell.variant]
-    sweeps = [
-        (name, variant, records)
-        for name, variants in curves.items()
-        for variant in variants
-        if (records := _swept(view, name, variant))
-    ]
-    tables = {"sensitivity": _table(view, curves)}
-    if sweeps:
-        tables["sweep"] = _sweep_table(sweeps)
-    words = [word for name in curves for word in _verdict(view, name, curves[name])]
-    words += [_sweep_verdict(*sweep) for sweep in sweeps]
-    return Drawn(
-        [
-            _draw(view, curves),
-            *(_draw_sweep(view, *sweep) for sweep in sweeps if len(sweep[2]) > 1),
-        ],
-        tables,
-        words,
-        Answer(NO_NUMBERS, words[0]) if words else Answer(NOT_RUN),
-    )
+        key = cell.in_sweep, cell.method, cell.recipe.weight_decay
+        cells.setdefault((cell.dataset, cell.variant), {}).setdefault(key, cell)
+    series = []
+    for (dataset, variant), group in cells.items():
+        grid = {
+            float(gamma_of(cell.method)): Row(
+                view.artifact,
+                dataset,
+                cell.model,
+                cell.method,
+                {variant: view.store.runs_of(cell)},
+            )
+            for cell in group.values()
+            if not cell.in_sweep
+        }
+        in_sweep = [cell for cell in group.values() if cell.in_sweep]
+        sweep = [record for cell in in_sweep for record in view.store.runs_of(cell)]
+        series.append(Series(dataset, variant, grid, sweep, len(in_sweep)))
+    return sorted(series, key=lambda each: list(CATALOGUE).index(each.dataset))
 
 
-def _curve(view: View, dataset: str, variant: Variant) -> list[tuple[float, Row]]:
-    """(γ, what was run) for every γ of the grid."""
-    cells: dict[str, Training] = {}
-    for cell in view.trainings:
-        if (cell.dataset, cell.variant) == (dataset, variant) and not cell.of_sweep:
-            cells.setdefault(cell.method, cell)
-    return [
-        (
-            float(cell.method.removeprefix("zeta:")),
-            Row(dataset, cell.model, cell.method, {variant: view.results.runs_of(cell)}),
-        )
-        for cell in cells.values()
-    ]
-
-
-def _draw(view: View, curves: dict[str, list[Variant]]) -> Picture:
-    with drawing(4.8 * len(curves), 3.5) as figure:
-        axes: Any = figure.subplots(1, len(curves), squeeze=False)
-        for panel, (name, variants) in zip(axes[0], curves.items(), strict=True):
-            shown = [_plot(panel, view, name, variant, k) for k, variant in enumerate(variants)]
-            panel.set_title(CATALOGUE[name].title)
-            if not any(shown):
-                blank(panel, "no record yet")
+def _draw(view: PaperView, series: list[Series]) -> Picture:
+    datasets = list(dict.fromkeys(each.dataset for each in series))
+    with drawing(4.8 * len(datasets), 3.5) as figure:
+        panels: Any = figure.subplots(1, len(datasets), squeeze=False)
+        for axes, dataset in zip(panels[0], datasets, strict=True):
+            axes.set_title(CATALOGUE[dataset].title)
+            own = [each for each in series if each.dataset == dataset]
+            for index, each in enumerate(own):
+                errors = each.errors
+                if errors:
+                    seeds = max(summary.n for summary in errors.values())
+                    epochs = "" if each.variant.epochs else ", all epochs"
+                    label = f"{each.variant.label}{epochs}, {seeds} seed{'s'[: seeds > 1]}"
+                    bars = [s.sd or 0.0 for s in errors.values()] if seeds > 1 else None
+                    means = [summary.mean for summary in errors.values()]
+                    axes.errorbar(
+                        list(errors), means, yerr=bars, label=label, **series_style(index)
+                    )
+            if not any(each.errors for each in own):
+                blank(axes)
                 continue
-            panel.axvline(GAMMA_MIN, color="black", ls=":", lw=1.2)
-            panel.set(xlabel="γ", ylabel="error rate %", xlim=SHOWN)
-            panel.legend(loc="best")
+            axes.axvline(GAMMA_MIN, color="black", ls=":", lw=1.2)
+            axes.set(xlabel="γ", ylabel="error rate %", xlim=GAMMA_LIMITS)
+            axes.legend(loc="best")
         return finish(
             view,
             figure,
             "sensitivity",
             alt="Error rate against γ from 1.8 to 5.0, a panel for each dataset.",
             caption="Error rate on the test split against γ, ResNet-18; bars: one standard "
-            f"deviation over seeds, where there are several. Dotted: {GAMMA_MIN:.5f}. The paper "
-            "shows this figure without numbers.",
+            f"deviation over seeds. Dotted: {GAMMA_MIN:.5f}. The paper shows this figure without "
+            "numbers.",
         )
 
 
-def _plot(axes: Axes, view: View, dataset: str, variant: Variant, index: int) -> bool:
-    found = [(gamma, row.ours(variant, "error")) for gamma, row in _curve(view, dataset, variant)]
-    known = [(gamma, ours) for gamma, ours in found if ours is not None]
-    if not known:
-        return False
-    gammas = [gamma for gamma, _ in known]
-    means = [ours.mean for _, ours in known]
-    seeds = max(ours.n for _, ours in known)
-    whole = "" if variant.epochs else ", all epochs"
-    label = f"{variant.label}{whole}, {'one seed' if seeds == 1 else f'{seeds} seeds'}"
-    bars = [ours.sd or 0.0 for _, ours in known] if seeds > 1 else None
-    axes.errorbar(gammas, means, yerr=bars, label=label, **series_style(index))
-    return True
-
-
-def _table(view: View, curves: dict[str, list[Variant]]) -> Table:
-    rows: dict[float, list[Cell]] = {}
-    pairs = [(name, variant) for name, variants in curves.items() for variant in variants]
-    for name, variant in pairs:
-        for gamma, row in _curve(view, name, variant):
-            ours = row.ours(variant, "error")
-            cell = Cell(None)
-            if ours is not None:
-                cell = Cell(ours.mean, error=ours.sd, n=ours.n, digits=2)
-            rows.setdefault(gamma, []).append(cell)
-    heads = [f"{CATALOGUE[name].title}, {variant.label}" for name, variant in pairs]
-    columns = [Column("γ"), *(Column(head) for head in heads)]
-    body = [[Cell(gamma, digits=1), *cells] for gamma, cells in rows.items()]
-    notes = ["Error rate %, mean ± standard deviation over n seeds."]
-    return Table(columns, body, "Error against γ", notes)
-
-
-def _verdict(view: View, dataset: str, variants: list[Variant]) -> list[str]:
-    words = []
-    for variant in variants:
-        curve = _curve(view, dataset, variant)
-        found = [
-            (ours.mean, gamma)
-            for gamma, row in curve
-            if (ours := row.ours(variant, "error")) is not None
+def _table(series: list[Series]) -> Table:
+    gammas = dict.fromkeys(gamma for each in series for gamma in each.grid)
+    rows = []
+    for gamma in gammas:
+        summaries = [each.errors.get(gamma) for each in series]
+        cells = [
+            Cell(None) if s is None else Cell(s.mean, error=s.sd, n=s.n, digits=2)
+            for s in summaries
         ]
-        if len(found) < 2:
-            continue
-        (low, best), (high, worst) = min(found), max(found)
-        told = (
-            f"{CATALOGUE[dataset].title}, {variant.label}: error from {low:.2f} % at γ = {best} "
-            f"to {high:.2f} % at γ = {worst}."
-        )
-        if len(found) < len(curve):
-            told += f" {len(found)} of {len(curve)} values of γ have been run."
-        records = [record for _, row in curve for record in row.runs[variant]]
-        flat = flatness(trials_from_records(records, GRID), "error")
-        if flat is not None:
-            near = [
-                f"{gamma}"
-                for mean, gamma in sorted(found, key=lambda pair: pair[1])
-                if mean - low <= 100 * flat.margin * (1 + 1e-9)
-            ]
-            told += (
-                f" Within one standard error of the best ({100 * flat.margin:.2f} points, "
-                f"{'over seeds' if flat.over_seeds else 'of one run over its test samples'}) lie "
-                f"γ = {', '.join(near)}."
-            )
-            if not flat.over_seeds:
-                told += " One seed does not show the chance between runs, which comes on top."
-        words.append(told)
-    return words
+        rows.append([Cell(gamma, digits=1), *cells])
+    columns = [Column("γ"), *(Column(each.title) for each in series)]
+    note = "Error rate %, mean ± standard deviation over n seeds."
+    return Table(columns, rows, "Error against γ", [note])
 
 
-# the sweep
-
-
-def _swept(view: View, dataset: str, variant: Variant) -> list[RunRecord]:
-    """Runs of the sweep, of any seed."""
-    cells = [
-        cell
-        for cell in view.trainings
-        if cell.of_sweep and (cell.dataset, cell.variant) == (dataset, variant)
-    ]
-    return [record for cell in cells for record in view.results.runs_of(cell)]
-
-
-def _sweep_title(dataset: str, variant: Variant) -> str:
-    return f"{CATALOGUE[dataset].title}, {variant.label}"
-
-
-def _draw_sweep(view: View, dataset: str, variant: Variant, records: list[RunRecord]) -> Picture:
-    title = _sweep_title(dataset, variant)
-    name = "-".join(["sweep", dataset, variant.label.replace(", ", "-").replace(" ", "-")])
-    picture = draw_parallel(
-        trials_from_records(records, SWEEP, "accuracy"),
-        SWEEP.searched,
-        "accuracy",
-        split="test",
-        title=f"{title} (quick: stand-ins)" if view.is_quick else title,
+def _sentence(series: Series) -> str:
+    errors = series.errors
+    best = min(errors, key=lambda gamma: errors[gamma].mean)
+    worst = max(errors, key=lambda gamma: errors[gamma].mean)
+    low = errors[best].mean
+    text = (
+        f"{series.title}: error from {low:.2f} % at γ = {best} to {errors[worst].mean:.2f} % at "
+        f"γ = {worst}."
     )
-    caption = (
-        f"{title}: {len(records)} of {MODELS} models as lines through γ and weight decay to "
-        f"their accuracy on the test split; dark: the best; light grey: γ below {GAMMA_MIN:.5f}. "
-        "The settings are drawn at random from the paper's two distributions; the paper's were "
-        "chosen by a Bayesian search, which shows more of the good ones."
+    if len(errors) < len(series.grid):
+        text += f" {len(errors)} of {len(series.grid)} values of γ have been run."
+    runs = series.grid[best].runs[series.variant]
+    deviation, seeds = errors[best].sd, errors[best].n
+    if deviation is None:
+        margin = 100 * (standard_error("error", runs[0].confusion) or 0.0)
+        basis = "over test samples of one run; the variation between seeds is not included"
+    else:
+        margin, basis = deviation / math.sqrt(seeds), f"over {seeds} seeds"
+    near = [str(gamma) for gamma, s in errors.items() if s.mean - low <= margin * (1 + 1e-9)]
+    return (
+        f"{text} Within one standard error of the best ({margin:.2f} points, {basis}): "
+        f"γ = {', '.join(near)}."
     )
-    if view.is_quick:
-        caption = f"{quick.LABEL.capitalize()}. {caption}"
-    return replace(picture, name=name, caption=caption)
 
 
-def _sweep_table(sweeps: list[tuple[str, Variant, list[RunRecord]]]) -> Table:
-    rows: list[list[Cell | str | int]] = []
-    for dataset, variant, records in sweeps:
-        trials = trials_from_records(records, SWEEP)
-        best = min(trials, key=lambda trial: trial.value or 0.0)
-        rhos = [_correlation(records, each.name) for each in SWEEP.searched]
-        rows.append(
-            [
-                _sweep_title(dataset, variant),
-                len(records),
-                Cell(100 * (best.value or 0.0), digits=2),
-                *(f"{best.setting[each.name]:g}" for each in SWEEP.searched),
-                *(Cell(None if rho is None else rho[0], digits=2) for rho in rhos),
-            ]
+def _draw_sweep(view: PaperView, series: Series) -> Picture:
+    gammas, decays, errors = zip(*map(_setting, series.sweep), strict=True)
+    with drawing(6.0, 3.6) as figure:
+        axes = figure.subplots()
+        points = axes.scatter(gammas, decays, c=errors, cmap="cividis_r", s=26, lw=0)
+        figure.colorbar(points, ax=axes, label="error rate %")
+        axes.axvline(GAMMA_MIN, color="black", ls=":", lw=1.2)
+        axes.set(xlabel="γ", ylabel="weight decay", yscale="log", title=series.title)
+        label = series.variant.label.replace(", ", "-").replace(" ", "-")
+        return finish(
+            view,
+            figure,
+            f"sweep-{series.dataset}-{label}",
+            alt="Models as points over γ and weight decay, coloured by their error rate.",
+            caption=f"{series.title}: {len(series.sweep)} of {series.sweep_size} models of the "
+            f"sweep with their error on the test split. Dotted: {GAMMA_MIN:.5f}. Settings are "
+            "drawn at random from the paper's two distributions; the paper's come from a Bayesian "
+            "search, which samples good ones more often.",
         )
-    names = [TITLES.get(each.name, each.name) for each in SWEEP.searched]
-    columns = [Column(head) for head in ("sweep", "models", "lowest error %")]
-    columns += [Column(f"its {name}") for name in names]
-    columns += [Column(f"ρ with {name}") for name in names]
-    notes = [
-        "ρ: Spearman's rank correlation of the error with a parameter, given from "
-        f"{ENOUGH} models on; above 0, the error rises with the parameter."
-    ]
-    return Table(columns, rows, "The sweep over γ and weight decay", notes)
 
 
-def _correlation(records: list[RunRecord], parameter: str) -> tuple[float, float] | None:
-    """Spearman's ρ of error and parameter, and its p-value; None where it says nothing."""
-    trials = trials_from_records(records, SWEEP)
-    errors = [trial.value for trial in trials]
-    if len(trials) < ENOUGH or len(set(errors)) == 1:
-        return None
-    found = spearmanr(errors, [trial.setting[parameter] for trial in trials])
-    return float(found.statistic), float(found.pvalue)
+def _setting(record: RunRecord) -> tuple[float, float, float]:
+    """γ, weight decay and error in percent."""
+    gamma, recipe = float(gamma_of(record.cell.method)), record.cell.recipe
+    return gamma, float(recipe["weight_decay"]), 100 * record.last["error"]
 
 
-def _sweep_verdict(dataset: str, variant: Variant, records: list[RunRecord]) -> str:
-    errors = sorted(100 * record.last["error"] for record in records)
-    words = f"{_sweep_title(dataset, variant)}: {len(records)} of {MODELS} models of the sweep run."
-    if len(errors) > 1:
-        words += f" Error from {errors[0]:.2f} to {errors[-1]:.2f} %."
-    for each in SWEEP.searched:
-        found = _correlation(records, each.name)
-        if found is not None:
-            name = TITLES.get(each.name, each.name)
-            way = "rises" if found[0] > 0 else "falls"
-            clear = f"{way} with {name}" if found[1] < 0.05 else f"does not clearly follow {name}"
-            chance = f"p = {found[1]:.2g}" if found[1] >= 0.001 else "p < 0.001"
-            words += f" It {clear} (ρ = {found[0]:.2f}, {chance})."
-    return words
+def _correlations(series: Series) -> list[tuple[float, float] | None]:
+    """Spearman's ρ of the error with γ and with weight decay, and its p-value."""
+    gammas, decays, errors = zip(*map(_setting, series.sweep), strict=True)
+    if len(errors) < MIN_MODELS or len(set(errors)) == 1:
+        return [None, None]
+    results = [spearmanr(errors, values) for values in (gammas, decays)]
+    return [(float(result.statistic), float(result.pvalue)) for result in results]
+
+
+def _sweep_table(swept: list[Series]) -> Table:
+    rows: list[list[Cell | Plain]] = []
+    for series in swept:
+        gamma, decay, error = min(map(_setting, series.sweep), key=lambda setting: setting[2])
+        rhos = [Cell(rho and rho[0], digits=2) for rho in _correlations(series)]
+        best = Cell(error, digits=2), f"{gamma:g}", f"{decay:g}"
+        rows.append([series.title, len(series.sweep), *best, *rhos])
+    heads = ("sweep", "models", "lowest error %", "its γ", "its weight decay")
+    columns = [Column(head) for head in (*heads, "ρ with γ", "ρ with weight decay")]
+    note = (
+        "ρ: Spearman's rank correlation of the error with a parameter, computed from "
+        f"{MIN_MODELS} models on; above 0 the error rises with the parameter."
+    )
+    return Table(columns, rows, "The sweep over γ and weight decay", [note])
+
+
+def _sweep(series: Series) -> str:
+    errors = [error for _, _, error in map(_setting, series.sweep)]
+    text = f"{series.title}: {len(errors)} of {series.sweep_size} models of the sweep run"
+    text += f", error from {min(errors):.2f} to {max(errors):.2f} %."
+    for name, rho in zip(("γ", "weight decay"), _correlations(series), strict=True):
+        if rho is not None:
+            direction = "rises" if rho[0] > 0 else "falls"
+            trend = f"{direction} with" if rho[1] < 0.05 else "does not depend significantly on"
+            p = f"p = {rho[1]:.2g}" if rho[1] >= 0.001 else "p < 0.001"
+            text += f" It {trend} {name} (ρ = {rho[0]:.2f}, {p})."
+    return text

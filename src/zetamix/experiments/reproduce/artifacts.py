@@ -1,0 +1,174 @@
+"""The artifacts: each figure and table of the paper with the cells that it needs."""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from zetamix.experiments.reproduce import (
+    dimension,
+    distributions,
+    mnist,
+    overview,
+    sensitivity,
+    smoke,
+    theorems,
+    timing,
+)
+from zetamix.experiments.reproduce import training_tables as tables
+from zetamix.experiments.reproduce.measure_context import Measure
+from zetamix.experiments.reproduce.request import CellRequest
+from zetamix.records import RunRecord
+from zetamix.results.paper_cells import PaperCell, ReproduceError, TrainingCell, Variant
+from zetamix.results.paper_view import PaperView
+from zetamix.results.record_store import RecordStore
+from zetamix.text import did_you_mean
+from zetamix.train.paper_recipes import RECIPES
+from zetamix.train.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One figure or table of the paper."""
+
+    id: str
+    title: str
+    cells: Callable[[CellRequest], Sequence[PaperCell]]
+    trains: bool
+    """Whether its cells are training runs, with a choice of seeds, augmentation and epochs."""
+
+
+def _measured(id: str, title: str, cells: Callable[[], Sequence[PaperCell]]) -> Artifact:
+    return Artifact(id, title, lambda request: cells(), trains=False)
+
+
+def _trained(id: str, title: str, cells: Callable[[CellRequest], Sequence[PaperCell]]) -> Artifact:
+    return Artifact(id, title, cells, trains=True)
+
+
+ARTIFACTS: Mapping[str, Artifact] = {
+    artifact.id: artifact
+    for artifact in (
+        _measured("overview", "samples and weights of each output, N = 3, 4, 8", overview.cells),
+        _measured("distributions", "crescents, spirals, helix over γ and N", distributions.cells),
+        _measured("mnist", "mixed digits, soft labels, realism by LeNet-5", mnist.cells),
+        _measured("dimension", "local intrinsic dimension against γ", dimension.cells),
+        _trained("natural", "table 1: error on natural images", tables.natural_cells),
+        _trained("skin", "balanced accuracy on skin lesions", tables.skin_cells),
+        _trained("skin-detailed", "skin lesions with micro and macro F1", tables.skin_cells),
+        _trained("medmnist", "AUC and accuracy on MedMNIST", tables.medmnist_cells),
+        _measured("timing", "time of training and of one batch", timing.cells),
+        _trained("sensitivity", "error against γ and weight decay", sensitivity.cells),
+        _measured("theorems", "dominance over γ and N; equivalence to mixup", theorems.cells),
+    )
+}
+
+MEASURES: Mapping[str, Measure] = {
+    "overview": overview.measure,
+    "distribution": distributions.measure,
+    "dominance": theorems.measure_dominance,
+    "equivalence": theorems.measure_equivalence,
+    "oracle": mnist.measure_oracle,
+    "realism": mnist.measure_realism,
+    "dimension": dimension.measure,
+    "training-time": timing.measure_training,
+    "batch-time": timing.measure_batch,
+}
+
+
+def select_cells(id: str, request: CellRequest) -> list[PaperCell]:
+    """The cells of an artifact that match a request."""
+    if request.changes_training and not ARTIFACTS[id].trains:
+        raise ReproduceError(
+            "Seeds, augmentation and epochs apply to artifacts that train models; "
+            f"{id} trains none."
+        )
+    cells = list(ARTIFACTS[id].cells(request))
+    for field, names in (("dataset", request.datasets), ("method", request.methods)):
+        choices = [name for name in dict.fromkeys(getattr(cell, field) for cell in cells) if name]
+        for name in names or ():
+            if name not in choices:
+                listed = f"one of {', '.join(choices)}" if choices else f"no {field}"
+                raise ReproduceError(
+                    f"{id}: expected {listed}, got {name!r}.{did_you_mean(name, choices)}"
+                )
+        cells = [cell for cell in cells if names is None or getattr(cell, field) in names]
+    return cells
+
+
+def make_view(id: str, store: RecordStore, *, is_smoke: bool = False) -> PaperView:
+    """An artifact's cells, and those of other variants of the recipe that have records."""
+    artifact = ARTIFACTS[id]
+    cells = list(artifact.cells(CellRequest()))
+    if is_smoke:
+        cells = smoke.shorten(cells, torch.device("cpu"))
+        return PaperView(id, artifact.title, cells, store, smoke_label=smoke.LABEL)
+    return PaperView(id, artifact.title, cells, store, _other_variants(artifact, cells, store))
+
+
+def _other_variants(
+    artifact: Artifact, cells: Sequence[PaperCell], store: RecordStore
+) -> list[TrainingCell]:
+    """Cells of variants that were run for this artifact, for the datasets that have such a run.
+
+    A shortened recipe that was run for one artifact is not evidence for another.
+    """
+    own = [id for id, other in ARTIFACTS.items() if other.cells is artifact.cells]
+    trainings = [cell for cell in cells if isinstance(cell, TrainingCell)]
+    methods = {(cell.dataset, cell.method) for cell in trainings}
+    default_variants = {cell.variant for cell in trainings}
+    others: dict[tuple[str, Variant], None] = {}
+    for key, record in store.records.items():
+        if not isinstance(record, RunRecord) or store.artifact_of[key] not in own:
+            continue
+        if (record.cell.dataset, record.cell.method) not in methods:
+            continue
+        variant = _variant_of(record)
+        matches = any(cell.matches(record, any_seed=True) for cell in trainings)
+        if variant is not None and variant not in default_variants and not matches:
+            others[record.cell.dataset, variant] = None
+    more: list[TrainingCell] = []
+    for dataset, variant in others:
+        augmentations = None if variant.augmentation is None else (variant.augmentation,)
+        request = CellRequest(augmentations=augmentations, epochs=variant.epochs)
+        more += [
+            cell
+            for cell in artifact.cells(request)
+            if isinstance(cell, TrainingCell) and cell.dataset == dataset
+        ]
+    return more
+
+
+def _variant_of(record: RunRecord) -> Variant | None:
+    """The variant of the paper's recipe that a run used; None for any other recipe."""
+    recipe, base = Recipe.from_dict(record.cell.recipe), RECIPES[record.cell.dataset]
+    epochs = None if recipe.epochs == base.epochs else recipe.epochs
+    variant = Variant(recipe.augmentation, epochs)
+    return variant if variant.recipe(record.cell.dataset, recipe.model) == recipe else None
+
+
+def estimate_seconds(cells: Sequence[PaperCell], store: RecordStore) -> list[float | None]:
+    """Median time of the records of the same dataset, for each cell; None without a record.
+
+    A training run is estimated by its model's time per epoch.
+    """
+    seconds: dict[tuple[str, str], list[float]] = {}
+    for record in store.records.values():
+        if isinstance(record, RunRecord):
+            recipe = record.cell.recipe
+            # runs that share a device take longer each, and less time together
+            epoch = record.wall_s / record.extra.get("concurrent", 1) / recipe["epochs"]
+            seconds.setdefault((recipe["model"], record.cell.dataset), []).append(epoch)
+        else:
+            seconds.setdefault((record.kind, record.dataset), []).append(record.wall_s)
+    estimates: list[float | None] = []
+    for cell in cells:
+        kind, epochs = (
+            (cell.recipe.model, cell.recipe.epochs)
+            if isinstance(cell, TrainingCell)
+            else (cell.kind, 1)
+        )
+        times = seconds.get((kind, cell.dataset))
+        estimates.append(None if times is None else statistics.median(times) * epochs)
+    return estimates

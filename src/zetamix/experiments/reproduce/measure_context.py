@@ -1,0 +1,80 @@
+"""What a measurement needs: its data, its device, and earlier records."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from zetamix.data import Dataset
+from zetamix.measure.mixed_samples import MixedSamples, mix_samples
+from zetamix.methods import parse
+from zetamix.records import Measurement
+from zetamix.results.paper_cells import MeasurementCell, ReproduceError
+from zetamix.results.record_store import RecordStore
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The result of a measurement: numbers for its record, and arrays to store beside it."""
+
+    values: dict[str, Any]
+    arrays: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass
+class MeasureContext:
+    """Shared by all measurements of a session."""
+
+    store: RecordStore
+    device: torch.device
+    scratch: Path
+    """A folder for temporary files."""
+    data: Dataset | None = None
+    _samples: tuple[str, Tensor] = ("", torch.empty(0))
+
+    @property
+    def dataset(self) -> Dataset:
+        if self.data is None:
+            raise ReproduceError("This measurement needs a dataset, and its cell names none.")
+        return self.data
+
+    def samples(self) -> Tensor:
+        """The training samples on the device, copied there once."""
+        if self._samples[0] != self.dataset.fingerprint:
+            moved = self.dataset.train.samples.to(self.device)
+            self._samples = (self.dataset.fingerprint, moved)
+        return self._samples[1]
+
+    def mix(
+        self, method: str, batch: int, seed: int, samples: Tensor, labels: Tensor
+    ) -> MixedSamples:
+        """Outputs of a method, from random batches that are the same for every method."""
+        return mix_samples(
+            parse(method),
+            samples.to(self.device),
+            labels.to(self.device),
+            self.dataset.num_classes,
+            groups=[torch.arange(len(samples))],
+            batch_size=batch,
+            generator=torch.Generator().manual_seed(seed),
+        )
+
+    def mix_training_split(self, cell: MeasurementCell) -> MixedSamples:
+        labels = self.dataset.train.labels
+        return self.mix(cell.method, cell.recipe["batch"], cell.seed, self.samples(), labels)
+
+    def latest(self, kind: str) -> Measurement:
+        """The latest record of a kind for the current dataset."""
+        for record in reversed(self.store.records.values()):
+            if isinstance(record, Measurement) and (record.kind, record.fingerprint) == (
+                kind,
+                self.dataset.fingerprint,
+            ):
+                return record
+        raise ReproduceError(f"{self.dataset.name}: no record of kind {kind} to continue from.")
+
+
+Measure: TypeAlias = Callable[[MeasurementCell, MeasureContext], Measured]

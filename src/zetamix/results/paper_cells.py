@@ -1,0 +1,103 @@
+"""Cells of the paper's figures and tables: training runs and measurements to make."""
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from zetamix.records import Measurement, Record, RunRecord
+from zetamix.train.paper_recipes import RECIPES
+from zetamix.train.recipe import Recipe
+
+
+class ReproduceError(ValueError):
+    """A request that `zetamix reproduce` cannot serve; the message names the alternatives."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One reading of the paper's recipe. Results of two variants are never averaged."""
+
+    augmentation: str | None = None
+    """None: the recipe's own."""
+    epochs: int | None = None
+    """None: the recipe's own. A smaller number is a shortened recipe and is labelled as one."""
+
+    def recipe(self, dataset: str, model: str | None = None) -> Recipe:
+        """The recipe of a dataset under this variant.
+
+        >>> Variant("crop-flip", epochs=30).recipe("cifar10").milestones
+        (12, 18, 24)
+        """
+        changes = {"model": model, "augmentation": self.augmentation, "epochs": self.epochs}
+        base = RECIPES[dataset]
+        return base.change(**{key: value for key, value in changes.items() if value is not None})
+
+    @property
+    def label(self) -> str:
+        shortened = "" if self.epochs is None else f"shortened to {self.epochs} epochs"
+        return ", ".join(filter(None, (self.augmentation, shortened)))
+
+
+@dataclass(frozen=True)
+class TrainingCell:
+    """A model to train."""
+
+    dataset: str
+    method: str
+    seed: int
+    recipe: Recipe
+    model: str
+    """The paper's model; a smoke test trains a smaller one."""
+    variant: Variant = Variant()
+    in_sweep: bool = False
+    """One of the settings that are drawn at random for the sweep over γ and weight decay."""
+
+    def matches(self, record: Record, *, any_seed: bool = False) -> bool:
+        """Whether a record is a result of this cell."""
+        if not isinstance(record, RunRecord):
+            return False
+        cell = record.cell
+        return (
+            (cell.dataset, cell.method) == (self.dataset, self.method)
+            and (any_seed or cell.seed == self.seed)
+            # through Recipe: a field that a later version added takes its default
+            and Recipe.from_dict(cell.recipe) == self.recipe
+        )
+
+    @property
+    def device(self) -> str | None:
+        """None: any device."""
+        return None
+
+
+@dataclass(frozen=True)
+class MeasurementCell:
+    """Something to measure other than a training run."""
+
+    kind: str
+    dataset: str
+    method: str
+    seed: int = 0
+    recipe: dict[str, Any] = field(default_factory=dict)
+
+    def matches(self, record: Record) -> bool:
+        """Whether a record is a result of this cell."""
+        return isinstance(record, Measurement) and (
+            (record.kind, record.dataset, record.method, record.seed, record.recipe)
+            == (self.kind, self.dataset, self.method, self.seed, self.recipe)
+        )
+
+    @property
+    def device(self) -> str | None:
+        """The device type that the measurement requires; None: any."""
+        device: str | None = self.recipe.get("device")
+        return device
+
+    @property
+    def name(self) -> str:
+        # a nested training recipe would fill six lines
+        flat = {key: value for key, value in self.recipe.items() if not isinstance(value, dict)}
+        details = ", ".join(f"{key} {value}" for key, value in flat.items())
+        return " ".join(filter(None, (self.kind, self.dataset, self.method, details)))
+
+
+PaperCell: TypeAlias = TrainingCell | MeasurementCell
