@@ -79,6 +79,8 @@ class Session:
 
     def run(self, artifact: str, cells: Sequence[PaperCell]) -> Outcome:
         """Run the cells without a record, dataset after dataset, until stopped."""
+        if self.is_smoke:
+            cells = smoke.shorten(cells, self.device)
         outcome = Outcome()
         for name in dict.fromkeys(cell.dataset for cell in cells):
             self._run_dataset(artifact, name, [c for c in cells if c.dataset == name], outcome)
