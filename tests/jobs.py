@@ -14,27 +14,27 @@ def attempts(folder, job):
     return path.stat().st_size
 
 
-def double(job, shared, board):
+def double(job, shared, channel):
     return shared + 2 * job, os.getpid()
 
 
-def slow_first(job, shared, board):
+def slow_first(job, shared, channel):
     time.sleep(1.0 if job == 0 else 0.0)
     return job
 
 
-def slow(job, shared, board):
+def slow(job, shared, channel):
     time.sleep(0.7)
     return job
 
 
-def die_once(job, shared, board):
+def die_once(job, shared, channel):
     if attempts(shared, job) == 1 and job == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return job
 
 
-def die_beside(job, shared, board):
+def die_beside(job, shared, channel):
     """Job 3 is killed once, when all before it are back and while the one after it is under way.
 
     Without the waiting, jobs of no length are begun between a death and its being noticed.
@@ -57,27 +57,38 @@ def wait_until(true, seconds=60):
         time.sleep(0.01)
 
 
-def die_always(job, shared, board):
+def die_always(job, shared, channel):
     attempts(shared, job)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def fail(job, shared, board):
+def fail(job, shared, channel):
     if job == 2:
         raise ValueError("expected this, got that")
     return job
 
 
-def survive_ctrl_c(job, shared, board):
+def survive_ctrl_c(job, shared, channel):
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(0.05)
     return job
 
 
-def count_threads(job, shared, board):
+def count_threads(job, shared, channel):
     return os.environ["OMP_NUM_THREADS"]
 
 
-def report(job, shared, board):
-    board.put(f"job-{job}", {"pid": os.getpid(), "abandoned": board.abandoned()})
+def report(job, shared, channel):
+    channel.send(f"job-{job}", {"pid": os.getpid(), "orphaned": channel.orphaned()})
+    return job
+
+
+def load_shared(job, shared, channel):
+    """What every process loads: once, so that two jobs of one process see the same object."""
+    time.sleep(0.3)
+    return os.getpid(), id(shared), len(shared)
+
+
+def work_until_stopped(job, shared, channel):
+    wait_until(channel.stopped)
     return job

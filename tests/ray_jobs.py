@@ -22,14 +22,14 @@ def cluster():
     nodes.shutdown()
 
 
-def node_of(job, shared, board):
+def node_of(job, shared, channel):
     """Where a job is done, and what it was given."""
     import time
 
     import ray
 
     time.sleep(0.5)
-    board.put(f"job-{job}", {"stop": board.get("stop")})
+    channel.send(f"job-{job}", {"stopped": channel.stopped()})
     return ray.get_runtime_context().get_node_id(), shared
 
 
@@ -37,23 +37,26 @@ def drive(address, folder):
     """What workers on the cluster do, as JSON."""
     import jobs
 
-    from zetamix.experiments.workers import open_workers
+    from zetamix.experiments.executor import open_executor
 
-    found = {}
-    with open_workers("ray", 4, folder=Path(folder), address=address) as workers:
-        found["where"], found["elsewhere"] = workers.where, workers.elsewhere
-        workers.board.put("stop", {"at": 1})
-        done = dict(workers.run(node_of, range(4), {"value": 7}))
-        found["nodes"] = [node for node, _ in done.values()]
-        found["shared"] = [shared for _, shared in done.values()]
-        found["board"] = workers.board.all()
-        found["killed"] = [job for job, _ in workers.run(jobs.die_once, range(4), folder)]
-        found["tries"] = [(Path(folder) / f"tries-{k}").stat().st_size for k in range(4)]
+    results = {}
+    with open_executor("ray", jobs=4, address=address, poll_seconds=0.1) as executor:
+        results["description"], results["remote"] = executor.description, executor.remote
+        done = dict(executor.run(node_of, range(4), {"value": 7}))
+        results["nodes"] = [node for node, _ in done.values()]
+        results["shared"] = [shared for _, shared in done.values()]
+        results["messages"] = executor.channel.messages()
+        results["killed"] = [job for job, _ in executor.run(jobs.die_once, range(4), folder)]
+        results["tries"] = [(Path(folder) / f"tries-{k}").stat().st_size for k in range(4)]
+        results["deaths"] = executor.deaths
         try:
-            list(workers.run(jobs.fail, range(4), None))
+            list(executor.run(jobs.fail, range(4), None))
         except ValueError as error:
-            found["error"] = str(error)
-    sys.stdout.write(json.dumps(found) + "\n")
+            results["error"] = str(error)
+        running = executor.run(jobs.work_until_stopped, range(9), None)
+        executor.channel.request_stop()
+        results["stopped"] = [job for job, _ in running]
+    sys.stdout.write(json.dumps(results) + "\n")
 
 
 if __name__ == "__main__":

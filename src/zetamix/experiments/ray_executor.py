@@ -150,10 +150,10 @@ def connect(address: str | None, init: Any = ray.init) -> None:
             logging_level=logging.ERROR,
         )
     except (ConnectionError, RayError, RuntimeError, ValueError) as error:
-        action = "start" if address is None else f"join at {address!r}"
-        raise ExecutorError(
-            f"Cannot {action} a Ray cluster: {str(error).splitlines()[0]} {START}"
-        ) from error
+        action = (
+            "start a Ray cluster" if address is None else f"join the Ray cluster at {address!r}"
+        )
+        raise ExecutorError(f"Cannot {action}: {str(error).splitlines()[0]} {START}") from error
 
 
 def check_address(address: str) -> None:

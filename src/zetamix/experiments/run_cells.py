@@ -272,7 +272,9 @@ def plan_jobs(
     return plan, len(plan)
 
 
-def use_device(name: str | None, cuda: Any = torch.cuda) -> torch.device:
+def use_device(
+    name: str | None, cuda: Any = torch.cuda, cudnn: Any = torch.backends.cudnn
+) -> torch.device:
     """The device of this process, made the current one; None takes a GPU if there is one.
 
     CUDA streams and graphs are created on the current GPU, so a process that trains on the second
@@ -285,8 +287,14 @@ def use_device(name: str | None, cuda: Any = torch.cuda) -> torch.device:
         if device.index is not None:
             cuda.set_device(device)
         # cuDNN tries its convolutions once per shape; shapes never change here
-        torch.backends.cudnn.benchmark = True
+        cudnn.benchmark = True
     return device
+
+
+def should_compile(device: torch.device, recipes: Sequence[Recipe], samples: int) -> bool:
+    """Whether torch.compile pays off for runs that one process will train, by all their steps."""
+    steps = sum(recipe.epochs * (samples // recipe.batch_size) for recipe in recipes)
+    return compiling_pays(device, steps)
 
 
 def train_cells(job: Job, settings: Settings, channel: Channel) -> JobResult:
@@ -322,8 +330,7 @@ def _train(
     device = use_device(job.device)
     compile = settings.compile
     if compile is None:
-        steps = (recipe.epochs * (len(dataset.train) // recipe.batch_size) for recipe in recipes)
-        compile = compiling_pays(device, sum(steps))
+        compile = should_compile(device, recipes, len(dataset.train))
     with warnings.catch_warnings():
         # the command warns once about a γ that lets no sample dominate
         warnings.simplefilter("ignore", UserWarning)

@@ -1,4 +1,4 @@
-"""What is compared: the grid, that it is fair, and what cannot be compared."""
+"""A comparison: the grid, that it is fair, what cannot be compared, and its result."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,11 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 from comparisons import make_dataset
+from filelock import FileLock
 
-from zetamix.experiments.compare import CompareError, make_grid
+from zetamix.experiments.compare import (
+    CompareError,
+    compare,
+    folder_of,
+    make_examples,
+    make_grid,
+)
 from zetamix.methods import parse, parse_list
 from zetamix.models import UnknownModelError
-from zetamix.results.comparison import show_outputs
 from zetamix.train import Run
 from zetamix.train.trainer import Trainer
 
@@ -23,38 +29,38 @@ def grid_of(data="crescents", methods="none,zeta:2.8", **how):
 
 def test_every_method_with_every_seed_the_first_seed_first():
     grid = grid_of(methods="none,mixup,zeta:2.8", seeds=2)
-    assert [(place.method, place.seed) for place in grid.places] == [
+    assert [(cell.method, cell.seed) for cell in grid.cells] == [
         ("none", 0), ("mixup:1.0", 0), ("zeta:2.8", 0),
         ("none", 1), ("mixup:1.0", 1), ("zeta:2.8", 1),
     ]  # fmt: skip
     assert grid.out.is_absolute()
 
 
+def test_seeds_are_a_number_or_a_list():
+    assert grid_of(seeds=2).seeds == (0, 1)
+    assert grid_of(seeds=[4, 7]).seeds == (4, 7)
+
+
 def test_cells_are_those_that_runs_make_of_themselves(tmp_path):
     grid = grid_of(train_size=100, epochs=2, changes=["lr=0.01"])
-    for place in grid.places:
-        run = Run(
-            grid.dataset,
-            parse(place.method),
-            grid.recipe,
-            seed=place.seed,
-            out=tmp_path / place.key,
-        )
-        assert run.cell == place.cell
+    for cell in grid.cells:
+        out = tmp_path / cell.key
+        run = Run(grid.dataset, parse(cell.method), grid.recipe, seed=cell.seed, out=out)
+        assert run.cell == cell
 
 
 def test_more_seeds_keep_the_first_ones_and_other_settings_keep_nothing():
-    three, five = grid_of(seeds=3), grid_of(seeds=5)
-    folders = [place.folder for place in three.places]
-    assert [place.folder for place in five.places][: len(folders)] == folders
-    assert len({place.folder for place in five.places}) == 10
+    folders = [folder_of(cell) for cell in grid_of(seeds=3).cells]
+    more = [folder_of(cell) for cell in grid_of(seeds=5).cells]
+    assert more[: len(folders)] == folders
+    assert len(set(more)) == 10
     for other in (
         grid_of(epochs=2),
         grid_of(train_size=0.5),
         grid_of(changes=["lr=0.01"]),
         grid_of("spirals"),
     ):
-        assert not {place.folder for place in other.places} & set(folders)
+        assert not {folder_of(cell) for cell in other.cells} & set(folders)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +68,8 @@ def test_more_seeds_keep_the_first_ones_and_other_settings_keep_nothing():
     [("none", "none-s0-"), ("zeta:gamma=2..4,sources=8", "zeta-gamma-2.0..4.0-sources-8-s0-")],
 )
 def test_folders_have_plain_names(method, start):
-    place = grid_of(methods=method).places[0]
-    assert place.folder.parent == Path("runs")
-    assert place.folder.name == start + place.key
+    cell = grid_of(methods=method).cells[0]
+    assert folder_of(cell) == Path("runs") / (start + cell.key)
 
 
 def test_without_methods_those_that_suit_the_data_are_compared():
@@ -115,12 +120,12 @@ def test_a_dataset_in_memory_takes_a_part_too():
     assert len(dataset.train) == 80
 
 
-# shown
+# examples
 
 
-def test_what_is_shown_is_one_of_each_class_in_the_place_of_its_original():
+def test_examples_are_one_of_each_class_in_the_rows_of_their_originals():
     grid = grid_of(make_dataset((30, 40, 50)), "none,cutmix,zeta:60")
-    originals, cut, zeta = show_outputs(grid)
+    originals, cut, zeta = make_examples(grid)
     assert [originals.method, cut.method, zeta.method] == ["none", "cutmix:1.0", "zeta:60.0"]
     assert torch.equal(originals.targets, torch.eye(3))
     assert originals.samples.shape == (3, 1, 8, 8)
@@ -133,22 +138,22 @@ def test_what_is_shown_is_one_of_each_class_in_the_place_of_its_original():
 
 
 @pytest.mark.parametrize("count", [2, 12])
-def test_what_is_shown_of_many_or_few_classes(count):
-    originals, _ = show_outputs(grid_of(make_dataset((3,) * count), "none,mixup"))
+def test_examples_of_many_or_few_classes(count):
+    originals, _ = make_examples(grid_of(make_dataset((3,) * count), "none,mixup"))
     assert originals.targets.argmax(1).tolist() == list(range(min(10, count)))
 
 
-def test_what_is_shown_stands_in_no_order():
+def test_examples_are_shuffled():
     # CutMix takes the sample before, which would always be of the class before
-    _, cut = show_outputs(grid_of(make_dataset((10,) * 10), "none,cutmix"))
+    _, cut = make_examples(grid_of(make_dataset((10,) * 10), "none,cutmix"))
     own = torch.eye(10, dtype=torch.bool)
     others = cut.targets.masked_fill(own, 0).argmax(1)[cut.targets.masked_fill(own, 0).amax(1) > 0]
     assert len(others) > 5
     assert len({int(k - other) % 10 for k, other in enumerate(others)}) > 2
 
 
-def test_points_are_all_shown():
-    originals, mixed = show_outputs(grid_of(methods="zeta:2.8"))
+def test_of_points_all_are_examples():
+    originals, mixed = make_examples(grid_of(methods="zeta:2.8"))
     assert originals.samples.shape == mixed.samples.shape == (400, 2)
 
 
@@ -173,16 +178,16 @@ CASES = {
     ),
     "one class": (
         lambda: grid_of(make_dataset((20,), classes=["cat"])),
-        "made has one class, 'cat'. A comparison needs at least two classes to tell apart.",
+        "made has one class, 'cat'. A comparison needs at least two.",
     ),
     "empty class": (
         lambda: grid_of(without(make_dataset(classes=["a", "b", "c"]), 1)),
-        "Class 'b' of made has no training sample. Add some, or leave the class out.",
+        "Class 'b' of made has no training samples. Add some, or remove the class.",
     ),
     "test of one class": (
         lambda: grid_of(only(make_dataset(), 1)),
-        "The test split of made has samples of one class only. Nothing can be compared on it: "
-        "split the data anew, with every class in every split.",
+        "The test split of made has samples of one class only. Split the data so that every split "
+        "has every class.",
     ),
     "method for images": (
         lambda: grid_of(methods="none,cutmix"),
@@ -205,7 +210,7 @@ def test_what_cannot_be_compared_is_told(call, message):
 
 
 def test_an_unknown_model_and_too_small_a_part_are_told():
-    with pytest.raises(UnknownModelError, match="alexnet cannot take images of 8 × 8"):
+    with pytest.raises(UnknownModelError, match="alexnet does not accept images of 8 × 8"):
         grid_of(make_dataset(shape=(3, 8, 8)), model="alexnet")
     with pytest.raises(UnknownModelError, match="got 'resnet19'"):
         grid_of(make_dataset(), model="resnet19")
@@ -225,4 +230,78 @@ def test_paths_are_found_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     grid = grid_of("mine.npz", data_dir=Path("data"))
     monkeypatch.chdir("/")
-    assert grid.source.load().fingerprint == grid.dataset.fingerprint
+    assert grid.ref.load().fingerprint == grid.dataset.fingerprint
+
+
+# the result
+
+
+def small(out, what="crescents", methods="none,zeta:2.8", **options):
+    options = {"seeds": 2, "epochs": 2, "train_size": 64, **options}
+    return make_grid(what, parse_list(methods), out=Path(out), **options)
+
+
+def run(grid, **options):
+    return compare(grid, **{"jobs": 1, "device": "cpu", "poll_seconds": 0.01, **options})
+
+
+def test_a_comparison_has_every_record_and_curve(tmp_path):
+    result = run(small(tmp_path))
+    assert result.complete
+    assert (result.total, result.requested) == (4, ("none", "zeta:2.8"))
+    assert set(result.records) == {(m, s) for m in ("none", "zeta:2.8") for s in (0, 1)}
+    assert (result.failures, result.unfinished, result.description) == ({}, {}, "1 process")
+    # all epochs but the first step of each run
+    assert 4 < result.epochs_trained <= 8
+    for key, record in result.records.items():
+        assert (record.cell.method, record.cell.seed) == key
+        assert [line["epoch"] for line in result.curves[key]] == [1, 2]
+        assert result.curves[key][-1]["test"] == record.last
+        counts = torch.tensor(record.confusion)
+        assert counts.sum() == 512
+        assert float(1 - counts.diagonal().sum() / 512) == pytest.approx(record.last["error"])
+    assert result.primary == "auc"
+    assert result.values("none", "auc") == {
+        seed: result.records["none", seed].last["auc"] for seed in (0, 1)
+    }
+    assert result.recalls("none").shape == (2, 2)
+
+
+def test_more_methods_and_seeds_train_only_what_is_missing(tmp_path):
+    run(small(tmp_path, seeds=1))
+    more = run(small(tmp_path, seeds=2, methods="none,zeta:2.8,mixup"))
+    assert more.complete
+    assert len(list(tmp_path.glob("runs/*/record.json"))) == 6
+    again = run(small(tmp_path, seeds=2, methods="none,zeta:2.8,mixup"))
+    assert (again.description, again.epochs_trained) == ("", 0)
+    # of fewer seeds only those are reported
+    assert set(run(small(tmp_path, seeds=1)).records) == {("none", 0), ("zeta:2.8", 0)}
+
+
+def test_runs_that_fail_are_reported_by_method_and_seed(tmp_path):
+    grid = small(tmp_path, seeds=1, changes=["lr=1e30"])
+    result = run(grid)
+    assert set(result.failures) == {("none", 0), ("zeta:2.8", 0)}
+    assert (result.records, result.complete, result.methods) == ({}, False, [])
+    # and again, not counted as finished
+    assert set(run(grid).failures) == set(result.failures)
+
+
+def test_runs_that_are_stopped_are_reported_with_their_epochs(tmp_path):
+    grid = small(tmp_path, seeds=1, epochs=3000, methods="none")
+    result = run(grid, stop=lambda: bool(list(tmp_path.glob("runs/*/metrics.jsonl"))))
+    assert not result.complete
+    assert 0 < result.unfinished["none", 0] < 3000
+
+
+def test_a_second_comparison_in_the_folder_is_refused(tmp_path):
+    grid = small(tmp_path)
+    with FileLock(tmp_path / ".lock"), pytest.raises(CompareError, match="in use by another"):
+        run(grid)
+    assert run(grid).complete
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(CompareError, match=r"^Cannot write to .*file/out: Not a directory"):
+        run(small(tmp_path / "file" / "out"))

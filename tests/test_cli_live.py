@@ -1,0 +1,203 @@
+"""What a terminal shows: progress of runs, tables on narrow terminals, start of the command."""
+
+import io
+import subprocess
+import sys
+import types
+
+import pytest
+from comparisons import make_comparison, make_dataset
+from rich.console import Console
+from typer.testing import CliRunner
+
+from zetamix.cli.app import app
+from zetamix.cli.live import CELL_WIDTH, RunsView, print_table, show_runs
+from zetamix.experiments.progress import CellProgress, Snapshot
+from zetamix.records import Cell
+from zetamix.report import Table
+from zetamix.report.compare_tables import difference_table, main_table
+
+LINE = {"epoch": 12, "train_loss": 1.25, "train_accuracy": 0.5, "test": {"error": 0.051}}
+
+
+def progress(method, seed, state, epochs=0.0, line=None):
+    cell = Cell(
+        dataset="d", fingerprint="", method=method, seed=seed, recipe={"epochs": 30}, train_size=100
+    )
+    return CellProgress(cell, state, epochs, 0.0, line)
+
+
+def done(method, seed, error=0.0361):
+    return progress(method, seed, "done", 30.0, {"epoch": 30, "test": {"error": error}})
+
+
+def grid(*rows):
+    """More runs than have a row each."""
+    others = [progress("mixup:1.0", seed, "waiting") for seed in (0, 1)]
+    return (*rows, *others)
+
+
+STATES = grid(
+    done("none", 0),
+    progress("none", 1, "training", 12.4, LINE),
+    progress("zeta:2.8", 0, "failed", 30.0),
+    progress("zeta:2.8", 1, "waiting"),
+)
+
+
+def shown(snapshot, width, clock=lambda: 0.0):
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    console.print(RunsView(console, clock=clock).view(snapshot))
+    return [" ".join(line.split()) for line in console.file.getvalue().splitlines() if line.strip()]
+
+
+def printed(*snapshots):
+    console = Console(file=io.StringIO(), width=100)
+    with show_runs(console) as display:
+        for snapshot in snapshots:
+            display(snapshot)
+    return console.file.getvalue().splitlines()
+
+
+# on a terminal
+
+
+def test_a_table_shows_every_run():
+    assert shown(Snapshot(STATES, 75.0), 100) == [
+        "method seed 0 seed 1",
+        "none 3.61 % 12/30 5.10 %",
+        "zeta:2.8 failed ·",
+        "mixup:1.0 · ·",
+        "1 of 6 runs finished · 1 failed · about 80 s left · error rate on the test split",
+    ]
+
+
+def test_on_a_narrow_terminal_it_counts():
+    lines = shown(Snapshot(STATES), CELL_WIDTH + 20)
+    assert lines[:3] == ["method finished training", "none 1/2 12/30 5.10 %", "zeta:2.8 0/2"]
+
+
+def test_few_runs_have_a_row_with_epoch_loss_accuracy_and_speed():
+    clock = types.SimpleNamespace(now=0.0)
+    console = Console(file=io.StringIO(), width=140, force_terminal=True, color_system=None)
+    runs = RunsView(console, clock=lambda: clock.now)
+    runs.view(Snapshot((progress("none", 1, "training", 10.4, LINE),)))
+    clock.now = 4.0
+    console.print(runs.view(Snapshot((progress("none", 1, "training", 12.4, LINE),), 20.0)))
+    text = console.file.getvalue()
+    assert "none seed 1" in text
+    # two epochs of 100 samples in four seconds
+    status = "epoch 13/30 · loss 1.250 · train 50.0 % · test error 5.10 % · 50 samples/s"
+    assert status in text
+    assert "about 20 s left" in text
+
+
+def test_a_terminal_is_updated_in_place():
+    console = Console(file=io.StringIO(), width=100, force_terminal=True)
+    with show_runs(console) as display:
+        display(Snapshot(STATES))
+        assert display.live.is_started
+    assert "12/30" in console.file.getvalue()
+    assert not display.live.is_started
+
+
+# elsewhere
+
+
+def test_elsewhere_there_is_a_line_for_each_run():
+    rest = [progress("none", seed, "waiting") for seed in range(2, 6)]
+    before = Snapshot((done("none", 0), progress("none", 1, "waiting"), *rest))
+    training = Snapshot((done("none", 0), progress("none", 1, "training", 12.0, LINE), *rest))
+    after = Snapshot((done("none", 0), done("none", 1, 0.1), *rest), 75.0)
+    assert printed(before, training, after, after) == [
+        "1 of 6 runs are finished.",
+        "none seed 1: error rate 10.00 % (2 of 6 runs finished, about 80 s left)",
+    ]
+
+
+def test_elsewhere_a_single_run_prints_ten_lines():
+    snapshots = [Snapshot((progress("none", 0, "waiting"),))]
+    for epoch in range(1, 31):
+        line = {**LINE, "epoch": epoch}
+        snapshots.append(Snapshot((progress("none", 0, "training", float(epoch), line),)))
+    lines = printed(*snapshots, Snapshot((done("none", 0),), 0.0))
+    assert len(lines) == 10
+    assert lines[0] == "none seed 0: epoch 3/30, loss 1.250, error rate 5.10 %"
+    assert lines[-1] == "none seed 0: error rate 3.61 % (1 of 1 runs finished)"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_killed_worker_is_reported_once(terminal):
+    console = Console(file=io.StringIO(), width=100, force_terminal=terminal)
+    with show_runs(console) as display:
+        for deaths in (0, 1, 1):
+            display(Snapshot(STATES, deaths=deaths))
+    assert console.file.getvalue().count("A worker was killed; its runs are resumed.") == 1
+
+
+# tables
+
+
+@pytest.fixture(scope="module")
+def skewed():
+    """Three classes, one of them rare: five metrics, 93 columns wide."""
+    names = "none", "mixup", "cutmix", "zeta:2.8", "zeta:gamma=2.0..4.0,sources=8"
+    scores = {name: [0.662 - k / 50, 0.655] for k, name in enumerate(names)}
+    return make_comparison(scores, dataset=make_dataset((300, 300, 100)))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+@pytest.mark.parametrize("make", [main_table, difference_table])
+def test_a_table_leaves_out_columns_but_breaks_no_cell(skewed, make, width):
+    table = make(skewed)
+    console = Console(file=io.StringIO(), width=width)
+    print_table(console, table)
+    text = console.file.getvalue()
+    first, *rest = text.splitlines()
+    count = sum(head.name in first for head in table.heads)
+    assert count >= 2
+    for row in table.cells:
+        for cell in row[1:2]:
+            assert cell.text() in text
+    hidden = [head.name for head in table.heads if f"{head.name}" not in first]
+    assert all(name in rest[-2] for name in hidden)
+    if width == 140 and make is main_table:
+        assert not hidden
+
+
+def test_numbers_are_never_cut_off():
+    console = Console(file=io.StringIO(), width=12)
+    print_table(console, Table(["method", "a"], [["none", "123456789"]]))
+    assert "…" not in console.file.getvalue()
+
+
+# the command itself
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, arguments)
+
+
+def test_version():
+    from importlib.metadata import version
+
+    result = invoke("--version")
+    assert (result.exit_code, result.output.strip()) == (0, f"zetamix {version('zetamix')}")
+
+
+@pytest.mark.parametrize("command", [[], ["train"], ["compare"], ["data"], ["reproduce"]])
+def test_short_help(command):
+    result = invoke(*command, "-h")
+    assert result.exit_code == 0
+    assert "Usage" in result.output
+
+
+def test_the_help_is_quick_to_import():
+    # heavy parts are imported inside the commands
+    program = (
+        "import sys, zetamix.cli.app; "
+        "heavy = 'matplotlib', 'sklearn', 'torchvision', 'ray', 'joblib', 'scipy', 'optuna'; "
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
