@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 
 from zetamix.data import Dataset, DatasetRef
-from zetamix.experiments.executor import POLL_SECONDS, Stop
+from zetamix.experiments.executor import POLL_SECONDS, Stop, check_backend
 from zetamix.experiments.run_cells import Watch, run_cells
 from zetamix.methods import Method, parse, parse_list
 from zetamix.models import UnknownModelError, initialise
@@ -126,6 +126,7 @@ def compare(
 
     The arguments are those of `run_cells`.
     """
+    check_backend(backend, address)
     with _locked(grid.out):
         results = run_cells(
             grid.cells,
