@@ -18,7 +18,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
         "zetamix.cli.app",
-        "zetamix.cli.progress",
+        "zetamix.cli.live",
         "zetamix.data.readers.digits",
         "zetamix.train",
         "sklearn.datasets",
