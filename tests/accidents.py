@@ -1,4 +1,4 @@
-"""Accidents that happen to a process: prepared in it before the command runs (see `processes`)."""
+"""Accidents of a process, prepared in it before its command runs (see `processes`)."""
 
 import io
 import os
@@ -16,9 +16,9 @@ from zetamix.train.trainer import Trainer
 
 @dataclass
 class KilledAt:
-    """The process is killed when it touches a file of its folder for the n-th time.
+    """The process is killed when it changes a file of its folder for the n-th time.
 
-    trace: a file that every touch is written to, in words.
+    trace: a file to which every change is written.
     """
 
     folder: Path
@@ -28,8 +28,10 @@ class KilledAt:
     def __call__(self) -> None:
         seen = []
 
-        def hear(event: str, arguments: tuple[object, ...]) -> None:
+        def audit(event: str, arguments: tuple[object, ...]) -> None:
             if event not in ("open", "os.rename", "os.remove", "os.mkdir", "os.chmod"):
+                return
+            if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR):
                 return
             path = str(arguments[0])
             if not path.startswith(str(self.folder)) or path.endswith(".lock"):
@@ -41,12 +43,12 @@ class KilledAt:
             if len(seen) == self.number:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        sys.addaudithook(hear)
+        sys.addaudithook(audit)
 
 
 @dataclass
 class KilledWhileSaving:
-    """The process is killed when half of the n-th thing that torch saves is written."""
+    """The process is killed when half of its n-th `torch.save` is written."""
 
     number: int
 
@@ -68,7 +70,7 @@ class KilledWhileSaving:
 
 @dataclass
 class FullDisk:
-    """No file of the process can grow beyond so many bytes, as on a disk that is full."""
+    """No file of the process can grow beyond `size` bytes, as on a full disk."""
 
     size: int
 
@@ -79,7 +81,7 @@ class FullDisk:
 
 @dataclass
 class SignalledAt:
-    """The process gets a signal within its n-th step."""
+    """The process receives a signal within its n-th step."""
 
     step: int
     number: int
@@ -87,17 +89,17 @@ class SignalledAt:
     def __call__(self) -> None:
         steps = []
 
-        def note() -> None:
+        def count() -> None:
             steps.append(None)
             if len(steps) == self.step:
                 os.kill(os.getpid(), self.number)
 
-        before_each_step(note)
+        before_each_step(count)
 
 
 @dataclass
 class Slow:
-    """Every step takes some time."""
+    """Every step takes `seconds` more."""
 
     seconds: float
 

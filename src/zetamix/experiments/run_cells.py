@@ -172,6 +172,10 @@ class _Call:
         self.failures: dict[str, str] = {}
         self.description = ""
         found = {cell.key: self._folder(cell).read_record() for cell in cells}
+        for cell in cells:
+            if found[cell.key] is not None:
+                # a process killed right after the record leaves its checkpoint
+                self._folder(cell).clean_up()
         # the files of a distributed run may be on the machine of its first rank only
         found = settings.ranks.share(found)
         self.records = {key: record for key, record in found.items() if record is not None}
