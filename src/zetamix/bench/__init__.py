@@ -1,1 +1,1 @@
-"""`zetamix bench`: our mixing beside a plain copy and beside other libraries, in one run."""
+"""Benchmark of mixing against a plain copy and against other libraries."""

@@ -1,8 +1,7 @@
-"""What is measured: a copy, our transforms, the paper's listing, and the libraries installed here.
+"""The contenders of the benchmark: a copy, our transforms, the paper's listing, other libraries.
 
-A contender is a function of `(samples, labels)`, made for one number of classes. What it returns
-differs between libraries; that it does its whole job each time (draw, mix samples, mix labels) is
-what makes the times comparable.
+A contender is a function of `(samples, labels)` for a number of classes. Return values differ
+between libraries; times are comparable because every call draws, mixes samples and mixes labels.
 """
 
 import importlib.util
@@ -26,17 +25,17 @@ OURS = "zetamix"
 class Contender:
     name: str
     build: Callable[[int], Call]
-    """Make the call for a number of classes."""
+    """Build the call for a number of classes."""
     package: str | None = None
-    """What must be installed."""
+    """The package that must be installed."""
     captures: bool = False
-    """Whether a CUDA graph can hold it and still draw afresh at every replay."""
+    """Whether it draws anew at every replay of a CUDA graph."""
     dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float16, torch.bfloat16)
     even: bool = False
-    """Whether the batch must be even."""
+    """Whether it needs an even batch size."""
 
-    def takes(self, batch: int, dtype: torch.dtype) -> bool:
-        return dtype in self.dtypes and not (self.even and batch % 2)
+    def supports(self, batch_size: int, dtype: torch.dtype) -> bool:
+        return dtype in self.dtypes and not (self.even and batch_size % 2)
 
     def installed(self) -> bool:
         return self.package is None or importlib.util.find_spec(self.package) is not None
@@ -47,9 +46,9 @@ def copy(classes: int) -> Call:
 
 
 def listing(classes: int, gamma: float = 2.8) -> Call:
-    """The paper's Listing 1, with weights made on the CPU as the authors' code makes them.
+    """The paper's Listing 1, with weights made on the CPU as in the authors' code.
 
-    Written afresh: as printed it multiplies integers by floats and does not run.
+    Rewritten: the printed one multiplies integers by floats and does not run.
     """
 
     def zeta_mixup(samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -68,7 +67,7 @@ def listing(classes: int, gamma: float = 2.8) -> Call:
 
 
 def original_mixup(classes: int, alpha: float = 1.0) -> Call:
-    """mixup as its authors wrote it: one λ for the batch, labels left as a pair."""
+    """mixup as in its authors' code: one λ per batch, labels returned as a pair."""
 
     def mixup(samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
         lam = random.betavariate(alpha, alpha)
@@ -89,7 +88,7 @@ def torchvision_mixup(classes: int) -> Call:
 def timm_mixup(classes: int) -> Call:
     from timm.data.mixup import Mixup as TimmMixup
 
-    # changes the samples in place
+    # works in place
     settings: dict[str, Any] = {"mixup_alpha": 1.0, "label_smoothing": 0.0, "num_classes": classes}
     call: Call = TimmMixup(**settings)
     return call

@@ -1,4 +1,4 @@
-"""Run the benchmark: correctness first, then times. A failure prints no time."""
+"""Run the benchmark: results are checked before anything is timed."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -12,17 +12,17 @@ from zetamix.bench.contenders import CONTENDERS, COPY, OURS, Call, Contender
 from zetamix.bench.timing import Step, Timing, time_alternating, time_eager, time_graph
 
 CLASSES = 10
-# rotated buffers together exceed any last-level cache of today
+# rotated buffers together exceed the last-level cache of current hardware
 ROTATION_BYTES = 400e6
 
-# relative error in norm against float64 that each dtype is held to
+# largest relative error in norm against float64
 ERROR_LIMITS = {torch.float32: 1e-5, torch.bfloat16: 4e-3, torch.float16: 1e-3}
 TF32_LIMIT = 1e-3
 
 
 @dataclass(frozen=True)
 class Case:
-    """One batch to mix."""
+    """A batch to mix."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -40,7 +40,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """What one contender took for one case; `mode` is "eager" or "graph"."""
+    """The time of one contender in one case; `mode` is "eager" or "graph"."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -58,46 +58,46 @@ class Row:
 
 
 class WrongResultError(RuntimeError):
-    """Our result is not the specification's: no time is worth printing."""
+    """Our result differs from the float64 reference."""
 
 
 def check(case: Case) -> None:
-    """Our mixing against float64, from the same plan: all sources, few, and mixup."""
+    """Compare our mixing with float64, from the same plan: all sources, eight, and mixup."""
     limit = TF32_LIMIT if case.tf32 else ERROR_LIMITS[case.dtype]
     samples = case.samples()
-    batch = case.shape[0]
-    few = min(8, batch)
-    labels = torch.randint(CLASSES, (batch,), device=case.device)
-    for name, function, plan_of in (
+    batch_size = case.shape[0]
+    few = min(8, batch_size)
+    labels = torch.randint(CLASSES, (batch_size,), device=case.device)
+    for name, function, make_plan in (
         ("all sources", zeta_mixup, zeta_plan),
         ("8 sources", partial(zeta_mixup, sources=few), partial(zeta_plan, sources=few)),
         ("mixup", mixup, mixup_plan),
     ):
         generators = [torch.Generator(case.device).manual_seed(1) for _ in range(2)]
         mixed, targets = function(samples, labels, CLASSES, generator=generators[0])
-        matrix = plan_of(batch, generator=generators[1]).matrix().double()
-        onehot = torch.nn.functional.one_hot(labels, CLASSES).double()
-        found = {
+        matrix = make_plan(batch_size, generator=generators[1]).matrix().double()
+        one_hot = torch.nn.functional.one_hot(labels, CLASSES).double()
+        checks = {
             "samples": (mixed.flatten(1), matrix @ samples.flatten(1).double(), limit),
-            "targets": (targets, matrix @ onehot, 1e-6),
+            "targets": (targets, matrix @ one_hot, 1e-6),
         }
-        for part, (actual, expected, bound) in found.items():
+        for part, (actual, expected, bound) in checks.items():
             error = ((actual.double() - expected).norm() / expected.norm()).item()
             if not error <= bound:
                 raise WrongResultError(
-                    f"{case.label}, {name}: {part} are off by {error:.2e} of their norm, more "
-                    f"than {bound:.0e}. No time is printed for a wrong result."
+                    f"{case.label}, {name}: expected {part} with a relative error of at most "
+                    f"{bound:.0e}, got {error:.2e}. Nothing was timed."
                 )
 
 
 def measure(case: Case, rounds: int, contenders: tuple[Contender, ...] = CONTENDERS) -> list[Row]:
-    """Check, then time every installed contender on this case."""
+    """Check our results, then time every installed contender."""
     check(case)
     nbytes = torch.Size(case.shape).numel() * case.dtype.itemsize
     count = max(2, min(300, int(ROTATION_BYTES // nbytes) + 1))
     buffers = [case.samples() for _ in range(count)]
     labels = torch.randint(CLASSES, (case.shape[0],), device=case.device)
-    steps = dict(_steps(case, contenders, buffers, labels))
+    steps = dict(_make_steps(case, contenders, buffers, labels))
     if case.device.type == "cpu":
         timings = {(name, "eager"): t for name, t in time_alternating(steps, rounds).items()}
     else:
@@ -107,19 +107,18 @@ def measure(case: Case, rounds: int, contenders: tuple[Contender, ...] = CONTEND
                 step = steps[contender.name]
                 timings[contender.name, "eager"] = time_eager(step)
                 if contender.captures:
-                    # every buffer once, so that a replay cannot find them in the cache
+                    # every buffer once, so that a replay does not find them in the cache
                     timings[contender.name, "graph"] = time_graph(step, calls=max(24, count))
     return [_row(case, name, mode, timings) for name, mode in timings]
 
 
-def _steps(
+def _make_steps(
     case: Case, contenders: tuple[Contender, ...], buffers: list[Tensor], labels: Tensor
 ) -> Iterator[tuple[str, Step]]:
     for contender in contenders:
-        if not contender.installed() or not contender.takes(case.shape[0], case.dtype):
+        if not contender.installed() or not contender.supports(case.shape[0], case.dtype):
             continue
-        call = contender.build(CLASSES)
-        yield contender.name, partial(_step, call, buffers, labels)
+        yield contender.name, partial(_step, contender.build(CLASSES), buffers, labels)
 
 
 def _step(call: Call, buffers: list[Tensor], labels: Tensor, turn: int) -> object:
@@ -142,7 +141,7 @@ def _row(case: Case, name: str, mode: str, timings: dict[tuple[str, str], Timing
 
 
 def fastest_peer(rows: list[Row], peers: tuple[str, ...]) -> tuple[str, float] | None:
-    """The fastest peer of one case and how many times our eager time it takes; None without any."""
+    """The fastest peer of one case and its eager time relative to ours; None without any."""
     eager = {row.contender: row.median_us for row in rows if row.mode == "eager"}
     measured = {name: eager[name] for name in peers if name in eager}
     if not measured:

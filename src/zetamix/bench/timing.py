@@ -1,4 +1,4 @@
-"""Timing: warm, on rotated buffers larger than the cache, as quantiles."""
+"""Timing after warm-up, on rotated buffers larger than the cache, as quantiles."""
 
 import random
 import time
@@ -27,9 +27,10 @@ class Timing:
 
 
 def time_alternating(steps: dict[str, Step], rounds: int) -> dict[str, Timing]:
-    """Time CPU calls in turn, so that a noisy moment of the machine hits all of them.
+    """Time CPU calls in turn, so that noise of the machine affects all of them.
 
-    In a new order each round: what one call frees the next one gets, and with it page faults.
+    The order changes every round: a call reuses the memory that the previous one freed, and its
+    page faults.
     """
     samples: dict[str, list[float]] = {name: [] for name in steps}
     shuffler = random.Random(0)
@@ -45,7 +46,7 @@ def time_alternating(steps: dict[str, Step], rounds: int) -> dict[str, Timing]:
 
 
 def time_eager(step: Step, *, calls: int = 40, rounds: int = 15) -> Timing:
-    """Time CUDA calls as a training loop makes them, waiting for the device only at the end."""
+    """Time CUDA calls as in a training loop, synchronising only at the end of a round."""
     turns = count()
     for _ in range(10):
         step(next(turns))
@@ -61,7 +62,7 @@ def time_eager(step: Step, *, calls: int = 40, rounds: int = 15) -> Timing:
 
 
 def time_graph(step: Step, *, calls: int = 24, rounds: int = 30) -> Timing:
-    """Time replays of a CUDA graph that holds `calls` calls, by device events."""
+    """Time replays of a CUDA graph of `calls` calls, with device events."""
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
