@@ -269,7 +269,7 @@ def test_the_benchmark_prints_no_time_for_a_wrong_result(benchmark, tmp_path, mo
         (
             lambda x: local_dimension(x, 20),
             ValueError,
-            "neighbours=20 needs at least 21 points, got 20. Ask for fewer neighbours.",
+            "neighbours=20 needs at least 21 points, got 20. Use fewer neighbours.",
         ),
         (lambda x: local_dimension(x, 1), ValueError, "neighbours must be at least 2, got 1."),
         (
@@ -290,8 +290,8 @@ def test_the_benchmark_prints_no_time_for_a_wrong_result(benchmark, tmp_path, mo
         (
             lambda x: local_dimension(x.log().log(), 3),
             ValueError,
-            "points must be finite and their squares too, got NaN, infinity or numbers too large. "
-            "Leave such points out or scale them down.",
+            "points and their squares must be finite, got NaN, infinity or too large numbers. "
+            "Remove such points or scale them down.",
         ),
         (
             lambda x: local_dimension(x, 3, eigenvalue_ratio=5),

@@ -130,7 +130,7 @@ def test_the_measures_order_methods_as_the_paper_does(generator):
     [
         (
             lambda: relative_distance(torch.rand(3, 2), torch.rand(3, 4)),
-            "outputs and originals must hold samples of one shape, got [3, 2] and [3, 4].",
+            "outputs and originals must hold samples of the same shape, got [3, 2] and [3, 4].",
         ),
         (
             lambda: relative_distance(LINE, LINE[:1]),
@@ -138,8 +138,8 @@ def test_the_measures_order_methods_as_the_paper_does(generator):
         ),
         (
             lambda: relative_distance(LINE, torch.full((10, 1), 0.1)),
-            "Every original has an exact duplicate, so there is no distance to compare with. "
-            "Leave duplicates out.",
+            "Every original has an exact duplicate, so that the unit of distance is 0. Remove "
+            "duplicates.",
         ),
         (
             lambda: coverage(LINE, LINE, neighbours=10),

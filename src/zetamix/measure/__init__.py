@@ -1,4 +1,4 @@
-"""What synthetic data is worth: dimension, realism, label correctness, diversity, richness."""
+"""Measures of synthetic data: local dimension, realism, label correctness, diversity, richness."""
 
 from zetamix.measure.coordinate_system import coordinates as coordinates
 from zetamix.measure.dimension import local_dimension as local_dimension

@@ -1,4 +1,4 @@
-"""Coordinates in the space that points span: as many numbers as there are points, not pixels."""
+"""Coordinates in the span of n points: at most n - 1 numbers each, however many features."""
 
 from collections.abc import Callable
 
@@ -8,11 +8,11 @@ from torch import Tensor
 from zetamix._checks import check_number, check_tensor
 from zetamix.measure.neighbours import FLOAT64, blocks, check_finite
 
-# squared distances below this share of the largest square may be rounding: duplicates are told
-# apart by looking at the points themselves
+# squared distances below this fraction of the largest square may be rounding: the points
+# themselves are compared to find duplicates
 ROUNDING = 1e-10
-# a direction with less than this share of the largest variance is rounding too
-NOTHING = 1e-13
+# a direction with less than this fraction of the largest variance is rounding, too
+MIN_VARIANCE = 1e-13
 
 
 def coordinates(
@@ -20,12 +20,12 @@ def coordinates(
 ) -> Tensor:
     """Coordinates [n, rank] of `points` [n, ...] around their mean, float32.
 
-    All distances stay what they are, and those between mixtures too: a sum of coordinates with
-    weights that sum to 1 is as far from another one as the same sums of points are. 169 photos of
-    150,528 numbers become 169 rows of 168. Points that are equal stay equal to the last bit.
+    Distances are preserved, also between weighted sums whose weights sum to 1, such as mixed
+    samples. 169 photos of 150,528 numbers become 169 rows of 168. Equal points have bitwise equal
+    coordinates.
 
-    memory_gb: what may be used beside the points and the n × n products of all of them.
-    watch: called with how many of the numbers of a point are done, and how many there are.
+    memory_gb: memory limit beside the points and their n × n inner products.
+    watch: called with the features done and the number of features.
 
     >>> corners = torch.eye(3).repeat_interleave(1000, dim=1)
     >>> coordinates(corners).shape, torch.pdist(coordinates(corners)).square().round()
@@ -37,31 +37,31 @@ def coordinates(
     products = _products(flat, memory_gb * 1e9, watch)
     check_finite(products)
     values, vectors = torch.linalg.eigh(products)
-    known = values > NOTHING * values[-1]
-    known[-1] = True  # where all points are one
-    found = (vectors[:, known] * values[known].clamp_min(0).sqrt()).float()
-    return _equalise(found, flat, products)
+    kept = values > MIN_VARIANCE * values[-1]
+    kept[-1] = True  # where all points are equal
+    rows = (vectors[:, kept] * values[kept].clamp_min(0).sqrt()).float()
+    return _equalise(rows, flat, products)
 
 
 def _products(flat: Tensor, memory: float, watch: Callable[[int, int], None] | None) -> Tensor:
-    """Inner products [n, n] around the mean; every number is converted to float64 once."""
+    """Inner products [n, n] around the mean; features are converted to float64 once."""
     count, features = flat.shape
-    found = flat.new_zeros(count, count, dtype=torch.float64)
+    products = flat.new_zeros(count, count, dtype=torch.float64)
     for part in blocks(features, max(1, int(memory / (3 * FLOAT64 * count)))):
         piece = flat[:, part].double()
         piece -= piece.mean(0)
-        found.addmm_(piece, piece.T)
+        products.addmm_(piece, piece.T)
         if watch is not None:
             watch(part.stop, features)
-    return found
+    return products
 
 
-def _equalise(found: Tensor, flat: Tensor, products: Tensor) -> Tensor:
-    """Give every duplicate the coordinates of the first point that is the same."""
+def _equalise(rows: Tensor, flat: Tensor, products: Tensor) -> Tensor:
+    """Give every duplicate the coordinates of the first point equal to it."""
     squares = products.diagonal()
-    apart = squares + squares.unsqueeze(1) - 2 * products
-    first = (apart <= ROUNDING * squares.amax()).int().argmax(1).tolist()
-    for place, same in enumerate(first):
-        if same != place and torch.equal(flat[place], flat[same]):
-            found[place] = found[same]
-    return found
+    distances = squares + squares.unsqueeze(1) - 2 * products
+    first = (distances <= ROUNDING * squares.amax()).int().argmax(1).tolist()
+    for index, same in enumerate(first):
+        if same != index and torch.equal(flat[index], flat[same]):
+            rows[index] = rows[same]
+    return rows

@@ -1,4 +1,4 @@
-"""Local intrinsic dimension: how many directions a neighbourhood of the data really fills."""
+"""Local intrinsic dimension: the number of directions in which a neighbourhood varies."""
 
 import torch
 from torch import Tensor
@@ -7,9 +7,9 @@ from zetamix._checks import check_count, check_number, check_tensor
 from zetamix.measure.eigenvalue_count import count_above
 from zetamix.measure.neighbours import FLOAT64, Cloud, blocks, nearest
 
-# a neighbourhood this small beside its distance from the origin, in squares, is taken from
-# differences of points: by the usual error bound products alone keep about ten digits of its
-# eigenvalues at this size, and fewer below
+# a neighbourhood smaller than this, relative to its distance from the origin, in squares, is
+# computed from differences of points: inner products keep about ten digits of its eigenvalues at
+# this size, and fewer below
 TIGHT = 0.01
 
 
@@ -31,22 +31,22 @@ def local_dimension(
     float64 whatever the dtype of the points. Where all neighbours are one point the dimension is
     0. Of points at exactly the same distance the first ones count as nearer.
 
-    memory_gb: what may be used beside the points, in gigabytes; at least what the distances of
-        one point to all others take.
-    device: where to compute; None stands for where the points are. The result comes back there.
+    memory_gb: memory limit beside the points, in gigabytes; the distances of one point to all
+        others are needed in any case.
+    device: device of the computation; None for that of the points, on which the result is.
 
     >>> line = torch.arange(100.0).unsqueeze(1) * torch.tensor([3.0, 4.0, 0.0])
     >>> local_dimension(line, neighbours=8).unique()
     tensor([1.])
     """
     _check(points, neighbours, eigenvalue_ratio, memory_gb)
-    place = points.device if device is None else torch.device(device)
+    device = points.device if device is None else torch.device(device)
     budget = memory_gb * 1e9
-    # a quarter for copies of points; of the rest half for all products, or more for each block
-    cloud = Cloud(points.detach().flatten(1).to(place), budget / 4)
+    # a quarter for copies of points, half for all products or else three quarters for blocks
+    cloud = Cloud(points.detach().flatten(1).to(device), budget / 4)
     shared = _shared_products(cloud, neighbours, budget / 2)
     budget *= 0.75 if shared is None else 0.25
-    found = []
+    counts = []
     for queries in blocks(len(cloud), _block_size(cloud, neighbours, budget)):
         products = cloud.products(queries) if shared is None else shared[queries]
         near = nearest(cloud, queries, products, neighbours)
@@ -55,14 +55,14 @@ def local_dimension(
             moments = _moments(cloud, near)
         else:
             moments = _moments_from_products(cloud, near, shared)
-        found.append(count_above(moments, eigenvalue_ratio))
-    return torch.cat(found).to(points.device, torch.float32)
+        counts.append(count_above(moments, eigenvalue_ratio))
+    return torch.cat(counts).to(points.device, torch.float32)
 
 
 def _shared_products(cloud: Cloud, neighbours: int, memory: float) -> Tensor | None:
-    """All inner products [n, n], where they fit and save work.
+    """All inner products [n, n], where they fit into memory and save work.
 
-    A Gram matrix of neighbours is a piece of them. For 1000 images of 3072 numbers and 128
+    Gram matrices of neighbours are parts of them. For 1000 images of 3072 numbers and 128
     neighbours that is 6 GFLOP instead of 101.
     """
     if cloud.features <= neighbours or len(cloud) ** 2 * FLOAT64 > memory:
@@ -71,7 +71,7 @@ def _shared_products(cloud: Cloud, neighbours: int, memory: float) -> Tensor | N
 
 
 def _block_size(cloud: Cloud, neighbours: int, memory: float) -> int:
-    """How many points at once: products, distances and a sort, then matrices and their work."""
+    """Points per block: memory for products, distances and a sort, then for matrices."""
     width = min(neighbours, cloud.features)
     per_point = FLOAT64 * max(6 * len(cloud) + 2 * cloud.features, 4 * width**2)
     return max(1, int(memory / per_point))
@@ -80,7 +80,7 @@ def _block_size(cloud: Cloud, neighbours: int, memory: float) -> int:
 def _moments(cloud: Cloud, near: Tensor) -> Tensor:
     """For each row of `near` a matrix with the eigenvalues of its neighbours' covariance.
 
-    Up to a factor, and the smaller one of two: features × features, or the Gram matrix.
+    Up to a factor; features × features, or the Gram matrix where that is smaller.
     """
     count = near.shape[1]
     width = min(count, cloud.features)
@@ -88,7 +88,7 @@ def _moments(cloud: Cloud, near: Tensor) -> Tensor:
     size = max(1, int(cloud.memory / (3 * FLOAT64 * count * cloud.features)))
     for part in blocks(len(near), size):
         points = cloud.points[near[part]].double()
-        # differences first: where all neighbours are one point, zero and not its rounding
+        # differences first: exactly zero where all neighbours are equal
         points -= points[:, :1].clone()
         points -= points.mean(1, keepdim=True)
         pair = (points.mT, points) if width == cloud.features else (points, points.mT)
@@ -97,7 +97,7 @@ def _moments(cloud: Cloud, near: Tensor) -> Tensor:
 
 
 def _moments_from_products(cloud: Cloud, near: Tensor, shared: Tensor) -> Tensor:
-    """Gram matrices of the neighbours around their mean, read off all inner products."""
+    """Gram matrices of the neighbours around their mean, from all inner products."""
     moments = shared[near.unsqueeze(2), near.unsqueeze(1)]
     means = moments.mean(2, keepdim=True)
     moments -= means
@@ -122,5 +122,5 @@ def _check(points: Tensor, neighbours: int, eigenvalue_ratio: float, memory_gb: 
     if neighbours >= len(points):
         raise ValueError(
             f"neighbours={neighbours} needs at least {neighbours + 1} points, got {len(points)}. "
-            "Ask for fewer neighbours."
+            "Use fewer neighbours."
         )

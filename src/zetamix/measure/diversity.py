@@ -12,10 +12,10 @@ COVERAGE_NEIGHBOURS = 5
 
 
 def relative_distance(outputs: Tensor, originals: Tensor, *, memory_gb: float = 1.0) -> Estimate:
-    """How far an output lies from the nearest original, in distances between originals.
+    """Distance of outputs to the nearest original, in nearest-neighbour distances of originals.
 
-    The unit is the mean distance of an original to its nearest other one: at 0 outputs repeat
-    originals, at 1 they lie as far from them as originals do from each other.
+    The unit is the mean distance of an original to its nearest other original: 0 means that
+    outputs repeat originals, 1 that they are as far from them as originals are from each other.
 
     >>> line = torch.arange(5.0).unsqueeze(1)
     >>> relative_distance(line[:-1] + 0.25, line).value
@@ -23,11 +23,11 @@ def relative_distance(outputs: Tensor, originals: Tensor, *, memory_gb: float = 
     """
     cloud, other = _clouds(outputs, originals, memory_gb)
     unit = float(distances_to(cloud, cloud, 1, itself=False).mean())
-    # duplicates are this far apart by rounding
+    # by rounding, duplicates are this far apart
     if unit <= 1e-7 * float(cloud.squares.mean().sqrt()):
         raise ValueError(
-            "Every original has an exact duplicate, so there is no distance to compare with. "
-            "Leave duplicates out."
+            "Every original has an exact duplicate, so that the unit of distance is 0. Remove "
+            "duplicates."
         )
     return mean_of(distances_to(other, cloud, 1) / unit)
 
@@ -39,9 +39,9 @@ def coverage(
     *,
     memory_gb: float = 1.0,
 ) -> Estimate:
-    """The share of originals with an output nearby (Naeem et al., 2020).
+    """The fraction of originals with an output nearby (Naeem et al., 2020).
 
-    Nearby is within the distance of an original to its `neighbours`-th nearest other original.
+    Nearby means within the distance of an original to its `neighbours`-th nearest other original.
 
     >>> line = torch.arange(8.0).unsqueeze(1)
     >>> coverage(line[:2] + 0.1, line, neighbours=1).value
@@ -58,7 +58,7 @@ def coverage(
 
 
 def classes_per_label(targets: Tensor, threshold: float = 0.01) -> Estimate:
-    """How many classes have more than `threshold` of a label.
+    """The number of classes with more than `threshold` of a label.
 
     >>> classes_per_label(torch.tensor([[0.9, 0.095, 0.005], [1.0, 0.0, 0.0]])).value
     1.5
@@ -68,7 +68,7 @@ def classes_per_label(targets: Tensor, threshold: float = 0.01) -> Estimate:
 
 
 def label_entropy(targets: Tensor) -> Estimate:
-    """Entropy of a label in nats: 0 for a hard one, log(classes) for all classes alike.
+    """Entropy of a label in nats: 0 for a hard label, log(classes) for a uniform one.
 
     >>> round(label_entropy(torch.tensor([[0.5, 0.5], [1.0, 0.0]])).value, 4)
     0.3466
@@ -77,9 +77,9 @@ def label_entropy(targets: Tensor) -> Estimate:
 
 
 def effective_samples(weights: Tensor) -> Estimate:
-    """How many equally weighted samples would blend as much, 1 / Σ w².
+    """The effective number of samples in an output, 1 / Σ w².
 
-    weights: [outputs, sources], rows that sum to 1: a plan's `weights` or its `matrix()`.
+    weights: [outputs, sources] with rows that sum to 1: a plan's `weights` or `matrix()`.
 
     >>> effective_samples(torch.tensor([[0.5, 0.5], [1.0, 0.0]])).value
     1.5
@@ -99,7 +99,7 @@ def _clouds(outputs: Tensor, originals: Tensor, memory_gb: float) -> tuple[Cloud
     check_number("memory_gb", memory_gb, low=0.01)
     if outputs.shape[1:] != originals.shape[1:] or outputs.ndim < 2:
         raise ValueError(
-            "outputs and originals must hold samples of one shape, got "
+            "outputs and originals must hold samples of the same shape, got "
             f"{list(outputs.shape)} and {list(originals.shape)}."
         )
     if len(originals) < 2 or len(outputs) == 0:

@@ -1,11 +1,11 @@
-"""How many eigenvalues exceed a share of the largest, for many small symmetric matrices at once."""
+"""Count eigenvalues above a fraction of the largest, for batches of small symmetric matrices."""
 
 import torch
 from torch import Tensor
 
-# one pass of `_largest` cuts the interval into this many parts plus one: 6 bits a pass
+# one pass of `_largest` divides the interval into this many parts plus one: 6 bits per pass
 SHIFTS = 63
-# nine passes leave 2**-54 of the first interval, which is less than a float64 can tell
+# nine passes leave 2**-54 of the first interval, which is below the resolution of float64
 PASSES = 9
 
 
@@ -23,24 +23,24 @@ def count_above(matrices: Tensor, ratio: float) -> Tensor:
 
 
 def _count_by_eigenvalues(matrices: Tensor, ratio: float) -> Tensor:
-    """LAPACK, one matrix after the other: 0.6 ms for 128 × 128 on one core."""
+    """With LAPACK, matrix by matrix: 0.6 ms for 128 × 128 on one core."""
     values: Tensor = torch.linalg.eigvalsh(matrices)
     return (values > ratio * values[:, -1:]).sum(1)
 
 
 def count_by_signs(matrices: Tensor, ratio: float) -> Tensor:
-    """The same for a GPU, without computing the eigenvalues that are not asked for.
+    """The same for a GPU, without computing all eigenvalues.
 
-    Every step is one operation on the whole batch, so that thousands of matrices keep a GPU busy
-    whatever solver its libraries have: Householder reflections to tridiagonal form, then signs
-    of Sturm sequences, first to enclose the largest eigenvalue, then once at the line. Both are
-    backward stable, so this counts as surely as the eigenvalues do.
+    Every step is one operation on the whole batch, so that thousands of matrices keep a GPU busy:
+    Householder reflections to tridiagonal form, then signs of Sturm sequences, first to enclose
+    the largest eigenvalue, then once at the threshold. Both are backward stable, so that counts
+    are as reliable as those from eigenvalues.
     """
     trace = matrices.diagonal(dim1=1, dim2=2).sum(1)
     scale = torch.where(trace > 0, trace, 1)
     diagonal, squares = _tridiagonal(matrices / scale[:, None, None])
-    line = ratio * _largest(diagonal, squares)
-    above = _count_above_shifts(diagonal, squares, line.unsqueeze(1)).squeeze(1)
+    threshold = ratio * _largest(diagonal, squares)
+    above = _count_above_shifts(diagonal, squares, threshold.unsqueeze(1)).squeeze(1)
     return torch.where(trace > 0, above, 0)
 
 
@@ -51,7 +51,7 @@ def _tridiagonal(work: Tensor) -> tuple[Tensor, Tensor]:
     for step in range(size - 2):
         column = work[:, step + 1 :, step]
         squares[:, step] = column.square().sum(1)
-        # v = column ± |column| e₁ with the sign that does not cancel; |v|² = 0 needs no reflection
+        # v = column ± |column| e₁ with the sign that avoids cancellation; none where |v|² = 0
         v = column.clone()
         v[:, 0] += torch.copysign(squares[:, step].sqrt(), column[:, 0])
         length = v.square().sum(1)
@@ -86,7 +86,7 @@ def _count_above_shifts(diagonal: Tensor, squares: Tensor, shifts: Tensor) -> Te
     pivots = diagonal[:, :1] - shifts
     count = (pivots > 0).long()
     for row in range(1, diagonal.shape[1]):
-        # a pivot of zero counts as not above, and the next one then has to be positive
+        # a zero pivot counts as not above; the next one is then positive
         pivots.masked_fill_(pivots == 0, -tiny)
         pivots = diagonal[:, row : row + 1] - shifts - squares[:, row - 1 : row] / pivots
         count += pivots > 0

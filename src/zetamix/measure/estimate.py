@@ -1,4 +1,4 @@
-"""A number with what it takes to judge it: how many values it is the mean of, and how sure."""
+"""Means with their sample size and standard error."""
 
 import math
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Estimate:
-    """The mean of `n` values; NaN where there is none.
+    """The mean of `n` values; NaN for n = 0.
 
-    The standard error takes the values for independent. Outputs of one batch share sources, so it
-    is a lower bound, close where batches are many and one sample dominates each output.
+    The standard error assumes independent values. Outputs of one batch share sources, so that it
+    is a lower bound, close where there are many batches and one sample dominates each output.
     """
 
     value: float
@@ -25,7 +25,7 @@ class Estimate:
         return self.spread / math.sqrt(self.n) if self.n else math.nan
 
     def as_dict(self) -> dict[str, float | int | None]:
-        """For JSON, which has no NaN."""
+        """For JSON: None instead of NaN."""
         numbers = {"value": self.value, "spread": self.spread, "standard_error": self.error}
         return {"n": self.n} | {
             name: None if math.isnan(number) else number for name, number in numbers.items()
@@ -33,7 +33,7 @@ class Estimate:
 
 
 def mean_of(values: Tensor) -> Estimate:
-    """The mean of all elements; of booleans, their share.
+    """The mean of all elements; of booleans, the fraction of True.
 
     >>> from torch import tensor
     >>> mean_of(tensor([True, False, True, True])).value

@@ -1,4 +1,4 @@
-"""Exact nearest neighbours in float64, block by block: memory is a setting, not the data's."""
+"""Exact nearest neighbours in float64, block by block within a memory limit."""
 
 from collections.abc import Iterator
 
@@ -6,17 +6,17 @@ import torch
 from torch import Tensor
 
 FLOAT64 = 8
-# a squared distance below this share of a squared norm has lost eight of its sixteen digits in
-# the products, and is computed again from differences
+# a squared distance below this fraction of a squared norm has lost eight of its sixteen digits in
+# the products, and is recomputed from differences
 CLOSE = 1e-8
 
 
 class Cloud:
-    """Points `[n, d]` of any dtype, looked at in float64 piece by piece, `memory` bytes at a time.
+    """Points `[n, d]` of any dtype, converted to float64 in parts of at most `memory` bytes.
 
     Everything is relative to the first point, or another `origin`. That keeps large offsets out
-    of the products, and what is exact stays exact: pixels and other integers have integer
-    products, so equal distances are equal and not a matter of rounding.
+    of the products, and integers exact: products of pixels are integers, so that equal distances
+    compare equal.
     """
 
     def __init__(self, points: Tensor, memory: float, origin: Tensor | None = None) -> None:
@@ -38,23 +38,23 @@ class Cloud:
         return self.points[index].double() - self.origin
 
     def parts(self) -> Iterator[slice]:
-        """All rows, in parts of which three float64 copies fit into the memory."""
+        """All rows, in parts of which three float64 copies fit into memory."""
         return blocks(len(self), max(1, int(self.memory / (3 * FLOAT64 * self.features))))
 
     def products(self, queries: slice) -> Tensor:
         """Inner products of the points in `queries` with all points, [b, n]."""
         left = self.rows(queries)
-        found = left.new_empty(len(left), len(self))
+        products = left.new_empty(len(left), len(self))
         for part in self.parts():
-            torch.mm(left, self.rows(part).T, out=found[:, part])
-        return found
+            torch.mm(left, self.rows(part).T, out=products[:, part])
+        return products
 
 
 def check_finite(squares: Tensor) -> None:
     if not bool(torch.isfinite(squares).all()):
         raise ValueError(
-            "points must be finite and their squares too, got NaN, infinity or numbers too "
-            "large. Leave such points out or scale them down."
+            "points and their squares must be finite, got NaN, infinity or too large numbers. "
+            "Remove such points or scale them down."
         )
 
 
@@ -64,46 +64,47 @@ def blocks(count: int, size: int) -> Iterator[slice]:
 
 
 def nearest(cloud: Cloud, queries: slice, products: Tensor, neighbours: int) -> Tensor:
-    """Indices `[b, neighbours]` of the points nearest to each query, itself left out.
+    """Indices `[b, neighbours]` of the points nearest to each query, excluding itself.
 
-    Of points at the same distance the ones that come first are taken. (scikit-learn's choice
-    depends on its threads: with two instead of one, 45 of the first 1000 digits get other ones
-    among their 128.)
+    Of points at the same distance, the first ones are taken. (scikit-learn's choice depends on
+    its threads: with two instead of one, 45 of the first 1000 digits get other neighbours.)
     """
     squares = cloud.squares
     distances = torch.addcmul(squares, products, products.new_tensor(-2.0))
     distances += squares[queries].unsqueeze(1)
     own = torch.arange(queries.start, queries.stop, device=distances.device)
     distances.scatter_(1, own.unsqueeze(1), torch.inf)
-    # one more than asked for tells where the last place is contested
-    found, indices = distances.topk(neighbours + 1, largest=False)
-    close = (found[:, neighbours - 1] < CLOSE * squares[queries]).nonzero().squeeze(1)
+    # one more than needed shows where the last neighbour is tied
+    nearest_squares, indices = distances.topk(neighbours + 1, largest=False)
+    close = (nearest_squares[:, neighbours - 1] < CLOSE * squares[queries]).nonzero().squeeze(1)
     if len(close):
         distances[close] = _exact(cloud, own[close])
-        found[close], indices[close] = distances[close].topk(neighbours + 1, largest=False)
-    contested = (found[:, neighbours - 1] == found[:, neighbours]).nonzero().squeeze(1)
-    if len(contested):
-        order = distances[contested].sort(dim=1, stable=True).indices
-        indices[contested, :neighbours] = order[:, :neighbours]
+        nearest_squares[close], indices[close] = distances[close].topk(
+            neighbours + 1, largest=False
+        )
+    tied = nearest_squares[:, neighbours - 1] == nearest_squares[:, neighbours]
+    if bool(tied.any()):
+        order = distances[tied].sort(dim=1, stable=True).indices
+        indices[tied, :neighbours] = order[:, :neighbours]
     return indices[:, :neighbours]
 
 
 def _exact(cloud: Cloud, queries: Tensor) -> Tensor:
     """Squared distances [b, n] from differences, each point infinitely far from itself."""
     left = cloud.rows(queries)
-    found = left.new_empty(len(left), len(cloud))
+    distances = left.new_empty(len(left), len(cloud))
     for part in cloud.parts():
         right = cloud.rows(part)
-        found[:, part] = torch.cdist(left, right, compute_mode="donot_use_mm_for_euclid_dist")
-    return found.square_().scatter_(1, queries.unsqueeze(1), torch.inf)
+        distances[:, part] = torch.cdist(left, right, compute_mode="donot_use_mm_for_euclid_dist")
+    return distances.square_().scatter_(1, queries.unsqueeze(1), torch.inf)
 
 
 def distances_to(queries: Cloud, points: Cloud, count: int, *, itself: bool = True) -> Tensor:
-    """Distances [n, count] from each of `queries` to the nearest of `points`, the nearest first.
+    """Distances [n, count] from each of `queries` to the nearest of `points`, in ascending order.
 
-    itself: False where both are the same points, and a point is no neighbour of its own.
+    itself: False where both are the same points, to exclude the distance 0 to itself.
     """
-    found = []
+    results = []
     size = max(1, int(queries.memory / (4 * FLOAT64 * (len(points) + 3 * queries.features))))
     for block in blocks(len(queries), size):
         left = queries.rows(block)
@@ -113,5 +114,5 @@ def distances_to(queries: Cloud, points: Cloud, count: int, *, itself: bool = Tr
         if not itself:
             own = torch.arange(block.start, block.stop, device=distances.device)
             distances.scatter_(1, own.unsqueeze(1), torch.inf)
-        found.append(distances.topk(count, largest=False).values)
-    return torch.cat(found)
+        results.append(distances.topk(count, largest=False).values)
+    return torch.cat(results)
