@@ -1,4 +1,4 @@
-"""What the two processes of `test_train_ranks` do: join, train, and write down what they saw."""
+"""Functions that the two processes of `test_train_ranks` run; each saves what it saw."""
 
 import os
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ POINTS = DIGITS.change(model="mlp")
 
 
 def environment(rank: int, port: int) -> dict[str, str]:
-    """What torchrun tells each of two processes on one machine."""
+    """The variables that torchrun sets for each of two processes on one machine."""
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
@@ -46,7 +46,7 @@ def joined(rank: int, port: int) -> Iterator[Ranks]:
 
 
 def ask(rank: int, port: int, folder: Path) -> None:
-    """Everything that ranks ask each other."""
+    """All collectives."""
     with joined(rank, port) as ranks:
         answers = {
             "average": ranks.average(1.0 + rank, 0.5 * rank, None),
@@ -102,12 +102,12 @@ def train_points(rank: int, port: int, folder: Path, last_batch: str) -> None:
 
 
 def train_apart(rank: int, port: int, folder: Path, rounds: int) -> None:
-    """Each rank with a folder of its own, as on machines that share no files; stopped, if asked."""
+    """Each rank with a folder of its own, as on machines that share no files."""
     with joined(rank, port) as ranks:
         dataset = data.load("crescents")
         out = folder / f"rank{rank}"
         run = Run(dataset, parse("mixup"), POINTS, seed=3, out=out, ranks=ranks)
-        asked = iter(range(1000))
-        # only one of them is told to stop
-        found = train([run], stop=lambda: rank == 1 and next(asked) == rounds - 1)
-        torch.save([record.last for record in found], folder / f"records-{rank}.pt")
+        calls = iter(range(1000))
+        # the stop condition holds on one of them only
+        records = train([run], stop=lambda: rank == 1 and next(calls) == rounds - 1).records
+        torch.save([record.last for record in records], folder / f"records-{rank}.pt")

@@ -1,6 +1,5 @@
-"""Two processes on one machine, over gloo: one training, shared out."""
+"""Distributed training: two processes on one machine, over gloo."""
 
-import json
 import os
 import signal
 import socket
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from accidents import SignalledAt
+from folders import FINISHED, assert_same, checkpoint, names, weights
 from processes import start, zetamix
 from ranks import (
     DIGITS,
@@ -30,8 +30,10 @@ from zetamix.data.augment import measure_scale
 from zetamix.methods import parse
 from zetamix.metrics import classify
 from zetamix.models import initialise
-from zetamix.records import read_lines
 from zetamix.train import Run, train
+from zetamix.train.distributed import Ranks
+from zetamix.train.run_folder import RunFolder
+from zetamix.train.trainer import Trainer
 
 RANKS = (0, 1)
 
@@ -43,7 +45,7 @@ def free_port():
 
 
 def both(function, *arguments):
-    """Run a function in two processes of one job, to its end."""
+    """Run a function in two processes of one group, to its end."""
     port = free_port()
     processes = [start(function, rank, port, *arguments) for rank in RANKS]
     assert [process.wait() for process in processes] == [0, 0]
@@ -55,13 +57,13 @@ def saved(folder, name):
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """Where the digits are prepared, before two processes ask for them."""
+    """A data folder in which the digits are prepared already."""
     folder = tmp_path_factory.mktemp("data")
     data.load("digits", data_dir=folder)
     return folder
 
 
-def test_what_ranks_ask_each_other(tmp_path):
+def test_collectives(tmp_path):
     both(ask, tmp_path)
     first, second = saved(tmp_path, "answers")
     assert first["average"] == second["average"] == (1.5, 0.25, None)
@@ -78,25 +80,22 @@ def test_what_ranks_ask_each_other(tmp_path):
 
 @pytest.fixture(scope="module")
 def seen(root, tmp_path_factory):
-    """What each of two ranks saw in an epoch of ζ-mixup."""
+    """The state of each of two ranks after an epoch of ζ-mixup."""
     folder = tmp_path_factory.mktemp("seen")
     both(step_through, folder, root, "zeta:2.8")
     return saved(folder, "seen")
 
 
-def test_the_batch_is_shared_out(seen):
+def test_ranks_share_a_batch_and_no_sample(seen):
     assert [rank["batch"] for rank in seen] == [16, 16]
     assert [rank["steps"] for rank in seen] == [3, 3]
-
-
-def test_no_sample_is_seen_twice(seen):
     first, second = (set(rank["order"].tolist()) for rank in seen)
     assert len(first) == len(second) == 50
     assert not first & second
     assert first | second < set(range(101))
 
 
-def test_ranks_draw_different_plans_from_generators_in_step(seen):
+def test_ranks_draw_different_plans_from_equal_generators(seen):
     first, second = seen
     assert torch.equal(first["generator"], second["generator"])
     assert not torch.equal(first["mixed"], second["mixed"])
@@ -115,7 +114,7 @@ def test_metrics_are_of_all_ranks(seen, root):
     assert first["summary"] == second["summary"]
     dataset = small_digits(root)
     assert sorted(first["labels"].tolist()) == sorted(dataset.test.labels.tolist())
-    # and they are those of the model that is saved, measured with one process
+    # the same scores as the saved model has in one process
     model = initialise("digitnet", 10, (1, 8, 8), 0).eval()
     model.load_state_dict(first["state"])
     scale = measure_scale(dataset.train.samples)
@@ -127,38 +126,33 @@ def test_metrics_are_of_all_ranks(seen, root):
 def test_two_processes_train_the_model_of_one(tmp_path):
     """481 points, 15 batches of 32: each process has half of every batch."""
     both(train_points, tmp_path / "two", "drop")
-    record = json.loads((tmp_path / "two" / "record.json").read_text())
+    record = RunFolder(tmp_path / "two").read_record()
     crescents = data.load("crescents")
     dataset = replace(crescents, train=crescents.train.subset(481))
     alone = Run(dataset, parse("none"), POINTS, seed=3, out=tmp_path / "one")
     (expected,) = train([alone]).records
-    found, model = (
-        torch.load(tmp_path / name / "final.pt", weights_only=True) for name in ("two", "one")
+    torch.testing.assert_close(
+        weights(tmp_path / "two"), weights(tmp_path / "one"), rtol=1e-4, atol=1e-5
     )
-    for key, value in model.items():
-        torch.testing.assert_close(found[key], value, rtol=1e-4, atol=1e-5)
-    assert record["last"] == pytest.approx(expected.last, abs=0.02)
-    curves = [list(read_lines(tmp_path / name / "metrics.jsonl")) for name in ("two", "one")]
+    assert record.last == pytest.approx(expected.last, abs=0.02)
+    curves = [RunFolder(tmp_path / name).read_curve() for name in ("two", "one")]
     for two, one in zip(*curves, strict=True):
         assert two["train_loss"] == pytest.approx(one["train_loss"], rel=1e-3)
 
 
-def test_a_smaller_last_batch_keeps_nobody_waiting(tmp_path):
+def test_a_smaller_last_batch_does_not_deadlock(tmp_path):
     """An odd number of points, and a last batch that only one of two processes would have."""
     both(train_points, tmp_path / "run", "keep")
-    record = json.loads((tmp_path / "run" / "record.json").read_text())
-    assert record["extra"]["processes"] == 2
+    assert RunFolder(tmp_path / "run").read_record().extra["processes"] == 2
 
 
 def test_machines_need_not_share_files(tmp_path):
-    """Only the leading process writes, and what it read goes to the others."""
+    """Rank 0 alone reads and writes files, and sends their content to the others."""
     whole, parted = tmp_path / "whole", tmp_path / "parted"
     for folder in (whole, parted):
         folder.mkdir()
     both(train_apart, whole, 0)
-    assert sorted(path.name for path in (whole / "rank0").iterdir()) == [
-        "cell.json", "final.pt", "metrics.jsonl", "model.json", "record.json",
-    ]  # fmt: skip
+    assert names(whole / "rank0") == FINISHED
     assert not (whole / "rank1").exists()
     first, second = saved(whole, "records")
     assert len(first) == 1
@@ -168,42 +162,27 @@ def test_machines_need_not_share_files(tmp_path):
     state = torch.load(parted / "rank0" / "checkpoint.pt", weights_only=True)
     assert (state["hardware"], state["trainer"]["step_in_epoch"]) == ("cpu with 2 processes", 5)
     for _ in range(2):
-        # goes on, and then finds it finished
+        # resumes, and then finds it finished
         both(train_apart, parted, 0)
         assert saved(parted, "records") == [first, second]
     assert_same(parted / "rank0", whole / "rank0")
 
 
-def result(folder):
-    record = json.loads((folder / "record.json").read_text())
-    curve = list(read_lines(folder / "metrics.jsonl"))
-    for line in curve:
-        del line["seconds"]
-    return [record[name] for name in ("cell", "last", "best", "confusion", "test_size")], curve
-
-
-def assert_same(folder, other):
-    assert result(folder) == result(other)
-    found, expected = (torch.load(path / "final.pt", weights_only=True) for path in (folder, other))
-    for key in expected:
-        assert torch.equal(found[key], expected[key]), key
-
-
 ARGUMENTS = [
-    "train", "--data", "digits", "--train-size", 301, "--epochs", 2, "--seed", 4,
-    "--method", "zeta:2.8", "--save-every", 0, "--device", "cpu",
+    "train", "--data", "digits", "--train-size", 301, "--epochs", 2, "--seeds", "4,",
+    "--methods", "zeta:2.8", "--save-every", 0, "--device", "cpu",
 ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def by_torchrun(root, tmp_path_factory):
-    """The folder of a run that torchrun started: the same command behind `torchrun`."""
+    """The folder of a run by `torchrun … zetamix train`."""
     folder = tmp_path_factory.mktemp("torchrun") / "run"
     script = Path(sys.executable).with_name("zetamix")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    words = [*launch, script, *ARGUMENTS, "--data-dir", root, "--out", folder]
+    command = [*launch, script, *ARGUMENTS, "--data-dir", root, "--out", folder]
     done = subprocess.run(
-        [str(word) for word in words],
+        [str(part) for part in command],
         capture_output=True,
         text=True,
         timeout=300,
@@ -215,18 +194,16 @@ def by_torchrun(root, tmp_path_factory):
 
 def test_torchrun_trains_one_model(by_torchrun):
     folder, done = by_torchrun
-    record = json.loads((folder / "record.json").read_text())
-    assert record["extra"]["processes"] == 2
-    assert record["test_size"] == 360
-    assert sum(map(sum, record["confusion"])) == 360
-    # one process talks
-    assert done.stdout.count("301 to train, 360 to test") == 1
-    assert done.stdout.count("epoch 2/2") == 1
-    assert [line["epoch"] for line in read_lines(folder / "metrics.jsonl")] == [1, 2]
+    record = RunFolder(folder).read_record()
+    assert record.extra["processes"] == 2
+    assert record.test_size == sum(map(sum, record.confusion)) == 360
+    # one process prints
+    assert done.stdout.count("Results written to") == 1, done.stdout
+    assert [line["epoch"] for line in RunFolder(folder).read_curve()] == [1, 2]
 
 
 def commands(folder, root, *more, before=(None, None)):
-    """The same command twice, as the two processes of a job."""
+    """The same command twice, as the two processes of a group."""
     port = free_port()
     return [
         zetamix(
@@ -239,12 +216,12 @@ def commands(folder, root, *more, before=(None, None)):
     ]  # fmt: skip
 
 
-def test_a_signal_to_one_process_stops_both_and_both_go_on(by_torchrun, root, tmp_path):
+def test_a_signal_to_one_process_stops_both(by_torchrun, root, tmp_path):
     folder = tmp_path / "run"
     # nine steps an epoch: in the middle of the second
-    told = commands(folder, root, before=(None, SignalledAt(13, signal.SIGTERM)))
-    assert [process.wait() for process in told] == [0, 143], (tmp_path / "log1").read_text()
-    state = torch.load(folder / "checkpoint.pt", weights_only=True)["trainer"]
+    stopped = commands(folder, root, before=(None, SignalledAt(13, signal.SIGTERM)))
+    assert [process.wait() for process in stopped] == [0, 143], (tmp_path / "log1").read_text()
+    state = checkpoint(folder)
     assert (state["epoch"], state["step_in_epoch"]) == (1, 4)
     again = commands(folder, root, "--log", "tensorboard")
     assert [process.wait() for process in again] == [0, 0]
@@ -254,7 +231,7 @@ def test_a_signal_to_one_process_stops_both_and_both_go_on(by_torchrun, root, tm
     assert len(list((folder / "tensorboard").iterdir())) == 1
 
 
-def test_killed_processes_go_on(by_torchrun, root, tmp_path):
+def test_killed_processes_resume(by_torchrun, root, tmp_path):
     folder = tmp_path / "run"
     processes = commands(folder, root)
     while not (folder / "checkpoint.pt").exists():
@@ -268,23 +245,17 @@ def test_killed_processes_go_on(by_torchrun, root, tmp_path):
     assert_same(folder, by_torchrun[0])
 
 
-def test_a_run_of_two_does_not_go_on_alone(root, tmp_path):
+def test_a_run_of_two_processes_does_not_resume_in_one(root, tmp_path):
     folder = tmp_path / "run"
-    told = commands(folder, root, before=(SignalledAt(2, signal.SIGTERM), None))
-    assert [process.wait() for process in told] == [143, 0]
-    words = [*ARGUMENTS, "--data-dir", root, "--out", folder]
-    assert zetamix(*words, log=tmp_path / "log", environment={"COLUMNS": "200"}).wait() == 1
+    stopped = commands(folder, root, before=(SignalledAt(2, signal.SIGTERM), None))
+    assert [process.wait() for process in stopped] == [143, 0]
+    command = [*ARGUMENTS, "--data-dir", root, "--out", folder]
+    assert zetamix(*command, log=tmp_path / "log", environment={"COLUMNS": "200"}).wait() == 1
     text = (tmp_path / "log").read_text()
-    assert (
-        f"{folder} was started on cpu with 2 processes, this is cpu with 1 process. Resume it "
-        "there, or choose another --out."
-    ) in text
+    assert "was started on cpu with 2 processes, this is cpu with 1 process." in text
 
 
-def test_layers_of_two_ranks_draw_different_numbers(root, monkeypatch):
-    from zetamix.train.distributed import Ranks
-    from zetamix.train.trainer import Trainer
-
+def test_layers_of_two_ranks_draw_different_numbers(root):
     drawn = []
     for rank in RANKS:
         trainer = Trainer(small_digits(root), parse("none"), DIGITS)
