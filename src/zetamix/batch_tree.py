@@ -1,58 +1,87 @@
 """Batches of any form: rules in the same nest of dicts, tuples and lists, checked and applied."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from zetamix._checks import check_tensor
-from zetamix.mix import Anchor, Classes, Samples, Soft, mix
+from zetamix.kernels.dispatch import Implementation
 from zetamix.plan import MixPlan
-from zetamix.rules import Rule
-from zetamix.transforms.entries import NAMED_ERRORS, name_entry, nested_hint, path_to
+from zetamix.rules import Blend, Rule
 
 Rules: TypeAlias = Rule | Mapping[str, "Rules"] | Sequence["Rules"]
+Path: TypeAlias = tuple[object, ...]
 
 
-def mix_tree(value: Any, rules: Rules, plan: MixPlan, implementation: str | None) -> Any:
-    """Every entry by its rule; without an implementation samples pass through as they are."""
-    if isinstance(rules, Mapping):
-        return {
-            name: _mix_entry(name, value[name], rule, plan, implementation)
-            for name, rule in rules.items()
-        }
-    if isinstance(rules, Sequence):
-        places = enumerate(zip(value, rules, strict=True))
-        parts = (_mix_entry(place, *pair, plan, implementation) for place, pair in places)
-        return in_form_of(value, tuple(parts))
-    if isinstance(rules, Samples):
-        return value if implementation is None else mix(value, plan, implementation=implementation)
-    return rules.mix(value, plan)
-
-
-def _mix_entry(
-    name: object, value: Any, rules: Rules, plan: MixPlan, implementation: str | None
+def mix_tree(
+    value: Any,
+    rules: Rules,
+    plan: MixPlan,
+    implementation: Implementation | None,
+    path: Path = (),
 ) -> Any:
+    """Mix every entry by its rule; without an implementation samples are returned as they are."""
     try:
-        return mix_tree(value, rules, plan, implementation)
-    except NAMED_ERRORS as error:
-        hint = ""
-        if isinstance(value, Mapping) and isinstance(rules, (Classes, Soft, Anchor)):
-            hint = nested_hint(name, value, rules)
-        name_entry(error, name, hint)
+        if isinstance(rules, (Mapping, Sequence)):
+            _check_entries(rules, value)
+        elif isinstance(rules, Blend):
+            return value if implementation is None else rules.mix(value, plan, implementation)
+        else:
+            return rules.mix(value, plan)
+    except Exception as error:
+        hint = " A dict needs a dict of rules." if isinstance(value, Mapping) else ""
+        _name_entry(error, path, hint)
         raise
+    parts = {
+        name: mix_tree(value[name], rule, plan, implementation, (*path, name))
+        for name, rule in _entries(rules)
+    }
+    return parts if isinstance(rules, Mapping) else in_form_of(value, tuple(parts.values()))
+
+
+def _entries(tree: Any) -> Iterable[tuple[Any, Any]]:
+    """(name, entry) of a dict, tuple or list."""
+    return tree.items() if isinstance(tree, Mapping) else enumerate(tree)
+
+
+def _check_entries(rules: Mapping[Any, Any] | Sequence[Any], batch: Any) -> None:
+    """A rule for every entry of the batch."""
+    if isinstance(rules, Mapping):
+        if not isinstance(batch, Mapping) or set(rules) != set(batch):
+            is_dict = isinstance(batch, Mapping)
+            got = str(sorted(batch, key=str)) if is_dict else type(batch).__name__
+            raise ValueError(
+                f"rules name the entries {sorted(rules, key=str)}, but the batch has {got}. "
+                "Give one rule per entry."
+            )
+    elif not isinstance(batch, (tuple, list)) or len(rules) != len(batch):
+        is_list = isinstance(batch, (tuple, list))
+        got = f"has {len(batch)} entries" if is_list else f"is a {type(batch).__name__}"
+        raise ValueError(
+            f"There are {len(rules)} rules, but the batch {got}. Give one rule per entry."
+        )
+
+
+def _name_entry(error: Exception, path: Path, hint: str = "") -> None:
+    """Add the entry's name to the traceback of an error: In entry 'meta'['id'] of the batch."""
+    if path:
+        inner = "".join(f"[{name!r}]" for name in path[1:])
+        error.add_note(f"In entry {path[0]!r}{inner} of the batch.{hint}")
 
 
 def with_dicts(batch: Any) -> Any:
     """The same nest with a dict for every other mapping, such as a tokenizer's BatchEncoding."""
     if isinstance(batch, Mapping):
         return {name: with_dicts(entry) for name, entry in batch.items()}
-    is_nest = isinstance(batch, (tuple, list))
-    if is_nest and any(isinstance(entry, (Mapping, tuple, list)) for entry in batch):
-        parts = tuple(with_dicts(entry) for entry in batch)
-        return list(parts) if isinstance(batch, list) else in_form_of(batch, parts)
-    return batch
+    if not isinstance(batch, (tuple, list)):
+        return batch
+    if not any(isinstance(entry, (Mapping, tuple, list)) for entry in batch):
+        return batch
+    parts = tuple(with_dicts(entry) for entry in batch)
+    return list(parts) if isinstance(batch, list) else in_form_of(batch, parts)
 
 
 def in_form_of(batch: Any, parts: tuple[Any, ...]) -> Any:
@@ -60,65 +89,36 @@ def in_form_of(batch: Any, parts: tuple[Any, ...]) -> Any:
     return type(batch)(*parts) if hasattr(batch, "_fields") else parts
 
 
-def check_rule_types(rules: object) -> None:
+def check_rule_types(rules: object, path: Path = ()) -> None:
     """Rules, or a nest of dicts, tuples and lists of them."""
     if isinstance(rules, (Mapping, tuple, list)):
-        named = rules.items() if isinstance(rules, Mapping) else enumerate(rules)
-        for name, rule in named:
-            try:
-                check_rule_types(rule)
-            except TypeError as error:
-                name_entry(error, name)
-                raise
+        for name, rule in _entries(rules):
+            check_rule_types(rule, (*path, name))
     elif isinstance(rules, type) or not hasattr(rules, "mix"):
         got = f"the class {rules.__name__}" if isinstance(rules, type) else type(rules).__name__
-        raise TypeError(
-            "A rule must be Samples(), Classes(...), Soft() or Anchor(), or a dict or tuple of "
-            f"them, got {got}."
+        error = TypeError(
+            "A rule must be Blend(), OneHot(...), Average() or FromAnchor(), or a dict or tuple "
+            f"of them, got {got}."
         )
-
-
-def check_rules(rules: object, batch: object) -> None:
-    """A rule for every entry of the batch, in the same nest of dicts, tuples and lists."""
-    if isinstance(rules, Mapping):
-        if not isinstance(batch, Mapping) or set(rules) != set(batch):
-            got = type(batch).__name__
-            if isinstance(batch, Mapping):
-                got = str(sorted(batch, key=str))
-            raise ValueError(
-                f"rules name the entries {sorted(rules, key=str)}, but the batch has {got}. "
-                "Give one rule per entry."
-            )
-        for name, rule in rules.items():
-            _check_entry(name, rule, batch[name])
-    elif isinstance(rules, (tuple, list)):
-        if not isinstance(batch, (tuple, list)) or len(rules) != len(batch):
-            got = f"is a {type(batch).__name__}"
-            if isinstance(batch, (tuple, list)):
-                got = f"has {len(batch)} entries"
-            raise ValueError(
-                f"There are {len(rules)} rules, but the batch {got}. Give one rule per entry."
-            )
-        for place, (rule, entry) in enumerate(zip(rules, batch, strict=True)):
-            _check_entry(place, rule, entry)
-
-
-def _check_entry(name: object, rules: object, entry: object) -> None:
-    try:
-        check_rules(rules, entry)
-    except ValueError as error:
-        name_entry(error, name)
-        raise
+        _name_entry(error, path)
+        raise error
 
 
 def check_first_tensor(batch: object) -> Tensor:
     """The first tensor of a batch of any form; its rows are the batch."""
-    tensors = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)]
-    if not tensors:
-        raise TypeError("The batch holds no tensor: there is nothing to mix.")
-    try:
-        return check_tensor("samples", tensors[0])
-    except NAMED_ERRORS as error:
-        for name in reversed(path_to(tensors[0], batch)):
-            name_entry(error, name)
-        raise
+    for path, leaf in pytree.tree_flatten_with_path(batch)[0]:
+        if isinstance(leaf, Tensor):
+            try:
+                return check_tensor("samples", leaf)
+            except (TypeError, ValueError) as error:
+                names = [getattr(key, "key", getattr(key, "idx", key)) for key in path]
+                _name_entry(error, tuple(names))
+                raise
+    raise TypeError("The batch holds no tensor: there is nothing to mix.")
+
+
+def plan_dtype(batch: object) -> torch.dtype:
+    """float64 weights where any tensor of the batch is float64, float32 for all others."""
+    leaves = [batch] if isinstance(batch, Tensor) else pytree.tree_leaves(batch)
+    double = any(isinstance(leaf, Tensor) and leaf.dtype == torch.float64 for leaf in leaves)
+    return torch.float64 if double else torch.float32

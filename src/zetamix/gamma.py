@@ -1,4 +1,4 @@
-"""The p-series behind ζ-mixup: its weights, its two theorems, and γ in plain words."""
+"""The p-series behind ζ-mixup: its weights, its two theorems, and a description of γ."""
 
 import math
 from dataclasses import dataclass
@@ -121,10 +121,10 @@ class Description:
         )
 
 
-def describe(gamma: float, sources: int) -> Description:
-    """Make γ readable: dominant weight, effective number of samples, and whether one dominates.
+def describe_gamma(gamma: float, sources: int) -> Description:
+    """Describe γ: dominant weight, effective number of samples, and whether one dominates.
 
-    >>> print(describe(2.8, sources=128))
+    >>> print(describe_gamma(2.8, sources=128))
     gamma=2.8 over 128 sources: the anchor weighs 0.802, an output blends 1.52 effective
     samples, one sample dominates (threshold 1.7039).
     """

@@ -1,22 +1,16 @@
 """Losses for soft targets, with class weights done right, and accuracy for training curves."""
 
 from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zetamix._checks import (
-    check_choice,
-    check_class_axis,
-    check_is_plan,
-    check_losses,
-    check_number,
-    check_same_shape,
-    check_tensor,
-)
-from zetamix.plan import MixPlan
+from zetamix._checks import check_choice, check_number, check_same_shape, check_tensor
+from zetamix.plan import MixPlan, check_is_plan
 
+Reduction: TypeAlias = Literal["mean", "sum", "none"]
 REDUCTIONS = ("mean", "sum", "none")
 
 
@@ -27,7 +21,7 @@ def soft_cross_entropy(
     weight: Tensor | None = None,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """Cross entropy against soft targets that agrees with `F.cross_entropy` on hard ones.
 
@@ -35,7 +29,7 @@ def soft_cross_entropy(
     `F.cross_entropy` as they are. "mean" divides by the class-weighted mass of the targets,
     Σ weight·target, which for one-hot targets is what `F.cross_entropy` divides by for hard ones
     (torch's own soft form divides by n). Mass on class `ignore_index` does not count, and neither
-    do places without any mass.
+    do positions without any mass.
 
     >>> logits, labels = torch.randn(6, 3), torch.tensor([0, 1, 2, 0, 1, 2])
     >>> weight = torch.tensor([1.0, 5.0, 2.0])
@@ -59,8 +53,13 @@ def soft_cross_entropy(
             reduction=reduction,
         )
     check_same_shape("logits", logits, "targets", targets)
-    check_class_axis(logits, weight)
+    if logits.ndim < 2:
+        raise ValueError(f"logits must be [n, classes, ...], got {list(logits.shape)}.")
     classes = logits.shape[1]
+    if weight is not None and weight.shape != (classes,):
+        raise ValueError(
+            f"weight must hold one number per class, [{classes}], got {list(weight.shape)}."
+        )
     wide = torch.promote_types(logits.dtype, torch.float32)
     costs = -logits.to(wide).log_softmax(1)
     shape = (1, classes, *[1] * (logits.ndim - 2))
@@ -100,7 +99,7 @@ class SoftCrossEntropy(nn.Module):
         weight: Tensor | None = None,
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
-        reduction: str = "mean",
+        reduction: Reduction = "mean",
     ) -> None:
         super().__init__()
         check_choice("reduction", reduction, REDUCTIONS)
@@ -130,7 +129,7 @@ def soft_binary_cross_entropy(
     weight: Tensor | None = None,
     pos_weight: Tensor | None = None,
     label_smoothing: float = 0.0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """Binary cross entropy for mixed multi-label or binary targets; smoothing pulls towards 1/2.
 
@@ -168,8 +167,8 @@ def expected_loss(
     tensor([1., 1., 1., 1.])
     """
     check_is_plan(plan)
-    check_losses("predictions", predictions, plan.outputs)
-    check_losses("targets", targets, plan.batch)
+    _check_rows("predictions", predictions, plan.outputs)
+    _check_rows("targets", targets, plan.batch_size)
     total = None
     for rank in range(plan.sources):
         losses = criterion(predictions, targets.index_select(0, plan.indices[:, rank]))
@@ -181,6 +180,12 @@ def expected_loss(
         term = losses * plan.weights[:, rank].to(losses.dtype)
         total = term if total is None else total + term
     return total if total is not None else predictions.new_zeros(plan.outputs)
+
+
+def _check_rows(name: str, value: Tensor, rows: int) -> None:
+    check_tensor(name, value)
+    if value.shape[0] != rows:
+        raise ValueError(f"{name} must have {rows} rows for this plan, got {value.shape[0]}.")
 
 
 def dominant_accuracy(predictions: Tensor, targets: Tensor) -> Tensor:

@@ -1,4 +1,7 @@
-"""Randomness: everything that is drawn for a plan, from the caller's generator and nothing else."""
+"""Randomness: everything that is drawn for a plan, from the caller's generator and nothing else.
+
+Generators and streams, the order of batch rows, λ ~ Beta(α, α).
+"""
 
 import math
 import os
@@ -10,7 +13,7 @@ import torch.distributed
 import torch.utils.data
 from torch import Tensor
 
-from zetamix._checks import check_count, check_generator
+from zetamix._checks import check_generator
 
 # random integers lie in [0, KEY_LIMIT), so KEY_LIMIT itself outranks every one of them
 KEY_LIMIT = 2**62
@@ -19,13 +22,12 @@ KEY_LIMIT = 2**62
 GOLDEN = 0x9E3779B97F4A7C15
 STREAM_STEP = 0xD1B54A32D192ED03
 
-# what a number is for: each purpose has counters of its own
-ORDER, LAM, TRIES, GAMMA, SPARE, BOX = range(6)
+# the purpose of a random number: each has counters of its own, so that no two share a number
+ORDER, LAM, TRIES, GAMMA, MIXED, BOX = range(6)
 LANE_STEP = 2**40
 
-
 # two threads must not read the same state of a generator
-_reading = threading.Lock()
+_generator_lock = threading.Lock()
 
 
 class Draw:
@@ -40,38 +42,37 @@ class Draw:
     def __init__(
         self, generator: torch.Generator | None, stream: int | None, device: torch.device
     ) -> None:
-        check_generator(generator, device)
+        if generator is not None:
+            check_generator(generator, device)
         self.generator = generator
         self.device = device
         if stream is None:
             stream = process_stream(generator)
-        else:
-            check_count("stream", stream, 0)
-        self.offset = signed(stream * STREAM_STEP)
+        self.offset = signed(stream * STREAM_STEP) if stream else 0
         self._origin: tuple[Tensor | None, int] | None = None
 
     def origin(self) -> tuple[Tensor | None, int]:
-        """The number that a GPU's are expanded from: the sum of a tensor [1], or None, and an int.
+        """The seed that a GPU expands: the sum of a tensor [1], or None, and an int.
 
         A plain call reads it off the state of the generator and moves the state on, which costs
         the device nothing. A captured CUDA graph or a trace has to draw it on the device: torch
         advances its generators between replays, so it is fresh at each.
         """
         if self._origin is None:
-            if _on_host(self.device):
-                self._origin = None, _alike(self._read_generator())
+            if reads_generator_on_host(self.device):
+                self._origin = None, _triton_stable_int(self._advance_generator())
             else:
-                self._origin = self._randint(1), _alike(mix64(self.offset))
+                self._origin = self._randint(1), _triton_stable_int(mix64(self.offset))
         return self._origin
 
-    def _read_generator(self) -> int:
+    def _advance_generator(self) -> int:
         generator = self.generator
         if generator is None:
             torch.cuda.init()  # type: ignore[no-untyped-call]
             index = self.device.index
             index = torch.cuda.current_device() if index is None else index
             generator = torch.cuda.default_generators[index]
-        with _reading:
+        with _generator_lock:
             position = generator.get_offset()
             # torch counts in fours, the numbers that one step of its own generator makes
             generator.set_offset(position + 4)
@@ -96,13 +97,16 @@ class Draw:
         return (bits.to(precise_dtype(self.device)) + 0.5) / KEY_LIMIT
 
 
-def _alike(number: int) -> int:
-    """A number made odd and longer than 32 bits: what a kernel assumes of one holds for all."""
+def _triton_stable_int(number: int) -> int:
+    """A seed made odd and at least 2³², so that Triton never specialises a kernel for its value.
+
+    Triton compiles anew for an integer that is 1, divisible by 16, or fits in 32 bits.
+    """
     return number >> 3 << 1 & KEY_LIMIT - 1 | KEY_LIMIT | 1
 
 
-def _on_host(device: torch.device) -> bool:
-    """Whether the state of a CUDA generator may be read and moved on from the host right now."""
+def reads_generator_on_host(device: torch.device) -> bool:
+    """Whether the host may read and advance the state of a CUDA generator right now."""
     return (
         device.type == "cuda"
         and not torch.compiler.is_compiling()
@@ -124,6 +128,69 @@ def expand(
     counters = torch.arange(first, first + math.prod(shape), device=device).view(shape)
     steps = counters * signed(GOLDEN) + offset
     return _scramble(steps if seed is None else steps + seed)
+
+
+def order_width(batch: int, sources: int) -> int:
+    """How many random integers one output's order takes: one per source, or one per batch row.
+
+    From 16 rows per source on, digits for the sources beat keys for the whole batch clearly (CPU,
+    8 sources: 64 rows 80 µs against 110, 128 rows 85 against 259, 1024 rows 0.19 against 13.7 ms).
+    """
+    return sources if sources * 16 <= batch else batch
+
+
+def order_rows(bits: Tensor, batch: int, sources: int, own_anchor: bool) -> Tensor:
+    """Turn random integers into [outputs, sources] distinct batch rows, uniform over all orders.
+
+    bits: [outputs, order_width(batch, sources)]. own_anchor: output k begins with row k.
+    """
+    outputs, width = bits.shape
+    anchors = torch.arange(outputs, device=bits.device) % batch if own_anchor else None
+    if width == batch:
+        return _order_by_keys(bits, sources, anchors)
+    return _order_by_digits(bits, batch, anchors)
+
+
+def _order_by_keys(bits: Tensor, sources: int, anchors: Tensor | None) -> Tensor:
+    """Sort random keys, largest first.
+
+    A name for the column stands in the lowest bits of a key, so that the sorted keys hold the
+    order themselves. Keys of 30 bits sort fast; batches beyond 1024 take all 62. Where the bits
+    above are equal, the names decide: they are the columns under a random mask for each output,
+    from bits that the keys leave over, so that this too is the toss of a fair coin.
+    """
+    batch = bits.shape[1]
+    shift = 32 if batch <= 1024 else 0
+    low = (1 << (batch - 1).bit_length()) - 1
+    mask = bits[:, :1] & low
+    names = torch.arange(batch, device=bits.device) ^ mask
+    keys = ((bits >> shift) & ~low) | names
+    if anchors is not None:
+        first = anchors[:, None]
+        keys.scatter_(1, first, (first ^ mask) | (KEY_LIMIT >> shift))
+    keys = keys.int() if shift else keys
+    if sources == batch:
+        ordered = keys.sort(dim=1, descending=True).values
+    else:
+        ordered = keys.topk(sources, dim=1, sorted=True).values
+    return ((ordered & low) ^ mask).long()
+
+
+def _order_by_digits(bits: Tensor, batch: int, anchors: Tensor | None) -> Tensor:
+    """Read random integers as the digits of a Lehmer code and decode it.
+
+    Digit t counts the rows below the t-th choice among those not chosen yet. Codes and ordered
+    choices correspond one to one, so uniform digits give uniform orders.
+    """
+    sources = bits.shape[1]
+    digits = bits % torch.arange(batch, batch - sources, -1, device=bits.device)
+    if anchors is not None:
+        digits = torch.cat([anchors[:, None], digits[:, 1:]], dim=1)
+    digits = digits.t().contiguous()
+    for rank in range(sources - 2, -1, -1):
+        later = digits[rank + 1 :]
+        later += later >= digits[rank]
+    return digits.t().contiguous()
 
 
 def draw_gammas(draw: Draw, low: float, high: float, outputs: int) -> Tensor:
@@ -164,7 +231,7 @@ def _log_gamma_variate(shape: float, uniform: Tensor) -> Tensor:
 def process_stream(generator: torch.Generator | None, home_rank: int = 0) -> int:
     """A number that differs between the ranks of a job and between the workers of a loader.
 
-    home_rank: the rank to assume where this process cannot tell, as in a spawned loader worker.
+    home_rank: the rank to assume in a process that has none, such as a spawned loader worker.
     """
     # torch seeds the default generator of each worker itself, but a generator of the caller's
     # arrives in every worker, and again at every epoch, as the same copy
@@ -175,7 +242,7 @@ def process_stream(generator: torch.Generator | None, home_rank: int = 0) -> int
 
 
 def process_rank(home_rank: int = 0) -> int:
-    """The rank of this process: from its process group, its launcher, or its home."""
+    """The rank of this process: from its process group, its launcher, or `home_rank`."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank()
     # a spawned loader worker has no process group; launchers leave the rank in the environment

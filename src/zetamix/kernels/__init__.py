@@ -1,0 +1,1 @@
+"""Drawing plans and mixing rows: plain torch as the specification, faster paths beside it."""

@@ -13,7 +13,7 @@ def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
     Half precision and integers are mixed in float32; integers are rounded to the nearest.
     """
     wide = wide_dtype(rows, weights)
-    # autocast would run the product in half precision behind our back
+    # autocast would run the product in half precision
     with torch.autocast(rows.device.type, enabled=False):
         # the matrix is faster until it outgrows the rows themselves
         if indices.shape[1] * 64 <= rows.shape[0]:
@@ -24,28 +24,28 @@ def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
 
 
 def wide_dtype(rows: Tensor, weights: Tensor) -> torch.dtype:
-    """What is mixed in: float32, or float64 where either is."""
+    """The dtype of the sums: float32, or float64 where either is."""
     either = torch.promote_types(rows.dtype, weights.dtype)
     return torch.promote_types(either, torch.float32)
 
 
 def by_matrix(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
-    """One matrix product over the whole batch: the way for many sources."""
+    """One matrix product over the whole batch, for many sources."""
     return dense(indices, weights, rows.shape[0]) @ rows
 
 
 def by_gather(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
-    """A sum over ranks: the way for few sources, without a [outputs, batch] matrix."""
+    """A sum over ranks, for few sources, without an [outputs, batch] matrix."""
     mixed = rows.index_select(0, indices[:, 0]) * weights[:, :1]
     for rank in range(1, indices.shape[1]):
         mixed = mixed + rows.index_select(0, indices[:, rank]) * weights[:, rank : rank + 1]
     return mixed
 
 
-def dense(indices: Tensor, weights: Tensor, batch: int) -> Tensor:
-    """The plan as an [outputs, batch] matrix."""
+def dense(indices: Tensor, weights: Tensor, batch_size: int) -> Tensor:
+    """The plan as an [outputs, batch_size] matrix."""
     # add, not assign: a plan made by hand may name the same row twice
-    return weights.new_zeros(indices.shape[0], batch).scatter_add_(1, indices, weights)
+    return weights.new_zeros(indices.shape[0], batch_size).scatter_add_(1, indices, weights)
 
 
 def narrow(mixed: Tensor, dtype: torch.dtype) -> Tensor:

@@ -1,7 +1,7 @@
-"""The Triton kernels: the code that runs on the GPU. `fused.py` launches it.
+"""The Triton kernels: the code that runs on the GPU. `triton_launch.py` launches it.
 
-`reference.py` and `draw.py` are the specification: from the same random number these kernels make
-the same plan, and from the same plan the same product.
+`reference.py` and `sampling.py` are the specification: from the same random number these kernels
+make the same plan, and from the same plan the same product.
 
 - One program sorts the keys of one output and writes its row of the matrix and its target.
 - The matrix holds rank**-gamma, not the weight: the anchor's entry is then exactly 1, and the
@@ -20,14 +20,14 @@ import triton.language as tl
 # float32; a product of two bfloat16 numbers is exact in float32 either way
 INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 
-# as in draw.py
+# as in sampling.py
 LAM = tl.constexpr(1 << 40)
 TRIES = tl.constexpr(2 << 40)
 
 
 @triton.jit
 def _expand(seed, counter):
-    """Random integer number `counter` of a seed, in [0, 2^62): SplitMix64, as `draw.expand`."""
+    """Random integer number `counter` of a seed, in [0, 2^62): SplitMix64, as `sampling.expand`."""
     z = (seed + counter * -7046029254386353131).to(tl.uint64, bitcast=True)
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB
@@ -43,7 +43,7 @@ def _uniform(seed, counter):
 
 @triton.jit
 def _sort(seed, row, cols, batch, SELF: tl.constexpr, BLOCK: tl.constexpr):
-    """Batch rows in the order of random keys, as `plan.order._order_by_keys`."""
+    """Batch rows in the order of random keys, as `sampling._order_by_keys`."""
     bits = _expand(seed, row * batch + cols)
     # 30 random bits, the lowest of them replaced by a name for the column, which the sort carries
     mask = (_expand(seed, row * batch) & (BLOCK - 1)).to(tl.int32)
@@ -58,7 +58,7 @@ def _sort(seed, row, cols, batch, SELF: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def _decode(seed, row, cols, batch, sources, SELF: tl.constexpr):
-    """Batch rows from the digits of a Lehmer code, as `plan.order._order_by_digits`."""
+    """Batch rows from the digits of a Lehmer code, as `sampling._order_by_digits`."""
     bits = _expand(seed, row * sources + cols)
     digits = (bits % tl.maximum(batch - cols, 1)).to(tl.int32)
     if SELF:
@@ -72,20 +72,20 @@ def _decode(seed, row, cols, batch, sources, SELF: tl.constexpr):
 
 @triton.jit
 def _log_gamma_variate(seed, first, shape):
-    """log of a Gamma(shape) variate, as `draw._log_gamma_variate`."""
+    """log of a Gamma(shape) variate, as `sampling._log_gamma_variate`."""
     d = shape - 1 / 3
     log_v = 0.0
     waiting = 1
     for step in tl.static_range(8):
         # backwards, so that the first accepted try is the last to be written; try 0 always counts
-        place = first + (7 - step) * 3
-        radius = tl.sqrt(-2 * tl.log(_uniform(seed, place)))
-        normal = radius * tl.cos(6.283185307179586 * _uniform(seed, place + 1))
+        counter = first + (7 - step) * 3
+        radius = tl.sqrt(-2 * tl.log(_uniform(seed, counter)))
+        normal = radius * tl.cos(6.283185307179586 * _uniform(seed, counter + 1))
         v = 1 + normal / tl.sqrt(9 * d)
         v = v * v * v
         attempt = tl.log(tl.maximum(v, 1.1754944e-38))
         limit = normal * normal / 2 + d - d * v + d * attempt
-        accepted = (v > 0) & (tl.log(_uniform(seed, place + 2)) < limit)
+        accepted = (v > 0) & (tl.log(_uniform(seed, counter + 2)) < limit)
         if step == 7:
             accepted = accepted | (waiting == 1)
         log_v = tl.where(accepted, attempt, log_v)
@@ -94,10 +94,10 @@ def _log_gamma_variate(seed, first, shape):
 
 
 @triton.jit
-def _lam(seed, row, alpha, UNIT: tl.constexpr):
-    """λ ~ Beta(α, α) of one output, as `draw.draw_lam`."""
+def _lam(seed, row, alpha, UNIFORM: tl.constexpr):
+    """λ ~ Beta(α, α) of one output, as `sampling.draw_lam`."""
     lam = _uniform(seed, LAM + 2 * row)
-    if not UNIT:
+    if not UNIFORM:
         first = tl.log(lam) / alpha + _log_gamma_variate(seed, TRIES + 48 * row, alpha + 1)
         second = tl.log(_uniform(seed, LAM + 2 * row + 1)) / alpha
         second += _log_gamma_variate(seed, TRIES + 48 * row + 24, alpha + 1)
@@ -107,7 +107,7 @@ def _lam(seed, row, alpha, UNIT: tl.constexpr):
 
 @triton.jit
 def _scale_p(matrix_p, size):
-    """Behind the two halves of a matrix, one float32 for each row: see `fused.empty_halves`."""
+    """Behind the two halves of a matrix, one float32 per row (`triton_launch.empty_halves`)."""
     return (matrix_p + size).to(tl.pointer_type(tl.float32), bitcast=True)
 
 
@@ -127,7 +127,10 @@ def plan_kernel(
     outputs,
     classes,
     ignore,
-    LAW: tl.constexpr,
+    MIXUP: tl.constexpr,
+    GAMMAS: tl.constexpr,
+    UNIFORM: tl.constexpr,
+    ONE_LAM: tl.constexpr,
     DIGITS: tl.constexpr,
     SELF: tl.constexpr,
     PLAN: tl.constexpr,
@@ -139,8 +142,8 @@ def plan_kernel(
 ):
     """The plan of one output: as indices and weights, as a row of the matrix, as a soft target.
 
-    LAW: "zeta" with γ in `number`, "zetas" with one γ per output behind `gamma_p`, or mixup with α
-    in `number`: "mixup", "mixup1" for α = 1, with "/batch" behind it for one λ for all.
+    ζ-mixup takes γ from `number`, or with GAMMAS one per output from `gamma_p`. MIXUP takes α from
+    `number`; UNIFORM says that it is 1, ONE_LAM that all outputs share one λ.
     """
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
@@ -151,22 +154,21 @@ def plan_kernel(
     else:
         order = _sort(seed, row, cols, batch, SELF, BLOCK)
     live = cols < sources
-    if LAW == "zeta" or LAW == "zetas":
+    if MIXUP:
+        lam = _lam(seed, row * 0 if ONE_LAM else row, number, UNIFORM)
+        power = tl.where(cols == 0, tl.where(sources == 1, 1.0, lam), 1 - lam)
+    else:
         gamma = number
-        if LAW == "zetas":
+        if GAMMAS:
             gamma = tl.load(gamma_p + row).to(tl.float32)
         power = tl.exp2(-gamma * tl.log2((cols + 1).to(tl.float32)))
-    else:
-        place = row * 0 if LAW == "mixup/batch" or LAW == "mixup1/batch" else row
-        lam = _lam(seed, place, number, LAW == "mixup1" or LAW == "mixup1/batch")
-        power = tl.where(cols == 0, tl.where(sources == 1, 1.0, lam), 1 - lam)
     power = tl.where(live, power, 0.0)
     share = power / tl.sum(power, 0)
     if PLAN:
         tl.store(indices_p + row * sources + cols, order.to(tl.int64), mask=live)
         tl.store(weights_p + row * sources + cols, share, mask=live)
     if DIGITS and MATRIX != "none":
-        # only `sources` places of the row are written below
+        # only `sources` entries of the row are written below
         for first in range(0, batch, BLOCK):
             inside = first + cols < batch
             tl.store(matrix_p + row * batch + first + cols, tl.zeros_like(power), mask=inside)
@@ -174,17 +176,17 @@ def plan_kernel(
                 low_p = matrix_p + size + row * batch + first + cols
                 tl.store(low_p, tl.zeros_like(power), mask=inside)
         tl.debug_barrier()
-    known = live if DIGITS else cols < batch
+    valid = live if DIGITS else cols < batch
     if MATRIX == "halves":
         high = power.to(matrix_p.dtype.element_ty)
         low = (power - high.to(tl.float32)).to(matrix_p.dtype.element_ty)
-        tl.store(matrix_p + row * batch + order, high, mask=known)
-        tl.store(matrix_p + size + row * batch + order, low, mask=known)
+        tl.store(matrix_p + row * batch + order, high, mask=valid)
+        tl.store(matrix_p + size + row * batch + order, low, mask=valid)
         tl.store(_scale_p(matrix_p, 2 * size) + row, 1 / tl.sum(power, 0))
     if MATRIX == "plain":
-        tl.store(matrix_p + row * batch + order, share, mask=known)
+        tl.store(matrix_p + row * batch + order, share, mask=valid)
     if TARGETS:
-        label = tl.load(labels_p + order, mask=known, other=0).to(tl.int64)
+        label = tl.load(labels_p + order, mask=valid, other=0).to(tl.int64)
         good = (label >= 0) & (label < classes)
         if IGNORE:
             good = good | (label == ignore)
@@ -228,12 +230,12 @@ def _product(high, low, x, acc, MODE: tl.constexpr):
 
 
 @triton.jit
-def _load_halves(matrix_p, place, inside, size, MODE: tl.constexpr):
+def _load_halves(matrix_p, offsets, inside, size, MODE: tl.constexpr):
     """Both halves of a block of the matrix; the low one only where it is used."""
-    high = tl.load(matrix_p + place, mask=inside, other=0.0)
+    high = tl.load(matrix_p + offsets, mask=inside, other=0.0)
     low = high
     if MODE == "split3" or MODE == "bytes":
-        low = tl.load(matrix_p + size + place, mask=inside, other=0.0)
+        low = tl.load(matrix_p + size + offsets, mask=inside, other=0.0)
     return high, low
 
 
@@ -271,8 +273,8 @@ def mix_whole_kernel(
     k = tl.arange(0, BLOCK_IN)
     inside = (m < outputs)[:, None] & (k < batch)[None, :]
     size = tl.cast(outputs, tl.int64) * batch
-    place = m[:, None].to(tl.int64) * batch + k[None, :]
-    high, low = _load_halves(matrix_p, place, inside, size, MODE)
+    offsets = m[:, None].to(tl.int64) * batch + k[None, :]
+    high, low = _load_halves(matrix_p, offsets, inside, size, MODE)
     scale = tl.load(_scale_p(matrix_p, 2 * size) + m, mask=m < outputs, other=0.0)
     into = k[:, None].to(tl.int64) * features
     out_of = m[:, None].to(tl.int64) * features
@@ -322,8 +324,8 @@ def mix_loop_kernel(
     for start in tl.range(0, batch, BLOCK_IN, num_stages=STAGES):
         k = start + tl.arange(0, BLOCK_IN)
         inside = (m < outputs)[:, None] & (k < batch)[None, :]
-        place = m[:, None].to(tl.int64) * batch + k[None, :]
-        high, low = _load_halves(matrix_p, place, inside, size, MODE)
+        offsets = m[:, None].to(tl.int64) * batch + k[None, :]
+        high, low = _load_halves(matrix_p, offsets, inside, size, MODE)
         present = (k < batch)[:, None] & (d < features)[None, :]
         into = k[:, None].to(tl.int64) * features
         x = tl.load(rows_p + into + d[None, :], mask=present, other=0.0)

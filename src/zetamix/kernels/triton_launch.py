@@ -1,13 +1,12 @@
-"""Launch the Triton kernels of `device.py`: drawing, mixing samples and mixing labels on a GPU.
+"""Launch the Triton kernels: drawing plans, mixing samples and mixing labels on a GPU.
 
 Everything about a launch that follows from shapes and settings is worked out once, in `prepare`,
-and remembered; a call then allocates, and launches twice.
+and cached; a call then allocates, and launches twice.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 import triton
@@ -15,7 +14,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from zetamix.kernels import triton_kernels as kernels
-from zetamix.kernels.dispatch import order_width
+from zetamix.kernels.plan_spec import Law, Origin, PlanShape, PlanSpec
 from zetamix.kernels.reference import dense
 
 # one program sorts a whole row of keys; past this, torch's segmented sort takes over
@@ -24,6 +23,15 @@ MAX_SORTED = 1024
 MAX_WHOLE = 128
 # shared memory of one multiprocessor that a program may take: Hopper, A100, all since Ampere
 HOPPER, AMPERE, SMALL = 232_448, 166_912, 101_376
+
+Path: TypeAlias = Literal["gather", "whole", "loop", "torch"]
+Matrix: TypeAlias = Literal["none", "halves", "plain"]
+MATRIX_OF_PATH: dict[Path, Matrix] = {
+    "gather": "none",
+    "whole": "halves",
+    "loop": "halves",
+    "torch": "plain",
+}
 
 
 class Launch:
@@ -51,53 +59,60 @@ class Launch:
             self.run = compiled[self.grid]
 
 
-@dataclass(frozen=True)
-class Law:
-    """How weights are drawn: ζ-mixup by γ or mixup by α."""
+class PlanBuffers(NamedTuple):
+    """What the plan kernel reads and writes, in the order that it takes them."""
 
-    name: str
-    """"zeta", "zetas" (one γ per output), "mixup" or "mixup/batch" (one λ for all)."""
-    anchor: str = "self"
-
-    def kernel_name(self, number: float) -> str:
-        # Beta(1, 1) is uniform and needs none of the work for other α
-        return self.name.replace("mixup", "mixup1") if number == 1 else self.name
+    labels: Tensor | None = None
+    indices: Tensor | None = None
+    weights: Tensor | None = None
+    matrix: Tensor | None = None
+    targets: Tensor | None = None
 
 
-class Sizes(NamedTuple):
-    """How many rows go in, how many of them into one output, and how many come out."""
-
-    batch: int
-    sources: int
-    outputs: int
-
-    @property
-    def by_digits(self) -> bool:
-        return order_width(self.batch, self.sources) != self.batch
+def launch_plan(
+    launch: Launch,
+    spec: PlanSpec,
+    origin: Origin,
+    device: torch.device,
+    buffers: PlanBuffers,
+    classes: int = 0,
+    ignore: int = 0,
+) -> None:
+    """Call the plan kernel with the random origin, γ or α, the buffers and the sizes."""
+    seed, offset = origin
+    if seed is None:
+        seed = _zero_seed(device)
+    gammas, number = None, spec.parameter
+    if isinstance(number, Tensor):
+        gammas, number = number.float().expand(spec.shape.outputs).contiguous(), 0.0
+    counts = (*spec.shape[:3], classes, ignore)
+    launch(seed, gammas, *buffers, offset, float(number), *counts)
 
 
 def plan_launch(
-    law: Law,
-    number: float,
-    sizes: Sizes,
+    plan: PlanShape,
     *,
-    plan: bool = False,
-    matrix: str = "none",
+    write_plan: bool = False,
+    matrix: Matrix = "none",
     classes: int = 0,
     ignore: bool = False,
 ) -> Launch:
     """The plan kernel, set up to write the forms asked for."""
+    digits = plan.order_width != plan.batch_size
     return Launch(
         kernels.plan_kernel,
-        (sizes.outputs,),
-        LAW=law.kernel_name(number),
-        DIGITS=sizes.by_digits,
-        SELF=law.anchor == "self",
-        PLAN=plan,
+        (plan.outputs,),
+        MIXUP=plan.law is Law.MIXUP,
+        GAMMAS=plan.gamma_tensor,
+        UNIFORM=plan.uniform_lam,
+        ONE_LAM=plan.one_lam,
+        DIGITS=digits,
+        SELF=plan.own_anchor,
+        PLAN=write_plan,
         MATRIX=matrix,
         TARGETS=classes > 0,
         IGNORE=ignore,
-        BLOCK=triton.next_power_of_2(sizes.sources if sizes.by_digits else sizes.batch),
+        BLOCK=triton.next_power_of_2(plan.order_width),
         CLASS_BLOCK=min(64, triton.next_power_of_2(max(classes, 1))),
         # H200: 1 to 8 warps all take 3.2 µs at 128 rows; at 256 rows 1 takes 6.2, 4 take 4.3
         num_warps=4,
@@ -106,32 +121,28 @@ def plan_launch(
     )
 
 
-def draw_plan(
-    seed: Tensor | None,
-    offset: int,
-    device: torch.device,
-    number: float,
-    gammas: Tensor | None,
-    law: Law,
-    sizes: Sizes,
-) -> tuple[Tensor, Tensor]:
+def draw_plan(spec: PlanSpec, origin: Origin, device: torch.device) -> tuple[Tensor, Tensor]:
     """Indices and weights, [outputs, sources], of a plan drawn from an origin."""
-    indices = torch.empty(sizes.outputs, sizes.sources, dtype=torch.int64, device=device)
-    weights = torch.empty(sizes.outputs, sizes.sources, dtype=torch.float32, device=device)
-    launch = _plan_only(law, number if law.name.startswith("mixup") else 0.0, sizes, device)
-    seed = _zero(device) if seed is None else seed
-    launch(seed, gammas, None, indices, weights, None, None, offset, number, *sizes, 0, 0)
+    indices, weights = _empty_plan(spec.shape, device)
+    launch = _plan_only(spec.shape, device)
+    launch_plan(launch, spec, origin, device, PlanBuffers(None, indices, weights))
     return indices, weights
 
 
+def _empty_plan(plan: PlanShape, device: torch.device) -> tuple[Tensor, Tensor]:
+    shape = (plan.outputs, plan.sources)
+    indices = torch.empty(shape, dtype=torch.int64, device=device)
+    return indices, torch.empty(shape, dtype=torch.float32, device=device)
+
+
 @lru_cache(maxsize=64)
-def _plan_only(law: Law, number: float, sizes: Sizes, device: torch.device) -> Launch:
+def _plan_only(plan: PlanShape, device: torch.device) -> Launch:
     """One for each device: a compiled kernel belongs to one."""
-    return plan_launch(law, number, sizes, plan=True)
+    return plan_launch(plan, write_plan=True)
 
 
 @lru_cache(maxsize=16)
-def _zero(device: torch.device) -> Tensor:
+def _zero_seed(device: torch.device) -> Tensor:
     """The seed where the host has the whole origin: the same kernel then serves both cases."""
     zero = torch.zeros(1, dtype=torch.int64, device=device)
     # once per device: calls on other streams must not read it before it is written
@@ -161,76 +172,88 @@ class Batch(NamedTuple):
             labels.dtype,
         )
 
+    @property
+    def features(self) -> int:
+        return self.shape[1:].numel()
 
-Prepared = Callable[
-    [Tensor, Tensor, Tensor | None, int, float, Tensor | None], tuple[Tensor, Tensor]
-]
+
+Prepared: TypeAlias = Callable[[Tensor, Tensor, PlanSpec, Origin], tuple[Tensor, Tensor]]
+
+
+def mix_labelled(
+    samples: Tensor,
+    labels: Tensor,
+    num_classes: int,
+    ignore_index: int | None,
+    spec: PlanSpec,
+    origin: Origin,
+    tf32: bool,
+) -> tuple[Tensor, Tensor]:
+    """Draw, mix samples and mix labels in two launches.
+
+    `samples` must be dense with the batch outermost, whatever the order of the other dimensions.
+    tf32: whether torch may use TF32.
+    """
+    # for these plans dropping the low half of the matrix loses no more than TF32 itself does
+    loose = tf32 and spec.shape.dominant
+    batch = Batch.of(samples, labels)
+    run = prepare(batch, spec.shape, num_classes, ignore_index, tf32=tf32, loose=loose)
+    return run(samples, labels, spec, origin)
 
 
 @lru_cache(maxsize=128)
 def prepare(
     batch: Batch,
-    law: Law,
-    unit: float,
-    sizes: Sizes,
+    plan: PlanShape,
     classes: int,
     ignore_index: int | None,
+    *,
     tf32: bool,
     loose: bool,
 ) -> Prepared:
-    """A function (samples, labels, seed, offset, number, gammas) → (samples, targets).
+    """A function (samples, labels, spec, origin) → (samples, targets) for batches like this one.
 
-    It holds for batches and settings alike.
-    unit: α for mixup, whose kernel depends on it; 0 for ζ-mixup.
-    tf32: whether torch may use TF32; loose: whether our kernels may be as imprecise as that.
+    loose: whether our kernels may be as imprecise as TF32.
     """
-    features = batch.shape[1:].numel()
-    out_shape = (sizes.outputs, *batch.shape[1:])
-    out_stride = (features, *batch.stride[1:])
-    way = choose(sizes.batch, sizes.sources, batch.dtype, tf32, _memory(batch.device))
+    out_shape = (plan.outputs, *batch.shape[1:])
+    out_stride = (batch.features, *batch.stride[1:])
+    shared_memory = _shared_memory(batch.device)
+    path = choose_path(plan.batch_size, plan.sources, batch.dtype, tf32, shared_memory)
     halves = half_dtype(batch.dtype)
     draw = plan_launch(
-        law,
-        unit,
-        sizes,
-        plan=way == "gather",
-        matrix={"gather": "none", "torch": "plain"}.get(way, "halves"),
+        plan,
+        write_plan=path == "gather",
+        matrix=MATRIX_OF_PATH[path],
         classes=classes,
         ignore=ignore_index is not None,
     )
-    mix = _mixer(way, batch, sizes, features, loose)
-    tail = (*sizes, classes, 0 if ignore_index is None else ignore_index)
-    planned = (sizes.outputs, sizes.sources)
-    plain = (sizes.outputs, sizes.batch)
+    mix = _mixer(path, batch, plan, loose)
 
     def run(
-        samples: Tensor,
-        labels: Tensor,
-        seed: Tensor | None,
-        offset: int,
-        number: float,
-        gammas: Tensor | None,
+        samples: Tensor, labels: Tensor, spec: PlanSpec, origin: Origin
     ) -> tuple[Tensor, Tensor]:
         device = samples.device
-        targets = torch.empty(sizes.outputs, classes, dtype=torch.float32, device=device)
+        targets = torch.empty(plan.outputs, classes, dtype=torch.float32, device=device)
         out = torch.empty_strided(out_shape, out_stride, dtype=batch.dtype, device=device)
         indices = weights = matrix = None
-        if way == "gather":
-            indices = torch.empty(planned, dtype=torch.int64, device=device)
-            weights = torch.empty(planned, dtype=torch.float32, device=device)
-        elif way == "torch":
-            matrix = torch.empty(plain, dtype=batch.dtype, device=device)
+        if path == "gather":
+            indices, weights = _empty_plan(plan, device)
+        elif path == "torch":
+            shape = (plan.outputs, plan.batch_size)
+            matrix = torch.empty(shape, dtype=batch.dtype, device=device)
         else:
-            matrix = empty_halves(*plain, halves, device)
-        seed = _zero(device) if seed is None else seed
-        draw(seed, gammas, labels, indices, weights, matrix, targets, offset, number, *tail)
+            matrix = empty_halves(plan.outputs, plan.batch_size, halves, device)
+        buffers = PlanBuffers(labels, indices, weights, matrix, targets)
+        launch_plan(draw, spec, origin, device, buffers, classes, ignore_index or 0)
         mix(samples, out, matrix, indices, weights)
         return out, targets
 
     return run
 
 
-def choose(batch: int, sources: int, dtype: torch.dtype, tf32: bool, memory: int = HOPPER) -> str:
+def choose_path(
+    batch_size: int, sources: int, dtype: torch.dtype, tf32: bool, shared_memory: int = HOPPER
+) -> Path:
     """The fastest way to mix: "gather", "whole", "loop", or "torch" for its matrix product.
 
     Gathering reads a row for each source; a product works through the whole batch. On an H200 they
@@ -238,14 +261,11 @@ def choose(batch: int, sources: int, dtype: torch.dtype, tf32: bool, memory: int
     and 32 in bfloat16, a product 57 and 30; from 256 rows 107 and 59 against 167 and 55 (whole
     calls, `benchmarks/h200.json`). Above 128 rows the matrix no longer stays on a multiprocessor,
     and cuBLAS overlaps the traffic better (256 × 3 × 224²: bfloat16 48 µs against 67, TF32 93
-    against 137).
-
-    memory: the shared memory of a multiprocessor. With less than an A100's the matrix stays there
-        only up to 64 rows.
+    against 137). With less shared memory than an A100's the matrix stays there only up to 64 rows.
     """
-    if sources == 1 or sources * 64 <= batch:
+    if sources == 1 or sources * 64 <= batch_size:
         return "gather"
-    if batch <= (MAX_WHOLE if memory >= AMPERE else 64):
+    if batch_size <= (MAX_WHOLE if shared_memory >= AMPERE else 64):
         return "whole"
     if dtype in (torch.float16, torch.bfloat16) or (dtype == torch.float32 and tf32):
         return "torch"
@@ -260,9 +280,9 @@ def half_dtype(dtype: torch.dtype) -> torch.dtype:
 def empty_halves(
     outputs: int, batch: int, dtype: torch.dtype, device: torch.device | str
 ) -> Tensor:
-    """Room for a matrix as the kernels take it, in one allocation: high half, low half, scales.
+    """Memory for a matrix as the kernels take it: high half, low half, scales, in one allocation.
 
-    The scales are one float32 for each row, in the place of two numbers of the halves.
+    The scales are one float32 for each row, which takes the room of two numbers of the halves.
     """
     return torch.empty(2 * outputs * (batch + 1), dtype=dtype, device=device)
 
@@ -279,36 +299,36 @@ def split(matrix: Tensor, dtype: torch.dtype) -> Tensor:
 
 def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor, *, tf32: bool) -> Tensor:
     """Apply a plan to rows [batch, features], as `reference.mix_rows`."""
-    batch, features = rows.shape
+    batch_size, features = rows.shape
     outputs, sources = indices.shape
     out = rows.new_empty(outputs, features)
     if features == 0:
         return out
-    way = choose(batch, sources, rows.dtype, tf32, _memory(rows.device))
+    path = choose_path(batch_size, sources, rows.dtype, tf32, _shared_memory(rows.device))
     matrix = None
-    if way != "gather":
-        plain = dense(indices, weights, batch)
-        matrix = plain.to(rows.dtype) if way == "torch" else split(plain, rows.dtype)
-    # rows may start anywhere, so the launch is bound to these and not kept
-    like = Batch.of(rows, indices)
-    mix = _mixer(way, like, Sizes(batch, sources, outputs), features, loose=False)
+    if path != "gather":
+        plain = dense(indices, weights, batch_size)
+        matrix = plain.to(rows.dtype) if path == "torch" else split(plain, rows.dtype)
+    # rows may start at any address, so the launch is bound to these and not kept
+    plan = PlanShape(batch_size, sources, outputs, order_width=batch_size)
+    mix = _mixer(path, Batch.of(rows, indices), plan, loose=False)
     mix(rows, out, matrix, indices.contiguous(), weights.contiguous())
     return out
 
 
-Mixer = Callable[[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None], None]
+Mixer: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None], None]
 
 
-def _mixer(way: str, batch: Batch, sizes: Sizes, features: int, loose: bool) -> Mixer:
-    """A function (samples, out, matrix, indices, weights) that writes out, by the way chosen."""
-    mode = _mode(batch.dtype, loose)
-    if way == "gather":
-        return _gatherer(sizes, features, mode)
-    if way == "torch":
+def _mixer(path: Path, batch: Batch, plan: PlanShape, loose: bool) -> Mixer:
+    """A function (samples, out, matrix, indices, weights) that writes out, by the path chosen."""
+    features, mode = batch.features, _mode(batch.dtype, loose)
+    if path == "gather":
+        return _gather_mixer(plan, features, mode)
+    if path == "torch":
         return lambda samples, out, matrix, *_: _multiply(samples, out, matrix, features)
-    if way == "loop":
-        return _looper(sizes, features, mode)
-    return _whole_mixer(batch, sizes, features, mode)
+    if path == "loop":
+        return _loop_mixer(plan, features, mode)
+    return _whole_mixer(batch, plan, mode)
 
 
 def _mode(dtype: torch.dtype, loose: bool) -> str:
@@ -323,16 +343,17 @@ def _multiply(samples: Tensor, out: Tensor, matrix: Any, features: int) -> None:
     torch.mm(matrix, rows, out=out.as_strided((out.shape[0], features), (features, 1)))
 
 
-def _whole_mixer(batch: Batch, sizes: Sizes, features: int, mode: str) -> Mixer:
-    block_in = max(16, triton.next_power_of_2(sizes.batch))
-    block_out = min(block_in, max(16, triton.next_power_of_2(sizes.outputs)))
-    memory = _memory(batch.device)
-    block, warps, stages, per_core, tma = tiling(block_in, features, mode, memory)
-    groups = triton.cdiv(sizes.outputs, block_out)
+def _whole_mixer(batch: Batch, plan: PlanShape, mode: str) -> Mixer:
+    features = batch.features
+    block_in = max(16, triton.next_power_of_2(plan.batch_size))
+    block_out = min(block_in, max(16, triton.next_power_of_2(plan.outputs)))
+    shared_memory = _shared_memory(batch.device)
+    block, warps, stages, per_core, tma = tiling(block_in, features, mode, shared_memory)
+    groups = triton.cdiv(plan.outputs, block_out)
     tiles = triton.cdiv(features, block)
     programs = min(tiles, max(1, per_core * _cores(batch.device) // groups)) * groups
     tma = tma and batch.aligned and features * batch.dtype.itemsize % 16 == 0
-    even = sizes.batch == block_in and sizes.outputs % block_out == 0 and features % block == 0
+    even = plan.batch_size == block_in and plan.outputs % block_out == 0 and features % block == 0
     launch = Launch(
         kernels.mix_whole_kernel,
         (programs,),
@@ -347,40 +368,40 @@ def _whole_mixer(batch: Batch, sizes: Sizes, features: int, mode: str) -> Mixer:
     )
 
     def mix(samples: Tensor, out: Tensor, matrix: Tensor | None, *_: Tensor | None) -> None:
-        here: Any = samples
-        there: Any = out
+        x_desc: Any = samples
+        out_desc: Any = out
         if tma:
-            here = TensorDescriptor(
-                samples, [sizes.batch, features], [features, 1], [block_in, block]
+            x_desc = TensorDescriptor(
+                samples, [plan.batch_size, features], [features, 1], [block_in, block]
             )
-            there = TensorDescriptor(
-                out, [sizes.outputs, features], [features, 1], [block_out, block]
+            out_desc = TensorDescriptor(
+                out, [plan.outputs, features], [features, 1], [block_out, block]
             )
-        launch(here, there, samples, out, matrix, sizes.outputs, sizes.batch, features)
+        launch(x_desc, out_desc, samples, out, matrix, plan.outputs, plan.batch_size, features)
 
     return mix
 
 
 def tiling(
-    block_in: int, features: int, mode: str, memory: int = HOPPER
+    block_in: int, features: int, mode: str, shared_memory: int = HOPPER
 ) -> tuple[int, int, int, int, bool]:
     """(block, warps, stages, programs per multiprocessor, tma), by a sweep on an H200."""
     if block_in <= 64:
         return (128, 4, 3, 3, False) if mode in ("half", "bytes") else (64, 8, 3, 4, False)
-    if features < 16384 or memory < HOPPER:
-        # too few tiles to go round, or too little room for large ones
+    if features < 16384 or shared_memory < HOPPER:
+        # too few tiles for all multiprocessors, or too little memory for large ones
         return 32, 8, 4, 2, False
     if mode in ("half", "bytes"):
         return 128, 8, 4, 1, False
     return (64, 4, 4, 1, True) if mode == "split3" else (64, 8, 5, 1, False)
 
 
-def _looper(sizes: Sizes, features: int, mode: str) -> Mixer:
+def _loop_mixer(plan: PlanShape, features: int, mode: str) -> Mixer:
     # H200, 256 × 3 × 224², float32: 161 µs with these, 173 to 290 with others
     block_out, block_in, block = 128, 32, 128
     launch = Launch(
         kernels.mix_loop_kernel,
-        (triton.cdiv(sizes.outputs, block_out) * triton.cdiv(features, block),),
+        (triton.cdiv(plan.outputs, block_out) * triton.cdiv(features, block),),
         MODE=mode,
         BLOCK_OUT=block_out,
         BLOCK_IN=block_in,
@@ -389,35 +410,35 @@ def _looper(sizes: Sizes, features: int, mode: str) -> Mixer:
         num_warps=4,
     )
     return lambda samples, out, matrix, *_: launch(
-        samples, out, matrix, sizes.outputs, sizes.batch, features
+        samples, out, matrix, plan.outputs, plan.batch_size, features
     )
 
 
-def _gatherer(sizes: Sizes, features: int, mode: str) -> Mixer:
+def _gather_mixer(plan: PlanShape, features: int, mode: str) -> Mixer:
     block = min(1024, max(128, triton.next_power_of_2(features)))
     launch = Launch(
         kernels.mix_gather_kernel,
-        (triton.cdiv(features, block) * sizes.outputs,),
+        (triton.cdiv(features, block) * plan.outputs,),
         MODE=mode,
         BLOCK=block,
         num_warps=4,
     )
     return lambda samples, out, matrix, indices, weights: launch(
-        samples, out, indices, weights, sizes.batch, sizes.sources, features
+        samples, out, indices, weights, plan.batch_size, plan.sources, features
     )
 
 
 @lru_cache(maxsize=16)
 def _cores(device: torch.device) -> int:
-    """Multiprocessors of a GPU; the interpreter on a CPU pretends to have two."""
+    """Multiprocessors of a GPU; two for the interpreter on a CPU."""
     if device.type != "cuda":
         return 2
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 @lru_cache(maxsize=16)
-def _memory(device: torch.device) -> int:
-    """Shared memory that a program may take; the interpreter has as much as it likes."""
+def _shared_memory(device: torch.device) -> int:
+    """Shared memory that a program may take; the interpreter has no limit."""
     if device.type != "cuda":
         return HOPPER
     return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)

@@ -1,0 +1,167 @@
+"""Apply a plan to samples (Eq. 2), and ζ-mixup and mixup of samples and labels in one call."""
+
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from zetamix._checks import Gamma, check_tensor
+from zetamix.batch_tree import plan_dtype
+from zetamix.kernels import dispatch
+from zetamix.kernels.dispatch import Implementation
+from zetamix.kernels.plan_spec import PlanSpec
+from zetamix.plan import (
+    AnchorChoice,
+    LamChoice,
+    MixPlan,
+    check_is_plan,
+    checked_draw,
+    checked_mixup_spec,
+    checked_zeta_spec,
+    draw_plan,
+)
+from zetamix.rules import Blend, OneHot, Rule, drop_column, infer_rule, is_batch
+from zetamix.sampling import Draw
+
+Nest = TypeVar("Nest")
+"""A tensor or a nest of tensors: what comes back has the form that went in."""
+
+
+def apply_plan(samples: Nest, plan: MixPlan, *, implementation: Implementation = "auto") -> Nest:
+    """Mix every tensor of `samples`, a tensor or any nest of dicts, tuples and lists of tensors.
+
+    Tensors have the batch first and any shape behind it. Dtype and memory format are kept, the
+    input is left alone, and gradients flow. uint8, int8 and int16 are mixed in float32 and rounded.
+    A sample that holds NaN or infinity can reach every output of its batch.
+
+    implementation: "auto" takes the fastest that can do it, "reference" plain torch, "fused" the
+        Triton kernels or an error that says why not.
+
+    >>> from zetamix import zeta_plan
+    >>> plan = zeta_plan(2, gamma=1.0)
+    >>> apply_plan(torch.tensor([[0.0], [3.0]]), plan)
+    tensor([[1.],
+            [2.]])
+    """
+    check_is_plan(plan)
+    mixed: Nest = Blend().mix(samples, plan, implementation)
+    return mixed
+
+
+def zeta_mixup(
+    samples: Nest,
+    labels: Tensor,
+    num_classes: int | None = None,
+    *,
+    gamma: Gamma = 2.8,
+    sources: int | None = None,
+    outputs: int | None = None,
+    anchor: AnchorChoice = "self",
+    ignore_index: int | None = None,
+    generator: torch.Generator | None = None,
+    stream: int | None = None,
+    implementation: Implementation = "auto",
+) -> tuple[Nest, Tensor]:
+    """Mix a batch and its labels with ζ-mixup and return `(samples, targets)` (Eq. 2 and 3).
+
+    Integer labels need `num_classes` and become soft targets [outputs, num_classes]; floating
+    point labels (soft, multi-hot, regression) are averaged. Everything else is as in `zeta_plan`
+    and `apply_plan`.
+
+    >>> images, labels = torch.rand(8, 3, 32, 32), torch.arange(8)
+    >>> images, targets = zeta_mixup(images, labels, num_classes=8, gamma=2.8)
+    >>> targets.shape, targets.argmax(1)
+    (torch.Size([8, 8]), tensor([0, 1, 2, 3, 4, 5, 6, 7]))
+    """
+    first = check_pair(samples, labels)
+    rule = infer_rule(labels, num_classes, ignore_index)
+    draw = checked_draw(generator, stream, first.device)
+    spec = checked_zeta_spec(first.shape[0], gamma, sources, outputs, anchor, draw)
+    return mix_pair(samples, labels, rule, spec, draw, implementation)
+
+
+def mixup(
+    samples: Nest,
+    labels: Tensor,
+    num_classes: int | None = None,
+    *,
+    alpha: float = 1.0,
+    per: LamChoice = "sample",
+    outputs: int | None = None,
+    ignore_index: int | None = None,
+    generator: torch.Generator | None = None,
+    stream: int | None = None,
+    implementation: Implementation = "auto",
+) -> tuple[Nest, Tensor]:
+    """Mix a batch and its labels with mixup and return `(samples, targets)` (Eq. 1).
+
+    >>> images, targets = mixup(torch.rand(8, 3, 32, 32), torch.arange(8), num_classes=10)
+    >>> targets.shape
+    torch.Size([8, 10])
+    """
+    first = check_pair(samples, labels)
+    rule = infer_rule(labels, num_classes, ignore_index)
+    draw = checked_draw(generator, stream, first.device)
+    spec = checked_mixup_spec(first.shape[0], alpha, per, outputs)
+    return mix_pair(samples, labels, rule, spec, draw, implementation)
+
+
+def check_pair(samples: Any, labels: Any) -> Tensor:
+    """Samples (a tensor or a nest of them) and labels that belong together; the first tensor."""
+    leaves = [samples] if isinstance(samples, Tensor) else pytree.tree_leaves(samples)
+    if not leaves:
+        raise TypeError("samples must hold at least one tensor, got none.")
+    for leaf in leaves:
+        if not is_batch(leaf):
+            check_tensor("samples", leaf)
+    first: Tensor = leaves[0]
+    if not is_batch(labels):
+        check_tensor("labels", labels)
+    if first.shape[0] == 0:
+        raise ValueError("The batch is empty: mixing needs at least one sample.")
+    if first.shape[0] != labels.shape[0]:
+        hint = ""
+        if isinstance(samples, (list, tuple)):
+            hint = " A list is taken as several inputs; torch.stack a list of single samples."
+        raise ValueError(
+            f"samples and labels must have the same length, got {first.shape[0]} samples "
+            f"and {labels.shape[0]} labels.{hint}"
+        )
+    if first.device != labels.device:
+        raise ValueError(
+            f"samples and labels must be on one device, got {first.device} and {labels.device}."
+        )
+    return first
+
+
+def mix_pair(
+    samples: Any,
+    labels: Tensor,
+    rule: Rule,
+    spec: PlanSpec,
+    draw: Draw,
+    implementation: Implementation,
+) -> tuple[Any, Tensor]:
+    """Draw the plan and apply it; on a GPU, where nothing forbids it, all in two launches."""
+    is_tensor = isinstance(samples, Tensor)
+    dtype = samples.dtype if is_tensor else plan_dtype(samples)
+    dtype = torch.float64 if torch.float64 in (dtype, labels.dtype) else torch.float32
+    if (
+        is_tensor
+        and isinstance(rule, OneHot)
+        and dispatch.draws_plan(spec, draw.device, dtype)
+        and (class_labels := drop_column(labels)).ndim == 1
+        and samples.numel()
+    ):
+        dispatch.check_mixable(samples)
+        if dispatch.uses_fused(implementation, samples):
+            return dispatch.mix_labelled(
+                samples, class_labels, rule.num_classes, rule.ignore_index, spec, draw.origin()
+            )
+    plan = draw_plan(spec, draw, dtype)
+    if is_tensor:
+        mixed = dispatch.mix_samples(samples, plan.indices, plan.weights, implementation)
+    else:
+        mixed = Blend().mix(samples, plan, implementation)
+    return mixed, rule.mix(labels, plan)

@@ -1,0 +1,403 @@
+"""Plans: which batch rows go into each output, and how much of each.
+
+Every method of this library is a plan. Making one is random and happens here; applying one is
+deterministic and happens in `zetamix.mix`.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from zetamix._checks import (
+    Gamma,
+    check_alpha,
+    check_batch_size,
+    check_choice,
+    check_count,
+    check_gamma,
+    check_generator,
+    check_number,
+    check_tensor,
+    reads_need_sync,
+)
+from zetamix.gamma import GAMMA_MIN, weigh
+from zetamix.kernels import dispatch
+from zetamix.kernels.plan_spec import Law, PlanShape, PlanSpec
+from zetamix.kernels.reference import dense
+from zetamix.sampling import (
+    MIXED,
+    ORDER,
+    Draw,
+    draw_gammas,
+    draw_lam,
+    order_rows,
+    order_width,
+    precise,
+)
+
+AnchorChoice: TypeAlias = Literal["self", "random"]
+LamChoice: TypeAlias = Literal["sample", "batch"]
+ANCHORS = ("self", "random")
+LAMS = ("sample", "batch")
+
+
+@dataclass(frozen=True, eq=False)
+class MixPlan:
+    """For each output, the batch rows that are mixed into it and their weights.
+
+    >>> from zetamix import zeta_plan
+    >>> plan = zeta_plan(4, gamma=2.0, sources=3)
+    >>> plan.indices.shape, plan.weights[0]
+    (torch.Size([4, 3]), tensor([0.7347, 0.1837, 0.0816]))
+    """
+
+    indices: Tensor
+    """[outputs, sources], int64: batch rows, by rank for ζ-mixup (column 0 is the anchor)."""
+    weights: Tensor
+    """[outputs, sources], floating point: rows of every plan made here sum to 1."""
+    batch_size: int
+    """How many rows the batch has that this plan is for."""
+
+    def __repr__(self) -> str:
+        return (
+            f"MixPlan({self.outputs} outputs of {self.sources} sources each, "
+            f"batch_size={self.batch_size}, {self.weights.dtype}, {self.device})"
+        )
+
+    def __post_init__(self) -> None:
+        indices = check_tensor("indices", self.indices)
+        weights = check_tensor("weights", self.weights)
+        check_batch_size(self.batch_size)
+        if indices.ndim != 2 or indices.shape != weights.shape or indices.shape[1] == 0:
+            raise ValueError(
+                "indices and weights must both be [outputs, sources], got "
+                f"{list(indices.shape)} and {list(weights.shape)}."
+            )
+        if indices.dtype != torch.int64:
+            raise TypeError(f"indices must be int64, got {indices.dtype}.")
+        if not weights.is_floating_point():
+            raise TypeError(f"weights must be floating point, got {weights.dtype}.")
+        if indices.device != weights.device:
+            raise ValueError(
+                "indices and weights must be on one device, got "
+                f"{indices.device} and {weights.device}."
+            )
+        # on a GPU an index out of range trips the assertion of the gather that uses it
+        if not reads_need_sync(indices) and indices.numel():
+            low, high = (int(bound) for bound in indices.aminmax())
+            if low < 0 or high >= self.batch_size:
+                raise ValueError(
+                    f"indices must lie in [0, {self.batch_size}) for this batch, "
+                    f"got {low if low < 0 else high}."
+                )
+
+    @property
+    def outputs(self) -> int:
+        return self.indices.shape[0]
+
+    @property
+    def sources(self) -> int:
+        return self.indices.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        return self.indices.device
+
+    def anchors(self) -> Tensor:
+        """[outputs]: the batch row with the largest weight in each output."""
+        heaviest = self.weights.argmax(1, keepdim=True)
+        return self.indices.gather(1, heaviest).squeeze(1)
+
+    def dominates(self) -> Tensor:
+        """[outputs], bool: whether the largest weight exceeds the sum of the rest (Theorem 1)."""
+        return self.weights.amax(1) > self.weights.sum(1) / 2
+
+    def matrix(self) -> Tensor:
+        """The plan as a dense [outputs, batch_size] matrix: mixing is `plan.matrix() @ samples`."""
+        return dense(self.indices, self.weights, self.batch_size)
+
+    def to(self, device: torch.device | str | int) -> "MixPlan":
+        """The same plan on another device."""
+        return _trusted_plan(self.indices.to(device), self.weights.to(device), self.batch_size)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan to a file that `MixPlan.load` reads back exactly."""
+        # clone: weights may be an expanded view, and the file should hold what it shows
+        state = {"indices": self.indices, "weights": self.weights.clone()}
+        torch.save({**state, "batch_size": self.batch_size}, path)
+
+    @classmethod
+    def load(cls, path: str | Path, device: torch.device | str = "cpu") -> "MixPlan":
+        """Read a plan written by `save`; nothing in the file is executed."""
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except OSError:
+            raise
+        except Exception:
+            # torch raises many kinds of errors for a file that is not its own
+            state = None
+        if not isinstance(state, dict) or set(state) != {"indices", "weights", "batch_size"}:
+            raise ValueError(f"{path} does not hold a plan. Write one with MixPlan.save.")
+        return cls(**state).to(device)
+
+
+def check_is_plan(plan: object) -> None:
+    if not isinstance(plan, MixPlan):
+        raise TypeError(f"plan must be a MixPlan, got {type(plan).__name__}.")
+
+
+def _trusted_plan(indices: Tensor, weights: Tensor, batch_size: int) -> MixPlan:
+    """A plan that is right by construction: without the checks of plans from outside."""
+    plan = object.__new__(MixPlan)
+    object.__setattr__(plan, "indices", indices)
+    object.__setattr__(plan, "weights", weights)
+    object.__setattr__(plan, "batch_size", batch_size)
+    return plan
+
+
+def zeta_plan(
+    batch_size: int,
+    gamma: Gamma = 2.8,
+    *,
+    sources: int | None = None,
+    outputs: int | None = None,
+    anchor: AnchorChoice = "self",
+    generator: torch.Generator | None = None,
+    stream: int | None = None,
+    device: torch.device | str | int | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> MixPlan:
+    """Draw a ζ-mixup plan: weights `rank**-gamma / C` under a uniformly random order (Eq. 3).
+
+    gamma: one number, a tensor with one number per output, or a range `(low, high)` from which one
+        is drawn per output. A 0-d tensor on the device can be changed between CUDA-graph replays.
+    sources: how many samples go into one output; all of the batch by default.
+    outputs: how many outputs are made; as many as the batch by default.
+    anchor: "self" gives rank 1 in output k to sample k (sample `k % batch_size` when there are more
+        outputs than samples), as the authors' code does; "random" leaves rank 1 to chance too, the
+        equation as written.
+    generator: the only source of randomness; torch's default generator of the device when None.
+    stream: which of many independent streams to take from the generator. None takes the rank of
+        this process and, inside a loader worker, the worker's seed, so that no two of them draw
+        the same plans; pass 0 to make all ranks of a tensor-parallel group agree.
+
+    >>> plan = zeta_plan(8, generator=torch.Generator().manual_seed(0))
+    >>> plan.anchors()
+    tensor([0, 1, 2, 3, 4, 5, 6, 7])
+    """
+    draw = checked_draw(generator, stream, device)
+    spec = checked_zeta_spec(batch_size, gamma, sources, outputs, anchor, draw)
+    return draw_plan(spec, draw, dtype)
+
+
+def mixup_plan(
+    batch_size: int,
+    alpha: float = 1.0,
+    *,
+    per: LamChoice = "sample",
+    outputs: int | None = None,
+    generator: torch.Generator | None = None,
+    stream: int | None = None,
+    device: torch.device | str | int | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> MixPlan:
+    """Draw a mixup plan: λ of sample k and 1 − λ of another, λ ~ Beta(α, α) (Eq. 1).
+
+    per: "sample" draws one λ for each output, "batch" one λ for all of them. The partner is drawn
+        uniformly among the other samples, so nothing is mixed with itself.
+
+    >>> mixup_plan(4).weights.sum(1)
+    tensor([1., 1., 1., 1.])
+    """
+    draw = checked_draw(generator, stream, device)
+    return draw_plan(checked_mixup_spec(batch_size, alpha, per, outputs), draw, dtype)
+
+
+def local_plan(
+    samples: Tensor,
+    gamma: float = 2.8,
+    *,
+    sources: int | None = None,
+    outputs: int | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> MixPlan:
+    """Plan the local synthetic instances of Brown et al. (2015), the ancestor of ζ-mixup.
+
+    The same series as `zeta_plan`, but ranks go by Euclidean distance to the anchor, sample k:
+    the anchor first, then its nearest neighbour. Nothing is drawn; the price is all distances.
+
+    >>> local_plan(torch.tensor([[0.0], [1.0], [5.0]])).indices
+    tensor([[0, 1, 2],
+            [1, 0, 2],
+            [2, 1, 0]])
+    """
+    check_tensor("samples", samples)
+    batch_size = samples.shape[0]
+    sources, outputs = _check_sizes(batch_size, sources, outputs)
+    check_number("gamma", gamma, low=0)
+    wide = torch.promote_types(samples.dtype, torch.float32)
+    rows = samples.detach().reshape(batch_size, -1).to(wide)
+    anchors = torch.arange(outputs, device=samples.device) % batch_size
+    # exact differences, not the matrix-product shortcut, whose error can reorder close neighbours
+    distances = torch.cdist(
+        rows[anchors], rows, compute_mode="donot_use_mm_for_euclid_dist"
+    ).scatter_(1, anchors[:, None], -1.0)
+    indices = distances.topk(sources, dim=1, largest=False, sorted=True).indices
+    weights = weigh(precise(gamma, samples.device), sources).to(dtype)
+    return _trusted_plan(indices, weights.expand(outputs, sources), batch_size)
+
+
+def identity_plan(
+    batch_size: int,
+    *,
+    device: torch.device | str | int = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> MixPlan:
+    """The plan that mixes nothing: output k is sample k."""
+    check_batch_size(batch_size)
+    rows = torch.arange(batch_size, device=device)[:, None]
+    return _trusted_plan(rows, torch.ones(batch_size, 1, device=device, dtype=dtype), batch_size)
+
+
+def with_probability(plan: MixPlan, p: float, draw: Draw) -> MixPlan:
+    """Mix output k with probability `p`; otherwise it is sample k alone."""
+    mixed = draw.uniform(MIXED, plan.outputs, 1) < p
+    alone = torch.zeros_like(plan.weights)
+    alone[:, 0] = 1
+    own = torch.arange(plan.outputs, device=plan.device)[:, None] % plan.batch_size
+    indices = torch.where(mixed, plan.indices, own)
+    return _trusted_plan(indices, torch.where(mixed, plan.weights, alone), plan.batch_size)
+
+
+def draw_plan(spec: PlanSpec, draw: Draw, dtype: torch.dtype) -> MixPlan:
+    """Draw the plan of a spec: by the plan kernel where it can, else in plain torch."""
+    shape = spec.shape
+    if dispatch.draws_plan(spec, draw.device, dtype):
+        indices, weights = dispatch.draw_plan(spec, draw.origin(), draw.device)
+        return _trusted_plan(indices, weights, shape.batch_size)
+    bits = draw.integers(ORDER, shape.outputs, shape.order_width)
+    indices = order_rows(bits, shape.batch_size, shape.sources, shape.own_anchor)
+    # a copy in any case: cached weights must not be handed out
+    weights = _draw_weights(spec, draw).to(dtype, copy=True)
+    return _trusted_plan(indices, weights.expand(shape.outputs, shape.sources), shape.batch_size)
+
+
+def _draw_weights(spec: PlanSpec, draw: Draw) -> Tensor:
+    """[sources] or [outputs, sources], in the precision of the device."""
+    shape, parameter = spec
+    if shape.law is Law.ZETA:
+        on_host = draw.device.type == "cpu" and not torch.compiler.is_compiling()
+        if on_host and not shape.gamma_tensor:
+            return _cached_weights(float(parameter), shape.sources)
+        return weigh(precise(parameter, draw.device), shape.sources)
+    lam = draw_lam(draw, float(parameter), 1 if shape.one_lam else shape.outputs)
+    if shape.sources == 1:
+        return torch.ones_like(lam)[:, None]
+    return torch.stack([lam, 1 - lam], dim=1)
+
+
+@lru_cache(maxsize=64)
+def _cached_weights(gamma: float, sources: int) -> Tensor:
+    return weigh(torch.tensor(gamma, dtype=torch.float64, device="cpu"), sources)
+
+
+def zeta_spec(
+    batch_size: int,
+    gamma: Gamma,
+    sources: int | None,
+    outputs: int | None,
+    anchor: AnchorChoice,
+    draw: Draw,
+) -> PlanSpec:
+    """The spec of a ζ-mixup plan, from arguments that were checked; draws γ from a range."""
+    sources = batch_size if sources is None else sources
+    outputs = batch_size if outputs is None else outputs
+    if isinstance(gamma, (tuple, list)):
+        gamma = draw_gammas(draw, *gamma, outputs)
+    shape = PlanShape(
+        batch_size,
+        sources,
+        outputs,
+        order_width(batch_size, sources),
+        own_anchor=anchor == "self",
+        gamma_tensor=isinstance(gamma, Tensor),
+        dominant=not isinstance(gamma, Tensor) and gamma >= GAMMA_MIN,
+    )
+    return PlanSpec(shape, gamma)
+
+
+def mixup_spec(batch_size: int, alpha: float, per: LamChoice, outputs: int | None) -> PlanSpec:
+    """The spec of a mixup plan, from arguments that were checked."""
+    sources = min(2, batch_size)
+    shape = PlanShape(
+        batch_size,
+        sources,
+        batch_size if outputs is None else outputs,
+        order_width(batch_size, sources),
+        Law.MIXUP,
+        one_lam=per == "batch",
+        uniform_lam=alpha == 1,
+    )
+    return PlanSpec(shape, alpha)
+
+
+def checked_zeta_spec(
+    batch_size: int,
+    gamma: Gamma,
+    sources: int | None,
+    outputs: int | None,
+    anchor: AnchorChoice,
+    draw: Draw,
+) -> PlanSpec:
+    sources, outputs = _check_sizes(batch_size, sources, outputs)
+    check_gamma(gamma, outputs, draw.device)
+    check_choice("anchor", anchor, ANCHORS)
+    return zeta_spec(batch_size, gamma, sources, outputs, anchor, draw)
+
+
+def checked_mixup_spec(
+    batch_size: int, alpha: float, per: LamChoice, outputs: int | None
+) -> PlanSpec:
+    _, outputs = _check_sizes(batch_size, None, outputs)
+    check_alpha(alpha)
+    check_choice("per", per, LAMS)
+    return mixup_spec(batch_size, alpha, per, outputs)
+
+
+def _check_sizes(batch_size: int, sources: int | None, outputs: int | None) -> tuple[int, int]:
+    """(sources, outputs), the whole batch where they are None."""
+    check_batch_size(batch_size)
+    if outputs is not None:
+        check_count("outputs", outputs, 1)
+    if sources is not None:
+        check_count("sources", sources, 2)
+        if sources > batch_size:
+            raise ValueError(
+                f"sources={sources} is more than the batch holds ({batch_size}). "
+                "Ask for fewer, or leave sources=None to use the whole batch."
+            )
+    return sources or batch_size, outputs or batch_size
+
+
+def checked_draw(
+    generator: torch.Generator | None,
+    stream: int | None,
+    device: torch.device | str | int | None,
+) -> Draw:
+    """The random numbers of one plan on a device: the one given, the generator's, or the CPU."""
+    check_generator(generator)
+    if stream is not None:
+        check_count("stream", stream, 0)
+    if device is None:
+        device = torch.device("cpu") if generator is None else generator.device
+    elif not isinstance(device, torch.device):
+        device = torch.device(device)
+    if device.type == "cpu":
+        device = torch.device("cpu")
+    elif device == torch.device("cuda") and torch.cuda.is_available():
+        device = torch.device("cuda", torch.cuda.current_device())
+    return Draw(generator, stream, device)
