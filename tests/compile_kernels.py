@@ -16,6 +16,7 @@ POINTERS |= {"weights_p": "*fp32", "targets_p": "*fp32", "matrix_p": "*bf16"}
 NUMBERS = {"number": "fp32", "offset": "i64"}
 LOOP = {"BLOCK_OUT": 128, "BLOCK_IN": 32, "BLOCK": 128, "STAGES": 3}
 PLAN = {"SELF": True, "PLAN": True, "TARGETS": True, "IGNORE": True, "CLASS_BLOCK": 16}
+PLAN |= dict.fromkeys(("MIXUP", "GAMMAS", "UNIFORM", "ONE_LAM"), False)
 # compute capability and the shared memory that a program may take: A100, RTX 30 and 40, H100
 TARGETS = {80: fused.AMPERE, 86: fused.SMALL, 90: fused.HOPPER}
 MODES = {
@@ -33,8 +34,8 @@ def compile_for(capability, kernel, rows, half, constants, warps=4):
     signature |= dict.fromkeys(("rows_p", "out_p", "x_desc", "out_desc"), f"*{rows}")
     signature |= {"matrix_p": f"*{half}"} | dict.fromkeys(constants, "constexpr")
     signature = {name: signature[name] for name in kernel.arg_names}
-    places = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
-    source = ASTSource(kernel, signature, places)
+    positions = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
+    source = ASTSource(kernel, signature, positions)
     asserts = kernel in (device.plan_kernel, device.mix_gather_kernel)
     options = {"num_warps": warps, "debug": asserts, "sanitize_overflow": False}
     compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
@@ -46,7 +47,7 @@ def main():
     for capability, memory in TARGETS.items():
         for (rows, mode), (dtype, half) in MODES.items():
             for batch in (32, 64, 128):
-                if fused.choose(batch, batch, dtype, False, memory) != "whole":
+                if fused.choose_path(batch, batch, dtype, False, memory) != "whole":
                     continue
                 block, warps, stages, *_ = fused.tiling(batch, 3 * 224 * 224, mode, memory)
                 tiles = {"BLOCK_OUT": batch, "BLOCK_IN": batch, "BLOCK": block, "STAGES": stages}
@@ -58,12 +59,12 @@ def main():
             compile_for(capability, device.mix_gather_kernel, rows, half, gather)
             count += 2
         for law, digits, matrix in [
-            ("zeta", False, "halves"),
-            ("zetas", True, "plain"),
-            ("mixup", True, "halves"),
-            ("mixup1/batch", False, "none"),
+            ({}, False, "halves"),
+            ({"GAMMAS": True}, True, "plain"),
+            ({"MIXUP": True}, True, "halves"),
+            ({"MIXUP": True, "UNIFORM": True, "ONE_LAM": True}, False, "none"),
         ]:
-            plan = PLAN | {"LAW": law, "DIGITS": digits, "MATRIX": matrix, "BLOCK": 32}
+            plan = PLAN | law | {"DIGITS": digits, "MATRIX": matrix, "BLOCK": 32}
             compile_for(capability, device.plan_kernel, "fp32", "bf16", plan)
             count += 1
     print(f"compiled {count}")

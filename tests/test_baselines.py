@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 from torchvision.transforms import v2
 
-from zetamix import baselines, local_plan, mix
-from zetamix.baselines import CutMix, Local, box_mask
+from zetamix import apply_plan, local_plan
+from zetamix.transforms import CutMix, LocalMixup, box_mask, cut_and_paste
 
 CLASSES = 7
 
@@ -32,12 +32,12 @@ def torchvisions(monkeypatch, lam, row, column):
     return theirs
 
 
-def ours(monkeypatch, lam, row, column, height, width):
+def ours(samples, labels, lam, row, column):
     """Our CutMix with the same draws: a centre anywhere in a pixel is that pixel."""
+    height, width = samples.shape[-2:]
     centre = torch.tensor([(row + 0.5) / height, (column + 0.5) / width], dtype=torch.float64)
-    monkeypatch.setattr(baselines, "draw_lam", lambda *_: torch.tensor([lam], dtype=torch.float64))
-    monkeypatch.setattr(baselines.Draw, "uniform", lambda *_: centre)
-    return CutMix(num_classes=CLASSES)
+    targets = torch.nn.functional.one_hot(labels, CLASSES).float()
+    return cut_and_paste(samples, targets, torch.tensor([lam], dtype=torch.float64), centre)
 
 
 CASES = [
@@ -53,17 +53,15 @@ def test_cutmix_is_torchvisions(monkeypatch, lam, row, column, height, width):
     samples, labels = torch.rand(6, 3, height, width), torch.tensor([0, 3, 6, 1, 1, 2])
     with monkeypatch.context() as patch:
         expected, targets = torchvisions(patch, lam, row, column)(samples, labels)
-    cut = ours(monkeypatch, lam, row, column, height, width)
-    found, found_targets = cut(samples, labels)
+    found, found_targets = ours(samples, labels, lam, row, column)
     assert torch.equal(found, expected)
     torch.testing.assert_close(found_targets, targets)
 
 
-def test_the_cases_cut_something(monkeypatch):
-    """What the table above compares is not only empty boxes."""
-    cut = ours(monkeypatch, 0.36, 16, 10, 32, 32)
+def test_the_cases_cut_something():
+    """The table above does not compare empty boxes only."""
     samples = torch.arange(4.0).view(4, 1, 1, 1).expand(4, 1, 32, 32)
-    found, targets = cut(samples, torch.arange(4))
+    found, targets = ours(samples, torch.arange(4), 0.36, 16, 10)
     # √(1 − 0.36) = 0.8: half of it is 12.8 pixels, rounded down to 12, cut off at the left edge
     taken = (found[1] == 0).sum().item()
     assert taken == 24 * 22
@@ -145,19 +143,19 @@ def test_only_images_are_cut():
 @pytest.mark.parametrize("sources", [None, 4])
 def test_local_is_the_local_plan(sources):
     samples, labels = torch.rand(10, 3), torch.arange(10) % 4
-    found, targets = Local(num_classes=4, gamma=2.0, sources=sources)(samples, labels)
+    found, targets = LocalMixup(num_classes=4, gamma=2.0, sources=sources)(samples, labels)
     plan = local_plan(samples, 2.0, sources=sources)
-    torch.testing.assert_close(found, mix(samples, plan))
+    torch.testing.assert_close(found, apply_plan(samples, plan))
     torch.testing.assert_close(targets, plan.matrix().float() @ torch.eye(4)[labels])
 
 
 def test_local_takes_a_last_smaller_batch():
-    found, targets = Local(num_classes=2, sources=8)(torch.rand(3, 2), torch.tensor([0, 1, 0]))
+    found, targets = LocalMixup(num_classes=2, sources=8)(torch.rand(3, 2), torch.tensor([0, 1, 0]))
     assert (found.shape, targets.shape) == ((3, 2), (3, 2))
 
 
 def test_local_checks_its_options_when_made():
     with pytest.raises(ValueError, match=r"^sources must be at least 2, got 1\.$"):
-        Local(num_classes=2, sources=1)
+        LocalMixup(num_classes=2, sources=1)
     with pytest.raises(ValueError, match=r"^gamma must be finite and at least 0, got -1\.$"):
-        Local(num_classes=2, gamma=-1)
+        LocalMixup(num_classes=2, gamma=-1)

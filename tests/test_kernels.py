@@ -12,17 +12,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from zetamix import MixPlan, mix, mixup, mixup_plan, zeta_mixup, zeta_plan
+from zetamix import MixPlan, apply_plan, mixup, mixup_plan, zeta_mixup, zeta_plan
 from zetamix.gamma import weigh
-from zetamix.kernels import dispatch, reference
-from zetamix.kernels import embedding_bag as gather
-from zetamix.permutations import order_rows
-from zetamix.sampling import Draw, draw_lam, expand
+from zetamix.kernels import dispatch, embedding_bag, reference
+from zetamix.kernels.plan_spec import Law, PlanShape, PlanSpec
+from zetamix.sampling import Draw, draw_lam, expand, order_rows, order_width
 
 fused = pytest.importorskip("zetamix.kernels.triton_launch", reason="needs the package triton")
 
 GPU = torch.cuda.is_available()
-DEVICE = "cuda" if GPU else "cpu"
+DEVICE = torch.device("cuda" if GPU else "cpu")
 # relative error in norm against float64
 LIMITS = {
     torch.float32: 5e-6 if GPU else 2e-5,
@@ -50,7 +49,7 @@ def seed_of(number):
 
 
 def expanded(seed, *shape, **lane):
-    return expand(seed, 0, *shape, device=torch.device(DEVICE), **lane)
+    return expand(seed, 0, *shape, device=DEVICE, **lane)
 
 
 def rows_of(batch, features, dtype):
@@ -62,60 +61,57 @@ def error(actual, expected):
     return ((actual.double() - expected).norm() / expected.norm()).item()
 
 
-def sizes_of(batch, sources, outputs=None):
-    return fused.Sizes(batch, sources, outputs or batch)
+def spec_of(batch, sources, parameter=2.8, *, outputs=None, **shape):
+    """A plan to draw: of ζ-mixup unless the shape says otherwise."""
+    width = order_width(batch, sources)
+    shape = {"gamma_tensor": isinstance(parameter, torch.Tensor), **shape}
+    return PlanSpec(PlanShape(batch, sources, outputs or batch, width, **shape), parameter)
 
 
-def draw_plan(batch, sources, anchor="self", outputs=None, number=2.8, law="zeta", offset=0):
-    return dispatch.draw_plan(
-        seed_of(batch),
-        offset,
-        torch.device(DEVICE),
-        law,
-        number,
-        batch=batch,
-        sources=sources,
-        outputs=outputs or batch,
-        anchor=anchor,
-    )
+def mixup_spec_of(batch, alpha, *, one_lam=False, outputs=None):
+    shape = {"law": Law.MIXUP, "uniform_lam": alpha == 1, "one_lam": one_lam}
+    return spec_of(batch, min(2, batch), alpha, outputs=outputs, **shape)
+
+
+def draw_plan(spec, offset=0):
+    return dispatch.draw_plan(spec, (seed_of(spec.shape.batch_size), offset), DEVICE)
 
 
 def matrix_of(batch, sources, outputs=None):
     """The plan as a float64 matrix, from its indices and weights."""
-    indices, weights = draw_plan(batch, sources, outputs=outputs)
+    indices, weights = draw_plan(spec_of(batch, sources, outputs=outputs))
     return reference.dense(indices, weights.double(), batch)
+
+
+def launch_plan(spec, buffers, classes=0, ignore=None, **forms):
+    """One launch of the plan kernel that writes the buffers."""
+    launch = fused.plan_launch(spec.shape, classes=classes, ignore=ignore is not None, **forms)
+    origin = (seed_of(spec.shape.batch_size), 0)
+    fused.launch_plan(launch, spec, origin, DEVICE, buffers, classes, ignore or 0)
 
 
 def halves_of(batch, sources):
     """The plan as the two bfloat16 halves that the kernels multiply with."""
     halves = fused.empty_halves(batch, batch, torch.bfloat16, DEVICE)
-    sizes = sizes_of(batch, sources)
-    launch = fused.plan_launch(fused.Law("zeta"), 0.0, sizes, matrix="halves")
-    launch(seed_of(batch), None, None, None, None, halves, None, 0, 2.8, *sizes, 0, 0)
+    launch_plan(spec_of(batch, sources), fused.PlanBuffers(matrix=halves), matrix="halves")
     return halves
 
 
 def targets_of(labels, classes, batch, ignore=None):
     targets = torch.empty(batch, classes, device=DEVICE)
-    sizes = sizes_of(batch, batch)
-    launch = fused.plan_launch(
-        fused.Law("zeta"), 0.0, sizes, classes=classes, ignore=ignore is not None
-    )
-    tail = (classes, 0 if ignore is None else ignore)
-    launch(seed_of(batch), None, labels, None, None, None, targets, 0, 2.8, *sizes, *tail)
+    buffers = fused.PlanBuffers(labels=labels, targets=targets)
+    launch_plan(spec_of(batch, batch), buffers, classes, ignore)
     return targets.double()
 
 
 def multiply(rows, halves, loose=False):
-    """A product by the way that `choose` takes for all sources."""
+    """A product by the path that `choose_path` takes for all sources."""
     batch = rows.shape[0]
     outputs = halves.numel() // (2 * (batch + 1))
-    sizes, features = sizes_of(batch, batch, outputs), rows.shape[1]
-    out = torch.empty(outputs, features, dtype=rows.dtype, device=DEVICE)
-    way = "whole" if batch <= fused.MAX_WHOLE else "loop"
-    like = fused.Batch.of(rows, rows)
-    mix = fused._mixer(way, like, sizes, features, loose)
-    mix(rows, out, halves, None, None)
+    out = torch.empty(outputs, rows.shape[1], dtype=rows.dtype, device=DEVICE)
+    path = "whole" if batch <= fused.MAX_WHOLE else "loop"
+    shape = spec_of(batch, batch, outputs=outputs).shape
+    fused.make_mixer(path, fused.Batch.of(rows, rows), shape, loose)(rows, out, halves, None, None)
     return out
 
 
@@ -131,11 +127,11 @@ every_shape = pytest.mark.parametrize(("batch", "sources"), SHAPES.values(), ids
 
 
 @every_shape
-@pytest.mark.parametrize("anchor", ["self", "random"])
-def test_the_plan_is_the_one_torch_draws(batch, sources, anchor):
-    indices, weights = draw_plan(batch, sources, anchor)
-    bits = expanded(seed_of(batch), batch, dispatch.order_width(batch, sources))
-    assert torch.equal(indices, order_rows(bits, batch, sources, anchor))
+@pytest.mark.parametrize("own_anchor", [True, False])
+def test_the_plan_is_the_one_torch_draws(batch, sources, own_anchor):
+    indices, weights = draw_plan(spec_of(batch, sources, own_anchor=own_anchor))
+    bits = expanded(seed_of(batch), batch, order_width(batch, sources))
+    assert torch.equal(indices, order_rows(bits, batch, sources, own_anchor))
     expected = weigh(torch.tensor(2.8, dtype=torch.float64), sources).to(DEVICE)
     torch.testing.assert_close(weights, expected.float().expand(batch, -1), rtol=1e-6, atol=1e-9)
 
@@ -152,31 +148,32 @@ def test_the_halves_of_the_matrix_say_the_same(batch, sources):
 
 
 def test_a_stream_shifts_the_seed():
-    indices, _ = draw_plan(8, 8, offset=99)
-    assert torch.equal(indices, order_rows(expanded(seed_of(8) + 99, 8, 8), 8, 8, "self"))
+    indices, _ = draw_plan(spec_of(8, 8), offset=99)
+    assert torch.equal(indices, order_rows(expanded(seed_of(8) + 99, 8, 8), 8, 8, True))
 
 
 def test_an_origin_on_the_host_is_as_good_as_one_on_the_device():
     number = 2**62 + 12345
-    asked = {"batch": 9, "sources": 9, "outputs": 9}
-    host = dispatch.draw_plan(None, number, torch.device(DEVICE), "zeta", 2.8, **asked)
-    there = torch.tensor([number], device=DEVICE)
-    device = dispatch.draw_plan(there, 0, torch.device(DEVICE), "zeta", 2.8, **asked)
-    assert torch.equal(host[0], device[0])
-    bits = expand(None, number, 9, 9, device=torch.device(DEVICE))
-    assert torch.equal(host[0], order_rows(bits, 9, 9, "self"))
+    host = dispatch.draw_plan(spec_of(9, 9), (None, number), DEVICE)
+    on_device = dispatch.draw_plan(
+        spec_of(9, 9), (torch.tensor([number], device=DEVICE), 0), DEVICE
+    )
+    assert torch.equal(host[0], on_device[0])
+    bits = expand(None, number, 9, 9, device=DEVICE)
+    assert torch.equal(host[0], order_rows(bits, 9, 9, True))
 
 
 def test_gamma_can_differ_between_outputs_and_outputs_from_the_batch():
     gammas = torch.tensor([0.0, 1.0, 2.5, 6.0, 900.0, 3.0, 1.7], device=DEVICE)
-    indices, weights = draw_plan(5, 5, outputs=7, number=gammas)
+    indices, weights = draw_plan(spec_of(5, 5, gammas, outputs=7))
     torch.testing.assert_close(weights, weigh(gammas.double(), 5).float())
     assert indices[:, 0].tolist() == [0, 1, 2, 3, 4, 0, 1]
 
 
 def test_one_gamma_on_the_device_serves_all_outputs():
     gamma = torch.tensor(4.0, dtype=torch.float64, device=DEVICE)
-    assert torch.equal(draw_plan(6, 6, number=gamma)[1], draw_plan(6, 6, number=4.0)[1])
+    expected = draw_plan(spec_of(6, 6, 4.0))[1]
+    assert torch.equal(draw_plan(spec_of(6, 6, gamma))[1], expected)
 
 
 class Expanded(Draw):
@@ -190,17 +187,16 @@ class Expanded(Draw):
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.2, 1.0, 4.0])
-@pytest.mark.parametrize("law", ["mixup", "mixup/batch"])
-def test_lam_is_the_one_torch_draws(alpha, law):
-    _, weights = draw_plan(40, 2, number=alpha, law=law)
-    count = 1 if law == "mixup/batch" else 40
-    lam = draw_lam(Expanded(seed_of(40)), alpha, count).expand(40)
+@pytest.mark.parametrize("one_lam", [False, True])
+def test_lam_is_the_one_torch_draws(alpha, one_lam):
+    _, weights = draw_plan(mixup_spec_of(40, alpha, one_lam=one_lam))
+    lam = draw_lam(Expanded(seed_of(40)), alpha, 1 if one_lam else 40).expand(40)
     torch.testing.assert_close(weights.sum(1), torch.ones(40, device=DEVICE))
     torch.testing.assert_close(weights[:, 0], lam.float(), rtol=2e-4, atol=2e-5)
 
 
 def test_mixup_of_one_sample_is_that_sample():
-    indices, weights = draw_plan(1, 1, number=0.3, law="mixup")
+    indices, weights = draw_plan(mixup_spec_of(1, 0.3))
     assert (indices.tolist(), weights.tolist()) == ([[0]], [[1.0]])
 
 
@@ -273,7 +269,7 @@ def test_gathering_adds_up_the_sources(dtype, features):
     rows = rows_of(200, features, dtype)
     plan = zeta_plan(200, sources=3, outputs=17)
     indices, weights = plan.indices.to(DEVICE), plan.weights.to(DEVICE)
-    assert fused.choose(200, 3, dtype, False) == "gather"
+    assert fused.choose_path(200, 3, dtype, False) == "gather"
     mixed = fused.mix_rows(rows, indices, weights, tf32=False)
     expected = reference.dense(indices, weights.double(), 200) @ rows.double()
     assert mixed.dtype == dtype
@@ -291,10 +287,10 @@ def test_bytes_are_rounded_to_the_nearest():
 
 def test_nothing_to_write_is_no_error():
     rows = torch.zeros(4, 0, device=DEVICE)
-    assert fused.mix_rows(rows, *draw_plan(4, 4), tf32=False).shape == (4, 0)
+    assert fused.mix_rows(rows, *draw_plan(spec_of(4, 4)), tf32=False).shape == (4, 0)
 
 
-WAYS = {
+PATHS = {
     "whole": (12, 12, torch.float32, False),
     "whole, some": (12, 5, torch.bfloat16, False),
     "whole, by digits": (40, 2, torch.float32, False),
@@ -305,26 +301,26 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize(("batch", "sources", "dtype", "tf32"), WAYS.values(), ids=WAYS.keys())
+@pytest.mark.parametrize(("batch", "sources", "dtype", "tf32"), PATHS.values(), ids=PATHS.keys())
 @pytest.mark.parametrize("law", ["zeta", "mixup"])
-def test_each_way_as_a_whole(batch, sources, dtype, tf32, law, request, monkeypatch):
-    """What is put together for each size, with a CPU standing in where there is no GPU."""
+def test_each_path_as_a_whole(batch, sources, dtype, tf32, law, request, monkeypatch):
+    """The launches of each path together, with a CPU standing in where there is no GPU."""
     name = request.node.callspec.id.split("-")[-1]
     if law == "mixup" and sources != 2:
         pytest.skip("mixup has two sources")
-    assert fused.choose(batch, sources, dtype, tf32) == name.split(",")[0]
-    monkeypatch.setattr(dispatch, "_why_no_kernels", lambda device: None)
-    monkeypatch.setattr(dispatch, "_allows_tf32", lambda: tf32)
+    assert fused.choose_path(batch, sources, dtype, tf32) == name.split(",")[0]
+    monkeypatch.setattr(dispatch, "missing_for_kernels", lambda device: None)
+    monkeypatch.setattr(dispatch, "allows_tf32", lambda: tf32)
     samples = rows_of(batch, 24, dtype).view(batch, 2, 3, 4)
     samples = samples.contiguous(memory_format=torch.channels_last)
     labels = torch.randint(4, (batch,), device=DEVICE)
     # five outputs: the interpreter takes a second for each
-    asked = {"sources": sources, "outputs": 5}
-    for _ in range(2):  # the second time from what the first remembered
-        mixed, targets = dispatch.mix_labelled(
-            samples, labels, 4, None, seed_of(batch), 5, law, 0.7, **asked
-        )
-    indices, weights = draw_plan(batch, sources, outputs=5, number=0.7, law=law, offset=5)
+    spec = mixup_spec_of(batch, 0.7, outputs=5)
+    if law == "zeta":
+        spec = spec_of(batch, sources, 0.7, outputs=5)
+    for _ in range(2):  # the second time from the cache
+        mixed, targets = dispatch.mix_labelled(samples, labels, 4, None, spec, (seed_of(batch), 5))
+    indices, weights = draw_plan(spec, offset=5)
     matrix = reference.dense(indices, weights.double(), batch)
     expected = (matrix @ samples.double().flatten(1)).view(5, 2, 3, 4)
     assert mixed.is_contiguous(memory_format=torch.channels_last)
@@ -350,7 +346,7 @@ def test_every_kernel_compiles_for_real_gpus():
 @pytest.fixture
 def fused_everywhere(monkeypatch):
     """Let a CPU stand in for a GPU: the kernels run in the interpreter."""
-    monkeypatch.setattr(dispatch, "_why_no_kernels", lambda device: None)
+    monkeypatch.setattr(dispatch, "missing_for_kernels", lambda device: None)
 
 
 @pytest.mark.usefixtures("fused_everywhere")
@@ -403,7 +399,7 @@ def test_gradients_to_weights_and_gamma_are_not_lost():
     plan = zeta_plan(4)
     weights = plan.weights.clone().to(DEVICE).requires_grad_()
     learnt = MixPlan(plan.indices.to(DEVICE), weights, 4)
-    assert mix(torch.randn(4, 3, device=DEVICE), learnt).requires_grad
+    assert apply_plan(torch.randn(4, 3, device=DEVICE), learnt).requires_grad
     gamma = torch.tensor(2.0, device=DEVICE, requires_grad=True)
     samples, labels = torch.randn(4, 3, device=DEVICE), torch.arange(4, device=DEVICE)
     mixed, targets = zeta_mixup(samples, labels, 4, gamma=gamma)
@@ -420,9 +416,9 @@ def test_a_single_sample_comes_back_to_the_bit():
 
 
 def test_small_gpus_get_small_tiles():
-    assert fused.choose(128, 128, torch.float32, False, fused.SMALL) == "loop"
-    assert fused.choose(64, 64, torch.float32, False, fused.SMALL) == "whole"
-    assert fused.choose(128, 128, torch.float32, False, fused.AMPERE) == "whole"
+    assert fused.choose_path(128, 128, torch.float32, False, fused.SMALL) == "loop"
+    assert fused.choose_path(64, 64, torch.float32, False, fused.SMALL) == "whole"
+    assert fused.choose_path(128, 128, torch.float32, False, fused.AMPERE) == "whole"
     assert fused.tiling(128, 150528, "split3", fused.AMPERE)[0] == 32
 
 
@@ -436,17 +432,17 @@ def test_dispatch_says_why_not(monkeypatch):
     with torch.no_grad():
         assert dispatch.why_not_fused(rows.clone().requires_grad_()) is None
     monkeypatch.undo()
-    dispatch._why_no_kernels.cache_clear()
+    dispatch.missing_for_kernels.cache_clear()
     assert "not cpu" in dispatch.why_not_fused(torch.zeros(2, 2))
 
 
 def test_a_machine_without_triton_falls_back(monkeypatch):
     monkeypatch.setattr(dispatch.importlib.util, "find_spec", lambda name: None)
-    dispatch._why_no_kernels.cache_clear()
+    dispatch.missing_for_kernels.cache_clear()
     with pytest.raises(ValueError, match="triton is not installed"):
         dispatch.uses_fused("fused", torch.zeros(2, 2))
     assert not dispatch.uses_fused("auto", torch.zeros(2, 2))
-    dispatch._why_no_kernels.cache_clear()
+    dispatch.missing_for_kernels.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -454,7 +450,7 @@ def test_a_machine_without_triton_falls_back(monkeypatch):
     [(64, 64, "reference"), (64, 17, "reference"), (64, 16, "gather"), (9, 2, "gather")],
 )
 def test_few_sources_on_a_cpu_are_gathered(batch, sources, path, monkeypatch):
-    monkeypatch.setattr(dispatch.gather, "mix_rows", lambda *_: "gather")
+    monkeypatch.setattr(dispatch.embedding_bag, "mix_rows", lambda *_: "gather")
     monkeypatch.setattr(dispatch.reference, "mix_rows", lambda *_: "reference")
     plan = zeta_plan(batch, sources=sources)
     assert dispatch.mix_rows(torch.zeros(batch, 3), plan.indices, plan.weights) == path
@@ -465,14 +461,12 @@ def test_few_sources_on_a_cpu_are_gathered(batch, sources, path, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_gathering_in_stretches_changes_nothing(dtype, monkeypatch):
+def test_embedding_bags_in_blocks_change_nothing(dtype):
     rows, plan = torch.randn(40, 1100, dtype=dtype), zeta_plan(40, sources=4, outputs=30)
-    whole = gather.mix_rows(rows, plan.indices, plan.weights)
-    monkeypatch.setattr(gather, "CACHE_BYTES", 1)
-    monkeypatch.setattr(gather, "STRETCH_BYTES", 1)
-    torch.testing.assert_close(gather.mix_rows(rows, plan.indices, plan.weights), whole)
-    expected = reference.mix_rows(rows, plan.indices, plan.weights)
-    torch.testing.assert_close(whole, expected)
+    whole = embedding_bag.mix_rows(rows, plan.indices, plan.weights)
+    blocks = embedding_bag.mix_rows(rows, plan.indices, plan.weights, cache_bytes=1, block_bytes=1)
+    torch.testing.assert_close(blocks, whole)
+    torch.testing.assert_close(whole, reference.mix_rows(rows, plan.indices, plan.weights))
 
 
 GPU_SIZES = {
@@ -507,7 +501,7 @@ def test_a_gpu_agrees_with_float64_at_every_size(batch, sources, shape, dtype):
     torch.testing.assert_close(targets.double(), matrix @ onehot, rtol=1e-5, atol=1e-6)
     same, _ = zeta_mixup(samples, labels, 10, sources=sources, generator=again())
     assert torch.equal(mixed, same)
-    assert error(mix(samples, plan), expected) < max(1e-5, 1.5 * LIMITS[dtype])
+    assert error(apply_plan(samples, plan), expected) < max(1e-5, 1.5 * LIMITS[dtype])
 
 
 @pytest.mark.gpu
@@ -543,7 +537,7 @@ def test_a_gpu_uses_tf32_where_it_is_allowed(batch):
     plan = zeta_plan(batch, generator=torch.Generator("cuda").manual_seed(1))
     expected = (plan.matrix().double() @ samples.double().flatten(1)).view_as(samples)
     # cuBLAS takes TF32 for large batches; our kernels stay exact for plans of any kind
-    assert error(mix(samples, plan), expected) < 5e-4
+    assert error(apply_plan(samples, plan), expected) < 5e-4
     mixed, targets = zeta_mixup(
         samples, labels, 10, generator=torch.Generator("cuda").manual_seed(1)
     )

@@ -5,18 +5,9 @@ import torch
 import torch.nn.functional as F
 from conftest import assert_close
 
-from zetamix import (
-    Classes,
-    MixPlan,
-    Soft,
-    SoftCrossEntropy,
-    dominant_accuracy,
-    expected_loss,
-    mixup_plan,
-    soft_binary_cross_entropy,
-    soft_cross_entropy,
-    zeta_plan,
-)
+from zetamix import MixPlan, SoftCrossEntropy, mixup_plan, soft_cross_entropy, zeta_plan
+from zetamix.losses import dominant_accuracy, expected_loss, soft_binary_cross_entropy
+from zetamix.rules import Average, OneHot
 
 CLASSES = 4
 WEIGHT = torch.tensor([0.5, 3.0, 0.0, 1.25], dtype=torch.float64)
@@ -138,7 +129,7 @@ def test_mixed_masks_count_every_place_by_the_weight_that_is_left():
     masks[torch.rand(5, 3, 3) < 0.4] = 255
     plan = zeta_plan(5, 1.3, dtype=torch.float64)
     logits = torch.randn(5, CLASSES, 3, 3, dtype=torch.float64)
-    soft = soft_cross_entropy(logits, Classes(CLASSES, ignore_index=255).mix(masks, plan).double())
+    soft = soft_cross_entropy(logits, OneHot(CLASSES, ignore_index=255).mix(masks, plan).double())
     total = weight = 0.0
     for output in range(5):
         for source in range(5):
@@ -209,7 +200,7 @@ def test_binary_loss_of_a_mixed_target_is_the_mixed_loss():
         return F.binary_cross_entropy_with_logits(x, y, reduction="none").mean(1)
 
     expected = expected_loss(per_sample, logits, hard, plan).mean()
-    assert_close(soft_binary_cross_entropy(logits, Soft().mix(hard, plan)), expected)
+    assert_close(soft_binary_cross_entropy(logits, Average().mix(hard, plan)), expected)
 
 
 # the expected-loss form
@@ -233,7 +224,7 @@ def test_expected_cross_entropy_is_the_soft_one(plan_of):
         return F.cross_entropy(x, y, reduction="none")
 
     expected = expected_loss(criterion, logits, labels, plan)
-    targets = Soft().mix(one_hot(labels), plan)
+    targets = Average().mix(one_hot(labels), plan)
     soft = soft_cross_entropy(logits, targets, reduction="none")
     assert expected.shape == (plan.outputs,)
     assert_close(expected, soft)
@@ -282,4 +273,4 @@ def test_accuracy_of_mixed_targets_is_that_of_the_anchors():
     plan = zeta_plan(50, 2.8)
     scores = torch.randn(50, CLASSES)
     share = (scores.argmax(1) == labels).float().mean()
-    assert_close(dominant_accuracy(scores, Classes(CLASSES).mix(labels, plan)), share)
+    assert_close(dominant_accuracy(scores, OneHot(CLASSES).mix(labels, plan)), share)

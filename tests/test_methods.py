@@ -7,9 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zetamix.baselines import CutMix, Local
 from zetamix.methods import OPTIONS, Method, UnknownMethodError, parse, parse_list
-from zetamix.transforms import Mixup, ZetaMixup
+from zetamix.transforms import CutMix, LocalMixup, Mixup, ZetaMixup
 
 # what a user may write, the label that comes back, and the options that differ from the defaults
 WRITTEN = [
@@ -150,7 +149,7 @@ BUILT = [
     ("mixup:alpha=0.5,per=batch,p=0.25", Mixup, {"alpha": 0.5, "per": "batch", "p": 0.25}),
     ("cutmix:0.5", CutMix, {"alpha": 0.5}),
     ("zeta:gamma=3,sources=4,anchor=random", ZetaMixup, {"gamma": 3.0, "sources": 4}),
-    ("local:3,sources=4", Local, {"gamma": 3.0, "sources": 4}),
+    ("local:3,sources=4", LocalMixup, {"gamma": 3.0, "sources": 4}),
 ]
 
 

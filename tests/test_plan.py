@@ -10,7 +10,7 @@ import torch
 from conftest import assert_close
 
 from zetamix import MixPlan, local_plan, mixup_plan, zeta_plan
-from zetamix.kernels.dispatch import order_width
+from zetamix.sampling import order_width
 
 # a fixed seed makes the p-values fixed numbers: what fails here fails always
 LEAST_P_VALUE = 1e-3
@@ -42,7 +42,11 @@ def same(first, second):
 )
 def test_zeta_plan_shape_and_distinct_rows(batch, sources, outputs, anchor):
     plan = zeta_plan(batch, sources=sources, outputs=outputs, anchor=anchor)
-    assert (plan.batch, plan.outputs, plan.sources) == (batch, outputs or batch, sources or batch)
+    assert (plan.batch_size, plan.outputs, plan.sources) == (
+        batch,
+        outputs or batch,
+        sources or batch,
+    )
     assert plan.indices.shape == plan.weights.shape == (plan.outputs, plan.sources)
     assert (plan.indices.dtype, plan.weights.dtype) == (torch.int64, torch.float32)
     assert plan.device == torch.device("cpu")
@@ -361,7 +365,7 @@ def test_matrix_adds_up_a_row_that_is_named_twice():
 def test_anchors_and_dominance_go_by_weight_not_by_column():
     plan = MixPlan(torch.tensor([[2, 0], [1, 2]]), torch.tensor([[0.25, 0.75], [0.5, 0.5]]), 3)
     assert plan.anchors()[0] == 0
-    assert plan.dominance().tolist() == [True, False]
+    assert plan.dominates().tolist() == [True, False]
 
 
 @every_draw
@@ -370,7 +374,7 @@ def test_save_and_load_give_the_same_plan(draw, tmp_path):
     plan.save(tmp_path / "plan.pt")
     loaded = MixPlan.load(tmp_path / "plan.pt")
     assert same(plan, loaded)
-    assert loaded.batch == plan.batch
+    assert loaded.batch_size == plan.batch_size
 
 
 def test_a_saved_plan_holds_indices_and_weights_only(tmp_path):
@@ -382,13 +386,13 @@ def test_a_saved_plan_holds_indices_and_weights_only(tmp_path):
 def test_a_plan_cannot_be_changed():
     plan = zeta_plan(3)
     with pytest.raises(AttributeError):
-        plan.batch = 4
+        plan.batch_size = 4
 
 
 def test_to_moves_both_tensors():
     moved = zeta_plan(4, sources=2).to("meta")
     assert moved.indices.device.type == moved.weights.device.type == moved.device.type == "meta"
-    assert (moved.batch, moved.outputs, moved.sources) == (4, 4, 2)
+    assert (moved.batch_size, moved.outputs, moved.sources) == (4, 4, 2)
     plan = zeta_plan(4)
     assert same(plan, plan.to("cpu"))
 
@@ -433,4 +437,4 @@ def test_a_plan_for_a_device_that_is_none_is_still_a_plan(tmp_path):
 
 def test_a_plan_is_shown_in_a_line():
     plan = zeta_plan(64, sources=8)
-    assert repr(plan) == "MixPlan(64 outputs of 8 sources each, batch=64, torch.float32, cpu)"
+    assert repr(plan) == "MixPlan(64 outputs of 8 sources each, batch_size=64, torch.float32, cpu)"

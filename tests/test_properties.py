@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 from zetamix import (
     GAMMA_MIN,
     MixPlan,
-    describe,
-    dominance_threshold,
-    gamma_from_lam,
-    mix,
+    apply_plan,
+    describe_gamma,
     mixup_plan,
     zeta_mixup,
     zeta_plan,
 )
+from zetamix.gamma import dominance_threshold, gamma_from_lam
 
 gammas = st.floats(0, 12, allow_subnormal=False)
 seeds = st.integers(0, 2**32 - 1)
@@ -64,14 +63,14 @@ def test_each_row_is_the_p_series(drawn):
 @given(zeta_plans(), shapes, seeds)
 def test_mixing_agrees_with_the_loop(drawn, shape, seed):
     gamma, plan = drawn
-    samples = random_batch(plan.batch, shape, seed)
-    rows = samples.reshape(plan.batch, -1).tolist()
+    samples = random_batch(plan.batch_size, shape, seed)
+    rows = samples.reshape(plan.batch_size, -1).tolist()
     expected = []
     for order in plan.indices.tolist():
-        ranks = by_hand.ranks_from_order(order, plan.batch)
+        ranks = by_hand.ranks_from_order(order, plan.batch_size)
         expected.append(by_hand.mix_samples(rows, by_hand.weights_from_ranks(ranks, gamma)))
     expected = torch.tensor(expected, dtype=torch.float64).view(plan.outputs, *shape)
-    assert_close(mix(samples, plan), expected)
+    assert_close(apply_plan(samples, plan), expected)
 
 
 @given(
@@ -109,33 +108,36 @@ def test_zeta_mixup_agrees_with_the_loop(batch, classes, outputs, gamma, seed, d
 @given(zeta_plans(), shapes, seeds)
 def test_renaming_the_batch_rows_changes_nothing(drawn, shape, seed):
     _, plan = drawn
-    samples = random_batch(plan.batch, shape, seed)
-    order = torch.randperm(plan.batch, generator=torch.Generator().manual_seed(seed))
+    samples = random_batch(plan.batch_size, shape, seed)
+    order = torch.randperm(plan.batch_size, generator=torch.Generator().manual_seed(seed))
     # row i of the shuffled batch is row order[i] of the first one
-    renamed = MixPlan(order.argsort()[plan.indices], plan.weights, plan.batch)
-    assert_close(mix(samples[order], renamed), mix(samples, plan))
+    renamed = MixPlan(order.argsort()[plan.indices], plan.weights, plan.batch_size)
+    assert_close(apply_plan(samples[order], renamed), apply_plan(samples, plan))
 
 
 @given(zeta_plans(), shapes, seeds, st.floats(-5, 5), st.floats(-5, 5))
 def test_mixing_is_linear(drawn, shape, seed, a, b):
     _, plan = drawn
-    first = random_batch(plan.batch, shape, seed)
-    second = random_batch(plan.batch, shape, seed + 1)
-    assert_close(mix(a * first + b * second, plan), a * mix(first, plan) + b * mix(second, plan))
+    first = random_batch(plan.batch_size, shape, seed)
+    second = random_batch(plan.batch_size, shape, seed + 1)
+    assert_close(
+        apply_plan(a * first + b * second, plan),
+        a * apply_plan(first, plan) + b * apply_plan(second, plan),
+    )
 
 
 @given(zeta_plans(), shapes, st.floats(-100, 100))
 def test_a_constant_batch_stays_constant(drawn, shape, value):
     _, plan = drawn
-    samples = torch.full((plan.batch, *shape), value, dtype=torch.float64)
-    assert_close(mix(samples, plan), samples[:1].expand(plan.outputs, *shape))
+    samples = torch.full((plan.batch_size, *shape), value, dtype=torch.float64)
+    assert_close(apply_plan(samples, plan), samples[:1].expand(plan.outputs, *shape))
 
 
 @given(zeta_plans(), shapes, seeds)
 def test_an_output_stays_within_the_batch(drawn, shape, seed):
     _, plan = drawn
-    samples = random_batch(plan.batch, shape, seed)
-    mixed = mix(samples, plan)
+    samples = random_batch(plan.batch_size, shape, seed)
+    mixed = apply_plan(samples, plan)
     slack = 1e-12
     assert (mixed <= samples.amax(0) + slack).all()
     assert (mixed >= samples.amin(0) - slack).all()
@@ -144,7 +146,7 @@ def test_an_output_stays_within_the_batch(drawn, shape, seed):
 @given(zeta_plans(gamma=st.floats(GAMMA_MIN, 12)))
 def test_theorem_1_one_sample_dominates_from_gamma_min_on(drawn):
     _, plan = drawn
-    assert plan.dominance().all()
+    assert plan.dominates().all()
     assert torch.equal(plan.anchors(), plan.indices[:, 0])
 
 
@@ -152,10 +154,10 @@ def test_theorem_1_one_sample_dominates_from_gamma_min_on(drawn):
 def test_theorem_1_is_sharp_for_a_finite_number_of_sources(sources, step):
     threshold = dominance_threshold(sources)
     below = max(threshold - step, 0.0)
-    assert zeta_plan(sources, threshold + step, dtype=torch.float64).dominance().all()
-    assert not zeta_plan(sources, below, dtype=torch.float64).dominance().any()
-    assert describe(threshold + step, sources).dominates
-    assert not describe(below, sources).dominates
+    assert zeta_plan(sources, threshold + step, dtype=torch.float64).dominates().all()
+    assert not zeta_plan(sources, below, dtype=torch.float64).dominates().any()
+    assert describe_gamma(threshold + step, sources).dominates
+    assert not describe_gamma(below, sources).dominates
 
 
 @given(st.integers(2, 20), st.floats(0.1, 8), shapes, seeds)
@@ -173,21 +175,21 @@ def test_theorem_2_mixup_is_two_source_zeta_mixup(batch, alpha, shape, seed):
     zeta = zeta_plan(batch, gamma, sources=2, generator=generator, dtype=torch.float64)
     heavier_first = torch.where((lam < 0.5)[:, None], mixup.indices.flip(1), mixup.indices)
     as_zeta = MixPlan(heavier_first, zeta.weights, batch)
-    torch.testing.assert_close(mix(samples, as_zeta), blended, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(apply_plan(samples, as_zeta), blended, rtol=1e-9, atol=1e-9)
 
 
 @given(st.integers(1, 40), st.integers(1, 60), shapes, seeds)
 def test_a_large_gamma_returns_the_input(batch, outputs, shape, seed):
     samples = random_batch(batch, shape, seed)
     plan = zeta_plan(batch, 2000.0, outputs=outputs)
-    assert torch.equal(mix(samples, plan), samples[torch.arange(outputs) % batch])
+    assert torch.equal(apply_plan(samples, plan), samples[torch.arange(outputs) % batch])
 
 
 @given(st.integers(1, 20), shapes, seeds)
 def test_gamma_zero_returns_the_mean(batch, shape, seed):
     samples = random_batch(batch, shape, seed)
     plan = zeta_plan(batch, 0.0, dtype=torch.float64)
-    assert_close(mix(samples, plan), samples.mean(0).expand(batch, *shape))
+    assert_close(apply_plan(samples, plan), samples.mean(0).expand(batch, *shape))
 
 
 @given(st.integers(2, 30), st.floats(0.01, 20), st.sampled_from(["sample", "batch"]), seeds)

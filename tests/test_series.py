@@ -6,9 +6,9 @@ import mpmath
 import pytest
 import torch
 
-from zetamix import (
+from zetamix.gamma import (
     GAMMA_MIN,
-    describe,
+    describe_gamma,
     dominance_threshold,
     gamma_from_lam,
     lam_from_gamma,
@@ -54,7 +54,7 @@ def test_describe_against_mpmath(gamma, sources):
     with mpmath.workdps(40):
         normaliser = harmonic(mpmath.mpf(gamma), sources)
         squares = harmonic(2 * mpmath.mpf(gamma), sources)
-        told = describe(gamma, sources)
+        told = describe_gamma(gamma, sources)
         assert told.dominant_weight == pytest.approx(float(1 / normaliser), rel=1e-14)
         assert told.effective_samples == pytest.approx(float(normaliser**2 / squares), rel=1e-14)
         assert told.dominates == bool(normaliser - 1 < 1)
@@ -63,22 +63,22 @@ def test_describe_against_mpmath(gamma, sources):
 
 
 def test_describe_reads_as_a_sentence():
-    assert str(describe(2.8, 128)) == (
+    assert str(describe_gamma(2.8, 128)) == (
         "gamma=2.8 over 128 sources: the anchor weighs 0.802, an output blends 1.52 effective "
         "samples, one sample dominates (threshold 1.7039)."
     )
-    assert "no sample dominates the others together" in str(describe(1.0, 128))
+    assert "no sample dominates the others together" in str(describe_gamma(1.0, 128))
 
 
 def test_description_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        describe(2.8, 8).gamma = 1.0
+        describe_gamma(2.8, 8).gamma = 1.0
 
 
 def test_dominates_flips_at_the_threshold():
     threshold = dominance_threshold(16)
-    assert not describe(threshold - 1e-9, 16).dominates
-    assert describe(threshold + 1e-9, 16).dominates
+    assert not describe_gamma(threshold - 1e-9, 16).dominates
+    assert describe_gamma(threshold + 1e-9, 16).dominates
 
 
 @pytest.mark.parametrize("lam", LAMS)

@@ -32,7 +32,8 @@ def mix_tree(
         else:
             return rules.mix(value, plan)
     except Exception as error:
-        hint = " A dict needs a dict of rules." if isinstance(value, Mapping) else ""
+        one_rule = isinstance(value, Mapping) and not isinstance(rules, (Mapping, Sequence))
+        hint = " A dict needs a dict of rules." if one_rule else ""
         _name_entry(error, path, hint)
         raise
     parts = {

@@ -1,4 +1,4 @@
-"""The names of mixing methods, as every command takes them: `none`, `mixup:0.2`, `zeta:2.8`."""
+"""Mixing methods as text, for every command: `none`, `mixup:0.2`, `zeta:2.8`."""
 
 import re
 import warnings
@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from zetamix.baselines import CutMix, Local
+from zetamix.plan import ANCHORS, LAMS
 from zetamix.text import did_you_mean
-from zetamix.transforms import Mixup, ZetaMixup
+from zetamix.transforms import CutMix, LocalMixup, Mixup, ZetaMixup
 
 Transform: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-# the number that may stand behind a method's name without its own, as in zeta:2.8
+# the option whose name may be left out, as in zeta:2.8
 FIRST_OPTION = {
     "none": None,
     "mixup": "alpha",
@@ -30,11 +30,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "zeta": {"gamma": 2.8, "sources": None, "anchor": "self", "p": 1.0},
     "local": {"gamma": 2.8, "sources": None},
 }
-WORDS = {"per": ("sample", "batch"), "anchor": ("self", "random")}
+CHOICES = {"per": LAMS, "anchor": ANCHORS}
 
 
 class UnknownMethodError(ValueError):
-    """A method's name or option that is not one; the message says what there is."""
+    """A method or an option that does not exist; the message lists those that do."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class Method:
 
     @property
     def sources(self) -> int | None:
-        """How many samples go into one output, where the method says so; None: all, or two."""
-        found: int | None = dict(self.options).get("sources")
-        return found
+        """How many samples go into one output; None where the method does not say."""
+        sources: int | None = dict(self.options).get("sources")
+        return sources
 
     def option(self, key: str) -> Any:
         return dict(self.options).get(key, OPTIONS[self.name][key])
@@ -67,7 +67,7 @@ class Method:
     def transform(
         self, num_classes: int, generator: torch.Generator | None = None
     ) -> Transform | None:
-        """What turns `(samples, labels)` into `(samples, targets)`; None for the method `none`."""
+        """The transform from `(samples, labels)` to `(samples, targets)`; None for `none`."""
         if self.name == "none":
             return None
         options = {**OPTIONS[self.name], **dict(self.options)}
@@ -111,12 +111,12 @@ def parse(text: str) -> Method:
             key, value = FIRST_OPTION[name] or "", part
         key = key.strip()
         if key not in OPTIONS[name]:
-            known = ", ".join(OPTIONS[name]) or "none"
-            raise UnknownMethodError(f"{name} has no option {part!r}; its options: {known}.")
+            names = ", ".join(OPTIONS[name]) or "none"
+            raise UnknownMethodError(f"{name} has no option {part!r}; its options: {names}.")
         if key in options:
             raise UnknownMethodError(f"{name} is given {key} twice, in {text.strip()!r}.")
         options[key] = _read(name, key, value.strip())
-    # in one order and without defaults: one method, one value, however it was written
+    # in one order and without defaults, so that equal methods compare equal
     kept = [(key, options[key]) for key in OPTIONS[name] if key in options]
     method = Method(name, tuple((k, v) for k, v in kept if v != OPTIONS[name][k]))
     _check(method)
@@ -146,11 +146,10 @@ def parse_list(text: str) -> list[Method]:
 
 
 def _read(name: str, key: str, value: str) -> Any:
-    if key in WORDS:
-        if value not in WORDS[key]:
-            raise UnknownMethodError(
-                f"{name}: expected {key}={' or '.join(WORDS[key])}, got {value!r}."
-            )
+    if key in CHOICES:
+        if value not in CHOICES[key]:
+            expected = " or ".join(CHOICES[key])
+            raise UnknownMethodError(f"{name}: expected {key}={expected}, got {value!r}.")
         return value
     try:
         if key == "sources":
@@ -160,13 +159,14 @@ def _read(name: str, key: str, value: str) -> Any:
             return float(low), float(high)
         return float(value)
     except ValueError:
-        wanted = {("zeta", "gamma"): "a number or a range as 0..4"}
-        what = "a whole number or all" if key == "sources" else wanted.get((name, key), "a number")
-        raise UnknownMethodError(f"{name}: expected {key}={what}, got {value!r}.") from None
+        expected = "a whole number or all" if key == "sources" else "a number"
+        if (name, key) == ("zeta", "gamma"):
+            expected = "a number or a range as 0..4"
+        raise UnknownMethodError(f"{name}: expected {key}={expected}, got {value!r}.") from None
 
 
 def _check(method: Method) -> None:
-    """Build it once, so that an impossible value is an error now and not in epoch one."""
+    """Build the transform once, so that an impossible value is an error now, not in training."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -185,5 +185,5 @@ BUILDERS: dict[str, Callable[..., Transform]] = {
     "mixup": Mixup,
     "cutmix": CutMix,
     "zeta": ZetaMixup,
-    "local": Local,
+    "local": LocalMixup,
 }

@@ -108,6 +108,7 @@ class OneHot:
         soft = torch.stack([_mix_exactly(layer, plan) for layer in layers], dim=1)
         return soft.view(plan.outputs, self.num_classes, *labels.shape[1:])
 
+
 @dataclass(frozen=True)
 class Average:
     """Rule for targets that are numbers already: soft labels, multi-hot labels, regression values.

@@ -227,7 +227,7 @@ def prepare(
         classes=classes,
         ignore=ignore_index is not None,
     )
-    mix = _mixer(path, batch, plan, loose)
+    mix = make_mixer(path, batch, plan, loose)
 
     def run(
         samples: Tensor, labels: Tensor, spec: PlanSpec, origin: Origin
@@ -311,7 +311,7 @@ def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor, *, tf32: bool) -> T
         matrix = plain.to(rows.dtype) if path == "torch" else split(plain, rows.dtype)
     # rows may start at any address, so the launch is bound to these and not kept
     plan = PlanShape(batch_size, sources, outputs, order_width=batch_size)
-    mix = _mixer(path, Batch.of(rows, indices), plan, loose=False)
+    mix = make_mixer(path, Batch.of(rows, indices), plan, loose=False)
     mix(rows, out, matrix, indices.contiguous(), weights.contiguous())
     return out
 
@@ -319,7 +319,7 @@ def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor, *, tf32: bool) -> T
 Mixer: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None], None]
 
 
-def _mixer(path: Path, batch: Batch, plan: PlanShape, loose: bool) -> Mixer:
+def make_mixer(path: Path, batch: Batch, plan: PlanShape, loose: bool) -> Mixer:
     """A function (samples, out, matrix, indices, weights) that writes out, by the path chosen."""
     features, mode = batch.features, _mode(batch.dtype, loose)
     if path == "gather":

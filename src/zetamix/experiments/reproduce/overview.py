@@ -4,7 +4,7 @@ import torch
 
 from zetamix.experiments.reproduce.measure_context import MeasureContext, Measured
 from zetamix.methods import parse
-from zetamix.mix import mix
+from zetamix.mix import apply_plan
 from zetamix.plan import mixup_plan, zeta_plan
 from zetamix.results.paper_cells import MeasurementCell
 
@@ -36,7 +36,7 @@ def measure(cell: MeasurementCell, context: MeasureContext) -> Measured:
         "background_labels": train.labels.to(torch.uint8),
         "originals": points,
         "labels": train.labels[rows].to(torch.uint8),
-        "outputs": mix(points, plan),
+        "outputs": apply_plan(points, plan),
         "indices": plan.indices,
         "weights": plan.weights.contiguous(),
     }

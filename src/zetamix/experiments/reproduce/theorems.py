@@ -4,7 +4,7 @@ import torch
 
 from zetamix.experiments.reproduce.measure_context import MeasureContext, Measured
 from zetamix.gamma import GAMMA_MIN, dominance_threshold, gamma_from_lam
-from zetamix.mix import mix
+from zetamix.mix import apply_plan
 from zetamix.plan import MixPlan, zeta_plan
 from zetamix.results.paper_cells import MeasurementCell
 
@@ -37,7 +37,7 @@ def measure_dominance(cell: MeasurementCell, context: MeasureContext) -> Measure
     for gamma in GAMMAS:
         plan = zeta_plan(sources, gamma, generator=generator, dtype=torch.float64)
         largest.append(float(plan.weights.amax(1).min()))
-        agrees.append(bool(plan.dominance().all()) == (gamma > threshold))
+        agrees.append(bool(plan.dominates().all()) == (gamma > threshold))
     return _dominance(largest, threshold, sum(agrees) / len(agrees))
 
 
@@ -63,12 +63,12 @@ def measure_equivalence(cell: MeasurementCell, context: MeasureContext) -> Measu
         gamma = gamma_from_lam(1 - lam if swap else lam)
         plan = zeta_plan(2, gamma, generator=generator, dtype=torch.float64)
         pair = samples.flip(0) if swap else samples
-        zeta = mix(pair, plan)[0]
+        zeta = apply_plan(pair, plan)[0]
         weights.append(float(plan.weights[0, 1 if swap else 0]))
         blend = MixPlan(
-            torch.tensor([[0, 1]]), torch.tensor([[lam, 1 - lam]], dtype=torch.float64), batch=2
+            torch.tensor([[0, 1]]), torch.tensor([[lam, 1 - lam]], dtype=torch.float64), batch_size=2
         )
-        largest = max(largest, float((zeta - mix(samples, blend)[0]).abs().max()))
+        largest = max(largest, float((zeta - apply_plan(samples, blend)[0]).abs().max()))
     return Measured(
         {
             "lams": list(LAMS),

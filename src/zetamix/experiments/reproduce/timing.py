@@ -8,7 +8,6 @@ from statistics import mean, stdev
 
 import torch
 
-from zetamix.baselines import Local
 from zetamix.bench.contenders import CONTENDERS, COPY, OURS, Contender
 from zetamix.bench.run import Case
 from zetamix.bench.run import measure as measure_case
@@ -17,6 +16,7 @@ from zetamix.methods import parse
 from zetamix.results.paper_cells import MeasurementCell
 from zetamix.train import RECIPES, Recipe, Run
 from zetamix.train.cuda_graph import compiling_pays
+from zetamix.transforms import LocalMixup
 
 METHODS = ("none", "mixup:1.0", "zeta:2.8")
 # dataset: epochs of the paper's table of times
@@ -28,7 +28,7 @@ LOCAL = "local synthetic instances"
 BATCH_CONTENDERS = (
     *(c for c in CONTENDERS if c.name in (COPY, OURS, "zetamix Mixup", "paper listing")),
     *(c for c in CONTENDERS if c.name == "mixup, original"),
-    Contender(LOCAL, lambda classes: Local(num_classes=classes)),
+    Contender(LOCAL, lambda classes: LocalMixup(num_classes=classes)),
 )
 
 
