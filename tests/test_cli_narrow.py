@@ -5,9 +5,9 @@ import io
 import pytest
 from comparisons import make_comparison, make_dataset
 from rich.console import Console
-from zetamix.cli.narrow import blocks, fold_name
 
 from zetamix.cli.compare import _print
+from zetamix.cli.narrow import blocks, fold_name
 from zetamix.report import Table
 from zetamix.report.compare_tables import difference_table, main_table
 

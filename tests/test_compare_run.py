@@ -6,13 +6,13 @@ import pytest
 import torch
 from comparisons import make_dataset
 from filelock import FileLock
+
+from zetamix import data
+from zetamix.experiments.compare import CompareError, compare, make_grid
 from zetamix.experiments.compare.grid import Place
 from zetamix.experiments.compare.progress import Tracker
 from zetamix.experiments.compare.run import _plan_jobs, _token
 from zetamix.experiments.compare.work import Job, train_cells
-
-from zetamix import data
-from zetamix.experiments.compare import CompareError, compare, make_grid
 from zetamix.experiments.workers import FileBoard
 from zetamix.methods import parse_list
 from zetamix.results.comparison import read_record

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -116,10 +115,3 @@ def check_first_tensor(batch: object) -> Tensor:
                 _name_entry(error, tuple(names))
                 raise
     raise TypeError("The batch holds no tensor: there is nothing to mix.")
-
-
-def plan_dtype(batch: object) -> torch.dtype:
-    """float64 weights where any tensor of the batch is float64, float32 for all others."""
-    leaves = [batch] if isinstance(batch, Tensor) else pytree.tree_leaves(batch)
-    double = any(isinstance(leaf, Tensor) and leaf.dtype == torch.float64 for leaf in leaves)
-    return torch.float64 if double else torch.float32

@@ -7,7 +7,6 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from zetamix._checks import Gamma, check_tensor
-from zetamix.batch_tree import plan_dtype
 from zetamix.kernels import dispatch
 from zetamix.kernels.dispatch import Implementation
 from zetamix.kernels.plan_spec import PlanSpec
@@ -165,3 +164,10 @@ def mix_pair(
     else:
         mixed = Blend().mix(samples, plan, implementation)
     return mixed, rule.mix(labels, plan)
+
+
+def plan_dtype(batch: object) -> torch.dtype:
+    """float64 weights where any tensor of the batch is float64, float32 for all others."""
+    leaves = [batch] if isinstance(batch, Tensor) else pytree.tree_leaves(batch)
+    double = any(isinstance(leaf, Tensor) and leaf.dtype == torch.float64 for leaf in leaves)
+    return torch.float64 if double else torch.float32

@@ -30,13 +30,12 @@ from zetamix.batch_tree import (
     check_rule_types,
     in_form_of,
     mix_tree,
-    plan_dtype,
     with_dicts,
 )
 from zetamix.gamma import dominance_threshold
 from zetamix.kernels.dispatch import IMPLEMENTATIONS, Implementation
 from zetamix.kernels.plan_spec import PlanSpec
-from zetamix.mix import apply_plan, check_pair, mix_pair
+from zetamix.mix import apply_plan, check_pair, mix_pair, plan_dtype
 from zetamix.plan import (
     ANCHORS,
     LAMS,

@@ -66,7 +66,9 @@ def measure_equivalence(cell: MeasurementCell, context: MeasureContext) -> Measu
         zeta = apply_plan(pair, plan)[0]
         weights.append(float(plan.weights[0, 1 if swap else 0]))
         blend = MixPlan(
-            torch.tensor([[0, 1]]), torch.tensor([[lam, 1 - lam]], dtype=torch.float64), batch_size=2
+            torch.tensor([[0, 1]]),
+            torch.tensor([[lam, 1 - lam]], dtype=torch.float64),
+            batch_size=2,
         )
         largest = max(largest, float((zeta - apply_plan(samples, blend)[0]).abs().max()))
     return Measured(
