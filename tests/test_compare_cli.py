@@ -13,14 +13,6 @@ import pytest
 from browser import needs_browser, open_page
 from PIL import Image
 from typer.testing import CliRunner
-<<<<<<< HEAD
-
-from zetamix.cli.app import app
-=======
-from zetamix.cli.overview import CELL_WIDTH, OverviewTable
-from zetamix.experiments.compare.grid import METHODS
-from zetamix.experiments.compare.progress import CellProgress, Overview
->>>>>>> aded233 (core: tests, README and users on the new names; a plain call is 44 calls in 7 files)
 
 from zetamix.cli.app import app
 

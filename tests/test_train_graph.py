@@ -92,19 +92,11 @@ def device(request, monkeypatch):
     if request.param == "fake":
         fake_cuda_graphs(monkeypatch)
         return torch.device("cpu")
-<<<<<<< HEAD
     # an eager step draws small random numbers on the host, a captured one on the device; here both
     # draw on the device, so that they are the same
-    monkeypatch.setattr(zetamix.sampling, "_on_host", lambda device: False)
+    monkeypatch.setattr(zetamix.sampling, "reads_generator_on_host", lambda device: False)
     # without it the gradient of a convolution is summed in another order each time, and after nine
     # steps some weights differ by more than 1e-4
-=======
-    # an eager step reads its random numbers off the host, a captured one draws them on the
-    # device; only drawn in the same place are they the same
-    monkeypatch.setattr(zetamix.sampling, "reads_generator_on_host", lambda device: False)
-    # else a convolution's gradient is added up in another order each time, and nine steps later
-    # some weights differ by more than 1e-4
->>>>>>> aded233 (core: tests, README and users on the new names; a plain call is 44 calls in 7 files)
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
     return torch.device("cuda")
