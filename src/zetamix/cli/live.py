@@ -204,12 +204,13 @@ def print_header(
     """Print what is about to be trained, and notes about the data."""
     runs = f"{plural(methods, 'method')} × {plural(seeds, 'seed')}"
     shape = " × ".join(map(str, dataset.shape))
+    test = 0 if dataset.test is None else len(dataset.test)
     augmentation = "no" if recipe.augmentation == "none" else recipe.augmentation
     console.print(
-        f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} training and "
-        f"{len(dataset.splits['test']):,} test samples, {dataset.num_classes} classes, {shape} · "
-        f"{runs} · {recipe.model}, {plural(recipe.epochs, 'epoch')}, batch size "
-        f"{recipe.batch_size}, {augmentation} augmentation · recipe: {recipe.source}",
+        f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} training and {test:,} test samples, "
+        f"{dataset.num_classes} classes, {shape} · {runs} · {recipe.model}, "
+        f"{plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, {augmentation} "
+        f"augmentation · recipe: {recipe.source}",
         highlight=False,
     )
     for note in dataset.notes:

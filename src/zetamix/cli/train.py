@@ -57,6 +57,8 @@ def train(
     """
     # importing and loading count towards the time limit
     began = time.monotonic()
+    import torch
+
     from zetamix.experiments.run_cells import run_cells
     from zetamix.methods import parse_list
     from zetamix.train import make_cell, make_recipe
@@ -74,6 +76,9 @@ def train(
         cells = [make_cell(dataset, method, recipe, seed) for method in chosen for seed in numbers]
         folder, folder_of = _folders(out, dataset.name, cells)
         print_header(console, dataset, recipe, len(chosen), len(numbers))
+        for method in chosen:
+            # warns, once, about a γ that lets no sample dominate
+            method.transform(dataset.num_classes, torch.Generator())
         logger = CurveLogger(
             log if ranks.leads else None, {cell.key: folder / folder_of(cell) for cell in cells}
         )
