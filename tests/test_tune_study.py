@@ -1,6 +1,7 @@
-"""A study that several commands share: each trial is somebody's once, and none is lost."""
+"""The trials of a study: retried when their process dies, counted once, drawn reproducibly."""
 
 import math
+import os
 import sqlite3
 import sys
 import threading
@@ -11,600 +12,392 @@ import pytest
 from filelock import FileLock
 from optuna.exceptions import StorageInternalError
 from optuna.trial import TrialState
-from tuning import RECIPE, SPACE, hasty_sqlite, make_question, make_study
+from processes import start
+from tuning import RECIPE, SPACE, hasty_sqlite, make_spec
 
-from zetamix.experiments.tune import StudyError, parse_space
-from zetamix.experiments.tune.sampler import make_pruner, make_sampler
-from zetamix.experiments.tune.storage import Storage, quieten, sqlite_in
-from zetamix.experiments.tune.tries import MOST_TRIES
+from zetamix.experiments.tune import StudyError, make_plan
+from zetamix.experiments.tune.storage import open_storage, parse_url, patiently, sqlite_url
+from zetamix.experiments.tune.study import (
+    MAX_RETRIES,
+    attempts,
+    can_start,
+    index_of,
+    is_over,
+    lock_name,
+    open_study,
+    read_progress,
+    read_trials,
+    recover,
+    retry,
+)
+from zetamix.results.search_space import parse_space
 
-pytestmark = pytest.mark.usefixtures(hasty_sqlite.__name__)
+pytestmark = [
+    pytest.mark.usefixtures(hasty_sqlite.__name__),
+    # these tests start trials without `optimize`
+    pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed:UserWarning"),
+]
 
-GOOD = {"scores": {"nll": 0.1}, "seconds": 3.0, "error": 0.01}
+FAIL = TrialState.FAIL
 
 
-def kill(study):
-    """What is left of a command after `kill -9`: its lock is free, and it has told nobody."""
-    study.presence.lock.release(force=True)
+def open_in(folder, spec=None, *, name="study", plan=None, **options):
+    spec = make_spec() if spec is None else spec
+    plan = make_plan(spec, "random", 3) if plan is None else plan
+    return open_study(sqlite_url(folder / "study.db"), name, spec, plan, **options)
 
 
-def finish(study, claim, value=0.1):
-    study.complete(claim.number, value, GOOD)
+def ask(study, spec=None, lock=None):
+    """A trial as a worker starts it; lock: the path that its process holds."""
+    trial = study.ask((make_spec() if spec is None else spec).space.distributions())
+    if lock is not None:
+        trial.set_user_attr("lock", lock_name(lock))
+    return trial
 
 
 def states(study):
-    return [trial.state.name for trial in study.optuna.get_trials()]
+    return [trial.state.name for trial in study.get_trials()]
 
 
-# claiming
+def die(folder):
+    """A process that is killed in the middle of a trial."""
+    open_in(folder, heartbeat=1, grace=2).optimize(lambda trial: (time.sleep(1.5), os._exit(9)))
 
 
-def test_many_commands_train_exactly_as_many_trials_as_asked_for(tmp_path):
-    claimed, commands = [], 6
+def over(study):
+    return sum(is_over(trial) for trial in attempts(study))
 
-    def work():
-        with make_study(tmp_path, trials=15, sampler="random") as study:
-            while (claim := study.claim()) is not None:
-                claimed.append(claim)
-                study.report(claim.number, {1: 0.5})
-                finish(study, claim)
 
-    threads = [threading.Thread(target=work) for _ in range(commands)]
+# retries
+
+
+def test_the_trial_of_a_dead_process_is_retried_with_its_values(tmp_path):
+    study, lock = open_in(tmp_path), tmp_path / "lock"
+    with FileLock(lock):
+        dead = ask(study, lock=lock)
+        recover(study, grace=60, lost_after=60)
+        assert states(study) == ["RUNNING"]
+    recover(study, grace=60, lost_after=60)
+    recover(study, grace=60, lost_after=60)
+    assert states(study) == ["FAIL", "WAITING"]
+    again = ask(study)
+    assert (again.number, again.params) == (1, dead.params)
+    assert index_of(study, again.number) == index_of(study, dead.number) == 0
+    study.tell(again, 0.1)
+    other = ask(study)
+    assert index_of(study, other.number) == 1
+    assert [trial.number for trial in read_trials(study, make_spec())] == [0]
+
+
+def test_a_dead_machine_is_noticed_by_its_heartbeat(tmp_path):
+    study = open_in(tmp_path, heartbeat=1, grace=2)
+    assert start(die, tmp_path).wait() == 9
+    assert states(study) == ["RUNNING"]
+    began = time.monotonic()
+    while states(study) == ["RUNNING"]:
+        assert time.monotonic() - began < 30
+        time.sleep(0.2)
+        recover(study, grace=1000, lost_after=1000)
+    assert time.monotonic() - began > 1
+    assert states(study) == ["FAIL", "WAITING"]
+
+
+def test_a_process_that_dies_before_its_first_heartbeat_is_noticed(tmp_path):
+    study = open_in(tmp_path)
+    ask(study)
+    recover(study, grace=60, lost_after=60)
+    assert states(study) == ["RUNNING"]
+    recover(study, grace=0, lost_after=60)
+    assert states(study) == ["FAIL", "WAITING"]
+
+
+def test_a_failed_trial_that_nobody_queued_is_queued_once(tmp_path):
+    """Its process was killed between the failure and the retry."""
+    study = open_in(tmp_path)
+    study.tell(ask(study), state=FAIL)
+    recover(study, grace=60, lost_after=60)
+    assert states(study) == ["FAIL"]
+    recover(study, grace=60, lost_after=0)
+    recover(study, grace=60, lost_after=0)
+    assert states(study) == ["FAIL", "WAITING"]
+
+
+def test_a_trial_that_kills_every_process_is_given_up(tmp_path):
+    study = open_in(tmp_path)
+    for _ in range(1 + MAX_RETRIES):
+        assert can_start(study, 1)
+        study.tell(ask(study), state=FAIL)
+        recover(study, grace=60, lost_after=0)
+    assert states(study) == ["FAIL"] * (1 + MAX_RETRIES)
+    assert not can_start(study, 1)
+    (trial,) = read_trials(study, make_spec())
+    assert (trial.state, trial.value, trial.number) == ("failed", None, 0)
+    assert trial.setting["gamma"] >= 1
+    assert read_progress(study, make_spec(), 1).counts["failed"] == 1
+
+
+def test_an_interruption_is_no_failed_attempt(tmp_path):
+    study, values = open_in(tmp_path), set()
+    for _ in range(2 + MAX_RETRIES):
+        trial = ask(study)
+        values.add(trial.params["gamma"])
+        trial.set_user_attr("interrupted", True)
+        retry(study, study.tell(trial, state=FAIL))
+    assert len(values) == 1
+    study.tell(ask(study), 0.1)
+    assert over(study) == 1
+    assert read_progress(study, make_spec(), 1).counts["failed"] == 0
+
+
+def test_surplus_trials_do_not_count(tmp_path):
+    study = open_in(tmp_path)
+    study.tell(ask(study), 0.1)
+    surplus = ask(study)
+    surplus.set_user_attr("surplus", True)
+    study.tell(surplus, state=FAIL)
+    recover(study, grace=0, lost_after=0)
+    assert states(study) == ["COMPLETE", "FAIL"]
+    assert over(study) == 1
+    assert index_of(study, ask(study).number) == 1
+
+
+def test_every_waiting_trial_is_claimed_once(tmp_path):
+    study = open_in(tmp_path)
+    for _ in range(12):
+        trial = ask(study)
+        trial.set_user_attr("interrupted", True)
+        study.tell(trial, state=FAIL)
+    recover(study, grace=60, lost_after=0)
+    claimed = []
+
+    def claim():
+        mine = open_in(tmp_path)
+        claimed.extend(ask(mine).number for _ in range(3))
+
+    threads = [threading.Thread(target=claim) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(claim.number for claim in claimed) == list(range(15))
-    with make_study(tmp_path, trials=15) as study:
-        assert states(study) == ["COMPLETE"] * 15
-        assert study.finished()
-        assert study.claim() is None
+    assert sorted(claimed) == list(range(12, 24))
 
 
-def test_a_trial_that_runs_counts(tmp_path):
-    with make_study(tmp_path, trials=2) as one, make_study(tmp_path, trials=2) as two:
-        first, second = one.claim(), two.claim()
-        assert (first.number, second.number) == (0, 1)
-        assert one.claim() is two.claim() is None
-        assert not one.finished()
-        finish(one, first)
-        finish(two, second)
-        assert one.finished()
+def test_states_and_progress(tmp_path):
+    study = open_in(tmp_path)
+    done, pruned, wild, running = (ask(study) for _ in range(4))
+    for trial, curve in ((pruned, {1: 0.4}), (wild, {1: 0.3}), (running, {1: 0.3, 2: 0.2})):
+        for epoch, value in curve.items():
+            trial.report(value, epoch)
+    for name, value in {"scores": {"nll": 0.1}, "seconds": 3.0, "error": 0.02}.items():
+        done.set_user_attr(name, value)
+    wild.set_user_attr("diverged", True)
+    study.tell(done, 0.1)
+    study.tell(pruned, state=TrialState.PRUNED)
+    study.tell(wild, state=TrialState.PRUNED)
+    first, second, third = read_trials(study, make_spec())
+    assert [(t.state, t.value) for t in (first, second, third)] == [
+        ("complete", 0.1),
+        ("pruned", 0.4),
+        ("diverged", None),
+    ]
+    assert (first.error, first.scores, first.seconds) == (0.02, {"nll": 0.1}, 3.0)
+    assert third.curve == {1: 0.3}
+    progress = read_progress(study, make_spec(), 5)
+    assert progress.counts == {"complete": 1, "pruned": 1, "diverged": 1, "failed": 0}
+    assert (progress.done, progress.total, progress.running) == (3, 5, {3: 2})
+    assert progress.best.value == 0.1
 
 
-def test_more_trials_are_those_that_are_missing(tmp_path):
-    for total, expected in ((2, [0, 1]), (5, [2, 3, 4]), (3, [])):
-        with make_study(tmp_path, trials=total) as study:
-            found = []
-            while (claim := study.claim()) is not None:
-                found.append(claim.number)
-                finish(study, claim)
-            assert found == expected
-            assert study.finished()
+# sampling and pruning
 
 
-def test_each_trial_has_a_seed_of_its_own(tmp_path):
-    with make_study(tmp_path, make_question(seed=40)) as study:
-        assert [study.claim().seed for _ in range(3)] == [40, 41, 42]
-
-
-def test_a_claim_is_a_setting_of_the_space(tmp_path):
-    question = make_question("gamma=1..6,sources=2|all,lr=0.02")
-    with make_study(tmp_path, question) as study:
-        claim = study.claim()
-        assert list(claim.setting) == ["gamma", "sources", "lr"]
-        assert 1 <= claim.setting["gamma"] <= 6
-        assert claim.setting["sources"] in (2, "all")
-        assert claim.setting["lr"] == 0.02
-
-
-# retrying
-
-
-def test_a_killed_commands_trial_is_gone_on_with_and_counted_once(tmp_path):
-    killed = make_study(tmp_path, trials=2).__enter__()
-    lost = killed.claim()
-    with make_study(tmp_path, trials=2) as study:
-        other = study.claim()
-        assert study.claim() is None
-        kill(killed)
-        again = study.claim()
-        assert (again.setting, again.seed, again.place) == (lost.setting, lost.seed, lost.place)
-        assert again.number not in (lost.number, other.number)
-        finish(study, other)
-        finish(study, again)
-        assert study.finished()
-        assert study.claim() is None
-        assert states(study).count("COMPLETE") == 2
-        assert [trial.number for trial in study.trials()] == [0, 1]
-        assert [trial.seed for trial in study.trials()] == [0, 1]
-
-
-def test_a_command_of_another_machine_is_waited_for_while_it_shows_signs_of_life(tmp_path):
-    elsewhere = make_study(tmp_path, trials=1).__enter__()
-    lost = elsewhere.claim()
-    with make_study(tmp_path, trials=1, grace=0.3) as study:
-        # its lock cannot be seen from here
-        study.presence.commands = tmp_path / "another machine"
-        for _ in range(4):
-            assert study.claim() is None
-            elsewhere.presence.beat()
-            time.sleep(0.12)
-        assert study.claim() is None
-        time.sleep(0.35)
-        again = study.claim()
-        assert again.place == lost.place
-        # it was not dead after all: what it has to say is not heard any more
-        assert elsewhere.report(lost.number, {1: 0.5}) == "lost"
-        finish(elsewhere, lost, 0.9)
-        finish(study, again, 0.2)
-        assert [trial.value for trial in study.trials()] == [0.2]
-
-
-def test_a_trial_that_kills_every_command_is_given_up(tmp_path):
-    for tries in range(1 + MOST_TRIES):
-        study = make_study(tmp_path, trials=1).__enter__()
-        claim = study.claim()
-        assert (claim.number, claim.place) == (tries, 0)
-        kill(study)
-    with make_study(tmp_path, trials=1) as study:
-        assert study.claim() is None
-        assert study.finished()
-        assert study.standing().failed == 1
-        (trial,) = study.trials()
-        assert (trial.state, trial.value, trial.number) == ("failed", None, 0)
-        assert trial.setting["gamma"] >= 1
-
-
-def test_what_is_given_back_is_no_failed_try(tmp_path):
-    settings = set()
-    for _ in range(2 + MOST_TRIES):
-        with make_study(tmp_path, trials=1) as study:
-            claim = study.claim()
-            settings.add(claim.setting["gamma"])
-            assert claim.place == 0
-        # leaving gives it back
-    assert len(settings) == 1
-    with make_study(tmp_path, trials=1) as study:
-        finish(study, study.claim())
-        assert study.standing().failed == 0
-        assert study.finished()
-
-
-def test_killed_while_claiming(tmp_path):
-    with make_study(tmp_path, trials=1) as study:
-        # a trial that nobody has put a name on yet
-        study.optuna.ask()
-        claim = study.claim()
-        assert claim is not None
-        finish(study, claim)
-        assert states(study) == ["FAIL", "COMPLETE"]
-
-
-def test_killed_between_giving_up_and_queueing(tmp_path):
-    with make_study(tmp_path, trials=2) as study:
-        lost = study.claim()
-        study.optuna.tell(lost.number, state=TrialState.FAIL)
-        again = study.claim()
-        assert (again.place, again.setting) == (lost.place, lost.setting)
-        # and not queued twice
-        other = study.claim()
-        assert other.place == 1
-        assert study.claim() is None
-
-
-def test_folders_of_commands_are_removed(tmp_path):
-    killed = make_study(tmp_path).__enter__()
-    with make_study(tmp_path) as at_work, make_study(tmp_path) as study:
-        kill(killed)
-        assert len(list(study.presence.commands.iterdir())) == 3
-        study.__exit__()
-        assert [folder.name for folder in study.presence.commands.iterdir()] == [
-            at_work.presence.owner
-        ]
-        study.__enter__()
-
-
-# grids
-
-
-def test_a_grid_is_queued_once_and_only_what_is_missing(tmp_path):
-    question = make_question("gamma=2:3:0.5,lr=0.01")
-    settings = question.space.grid()
-    found = []
-    for seeds, total in ((2, 6), (3, 9)):
-        with make_study(tmp_path, question, trials=total, sampler="grid") as study:
-            study.queue(settings, range(seeds))
-            study.queue(settings, range(seeds))
-            while (claim := study.claim()) is not None:
-                found.append((claim.seed, claim.setting["gamma"]))
-                finish(study, claim)
-            assert study.finished()
-    # one seed after the other, so that half a grid is a whole curve
-    assert found == [(seed, gamma) for seed in range(3) for gamma in (2.0, 2.5, 3.0)]
-
-
-def test_a_killed_place_of_a_grid_is_not_queued_beside_its_retry(tmp_path):
-    question = make_question("gamma=2:3:1")
-    killed = make_study(tmp_path, question, trials=2, sampler="grid").__enter__()
-    killed.queue(question.space.grid(), [5])
-    lost = killed.claim()
-    kill(killed)
-    with make_study(tmp_path, question, trials=2, sampler="grid") as study:
-        study.queue(question.space.grid(), [5])
-        found = [study.claim() for _ in range(2)]
-        assert study.claim() is None
-        assert sorted(claim.setting["gamma"] for claim in found) == [2.0, 3.0]
-        assert {claim.seed for claim in found} == {5}
-        assert lost.setting in [claim.setting for claim in found]
-
-
-# judging
-
-
-def curve(values):
-    return dict(enumerate(values, 1))
-
-
-@pytest.fixture(scope="module")
-def with_five(tmp_path_factory):
-    """A study of 6 epochs with five finished trials, all between 20 and 24 % error throughout."""
-    question = make_question(recipe=RECIPE.change(epochs=6))
-    folder = tmp_path_factory.mktemp("five")
-    with make_study(folder, question, trials=20, prune=True) as study:
-        for k in range(5):
-            claim = study.claim()
-            assert study.report(claim.number, curve([0.2 + k / 100] * 6)) == "go on"
-            finish(study, claim, 0.1 + k / 100)
-        yield study
-
-
-@pytest.mark.parametrize(
-    ("values", "verdict"),
-    [
-        # before a third of the epochs nothing is known
-        ([0.9], "go on"),
-        ([0.9, 0.9], "prune"),
-        ([0.9, 0.9, 0.9, 0.9], "prune"),
-        # worse than half, but not than three quarters
-        ([0.225, 0.225, 0.225], "go on"),
-        ([0.1, 0.1, 0.1], "go on"),
-        # the best epoch counts: a bad one alone stops nothing
-        ([0.1, 0.1, 0.9], "go on"),
-    ],
-)
-def test_hopeless_trials_are_stopped(with_five, values, verdict):
-    claim = with_five.claim()
-    found = "go on"
-    for epochs in range(1, len(values) + 1):
-        if found == "go on":
-            found = with_five.report(claim.number, curve(values[:epochs]))
-    assert found == verdict
-
-
-def test_a_direction_is_that_of_the_measure(tmp_path):
-    question = make_question(recipe=RECIPE.change(epochs=3), metric="accuracy")
-    with make_study(tmp_path, question, trials=20, prune=True) as study:
-        for _ in range(5):
-            claim = study.claim()
-            study.report(claim.number, curve([0.8] * 3))
-            finish(study, claim, 0.8)
-        assert study.report(study.claim().number, curve([0.1, 0.1])) == "prune"
-        assert study.report(study.claim().number, curve([0.9, 0.9])) == "go on"
-
-
-def test_without_pruning_nothing_is_stopped(tmp_path):
-    with make_study(tmp_path, trials=20, prune=False) as study:
-        for _ in range(6):
-            claim = study.claim()
-            study.report(claim.number, curve([0.2] * 4))
-            finish(study, claim)
-        assert study.report(study.claim().number, curve([0.9] * 4)) == "go on"
-
-
-def test_what_was_reported_is_not_reported_again(with_five):
-    claim = with_five.claim()
-    nan = float("nan")
-    for _ in range(3):
-        # a trial that is gone on with tells its curve from the beginning
-        assert with_five.report(claim.number, {1: 0.21, 2: nan}) == "go on"
-    with_five.prune(claim.number, {})
-    (pruned,) = (trial for trial in with_five.trials() if trial.state == "pruned")
-    assert pruned.curve == {1: 0.21}
-
-
-def test_threads_of_one_command_do_not_disturb_each_other(tmp_path):
-    """One tells what workers tell while another tells what came of it."""
-    with make_study(tmp_path, trials=8) as study:
-        for _ in range(8):
-            claim = study.claim()
-            values = curve([0.3] * 30)
-            thread = threading.Thread(target=study.report, args=(claim.number, values))
-            thread.start()
-            study.report(claim.number, values)
-            finish(study, claim)
-            thread.join()
-        assert [len(trial.curve) for trial in study.trials()] == [30] * 8
-
-
-def test_what_became_of_trials(tmp_path):
-    with make_study(tmp_path, trials=5) as study:
-        done, pruned, wild, running = (study.claim() for _ in range(4))
-        study.report(pruned.number, {1: 0.4})
-        study.report(wild.number, {1: 0.3})
-        study.report(running.number, {1: 0.3, 2: 0.2})
-        study.complete(done.number, 0.1, {**GOOD, "error": 0.02})
-        study.prune(pruned.number, {"seconds": 1.0})
-        study.diverge(wild.number, {"seconds": 2.0})
-        found = study.trials()
-        assert [(t.number, t.state, t.value) for t in found] == [
-            (0, "complete", 0.1),
-            (1, "pruned", 0.4),
-            (2, "diverged", None),
-        ]
-        assert (found[0].error, found[0].scores, found[0].seconds) == (0.02, {"nll": 0.1}, 3.0)
-        assert found[2].curve == {1: 0.3}
-        standing = study.standing()
-        counts = (standing.complete, standing.pruned, standing.diverged, standing.failed)
-        assert counts == (1, 1, 1, 0)
-        assert (standing.done, standing.total, standing.running) == (3, 5, {3: 2})
-        assert standing.best.trials[0].number == 0
-        assert study.mine() == [3]
-
-
-# drawing
-
-
-def settings(folder, sampler, seed=0, each=13, count=13):
-    """The settings of a study's trials; each: how many a command makes before the next goes on."""
-    question = make_question(seed=seed)
-    found = []
-    while len(found) < count:
-        with make_study(folder, question, trials=count, sampler=sampler) as study:
-            for _ in range(min(each, count - len(found))):
-                claim = study.claim()
-                found.append(tuple(claim.setting.values()))
-                # the better the nearer to γ = 3
-                study.complete(claim.number, abs(claim.setting["gamma"] - 3), GOOD)
-            # one more is begun, and given back
-            study.claim()
-    return found
+def draw(folder, sampler, *, seed=0, each=13, count=13):
+    """Settings of a study; each: how many trials one command makes before it is interrupted."""
+    spec, values = make_spec(seed=seed), []
+    while len(values) < count:
+        study = open_in(folder, spec, plan=make_plan(spec, sampler, count))
+        for _ in range(min(each, count - len(values))):
+            trial = ask(study)
+            values.append(tuple(trial.params.values()))
+            # the best γ is 3
+            study.tell(trial, abs(trial.params["gamma"] - 3))
+        if len(values) < count:
+            trial = ask(study)
+            trial.set_user_attr("interrupted", True)
+            retry(study, study.tell(trial, state=FAIL))
+    return values
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
-def test_an_interrupted_study_draws_what_a_whole_one_would_have(sampler, tmp_path):
-    whole = settings(tmp_path / "whole", sampler)
-    assert settings(tmp_path / "pieces", sampler, each=4) == whole
-    assert settings(tmp_path / "other", sampler, seed=1, count=2) != whole[:2]
+def test_an_interrupted_study_draws_the_settings_of_a_whole_one(sampler, tmp_path):
+    whole = draw(tmp_path / "whole", sampler)
+    assert draw(tmp_path / "pieces", sampler, each=4) == whole
+    assert draw(tmp_path / "other", sampler, seed=1, count=2) != whole[:2]
     assert len(set(whole)) == len(whole)
 
 
 def test_parameters_are_drawn_independently(tmp_path):
-    """From one stream for each trial, not from the same beginning for each parameter."""
-    space = parse_space(SPACE)
-    gamma, decay = space.parameters
-    quantiles = [
-        (
-            (g - gamma.low) / (gamma.high - gamma.low),
-            math.log(d / decay.low, decay.high / decay.low),
-        )
-        for g, d in settings(tmp_path, "random")
+    gamma, decay = parse_space(SPACE).parameters
+    near = [
+        abs((g - gamma.low) / (gamma.high - gamma.low) - math.log(d / decay.low, 20)) < 0.05
+        for g, d in draw(tmp_path, "random")
     ]
-    near = [abs(g - d) < 0.05 for g, d in quantiles]
     assert sum(near) < len(near) / 2
 
 
-def test_tpe_learns():
-    """The last ten of forty trials are far nearer to the optimum than the first ten, at random."""
-    quieten()
-    distributions = parse_space(SPACE).distributions()
-    begin = end = 0.0
-    for seed in range(3):
-        study = optuna.create_study(sampler=make_sampler("tpe", seed))
-        far = []
-        for _ in range(40):
-            trial = study.ask(distributions)
-            far.append(abs(trial.params["gamma"] - 3))
-            study.tell(trial, far[-1])
-        begin, end = begin + sum(far[:10]), end + sum(far[-10:])
-    assert end < 0.7 * begin
+def test_tpe_learns(tmp_path):
+    """The last ten of forty trials are nearer to the optimum than the first ten, at random."""
+    distances = [abs(gamma - 3) for gamma, _ in draw(tmp_path, "tpe", each=40, count=40)]
+    assert sum(distances[-10:]) < 0.7 * sum(distances[:10])
 
 
-def test_no_pruner_and_one_that_waits():
-    assert isinstance(make_pruner(False, 30), optuna.pruners.NopPruner)
-    pruner = make_pruner(True, 30)
-    assert (pruner._n_warmup_steps, pruner._interval_steps) == (10, 5)
-    assert isinstance(make_sampler("random", 0), optuna.samplers.BaseSampler)
-
-
-# opening
-
-
-def test_another_question_leaves_the_study_as_it_is(tmp_path):
-    with make_study(tmp_path) as study:
-        finish(study, study.claim())
-    before = (tmp_path / "study.db").read_bytes()
-    with pytest.raises(StudyError) as caught:
-        make_study(tmp_path, make_question("gamma=2..3"))
-    assert str(caught.value).startswith(
-        f"The study study in {tmp_path}/study.db asks something else (space: {SPACE} "
-        "there, gamma=2..3 asked for). Nothing was changed: "
-    )
-    assert (tmp_path / "study.db").read_bytes() == before
-    with make_study(tmp_path) as study:
-        assert [trial.value for trial in study.trials()] == [0.1]
-
-
-def test_a_study_of_somebody_else_is_left_alone(tmp_path):
-    optuna.create_study(storage=sqlite_in(tmp_path), study_name="study")
-    with pytest.raises(StudyError) as caught:
-        make_study(tmp_path)
-    assert str(caught.value) == (
-        f"The study study in {tmp_path}/study.db was not made by zetamix. Choose another "
-        "--study, or another --storage."
-    )
-
-
-def test_two_studies_in_one_storage(tmp_path):
-    with make_study(tmp_path, name="a") as one, make_study(tmp_path, name="b") as two:
-        finish(one, one.claim())
-        assert two.trials() == []
-
-
-EXPECTED = "expected sqlite:///path/of/study.db or postgresql://user:password@host:5432/name"
+def test_a_grid_has_all_settings_for_the_first_seed_first(tmp_path):
+    spec = make_spec("gamma=2:3:0.5,sources=2|all")
+    study = open_in(tmp_path, spec, plan=make_plan(spec, "grid", seeds=(0, 1)))
+    values = []
+    for _ in range(12):
+        trial = ask(study, spec)
+        values.append(tuple(spec.space.setting(trial.params).values()))
+        study.tell(trial, 0.1)
+    assert values == 2 * [(g, s) for g in (2.0, 2.5, 3.0) for s in (2, "all")]
 
 
 @pytest.mark.parametrize(
-    ("address", "message"),
+    ("prune", "values", "expected"),
     [
-        ("nonsense", f"--storage is not an address: {EXPECTED}."),
-        ("sqlite://", f"--storage sqlite:// names no file: {EXPECTED}."),
-        ("sqlite:///:memory:", f"--storage sqlite:///:memory: names no file: {EXPECTED}."),
-        ("mysql://ann:pw@host/x", f"--storage: {EXPECTED}, got mysql://ann:***@host/x."),
+        # before a third of the epochs no trial is pruned
+        (True, [0.9], False),
+        (True, [0.9, 0.9], True),
+        (True, [0.9, 0.9, 0.9, 0.9], True),
+        # worse than half of the others, but not than three quarters
+        (True, [0.225, 0.225, 0.225], False),
+        (True, [0.1, 0.1, 0.1], False),
+        # the best epoch counts
+        (True, [0.1, 0.1, 0.9], False),
+        (False, [0.9, 0.9, 0.9, 0.9], False),
     ],
 )
-def test_a_wrong_address_is_told(address, message):
-    with pytest.raises(StudyError) as caught:
-        Storage(address, "study")
-    assert str(caught.value) == message
+@pytest.mark.parametrize("metric", ["error", "accuracy"])
+def test_trials_of_the_worst_quarter_are_pruned(metric, prune, values, expected, tmp_path):
+    spec = make_spec(recipe=RECIPE.change(epochs=6), metric=metric)
+    study = open_in(tmp_path, spec, plan=make_plan(spec, "random", 20, prune))
+
+    def flip(value):
+        return value if metric == "error" else 1 - value
+
+    for k in range(5):
+        trial = ask(study, spec)
+        for epoch in range(1, 7):
+            trial.report(flip(0.2 + k / 100), epoch)
+        study.tell(trial, flip(0.1 + k / 100))
+    trial, pruned = ask(study, spec), False
+    for epoch, value in enumerate(values, 1):
+        trial.report(flip(value), epoch)
+        pruned = pruned or trial.should_prune()
+    assert pruned == expected
 
 
-@pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg"])
-def test_a_server_that_cannot_be_reached_is_told_without_the_password(scheme):
+# storage
+
+
+def test_other_settings_are_refused_and_the_study_is_unchanged(tmp_path):
+    study = open_in(tmp_path)
+    study.tell(ask(study), 0.1)
+    with pytest.raises(StudyError, match=r"^Study study was created with other settings \(space"):
+        open_in(tmp_path, make_spec("gamma=2..3"))
+    assert [trial.value for trial in read_trials(open_in(tmp_path), make_spec())] == [0.1]
+    other = open_in(tmp_path, make_spec("gamma=2..3"), name="other")
+    assert other.get_trials() == []
+
+
+def test_a_study_of_another_program_is_refused(tmp_path):
+    url = sqlite_url(tmp_path / "study.db")
+    study = optuna.create_study(storage=url, study_name="study")
+    study.tell(study.ask(), 0.1)
+    with pytest.raises(StudyError, match="not created by zetamix"):
+        open_in(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nonsense", "--storage is not a database URL."),
+        ("postgresql://ann:s3@cr/et@h/x", "--storage is not a database URL."),
+        ("sqlite://", "Expected sqlite:///path/of/study.db or postgresql://"),
+        ("sqlite:///:memory:", "Expected sqlite:///path/of/study.db or postgresql://"),
+        ("mysql://ann:s3cret@host/x", "Expected sqlite:///path/of/study.db or postgresql://"),
+    ],
+)
+def test_a_wrong_url_is_refused_without_its_password(url, message):
     with pytest.raises(StudyError) as caught:
-        Storage(f"{scheme}://ann:secret@127.0.0.1:1/studies", "study")
+        open_storage(url)
+    assert str(caught.value).startswith(message)
+    assert "s3" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "masked"),
+    [
+        ("postgresql://ann:se%40cr%3At@host/x", "postgresql+psycopg://ann:***@host/x"),
+        ("postgresql://ann@host/x", "postgresql+psycopg://ann@host/x"),
+        ("postgresql://h/x?user=ann&password=s", "postgresql+psycopg://ann:***@h/x"),
+        ("postgresql://ann@h/x?password=s&sslmode=a", "postgresql+psycopg://ann:***@h/x?sslmode=a"),
+    ],
+)
+def test_a_password_is_masked(url, masked):
+    assert str(parse_url(url)) == masked
+
+
+def test_a_server_that_cannot_be_reached_is_named_without_its_password():
+    with pytest.raises(StudyError) as caught:
+        open_storage("postgresql://127.0.0.1:1/studies?user=ann&password=secret")
     message = str(caught.value)
     assert message.startswith(
-        f"The storage {scheme}://ann:***@127.0.0.1:1/studies cannot be used: "
+        "The storage postgresql+psycopg://ann:***@127.0.0.1:1/studies cannot be used: "
     )
-    assert message.endswith("Expected a database that can be reached and written to.")
     assert "refused" in message
     assert "secret" not in message
 
 
-def test_a_file_that_is_no_database_is_told_and_left_alone(tmp_path):
+def test_a_file_that_is_no_database_is_refused_and_unchanged(tmp_path):
     path = tmp_path / "study.db"
     path.write_bytes(b"something else entirely" * 100)
-    with pytest.raises(StudyError) as caught:
-        Storage(sqlite_in(tmp_path), "study")
-    assert str(caught.value) == (
-        f"The storage {path} cannot be used: file is not a database. Expected a database "
-        "that can be reached and written to."
-    )
+    with pytest.raises(StudyError, match=r"cannot be used: file is not a database\."):
+        open_storage(sqlite_url(path))
     assert path.read_bytes() == b"something else entirely" * 100
 
 
-def test_a_place_that_cannot_be_written_to_is_told(tmp_path):
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(StudyError) as caught:
-        Storage(f"sqlite:///{tmp_path}/file/study.db", "study")
-    assert str(caught.value).startswith(f"Cannot write to {tmp_path}/file: ")
+    with pytest.raises(StudyError, match=r"cannot be used: (Not a directory|File exists)"):
+        open_storage(sqlite_url(tmp_path / "file/study.db"))
 
 
-def test_a_storage_of_another_version_is_told(tmp_path):
-    make_study(tmp_path)
+def test_a_storage_of_another_version_of_optuna_is_refused(tmp_path):
+    open_in(tmp_path)
     with sqlite3.connect(tmp_path / "study.db") as connection:
         connection.execute("UPDATE alembic_version SET version_num = 'v99'")
     connection.close()
-    with pytest.raises(StudyError, match=r"^The storage /.*study\.db cannot be used: The runtime "):
-        make_study(tmp_path)
+    with pytest.raises(StudyError, match=r"study\.db cannot be used: The runtime "):
+        open_in(tmp_path)
 
 
 def test_a_missing_driver_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(StudyError) as caught:
-        Storage("postgresql://ann@127.0.0.1:1/x", "study")
-    assert str(caught.value) == "A study in PostgreSQL needs psycopg: pip install 'zetamix[tune]'"
+    with pytest.raises(StudyError, match=r"needs psycopg: pip install 'zetamix\[tune\]'"):
+        open_storage("postgresql://ann@127.0.0.1:1/x")
 
 
-def test_one_process_at_a_time(tmp_path):
-    storage = Storage(sqlite_in(tmp_path), "study")
-    with storage.exclusive(), pytest.raises(TimeoutError):
-        FileLock(f"{tmp_path}/study.db.lock").acquire(timeout=0.05)
-    FileLock(f"{tmp_path}/study.db.lock").acquire(timeout=0.05)
+def test_a_server_that_comes_back_is_waited_for():
+    answers = [StorageInternalError("gone"), "here"]
 
+    def call():
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
-# a storage that is away for a moment
-
-
-def test_a_storage_that_comes_back_is_waited_for(tmp_path, monkeypatch):
-    waited, failing = [], [True, True]
-    monkeypatch.setattr("zetamix.experiments.tune.study.time.sleep", waited.append)
-    with make_study(tmp_path) as study:
-        whole = study._trials
-
-        def flaky(*states):
-            if failing and failing.pop():
-                raise StorageInternalError("gone")
-            return whole(*states)
-
-        monkeypatch.setattr(study, "_trials", flaky)
-        finish(study, study.claim())
-        assert waited == [1.0, 1.0]
-        assert len(study.trials()) == 1
-
-
-def test_a_storage_that_stays_away_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("zetamix.experiments.tune.study.PATIENCE", 0.0)
-    with make_study(tmp_path) as study:
-
-        def gone(*states):
-            raise StorageInternalError("gone")
-
-        with monkeypatch.context() as away:
-            away.setattr(study, "_trials", gone)
-            with pytest.raises(StudyError, match=r"cannot be used: gone\. Expected a database"):
-                study.claim()
-            away.setattr(study.optuna, "set_user_attr", gone)
-            # signs of life are not worth an end
-            study.presence.beat()
-
-
-def test_what_was_told_before_the_connection_was_lost_is_not_told_again(tmp_path):
-    with make_study(tmp_path) as study:
-        claim = study.claim()
-        trial = study._open[claim.number]
-        finish(study, claim)
-        study._tell(trial, TrialState.COMPLETE, 0.9, GOOD)
-        assert [each.value for each in study.trials()] == [0.1]
-
-
-@pytest.mark.parametrize("what", ["report", "complete"])
-def test_taken_away_at_the_very_moment_of_telling(what, tmp_path, monkeypatch):
-    with make_study(tmp_path) as study:
-        claim = study.claim()
-        before = study._frozen(claim.number)
-        study.optuna.tell(claim.number, state=TrialState.FAIL)
-        now = study._frozen
-        stale = [before]
-        monkeypatch.setattr(study, "_frozen", lambda n: stale.pop() if stale else now(n))
-        if what == "report":
-            assert study.report(claim.number, {1: 0.5}) == "lost"
-            assert study.mine() == []
-        else:
-            finish(study, claim)
-        assert study.trials() == []
-
-
-def test_one_that_comes_back_at_the_very_moment_of_being_given_up(tmp_path, monkeypatch):
-    gone = make_study(tmp_path, trials=1).__enter__()
-    claim = gone.claim()
-    kill(gone)
-    with make_study(tmp_path, trials=1) as study:
-        running = study._trials(TrialState.RUNNING)
-        finish(gone, claim)
-        whole = study._trials
-        stale = [running]
-        monkeypatch.setattr(study, "_trials", lambda *s: stale.pop() if stale else whole(*s))
-        assert study.claim() is None
-        assert study.finished()
-        assert [trial.value for trial in study.trials()] == [0.1]
-
-
-def test_settings_that_were_tested_are_remembered(tmp_path):
-    with make_study(tmp_path) as study:
-        assert study.tested() == []
-        for gamma in (2.0, 2.0, 3.0):
-            study.note_tested({"gamma": gamma})
-    with make_study(tmp_path) as study:
-        assert study.tested() == [{"gamma": 2.0}, {"gamma": 3.0}]
+    assert patiently(call, 10, pause=0.01) == "here"
+    answers += [StorageInternalError("gone")] * 1000
+    with pytest.raises(StudyError, match=r"cannot be used: gone\."):
+        patiently(call, 0.05, pause=0.01)

@@ -49,12 +49,16 @@ def parse_url(text: str) -> sqlalchemy.URL:
     """
     try:
         url = sqlalchemy.engine.make_url(text)
+        # an @ within a password moves the rest of it to the host and the database
+        is_url = url.drivername == "sqlite" or "@" not in f"{url.host}{url.database}"
     except (SQLAlchemyError, ValueError):
+        is_url = False
+    if not is_url:
         # the text may hold a password, and is not repeated
         raise StudyError(
             f"--storage is not a database URL. {EXPECTED}. Percent-encode special characters of a "
             "password, or leave it out and set PGPASSWORD."
-        ) from None
+        )
     secrets = {name: str(url.query[name]) for name in ("user", "password") if name in url.query}
     if secrets:
         url = url.set(
@@ -126,9 +130,11 @@ def storage_errors(name: str) -> Iterator[None]:
     """Turn the errors of a database into one sentence."""
     try:
         yield
-    except ModuleNotFoundError as error:
+    except ImportError as error:
+        # Optuna raises its own, from that of the driver
+        module = error.name or getattr(error.__cause__, "name", None)
         raise StudyError(
-            f"A study in PostgreSQL needs {error.name}: pip install 'zetamix[tune]'"
+            f"A study in PostgreSQL needs {module}: pip install 'zetamix[tune]'"
         ) from None
     except OSError as error:
         raise StudyError(
@@ -142,7 +148,7 @@ def storage_errors(name: str) -> Iterator[None]:
         ) from error
 
 
-def patiently(call: Callable[[], Result], seconds: float) -> Result:
+def patiently(call: Callable[[], Result], seconds: float, pause: float = 1.0) -> Result:
     """Call, and call again for up to `seconds` while the database does not answer."""
     deadline = time.monotonic() + seconds
     while True:
@@ -151,7 +157,7 @@ def patiently(call: Callable[[], Result], seconds: float) -> Result:
         except StorageInternalError as error:
             if time.monotonic() > deadline:
                 raise StudyError(f"The storage cannot be used: {_reason(error)}.") from error
-            time.sleep(1.0)
+            time.sleep(pause)
 
 
 def _reason(error: BaseException) -> str:
