@@ -1,4 +1,13 @@
-"""Datasets: every one of the paper by name, or a user's own by path."""
+"""Datasets: those of the paper by name, or a user's own by path."""
+
+try:
+    import filelock as _filelock
+    import numpy as _numpy
+    import PIL as _pillow
+except ImportError as error:
+    raise ImportError(
+        f"zetamix.data needs the package {error.name}. Install it with: pip install 'zetamix[cli]'"
+    ) from error
 
 from zetamix.data.catalogue import CATALOGUE as CATALOGUE
 from zetamix.data.catalogue.spec import DatasetSpec as DatasetSpec
@@ -11,8 +20,8 @@ from zetamix.data.dataset_ref import load_cached as load_cached
 from zetamix.data.errors import DataError as DataError
 from zetamix.data.errors import DatasetNotFoundError as DatasetNotFoundError
 from zetamix.data.loader import Loader as Loader
+from zetamix.data.loading import check as check
 from zetamix.data.loading import load as load
 from zetamix.data.loading import prepare as prepare
 from zetamix.data.loading import with_reported_split as with_reported_split
 from zetamix.data.quality import Report as Report
-from zetamix.data.quality import check as check

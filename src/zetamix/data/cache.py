@@ -1,8 +1,9 @@
-"""Prepared data: decoded once into plain files, mapped into memory ever after.
+"""Prepared data: decoded once into plain files, memory-mapped afterwards.
 
-A prepared dataset is a folder under `<data_dir>/prepared`: for each split a raw file of samples and
-one of labels, and `meta.json`, which holds sizes and checksums. The folder's name ends in a hash of
-all that decides its content, so nothing stale is ever found, and it appears complete or not at all.
+A prepared dataset is a folder in `<data_dir>/prepared`: for each split a raw file of samples and
+one of labels, and `meta.json` with sizes and checksums. The folder's name ends in a hash of
+everything that determines its content, so stale data is never found, and the folder appears
+complete or not at all.
 """
 
 import hashlib
@@ -22,29 +23,33 @@ from filelock import FileLock, Timeout
 from zetamix.atomic_io import new_folder, write_json
 from zetamix.data.dataset import Dataset, Split, fingerprint
 from zetamix.data.errors import DataError
-from zetamix.data.flaws import Copies, lacking
-from zetamix.data.source import Part, Progress, Source
+from zetamix.data.quality import DuplicateFinder, duplicate_problems, missing_classes
+from zetamix.data.source import Array, Part, Progress, Source
+from zetamix.text import plural
 
-# raise it when the files below change their form or any reader changes what it makes of its input
+# increase it if the format below changes, or the output of any reader
 FORMAT = 3
 KEYS = {"name", "classes", "shape", "dtype", "splits", "files", "fingerprint", "origin", "notes"}
-# an unreadable set is not read to its end only to name every image of it
-BROKEN_NAMED = 20
+# reading stops after so many broken images
+MAX_BROKEN = 20
+DATA_DIR_OPTIONS = "--data-dir, data_dir= or the variable ZETAMIX_DATA"
 
 
-def place(data_dir: Path, name: str, facts: Mapping[str, Any], state: object = None) -> Path:
-    """The folder of the prepared dataset that `facts` describe.
+def prepared_folder(
+    data_dir: Path, name: str, settings: Mapping[str, Any], state: object = None
+) -> Path:
+    """The folder of the prepared dataset with these settings.
 
-    `state` is what changes when a user changes files: the folder's name has a hash of it at its
-    end, so that preparing the new state can remove the old one.
+    state: sizes and times of a user's files; a hash of it ends the folder's name, so that a
+        changed state is prepared anew and replaces the old one.
     """
     plain = re.sub(r"[^\w-]+", "_", name)[:60]
-    folder = f"{plain}-{_digest([FORMAT, name, facts])}"
+    folder = f"{plain}-{_digest([FORMAT, name, settings])}"
     return data_dir / "prepared" / (folder if state is None else f"{folder}-{_digest(state)}")
 
 
 def read(folder: Path) -> Dataset | None:
-    """Map prepared data into memory; None where there is none, or none that is whole."""
+    """Memory-map prepared data; None if it is missing or damaged."""
     meta = read_meta(folder)
     if meta is None or damage(folder, meta) is not None:
         return None
@@ -72,47 +77,47 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
 
 
 def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) -> str | None:
-    """What is wrong with the files of a prepared dataset, if anything.
+    """A description of damage to the files of a prepared dataset, if there is any.
 
-    Sizes are looked at on every load; checksums mean reading everything, for `zetamix data check`.
+    Every load compares sizes; `checksums` reads all files, for `zetamix data check`.
     """
-    for name, facts in meta["files"].items():
+    for name, expected in meta["files"].items():
         file = folder / name
         try:
             size = file.stat().st_size
         except OSError:
             return f"{file} is missing"
-        if size != facts["bytes"]:
-            return f"{file} has {size:,} bytes instead of {facts['bytes']:,}"
-        if checksums and _sha256(file) != facts["sha256"]:
+        if size != expected["bytes"]:
+            return f"{file} has {size:,} bytes instead of {expected['bytes']:,}"
+        if checksums and _sha256(file) != expected["sha256"]:
             return f"{file} has changed since it was written: its checksum differs"
     return None
 
 
 def write(
     folder: Path,
-    find_source: Callable[[], Source],
+    open_source: Callable[[], Source],
     progress: Progress | None,
     *,
-    again: bool = False,
+    force: bool = False,
 ) -> None:
-    """Decode what `find_source` finds into `folder`, unless another process does so meanwhile."""
+    """Decode a source into `folder`, unless it is prepared already or by another process."""
     with _locked(folder, progress):
-        if not again and read(folder) is not None:
+        if not force and read(folder) is not None:
             return
-        source = find_source()
+        source = open_source()
         _check_space(folder, source)
-        # the lock is ours, so a process that died has left these
+        # this process holds the lock, so a process that was killed has left these
         for left in folder.parent.glob(f".{folder.name}.*.part"):
             shutil.rmtree(left, ignore_errors=True)
         with new_folder(folder) as part:
             _fill(part, source, progress)
-            # what was there is damaged, or not wanted any more
+            # the old data is damaged, or to be replaced
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_older(folder: Path) -> None:
-    """Remove what was prepared from earlier states of the same files."""
+    """Remove data prepared from earlier states of the same files."""
     for other in folder.parent.glob("*-*-*"):
         if other != folder and other.name.rsplit("-", 1)[0] == folder.name.rsplit("-", 1)[0]:
             shutil.rmtree(other, ignore_errors=True)
@@ -120,35 +125,35 @@ def remove_older(folder: Path) -> None:
 
 
 def _fill(folder: Path, source: Source, progress: Progress | None) -> None:
-    total = sum(len(part) for part in source.parts.values())
     files: dict[str, dict[str, Any]] = {}
     broken: list[str] = []
-    copies = Copies()
+    finder = DuplicateFinder(source)
     done = 0
+
+    def samples(split: str) -> Iterator[memoryview]:
+        nonlocal done
+        for block in source.parts[split].blocks():
+            broken.extend(block.broken.values())
+            if len(broken) >= MAX_BROKEN:
+                return
+            done += len(block.samples) + len(block.broken)
+            if progress is not None:
+                progress("decoding", done, len(source))
+            finder.add(split, block)
+            yield _checked(block.samples, source).data
+
     for split, part in source.parts.items():
         for name, content in _small_files(split, part).items():
             files[name] = _write(folder / name, [content])
-
-        def rows(split: str = split, part: Part = part, before: int = done) -> Iterator[memoryview]:
-            for block in part.blocks():
-                broken.extend(block.broken.values())
-                if len(broken) >= BROKEN_NAMED:
-                    return
-                if progress is not None:
-                    progress("decoding", before + block.first + len(block.samples), total)
-                samples = _checked(block.samples, source)
-                if not broken:
-                    copies.add(split, part.labels[block.first :][: len(samples)], samples)
-                yield samples.data
-
-        files[f"{split}.samples"] = _write(folder / f"{split}.samples", rows())
-        done += len(part)
+        files[f"{split}.samples"] = _write(folder / f"{split}.samples", samples(split))
     if broken:
         raise DataError(_describe_broken(source.name, broken))
     hashes = {
         split: [files[f"{split}.{kind}"]["sha256"] for kind in ("samples", "labels")]
         for split in source.parts
     }
+    duplicates = duplicate_problems(finder.groups())
+    listed = [f"{problem} (listed by zetamix data check)" for problem in duplicates]
     meta = {
         "format": FORMAT,
         "name": source.name,
@@ -159,22 +164,22 @@ def _fill(folder: Path, source: Source, progress: Progress | None) -> None:
         "files": files,
         "fingerprint": fingerprint(source.classes, hashes),
         "origin": source.origin,
-        # whoever scores on this data should know, and not everybody runs `zetamix data check`
-        "notes": [*source.notes, *copies.notes(), *lacking(source)],
+        # everyone who trains on this data sees these, not only those who run `zetamix data check`
+        "notes": [*source.notes, *listed, *missing_classes(source)],
     }
     write_json(folder / "meta.json", meta)
 
 
 def _small_files(split: str, part: Part) -> dict[str, bytes]:
-    found = {f"{split}.labels": part.labels.astype("<i8").tobytes()}
+    files = {f"{split}.labels": part.labels.astype("<i8").tobytes()}
     if part.names is not None:
         lines = "".join(name.replace("\n", "\\n") + "\n" for name in part.names)
-        found[f"{split}.names"] = lines.encode("utf-8", "surrogateescape")
-    return found
+        files[f"{split}.names"] = lines.encode("utf-8", "surrogateescape")
+    return files
 
 
 def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> dict[str, Any]:
-    """Write chunks as they come; size and checksum of the file."""
+    """Write chunks to a file; its size and checksum."""
     digest = hashlib.sha256()
     with path.open("wb") as file:
         for chunk in chunks:
@@ -186,7 +191,7 @@ def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> dict[str, Any]:
     return {"bytes": size, "sha256": digest.hexdigest()}
 
 
-def _checked(samples: np.ndarray[Any, Any], source: Source) -> np.ndarray[Any, Any]:
+def _checked(samples: Array, source: Source) -> Array:
     if samples.shape[1:] != source.shape or samples.dtype != source.dtype:
         raise DataError(
             f"{source.name}: expected samples of shape {list(source.shape)} and type "
@@ -196,12 +201,11 @@ def _checked(samples: np.ndarray[Any, Any], source: Source) -> np.ndarray[Any, A
 
 
 def _describe_broken(name: str, broken: list[str]) -> str:
-    more = " and perhaps more" if len(broken) >= BROKEN_NAMED else ""
-    images = "1 image" if len(broken) == 1 else f"{len(broken)} images"
+    more = " or more" if len(broken) >= MAX_BROKEN else ""
     listed = "\n".join(f"  {reason}" for reason in broken)
     return (
-        f"{images}{more} of {name} cannot be read, so nothing was prepared. Replace these files or "
-        f"take them out:\n{listed}"
+        f"{plural(len(broken), 'image')}{more} of {name} cannot be read, so nothing was prepared. "
+        f"Replace or remove these files:\n{listed}"
     )
 
 
@@ -217,7 +221,7 @@ def _map_split(folder: Path, meta: Mapping[str, Any], split: str) -> Split:
 
 
 def _map(path: Path, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
-    """A private mapping: pages are read when touched, and writes never reach the file."""
+    """A private mapping: pages are read when used, and writes never reach the file."""
     count = int(np.prod(shape))
     return torch.from_file(str(path), shared=False, size=count, dtype=dtype).view(shape)
 
@@ -231,12 +235,12 @@ def _locked(folder: Path, progress: Progress | None) -> Iterator[None]:
             lock.acquire(timeout=0)
         except Timeout:
             if progress is not None:
-                progress("waiting for another process that prepares the same data", 0, 0)
+                progress("waiting for another process to prepare the same data", 0, 0)
             lock.acquire()
     except OSError as error:
         raise DataError(
-            f"Prepared data cannot be kept in {folder.parent}: {error.strerror}. Name a folder "
-            "that can be written, with --data-dir, data_dir= or the variable ZETAMIX_DATA."
+            f"Prepared data cannot be written to {folder.parent}: {error.strerror}. Choose another "
+            f"folder with {DATA_DIR_OPTIONS}."
         ) from None
     try:
         yield
@@ -249,8 +253,8 @@ def _check_space(folder: Path, source: Source) -> None:
     if source.bytes_needed > free:
         raise DataError(
             f"Preparing {source.name} needs {source.bytes_needed / 1e9:.1f} GB in {folder.parent}, "
-            f"but {free / 1e9:.1f} GB are free. Make room, or name another folder with --data-dir, "
-            "data_dir= or the variable ZETAMIX_DATA."
+            f"but {free / 1e9:.1f} GB are free. Free some space, or choose another folder with "
+            f"{DATA_DIR_OPTIONS}."
         )
 
 

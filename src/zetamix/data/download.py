@@ -1,133 +1,287 @@
-"""Getting at the files of a dataset of the catalogue: those that are here, or a download."""
+"""Files of a catalogued dataset: locate, download, verify, unpack."""
 
+import gzip
+import hashlib
+import os
+import shutil
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+import zlib
 from collections.abc import Iterator
-from pathlib import Path
+from http.client import HTTPException
+from pathlib import Path, PurePosixPath
+from typing import IO
 
-from zetamix.data.archives import download, find_path, md5_of, unpack, verify
+from zetamix.atomic_io import write_file
 from zetamix.data.catalogue import CATALOGUE
 from zetamix.data.catalogue.spec import DatasetSpec, RemoteFile
 from zetamix.data.errors import DataError, DatasetNotFoundError
 from zetamix.data.source import Progress, resolve_data_dir
 
-
-def bases(spec: DatasetSpec, data_dir: Path) -> Iterator[Path]:
-    """Where the files of a dataset may be: its own folder, then `data_dir` itself."""
-    yield data_dir / spec.home
-    if not spec.own_folder:
-        yield data_dir
-
-
-def files_here(spec: DatasetSpec, data_dir: Path) -> Path | None:
-    """The folder that holds all needed files of a dataset, unpacked or not."""
-    for base in bases(spec, data_dir):
-        if base.is_dir() and _complete(spec, base):
-            return base
-    return None
+CHUNK = 1 << 20
+TIMEOUT_S = 60
+DAMAGED = (OSError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
 
 
 def obtain(
     spec: DatasetSpec, data_dir: Path, *, fetch: bool, progress: Progress | None = None
 ) -> Path:
     """The folder with the files of a dataset, unpacked and verified; `fetch` allows downloads."""
-    base = files_here(spec, data_dir)
+    base = locate(spec, data_dir)
     if base is None:
         if not (fetch and spec.access == "download"):
-            raise DatasetNotFoundError(how_to_get(spec, data_dir))
-        base = data_dir / spec.home
-        for archive in spec.archives:
-            if _present(archive, base) is None and archive.urls:
-                download(archive.urls, base / archive.file, archive.md5, progress)
-    for archive in spec.archives:
-        file = find_path(base, archive.file)
-        if find_path(base, archive.result) is None and file is not None:
-            # some distributors compress the files anew, so what is inside counts where it is known
-            if archive.md5 is not None and not _known_inside(spec, archive):
-                _verify_archive(file, archive.md5)
-            unpack(file, base / archive.makes, progress)
-        elif not archive.makes and archive.md5 is not None:
-            _verify_archive(_existing(base, archive.file), archive.md5)
+            raise DatasetNotFoundError(not_found_message(spec, data_dir))
+        base = data_dir / spec.subfolder
+        for file in spec.files:
+            if _find(file, base) is None and file.urls:
+                download(file.urls, base / file.path, file.md5, progress)
+    for file in spec.files:
+        path = find_path(base, file.path)
+        # some distributors recompress files, so checksums of the content take precedence
+        by_content = any(f"{name}/".startswith(f"{file.content}/") for name in spec.checksums)
+        pending = file.unpacks_to and find_path(base, file.unpacks_to) is None
+        if path is not None and file.md5 and (pending or not file.unpacks_to) and not by_content:
+            _verify(path, file.md5)
+        if path is not None and pending:
+            unpack(path, base / file.unpacks_to, progress)
     for name, md5 in spec.checksums.items():
-        verify(_existing(base, name), md5)
+        path = find_path(base, name)
+        if path is None:
+            raise DataError(f"{base / name} is missing. Unpack or download the dataset again.")
+        _verify(path, md5)
     return base
 
 
-def how_to_get(spec: DatasetSpec, data_dir: Path) -> str:
-    """What a user has to do for a dataset that is not here."""
+def locate(spec: DatasetSpec, data_dir: Path) -> Path | None:
+    """The folder that holds all required files of a dataset, unpacked or not."""
+    for base in _bases(spec, data_dir):
+        if _has_any(spec, base) and not _missing(spec, base):
+            return base
+    return None
+
+
+def not_found_message(spec: DatasetSpec, data_dir: Path) -> str:
+    """Explains how to get a dataset that is not on this machine."""
     missing = ""
-    for base in bases(spec, data_dir):
-        if _some(spec, base):
-            names = [a.result for a in spec.archives if a.needed and _present(a, base) is None]
-            missing = f" {base} holds a part of it, but not {', '.join(names)}."
+    for base in _bases(spec, data_dir):
+        if _has_any(spec, base):
+            names = ", ".join(file.content for file in _missing(spec, base))
+            missing = f" {base} is incomplete: {names} not found."
             break
-    said = [
+    parts = [
         f"{spec.title} ({spec.name}) is not in {data_dir}.{missing}",
-        stand_in_hint(spec, data_dir),
+        npz_hint(spec, data_dir),
+        download_hint(spec, data_dir),
     ]
-    return " ".join([*filter(None, said), next_step(spec, data_dir)])
+    return " ".join(filter(None, parts))
 
 
-def stand_in_hint(spec: DatasetSpec, data_dir: Path) -> str:
-    """How to use an archive of one's own in place of the official files; "" where none is taken."""
+def npz_hint(spec: DatasetSpec, data_dir: Path) -> str:
+    """How to use arrays instead of the official files; "" where that is not supported."""
     if spec.access == "built in" or spec.group == "medmnist":
         return ""
     arrays = ", ".join(f"{split}_images, {split}_labels" for split in spec.sizes)
     sizes = ", ".join(f"{count:,} {split}" for split, count in spec.sizes.items())
     return (
-        f"If you have its images as arrays, {data_dir / f'{spec.name}.npz'} in the MedMNIST layout "
-        f"({arrays}; {sizes}) is taken as well."
+        f"If you have its images as arrays, save them as {data_dir / f'{spec.name}.npz'} in the "
+        f"MedMNIST layout ({arrays}; {sizes})."
     )
 
 
-def next_step(spec: DatasetSpec, data_dir: Path) -> str:
-    """Where to get a dataset, and which files to put where."""
-    steps = spec.steps.format(folder=data_dir / spec.home)
+def download_hint(spec: DatasetSpec, data_dir: Path) -> str:
+    """The command that downloads a dataset, or the steps to get it by hand."""
+    steps = spec.steps.format(folder=data_dir / spec.subfolder)
     if spec.access == "download":
-        where = "" if data_dir == resolve_data_dir(None) else f" --data-dir {data_dir}"
-        return f"Download and prepare it with: zetamix data prepare {spec.name}{where}"
+        option = "" if data_dir == resolve_data_dir(None) else f" --data-dir {data_dir}"
+        return f"Download and prepare it with: zetamix data prepare {spec.name}{option}"
     if spec.access == "tool":
-        return f"Get it from {spec.where} with: {steps}"
-    return f"It does not download by itself ({spec.licence}): at {spec.where}, {steps}."
+        return f"Get it from {spec.url} with: {steps}"
+    return f"It cannot be downloaded automatically ({spec.licence}). At {spec.url}, {steps}."
 
 
-def _complete(spec: DatasetSpec, base: Path) -> bool:
-    return _some(spec, base) and all(
-        _present(archive, base) is not None for archive in spec.archives if archive.needed
+def download(urls: tuple[str, ...], path: Path, md5: str | None, progress: Progress | None) -> None:
+    """Fetch the first of `urls` that works; the file appears only when complete and verified."""
+    problems = []
+    for url in urls:
+        try:
+            return _fetch(url, path, md5, progress)
+        except (OSError, HTTPException, ValueError) as error:
+            problems.append(f"{url}: {_reason(error)}")
+    raise DataError(
+        f"{path.name} could not be downloaded. {'; '.join(problems)}. Try again later, or download "
+        f"the file on another machine and save it as {path}."
     )
 
 
-def _some(spec: DatasetSpec, base: Path) -> bool:
-    return base.is_dir() and any(_present(archive, base) is not None for archive in spec.archives)
+def unpack(
+    archive: Path, target: Path, progress: Progress | None = None, limit: int | None = None
+) -> None:
+    """Unpack a zip, tar or gz file; `target` is its content and appears complete or not at all.
+
+    Members that are links, devices or paths outside of the folder are refused, and so is an
+    archive that unpacks to more than `limit` bytes; None means the free disk space.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    limit = shutil.disk_usage(target.parent).free if limit is None else limit
+    try:
+        if archive.stat().st_size == 0:
+            raise EOFError("it is empty")
+        if archive.suffix == ".gz" and not archive.name.endswith(".tar.gz"):
+            with gzip.open(archive) as source:
+                write_file(target, lambda file: _copy(source, file, archive, limit))
+            return
+        with tempfile.TemporaryDirectory(
+            prefix=f".{target.name}.", suffix=".part", dir=target.parent, ignore_cleanup_errors=True
+        ) as part:
+            room = Path(part) / "content"
+            room.mkdir()
+            extract = _extract_zip if zipfile.is_zipfile(archive) else _extract_tar
+            for done in extract(archive, room, limit):
+                if progress is not None:
+                    progress(f"unpacking {archive.name}", done, 0)
+            # the content is a folder of the target's name, or else everything
+            content = room / target.name if (room / target.name).is_dir() else room
+            try:
+                os.rename(content, target)
+            except OSError:
+                # another process was faster
+                if not target.is_dir():
+                    raise
+    except DAMAGED as error:
+        raise DataError(
+            f"{archive} cannot be unpacked: {_reason(error)}. Delete it and download it again."
+        ) from None
 
 
-def _present(archive: RemoteFile, base: Path) -> Path | None:
-    """Where an archive's content is, or else the archive itself."""
-    for name in (archive.result, archive.file, *archive.instead):
-        found = find_path(base, name)
-        if found is not None:
-            return found
-    return None
+def find_path(base: Path, relative: str) -> Path | None:
+    """`base / relative`, ignoring the case of letters; None if it does not exist."""
+    exact = base / relative
+    if exact.exists():
+        return exact
+    path = base
+    for part in PurePosixPath(relative).parts:
+        if not path.is_dir():
+            return None
+        names = [name for name in sorted(os.listdir(path)) if name.lower() == part.lower()]
+        if not names:
+            return None
+        path = path / names[0]
+    return path
 
 
-def _known_inside(spec: DatasetSpec, archive: RemoteFile) -> bool:
-    """Whether checksums are known of what unpacking an archive gives."""
-    return any(f"{name}/".startswith(f"{archive.makes}/") for name in spec.checksums)
+def _bases(spec: DatasetSpec, data_dir: Path) -> Iterator[Path]:
+    """Folders to look in: the dataset's own, then the data folder itself, as in torchvision."""
+    yield data_dir / spec.subfolder
+    if not spec.own_folder:
+        yield data_dir
 
 
-def _existing(base: Path, name: str) -> Path:
-    found = find_path(base, name)
-    if found is None:
-        raise DataError(f"{base / name} is missing. Unpack or download the dataset again.")
-    return found
+def _has_any(spec: DatasetSpec, base: Path) -> bool:
+    return base.is_dir() and any(_find(file, base) is not None for file in spec.files)
 
 
-def _verify_archive(file: Path, md5: str) -> None:
-    """As `verify`, with a hint where the file is that of another dataset of the catalogue."""
-    found = md5_of(file)
+def _missing(spec: DatasetSpec, base: Path) -> list[RemoteFile]:
+    return [file for file in spec.files if file.required and _find(file, base) is None]
+
+
+def _find(file: RemoteFile, base: Path) -> Path | None:
+    """The unpacked content, or else the packed file, or an alternative."""
+    paths = (find_path(base, name) for name in (file.content, file.path, *file.alternatives))
+    return next((path for path in paths if path is not None), None)
+
+
+def _verify(path: Path, md5: str) -> None:
+    with path.open("rb") as file:
+        actual = hashlib.file_digest(file, "md5").hexdigest()
+    if actual == md5:
+        return
     for spec in CATALOGUE.values():
-        for archive in spec.archives:
-            if found == archive.md5 != md5:
+        for other in spec.files:
+            if other.md5 == actual:
                 raise DataError(
-                    f"{file} is the file of {spec.name} (md5 {found}; expected {md5}). Name it "
-                    f"{archive.file} to use it as that."
+                    f"{path} is the file of {spec.name} (md5 {actual}; expected {md5}). Rename it "
+                    f"to {other.path} to use it as {spec.name}."
                 )
-    verify(file, md5)
+    raise DataError(
+        f"{path} has the md5 {actual}, expected {md5}: it is damaged, or another version. "
+        "Delete it, and the archive it came from, and download it again."
+    )
+
+
+def _fetch(url: str, path: Path, md5: str | None, progress: Progress | None) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise ValueError("expected an http or https address")
+    request = urllib.request.Request(url, headers={"User-Agent": "zetamix"})
+    digest = hashlib.md5(usedforsecurity=False)
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+        total = int(response.headers.get("Content-Length") or 0)
+
+        def write(file: IO[bytes]) -> None:
+            done = 0
+            while chunk := response.read(CHUNK):
+                file.write(chunk)
+                digest.update(chunk)
+                done += len(chunk)
+                if progress is not None:
+                    progress(f"downloading {path.name}", done, max(total, done))
+            if done < total:
+                raise ValueError(f"the connection ended after {done:,} of {total:,} bytes")
+            if md5 is not None and digest.hexdigest() != md5:
+                raise ValueError(f"the file has the md5 {digest.hexdigest()}, expected {md5}")
+
+        write_file(path, write)
+
+
+def _extract_tar(archive: Path, folder: Path, limit: int) -> Iterator[int]:
+    done = 0
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            done += member.size
+            _check_member(archive, member.name, member.isfile() or member.isdir(), done, limit)
+            tar.extract(member, folder, filter="data")
+            yield done
+
+
+def _extract_zip(archive: Path, folder: Path, limit: int) -> Iterator[int]:
+    done = 0
+    with zipfile.ZipFile(archive) as packed:
+        for member in packed.infolist():
+            done += member.file_size
+            # the upper half of the attributes is a Unix mode; 0o12 marks a link
+            is_link = member.external_attr >> 28 == 0o12
+            _check_member(archive, member.filename, not is_link, done, limit)
+            packed.extract(member, folder)
+            yield done
+
+
+def _check_member(archive: Path, name: str, regular: bool, total: int, limit: int) -> None:
+    path = PurePosixPath(name)
+    if not regular or path.is_absolute() or ".." in path.parts or "\\" in name:
+        raise DataError(
+            f"{archive} holds {name!r}, a link, a device or a path outside of its folder. Get the "
+            "archive from its official source."
+        )
+    if total > limit:
+        raise DataError(_too_large(archive, limit))
+
+
+def _copy(source: IO[bytes], file: IO[bytes], archive: Path, limit: int) -> None:
+    while chunk := source.read(CHUNK):
+        file.write(chunk)
+        if file.tell() > limit:
+            raise DataError(_too_large(archive, limit))
+
+
+def _too_large(archive: Path, limit: int) -> str:
+    return f"{archive} unpacks to more than {limit / 1e9:,.1f} GB, the space that is available."
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"the server answers {error.code} {error.reason}"
+    if isinstance(error, urllib.error.URLError):
+        return str(error.reason)
+    return str(error) or type(error).__name__

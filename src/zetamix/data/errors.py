@@ -1,43 +1,43 @@
-"""What goes wrong with data, in sentences: which file and row, what was expected, what to do."""
+"""Errors about data: which file and row, what was expected, what to do."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-# how many of many problems a message names
-NAMED = 10
+# a message lists at most so many problems
+MAX_LISTED = 10
 
 
 class DataError(ValueError):
-    """Something about the given data is not as it has to be."""
+    """The given data is invalid; the message names the file and row."""
 
 
 class DatasetNotFoundError(DataError):
     """A dataset is not on this machine; the message says how to get it."""
 
 
-Complain: TypeAlias = Callable[[Sequence[str]], None]
-"""Called with what is wrong: `refuse` stops there, `check` keeps it and looks on."""
+OnProblem: TypeAlias = Callable[[Sequence[str]], None]
+"""Called with problems: `raise_problems` stops there, `check` collects them and continues."""
 
 
-def refuse(problems: Sequence[str]) -> None:
-    """Stop with all that is wrong; go on where nothing is.
+def raise_problems(problems: Sequence[str]) -> None:
+    """Raise one `DataError` for all problems, if there are any.
 
-    >>> refuse([])
-    >>> refuse(["a.csv, row 2: no label.", "a.csv, row 5: no label."])
+    >>> raise_problems([])
+    >>> raise_problems(["a.csv, row 2: no label.", "a.csv, row 5: no label."])
     Traceback (most recent call last):
-    zetamix.data.errors.DataError: 2 things are wrong:
+    zetamix.data.errors.DataError: 2 problems:
       a.csv, row 2: no label.
       a.csv, row 5: no label.
     """
     if problems:
-        raise DataError(in_lines(problems))
+        raise DataError(join_problems(problems))
 
 
-def in_lines(problems: Sequence[str]) -> str:
-    """One problem as it is; of several the first, each on its line, and how many there are."""
+def join_problems(problems: Sequence[str]) -> str:
+    """A single problem unchanged; several as a count and the first of them, one per line."""
     if len(problems) == 1:
         return problems[0]
-    lines = list(problems[:NAMED])
-    if len(problems) > NAMED:
-        lines.append(f"and {len(problems) - NAMED:,} more")
-    return "\n  ".join([f"{len(problems):,} things are wrong:", *lines])
+    lines = list(problems[:MAX_LISTED])
+    if len(problems) > MAX_LISTED:
+        lines.append(f"and {len(problems) - MAX_LISTED:,} more")
+    return "\n  ".join([f"{len(problems):,} problems:", *lines])

@@ -1,4 +1,4 @@
-"""Label files: rows with their numbers, so that every message can name the row."""
+"""Label files: CSV rows with their numbers, so that every message can name the row."""
 
 import csv
 import io
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zetamix.data.errors import Complain, DataError, refuse
+from zetamix.data.errors import DataError, OnProblem, raise_problems
 from zetamix.data.image_files import SUFFIXES, images_below
 
 
@@ -31,19 +31,19 @@ def read_rows(
     columns: Sequence[str],
     *,
     header: bool = True,
-    wanted: str = "",
-    complain: Complain = refuse,
+    expected: str = "",
+    on_problem: OnProblem = raise_problems,
 ) -> list[Row]:
-    """The rows of a CSV file, with at least these columns.
+    """The rows of a CSV file with at least these columns.
 
-    Commas, semicolons or tabs separate; names of columns are compared in lower case. Without a
-    header the file has exactly these columns, in this order. `wanted` says what an empty file
-    lacks, where there is a choice of columns.
+    Commas, semicolons or tabs separate cells; names of columns are compared in lower case. Without
+    a header the file has exactly these columns, in this order. `expected` describes the content in
+    the message about an empty file.
     """
     lines = read_lines(path)
     if not lines:
-        wanted = wanted or f"the columns {', '.join(columns)}"
-        raise DataError(f"{path} is empty; expected {wanted}.")
+        expected = expected or f"the columns {', '.join(columns)}"
+        raise DataError(f"{path} is empty; expected {expected}.")
     names = list(columns)
     if header:
         number, first = lines.pop(0)
@@ -52,10 +52,9 @@ def read_rows(
         if missing:
             raise DataError(
                 f"{path}, row {number}: expected the columns {', '.join(columns)}, got "
-                f"{', '.join(names)}; {' and '.join(missing)} "
-                f"{'is' if len(missing) == 1 else 'are'} missing."
+                f"{', '.join(names)}; missing: {', '.join(missing)}."
             )
-    complain(
+    on_problem(
         [
             f"{path}, row {number}: expected {len(names)} cells, got {len(cells)}."
             for number, cells in lines
@@ -79,8 +78,7 @@ def read_lines(path: Path) -> list[tuple[int, list[str]]]:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from None
     if "\0" in text:
         raise DataError(f"{path} is not a text file. Save it as CSV in UTF-8.")
-    first = text.split("\n", 1)[0]
-    delimiter = max(",;\t", key=first.count)
+    delimiter = max(",;\t", key=text.split("\n", 1)[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         return [(reader.line_num, cells) for cells in reader if any(c.strip() for c in cells)]
@@ -88,8 +86,19 @@ def read_lines(path: Path) -> list[tuple[int, list[str]]]:
         raise DataError(f"{path}, row {reader.line_num}: {error}.") from None
 
 
-class Images:
-    """The image files below some folders, to be found by name without regard to case."""
+def find_column(row: Row, names: Sequence[str], content: str) -> str:
+    """The first of these columns that a table has."""
+    for name in names:
+        if name in row.cells:
+            return name
+    raise DataError(
+        f"{row.table}, row 1: expected a column for {content}, called {', '.join(names[:-1])} or "
+        f"{names[-1]}; got {', '.join(row.cells)}."
+    )
+
+
+class ImageIndex:
+    """The image files below some folders, found by name ignoring case."""
 
     def __init__(self, *folders: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
         self.folders = folders
@@ -101,25 +110,22 @@ class Images:
                     self.by_path[file.relative_to(folder).as_posix().lower()] = file
                     self.by_stem.setdefault(file.stem.lower(), []).append(file)
 
-    def __len__(self) -> int:
-        return len(self.by_path)
-
     def find(self, name: str, row: Row) -> Path:
-        """The file of that name: a path below a folder, with or without its ending."""
+        """The file of that name: a path below a folder, with or without its suffix."""
         key = name.replace("\\", "/").strip().removeprefix("./").lower()
         if key in self.by_path:
             return self.by_path[key]
-        alike = self.by_stem.get(key.rsplit("/", 1)[-1], [])
-        found = [file for file in alike if self._ends_with(file, key)]
-        if len(found) == 1:
-            return found[0]
-        listed = " or ".join(str(folder) for folder in self.folders)
-        if found:
+        matches = [
+            file
+            for file in self.by_stem.get(key.rsplit("/", 1)[-1], [])
+            if f"/{file.with_suffix('').as_posix().lower()}".endswith(f"/{key}")
+        ]
+        if len(matches) == 1:
+            return matches[0]
+        folders = " or ".join(str(folder) for folder in self.folders)
+        if matches:
             raise DataError(
-                f"{row.where}: {name!r} could be {found[0]} or {found[1]}. Write the path below "
-                f"{listed}, with its ending."
+                f"{row.where}: {name!r} is ambiguous: {matches[0]} or {matches[1]}. Write the path "
+                f"relative to {folders}, with its suffix."
             )
-        raise DataError(f"{row.where}: there is no image {name!r} in {listed}.")
-
-    def _ends_with(self, file: Path, key: str) -> bool:
-        return f"/{file.with_suffix('').as_posix().lower()}".endswith(f"/{key}")
+        raise DataError(f"{row.where}: image {name!r} not found in {folders}.")

@@ -1,274 +1,334 @@
-"""From a name or a path to a dataset: find it, decode it once, map it into memory."""
+"""Load, prepare and check a dataset by name or path."""
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from zetamix.data import cache
 from zetamix.data.catalogue import CATALOGUE
 from zetamix.data.catalogue.spec import DatasetSpec
 from zetamix.data.dataset import Dataset, from_tensors
-from zetamix.data.download import files_here, obtain
-from zetamix.data.errors import Complain, DataError, DatasetNotFoundError, refuse
+from zetamix.data.download import locate, obtain
+from zetamix.data.errors import (
+    DataError,
+    DatasetNotFoundError,
+    OnProblem,
+    join_problems,
+    raise_problems,
+)
 from zetamix.data.manifolds import draw_splits
-from zetamix.data.names import known_as, not_known
+from zetamix.data.quality import Report, check_source
 from zetamix.data.readers import READERS
-from zetamix.data.readers.arrays import Archive, describe_sizes, npz_source, stand_in
-from zetamix.data.readers.digits import digits_source
-from zetamix.data.readers.sizes import outgrown
+from zetamix.data.readers.arrays import (
+    NpzFile,
+    describe_sizes,
+    digits_source,
+    npz_source,
+    replacement_source,
+)
 from zetamix.data.readers.user_images import list_csv, list_folder, listing_source
 from zetamix.data.source import Progress, Source, resolve_data_dir
+from zetamix.text import did_you_mean
 
 DataDir: TypeAlias = str | os.PathLike[str] | None
-What: TypeAlias = str | os.PathLike[str] | DatasetSpec
+DataName: TypeAlias = str | os.PathLike[str] | DatasetSpec
 
 
-def load(what: What, data_dir: DataDir = None, seed: int = 0, size: int | None = None) -> Dataset:
+def load(
+    name: DataName, data_dir: DataDir = None, seed: int = 0, size: int | None = None
+) -> Dataset:
     """The dataset of that name, or at that path.
 
-    what: a name of the catalogue, in any case, with - for _; or a path: an `.npz`, a folder of
-        images, a `.csv`.
-    data_dir: where archives and prepared data are; else $ZETAMIX_DATA, else ~/.cache/zetamix.
-    seed: of synthetic data and of splits that have to be made.
-    size: side of a user's images. Without it images of one size up to 256 pixels stay as they are;
-        where they differ and no side is over 64, they get the median of their shorter sides,
-        rounded up to a multiple of 8; all others get 224. Each size is prepared on its own.
+    name: a name of the catalogue, in any case, with - or _; or a path: an `.npz` file, a folder of
+        images, a `.csv` file.
+    data_dir: folder of downloads and prepared data; default $ZETAMIX_DATA or ~/.cache/zetamix.
+    seed: seed of synthetic data and of splits that have to be created.
+    size: side in pixels to resize a user's images to. Without it, images of one size up to 256
+        pixels are not resized; images of different sizes with no side over 64 get the median of
+        their shorter sides, rounded up to a multiple of 8; all others get 224. Each size is
+        prepared separately.
 
-    What is on this machine is prepared at the first load; nothing is ever downloaded here.
+    Files on this machine are prepared on the first load; `load` never downloads.
 
     >>> load("helix").train.samples.shape
     torch.Size([8192, 3])
     """
-    request = find(what, data_dir, seed, size)
-    return draw(request) or ready(request) or _prepared(request, None, fetch=False)
+    request = resolve(name, data_dir, seed, size)
+    return request.open() or request.prepare(None, fetch=False)
 
 
 def prepare(
-    what: What,
+    name: DataName,
     data_dir: DataDir = None,
     seed: int = 0,
     size: int | None = None,
     *,
     progress: Progress | None = None,
-    again: bool = False,
+    force: bool = False,
 ) -> Dataset:
-    """Download what may be downloaded, verify, decode once; `load` maps the result into memory.
+    """Download where possible, verify and decode once; later loads are memory-mapped.
 
-    progress: called with what is being done, how much of it is done, and how much there is (0:
-        not known).
-    again: also where it is prepared already.
+    progress: called with the current activity, how much is done, and the total (0 if unknown).
+    force: prepare again even if the data is prepared already.
     """
-    request = find(what, data_dir, seed, size)
-    here = draw(request) or (None if again else ready(request))
-    return here or _prepared(request, progress, fetch=True, again=again)
+    request = resolve(name, data_dir, seed, size)
+    ready = request.draw() if force else request.open()
+    return ready or request.prepare(progress, fetch=True, force=force)
 
 
-def _never(prepared: Dataset) -> bool:
-    return False
+def check(
+    name: DataName,
+    data_dir: DataDir = None,
+    seed: int = 0,
+    size: int | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Report:
+    """Read every sample and report all problems of a dataset in one pass.
+
+    Problems are: images that cannot be read, duplicates across splits, duplicates with conflicting
+    labels, counts that differ from the expected ones, classes that are too small to split or
+    missing from a split, invalid rows of a table, damaged prepared data.
+
+    Reads the files if they are on this machine, and the prepared data otherwise. Downloads nothing;
+    unpacks archives that are on this machine.
+
+    >>> report = check("crescents")
+    >>> report.ok, report.sizes
+    (True, {'train': 512, 'test': 512})
+    """
+    problems: list[str] = []
+    try:
+        request = resolve(name, data_dir, seed, size, problems.extend)
+        source = _source_to_check(request, problems, progress)
+        report = check_source(source, request.spec, progress)
+    except DataError as error:
+        if not problems:
+            raise
+        raise DataError(join_problems([*problems, str(error)])) from None
+    return replace(report, problems=(*problems, *report.problems))
 
 
 @dataclass(frozen=True)
 class Request:
-    """A dataset that was asked for: where its prepared form is, and how to get at its source."""
+    """A requested dataset: the folder of its prepared form, and how to open its source."""
 
     name: str
     data_dir: Path
     folder: Path
     source: Callable[[bool, Progress | None], Source]
-    """Called with whether to download; raises where there is nothing to read."""
+    """Called with whether to download; raises if there is nothing to read."""
     spec: DatasetSpec | None = None
     seed: int = 0
-    outgrown: Callable[[Dataset], bool] = _never
-    """Whether what is prepared is not what would be made of the same files today."""
+
+    def draw(self) -> Dataset | None:
+        """Synthetic data, drawn anew each time because it takes milliseconds; else None."""
+        spec = self.spec
+        if spec is None or spec.split != "drawn":
+            return None
+        origin = f"drawn with seed {self.seed}"
+        splits = draw_splits(spec.name, self.seed)
+        return from_tensors(spec.name, splits, spec.classes, origin=origin, notes=spec.notes)
+
+    def open(self) -> Dataset | None:
+        """The dataset if nothing has to be prepared."""
+        return self.draw() or cache.read(self.folder)
+
+    def prepare(self, progress: Progress | None, *, fetch: bool, force: bool = False) -> Dataset:
+        meta = cache.read_meta(self.folder)
+        damage = None if meta is None else cache.damage(self.folder, meta)
+
+        def open_source() -> Source:
+            source = self.source(fetch, progress)
+            return source if self.spec is None else check_sizes(self.spec, source)
+
+        try:
+            cache.write(self.folder, open_source, progress, force=force)
+        except DatasetNotFoundError as error:
+            if damage is None:
+                raise
+            raise DatasetNotFoundError(f"Prepared data is damaged: {damage}. {error}") from None
+        if self.spec is None:
+            cache.remove_older(self.folder)
+        dataset = cache.read(self.folder)
+        if dataset is None:
+            raise DataError(f"{self.folder} was removed by another process after it was prepared.")
+        return dataset
 
 
-def find(
-    what: What, data_dir: DataDir, seed: int, size: int | None, complain: Complain = refuse
+def resolve(
+    name: DataName,
+    data_dir: DataDir,
+    seed: int,
+    size: int | None,
+    on_problem: OnProblem = raise_problems,
 ) -> Request:
-    """What is asked for, without reading any image; `complain` hears what is wrong with it."""
-    home = resolve_data_dir(data_dir)
-    _check_numbers(seed, size)
-    if isinstance(what, str):
+    """Find a dataset without reading any image; `on_problem` is called with problems of it."""
+    folder = resolve_data_dir(data_dir)
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"seed must lie between 0 and 2**31 - 1, got {seed}.")
+    if size is not None and not 1 <= size <= 4096:
+        raise ValueError(f"size must lie between 1 and 4096 pixels, got {size}.")
+    if isinstance(name, str):
         # a folder called MNIST is a folder, not the dataset mnist
-        name = what if what in CATALOGUE or Path(what).expanduser().exists() else known_as(what)
-        what = CATALOGUE.get(name, what)
-    if isinstance(what, DatasetSpec):
+        is_path = name not in CATALOGUE and Path(name).expanduser().exists()
+        name = name if is_path else CATALOGUE.get(_canonical(name), name)
+    if isinstance(name, DatasetSpec):
         if size is not None:
             raise ValueError(
-                f"size is for data of your own; {what.name} has images of {what.shape[-1]} pixels."
+                f"size is for your own images; {name.name} has images of {name.shape[-1]} pixels."
             )
-        return _named(what, home, seed)
-    path = Path(what).expanduser().absolute()
+        return _resolve_spec(name, folder, seed)
+    path = Path(name).expanduser().absolute()
     if not path.exists():
-        raise DatasetNotFoundError(not_known(os.fspath(what)))
-    return _yours(path, home, seed, size, complain)
+        raise DatasetNotFoundError(_unknown(os.fspath(name)))
+    return _resolve_path(path, folder, seed, size, on_problem)
 
 
-def ready(request: Request) -> Dataset | None:
-    """The prepared form of what was asked for, where there is one to be used."""
-    found = cache.read(request.folder)
-    return None if found is None or request.outgrown(found) else found
+def status(spec: DatasetSpec, data_dir: DataDir = None, seed: int = 0) -> str:
+    """ "built in", "prepared", "files" that `load` will prepare, or "" if not on this machine."""
+    if spec.access == "built in":
+        return "built in"
+    request = _resolve_spec(spec, resolve_data_dir(data_dir), seed)
+    if cache.read_meta(request.folder) is not None:
+        return "prepared"
+    files = locate(spec, request.data_dir) or _replacement(spec, request.data_dir)
+    return "" if files is None else "files"
 
 
-def _prepared(
-    request: Request, progress: Progress | None, *, fetch: bool, again: bool = False
-) -> Dataset:
-    meta = cache.read_meta(request.folder)
-    damage = None if meta is None else cache.damage(request.folder, meta)
-    here = cache.read(request.folder)
-    again = again or (here is not None and request.outgrown(here))
-    try:
-        cache.write(request.folder, lambda: _whole(request, fetch, progress), progress, again=again)
-    except DatasetNotFoundError as error:
-        if damage is None:
-            raise
-        raise DatasetNotFoundError(f"Prepared data is damaged: {damage}. {error}") from None
-    if request.spec is None:
-        cache.remove_older(request.folder)
-    found = cache.read(request.folder)
-    if found is None:
-        raise DataError(f"{request.folder} was prepared and is gone again. Did someone remove it?")
-    return found
+def with_reported_split(dataset: Dataset) -> Dataset:
+    """The dataset with the split that the paper reports on as its test split."""
+    spec = CATALOGUE.get(dataset.name)
+    if spec is None or spec.reported == "test":
+        return dataset
+    if dataset.val is None:
+        raise DataError(f"{dataset.name} has no validation split, which the paper reports on.")
+    return replace(
+        dataset,
+        val=None,
+        test=dataset.val,
+        # results on another split are another experiment
+        fingerprint=f"{dataset.fingerprint}-val",
+        notes=(*dataset.notes, "tested on the official validation split, as in the paper"),
+    )
 
 
-def _whole(request: Request, fetch: bool, progress: Progress | None) -> Source:
-    source = request.source(fetch, progress)
-    return source if request.spec is None else checked(request.spec, source)
+def check_sizes(spec: DatasetSpec, source: Source) -> Source:
+    """Compare with the sizes in the catalogue, so that an incomplete dataset is never used."""
+    actual = {split: len(part) for split, part in source.parts.items()}
+    expected = {split: spec.sizes.get(split, 0) for split in actual}
+    if actual == expected:
+        return source
+    difference = f"expected {describe_sizes(expected)}, got {describe_sizes(actual)}"
+    if spec.fixed_size:
+        raise DataError(
+            f"{spec.title}: {difference}, in {source.origin}. The files are incomplete or of "
+            "another release: get them again, or pass their path to use them as your own data."
+        )
+    return replace(source, notes=(*source.notes, difference))
 
 
-def draw(request: Request) -> Dataset | None:
-    """Synthetic data is drawn anew each time: it takes milliseconds."""
-    spec = request.spec
-    if spec is None or spec.split != "drawn":
-        return None
-    origin = f"drawn from seed {request.seed}"
-    splits = draw_splits(spec.name, request.seed)
-    return from_tensors(spec.name, splits, spec.classes, origin=origin, notes=spec.notes)
-
-
-def _named(spec: DatasetSpec, data_dir: Path, seed: int) -> Request:
-    facts: dict[str, Any] = {
+def _resolve_spec(spec: DatasetSpec, data_dir: Path, seed: int) -> Request:
+    settings = {
         "classes": spec.classes,
         "shape": spec.shape,
         "fit": [spec.fit.size, spec.fit.crop],
         "reader": spec.reader,
     }
     if spec.split == "made":
-        facts["seed"] = seed
-    folder = cache.place(data_dir, spec.name, facts)
+        settings["seed"] = seed
 
     def source(fetch: bool, progress: Progress | None) -> Source:
-        return named_source(spec, data_dir, seed, fetch, progress)
+        if spec.reader == "digits":
+            return digits_source(seed)
+        replacement = _replacement(spec, data_dir)
+        if locate(spec, data_dir) is None and replacement is not None:
+            return replacement_source(spec, replacement)
+        base = obtain(spec, data_dir, fetch=fetch, progress=progress)
+        return READERS[spec.reader](spec, base, seed)
 
+    folder = cache.prepared_folder(data_dir, spec.name, settings)
     return Request(spec.name, data_dir, folder, source, spec, seed)
 
 
-def named_source(
-    spec: DatasetSpec, data_dir: Path, seed: int, fetch: bool, progress: Progress | None
-) -> Source:
-    """The files of a dataset of the catalogue, or an `.npz` that stands in for them."""
-    if spec.reader == "digits":
-        return digits_source(seed)
-    if spec.reader not in READERS:
-        raise DataError(f"{spec.name} is drawn from a seed and has no files.")
-    instead = stand_in_file(spec, data_dir)
-    if files_here(spec, data_dir) is None and instead is not None:
-        return stand_in(spec, instead)
-    return READERS[spec.reader](spec, obtain(spec, data_dir, fetch=fetch, progress=progress), seed)
+def _resolve_path(
+    path: Path, data_dir: Path, seed: int, size: int | None, on_problem: OnProblem
+) -> Request:
+    """A user's data; sizes and times of its files determine the folder of its prepared form."""
+    read: Callable[[], Source]
+    if path.is_dir() or path.suffix.lower() == ".csv":
+        listing = (list_folder if path.is_dir() else list_csv)(path, on_problem)
+        splits, state = tuple(listing.splits), listing.state()
+
+        def read() -> Source:
+            return listing_source(listing, seed, size, on_problem)
+
+    elif path.suffix.lower() == ".npz":
+        if size is not None:
+            raise ValueError(f"size is for image files; {path.name} holds images of one size.")
+        splits, state = NpzFile(path).splits, [path.stat().st_size, path.stat().st_mtime_ns]
+
+        def read() -> Source:
+            return npz_source(path, seed, on_problem)
+
+    else:
+        raise DataError(
+            f"{path}: expected a folder of images, a .csv file or an .npz file, got "
+            f"{path.suffix or 'a file without suffix'}."
+        )
+    settings = {"path": str(path), "size": size, "seed": seed if len(splits) < 3 else None}
+    name = path.name if path.is_dir() else path.stem
+    folder = cache.prepared_folder(data_dir, name, settings, state)
+    return Request(name, data_dir, folder, lambda fetch, progress: read(), None, seed)
 
 
-def stand_in_file(spec: DatasetSpec, data_dir: Path) -> Path | None:
-    """The `.npz` under the data_dir that has the name of a dataset."""
-    for file in (data_dir / f"{spec.name}.npz", data_dir / spec.home / f"{spec.name}.npz"):
+def _source_to_check(request: Request, problems: list[str], progress: Progress | None) -> Source:
+    """The files, or the prepared form if there are none; `problems` gets damage of the latter."""
+    drawn = request.draw()
+    if drawn is not None:
+        return drawn.source()
+    meta = cache.read_meta(request.folder)
+    damage = None if meta is None else cache.damage(request.folder, meta, checksums=True)
+    if damage is not None:
+        problems.append(f"Prepared data is damaged: {damage}. Prepare it again.")
+    try:
+        return request.source(False, progress)
+    except DatasetNotFoundError:
+        prepared = cache.read(request.folder)
+        if prepared is None:
+            raise
+        return prepared.source()
+
+
+def _replacement(spec: DatasetSpec, data_dir: Path) -> Path | None:
+    """NAME.npz in the data folder, which replaces the official files."""
+    for file in (data_dir / f"{spec.name}.npz", data_dir / spec.subfolder / f"{spec.name}.npz"):
         if spec.group != "medmnist" and file.is_file():
             return file
     return None
 
 
-def checked(spec: DatasetSpec, source: Source) -> Source:
-    """Compare with the sizes of the catalogue: an incomplete set must not pass for the real one."""
-    found = {split: len(part) for split, part in source.parts.items()}
-    expected = {split: spec.sizes.get(split, 0) for split in found}
-    if found == expected:
-        return source
-    differs = f"expected {describe_sizes(expected)}, found {describe_sizes(found)}"
-    if spec.firm:
-        raise DataError(
-            f"{spec.title}: {differs}, in {source.origin}. The files are incomplete or of another "
-            "release: get them again, or give their path to use them as data of your own."
-        )
-    return replace(source, notes=(*source.notes, differs))
+def _canonical(name: str) -> str:
+    """The name in the catalogue, ignoring case, - and _; the name itself if there is none.
+
+    >>> _canonical("Fashion-MNIST"), _canonical("photos")
+    ('fashion_mnist', 'photos')
+    """
+    key = name.lower().replace("-", "").replace("_", "")
+    return next((known for known in CATALOGUE if known.replace("_", "") == key), name)
 
 
-def _yours(
-    path: Path, data_dir: Path, seed: int, size: int | None, complain: Complain = refuse
-) -> Request:
-    """A user's data; the state of its files is part of where its prepared form is kept."""
-    read: Callable[[], Source]
-    old: Callable[[Dataset], bool] = _never
-    if path.is_dir() or path.suffix.lower() == ".csv":
-        listing = (list_folder if path.is_dir() else list_csv)(path, complain)
-        splits, state = tuple(listing.splits), listing.state()
-
-        def read() -> Source:
-            return listing_source(listing, seed, size, complain)
-
-        def old(prepared: Dataset) -> bool:
-            return size is None and outgrown(listing.files(), prepared.shape)
-
-    elif path.suffix.lower() == ".npz":
-        if size is not None:
-            raise ValueError(f"size is for image files; {path.name} holds images of one size.")
-        facts = path.stat()
-        splits, state = Archive(path).splits, [facts.st_size, facts.st_mtime_ns]
-
-        def read() -> Source:
-            return npz_source(path, seed, complain)
-
+def _unknown(name: str) -> str:
+    path = Path(name).expanduser()
+    is_path = len(path.parts) > 1
+    if is_path:
+        near = os.listdir(path.parent) if path.parent.is_dir() else []
+        hint = did_you_mean(path.name, near, 3)
     else:
-        raise DataError(
-            f"{path}: expected a folder of images, a .csv file or an .npz archive, got "
-            f"{path.suffix or 'a file without ending'}."
-        )
-    identity = {"path": str(path), "size": size, "seed": seed if len(splits) < 3 else None}
-    name = path.name if path.is_dir() else path.stem
-    folder = cache.place(data_dir, name, identity, state)
-    return Request(name, data_dir, folder, lambda fetch, progress: read(), None, seed, old)
-
-
-def status(spec: DatasetSpec, data_dir: DataDir = None, seed: int = 0) -> str:
-    """Whether a dataset is here: "prepared", "files" that `load` will prepare, or "" for not."""
-    request = _named(spec, resolve_data_dir(data_dir), seed)
-    if spec.access == "built in":
-        return "built in"
-    if cache.read_meta(request.folder) is not None:
-        return "prepared"
-    found = files_here(spec, request.data_dir) or stand_in_file(spec, request.data_dir)
-    return "" if found is None else "files"
-
-
-def _check_numbers(seed: int, size: int | None) -> None:
-    if not 0 <= seed < 2**31:
-        raise ValueError(f"seed must lie between 0 and 2**31 - 1, got {seed}.")
-    if size is not None and not 1 <= size <= 4096:
-        raise ValueError(f"size must lie between 1 and 4096 pixels, got {size}.")
-
-
-def with_reported_split(dataset: Dataset) -> Dataset:
-    """The dataset with the split that the paper's numbers are about as its test split."""
-    spec = CATALOGUE.get(dataset.name)
-    if spec is None or spec.reported == "test":
-        return dataset
-    if dataset.val is None:
-        raise DataError(f"{dataset.name} has no validation split, which the paper reports on.")
-    note = "reported on the official validation split, as the paper's numbers are"
-    return replace(
-        dataset,
-        val=None,
-        test=dataset.val,
-        # another experiment than one that reports on the official test split
-        fingerprint=f"{dataset.fingerprint}-val",
-        notes=(*dataset.notes, note),
+        hint = did_you_mean(name.lower(), CATALOGUE, 3)
+    return (
+        f"{name!r} is neither a dataset of the catalogue nor an existing file or folder.{hint} "
+        "`zetamix data list` shows all names."
     )

@@ -1,36 +1,37 @@
-"""Looking at every sample of a dataset: counts, broken files, duplicates, checksums."""
+"""Data-quality checks: duplicates across splits, conflicting labels, missing classes, counts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from zetamix.data import cache
 from zetamix.data.catalogue.spec import DatasetSpec
-from zetamix.data.dataset import SPLITS, Dataset, Split
-from zetamix.data.errors import DataError, DatasetNotFoundError, in_lines
-from zetamix.data.flaws import digest, harm, lacking
-from zetamix.data.loading import DataDir, Request, What, draw, find
-from zetamix.data.source import Block, Part, Progress, Source
+from zetamix.data.source import Array, Block, Progress, Source
+from zetamix.data.splits import SPLITS
 from zetamix.text import plural
 
 
-class Count(NamedTuple):
-    """How many samples of a class a split has; "all" is the sum of splits that are ours."""
+class ClassCount(NamedTuple):
+    """Samples of a class in a split; split "all" is the sum of splits that zetamix creates."""
 
     split: str
     label: str
-    found: int
+    count: int
     expected: int | None
 
     @property
     def differs(self) -> bool:
-        return self.expected is not None and self.found != self.expected
+        return self.expected is not None and self.count != self.expected
 
 
-class Place(NamedTuple):
-    """Where a sample is: its split, its row there, its file if it had one, its class."""
+class Sample(NamedTuple):
+    """One sample: its split, its row there, its file ("" for arrays), its class."""
 
     split: str
     row: int
@@ -43,212 +44,215 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """What `check` found."""
+    """The result of `check`."""
 
     name: str
     origin: str
     sizes: Mapping[str, int]
     expected_sizes: Mapping[str, int]
-    counts: tuple[Count, ...]
+    counts: tuple[ClassCount, ...]
     corrupt: tuple[str, ...]
-    """A line for each file that cannot be read."""
-    duplicates: tuple[tuple[Place, ...], ...]
-    """Groups of samples that are the same in every pixel."""
+    """One line for each file that cannot be read."""
+    duplicates: tuple[tuple[Sample, ...], ...]
+    """Groups of samples with identical pixels."""
     problems: tuple[str, ...]
-    """What makes the dataset unfit as it is, in sentences."""
+    """Sentences; each one makes the dataset invalid as it is."""
     notes: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
-        """Nothing is wrong; duplicates in one split and class are not."""
+        """No problems and no corrupt files; duplicates within one split and class are allowed."""
         return not (self.problems or self.corrupt)
 
     @property
     def leaks(self) -> int:
-        """Groups of duplicates that are in more than one split."""
-        return sum(map(_leaks, self.duplicates))
+        """Groups of duplicates that occur in more than one split."""
+        return sum(map(leaks, self.duplicates))
 
     @property
-    def contradictions(self) -> int:
-        """Groups of duplicates that have different classes."""
-        return sum(map(_contradicts, self.duplicates))
+    def conflicts(self) -> int:
+        """Groups of duplicates with different labels."""
+        return sum(map(conflicts, self.duplicates))
 
 
-def check(
-    what: What,
-    data_dir: DataDir = None,
-    seed: int = 0,
-    size: int | None = None,
-    *,
-    progress: Progress | None = None,
-) -> Report:
-    """Read every sample and compare with what is expected; all that is wrong is found in one pass.
+def digest(sample: Array) -> bytes:
+    """A hash that is equal for samples with identical pixels."""
+    return hashlib.blake2b(np.ascontiguousarray(sample).data, digest_size=16).digest()
 
-    Wrong are: images that cannot be read, identical images in more than one split or with different
-    classes, counts other than expected, classes that are too small to split or missing in a split,
-    rows of a table that will not do, prepared data that is damaged.
 
-    Looks at the files where they are here, and at the prepared data where it is. Nothing is
-    downloaded; archives that are here are unpacked.
+def first_duplicates(keys: Sequence[Hashable]) -> Tensor:
+    """[n], int64: for every key the index of the first equal one.
 
-    >>> report = check("crescents")
-    >>> report.ok, report.sizes
-    (True, {'train': 512, 'test': 512})
+    >>> first_duplicates(["a", "b", "a", "c", "b"])
+    tensor([0, 1, 0, 3, 1])
     """
-    problems: list[str] = []
+    seen: dict[Hashable, int] = {}
+    return torch.tensor([seen.setdefault(key, k) for k, key in enumerate(keys)], dtype=torch.int64)
+
+
+def file_keys(files: Sequence[Path]) -> list[Hashable]:
+    """Keys that are equal for files with the same bytes; only files of equal size are read."""
+    sizes = [file.stat().st_size if file.is_file() else None for file in files]
+    counts = Counter(sizes)
+    return [
+        _content_key(file) if size is None or counts[size] > 1 else size
+        for file, size in zip(files, sizes, strict=True)
+    ]
+
+
+def _content_key(file: Path) -> Hashable:
     try:
-        request = find(what, data_dir, seed, size, problems.extend)
-        source, damage = _source(request, progress)
-        corrupt, places = _scan(source, progress)
-    except DataError as error:
-        if not problems:
-            raise
-        raise DataError(in_lines([*problems, str(error)])) from None
-    groups = [tuple(group) for group in places.values() if len(group) > 1]
-    groups.sort(key=lambda group: (not _leaks(group), not _contradicts(group), group[0]))
-    sizes = {split: len(part) for split, part in source.parts.items()}
-    counts = _counts(request.spec, source)
-    problems += [*damage, *_differences(request.spec, sizes, counts)]
-    return Report(
-        name=source.name,
-        origin=source.origin,
-        sizes=sizes,
-        expected_sizes=request.spec.sizes if request.spec else {},
-        counts=counts,
-        corrupt=tuple(corrupt),
-        duplicates=tuple(groups),
-        problems=(*problems, *_lacking(request.spec, source), *_harm(request.spec, groups)),
-        notes=source.notes,
-    )
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "blake2b").digest()
+    except OSError:
+        # no duplicate of any other; decoding reports that it cannot be read
+        return file
 
 
-def _source(request: Request, progress: Progress | None) -> tuple[Source, list[str]]:
-    """The dataset's files, or its prepared form where there are none; and what is wrong with it."""
-    drawn = draw(request)
-    if drawn is not None:
-        return dataset_source(drawn), []
-    meta = cache.read_meta(request.folder)
-    problems = []
-    if meta is not None:
-        damage = cache.damage(request.folder, meta, checksums=True)
-        if damage is not None:
-            problems = [f"Prepared data is damaged: {damage}. Prepare it again."]
-    try:
-        return request.source(False, progress), problems
-    except DatasetNotFoundError:
-        prepared = cache.read(request.folder)
-        if prepared is None:
-            raise
-        return dataset_source(prepared), problems
+class DuplicateFinder:
+    """Groups identical samples while a source is read block by block."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._first: dict[bytes, Sample] = {}
+        self._groups: dict[bytes, list[Sample]] = {}
+
+    def add(self, split: str, block: Block) -> None:
+        part = self._source.parts[split]
+        size = len(block.samples) + len(block.broken)
+        rows = (row for row in range(block.first, block.first + size) if row not in block.broken)
+        for row, pixels in zip(rows, block.samples, strict=True):
+            name = part.names[row] if part.names is not None else ""
+            sample = Sample(split, row, name, self._source.classes[int(part.labels[row])])
+            key = digest(pixels)
+            first = self._first.setdefault(key, sample)
+            if first is not sample:
+                self._groups.setdefault(key, [first]).append(sample)
+
+    def groups(self) -> tuple[tuple[Sample, ...], ...]:
+        """All groups of two or more: those across splits first, then those with other labels."""
+        found = map(tuple, self._groups.values())
+        return tuple(
+            sorted(found, key=lambda group: (not leaks(group), not conflicts(group), group[0]))
+        )
 
 
-def dataset_source(dataset: Dataset) -> Source:
-    """A dataset that is in memory, seen as a source."""
-    return Source(
-        name=dataset.name,
-        classes=dataset.classes,
-        shape=dataset.shape,
-        dtype=str(dataset.train.pool.dtype).removeprefix("torch."),
-        parts={split: _part(found) for split, found in dataset.splits.items()},
-        origin=dataset.origin,
-        notes=dataset.notes,
-    )
+def leaks(group: Sequence[Sample]) -> bool:
+    return len({sample.split for sample in group}) > 1
 
 
-def _part(split: Split) -> Part:
-    def blocks() -> Iterator[Block]:
-        for first in range(0, len(split), 1024):
-            yield Block(first, split.samples[first : first + 1024].numpy(), {})
-
-    return Part(split.labels.numpy(), blocks, split.names())
+def conflicts(group: Sequence[Sample]) -> bool:
+    return len({sample.label for sample in group}) > 1
 
 
-def _scan(source: Source, progress: Progress | None) -> tuple[list[str], dict[bytes, list[Place]]]:
-    """Every sample: those that cannot be read, and the others by what is in them."""
+def check_source(source: Source, spec: DatasetSpec | None, progress: Progress | None) -> Report:
+    """Read every sample of a source and compare with the catalogue's entry, if there is one."""
+    finder = DuplicateFinder(source)
     corrupt: list[str] = []
-    places: dict[bytes, list[Place]] = {}
-    total = sum(len(part) for part in source.parts.values())
     done = 0
     for split, part in source.parts.items():
         for block in part.blocks():
             corrupt += block.broken.values()
-            size = len(block.samples) + len(block.broken)
-            rows = [
-                row for row in range(block.first, block.first + size) if row not in block.broken
-            ]
-            for row, sample in zip(rows, block.samples, strict=True):
-                name = part.names[row] if part.names is not None else ""
-                place = Place(split, row, name, source.classes[int(part.labels[row])])
-                places.setdefault(digest(sample), []).append(place)
+            finder.add(split, block)
+            done += len(block.samples) + len(block.broken)
             if progress is not None:
-                progress("checking", done + block.first + size, total)
-        done += len(part)
-    return corrupt, places
-
-
-def _leaks(group: Sequence[Place]) -> bool:
-    return len({place.split for place in group}) > 1
-
-
-def _contradicts(group: Sequence[Place]) -> bool:
-    return len({place.label for place in group}) > 1
-
-
-def _harm(spec: DatasetSpec | None, groups: Sequence[Sequence[Place]]) -> list[str]:
-    """What duplicates spoil: a score on samples that were trained on, labels that contradict."""
-    leaks, contradictions = sum(map(_leaks, groups)), sum(map(_contradicts, groups))
-    places = [place for place, count in (("split", leaks), ("class", contradictions)) if count]
-    return [
-        f"{clause}. {_advice(spec, f'one {place}')}"
-        for clause, place in zip(harm(leaks, contradictions), places, strict=True)
-    ]
-
-
-def _lacking(spec: DatasetSpec | None, source: Source) -> list[str]:
-    """Of a set that is known, it is how it was published."""
-    return [] if spec is not None else [f"{clause}." for clause in lacking(source)]
-
-
-def _advice(spec: DatasetSpec | None, place: str) -> str:
+                progress("checking", done, len(source))
+    duplicates = finder.groups()
+    counts = _count_classes(source, spec)
+    problems = [] if spec is None else _differences(source, spec, counts)
     if spec is None:
-        return f"Keep one of each, in {place}."
-    return (
-        f"Where that is how {spec.title} is published, leaving it so keeps results comparable with "
-        "those of others: mention it beside them."
+        # the classes of a published dataset are as they were published
+        problems += [f"{problem}." for problem in missing_classes(source)]
+    for problem, scope in duplicate_problems(duplicates).items():
+        problems.append(f"{problem}. {_advice(spec, scope)}")
+    return Report(
+        name=source.name,
+        origin=source.origin,
+        sizes={split: len(part) for split, part in source.parts.items()},
+        expected_sizes=spec.sizes if spec is not None else {},
+        counts=counts,
+        corrupt=tuple(corrupt),
+        duplicates=duplicates,
+        problems=tuple(problems),
+        notes=source.notes,
     )
 
 
-def _counts(spec: DatasetSpec | None, source: Source) -> tuple[Count, ...]:
+def duplicate_problems(groups: Sequence[Sequence[Sample]]) -> dict[str, str]:
+    """Problems caused by duplicates, with the scope in which to keep one sample of each group."""
+    across, conflicting = sum(map(leaks, groups)), sum(map(conflicts, groups))
+    problems = {}
+    if across:
+        occur = "occurs" if across == 1 else "occur"
+        problems[
+            f"Duplicates across splits: {plural(across, 'group')} of identical samples {occur} in "
+            "more than one split, so scores are measured partly on training samples"
+        ] = "split"
+    if conflicting:
+        have = "has" if conflicting == 1 else "have"
+        problems[
+            f"Conflicting labels: {plural(conflicting, 'group')} of identical samples {have} "
+            "different classes, of which at most one is correct"
+        ] = "class"
+    return problems
+
+
+def missing_classes(source: Source) -> list[str]:
+    """One clause for each split without any sample of some class; readers check `train`."""
+    clauses = []
+    for split, part in source.parts.items():
+        absent = [
+            name for label, name in enumerate(source.classes) if not (part.labels == label).any()
+        ]
+        if absent and len(part):
+            names = ", ".join(absent[:3]) + (f" and {len(absent) - 3:,} more" if absent[3:] else "")
+            clauses.append(
+                f"Classes missing from {split}: no sample of {names}, so its scores do not cover "
+                f"{'it' if len(absent) == 1 else 'them'}"
+            )
+    return clauses
+
+
+def _advice(spec: DatasetSpec | None, scope: str) -> str:
+    if spec is None:
+        return f"Keep one sample of each group, in one {scope}."
+    return (
+        f"If {spec.title} is published like this, leave it unchanged to stay comparable with other "
+        "results, and mention it beside yours."
+    )
+
+
+def _count_classes(source: Source, spec: DatasetSpec | None) -> tuple[ClassCount, ...]:
     labels = {split: part.labels for split, part in source.parts.items()}
     expected = dict(spec.counts) if spec is not None else {}
     if "all" in expected:
         labels["all"] = np.concatenate(list(labels.values()))
-    found = []
+    counts = []
     for split in (*SPLITS, "all"):
-        if split not in labels:
-            continue
-        counts = np.bincount(labels[split], minlength=len(source.classes)).tolist()
-        wanted = expected.get(split, (None,) * len(counts))
-        found += [Count(split, *row) for row in zip(source.classes, counts, wanted, strict=True)]
-    return tuple(found)
+        if split in labels:
+            sizes = np.bincount(labels[split], minlength=len(source.classes)).tolist()
+            wanted = expected.get(split, (None,) * len(sizes))
+            counts += [
+                ClassCount(split, *row) for row in zip(source.classes, sizes, wanted, strict=True)
+            ]
+    return tuple(counts)
 
 
-def _differences(
-    spec: DatasetSpec | None, sizes: Mapping[str, int], counts: tuple[Count, ...]
-) -> list[str]:
-    if spec is None or not spec.firm:
+def _differences(source: Source, spec: DatasetSpec, counts: Sequence[ClassCount]) -> list[str]:
+    """Sizes and class counts that differ from the catalogue's."""
+    if not spec.fixed_size:
         return []
-    found = [
-        f"{split} has {plural(size, 'sample')}; expected {spec.sizes.get(split, 0):,}."
-        for split, size in sizes.items()
-        if size != spec.sizes.get(split, 0)
+    problems = [
+        f"{split} has {plural(len(part), 'sample')}; expected {spec.sizes.get(split, 0):,}."
+        for split, part in source.parts.items()
+        if len(part) != spec.sizes.get(split, 0)
     ]
-    # where a checksum says that the file is right, our table of its classes would be what is wrong
-    if not any(archive.md5 for archive in spec.archives):
-        found += [
-            f"{count.label} has {plural(count.found, 'sample')} in {count.split}; expected "
+    # if a checksum matches, the file is right and the catalogue's counts must be wrong
+    if not any(file.md5 for file in spec.files):
+        problems += [
+            f"{count.label} has {plural(count.count, 'sample')} in {count.split}; expected "
             f"{count.expected:,}."
             for count in counts
             if count.differs
         ]
-    return found
+    return problems

@@ -1,4 +1,4 @@
-"""What a reader found, before anything is decoded: for every split its labels and where to look."""
+"""A dataset as a reader finds it, before decoding: for every split its labels and its samples."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
+"""Called with the current activity, how much is done, and the total (0 if unknown)."""
 
 BLOCK_BYTES = 1 << 24
 
 
 class Block(NamedTuple):
-    """Samples in order, starting at row `first`; rows that cannot be read are `broken`."""
+    """Consecutive samples starting at row `first`, without the rows listed in `broken`."""
 
     first: int
     samples: Array
@@ -26,13 +26,13 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """One split: labels, and how to get at the samples block by block."""
+    """One split: its labels, and an iterator over blocks of its samples."""
 
     labels: npt.NDArray[np.int64]
     blocks: Callable[[], Iterator[Block]]
-    """Reads the samples, in order; called once for every pass."""
+    """Reads the samples in order; called once per pass."""
     names: Sequence[str] | None = None
-    """The file of every sample, where samples are files."""
+    """The file of every sample, if samples are files."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -40,36 +40,36 @@ class Part:
 
 @dataclass(frozen=True)
 class Source:
-    """A dataset as it lies on disk."""
+    """A dataset on disk, not decoded yet."""
 
     name: str
     classes: tuple[str, ...]
     shape: tuple[int, ...]
-    """Of one sample, as it will be kept."""
+    """Shape of one prepared sample."""
     dtype: str
     """uint8 for images, float32 for points."""
     parts: Mapping[str, Part]
     origin: str
-    """Where this comes from, in words."""
+    """Where the samples come from, for people to read."""
     notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts.values()))
 
     @property
     def bytes_needed(self) -> int:
-        each = int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
-        return sum(len(part) * (each + 8) for part in self.parts.values())
+        return len(self) * (int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize + 8)
 
 
 def array_part(labels: Array, load: Callable[[], Array], rows: Array | None = None) -> Part:
-    """A split whose samples are rows of one array, which is read only when it is needed."""
+    """A split whose samples are rows of one array; `load` is called when they are needed."""
 
     def blocks() -> Iterator[Block]:
         samples = load()
         step = max(1, BLOCK_BYTES // max(1, samples[:1].nbytes))
         for first in range(0, len(labels), step):
-            if rows is None:
-                block = samples[first : first + step]
-            else:
-                block = samples[rows[first : first + step]]
+            chosen = slice(first, first + step)
+            block = samples[chosen if rows is None else rows[chosen]]
             yield Block(first, np.ascontiguousarray(block), {})
 
     return Part(np.asarray(labels, np.int64), blocks)

@@ -1,9 +1,9 @@
 """Stratified splits: every class keeps its share, and the same seed gives the same split.
 
 The recipe is the one that the paper's printed numbers imply for its seven skin datasets without
-official splits: 30 % of all (rounded up) leave the training split, a third of those (rounded up)
-become validation, the rest test. It gives the paper's sizes of all seven, and for UDA, PH2 and
-MED-NODE the test counts of each class, which the printed metrics fix.
+official splits: 30 % of all samples (rounded up) leave the training split, a third of those
+(rounded up) become validation, the rest test. It gives the paper's sizes of all seven, and for UDA,
+PH2 and MED-NODE the test counts of each class, which the printed metrics determine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from zetamix.data.errors import Complain, refuse
+from zetamix.data.errors import OnProblem, raise_problems
 from zetamix.text import plural
 
-# train : val : test, wherever splits have to be made
-TRAIN, VAL, TEST = 7, 1, 2
+SPLITS = ("train", "val", "test")
+# train : val : test of splits that are created here
+SHARES = {"train": 7, "val": 1, "test": 2}
 
 
 def stratified(
@@ -23,17 +24,17 @@ def stratified(
 ) -> tuple[Tensor, Tensor]:
     """Draw `count` rows, the same share of every class; (drawn, left), both ascending.
 
-    Each class that occurs gives at least `least` rows and keeps at least `keep`.
+    Each class gives at least `least` rows and keeps at least `keep`.
 
     >>> labels = torch.tensor([0, 0, 0, 0, 1, 1])
     >>> drawn, left = stratified(labels, 3, torch.Generator().manual_seed(0))
     >>> labels[drawn].tolist(), labels[left].tolist()
     ([0, 0, 1], [0, 0, 1])
     """
-    found, sizes = torch.unique(labels, return_counts=True)
+    present, sizes = torch.unique(labels, return_counts=True)
     shares = allocate(sizes.tolist(), count, least=least, keep=keep)
     drawn = torch.zeros(len(labels), dtype=torch.bool)
-    for label, share in zip(found.tolist(), shares, strict=True):
+    for label, share in zip(present.tolist(), shares, strict=True):
         rows = (labels == label).nonzero().squeeze(1)
         drawn[rows[torch.randperm(len(rows), generator=generator)[:share]]] = True
     return drawn.nonzero().squeeze(1), (~drawn).nonzero().squeeze(1)
@@ -68,71 +69,71 @@ def make_splits(
     classes: Sequence[str],
     *,
     seed: int,
-    where: str,
-    complain: Complain = refuse,
+    origin: str,
+    on_problem: OnProblem = raise_problems,
     first: Tensor | None = None,
-) -> Mapping[str, Tensor]:
-    """Rows of the training split to keep and to hand to each split that is not `present`.
+) -> tuple[Mapping[str, Tensor], tuple[str, ...]]:
+    """Rows of the training split for `train` and each split that is not `present`, and notes.
 
-    Where both val and test are missing the ratio is 7:1:2; where one is, train and that one keep
-    theirs. `where` names the data in messages; a class that is too small to be in all splits stays
-    in train, if `complain` lets it.
+    If both val and test are missing the ratio is 7:1:2; if one is, train and the missing one keep
+    their shares of it. A class too small for all splits is a problem; if `on_problem` continues,
+    it stays in train.
 
-    first: for every row the first that is a copy of it; copies stay in one split, so that a score
-        is not on samples that were trained on. None stands for no copies.
+    origin: names the data in messages.
+    first: for every row the index of its first duplicate (`first_duplicates`). Duplicates stay in
+        one split, so that no test sample is a training sample. None means no duplicates.
     """
     missing = [name for name in ("val", "test") if name not in present]
     if not missing:
-        return {"train": torch.arange(len(labels))}
-    if first is not None:
-        first = apart_where_few(first, labels, 1 + len(missing))
-        leaders = torch.unique(first)
-        parts = make_splits(
-            labels[leaders], present, classes, seed=seed, where=where, complain=complain
-        )
-        chosen = {name: torch.isin(first, leaders[rows]) for name, rows in parts.items()}
-        return {name: mask.nonzero().squeeze(1) for name, mask in chosen.items()}
-    complain(_too_small(labels, classes, missing, where))
-    generator = torch.Generator().manual_seed(seed)
-    share = sum({"val": VAL, "test": TEST}[name] for name in missing)
-    away = _round_up(len(labels) * share, TRAIN + share)
-    out, left = stratified(labels, away, generator, least=len(missing), keep=1)
+        return {"train": torch.arange(len(labels))}, ()
+    if first is None:
+        first = torch.arange(len(labels))
+    first = separate_if_few(first, labels, 1 + len(missing))
+    leaders = torch.unique(first)
+    on_problem(_too_small(labels[leaders], classes, missing, origin))
+    drawn = _draw(labels[leaders], missing, torch.Generator().manual_seed(seed))
+    rows = {
+        name: torch.isin(first, leaders[chosen]).nonzero().squeeze(1)
+        for name, chosen in drawn.items()
+    }
+    return rows, (_note(missing, seed, len(leaders) < len(labels)),)
+
+
+def _draw(labels: Tensor, missing: Sequence[str], generator: torch.Generator) -> dict[str, Tensor]:
+    share = sum(SHARES[name] for name in missing)
+    count = _round_up(len(labels) * share, SHARES["train"] + share)
+    out, left = stratified(labels, count, generator, least=len(missing), keep=1)
     if len(missing) == 1:
         return {"train": left, missing[0]: out}
     val, test = stratified(labels[out], _round_up(len(out), 3), generator, keep=1)
     return {"train": left, "val": out[val], "test": out[test]}
 
 
-def apart_where_few(first: Tensor, labels: Tensor, least: int) -> Tensor:
-    """Copies as samples of their own in classes that have fewer different ones than splits."""
-    different = torch.bincount(labels[torch.unique(first)], minlength=int(labels.max()) + 1)
-    return torch.where(different[labels] < least, torch.arange(len(labels)), first)
+def separate_if_few(first: Tensor, labels: Tensor, least: int) -> Tensor:
+    """Treat duplicates as distinct in classes with fewer than `least` distinct samples."""
+    distinct = torch.bincount(labels[torch.unique(first)])
+    return torch.where(distinct[labels] < least, torch.arange(len(labels)), first)
 
 
-def made_note(made: list[str], seed: int, first: Tensor | None = None) -> tuple[str, ...]:
-    """What a reader of results has to know about splits that are not official."""
-    if not made:
-        return ()
-    has_copies = first is not None and len(torch.unique(first)) < len(first)
-    of = " of the different samples" if has_copies else ""
-    if len(made) > 1:
-        return (f"val and test are split off train by us: stratified, 7:1:2{of}, seed {seed}",)
-    (name,) = made
-    # 7:1 or 7:2, as train keeps its share against the one that is missing
-    share = {"val": "one in eight", "test": "two in nine"}[name]
-    return (f"{name} is split off train by us: {share}{of}, stratified, seed {seed}",)
+def _note(missing: Sequence[str], seed: int, duplicates: bool) -> str:
+    shares = {"val": "1/8", "test": "2/9"}
+    if len(missing) > 1:
+        created = "a stratified 70/10/20 split"
+    else:
+        created = f"a stratified split of {shares[missing[0]]} of train"
+    together = ", duplicates kept in one split" if duplicates else ""
+    return f"No {'/'.join(missing)} split found: created {created} (seed {seed}{together})"
 
 
 def _too_small(
-    labels: Tensor, classes: Sequence[str], missing: Sequence[str], where: str
+    labels: Tensor, classes: Sequence[str], missing: Sequence[str], origin: str
 ) -> list[str]:
-    """One image of every class for each split: a stratified split can give no class less."""
     least = 1 + len(missing)
     counts = torch.bincount(labels, minlength=len(classes)).tolist()
     return [
-        f"Class {name!r} of {where} has {plural(count, 'image')} to split. Making "
-        f"{' and '.join(missing)} needs at least {least} of every class: add images, leave the "
-        "class out, or split the data yourself into train, val and test."
+        f"Class {name!r} of {origin} has {plural(count, 'image')} to split. Creating "
+        f"{' and '.join(missing)} needs at least {least} of every class: add images, remove the "
+        "class, or split the data yourself into train, val and test."
         for name, count in zip(classes, counts, strict=True)
         if count < least
     ]

@@ -4,25 +4,27 @@ from collections.abc import Mapping
 
 from zetamix.data.catalogue.spec import DatasetSpec, RemoteFile
 
-ORGANS = (
-    "bladder",
-    "femur-left",
-    "femur-right",
-    "heart",
-    "kidney-left",
-    "kidney-right",
-    "liver",
-    "lung-left",
-    "lung-right",
-    "pancreas",
-    "spleen",
+ORGANS = tuple(
+    [
+        "bladder",
+        "femur-left",
+        "femur-right",
+        "heart",
+        "kidney-left",
+        "kidney-right",
+        "liver",
+        "lung-left",
+        "lung-right",
+        "pancreas",
+        "spleen",
+    ]
 )
 
 # records of Zenodo: version 1, which the paper used, and the newest
 FIRST, NEWEST = "4269852", "10519652"
 
-V1_ORGANS = "the v1 file that the paper used; later versions leave out blank images"
-NEW_ORGANS = "today's file, without the blank images of the v1 file that the paper used"
+V1_ORGANS = ("the v1 file that the paper used; later versions omit blank images",)
+NEW_ORGANS = ("today's file, without the blank images of the v1 file that the paper used",)
 
 
 def _medmnist(
@@ -39,7 +41,7 @@ def _medmnist(
     paper_images: int | None = None,
     notes: tuple[str, ...] = (),
 ) -> DatasetSpec:
-    url = f"https://zenodo.org/records/{record}/files/{name}.npz?download=1"
+    link = f"https://zenodo.org/records/{record}/files/{name}.npz?download=1"
     return DatasetSpec(
         name=name,
         title=title,
@@ -49,9 +51,9 @@ def _medmnist(
         sizes=dict(zip(("train", "val", "test"), sizes, strict=True)),
         counts=counts or {},
         licence=licence,
-        where=f"https://zenodo.org/records/{record}",
+        url=f"https://zenodo.org/records/{record}",
         reader="medmnist",
-        archives=(RemoteFile(f"{name}.npz", urls=(url,), md5=md5),),
+        files=(RemoteFile(f"{name}.npz", urls=(link,), md5=md5),),
         paper_images=paper_images,
         notes=notes,
     )
@@ -145,7 +147,7 @@ MEDMNIST = (
         (34_581, 6_491, 17_778),
         record=FIRST,
         paper_images=58_850,
-        notes=(V1_ORGANS,),
+        notes=V1_ORGANS,
     ),
     _medmnist(
         "organmnist_coronal",
@@ -155,7 +157,7 @@ MEDMNIST = (
         (13_000, 2_392, 8_268),
         record=FIRST,
         paper_images=23_660,
-        notes=(V1_ORGANS,),
+        notes=V1_ORGANS,
     ),
     _medmnist(
         "organmnist_sagittal",
@@ -165,7 +167,7 @@ MEDMNIST = (
         (13_940, 2_452, 8_829),
         record=FIRST,
         paper_images=25_221,
-        notes=(V1_ORGANS,),
+        notes=V1_ORGANS,
     ),
     _medmnist(
         "organamnist",
@@ -173,7 +175,7 @@ MEDMNIST = (
         "68e3f8846a6bd62f0c9bf841c0d9eacc",
         ORGANS,
         (34_561, 6_491, 17_778),
-        notes=(NEW_ORGANS,),
+        notes=NEW_ORGANS,
     ),
     _medmnist(
         "organcmnist",
@@ -181,7 +183,7 @@ MEDMNIST = (
         "b9ceb9546e10131b32923c5bbeaea2b1",
         ORGANS,
         (12_975, 2_392, 8_216),
-        notes=(NEW_ORGANS,),
+        notes=NEW_ORGANS,
     ),
     _medmnist(
         "organsmnist",
@@ -189,6 +191,6 @@ MEDMNIST = (
         "9ab87b696fb54e2a387ebe992d6ed5f1",
         ORGANS,
         (13_932, 2_452, 8_827),
-        notes=(NEW_ORGANS,),
+        notes=NEW_ORGANS,
     ),
 )

@@ -13,11 +13,11 @@ IDX = (
 )
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _split(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-CIFAR100 = _words(
+CIFAR100 = _split(
     """apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus
     butterfly camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab
     crocodile cup dinosaur dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard
@@ -61,27 +61,27 @@ SQUARE_224 = Fit(
 )
 
 
-def _idx_archives(folder: str, mirrors: tuple[str, ...], md5s: str) -> tuple[RemoteFile, ...]:
+def _idx_files(folder: str, mirrors: tuple[str, ...], md5s: str) -> tuple[RemoteFile, ...]:
     """The four compressed files of MNIST and its likes."""
     return tuple(
         RemoteFile(
             f"{folder}/raw/{name}.gz",
-            makes=f"{folder}/raw/{name}",
+            unpacks_to=f"{folder}/raw/{name}",
             urls=tuple(f"{mirror}{name}.gz" for mirror in mirrors),
             md5=md5,
         )
-        for name, md5 in zip(IDX, _words(md5s), strict=True)
+        for name, md5 in zip(IDX, _split(md5s), strict=True)
     )
 
 
 def _idx_checksums(folder: str, md5s: str) -> dict[str, str]:
     """Of the unpacked files: some distributors compress them anew."""
-    return {f"{folder}/raw/{name}": md5 for name, md5 in zip(IDX, _words(md5s), strict=True)}
+    return {f"{folder}/raw/{name}": md5 for name, md5 in zip(IDX, _split(md5s), strict=True)}
 
 
 def _imagenet_subset(stem: str, md5: str) -> tuple[RemoteFile, ...]:
     url = f"https://s3.amazonaws.com/fast-ai-imageclas/{stem}.tgz"
-    return (RemoteFile(f"{stem}.tgz", makes=stem, urls=(url,), md5=md5),)
+    return (RemoteFile(f"{stem}.tgz", stem, (url,), md5),)
 
 
 MNIST = DatasetSpec(
@@ -96,10 +96,10 @@ MNIST = DatasetSpec(
         "test": (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
     },
     licence="none stated",
-    where="https://ossci-datasets.s3.amazonaws.com/mnist/",
+    url="https://ossci-datasets.s3.amazonaws.com/mnist/",
     reader="idx",
     notes=("the paper shows it in figures and does not train on it",),
-    archives=_idx_archives(
+    files=_idx_files(
         "MNIST",
         (
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -135,11 +135,11 @@ FASHION_MNIST = DatasetSpec(
     sizes={"train": 60_000, "test": 10_000},
     counts={"train": (6000,) * 10, "test": (1000,) * 10},
     licence="MIT",
-    where="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
     reader="idx",
     paper_images=60_000,
     notes=("the paper's 60,000 images are the training split only",),
-    archives=_idx_archives(
+    files=_idx_files(
         "FashionMNIST",
         ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
         "8d4fb7e6c68d591d4c3dfef9ec88bf0d 25c81989df183df01b3e8a0aad5dffbe "
@@ -156,18 +156,18 @@ CIFAR10 = DatasetSpec(
     name="cifar10",
     title="CIFAR-10",
     group="natural",
-    classes=_words("airplane automobile bird cat deer dog frog horse ship truck"),
+    classes=_split("airplane automobile bird cat deer dog frog horse ship truck"),
     shape=(3, 32, 32),
     sizes={"train": 50_000, "test": 10_000},
     counts={"train": (5000,) * 10, "test": (1000,) * 10},
     licence="none stated; cite",
-    where="https://www.cs.toronto.edu/~kriz/cifar.html",
+    url="https://www.cs.toronto.edu/~kriz/cifar.html",
     reader="cifar",
     paper_images=60_000,
-    archives=(
+    files=(
         RemoteFile(
             "cifar-10-python.tar.gz",
-            makes="cifar-10-batches-py",
+            unpacks_to="cifar-10-batches-py",
             urls=("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
             md5="c58f30108f718f92721af3b95e74349a",
         ),
@@ -192,13 +192,13 @@ CIFAR_100 = DatasetSpec(
     sizes={"train": 50_000, "test": 10_000},
     counts={"train": (500,) * 100, "test": (100,) * 100},
     licence="none stated; cite",
-    where="https://www.cs.toronto.edu/~kriz/cifar.html",
+    url="https://www.cs.toronto.edu/~kriz/cifar.html",
     reader="cifar",
     paper_images=60_000,
-    archives=(
+    files=(
         RemoteFile(
             "cifar-100-python.tar.gz",
-            makes="cifar-100-python",
+            unpacks_to="cifar-100-python",
             urls=("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",),
             md5="eb9058c3a382ffc7106e4002c42a8d85",
         ),
@@ -215,18 +215,18 @@ STL10 = DatasetSpec(
     name="stl10",
     title="STL-10",
     group="natural",
-    classes=_words("airplane bird car cat deer dog horse monkey ship truck"),
+    classes=_split("airplane bird car cat deer dog horse monkey ship truck"),
     shape=(3, 96, 96),
     sizes={"train": 5_000, "test": 8_000},
     counts={"train": (500,) * 10, "test": (800,) * 10},
     licence="none stated; cite",
-    where="https://cs.stanford.edu/~acoates/stl10/",
+    url="https://cs.stanford.edu/~acoates/stl10/",
     reader="stl10",
     paper_images=13_000,
-    archives=(
+    files=(
         RemoteFile(
             "stl10_binary.tar.gz",
-            makes="stl10_binary",
+            unpacks_to="stl10_binary",
             urls=("http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",),
             md5="91f7769df0f17e558f3565bffb0c7dfb",
         ),
@@ -255,10 +255,10 @@ IMAGENETTE_SPEC = DatasetSpec(
         "test": (387, 395, 357, 386, 409, 394, 389, 419, 399, 390),
     },
     licence="ImageNet's terms",
-    where="https://github.com/fastai/imagenette",
+    url="https://github.com/fastai/imagenette",
     reader="imagenet_subset",
     paper_images=13_394,
-    archives=_imagenet_subset("imagenette2", "fe2fc210e6bb7c5664d602c3cd71e612"),
+    files=_imagenet_subset("imagenette2", "fe2fc210e6bb7c5664d602c3cd71e612"),
     fit=SQUARE_224,
 )
 
@@ -274,10 +274,10 @@ IMAGEWOOF_SPEC = DatasetSpec(
         "test": (409, 408, 418, 224, 401, 407, 401, 422, 429, 410),
     },
     licence="ImageNet's terms",
-    where="https://github.com/fastai/imagenette",
+    url="https://github.com/fastai/imagenette",
     reader="imagenet_subset",
     paper_images=12_954,
-    archives=_imagenet_subset("imagewoof2", "9aafe18bcdb1632c4249a76c458465ba"),
+    files=_imagenet_subset("imagewoof2", "9aafe18bcdb1632c4249a76c458465ba"),
     fit=SQUARE_224,
 )
 

@@ -1,49 +1,41 @@
-"""What is known about a dataset before looking at it."""
+"""The description of a dataset in the catalogue."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from zetamix.data.image_files import NATIVE, Fit
+from zetamix.data.source import Part, Source
 
 Group = Literal["natural", "skin", "medmnist", "synthetic", "embedded"]
 Access = Literal["built in", "download", "tool", "request"]
 
-ACCESS: Mapping[Access, str] = {
-    "built in": "comes with zetamix",
-    "download": "downloads by itself",
-    "tool": "needs a tool of its own",
-    "request": "needs a licence or a request",
-}
-
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file of a dataset, and what is there once it is unpacked."""
+    """One file of a dataset: its path in the dataset's folder, and what it unpacks to."""
 
-    file: str
-    """Its path inside the folder of the dataset."""
-    makes: str = ""
-    """What unpacking it gives, inside the same folder; "" where the file is used as it is."""
+    path: str
+    unpacks_to: str = ""
+    """Path of the unpacked content in the same folder; "" if the file is used as it is."""
     urls: tuple[str, ...] = ()
     md5: str | None = None
-    needed: bool = True
-    """Whether the dataset cannot do without."""
-    instead: tuple[str, ...] = ()
-    """Any of these, from another source, serves as well."""
+    required: bool = True
+    alternatives: tuple[str, ...] = ()
+    """Paths from another source, any of which replaces this file."""
 
     @property
-    def result(self) -> str:
-        """The path that a reader looks for."""
-        return self.makes or self.file
+    def content(self) -> str:
+        """The path that a reader opens."""
+        return self.unpacks_to or self.path
 
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """One dataset: where it is from, how it is read, and what has to come out.
+    """One dataset: its source, its reader, and the sizes that are expected.
 
-    `load`, `prepare` and `check` take a changed copy (`dataclasses.replace`) in place of a name,
-    for data in the layout of a known set with other sizes or checksums.
+    `load`, `prepare` and `check` accept a changed copy (`dataclasses.replace`) instead of a name,
+    for data in the layout of a catalogued dataset with other sizes or checksums.
     """
 
     name: str
@@ -51,42 +43,47 @@ class DatasetSpec:
     group: Group
     classes: tuple[str, ...]
     shape: tuple[int, ...]
-    """Of one sample, as it is kept."""
+    """Shape of one prepared sample."""
     sizes: Mapping[str, int]
-    """Samples in each split."""
+    """Number of samples in each split."""
     licence: str
     reader: str
-    """Which function of `zetamix.data.readers` reads it."""
+    """Key of `zetamix.data.readers.READERS`."""
     counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Samples of each class by split, or under "all" where splits are made; {}: not published."""
+    """Samples of each class by split, or under "all" if splits are created; {}: not published."""
     access: Access = "download"
-    where: str = ""
-    """Where to get it, or to ask for it."""
+    url: str = ""
+    """Where to get the dataset, or to request it."""
     steps: str = ""
-    """What to do there, where it does not download by itself."""
-    archives: tuple[RemoteFile, ...] = ()
+    """What to do there, if it cannot be downloaded automatically."""
+    files: tuple[RemoteFile, ...] = ()
     checksums: Mapping[str, str] = field(default_factory=dict)
-    """md5 of files that are read, by their path inside the dataset's folder."""
+    """md5 of the files that are read, by their path in the dataset's folder."""
     folder: str = ""
-    """Its folder under the data_dir, where this is not `name`."""
+    """Name of its folder in the data folder, if it is not `name`."""
     own_folder: bool = False
-    """Look in that folder only: the files' names would fit other datasets as well."""
+    """Look only in that folder, because other datasets have files of the same names."""
     fit: Fit = NATIVE
     split: Literal["official", "made", "drawn"] = "official"
-    firm: bool = True
-    """Whether sizes are fixed by a release; an archive that grows makes only a note."""
+    fixed_size: bool = True
+    """Sizes are fixed by a release; differences in an archive that grows are only noted."""
     reported: Literal["val", "test"] = "test"
-    """The split that the paper's numbers are about."""
+    """The split that the paper reports on."""
     paper_images: int | None = None
-    """How many images the paper states."""
+    """Number of images according to the paper."""
     notes: tuple[str, ...] = ()
-    """Differences from the paper, and choices where it says nothing."""
+    """Differences from the paper, and choices that it leaves open."""
 
     @property
     def images(self) -> int:
         return sum(self.sizes.values())
 
     @property
-    def home(self) -> str:
-        """The name of its folder under the data_dir."""
+    def subfolder(self) -> str:
+        """Name of its folder in the data folder."""
         return self.folder or self.name
+
+    def source(self, parts: Mapping[str, Part], origin: str, *notes: str) -> Source:
+        """The dataset as a reader found it."""
+        every = (*self.notes, *notes)
+        return Source(self.name, self.classes, self.shape, "uint8", parts, origin, every)

@@ -1,17 +1,13 @@
-"""What needs no files: synthetic points, and the digits that come with scikit-learn."""
+"""Datasets without files: synthetic points, and the digits of scikit-learn."""
 
 from zetamix.data.catalogue.spec import DatasetSpec
 
-NOISE_NOTE = "Gaussian noise of standard deviation 0.1; test is a second draw"
+NOISE = "Gaussian noise of standard deviation 0.1; test is a second draw"
+HELIX = "M5a_Helix1d of scikit-dimension"
 
 
 def _synthetic(
-    name: str,
-    title: str,
-    dimension: int,
-    classes: tuple[str, ...],
-    sizes: dict[str, int],
-    *notes: str,
+    name: str, title: str, dimension: int, classes: tuple[str, ...], note: str
 ) -> DatasetSpec:
     return DatasetSpec(
         name=name,
@@ -19,19 +15,16 @@ def _synthetic(
         group="synthetic",
         classes=classes,
         shape=(dimension,),
-        sizes=sizes,
+        sizes={"train": 512, "test": 512} if len(classes) > 1 else {"train": 8_192},
         licence="drawn from a seed",
         reader="",
         access="built in",
         split="drawn",
-        notes=notes,
+        notes=(note,),
     )
 
 
-FLAT = {"train": 512, "test": 512}
-CURVED = {"train": 8_192}
-
-MADE = (
+SYNTHETIC = (
     DatasetSpec(
         name="digits",
         title="Digits of scikit-learn",
@@ -43,29 +36,21 @@ MADE = (
         licence="CC BY 4.0",
         reader="digits",
         access="built in",
-        where="https://archive.ics.uci.edu/dataset/80",
+        url="https://archive.ics.uci.edu/dataset/80",
         split="made",
-        notes=("real handwriting, for trying things out without a download; not in the paper",),
+        notes=("real handwriting to try things out without a download; not in the paper",),
     ),
-    _synthetic("crescents", "Crescents", 2, ("upper", "lower"), FLAT, NOISE_NOTE),
-    _synthetic("spirals", "Spirals", 2, ("first", "second"), FLAT, NOISE_NOTE),
+    _synthetic("crescents", "Crescents", 2, ("upper", "lower"), NOISE),
+    _synthetic("spirals", "Spirals", 2, ("first", "second"), NOISE),
+    _synthetic("helix", "1-D helix in R³", 3, ("helix",), HELIX),
     _synthetic(
-        "helix", "1-D helix in R³", 3, ("helix",), CURVED, "M5a_Helix1d of scikit-dimension"
-    ),
-    _synthetic(
-        "helix12",
-        "1-D helix in R¹²",
-        12,
-        ("helix",),
-        CURVED,
-        "M5a_Helix1d of scikit-dimension, in the first three of twelve axes",
+        "helix12", "1-D helix in R¹²", 12, ("helix",), f"{HELIX}, in the first three of twelve axes"
     ),
     _synthetic(
         "paraboloid",
         "3-D paraboloid in R¹²",
         12,
         ("paraboloid",),
-        CURVED,
-        "Mp1_Paraboloid of scikit-dimension: where the paper speaks of a 3-D manifold in R¹²",
+        "Mp1_Paraboloid of scikit-dimension, the paper's 3-D manifold in R¹²",
     ),
 )

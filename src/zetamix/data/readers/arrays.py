@@ -1,9 +1,9 @@
-"""`.npz` archives in the layout of MedMNIST: `train_images`, `train_labels`, and so on."""
+"""Arrays: `.npz` files in the MedMNIST layout, and scikit-learn's digits."""
 
 import math
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,48 +13,45 @@ import torch
 from numpy.lib import format as npy
 
 from zetamix.data.catalogue.spec import DatasetSpec
-from zetamix.data.errors import Complain, DataError, refuse
-from zetamix.data.flaws import digest, first_copies
+from zetamix.data.errors import DataError, OnProblem, raise_problems
+from zetamix.data.quality import digest, first_duplicates
 from zetamix.data.source import Array, Part, Source, array_part
-from zetamix.data.splits import made_note, make_splits
+from zetamix.data.splits import SPLITS, make_splits
 from zetamix.text import plural
 
-SPLITS = ("train", "val", "test")
 LAYOUT = (
     "expected the MedMNIST layout: train_images [n, h, w] or [n, h, w, 3], uint8, and train_labels "
     "[n], integers; optionally the same as val_… and test_…, and classes with the classes' names"
 )
-
-# what zipfile, zlib and numpy raise for a file that is damaged, encrypted or something else
+# errors of zipfile, zlib and numpy for a file that is damaged, encrypted or not an .npz
 UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError)
 
 
-class Entry(NamedTuple):
-    """What the header of one array says."""
+class Header(NamedTuple):
+    """Shape and type of one array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
 
-class Archive:
-    """An `.npz` file that is never unpickled, and of which no array is read before it is needed."""
+class NpzFile:
+    """An `.npz` file; nothing in it is unpickled, and arrays are read when they are needed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.entries = self._headers()
-        self.splits = tuple(name for name in SPLITS if f"{name}_images" in self.entries)
+        self.headers = self._read_headers()
+        self.splits = tuple(name for name in SPLITS if f"{name}_images" in self.headers)
         if "train" not in self.splits:
-            held = ", ".join(self.entries) or "nothing"
-            raise DataError(f"{path} holds {held}; {LAYOUT}.")
+            raise DataError(f"{path} holds {', '.join(self.headers) or 'nothing'}; {LAYOUT}.")
         for split in self.splits:
             self._check_split(split)
 
     def sizes(self) -> dict[str, int]:
-        return {split: self.entries[f"{split}_images"].shape[0] for split in self.splits}
+        return {split: self.headers[f"{split}_images"].shape[0] for split in self.splits}
 
     def sample_shape(self) -> tuple[int, ...]:
-        """Of one sample as it will be kept: (c, h, w) or (d,)."""
-        shape = self.entries["train_images"].shape[1:]
+        """Shape of one prepared sample: (c, h, w) or (d,)."""
+        shape = self.headers["train_images"].shape[1:]
         if len(shape) == 1:
             return shape
         return (1, *shape) if len(shape) == 2 else (shape[2], *shape[:2])
@@ -65,48 +62,77 @@ class Archive:
     def images(self, split: str) -> Array:
         """[n, c, h, w] uint8, or [n, d] float32."""
         images = self._array(f"{split}_images")
-        if self.is_points():
-            return self._finite(split, images.astype(np.float32))
-        return images[:, None] if images.ndim == 3 else np.moveaxis(images, 3, 1)
-
-    def labels(self, split: str) -> Array:
-        """[n], int64, none of them negative."""
-        key = f"{split}_labels"
-        labels = self._array(key).astype(np.int64).reshape(-1)
-        if len(labels) and labels.min() < 0:
-            row = int((labels < 0).argmax())
+        if not self.is_points():
+            return images[:, None] if images.ndim == 3 else np.moveaxis(images, 3, 1)
+        points = images.astype(np.float32)
+        if not np.isfinite(points).all():
+            row = int((~np.isfinite(points)).any(1).argmax())
             raise DataError(
-                f"{self.path}: row {row} of {key} is {labels[row]}; expected classes from 0 on."
+                f"{self.path}: row {row} of {split}_images holds NaN or infinity; expected finite "
+                "numbers."
             )
+        return points
+
+    def labels(self, classes: Sequence[str] | None = None) -> dict[str, Array]:
+        """[n], int64, of each split; compared with `classes` if they are given."""
+        labels = {}
+        for split in self.splits:
+            key = f"{split}_labels"
+            labels[split] = self._array(key).astype(np.int64).reshape(-1)
+            if labels[split].min() < 0:
+                row = int((labels[split] < 0).argmax())
+                raise DataError(
+                    f"{self.path}: row {row} of {key} is {labels[split][row]}; expected classes "
+                    "from 0 on."
+                )
+        if classes is not None:
+            check_labels(self.path, labels, classes)
         return labels
 
-    def classes(self) -> tuple[str, ...] | None:
-        """The names that the file gives its classes, if it does."""
-        if "classes" not in self.entries:
-            return None
-        return tuple(str(name) for name in self._array("classes").tolist())
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes in the file, or else the labels of train as text."""
+        if "classes" in self.headers:
+            return tuple(str(name) for name in self._array("classes").tolist())
+        train = self.labels()["train"]
+        highest = int(train.max())
+        if highest >= len(train):
+            raise DataError(
+                f"{self.path}: the largest label of train_labels is {highest:,}, but there are only "
+                f"{plural(len(train), 'image')} to train on. Number the classes from 0 without "
+                "gaps."
+            )
+        return tuple(str(label) for label in range(highest + 1))
 
-    def _headers(self) -> Mapping[str, Entry]:
+    def part(self, split: str, labels: Array) -> Part:
+        return array_part(labels, lambda: self.images(split))
+
+    def _read_headers(self) -> Mapping[str, Header]:
         try:
             with zipfile.ZipFile(self.path) as archive:
-                found = {}
-                for info in archive.infolist():
-                    with archive.open(info) as member:
-                        entry, length = _header(member)
-                    content = math.prod(entry.shape) * entry.dtype.itemsize
-                    if not entry.dtype.hasobject and length + content != info.file_size:
-                        raise DataError(
-                            f"{self.path}: {info.filename} should hold {content:,} bytes of "
-                            f"{list(entry.shape)}, but holds {info.file_size - length:,}."
-                        )
-                    found[info.filename.removesuffix(".npy")] = entry
-                return found
+                return {
+                    info.filename.removesuffix(".npy"): self._read_header(archive, info)
+                    for info in archive.infolist()
+                }
         except DataError:
             raise
         except UNREADABLE as error:
             raise DataError(
-                f"{self.path} is not an .npz archive that can be read ({error}); {LAYOUT}."
+                f"{self.path} is not a readable .npz file ({error}); {LAYOUT}."
             ) from None
+
+    def _read_header(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Header:
+        with archive.open(info) as member:
+            version = npy.read_magic(member)
+            read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+            shape, _, dtype = read(member)
+            length = info.file_size - member.tell()
+        expected = math.prod(shape) * dtype.itemsize
+        if not dtype.hasobject and length != expected:
+            raise DataError(
+                f"{self.path}: {info.filename} should hold {expected:,} bytes of {list(shape)}, but "
+                f"holds {length:,}."
+            )
+        return Header(shape, dtype)
 
     def _array(self, key: str) -> Array:
         try:
@@ -118,159 +144,134 @@ class Archive:
 
     def _check_split(self, split: str) -> None:
         images, labels = f"{split}_images", f"{split}_labels"
-        if labels not in self.entries:
+        if labels not in self.headers:
             raise DataError(f"{self.path} holds {images} without {labels}; {LAYOUT}.")
         for key in (images, labels):
-            if self.entries[key].dtype.hasobject:
+            if self.headers[key].dtype.hasobject:
                 raise DataError(
                     f"{self.path}: {key} holds pickled Python objects, which are never loaded; "
                     f"{LAYOUT}."
                 )
-        shape, dtype = self.entries[images]
+        shape, dtype = self.headers[images]
         is_image = dtype == np.uint8 and (
             len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
         )
         is_point = dtype.kind == "f" and len(shape) == 2
         if not (is_image or is_point) or 0 in shape:
             raise DataError(f"{self.path}: {images} is {list(shape)}, {dtype}; {LAYOUT}.")
-        expected = self.entries["train_images"].shape[1:]
+        expected = self.headers["train_images"].shape[1:]
         if shape[1:] != expected:
             raise DataError(
                 f"{self.path}: {images} has samples of shape {list(shape[1:])}, train_images of "
                 f"{list(expected)}; all splits need the same."
             )
-        labels_shape, labels_dtype = self.entries[labels]
+        labels_shape, labels_dtype = self.headers[labels]
         if labels_shape not in ((shape[0],), (shape[0], 1)) or labels_dtype.kind not in "iu":
             raise DataError(
                 f"{self.path}: {labels} is {list(labels_shape)}, {labels_dtype}; expected one "
                 f"integer for each of the {shape[0]:,} images, [{shape[0]}] or [{shape[0]}, 1]."
             )
 
-    def _finite(self, split: str, points: Array) -> Array:
-        if not np.isfinite(points).all():
-            row = int((~np.isfinite(points)).any(1).argmax())
-            raise DataError(
-                f"{self.path}: row {row} of {split}_images holds NaN or infinity; expected numbers."
-            )
-        return points
-
-
-def _header(member: Any) -> tuple[Entry, int]:
-    version = npy.read_magic(member)
-    reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, _, dtype = reader(member)
-    return Entry(shape, dtype), member.tell()
-
 
 def medmnist(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """One of MedMNIST's own files."""
-    path = base / spec.archives[0].file
-    return spec_source(spec, path, f"the official file {path}")
+    path = base / spec.files[0].path
+    return _spec_source(spec, NpzFile(path), f"official file {path}")
 
 
-def stand_in(spec: DatasetSpec, path: Path) -> Source:
-    """An `.npz` in place of a dataset's own files; it has to have the same sizes."""
-    archive = Archive(path)
-    if archive.sizes() != spec.sizes or archive.sample_shape() != spec.shape:
+def replacement_source(spec: DatasetSpec, path: Path) -> Source:
+    """NAME.npz instead of a dataset's official files; it must have the same sizes."""
+    file = NpzFile(path)
+    if file.sizes() != spec.sizes or file.sample_shape() != spec.shape:
         raise DataError(
-            f"{path} cannot stand in for {spec.title}: expected {describe_sizes(spec.sizes)} of "
-            f"shape {list(spec.shape)}, got {describe_sizes(archive.sizes())} of "
-            f"{list(archive.sample_shape())}. To use it as data of your own, give its path."
+            f"{path} cannot replace {spec.title}: expected {describe_sizes(spec.sizes)} of shape "
+            f"{list(spec.shape)}, got {describe_sizes(file.sizes())} of "
+            f"{list(file.sample_shape())}. To use it as your own data, pass its path."
         )
-    note = f"read from {path.name}, not from the official files: no checksum says it is the same"
-    return spec_source(spec, path, f"{path}, .npz in the MedMNIST layout", note)
+    note = f"read from {path.name} instead of the official files, without a checksum"
+    return _spec_source(spec, file, f"{path}, .npz in the MedMNIST layout", note)
 
 
-def spec_source(spec: DatasetSpec, path: Path, origin: str, *notes: str) -> Source:
-    """An archive whose classes and splits are those of the catalogue."""
-    archive = Archive(path)
-    labels = {split: archive.labels(split) for split in archive.splits}
-    check_labels(path, labels, spec.classes)
-    return Source(
-        name=spec.name,
-        classes=spec.classes,
-        shape=archive.sample_shape(),
-        dtype="uint8",
-        parts={split: _part(archive, split, labels[split]) for split in archive.splits},
-        origin=origin,
-        notes=(*spec.notes, *notes),
+def _spec_source(spec: DatasetSpec, file: NpzFile, origin: str, *notes: str) -> Source:
+    labels = file.labels(spec.classes)
+    parts = {split: file.part(split, labels[split]) for split in file.splits}
+    return spec.source(parts, origin, *notes)
+
+
+def npz_source(path: Path, seed: int, on_problem: OnProblem = raise_problems) -> Source:
+    """A user's file; missing val and test splits are created."""
+    file = NpzFile(path)
+    classes = file.classes()
+    labels = file.labels(classes)
+    # the array is read once for all splits that are created from it
+    train = cache(lambda: file.images("train"))
+    first = None
+    if not {"val", "test"} <= set(file.splits):
+        keys = zip(map(digest, train()), labels["train"].tolist(), strict=True)
+        first = first_duplicates(list(keys))
+    rows, notes = make_splits(
+        torch.from_numpy(labels["train"]),
+        file.splits,
+        classes,
+        seed=seed,
+        origin=str(path),
+        on_problem=on_problem,
+        first=first,
     )
+    parts = {split: file.part(split, labels[split]) for split in file.splits}
+    if len(rows) > 1:
+        for split, chosen in rows.items():
+            parts[split] = array_part(labels["train"][chosen.numpy()], train, chosen.numpy())
+    return Source(
+        name=path.stem,
+        classes=classes,
+        shape=file.sample_shape(),
+        dtype="float32" if file.is_points() else "uint8",
+        parts={split: parts[split] for split in SPLITS if split in parts},
+        origin=f"{path}, .npz in the MedMNIST layout",
+        notes=notes,
+    )
+
+
+def digits_source(seed: int) -> Source:
+    """scikit-learn's 1,797 handwritten digits of 8 × 8 pixels, grey levels 0-16 scaled to 0-255."""
+    # the import takes 0.9 s, on the first load only
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    samples = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
+    labels = bunch.target.astype(np.int64)
+    classes = tuple(str(digit) for digit in range(10))
+    rows, notes = make_splits(
+        torch.from_numpy(labels), ["train"], classes, seed=seed, origin="digits"
+    )
+    parts = {
+        split: array_part(labels[chosen.numpy()], lambda: samples, chosen.numpy())
+        for split, chosen in rows.items()
+    }
+    origin = "handwritten digits of scikit-learn (UCI, optical recognition, 8 × 8)"
+    return Source("digits", classes, (1, 8, 8), "uint8", parts, origin, notes)
 
 
 def describe_sizes(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {split}" for split, count in sizes.items())
 
 
-def npz_source(path: Path, seed: int, complain: Complain = refuse) -> Source:
-    """A user's archive; val and test are made where they are missing."""
-    archive = Archive(path)
-    labels = {split: archive.labels(split) for split in archive.splits}
-    classes = archive.classes() or _numbered(path, labels["train"])
-    check_labels(path, labels, classes)
-    # parts of one array, which is unpacked once
-    whole = cache(lambda: archive.images("train"))
-    first = None
-    if not {"val", "test"} <= set(archive.splits):
-        keys = zip(map(digest, whole()), labels["train"].tolist(), strict=True)
-        first = first_copies(list(keys))
-    rows = make_splits(
-        torch.from_numpy(labels["train"]),
-        archive.splits,
-        classes,
-        seed=seed,
-        where=str(path),
-        complain=complain,
-        first=first,
-    )
-    parts = {split: _part(archive, split, labels[split]) for split in archive.splits}
-    made = [split for split in rows if split != "train"]
-    if made:
-        for split, chosen in rows.items():
-            parts[split] = array_part(labels["train"][chosen.numpy()], whole, chosen.numpy())
-    return Source(
-        name=path.stem,
-        classes=classes,
-        shape=archive.sample_shape(),
-        dtype="float32" if archive.is_points() else "uint8",
-        parts={split: parts[split] for split in SPLITS if split in parts},
-        origin=f"{path}, .npz in the MedMNIST layout",
-        notes=made_note(made, seed, first),
-    )
-
-
-def check_labels(path: Path, labels: Mapping[str, Array], classes: tuple[str, ...]) -> None:
-    """Every label has a class, and every class has an image to train on."""
-    wrong = []
-    known = f"0 to {len(classes) - 1}" if len(classes) > 1 else "0"
-    verb = "is" if len(classes) == 1 else "are"
-    for split, found in labels.items():
-        (outside,) = np.nonzero(found >= len(classes))
+def check_labels(path: Path, labels: Mapping[str, Array], classes: Sequence[str]) -> None:
+    """Every label must be a class, and every class must have a training image."""
+    problems = []
+    for split, values in labels.items():
+        (outside,) = np.nonzero(values >= len(classes))
         if len(outside):
-            more = f" (and {plural(len(outside) - 1, 'more row')} likewise)"
-            wrong.append(
-                f"{path}: row {outside[0]} of {split}_labels is {found[outside[0]]}"
-                f"{more if len(outside) > 1 else ''}, but there {verb} "
-                f"{plural(len(classes), 'class', 'classes')} to train on, {known}."
+            more = f" (and {plural(len(outside) - 1, 'more row')})" if len(outside) > 1 else ""
+            problems.append(
+                f"{path}: row {outside[0]} of {split}_labels is {values[outside[0]]}{more}; "
+                f"expected labels below {len(classes)}, the number of classes to train on."
             )
     inside = labels["train"][labels["train"] < len(classes)]
-    wrong += [
+    problems += [
         f"{path}: class {classes[label]!r} (label {label}) has no image in train_labels. "
         "Number the classes from 0 without gaps, and train on each of them."
         for label in np.flatnonzero(np.bincount(inside, minlength=len(classes)) == 0)
     ]
-    refuse(wrong)
-
-
-def _numbered(path: Path, labels: Array) -> tuple[str, ...]:
-    """Classes without names; those of train, as no other can be learned."""
-    highest = int(labels.max())
-    if highest >= len(labels):
-        raise DataError(
-            f"{path}: the largest label of train_labels is {highest:,}, for "
-            f"{plural(len(labels), 'image')} to train on. Number the classes from 0 without gaps."
-        )
-    return tuple(str(label) for label in range(highest + 1))
-
-
-def _part(archive: Archive, split: str, labels: Array) -> Part:
-    return array_part(labels, lambda: archive.images(split))
+    raise_problems(problems)

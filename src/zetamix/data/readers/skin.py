@@ -1,174 +1,271 @@
-"""DermoFit, derm7point, PH² and MED-NODE."""
+"""Skin lesions: ISIC challenges and archive, DermoFit, derm7point, PH², MED-NODE."""
 
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from zetamix.data.archives import find_path
-from zetamix.data.catalogue.skin import DERM7PT_CLASSES, DERMOFIT_CLASSES, MELANOMA, NEVUS
+import torch
+
+from zetamix.data.catalogue.skin import (
+    DERM7PT_CLASSES,
+    DERMOFIT_CLASSES,
+    ISIC2018_CLASSES,
+    MELANOMA,
+    NEVUS,
+    OTHERS,
+    SK,
+)
 from zetamix.data.catalogue.spec import DatasetSpec
+from zetamix.data.download import find_path
 from zetamix.data.errors import DataError
-from zetamix.data.image_files import images_below
-from zetamix.data.label_csv import Images, Row, read_rows
-from zetamix.data.readers import xlsx
-from zetamix.data.readers.labelled import Labelled, made_parts, source_of
+from zetamix.data.image_files import LabelledFile, file_part, images_below
+from zetamix.data.label_csv import ImageIndex, Row, find_column, read_lines, read_rows
 from zetamix.data.source import Source
+from zetamix.data.splits import make_splits
 
-# codes of PH2_dataset.txt, and columns of PH2_dataset.xlsx
-PH2_CLINICAL = {"0": NEVUS, "1": NEVUS, "2": MELANOMA}
-PH2_COLUMNS = {"commonnevus": NEVUS, "atypicalnevus": NEVUS, "melanoma": MELANOMA}
+PHOTOS = (".jpg", ".jpeg")
+BENIGN_MALIGNANT = {
+    # the training labels of 2016 are words, the test labels numbers
+    **dict.fromkeys(("benign", "0", "0.0"), "benign"),
+    **dict.fromkeys(("malignant", "1", "1.0"), "malignant"),
+}
+# columns of the archive's metadata in its older and newer versions; today's diagnosis_1 says only
+# benign or malignant
+ARCHIVE_IDS = ("isic_id", "image_id", "image_name", "name")
+ARCHIVE_DIAGNOSES = (
+    "diagnosis",
+    "meta.clinical.diagnosis",
+    *(f"diagnosis_{level}" for level in range(2, 6)),
+)
+UNDIAGNOSED = ("", "unknown", "none", "nan", "not available", "indeterminate")
+PH2_DIAGNOSES = {"0": NEVUS, "1": NEVUS, "2": MELANOMA}
 
-MEDNODE_FOLDERS = {"naevus": NEVUS, "melanoma": MELANOMA}
+
+def isic2016(spec: DatasetSpec, base: Path, seed: int) -> Source:
+    """Challenge 2016, part 3: two columns, without a header in the official files."""
+
+    def read(part: str) -> list[LabelledFile]:
+        stem = f"ISBI2016_ISIC_Part3_{part}"
+        table = base / f"{stem}_GroundTruth.csv"
+        lines = read_lines(table)
+        # copies in circulation have various headers; only the two columns are certain
+        has_header = bool(lines) and not re.match(r"\s*ISIC_\d+", lines[0][1][0], re.IGNORECASE)
+        rows = read_rows(table, ["image", "label"], header=False)[has_header:]
+        images = ImageIndex(base / f"{stem}_Data", suffixes=PHOTOS)
+        return _label(spec, rows, images, "image", _by_value("label", BENIGN_MALIGNANT))
+
+    return _official(spec, base, {"train": read("Training"), "test": read("Test")})
+
+
+def isic2017(spec: DatasetSpec, base: Path, seed: int) -> Source:
+    """Challenge 2017, part 3: melanoma, seborrheic keratosis, or neither, which is a nevus."""
+    label_of = _by_mark({"melanoma": MELANOMA, "seborrheic_keratosis": SK}, otherwise=NEVUS)
+
+    def read(part: str) -> list[LabelledFile]:
+        table = base / f"ISIC-2017_{part}_Part3_GroundTruth.csv"
+        rows = read_rows(table, ["image_id", "melanoma", "seborrheic_keratosis"])
+        images = ImageIndex(base / f"ISIC-2017_{part}_Data", suffixes=PHOTOS)
+        return _label(spec, rows, images, "image_id", label_of)
+
+    parts = {"train": "Training", "val": "Validation", "test": "Test_v2"}
+    return _official(spec, base, {split: read(part) for split, part in parts.items()})
+
+
+def isic2018(spec: DatasetSpec, base: Path, seed: int) -> Source:
+    """Challenge 2018, task 3; HAM10000 from its own source replaces the training split."""
+
+    def read(part: str, *more: str) -> list[LabelledFile]:
+        folders = (find_path(base, name) for name in (f"ISIC2018_Task3_{part}_Input", *more))
+        images = ImageIndex(*filter(None, folders), suffixes=PHOTOS)
+        stem = f"ISIC2018_Task3_{part}_GroundTruth"
+        table = find_path(base, f"{stem}/{stem}.csv") or find_path(base, f"{stem}.csv")
+        if table is not None:
+            rows = read_rows(table, ["image", *ISIC2018_CLASSES])
+            return _label(spec, rows, images, "image", _by_mark(ISIC2018_CLASSES))
+        ham = find_path(base, "HAM10000_metadata") or find_path(base, "HAM10000_metadata.csv")
+        if not more or ham is None:
+            raise DataError(
+                f"{base} holds no {stem}.csv"
+                f"{' and no HAM10000_metadata' if more else ''}. Unpack {stem}.zip there."
+            )
+        rows = read_rows(ham, ["image_id", "dx"])
+        return _label(spec, rows, images, "image_id", _by_value("dx", ISIC2018_CLASSES))
+
+    splits = {
+        "train": read("Training", "HAM10000_images_part_1", "HAM10000_images_part_2"),
+        "val": read("Validation"),
+    }
+    if find_path(base, "ISIC2018_Task3_Test_Input") is None:
+        return _official(spec, base, splits, "no official test split found; the paper uses none")
+    return _official(spec, base, {**splits, "test": read("Test")})
+
+
+def isic_archive(spec: DatasetSpec, base: Path, seed: int) -> Source:
+    """Collections as `isic image download` writes them: images and `metadata.csv`."""
+    rows = read_rows(base / "metadata.csv", [])
+    kept = [row for row in rows if archive_class(row) in spec.classes]
+    column = find_column(rows[0], ARCHIVE_IDS, "the image's id") if rows else ""
+    items = _label(spec, kept, ImageIndex(base, suffixes=PHOTOS), column, archive_class)
+    dropped = len(rows) - len(kept)
+    note = f"{dropped:,} images of {base} are not used: undiagnosed, or of another class"
+    return _split(spec, base, items, seed, *([note] if dropped else []))
+
+
+def archive_class(row: Row) -> str | None:
+    """The class of a row of the archive's metadata, in any of its versions; None: undiagnosed."""
+    find_column(row, ARCHIVE_DIAGNOSES, "the diagnosis")
+    texts = [row[column].strip().lower() for column in ARCHIVE_DIAGNOSES if column in row.cells]
+    texts = [text for text in texts if text not in UNDIAGNOSED]
+    named = (name for name in (MELANOMA, NEVUS, SK) if any(name in text for text in texts))
+    return next(named, OTHERS) if texts else None
 
 
 def dermofit(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """A folder for each class code; or all images together, with `lesionlist.txt`."""
-    folders = {code: find_path(base, code) for code in DERMOFIT_CLASSES}
-    here = {code: folder for code, folder in folders.items() if folder is not None}
-    if here and len(here) < len(folders):
-        missing = ", ".join(sorted(set(folders) - set(here)))
-        raise DataError(f"{base}: expected a folder for each class; missing: {missing}.")
-    if here:
-        found = [
-            Labelled(file, spec.classes.index(DERMOFIT_CLASSES[code]))
-            for code, folder in here.items()
-            for file in images_below(folder)
-            if not file.stem.lower().endswith("mask")
-        ]
-    else:
-        found = _lesion_list(spec, base)
-    return source_of(spec, base, made_parts(spec, base, found, seed), seed=seed)
-
-
-def derm7pt(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """Clinical and dermoscopic photographs of the same cases, in one table."""
-    release = base / spec.archives[0].result
-    column = "clinic" if spec.name == "derm7pt_clinical" else "derm"
-    images = Images(release / "images")
-    found = []
-    for row in read_rows(release / "meta" / "meta.csv", ["diagnosis", column]):
-        diagnosis = DERM7PT_CLASSES.get(row["diagnosis"].lower())
-        if diagnosis is None:
-            raise DataError(
-                f"{row.where}: diagnosis {row['diagnosis']!r} is none of the "
-                f"{len(DERM7PT_CLASSES)} that derm7point has."
-            )
-        found.append(Labelled(images.find(row[column], row), spec.classes.index(diagnosis)))
-    return source_of(spec, base, made_parts(spec, base, found, seed), seed=seed)
-
-
-def ph2(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """Cases `IMD###`, with their diagnoses in a text file or in the same as a spreadsheet."""
-    release = base / spec.archives[0].result
-    photos = release / "PH2 Dataset images"
-    text, sheet = find_path(release, "PH2_dataset.txt"), find_path(release, "PH2_dataset.xlsx")
-    if text is not None:
-        cases = _ph2_text(text)
-    elif sheet is not None:
-        cases = _ph2_sheet(sheet)
-    else:
-        raise DataError(f"{release} holds neither PH2_dataset.txt nor PH2_dataset.xlsx.")
-    found = []
-    for row, name, diagnosis in cases:
-        file = find_path(photos, f"{name}/{name}_Dermoscopic_Image/{name}.bmp")
-        if file is None:
-            raise DataError(f"{row.where}: there is no image {name!r} in {photos}.")
-        found.append(Labelled(file, spec.classes.index(diagnosis)))
-    return source_of(spec, base, made_parts(spec, base, found, seed), seed=seed)
+    """One folder per class code; every photograph has a mask beside it."""
+    return _split(spec, base, _label_folders(spec, base, DERMOFIT_CLASSES), seed)
 
 
 def mednode(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Two folders."""
-    release = base / spec.archives[0].result
-    found = []
-    for name, diagnosis in MEDNODE_FOLDERS.items():
-        folder = find_path(release, name)
-        if folder is None:
-            raise DataError(f"{release}: expected the folders naevus and melanoma; no {name}.")
-        found += [Labelled(file, spec.classes.index(diagnosis)) for file in images_below(folder)]
-    return source_of(spec, base, made_parts(spec, base, found, seed), seed=seed)
+    folders = {"naevus": NEVUS, "melanoma": MELANOMA}
+    release = base / spec.files[0].content
+    return _split(spec, base, _label_folders(spec, release, folders), seed)
 
 
-def _lesion_list(spec: DatasetSpec, base: Path) -> list[Labelled]:
-    lists = sorted(base.rglob("lesionlist.txt"))
-    if not lists:
+def derm7pt(spec: DatasetSpec, base: Path, seed: int) -> Source:
+    """Clinical and dermoscopic photographs of the same cases, in one table."""
+    release = base / spec.files[0].content
+    column = "clinic" if spec.name == "derm7pt_clinical" else "derm"
+    rows = read_rows(release / "meta" / "meta.csv", ["diagnosis", column])
+    images = ImageIndex(release / "images")
+    items = _label(spec, rows, images, column, _by_value("diagnosis", DERM7PT_CLASSES))
+    return _split(spec, base, items, seed)
+
+
+def ph2(spec: DatasetSpec, base: Path, seed: int) -> Source:
+    """Cases `IMD###`, with their diagnoses in a text file."""
+    release = base / spec.files[0].content
+    table = find_path(release, "PH2_dataset.txt")
+    if table is None:
         raise DataError(
-            f"{base}: expected folders named {', '.join(sorted(DERMOFIT_CLASSES))}, or "
-            "lesionlist.txt with all images."
+            f"{release / 'PH2_dataset.txt'} is missing; the labels are read from it, not from "
+            "PH2_dataset.xlsx. Extract it from PH2Dataset.rar."
         )
-    images = Images(lists[0].parent)
-    found = []
-    for number, line in enumerate(lists[0].read_text(encoding="utf-8").splitlines(), start=1):
-        cells = line.split()
-        if not cells:
-            continue
-        row = Row(lists[0], number, {})
-        if len(cells) != 3 or cells[2].upper() not in DERMOFIT_CLASSES:
-            raise DataError(
-                f"{row.where}: {line.strip()!r}; expected a number, an image and one of the codes "
-                f"{', '.join(sorted(DERMOFIT_CLASSES))}."
-            )
-        diagnosis = DERMOFIT_CLASSES[cells[2].upper()]
-        found.append(Labelled(images.find(cells[1], row), spec.classes.index(diagnosis)))
-    return found
+    rows = _ph2_rows(table)
+    images = ImageIndex(release / "PH2 Dataset images")
+    items = _label(spec, rows, images, "name", _by_value("clinical diagnosis", PH2_DIAGNOSES))
+    return _split(spec, base, items, seed)
 
 
-def _ph2_text(path: Path) -> list[tuple[Row, str, str]]:
+def _ph2_rows(path: Path) -> list[Row]:
     """`|| Name || Histological Diagnosis || Clinical Diagnosis || …`, then a legend."""
-    found: list[tuple[Row, str, str]] = []
+    rows: list[Row] = []
     columns: list[str] = []
-    for number, line in enumerate(
-        path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1
-    ):
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip().startswith("||"):
             continue
-        # cells may be empty: the histology of most cases is
+        # cells may be empty, as the histology of most cases is
         cells = [cell.strip() for cell in line.strip().split("||")[1:]]
-        if not columns:
-            columns = [cell.lower() for cell in cells]
-            if not {"name", "clinical diagnosis"} <= set(columns):
-                raise DataError(
-                    f"{path}, row {number}: expected the columns Name and Clinical Diagnosis, got "
-                    f"{', '.join(filter(None, cells))}."
-                )
+        if columns:
+            named = dict(zip(columns, cells, strict=False))
+            rows.append(Row(path, number, {"clinical diagnosis": "", **named}))
             continue
-        row = Row(path, number, dict(zip(columns, cells, strict=False)))
-        diagnosis = PH2_CLINICAL.get(row.cells.get("clinical diagnosis", ""))
-        if diagnosis is None:
-            said = row.cells.get("clinical diagnosis", "")
-            raise DataError(f"{row.where}: clinical diagnosis {said!r}; expected 0, 1 or 2.")
-        found.append((row, row["name"], diagnosis))
-    if not found:
-        raise DataError(f"{path} lists no case; expected lines that begin with ||.")
-    return found
-
-
-def _ph2_sheet(path: Path) -> list[tuple[Row, str, str]]:
-    """A header after some lines of text; an X in the column of the diagnosis."""
-    columns: dict[str, int] = {}
-    found: list[tuple[Row, str, str]] = []
-    for number, cells in xlsx.read_rows(path):
-        texts = [text.strip() for text in cells]
-        if not columns:
-            names = ["".join(text.lower().split()) for text in texts]
-            if "imagename" in names and set(PH2_COLUMNS) <= set(names):
-                columns = {name: names.index(name) for name in ("imagename", *PH2_COLUMNS)}
-            continue
-        name = texts[columns["imagename"]] if len(texts) > columns["imagename"] else ""
-        if not name:
-            continue
-        row = Row(path, number, {})
-        marked = {
-            PH2_COLUMNS[column]
-            for column in PH2_COLUMNS
-            if len(texts) > columns[column] and texts[columns[column]].upper() == "X"
-        }
-        if len(marked) != 1:
+        columns = [cell.lower() for cell in cells]
+        if not {"name", "clinical diagnosis"} <= set(columns):
             raise DataError(
-                f"{row.where}: expected one X under Common Nevus, Atypical Nevus or Melanoma."
+                f"{path}, row {number}: expected the columns Name and Clinical Diagnosis, got "
+                f"{', '.join(filter(None, cells))}."
             )
-        found.append((row, name, marked.pop()))
-    if not found:
+    if not rows:
+        raise DataError(f"{path} lists no case; expected lines that begin with ||.")
+    return rows
+
+
+def _by_value(column: str, classes: Mapping[str, str]) -> Callable[[Row], str]:
+    """The class that the value of a column stands for."""
+
+    def label_of(row: Row) -> str:
+        name = classes.get(row[column].lower())
+        if name is None:
+            raise DataError(
+                f"{row.where}: {column} {row[column]!r}; expected one of {', '.join(classes)}."
+            )
+        return name
+
+    return label_of
+
+
+def _by_mark(classes: Mapping[str, str], otherwise: str | None = None) -> Callable[[Row], str]:
+    """The class of the one column that holds 1 while all others hold 0; else `otherwise`."""
+
+    def label_of(row: Row) -> str:
+        marked = [column for column in classes if _is_marked(row, column)]
+        if len(marked) > 1 or (otherwise is None and not marked):
+            raise DataError(
+                f"{row.where}: {len(marked)} of {', '.join(classes)} are 1; expected "
+                f"{'exactly' if otherwise is None else 'at most'} one."
+            )
+        return classes[marked[0]] if marked else otherwise or ""
+
+    return label_of
+
+
+def _is_marked(row: Row, column: str) -> bool:
+    try:
+        value = float(row[column])
+    except ValueError:
+        value = -1.0
+    if value not in (0.0, 1.0):
+        raise DataError(f"{row.where}: {column} is {row[column]!r}; expected 0 or 1.")
+    return value == 1
+
+
+def _label(
+    spec: DatasetSpec,
+    rows: Sequence[Row],
+    images: ImageIndex,
+    column: str,
+    label_of: Callable[[Row], str | None],
+) -> list[LabelledFile]:
+    """The image file in `column` of every row, with its class."""
+    return [
+        LabelledFile(images.find(row[column], row), spec.classes.index(str(label_of(row))))
+        for row in rows
+    ]
+
+
+def _label_folders(spec: DatasetSpec, base: Path, classes: Mapping[str, str]) -> list[LabelledFile]:
+    """The images of one folder per class, without masks."""
+    folders = {name: find_path(base, name) for name in classes}
+    missing = [name for name, folder in folders.items() if folder is None]
+    if missing:
         raise DataError(
-            f"{path} lists no case; expected a header with Image Name, Common Nevus, Atypical "
-            "Nevus and Melanoma."
+            f"{base}: expected the folders {', '.join(classes)}; missing: {', '.join(missing)}."
         )
-    return found
+    return [
+        LabelledFile(file, spec.classes.index(classes[name]))
+        for name, folder in folders.items()
+        if folder is not None
+        for file in images_below(folder)
+        if not file.stem.lower().endswith("mask")
+    ]
+
+
+def _official(
+    spec: DatasetSpec, base: Path, splits: Mapping[str, Sequence[LabelledFile]], *notes: str
+) -> Source:
+    parts = {split: file_part(items, spec.shape, spec.fit, base) for split, items in splits.items()}
+    return spec.source(parts, f"official files in {base}", *notes)
+
+
+def _split(
+    spec: DatasetSpec, base: Path, items: Sequence[LabelledFile], seed: int, *notes: str
+) -> Source:
+    """Train, val and test from images without official splits."""
+    # sorted by name, so that the order of a label file or of a disk does not change the split
+    items = sorted(items, key=lambda item: item.file.relative_to(base).as_posix().lower())
+    labels = torch.tensor([item.label for item in items], dtype=torch.int64)
+    rows, created = make_splits(labels, ["train"], spec.classes, seed=seed, origin=str(base))
+    splits = {split: [items[row] for row in chosen.tolist()] for split, chosen in rows.items()}
+    return _official(spec, base, splits, *created, *notes)

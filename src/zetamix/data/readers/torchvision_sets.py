@@ -1,5 +1,6 @@
-"""Natural images: idx files, CIFAR pickles, STL-10 binaries, folders named by WordNet."""
+"""Natural images in torchvision's layouts: idx files, CIFAR pickles, STL-10, WordNet folders."""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -8,53 +9,56 @@ import numpy as np
 from zetamix.data.catalogue.natural import IMAGENETTE, IMAGEWOOF
 from zetamix.data.catalogue.spec import DatasetSpec
 from zetamix.data.errors import DataError
-from zetamix.data.image_files import file_part, is_image
-from zetamix.data.readers.labelled import source_of
+from zetamix.data.image_files import LabelledFile, file_part, is_image
 from zetamix.data.source import Array, Part, Source, array_part
+
+
+def _source(spec: DatasetSpec, base: Path, train: Part, test: Part) -> Source:
+    return spec.source({"train": train, "test": test}, f"official files in {base}")
 
 
 def idx(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """MNIST and Fashion-MNIST, read by torchvision."""
     from torchvision.datasets.mnist import read_image_file, read_label_file
 
+    folder = base / Path(spec.files[0].content).parent
+
     def read(prefix: str) -> Part:
-        folder = base / Path(spec.archives[0].result).parent
         labels = read_label_file(str(folder / f"{prefix}-labels-idx1-ubyte")).numpy()
         images = str(folder / f"{prefix}-images-idx3-ubyte")
         return array_part(labels, lambda: read_image_file(images).numpy()[:, None])
 
-    return source_of(spec, base, {"train": read("train"), "test": read("t10k")})
+    return _source(spec, base, read("train"), read("t10k"))
 
 
 def cifar(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """CIFAR-10 and CIFAR-100, read by torchvision, which unpickles only what has the right md5."""
-    from torchvision.datasets import CIFAR10, CIFAR100
+    """CIFAR-10 and CIFAR-100. Only files whose checksum was verified are unpickled."""
+    folder = base / spec.files[0].content
+    names = [Path(name).name for name in spec.checksums]
+    label, meta, key = "labels", "batches.meta", "label_names"
+    if len(spec.classes) == 100:
+        label, meta, key = "fine_labels", "meta", "fine_label_names"
 
-    folder = spec.archives[0].result
-    kind = CIFAR100 if folder == CIFAR100.base_folder else CIFAR10
+    def unpickle(name: str) -> dict[str, Any]:
+        batch: dict[str, Any] = pickle.loads((folder / name).read_bytes(), encoding="latin1")
+        return batch
 
-    def with_md5(names: list[Any]) -> list[list[str]]:
-        return [[name, spec.checksums[f"{folder}/{name}"]] for name, _ in names]
+    def read(*prefixes: str) -> Part:
+        batches = [unpickle(name) for name in names if name.startswith(prefixes)]
+        samples = np.concatenate([batch["data"] for batch in batches]).reshape(-1, *spec.shape)
+        labels = np.concatenate([batch[label] for batch in batches])
+        return array_part(labels, lambda: samples)
 
-    meta = kind.meta | {"md5": spec.checksums[f"{folder}/{kind.meta['filename']}"]}
-    lists = {"train_list": with_md5(kind.train_list), "test_list": with_md5(kind.test_list)}
-    checked = type(kind.__name__, (kind,), {**lists, "meta": meta})
-
-    def read(train: bool) -> Part:
-        found = checked(base, train=train)
-        if tuple(found.classes) != spec.classes:
-            raise DataError(
-                f"{base / folder} names other classes than {spec.title} has: {found.classes}."
-            )
-        samples = np.moveaxis(found.data, 3, 1)
-        return array_part(np.asarray(found.targets), lambda: samples)
-
-    return source_of(spec, base, {"train": read(True), "test": read(False)})
+    classes = tuple(unpickle(meta)[key])
+    if classes != spec.classes:
+        raise DataError(f"{folder} has other classes than {spec.title}: {', '.join(classes)}.")
+    return _source(spec, base, read("data_batch", "train"), read("test"))
 
 
 def stl10(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """STL-10 without its unlabelled images, which torchvision insists on."""
-    folder = base / spec.archives[0].result
+    """STL-10 without its unlabelled images, which torchvision requires."""
+    folder = base / spec.files[0].content
+    sample_bytes = int(np.prod(spec.shape))
 
     def read(split: str) -> Part:
         labels_file, images_file = folder / f"{split}_y.bin", folder / f"{split}_X.bin"
@@ -65,42 +69,40 @@ def stl10(spec: DatasetSpec, base: Path, seed: int) -> Source:
             raise DataError(
                 f"{labels_file}, row {row}: label {labels[row]}; expected 1 to {len(spec.classes)}."
             )
-        each = int(np.prod(spec.shape))
-        if images_file.stat().st_size != len(labels) * each:
+        if images_file.stat().st_size != len(labels) * sample_bytes:
             raise DataError(
                 f"{images_file} has {images_file.stat().st_size:,} bytes; expected "
-                f"{len(labels):,} images of {each:,} bytes."
+                f"{len(labels):,} images of {sample_bytes:,} bytes."
             )
 
         def images() -> Array:
-            # written column by column
+            # stored column by column
             return np.swapaxes(np.fromfile(images_file, np.uint8).reshape(-1, *spec.shape), 2, 3)
 
         return array_part(labels - 1, images)
 
-    return source_of(spec, base, {"train": read("train"), "test": read("test")})
+    return _source(spec, base, read("train"), read("test"))
 
 
 def imagenet_subset(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """Imagenette and Imagewoof: `train` and `val`, a folder for each class."""
-    folder = base / spec.archives[0].result
+    """Imagenette and Imagewoof: `train` and `val`, one folder per class."""
     wnids = {"imagenette": IMAGENETTE, "imagewoof": IMAGEWOOF}[spec.name]
 
     def read(split: str) -> Part:
-        place = folder / split
-        found = {path.name for path in place.glob("*") if path.is_dir()}
-        if found != set(wnids):
-            wrong = ", ".join(sorted(found ^ set(wnids)))
+        folder = base / spec.files[0].content / split
+        names = {path.name for path in folder.glob("*") if path.is_dir()}
+        if names != set(wnids):
             raise DataError(
-                f"{place}: expected one folder for each of {', '.join(wnids)}; missing or not "
-                f"known: {wrong}. Unpack {spec.archives[0].file} again."
+                f"{folder}: expected one folder for each of {', '.join(wnids)}; missing or "
+                f"unexpected: {', '.join(sorted(names ^ set(wnids)))}. Unpack "
+                f"{spec.files[0].path} again."
             )
-        files, labels = [], []
-        for label, wnid in enumerate(wnids):
-            images = sorted(filter(is_image, (place / wnid).iterdir()))
-            files += images
-            labels += [label] * len(images)
-        return file_part(files, labels, spec.shape, spec.fit, base=base)
+        items = [
+            LabelledFile(file, label)
+            for label, wnid in enumerate(wnids)
+            for file in sorted(filter(is_image, (folder / wnid).iterdir()))
+        ]
+        return file_part(items, spec.shape, spec.fit, base)
 
-    # the archive calls its test split val, and so does the paper's text
-    return source_of(spec, base, {"train": read("train"), "test": read("val")})
+    # the archive's val is the test split, and the paper calls it so too
+    return _source(spec, base, read("train"), read("val"))
