@@ -3,9 +3,8 @@
     with miniatures.installed("cifar10", "uda", data_dir=tmp_path):
         dataset = zetamix.data.load("cifar10")
 
-`build` writes one and returns the `DatasetSpec` that describes it: the catalogue's, with
-other sizes and checksums. Every image shows its class: its red (or grey) is
-`shade(label, classes)`.
+`build` writes one and returns the `DatasetSpec` that describes it: the catalogue's, with other
+sizes and checksums. Every image shows its class: its red (or grey) is `shade(label, classes)`.
 """
 
 import csv
@@ -16,7 +15,7 @@ import pickle
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,7 @@ import numpy as np
 from PIL import Image
 
 from zetamix.data.catalogue import CATALOGUE
-from zetamix.data.catalogue.natural import IDX, IMAGENETTE, IMAGEWOOF
+from zetamix.data.catalogue.natural import IMAGENETTE, IMAGEWOOF
 from zetamix.data.catalogue.skin import (
     BCC,
     DERM7PT_CLASSES,
@@ -39,32 +38,32 @@ from zetamix.data.catalogue.skin import (
 from zetamix.data.catalogue.spec import DatasetSpec
 
 Counts = dict[str, list[int]]
-# where images of a split begin to be counted, so that no two splits share one
+# the index of the first image of a split, so that no two splits share an image
 FIRST = {"train": 0, "val": 100, "test": 150}
 
 
 def build(name: str, data_dir: Path, *, packed: bool = False) -> DatasetSpec:
-    """Write the miniature of a dataset below `data_dir`, as its archives if `packed`."""
+    """Write the miniature of a dataset into `data_dir`, as its archives if `packed`."""
     spec = CATALOGUE[name]
-    base = data_dir / spec.home
+    base = data_dir / spec.subfolder
     base.mkdir(parents=True, exist_ok=True)
     counts = BUILDERS[spec.reader](spec, base)
     checksums = {file: md5_of(base / file) for file in spec.checksums}
     if packed:
-        for archive in spec.archives:
-            if archive.makes and (base / archive.makes).exists():
-                pack(base / archive.makes, base / archive.file)
-    archives = tuple(
-        replace(archive, md5=md5_of(base / archive.file))
-        if archive.md5 is not None and (base / archive.file).exists()
-        else archive
-        for archive in spec.archives
+        for file in spec.files:
+            if file.unpacks_to and (base / file.unpacks_to).exists():
+                pack(base / file.unpacks_to, base / file.path)
+    files = tuple(
+        replace(file, md5=md5_of(base / file.path))
+        if file.md5 is not None and (base / file.path).exists()
+        else file
+        for file in spec.files
     )
     return replace(
         spec,
-        counts={split: tuple(found) for split, found in counts.items()},
+        counts={split: tuple(sizes) for split, sizes in counts.items()},
         sizes=sizes_of(counts),
-        archives=archives,
+        files=files,
         checksums=checksums,
     )
 
@@ -80,9 +79,9 @@ def installed(
 
 
 def sizes_of(counts: Counts) -> dict[str, int]:
-    """Sizes of the splits; where they are made, by the 70:10:20 recipe, written out once more."""
+    """Sizes of the splits; created splits by the 70/10/20 recipe, written out once more."""
     if "all" not in counts:
-        return {split: sum(found) for split, found in counts.items()}
+        return {split: sum(sizes) for split, sizes in counts.items()}
     total = sum(counts["all"])
     away = -(-3 * total // 10)
     val = -(-away // 3)
@@ -118,10 +117,21 @@ def save(path: Path, image: np.ndarray) -> None:
     Image.fromarray(image).save(path, **options)
 
 
-def write_csv(path: Path, rows: Sequence[Sequence[object]], delimiter: str = ",") -> None:
+def class_folders(
+    path: Path, counts: Mapping[str, int], first: int = 0, size: tuple[int, int] = (30, 24)
+) -> Path:
+    """A user's folder with one subfolder per class."""
+    for label, (name, count) in enumerate(counts.items()):
+        for k in range(count):
+            save(path / name / f"{k}.png", picture(label, max(2, len(counts)), first + k, size))
+    return path
+
+
+def write_csv(path: Path, rows: Sequence[Sequence[object]], delimiter: str = ",") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         csv.writer(file, delimiter=delimiter).writerows(rows)
+    return path
 
 
 def md5_of(path: Path) -> str:
@@ -129,7 +139,7 @@ def md5_of(path: Path) -> str:
 
 
 def pack(content: Path, archive: Path) -> None:
-    """Replace what was built by the archive it would come from."""
+    """Replace content by the archive it would come from."""
     if archive.suffix == ".zip":
         with zipfile.ZipFile(archive, "w") as packed:
             for file in sorted(content.rglob("*")):
@@ -139,10 +149,7 @@ def pack(content: Path, archive: Path) -> None:
             packed.add(content, content.name)
     else:
         archive.write_bytes(gzip.compress(content.read_bytes()))
-    if content.is_dir():
-        shutil.rmtree(content)
-    else:
-        content.unlink()
+    shutil.rmtree(content) if content.is_dir() else content.unlink()
 
 
 def labels_of(counts: Sequence[int]) -> list[int]:
@@ -155,88 +162,79 @@ def labels_of(counts: Sequence[int]) -> list[int]:
     return labels
 
 
+def pictures(labels: Sequence[int], classes: int, split: str, side: int) -> np.ndarray:
+    """[n, side, side, 3]: one picture per label."""
+    numbered = enumerate(labels, FIRST[split])
+    return np.stack([picture(label, classes, k, (side, side)) for k, label in numbered])
+
+
 def idx(spec: DatasetSpec, base: Path) -> Counts:
-    folder = (base / spec.archives[0].makes).parent
-    folder.mkdir(parents=True)
     counts = {"train": [3] * 9 + [4], "test": [2] * 10}
-    for split, (images_file, labels_file) in zip(counts, (IDX[:2], IDX[2:]), strict=True):
+    files = iter(spec.files)
+    for split in counts:
         labels = labels_of(counts[split])
         images = np.stack([grey(label, 10, k) for k, label in enumerate(labels, FIRST[split])])
-        header = [2051, len(images), 28, 28]
-        (folder / images_file).write_bytes(big_endian(header) + images.tobytes())
-        (folder / labels_file).write_bytes(big_endian([2049, len(labels)]) + bytes(labels))
+        for header, content in (
+            ([2051, len(images), 28, 28], images.tobytes()),
+            ([2049, len(labels)], bytes(labels)),
+        ):
+            path = base / next(files).unpacks_to
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"".join(n.to_bytes(4, "big") for n in header) + content)
     return counts
 
 
-def big_endian(numbers: Sequence[int]) -> bytes:
-    return b"".join(number.to_bytes(4, "big") for number in numbers)
-
-
 def cifar(spec: DatasetSpec, base: Path) -> Counts:
-    folder = base / spec.archives[0].makes
+    folder = base / spec.files[0].unpacks_to
     folder.mkdir()
     classes = len(spec.classes)
     hundred = classes == 100
     counts = {"train": [1 if hundred else 5] * classes, "test": [1 if hundred else 2] * classes}
 
     def batch(labels: Sequence[int], split: str) -> dict[str, object]:
-        numbered = enumerate(labels, FIRST[split])
-        images = [picture(label, classes, k, (32, 32)) for k, label in numbered]
-        data = np.stack(images).transpose(0, 3, 1, 2).reshape(len(images), 3072)
-        names = [f"{split}_{k}.png" for k in range(len(labels))]
-        found = {"data": data, "filenames": names, "batch_label": split}
-        if hundred:
-            return {**found, "fine_labels": list(labels), "coarse_labels": [0] * len(labels)}
-        return {**found, "labels": list(labels)}
+        data = pictures(labels, classes, split, 32).transpose(0, 3, 1, 2).reshape(-1, 3072)
+        return {"data": data, "fine_labels" if hundred else "labels": list(labels)}
 
     train, test = labels_of(counts["train"]), labels_of(counts["test"])
-    if hundred:
-        files = {"train": batch(train, "train"), "test": batch(test, "test")}
-        files["meta"] = {"fine_label_names": list(spec.classes), "coarse_label_names": []}
-    else:
-        files = {
-            f"data_batch_{k + 1}": batch(train[10 * k : 10 * k + 10], "train") for k in range(5)
-        }
+    files: dict[str, object] = {"train": batch(train, "train"), "test": batch(test, "test")}
+    files["meta"] = {"fine_label_names": list(spec.classes)}
+    if not hundred:
+        files = {f"data_batch_{k + 1}": batch(train[10 * k :][:10], "train") for k in range(5)}
         files["test_batch"] = batch(test, "test")
-        files["batches.meta"] = {"label_names": list(spec.classes), "num_vis": 3072}
+        files["batches.meta"] = {"label_names": list(spec.classes)}
     for name, content in files.items():
         (folder / name).write_bytes(pickle.dumps(content, protocol=2))
-    (folder / ("file.txt~" if hundred else "readme.html")).write_text("left by its makers\n")
+    (folder / "readme.html").write_text("not data\n")
     return counts
 
 
 def stl10(spec: DatasetSpec, base: Path) -> Counts:
-    folder = base / spec.archives[0].makes
+    folder = base / spec.files[0].unpacks_to
     folder.mkdir()
     counts = {"train": [2] * 10, "test": [1] * 9 + [2]}
     for split in counts:
         labels = labels_of(counts[split])
-        numbered = enumerate(labels, FIRST[split])
-        images = np.stack([picture(label, 10, k, (96, 96)) for k, label in numbered])
         # planes of colour, each column by column
-        images.transpose(0, 3, 2, 1).tofile(folder / f"{split}_X.bin")
+        images = pictures(labels, 10, split, 96).transpose(0, 3, 2, 1)
+        images.tofile(folder / f"{split}_X.bin")
         (np.array(labels, np.uint8) + 1).tofile(folder / f"{split}_y.bin")
-    (folder / "class_names.txt").write_text("\n".join(spec.classes) + "\n")
     (folder / "fold_indices.txt").write_text("0 1 2\n")
     return counts
 
 
 def imagenet_subset(spec: DatasetSpec, base: Path) -> Counts:
-    folder = base / spec.archives[0].makes
-    wnids = {"imagenette": IMAGENETTE, "imagewoof": IMAGEWOOF}[spec.name]
+    folder = base / spec.files[0].unpacks_to
+    wnids = list({"imagenette": IMAGENETTE, "imagewoof": IMAGEWOOF}[spec.name])
     counts = {"train": [2] * 9 + [3], "test": [1] * 10}
-    rows = []
-    for split, place in (("train", "train"), ("test", "val")):
+    for split, name in (("train", "train"), ("test", "val")):
         for label, wnid in enumerate(wnids):
             for k in range(counts[split][label]):
-                path = f"{place}/{wnid}/{wnid}_{k}.JPEG"
-                save(folder / path, picture(label, 10, k + FIRST[split], (40 + k, 30)))
-                rows.append([path, wnid, wnid, wnid, wnid, wnid, place == "val"])
+                image = picture(label, 10, k + FIRST[split], (40 + k, 30))
+                save(folder / name / wnid / f"{wnid}_{k}.JPEG", image)
     # some of ImageNet is grey
-    first = folder / "train" / next(iter(wnids)) / f"{next(iter(wnids))}_0.JPEG"
+    first = folder / "train" / wnids[0] / f"{wnids[0]}_0.JPEG"
     save(first, np.full((30, 40), shade(0, 10), np.uint8))
-    header = ["path", *(f"noisy_labels_{k}" for k in (0, 1, 5, 25, 50)), "is_valid"]
-    write_csv(folder / f"noisy_{spec.name}.csv", [header, *rows])
+    write_csv(folder / f"noisy_{spec.name}.csv", [["path", "noisy_labels_0", "is_valid"]])
     return counts
 
 
@@ -266,9 +264,7 @@ def isic2017(spec: DatasetSpec, base: Path) -> Counts:
             diagnosis = spec.classes[label]
             rows.append([name, float(diagnosis == MELANOMA), float(diagnosis == SK)])
         write_csv(base / f"ISIC-2017_{part}_Part3_GroundTruth.csv", rows)
-        write_csv(
-            folder / f"ISIC-2017_{part}_Data_metadata.csv", [["image_id", "age_approximate", "sex"]]
-        )
+        write_csv(folder / f"ISIC-2017_{part}_Data_metadata.csv", [["image_id", "sex"]])
     return counts
 
 
@@ -284,20 +280,21 @@ def isic2018(spec: DatasetSpec, base: Path) -> Counts:
             counts[split][label] += 1
             folder = base / f"ISIC2018_Task3_{part}_Input"
             save(folder / f"{name}.jpg", picture(label, 5, k + FIRST[split], (60, 45)))
-            rows.append([name, *(float(column == codes[code]) for column in rows[0][1:])])
+            rows.append(
+                [name, *(float(str(column).lower() == codes[code]) for column in rows[0][1:])]
+            )
         stem = f"ISIC2018_Task3_{part}_GroundTruth"
         write_csv(base / stem / f"{stem}.csv", rows)
-        for text in ("ATTRIBUTION.txt", "LICENSE.txt"):
-            (folder / text).write_text("CC BY-NC 4.0\n")
+        (folder / "LICENSE.txt").write_text("CC BY-NC 4.0\n")
     return counts
 
 
 def isic_archive(spec: DatasetSpec, base: Path) -> Counts:
-    return _msk(spec, base) if spec.name == "msk" else _uda(spec, base)
+    return _msk(base) if spec.name == "msk" else _uda(base)
 
 
-def _msk(spec: DatasetSpec, base: Path) -> Counts:
-    """As the archive's tool writes them today: diagnoses in up to five steps."""
+def _msk(base: Path) -> Counts:
+    """As the archive's tool writes it today: diagnoses in up to five levels."""
     kinds = [
         (0, 10, ("Benign", "Benign melanocytic proliferations", "Nevus", "", "")),
         (1, 6, ("Malignant", "Malignant melanocytic proliferations", "Melanoma, NOS", "", "")),
@@ -305,45 +302,31 @@ def _msk(spec: DatasetSpec, base: Path) -> Counts:
         (2, 8, ("Benign", "Benign epidermal proliferations", "Seborrheic keratosis", "", "")),
         (3, 5, ("Malignant", "Malignant epidermal proliferations", "Basal cell carcinoma", "", "")),
         (3, 3, ("Benign", "Flat melanotic pigmentations", "Lentigo NOS", "", "")),
-        (None, 2, ("", "", "", "", "")),
-        (None, 1, ("Indeterminate", "", "", "", "")),
+        (0, 2, ("", "", "", "", "")),
+        (0, 1, ("Indeterminate", "", "", "", "")),
     ]
-    header = [
-        "isic_id",
-        "attribution",
-        "copyright_license",
-        *(f"diagnosis_{k}" for k in range(1, 6)),
-    ]
-    rows = []
-    for label, count, said in kinds:
+    rows: list[list[str]] = []
+    for label, count, diagnosis in kinds:
         for _ in range(count):
             name = f"ISIC_{len(rows):07d}"
-            save(base / f"{name}.jpg", picture(label or 0, 4, len(rows)))
-            rows.append([name, "Memorial Sloan Kettering", "CC-0", *said])
+            save(base / f"{name}.jpg", picture(label, 4, len(rows)))
+            rows.append([name, "Memorial Sloan Kettering", *diagnosis])
+    header = ["isic_id", "attribution", *(f"diagnosis_{k}" for k in range(1, 6))]
     write_csv(base / "metadata.csv", [header, *rows])
     (base / "attribution.txt").write_text("Memorial Sloan Kettering\n")
-    (base / "licenses").mkdir()
-    (base / "licenses" / "CC-0.txt").write_text("CC-0\n")
     return {"all": [10, 10, 8, 8]}
 
 
-def _uda(spec: DatasetSpec, base: Path) -> Counts:
+def _uda(base: Path) -> Counts:
     """As in 2021: one diagnosis in lower case, images in a folder for each collection."""
-    kinds = {
-        "nevus": 12,
-        "melanoma": 9,
-        "seborrheic keratosis": 2,
-        "angioma": 1,
-        "unknown": 1,
-        "": 1,
-    }
-    rows = []
-    for said, count in kinds.items():
+    kinds = {NEVUS: 12, MELANOMA: 9, SK: 2, "angioma": 1, "unknown": 1, "": 1}
+    rows: list[list[str]] = []
+    for diagnosis, count in kinds.items():
         for _ in range(count):
             name = f"ISIC_{len(rows):07d}"
             folder = base / ("ISIC_UDA-1_1" if len(rows) % 3 else "ISIC_UDA-2_1")
-            save(folder / f"{name}.jpg", picture(int(said == MELANOMA), 2, len(rows)))
-            rows.append([name, "benign" if said == NEVUS else "malignant", said])
+            save(folder / f"{name}.jpg", picture(int(diagnosis == MELANOMA), 2, len(rows)))
+            rows.append([name, "benign" if diagnosis == NEVUS else "malignant", diagnosis])
     write_csv(base / "metadata.csv", [["isic_id", "benign_malignant", "diagnosis"], *rows])
     return {"all": [12, 9]}
 
@@ -351,91 +334,50 @@ def _uda(spec: DatasetSpec, base: Path) -> Counts:
 def dermofit(spec: DatasetSpec, base: Path) -> Counts:
     """A folder for each code, with a mask beside each photograph."""
     counts = [0] * 5
-    lines = []
     for code, diagnosis in DERMOFIT_CLASSES.items():
         label = spec.classes.index(diagnosis)
         for k in range(10 if label < 4 else 2):
-            name = f"{code[0]}{len(lines):03d}"
-            place = base / code / (name if k % 2 else "")
-            save(place / f"{name}.png", picture(label, 5, len(lines)))
-            save(place / f"{name}mask.png", np.zeros((24, 30), np.uint8))
+            name = f"{code[0]}{sum(counts):03d}"
+            folder = base / code / (name if k % 2 else "")
+            save(folder / f"{name}.png", picture(label, 5, sum(counts)))
+            save(folder / f"{name}mask.png", np.zeros((24, 30), np.uint8))
             counts[label] += 1
-            lines.append(f"   {len(lines) + 1}   {name}   {code}")
-    (base / "lesionlist.txt").write_text("\n".join(lines) + "\n")
     return {"all": counts}
-
-
-DERM7PT_HEADER = [
-    "case_num",
-    "diagnosis",
-    "seven_point_score",
-    "pigment_network",
-    "streaks",
-    "pigmentation",
-    "regression_structures",
-    "dots_and_globules",
-    "blue_whitish_veil",
-    "vascular_structures",
-    "level_of_diagnostic_difficulty",
-    "elevation",
-    "location",
-    "sex",
-    "management",
-    "clinic",
-    "derm",
-    "case_id",
-    "notes",
-]
 
 
 def derm7pt(spec: DatasetSpec, base: Path) -> Counts:
     """One table for both kinds of photographs; some names differ from the files in case."""
     release = base / "release_v0"
     counts = [0] * 5
-    rows = []
+    rows: list[list[object]] = [["case_num", "diagnosis", "sex", "clinic", "derm", "notes"]]
     for diagnosis, name in DERM7PT_CLASSES.items():
         label = spec.classes.index(name)
         for _ in range(12 if diagnosis == BCC or name == SK else 3):
-            k = len(rows)
-            clinic, derm = f"NEL/Nel{k:03d}.JPG", f"Aal/Aal{k:03d}.jpg"
-            if k == 0:
-                clinic = derm  # nine real cases have one photograph for both
-            row = dict.fromkeys(DERM7PT_HEADER, "absent")
-            row |= {"case_num": k + 1, "diagnosis": diagnosis, "clinic": clinic, "derm": derm}
-            rows.append(list(row.values()))
+            k = sum(counts)
+            derm = f"Aal/Aal{k:03d}.jpg"
+            # nine real cases have one photograph for both
+            clinic = f"NEL/Nel{k:03d}.JPG" if k else derm
+            rows.append([k + 1, diagnosis, "male", clinic, derm, ""])
             counts[label] += 1
-            save(release / "images" / derm, picture(label, 5, k))
             # the table says NEL/Nel001.JPG, the disk nel/nel001.jpg
-            if clinic != derm:
-                save(release / "images" / clinic.lower(), picture(label, 5, k))
-    write_csv(release / "meta" / "meta.csv", [DERM7PT_HEADER, *rows])
-    for split in ("train", "valid", "test"):
-        write_csv(release / "meta" / f"{split}_indexes.csv", [["indexes"], [0], [1]])
+            for photo in {derm, clinic.lower() if k else derm}:
+                save(release / "images" / photo, picture(label, 5, k))
+    write_csv(release / "meta" / "meta.csv", rows)
     return {"all": counts}
-
-
-PH2_HEADER = (
-    "||   Name || Histological Diagnosis || Clinical Diagnosis || Asymmetry | Pigment Network | "
-    "Dots/Globules | Streaks | Regression Areas | Blue-Whitish Veil ||           Colors ||"
-)
-PH2_CASES = [0] * 8 + [1] * 7 + [2] * 6
 
 
 def ph2(spec: DatasetSpec, base: Path) -> Counts:
     release = base / "PH2Dataset"
-    lines = [PH2_HEADER]
-    for k, code in enumerate(PH2_CASES):
+    lines = ["||   Name || Histological Diagnosis || Clinical Diagnosis || Asymmetry | Streaks ||"]
+    for k, code in enumerate([0] * 8 + [1] * 7 + [2] * 6):
         name = f"IMD{k + 2:03d}"
         case = release / "PH2 Dataset images" / name
-        label = int(code == 2)
-        save(case / f"{name}_Dermoscopic_Image" / f"{name}.bmp", picture(label, 2, k))
+        save(case / f"{name}_Dermoscopic_Image" / f"{name}.bmp", picture(int(code == 2), 2, k))
         save(case / f"{name}_lesion" / f"{name}_lesion.bmp", np.zeros((24, 30), np.uint8))
-        save(case / f"{name}_roi" / f"{name}_R1_Label2.bmp", np.zeros((24, 30), np.uint8))
         histology = "Melanoma" if code == 2 else ""
-        lines.append(f"|| {name} || {histology:22} || {code:18} || 0 | T | A | A | A | A || 4 ||")
+        lines.append(f"|| {name} || {histology:22} || {code:18} || 0 | A ||")
     legend = ["", "Histological Diagnosis:", "0 - Common Nevus;", "2 - Melanoma.", ""]
     (release / "PH2_dataset.txt").write_text("\r\n".join(lines + legend))
-    (release / "Readme.txt").write_text("PH2\n")
     return {"all": [15, 6]}
 
 
@@ -451,25 +393,26 @@ def mednode(spec: DatasetSpec, base: Path) -> Counts:
 def medmnist(spec: DatasetSpec, base: Path) -> Counts:
     classes = len(spec.classes)
     counts = {"train": [3] * classes, "val": [1] * classes, "test": [2] * (classes - 1) + [3]}
-    write_npz(base / spec.archives[0].file, counts, spec.shape)
+    write_npz(base / spec.files[0].path, counts, spec.shape)
     return counts
 
 
-def write_npz(path: Path, counts: Counts, shape: tuple[int, ...], **more: np.ndarray) -> None:
-    """An archive in the layout of MedMNIST: grey images [n, h, w], labels [n, 1]."""
-    arrays = dict(more)
-    for split, found in counts.items():
-        labels = labels_of(found)
+def write_npz(path: Path, counts: Counts, shape: tuple[int, ...]) -> Path:
+    """A file in the layout of MedMNIST: grey images [n, h, w], labels [n, 1]."""
+    arrays = {}
+    for split, sizes in counts.items():
+        labels = labels_of(sizes)
         numbered = enumerate(labels, FIRST[split])
         if shape[0] == 1:
-            images = [grey(label, len(found), k, shape[1]) for k, label in numbered]
+            images = [grey(label, len(sizes), k, shape[1]) for k, label in numbered]
         else:
             size = (shape[2], shape[1])
-            images = [picture(label, len(found), k, size) for k, label in numbered]
+            images = [picture(label, len(sizes), k, size) for k, label in numbered]
         arrays[f"{split}_images"] = np.stack(images)
         arrays[f"{split}_labels"] = np.array(labels, np.uint8)[:, None]
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, **arrays)
+    return path
 
 
 def ham10000(data_dir: Path, delimiter: str = ",") -> DatasetSpec:
@@ -478,13 +421,11 @@ def ham10000(data_dir: Path, delimiter: str = ",") -> DatasetSpec:
     base = data_dir / "isic2018"
     stem = "ISIC2018_Task3_Training_GroundTruth"
     header, *rows = [line.split(",") for line in (base / stem / f"{stem}.csv").read_text().split()]
-    table = [["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"]]
+    table = [["lesion_id", "image_id", "dx", "dx_type"]]
     for name, *marks in rows:
-        dx = header[1 + marks.index("1.0")].lower()
-        table.append(["HAM_0", name, dx, "histo", "50", "male", "back"])
+        table.append(["HAM_0", name, header[1 + marks.index("1.0")].lower(), "histo"])
     write_csv(base / "HAM10000_metadata", table, delimiter)
-    photos = sorted((base / "ISIC2018_Task3_Training_Input").glob("*.jpg"))
-    for k, photo in enumerate(photos):
+    for k, photo in enumerate(sorted((base / "ISIC2018_Task3_Training_Input").glob("*.jpg"))):
         folder = base / f"HAM10000_images_part_{1 + k % 2}"
         folder.mkdir(exist_ok=True)
         shutil.move(photo, folder / photo.name)
@@ -493,59 +434,11 @@ def ham10000(data_dir: Path, delimiter: str = ",") -> DatasetSpec:
     return spec
 
 
-def sheet(path: Path, rows: Sequence[Sequence[str]]) -> None:
-    """A spreadsheet with shared strings, written by hand."""
-    space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
-    strings = sorted({text for row in rows for text in row if text})
-    items = "".join(f"<si><t>{text}</t></si>" for text in strings)
-    lines = []
-    for number, row in enumerate(rows, start=1):
-        cells = "".join(
-            f'<c r="{chr(65 + k)}{number}" t="s"><v>{strings.index(text)}</v></c>'
-            for k, text in enumerate(row)
-            if text
-        )
-        lines.append(f'<row r="{number}">{cells}</row>')
-    with zipfile.ZipFile(path, "w") as book:
-        book.writestr("xl/sharedStrings.xml", f"<sst {space}>{items}</sst>")
-        sheets = f"<worksheet {space}><sheetData>{''.join(lines)}</sheetData></worksheet>"
-        book.writestr("xl/worksheets/sheet1.xml", sheets)
-
-
-def ph2_with_sheet(data_dir: Path, unmarked: int | None = None) -> DatasetSpec:
-    """The miniature of PH² with its diagnoses in a spreadsheet only, one of them left out."""
-    spec = build("ph2", data_dir)
-    release = data_dir / "ph2" / "PH2Dataset"
-    (release / "PH2_dataset.txt").unlink()
-    header = [
-        "Image Name",
-        "Histological Diagnosis",
-        "Common\nNevus",
-        "Atypical  Nevus",
-        "Melanoma",
-    ]
-    rows = [["PH2 database"]] + [[]] * 11 + [header]
-    for k, code in enumerate(PH2_CASES):
-        rows.append(
-            [f"IMD{k + 2:03d}", "", *("X" if code == c and k != unmarked else "" for c in range(3))]
-        )
-    sheet(release / "PH2_dataset.xlsx", rows)
-    return spec
-
-
 BUILDERS: dict[str, Callable[[DatasetSpec, Path], Counts]] = {
-    "idx": idx,
-    "cifar": cifar,
-    "stl10": stl10,
-    "imagenet_subset": imagenet_subset,
-    "isic2016": isic2016,
-    "isic2017": isic2017,
-    "isic2018": isic2018,
-    "isic_archive": isic_archive,
-    "dermofit": dermofit,
-    "derm7pt": derm7pt,
-    "ph2": ph2,
-    "mednode": mednode,
-    "medmnist": medmnist,
+    builder.__name__: builder
+    for builder in (
+        *(idx, cifar, stl10, imagenet_subset, isic2016, isic2017, isic2018, isic_archive),
+        *(dermofit, derm7pt, ph2, mednode, medmnist),
+    )
 }
 NAMES = tuple(name for name, spec in CATALOGUE.items() if spec.reader in BUILDERS)

@@ -19,7 +19,7 @@ CONTEXT.set_forkserver_preload(
     [
         "zetamix.cli.app",
         "zetamix.cli.live",
-        "zetamix.data.readers.digits",
+        "zetamix.data.readers.arrays",
         "zetamix.train",
         "sklearn.datasets",
         "torch.distributed",

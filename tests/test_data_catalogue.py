@@ -38,64 +38,49 @@ def test_numbers_add_up(spec):
         assert sum(counts) == (spec.images if split == "all" else spec.sizes[split])
     assert ("all" in spec.counts) == (spec.split == "made")
     assert spec.licence
-    assert spec.where or spec.split == "drawn"
-
-
-# where the paper states another number of images, a note says why
-OTHER_NUMBER = ["fashion_mnist", "isic2018", "msk", "dermamnist"]
-
-
-def test_numbers_are_the_papers_or_explained():
-    differ = [
-        name
-        for name, spec in CATALOGUE.items()
-        if spec.paper_images is not None and spec.paper_images != spec.images
-    ]
-    assert differ == OTHER_NUMBER
-    assert all(CATALOGUE[name].notes for name in differ)
-    stated = [name for name, spec in CATALOGUE.items() if spec.paper_images is not None]
-    # all but MNIST, which is only in figures
-    assert stated == (NATURAL + SKIN + MEDMNIST)[1:]
+    assert spec.url or spec.split == "drawn"
 
 
 @pytest.mark.parametrize("spec", CATALOGUE.values(), ids=CATALOGUE.keys())
 def test_every_way_to_get_a_dataset_is_complete(spec):
-    needed = [archive for archive in spec.archives if archive.needed]
+    required = [file for file in spec.files if file.required]
     if spec.access == "download":
-        assert needed
-        assert all(archive.urls for archive in needed)
+        assert required
+        assert all(file.urls for file in required)
     elif spec.access != "built in":
         assert "{folder}" in spec.steps
-        assert not any(archive.urls for archive in spec.archives)
-    md5s = [archive.md5 for archive in spec.archives if archive.md5] + list(spec.checksums.values())
+        assert not any(file.urls for file in spec.files)
+    md5s = [file.md5 for file in spec.files if file.md5] + list(spec.checksums.values())
     assert all(re.fullmatch("[0-9a-f]{32}", md5) for md5 in md5s)
 
 
-def test_no_two_archives_share_a_checksum():
-    md5s = [a.md5 for spec in CATALOGUE.values() for a in spec.archives if a.md5]
-    assert len(md5s) == len(set(md5s)) == 8 + 2 + 1 + 2 + 11
+def test_no_two_files_share_a_checksum():
+    specs = CATALOGUE.values()
+    md5s = [file.md5 for spec in specs for file in spec.files if file.md5]
+    md5s += [md5 for spec in specs for md5 in spec.checksums.values()]
+    assert len(md5s) == len(set(md5s)) == 2 + 11 + 8 + 7 + 3 + 4
 
 
 @pytest.mark.parametrize(
     ("name", "kind"), [("mnist", tv.MNIST), ("fashion_mnist", tv.FashionMNIST)]
 )
-def test_idx_archives_are_torchvisions(name, kind):
-    ours = CATALOGUE[name].archives
-    assert [(a.file.rsplit("/", 1)[1], a.md5) for a in ours] == [tuple(r) for r in kind.resources]
-    assert [a.urls[0] for a in ours] == [kind.mirrors[0] + file for file, _ in kind.resources]
-    assert all(a.file.startswith(f"{kind.__name__}/raw/") for a in ours)
+def test_idx_files_are_torchvisions(name, kind):
+    spec = CATALOGUE[name]
+    files = [file for file, _ in kind.resources]
+    assert [f.path for f in spec.files] == [f"{kind.__name__}/raw/{file}" for file in files]
+    assert [f.urls[0] for f in spec.files] == [kind.mirrors[0] + file for file in files]
+    assert list(spec.checksums) == [f.unpacks_to for f in spec.files]
     assert list(CATALOGUE["fashion_mnist"].classes) == tv.FashionMNIST.classes
 
 
 @pytest.mark.parametrize(
     ("name", "kind"), [("cifar10", tv.CIFAR10), ("cifar100", tv.CIFAR100), ("stl10", tv.STL10)]
 )
-def test_tar_archives_are_torchvisions(name, kind):
+def test_archives_are_torchvisions(name, kind):
     spec = CATALOGUE[name]
-    (archive,) = spec.archives
-    assert (archive.file, archive.md5) == (kind.filename, kind.tgz_md5)
-    assert (archive.urls, archive.makes) == ((kind.url,), kind.base_folder)
-    theirs = {f"{kind.base_folder}/{file}": md5 for file, md5 in kind.train_list + kind.test_list}
+    (file,) = spec.files
+    assert (file.path, file.urls, file.unpacks_to) == (kind.filename, (kind.url,), kind.base_folder)
+    theirs = {f"{kind.base_folder}/{name}": md5 for name, md5 in kind.train_list + kind.test_list}
     if hasattr(kind, "meta"):
         theirs[f"{kind.base_folder}/{kind.meta['filename']}"] = kind.meta["md5"]
     theirs.pop("stl10_binary/unlabeled_X.bin", None)
@@ -103,8 +88,8 @@ def test_tar_archives_are_torchvisions(name, kind):
 
 
 def test_imagenette_is_torchvisions():
-    (archive,) = CATALOGUE["imagenette"].archives
-    assert (archive.urls[0], archive.md5) == tv.Imagenette._ARCHIVES["full"]
+    (file,) = CATALOGUE["imagenette"].files
+    assert (file.urls[0], file.md5) == tv.Imagenette._ARCHIVES["full"]
     theirs = {wnid: names[0] for wnid, names in tv.Imagenette._WNID_TO_CLASS.items()}
     assert theirs == IMAGENETTE
 

@@ -1,9 +1,14 @@
-"""Splits and datasets: what training holds in its hands."""
+"""Splits and datasets, references to them, and their fingerprints."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
+from miniatures import save
 
 from zetamix import data
+from zetamix.data import DatasetRef, check_fingerprint, load_cached
 
 
 def small(**options):
@@ -49,11 +54,7 @@ def test_a_seed_fixes_a_subset():
 @pytest.mark.parametrize(
     ("size", "kind", "message"),
     [
-        (
-            2,
-            ValueError,
-            r"size must lie between 3 \(one of each class\) and 20 \(the whole split\)",
-        ),
+        (2, ValueError, r"between 3 \(one of each class\) and 20 \(the whole split\)"),
         (21, ValueError, "got 21"),
         (1.5, ValueError, "size as a fraction must lie between 0 and 1, got 1.5"),
         (0.0, ValueError, "size as a fraction must lie between 0 and 1, got 0.0"),
@@ -61,12 +62,12 @@ def test_a_seed_fixes_a_subset():
         ("half", TypeError, "got 'half'"),
     ],
 )
-def test_a_subset_of_no_sense_is_refused(size, kind, message):
+def test_an_invalid_subset_is_refused(size, kind, message):
     with pytest.raises(kind, match=message):
         small().train.subset(size)
 
 
-def test_holdout_carves_val_out_of_train():
+def test_holdout_takes_val_from_train():
     whole = small()
     held = whole.holdout(0.3, seed=0)
     assert held.val.counts().tolist() == [3, 2, 1]
@@ -76,12 +77,12 @@ def test_holdout_carves_val_out_of_train():
     assert held.fingerprint != whole.fingerprint
     assert held.fingerprint == whole.holdout(0.3, seed=0).fingerprint
     assert held.fingerprint != whole.holdout(0.3, seed=1).fingerprint
-    assert held.notes == ("val is 6 samples held out of train, stratified, seed 0",)
+    assert held.notes == ("val: 6 samples held out of train, stratified (seed 0)",)
 
 
 def test_holdout_leaves_an_own_validation_split_alone():
     held = small().holdout()
-    with pytest.raises(data.DataError, match="small has a validation split of 3 samples already"):
+    with pytest.raises(data.DataError, match="already has a validation split of 3"):
         held.holdout()
     with pytest.raises(ValueError, match="fraction must lie between 0 and 1, got 1"):
         small().holdout(1)
@@ -112,15 +113,12 @@ def test_the_fingerprint_is_of_classes_samples_and_labels():
 @pytest.mark.parametrize(
     ("splits", "message"),
     [
-        (
-            {"test": (torch.zeros(2, 1), torch.tensor([0, 1]))},
-            "splits must be train and any of val",
-        ),
+        ({"test": (torch.zeros(2, 1), torch.tensor([0, 1]))}, "splits must be train and any of"),
         ({"train": (torch.zeros(2, 1), torch.tensor([0, -1]))}, "train must have one label from 0"),
         ({"train": (torch.zeros(3, 1), torch.tensor([0, 1]))}, "for each of its 3 samples"),
     ],
 )
-def test_tensors_that_do_not_fit_are_refused(splits, message):
+def test_invalid_tensors_are_refused(splits, message):
     with pytest.raises(ValueError, match=message):
         data.from_tensors("bad", splits)
 
@@ -140,7 +138,7 @@ def test_a_split_goes_into_torchs_loader_and_is_shown_in_a_line():
     assert repr(dataset).startswith("Dataset('six', train=Split(6 samples of 1 in 2 classes), ")
 
 
-def test_a_holdout_keeps_copies_of_a_class_together():
+def test_a_holdout_keeps_duplicates_together():
     samples = torch.randint(256, (40, 1, 4, 4), dtype=torch.uint8).repeat(2, 1, 1, 1)
     labels = (torch.arange(40) % 2).repeat(2)
     dataset = data.from_tensors("twice", {"train": (samples, labels)})
@@ -158,3 +156,58 @@ def test_a_holdout_of_a_class_that_is_one_image_over_and_over():
     dataset = data.from_tensors("same", {"train": (samples, torch.tensor([0] * 4 + [1] * 4))})
     parted = dataset.holdout(0.25)
     assert parted.val.counts().tolist() == [1, 1]
+
+
+# computed with the code of commit 99cc921; committed records carry such fingerprints
+def test_fingerprints_never_change(tmp_path):
+    for name, seed, expected in [
+        ("digits", 0, "b1d3d39664fb6fc4"),
+        ("digits", 3, "7f5246808d89491a"),
+        ("crescents", 0, "4d8258de2f90f64d"),
+        ("helix", 3, "f620f49d91ca79a1"),
+    ]:
+        assert data.load(name, tmp_path, seed).fingerprint == expected, name
+    assert data.load("crescents").holdout(0.1, 2).fingerprint == "88bcc193496cc2ad"
+    generator = np.random.default_rng(0)
+    folder = tmp_path / "made"
+    for name in ("cats", "dogs"):
+        for k in range(12):
+            pixels = generator.integers(0, 256, (10, 10, 3), dtype=np.uint8)
+            save(folder / name / f"{k}.png", pixels)
+        save(folder / name / "copy.png", pixels)
+    assert data.load(folder, tmp_path).fingerprint == "9e8bd84b6dc0b409"
+    assert data.load(folder, tmp_path, seed=1).fingerprint == "e7b67fc94fe8636e"
+    assert data.load(folder, tmp_path, size=8).fingerprint == "af5d7919490360d4"
+    images = generator.integers(0, 256, (40, 6, 6), dtype=np.uint8)
+    images[5] = images[7]
+    path = tmp_path / "arr.npz"
+    np.savez(path, train_images=images, train_labels=np.arange(40) % 2)
+    assert data.load(path, tmp_path).fingerprint == "aa7c435a7caf0a1d"
+    assert data.load(path, tmp_path, seed=5).fingerprint == "9304b2d9e840a5ec"
+
+
+def test_a_reference_gives_the_same_part_in_every_process():
+    ref = DatasetRef("crescents", train_size=64)
+    dataset, again = ref.load(), load_cached(ref)
+    assert len(dataset.train) == 64
+    assert torch.equal(again.train.samples, dataset.train.samples)
+    assert load_cached(DatasetRef("crescents", None, 64)) is again
+    whole = DatasetRef("crescents").load()
+    assert whole.with_train_size(None) is whole
+
+
+def test_a_reference_has_absolute_paths(tmp_path, monkeypatch):
+    (tmp_path / "photos").mkdir()
+    monkeypatch.chdir(tmp_path)
+    expected = DatasetRef(str(tmp_path / "photos"), str(tmp_path / "data"), 0.5, 32)
+    assert DatasetRef.resolve(Path("photos"), Path("data"), 0.5, 32) == expected
+    # a name of the catalogue stays one, even if there is a folder of that name
+    (tmp_path / "digits").mkdir()
+    assert DatasetRef.resolve("digits") == DatasetRef("digits")
+
+
+def test_data_that_changed_between_processes_is_refused():
+    dataset = small()
+    assert check_fingerprint(dataset, dataset.fingerprint) is dataset
+    with pytest.raises(data.DataError, match="expected the fingerprint abc"):
+        check_fingerprint(dataset, "abc")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from zetamix.data.catalogue import CATALOGUE
 from zetamix.data.errors import DataError
-from zetamix.data.splits import allocate, made_note, make_splits, stratified
+from zetamix.data.splits import allocate, make_splits, stratified
 
 
 def seeded(seed=0):
@@ -18,9 +18,10 @@ def labels_with(*counts):
     return torch.cat([torch.full((count,), label) for label, count in enumerate(counts)])
 
 
-def split(labels, *, present=("train",), seed=0):
+def split(labels, *, present=("train",), seed=0, first=None):
     classes = [f"class {k}" for k in range(int(labels.max()) + 1)]
-    return make_splits(labels, present, classes, seed=seed, where="here")
+    rows, _ = make_splits(labels, present, classes, seed=seed, origin="here", first=first)
+    return rows
 
 
 # what the printed metrics of the paper fix; MSK with its own number of images
@@ -90,21 +91,14 @@ def test_what_is_there_already_is_not_made():
 @pytest.mark.parametrize(
     ("counts", "present", "message"),
     [
-        (
-            (5, 1),
-            ("train",),
-            "Class 'class 1' of here has 1 image to split. Making val and test needs at least 3 of "
-            "every class: add images, leave the class out, or split the data yourself into train, "
-            "val and test.",
-        ),
-        ((5, 0, 5), ("train",), "Class 'class 1' of here has 0 images to split."),
-        ((5, 1), ("train", "val"), "Making test needs at least 2 of every class"),
+        ((5, 1), ("train",), "'class 1' of here has 1 image .* val and test needs at least 3"),
+        ((5, 0, 5), ("train",), "'class 1' of here has 0 images to split"),
+        ((5, 1), ("train", "val"), "test needs at least 2 of every class"),
     ],
 )
 def test_a_class_that_is_too_small_is_named(counts, present, message):
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=message):
         split(labels_with(*counts), present=present)
-    assert message in str(caught.value)
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=9), st.data())
@@ -131,12 +125,28 @@ def test_stratified_draws_the_share_of_each_class():
     assert len(left) == 90
 
 
-def test_notes_name_what_was_made():
-    assert made_note([], 0) == ()
-    assert made_note(["val"], 3) == (
-        "val is split off train by us: one in eight, stratified, seed 3",
+@pytest.mark.parametrize(
+    ("present", "first", "note"),
+    [
+        ((), None, "No val/test split found: created a stratified 70/10/20 split (seed 3)"),
+        (("test",), None, "No val split found: created a stratified split of 1/8 of train"),
+        (("val",), None, "No test split found: created a stratified split of 2/9 of train"),
+        ((), torch.arange(40) // 2 * 2, "duplicates kept in one split"),
+        (("val", "test"), None, None),
+    ],
+)
+def test_a_note_describes_created_splits(present, first, note):
+    classes = ["a", "b"]
+    _, notes = make_splits(
+        labels_with(20, 20), ("train", *present), classes, seed=3, origin="here", first=first
     )
-    assert made_note(["test"], 3) == (
-        "test is split off train by us: two in nine, stratified, seed 3",
-    )
-    assert made_note(["val", "test"], 0)[0].startswith("val and test are split off train")
+    assert len(notes) == (note is not None)
+    assert all(note in text for text in notes)
+
+
+def test_duplicates_stay_together():
+    first = torch.arange(60) // 3 * 3
+    rows = split(labels_with(30, 30), first=first)
+    assert {name: len(found) for name, found in rows.items()} == {"train": 42, "val": 6, "test": 12}
+    groups = [set(first[found].tolist()) for found in rows.values()]
+    assert sum(map(len, groups)) == len(set.union(*groups))

@@ -1,6 +1,7 @@
 """`zetamix data`: list, info, prepare, check."""
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,252 +12,302 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from zetamix.cli.facts import (
-    SHOWN,
-    add_content,
-    add_prepared,
-    add_spec,
-    fact_table,
-    form,
-    to_prepare,
-)
+from zetamix.cli.errors import print_error
+from zetamix.cli.options import DataDir, Size
+from zetamix.text import plural
 
 if TYPE_CHECKING:
-    from zetamix.data import Report
+    from zetamix.data import Dataset, DatasetSpec, Report
     from zetamix.data.source import Progress as Callback
 
 data = typer.Typer(
-    help="Datasets: every one of the paper by name, or your own by path.", no_args_is_help=True
+    help="Datasets: those of the paper by name, or your own by path.", no_args_is_help=True
 )
 
-What = Annotated[str, typer.Argument(metavar="NAME|PATH", help="A name, or a path of your own.")]
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        help="Where archives and prepared data are; else $ZETAMIX_DATA, else ~/.cache/zetamix."
-    ),
+Name = Annotated[
+    str, typer.Argument(metavar="NAME|PATH", help="Name of a dataset, or path of your own data.")
 ]
-Seed = Annotated[int, typer.Option(help="Of splits that have to be made, and of synthetic data.")]
-Size = Annotated[
-    int | None,
-    typer.Option(
-        help="Side in pixels that images of your own get; else as they are if alike, like their "
-        "own if small, or 224."
-    ),
-]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of created splits and of synthetic data.")]
 
-GET = {"built in": "", "download": "auto", "tool": "tool", "request": "ask"}
+ACCESS = {"built in": "", "download": "auto", "tool": "tool", "request": "request"}
+SPLIT_KINDS = {"official": "official", "made": "stratified 70/10/20, seeded", "drawn": "drawn"}
+# longer lists are cut to this many items
+MAX_SHOWN = 10
 
 
 @data.command(name="list")
 def list_datasets(data_dir: DataDir = None) -> None:
-    """All datasets that are known by name, and which of them are here."""
+    """List all datasets that are available by name, and which of them are on this machine."""
     from zetamix.data.catalogue import CATALOGUE
     from zetamix.data.loading import status
     from zetamix.data.source import resolve_data_dir
 
     console = Console()
-    # fits into 80 columns
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for name, justify in (
-        ("name", "left"),
-        ("images", "right"),
-        ("classes", "right"),
-        ("size", "left"),
-        ("licence", "left"),
-        ("get", "left"),
-        ("here", "left"),
-    ):
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for heading in ("name", "images", "classes", "size", "licence", "get", "local"):
+        justify = "right" if heading in ("images", "classes") else "left"
+        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     group = ""
     for spec in CATALOGUE.values():
         if group and group != spec.group:
             table.add_row()
         group = spec.group
-        here = status(spec, data_dir)
+        local = status(spec, data_dir)
         table.add_row(
-            f"[bold]{spec.name}[/bold]" if here else spec.name,
+            f"[bold]{spec.name}[/bold]" if local else spec.name,
             f"{spec.images:,}",
             str(len(spec.classes)),
-            form(spec.shape),
+            describe_shape(spec.shape),
             spec.licence,
-            GET[spec.access],
-            here,
+            ACCESS[spec.access],
+            local,
         )
     console.print(table)
-    console.print(
-        "\nget: auto downloads by itself, tool needs a tool, ask needs a licence or a request: "
-        "zetamix data info NAME says how.",
-        highlight=False,
+    _print(
+        console,
+        "\nget: auto = downloaded by zetamix data prepare; tool, request = see zetamix data info.",
     )
-    console.print(
-        f"Looked in {escape(str(resolve_data_dir(data_dir)))}.", highlight=False, soft_wrap=True
-    )
+    _print(console, f"Data folder: {resolve_data_dir(data_dir)}")
 
 
 @data.command()
-def info(what: What, data_dir: DataDir = None, seed: Seed = 0, size: Size = None) -> None:
-    """What a dataset is, where it comes from, and whether it is here."""
-    from zetamix.data.loading import draw, find, ready
+def info(name: Name, data_dir: DataDir = None, seed: Seed = 0, size: Size = None) -> None:
+    """Show what a dataset is, where it comes from, and whether it is on this machine."""
+    from zetamix.data.loading import resolve
 
-    console = Console()
-    with _sentences():
-        request = find(what, data_dir, seed, size)
-        facts = fact_table()
-        found = draw(request) or ready(request)
+    with _report_errors():
+        request = resolve(name, data_dir, seed, size)
+        dataset = request.open()
+        table = _info_table()
         if request.spec is not None:
-            add_spec(facts, request.spec, request.data_dir, None if found else seed)
-        elif found is not None:
-            add_content(facts, found)
+            _add_spec(table, request.spec)
+        elif dataset is not None:
+            _add_content(table, dataset)
+        if dataset is not None:
+            _add_prepared(table, dataset, request.folder, request.spec)
+        elif request.spec is not None:
+            _add_status(table, request.spec, request.data_dir, seed)
         else:
-            facts.add_row("name", escape(request.name))
-            facts.add_row("path", escape(what))
-            facts.add_row(
-                "here", f"yes, not prepared: {escape(to_prepare(what, data_dir, seed, size))}"
-            )
-        if found is not None:
-            known = request.spec.notes if request.spec is not None else ()
-            add_prepared(facts, found, request.folder, known)
-        console.print(facts, highlight=False)
+            options = {"--data-dir": data_dir, "--seed": seed or None, "--size": size}
+            given = [str(x) for pair in options.items() if pair[1] is not None for x in pair]
+            command = shlex.join(["zetamix", "data", "prepare", name, *given])
+            table.add_row("name", escape(request.name))
+            table.add_row("path", escape(name))
+            table.add_row("local", f"yes, not prepared: {escape(command)}")
+        Console().print(table, highlight=False)
 
 
 @data.command()
 def prepare(
-    what: What,
+    name: Name,
     data_dir: DataDir = None,
     seed: Seed = 0,
     size: Size = None,
-    again: Annotated[bool, typer.Option(help="Also where it is prepared already.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Prepare again even if already prepared.")
+    ] = False,
 ) -> None:
-    """Download where that is allowed, verify, and decode once; later loads take no time."""
+    """Download a dataset where possible, verify it, and decode it once for fast loading."""
     from zetamix.data import prepare as prepare_data
-    from zetamix.data.loading import find
+    from zetamix.data.loading import resolve
 
-    console = Console()
-    with _sentences(), progress_bar() as show:
-        found = prepare_data(what, data_dir, seed, size, progress=show, again=again)
-        folder = find(what, data_dir, seed, size).folder
-    facts = fact_table()
-    add_content(facts, found)
-    add_prepared(facts, found, folder)
-    console.print(facts, highlight=False)
+    with _report_errors(), _progress_bar() as progress:
+        dataset = prepare_data(name, data_dir, seed, size, progress=progress, force=force)
+        folder = resolve(name, data_dir, seed, size).folder
+    table = _info_table()
+    _add_content(table, dataset)
+    _add_prepared(table, dataset, folder, None)
+    Console().print(table, highlight=False)
 
 
 @data.command()
-def check(what: What, data_dir: DataDir = None, seed: Seed = 0, size: Size = None) -> None:
-    """Read every sample: counts against what is expected, broken and duplicate images.
+def check(name: Name, data_dir: DataDir = None, seed: Seed = 0, size: Size = None) -> None:
+    """Read every sample and report broken images, duplicates, and unexpected counts.
 
-    Ends with status 1 if anything is wrong: images that cannot be read,
-    identical ones in more than one split or with different classes, counts
-    other than expected, a class that is too small to split or missing in a
-    split, a row of a table that will not do, damaged prepared data.
-    Duplicates in one split and class are only named.
+    Exits with status 1 if there is a problem: unreadable images, duplicates
+    across splits or with conflicting labels, counts that differ from the
+    expected ones, a class too small to split or missing from a split, invalid
+    rows of a table, damaged prepared data. Duplicates within one split and
+    class are listed only.
     """
     from zetamix.data import check as check_data
 
     console = Console()
-    with _sentences(), progress_bar() as show:
-        report = check_data(what, data_dir, seed, size, progress=show)
-    _print_verdict(console, report)
+    with _report_errors(), _progress_bar() as progress:
+        report = check_data(name, data_dir, seed, size, progress=progress)
+    _print_summary(console, report)
     console.print(_count_table(report))
-    for title, lines in (
-        ("Wrong", report.problems),
-        ("Cannot be read", report.corrupt),
-        ("Duplicates", [" = ".join(map(str, group)) for group in report.duplicates]),
-        ("Notes", report.notes),
-    ):
-        if lines:
-            console.print(f"\n[bold]{title}[/bold]")
-            for line in lines[:SHOWN]:
-                console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
-            if len(lines) > SHOWN:
-                console.print(f"  and {len(lines) - SHOWN:,} more", highlight=False)
+    duplicates = [" = ".join(map(str, group)) for group in report.duplicates]
+    _print_list(console, "Problems", report.problems)
+    _print_list(console, "Unreadable files", report.corrupt)
+    _print_list(console, "Duplicates", duplicates)
+    _print_list(console, "Notes", report.notes)
     if not report.ok:
         raise typer.Exit(1)
 
 
-def _print_verdict(console: Console, report: "Report") -> None:
-    from zetamix.text import plural
+def describe_shape(shape: tuple[int, ...]) -> str:
+    """28² grey, 256² RGB, R¹²."""
+    if len(shape) == 1:
+        return "R" + str(shape[0]).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    channels, height, width = shape
+    side = f"{height}²" if height == width else f"{height}×{width}"
+    return f"{side} {'grey' if channels == 1 else 'RGB'}"
 
-    total = sum(report.sizes.values())
-    wrong = len(report.problems) + len(report.corrupt)
-    verdict = "[green]as expected[/green]" if report.ok else f"[red]{wrong:,} wrong[/red]"
-    if report.ok and not report.expected_sizes:
-        verdict = "[green]all readable[/green]"
-    parts = [f"{plural(total, 'sample')}, {verdict}"]
-    if report.duplicates:
-        said = f"{plural(len(report.duplicates), 'group')} of duplicates"
-        if report.leaks:
-            said += f", {report.leaks:,} in more than one split"
-        if report.contradictions:
-            said += f", {report.contradictions:,} with different classes"
-        parts.append(said)
+
+def _info_table() -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _add_spec(table: Table, spec: "DatasetSpec") -> None:
+    """The catalogue's entry."""
+    table.add_row("name", f"{spec.name}, {escape(spec.title)}")
+    table.add_row("classes", _class_list(spec.classes))
+    sizes = ", ".join(f"{split} {count:,}" for split, count in spec.sizes.items())
+    table.add_row("splits", f"{sizes} ({SPLIT_KINDS[spec.split]})")
+    table.add_row("samples", describe_shape(spec.shape))
+    if spec.fit.size is not None:
+        table.add_row("images", f"{spec.fit.describe()}; {escape(spec.fit.why)}")
+    table.add_row("licence", spec.licence)
+    if spec.url:
+        table.add_row("source", escape(spec.url))
+    for note in spec.notes:
+        table.add_row("note", escape(note))
+
+
+def _add_status(table: Table, spec: "DatasetSpec", data_dir: Path, seed: int) -> None:
+    """Whether a dataset that is not prepared is on this machine, and how to get it."""
+    from zetamix.data.download import download_hint, npz_hint
+    from zetamix.data.loading import status
+
+    local = status(spec, data_dir, seed)
+    if local == "built in":
+        table.add_row("local", "built in; prepared on first use")
+    elif local == "files":
+        table.add_row("local", f"files, not prepared: zetamix data prepare {spec.name}")
     else:
-        parts.append("no duplicates")
-    console.print(f"[bold]{escape(report.name)}[/bold]: {'; '.join(parts)}", highlight=False)
+        table.add_row("local", f"no. {escape(download_hint(spec, data_dir))}")
+        if hint := npz_hint(spec, data_dir):
+            table.add_row("or", escape(hint))
+
+
+def _add_content(table: Table, dataset: "Dataset") -> None:
+    table.add_row("name", escape(dataset.name))
+    table.add_row("classes", _class_list(dataset.classes))
+    table.add_row("samples", describe_shape(dataset.shape))
+
+
+def _add_prepared(
+    table: Table, dataset: "Dataset", folder: Path, spec: "DatasetSpec | None"
+) -> None:
+    """The prepared data; notes of `spec` are in the table already."""
+    for note in dataset.notes:
+        if spec is None or note not in spec.notes:
+            table.add_row("note", escape(note))
+    sizes = ", ".join(f"{name} {len(split):,}" for name, split in dataset.splits.items())
+    table.add_row("local", sizes)
+    table.add_row("from", escape(dataset.origin))
+    if folder.is_dir():
+        table.add_row("prepared", escape(str(folder)))
+    table.add_row("fingerprint", dataset.fingerprint)
+
+
+def _class_list(names: tuple[str, ...]) -> str:
+    shown, more = names, ""
+    if len(names) > 2 * MAX_SHOWN:
+        shown, more = names[:MAX_SHOWN], f" and {len(names) - MAX_SHOWN:,} more"
+    return f"{len(names)}: {escape(', '.join(shown))}{more}"
+
+
+def _print_summary(console: Console, report: "Report") -> None:
+    total = plural(sum(report.sizes.values()), "sample")
+    problems = plural(len(report.problems) + len(report.corrupt), "problem")
+    color = "green" if report.ok else "red"
+    duplicates = "no duplicates"
+    if report.duplicates:
+        duplicates = f"{plural(len(report.duplicates), 'group')} of duplicates"
+    if report.leaks:
+        duplicates += f", {report.leaks:,} across splits"
+    if report.conflicts:
+        duplicates += f", {report.conflicts:,} with conflicting labels"
+    summary = (
+        f"{total}, [{color}]{'no problems' if report.ok else problems}[/{color}]; {duplicates}"
+    )
+    console.print(f"[bold]{escape(report.name)}[/bold]: {summary}", highlight=False)
     console.print(escape(report.origin), style="dim", highlight=False, soft_wrap=True)
 
 
 def _count_table(report: "Report") -> Table:
-    """Samples of each class by split; what was expected in brackets where it differs."""
+    """Samples of each class by split, with the expected count in brackets if it differs."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("class", overflow="fold")
     splits = list(dict.fromkeys(count.split for count in report.counts))
     for split in splits:
         table.add_column(split, justify="right")
-    by_place = {(count.label, count.split): count for count in report.counts}
-    for label in dict.fromkeys(count.label for count in report.counts):
-        cells = []
-        for split in splits:
-            count = by_place[label, split]
-            shown = f"{count.found:,}"
-            cells.append(f"[red]{shown} ({count.expected:,})[/red]" if count.differs else shown)
+    rows: dict[str, list[str]] = {}
+    for count in report.counts:
+        cell = f"{count.size:,}"
+        rows.setdefault(count.label, []).append(
+            f"[red]{cell} ({count.expected:,})[/red]" if count.differs else cell
+        )
+    for label, cells in rows.items():
         table.add_row(escape(label), *cells)
     sizes = {**report.sizes, "all": sum(report.sizes.values())}
-    totals = [f"{sizes[split]:,}" for split in splits]
-    table.add_row("total", *totals, style="bold")
+    table.add_row("total", *(f"{sizes[split]:,}" for split in splits), style="bold")
     return table
 
 
+def _print_list(console: Console, title: str, lines: Sequence[str]) -> None:
+    if not lines:
+        return
+    console.print(f"\n[bold]{title}[/bold]")
+    for line in lines[:MAX_SHOWN]:
+        _print(console, f"  {line}")
+    if len(lines) > MAX_SHOWN:
+        _print(console, f"  and {len(lines) - MAX_SHOWN:,} more")
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 @contextmanager
-def _sentences() -> Iterator[None]:
-    """What goes wrong with data is said in a sentence, not in a traceback."""
+def _report_errors() -> Iterator[None]:
+    """Print errors about data as sentences; invalid options are usage errors."""
     from zetamix.data import DataError
 
     try:
         yield
     except DataError as error:
-        _say(str(error), style="red")
+        print_error(str(error))
         raise typer.Exit(1) from None
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     except KeyboardInterrupt:
-        _say("Interrupted; nothing half-done is left.")
+        print_error("Interrupted. No partial data was left behind.")
         raise typer.Exit(130) from None
 
 
-def _say(text: str, style: str = "") -> None:
-    Console(stderr=True, soft_wrap=True).print(text, style=style, markup=False, highlight=False)
-
-
 @contextmanager
-def progress_bar() -> Iterator["Callback"]:
-    """A bar on standard error that is gone when the work is done."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
+def _progress_bar() -> Iterator["Callback"]:
+    """A transient progress bar on stderr."""
     console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
+        *columns,
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
     ) as bar:
-        task = bar.add_task("looking", total=None)
+        task = bar.add_task("reading", total=None)
 
-        def show(what: str, done: int, total: int) -> None:
-            if what.startswith(("downloading", "unpacking")):
-                what, done, total = f"{what}, MB", done // 10**6, total // 10**6
-            bar.update(task, description=what, completed=done, total=total or None)
+        def update(activity: str, done: int, total: int) -> None:
+            if activity.startswith(("downloading", "unpacking")):
+                activity, done, total = f"{activity}, MB", done // 10**6, total // 10**6
+            bar.update(task, description=activity, completed=done, total=total or None)
 
-        yield show
+        yield update

@@ -1,27 +1,24 @@
 """Datasets: those of the paper by name, or a user's own by path."""
 
 try:
-    import filelock as _filelock
-    import numpy as _numpy
-    import PIL as _pillow
-except ImportError as error:
-    raise ImportError(
-        f"zetamix.data needs the package {error.name}. Install it with: pip install 'zetamix[cli]'"
+    from zetamix.data.catalogue import CATALOGUE as CATALOGUE
+    from zetamix.data.catalogue.spec import DatasetSpec as DatasetSpec
+    from zetamix.data.dataset import Dataset as Dataset
+    from zetamix.data.dataset import Split as Split
+    from zetamix.data.dataset import from_tensors as from_tensors
+    from zetamix.data.dataset_ref import DatasetRef as DatasetRef
+    from zetamix.data.dataset_ref import check_fingerprint as check_fingerprint
+    from zetamix.data.dataset_ref import load_cached as load_cached
+    from zetamix.data.errors import DataError as DataError
+    from zetamix.data.errors import DatasetNotFoundError as DatasetNotFoundError
+    from zetamix.data.loader import Loader as Loader
+    from zetamix.data.loading import check as check
+    from zetamix.data.loading import load as load
+    from zetamix.data.loading import prepare as prepare
+    from zetamix.data.loading import with_reported_split as with_reported_split
+    from zetamix.data.quality import Report as Report
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"zetamix.data needs {error.name}. Install it with: pip install 'zetamix[cli]'",
+        name=error.name,
     ) from error
-
-from zetamix.data.catalogue import CATALOGUE as CATALOGUE
-from zetamix.data.catalogue.spec import DatasetSpec as DatasetSpec
-from zetamix.data.dataset import Dataset as Dataset
-from zetamix.data.dataset import Split as Split
-from zetamix.data.dataset import from_tensors as from_tensors
-from zetamix.data.dataset_ref import DatasetRef as DatasetRef
-from zetamix.data.dataset_ref import check_fingerprint as check_fingerprint
-from zetamix.data.dataset_ref import load_cached as load_cached
-from zetamix.data.errors import DataError as DataError
-from zetamix.data.errors import DatasetNotFoundError as DatasetNotFoundError
-from zetamix.data.loader import Loader as Loader
-from zetamix.data.loading import check as check
-from zetamix.data.loading import load as load
-from zetamix.data.loading import prepare as prepare
-from zetamix.data.loading import with_reported_split as with_reported_split
-from zetamix.data.quality import Report as Report

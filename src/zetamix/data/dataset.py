@@ -41,7 +41,7 @@ class Split:
 
     @cached_property
     def samples(self) -> Tensor:
-        """[n, c, h, w] uint8, or [n, d] float32; a subset is copied from its pool when first used."""
+        """[n, c, h, w] uint8, or [n, d] float32; a subset is copied when first used."""
         return self.pool if self.rows is None else self.pool[self.rows]
 
     @property

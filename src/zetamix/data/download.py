@@ -40,12 +40,11 @@ def obtain(
                 download(file.urls, base / file.path, file.md5, progress)
     for file in spec.files:
         path = find_path(base, file.path)
-        # some distributors recompress files, so checksums of the content take precedence
-        by_content = any(f"{name}/".startswith(f"{file.content}/") for name in spec.checksums)
-        pending = file.unpacks_to and find_path(base, file.unpacks_to) is None
-        if path is not None and file.md5 and (pending or not file.unpacks_to) and not by_content:
+        if path is None or (file.unpacks_to and find_path(base, file.unpacks_to) is not None):
+            continue
+        if file.md5 is not None:
             _verify(path, file.md5)
-        if path is not None and pending:
+        if file.unpacks_to:
             unpack(path, base / file.unpacks_to, progress)
     for name, md5 in spec.checksums.items():
         path = find_path(base, name)
@@ -102,7 +101,9 @@ def download_hint(spec: DatasetSpec, data_dir: Path) -> str:
     return f"It cannot be downloaded automatically ({spec.licence}). At {spec.url}, {steps}."
 
 
-def download(urls: tuple[str, ...], path: Path, md5: str | None, progress: Progress | None) -> None:
+def download(
+    urls: tuple[str, ...], path: Path, md5: str | None = None, progress: Progress | None = None
+) -> None:
     """Fetch the first of `urls` that works; the file appears only when complete and verified."""
     problems = []
     for url in urls:
@@ -121,39 +122,65 @@ def unpack(
 ) -> None:
     """Unpack a zip, tar or gz file; `target` is its content and appears complete or not at all.
 
-    Members that are links, devices or paths outside of the folder are refused, and so is an
-    archive that unpacks to more than `limit` bytes; None means the free disk space.
+    No member is written outside of the folder. An archive that unpacks to more than `limit` bytes
+    is refused; None means the free disk space.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     limit = shutil.disk_usage(target.parent).free if limit is None else limit
+    if progress is not None:
+        progress(f"unpacking {archive.name}", 0, 0)
     try:
         if archive.stat().st_size == 0:
             raise EOFError("it is empty")
-        if archive.suffix == ".gz" and not archive.name.endswith(".tar.gz"):
-            with gzip.open(archive) as source:
-                write_file(target, lambda file: _copy(source, file, archive, limit))
-            return
         with tempfile.TemporaryDirectory(
-            prefix=f".{target.name}.", suffix=".part", dir=target.parent, ignore_cleanup_errors=True
+            prefix=f".{target.name}.", suffix=".part", dir=target.parent
         ) as part:
-            room = Path(part) / "content"
-            room.mkdir()
-            extract = _extract_zip if zipfile.is_zipfile(archive) else _extract_tar
-            for done in extract(archive, room, limit):
-                if progress is not None:
-                    progress(f"unpacking {archive.name}", done, 0)
-            # the content is a folder of the target's name, or else everything
-            content = room / target.name if (room / target.name).is_dir() else room
+            content = Path(part, "content")
+            _extract(archive, content, limit)
+            # a folder of the target's name inside, or else everything
+            inner = content / target.name
             try:
-                os.rename(content, target)
+                os.rename(inner if inner.is_dir() else content, target)
             except OSError:
                 # another process was faster
-                if not target.is_dir():
+                if not target.exists():
                     raise
     except DAMAGED as error:
         raise DataError(
             f"{archive} cannot be unpacked: {_reason(error)}. Delete it and download it again."
         ) from None
+
+
+def _extract(archive: Path, content: Path, limit: int) -> None:
+    total = 0
+
+    def check(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
+        nonlocal total
+        total += member.size
+        _check_size(archive, total, limit)
+        # refuses links and paths that lead outside, and devices
+        return tarfile.data_filter(member, path)
+
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as packed:
+            _check_size(archive, sum(info.file_size for info in packed.infolist()), limit)
+            # zipfile drops drives, roots and ".." from names, and writes links as plain files
+            packed.extractall(content)
+    elif archive.suffix == ".gz" and not archive.name.endswith(".tar.gz"):
+        with gzip.open(archive) as source, content.open("wb") as file:
+            while chunk := source.read(CHUNK):
+                file.write(chunk)
+                _check_size(archive, file.tell(), limit)
+    else:
+        with tarfile.open(archive) as tar:
+            tar.extractall(content, filter=check)
+
+
+def _check_size(archive: Path, size: int, limit: int) -> None:
+    if size > limit:
+        raise DataError(
+            f"{archive} unpacks to more than {limit / 1e9:,.1f} GB, the space that is available."
+        )
 
 
 def find_path(base: Path, relative: str) -> Path | None:
@@ -233,50 +260,6 @@ def _fetch(url: str, path: Path, md5: str | None, progress: Progress | None) -> 
                 raise ValueError(f"the file has the md5 {digest.hexdigest()}, expected {md5}")
 
         write_file(path, write)
-
-
-def _extract_tar(archive: Path, folder: Path, limit: int) -> Iterator[int]:
-    done = 0
-    with tarfile.open(archive) as tar:
-        for member in tar:
-            done += member.size
-            _check_member(archive, member.name, member.isfile() or member.isdir(), done, limit)
-            tar.extract(member, folder, filter="data")
-            yield done
-
-
-def _extract_zip(archive: Path, folder: Path, limit: int) -> Iterator[int]:
-    done = 0
-    with zipfile.ZipFile(archive) as packed:
-        for member in packed.infolist():
-            done += member.file_size
-            # the upper half of the attributes is a Unix mode; 0o12 marks a link
-            is_link = member.external_attr >> 28 == 0o12
-            _check_member(archive, member.filename, not is_link, done, limit)
-            packed.extract(member, folder)
-            yield done
-
-
-def _check_member(archive: Path, name: str, regular: bool, total: int, limit: int) -> None:
-    path = PurePosixPath(name)
-    if not regular or path.is_absolute() or ".." in path.parts or "\\" in name:
-        raise DataError(
-            f"{archive} holds {name!r}, a link, a device or a path outside of its folder. Get the "
-            "archive from its official source."
-        )
-    if total > limit:
-        raise DataError(_too_large(archive, limit))
-
-
-def _copy(source: IO[bytes], file: IO[bytes], archive: Path, limit: int) -> None:
-    while chunk := source.read(CHUNK):
-        file.write(chunk)
-        if file.tell() > limit:
-            raise DataError(_too_large(archive, limit))
-
-
-def _too_large(archive: Path, limit: int) -> str:
-    return f"{archive} unpacks to more than {limit / 1e9:,.1f} GB, the space that is available."
 
 
 def _reason(error: Exception) -> str:

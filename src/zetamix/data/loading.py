@@ -30,7 +30,7 @@ from zetamix.data.readers.arrays import (
 )
 from zetamix.data.readers.user_images import list_csv, list_folder, listing_source
 from zetamix.data.source import Progress, Source, resolve_data_dir
-from zetamix.text import did_you_mean
+from zetamix.text import join, near_names
 
 DataDir: TypeAlias = str | os.PathLike[str] | None
 DataName: TypeAlias = str | os.PathLike[str] | DatasetSpec
@@ -231,7 +231,7 @@ def check_sizes(spec: DatasetSpec, source: Source) -> Source:
 
 
 def _resolve_spec(spec: DatasetSpec, data_dir: Path, seed: int) -> Request:
-    settings = {
+    settings: dict[str, object] = {
         "classes": spec.classes,
         "shape": spec.shape,
         "fit": [spec.fit.size, spec.fit.crop],
@@ -323,11 +323,9 @@ def _canonical(name: str) -> str:
 def _unknown(name: str) -> str:
     path = Path(name).expanduser()
     is_path = len(path.parts) > 1
-    if is_path:
-        near = os.listdir(path.parent) if path.parent.is_dir() else []
-        hint = did_you_mean(path.name, near, 3)
-    else:
-        hint = did_you_mean(name.lower(), CATALOGUE, 3)
+    choices = CATALOGUE if not is_path else os.listdir(path.parent) if path.parent.is_dir() else ()
+    near = join(near_names(path.name, choices), "or")
+    hint = f" Did you mean {near}?" if near else ""
     return (
         f"{name!r} is neither a dataset of the catalogue nor an existing file or folder.{hint} "
         "`zetamix data list` shows all names."

@@ -22,12 +22,12 @@ class ClassCount(NamedTuple):
 
     split: str
     label: str
-    count: int
+    size: int
     expected: int | None
 
     @property
     def differs(self) -> bool:
-        return self.expected is not None and self.count != self.expected
+        return self.expected is not None and self.size != self.expected
 
 
 class Sample(NamedTuple):
@@ -242,17 +242,14 @@ def _differences(source: Source, spec: DatasetSpec, counts: Sequence[ClassCount]
     """Sizes and class counts that differ from the catalogue's."""
     if not spec.fixed_size:
         return []
-    problems = [
+    sizes = [
         f"{split} has {plural(len(part), 'sample')}; expected {spec.sizes.get(split, 0):,}."
         for split, part in source.parts.items()
         if len(part) != spec.sizes.get(split, 0)
     ]
-    # if a checksum matches, the file is right and the catalogue's counts must be wrong
-    if not any(file.md5 for file in spec.files):
-        problems += [
-            f"{count.label} has {plural(count.count, 'sample')} in {count.split}; expected "
-            f"{count.expected:,}."
-            for count in counts
-            if count.differs
-        ]
-    return problems
+    return sizes + [
+        f"{count.label} has {plural(count.size, 'sample')} in {count.split}; expected "
+        f"{count.expected:,}."
+        for count in counts
+        if count.differs
+    ]

@@ -97,7 +97,6 @@ def _derm7pt(kind: str) -> DatasetSpec:
         url="https://derm.cs.sfu.ca",
         steps="ask for a login, then put release_v0.zip, or the folder release_v0, into {folder}",
         reader="derm7pt",
-        paper_images=1_011,
         files=(RemoteFile("release_v0.zip", "release_v0"),),
         folder="derm7pt",
         split="made",
@@ -115,7 +114,6 @@ SKIN = (
         licence="CC0",
         url="https://challenge.isic-archive.com/data/#2016",
         reader="isic2016",
-        paper_images=1_279,
         files=tuple(
             file
             for part in ("Training", "Test")
@@ -134,7 +132,6 @@ SKIN = (
         licence="CC0",
         url="https://challenge.isic-archive.com/data/#2017",
         reader="isic2017",
-        paper_images=2_750,
         files=tuple(
             file
             for part in ("Training", "Validation", "Test_v2")
@@ -157,7 +154,6 @@ SKIN = (
         licence="CC BY-NC 4.0",
         url="https://challenge.isic-archive.com/data/#2018",
         reader="isic2018",
-        paper_images=10_015,
         files=tuple(
             _zip(2018, f"ISIC2018_Task3_{part}_{kind}", required=part != "Test")
             for part in ("Training", "Validation", "Test")
@@ -179,7 +175,6 @@ SKIN = (
         sizes={"train": 2_573, "val": 368, "test": 735},
         counts={"all": (2202, 826, 413, 235)},
         licence="per image",
-        paper_images=3_551,
         notes=(
             "the archive's counts do not give the paper's 3,551 images in 4 classes: nevus, "
             "melanoma, seborrheic keratosis and all others are kept, undiagnosed images dropped",
@@ -194,7 +189,6 @@ SKIN = (
         sizes={"train": 420, "val": 61, "test": 120},
         counts={"all": (408, 193)},
         licence="CC0, per image",
-        paper_images=601,
         notes=("only nevi and melanomas are kept: 601 images, as in the paper", MADE),
     ),
     _skin(
@@ -209,7 +203,6 @@ SKIN = (
         steps="buy the licence, then put the folders of the ten classes (AK, BCC, DF, IEC, MEL, "
         "ML, PYO, SCC, SK, VASC), or their zip files, into {folder}",
         reader="dermofit",
-        paper_images=1_300,
         files=tuple(RemoteFile(f"{code}.zip", code) for code in sorted(DERMOFIT_CLASSES)),
         own_folder=True,
         split="made",
@@ -229,7 +222,6 @@ SKIN = (
         steps="ask for PH2Dataset.rar, unpack it (unrar x, 7z x or bsdtar -xf), and put the "
         "folder PH2Dataset into {folder}",
         reader="ph2",
-        paper_images=200,
         files=(RemoteFile("PH2Dataset.zip", "PH2Dataset"),),
         split="made",
         notes=("common and atypical nevi are one class", MADE),
@@ -243,7 +235,6 @@ SKIN = (
         licence="none stated; cite",
         url="https://www.cs.rug.nl/~imaging/databases/melanoma_naevi/",
         reader="mednode",
-        paper_images=170,
         files=(
             RemoteFile(
                 "complete_mednode_dataset.zip",

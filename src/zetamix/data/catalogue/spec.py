@@ -50,7 +50,7 @@ class DatasetSpec:
     reader: str
     """Key of `zetamix.data.readers.READERS`."""
     counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Samples of each class by split, or under "all" if splits are created; {}: not published."""
+    """Samples of each class by split, or under "all" if splits are created; {} if not published."""
     access: Access = "download"
     url: str = ""
     """Where to get the dataset, or to request it."""
@@ -69,8 +69,6 @@ class DatasetSpec:
     """Sizes are fixed by a release; differences in an archive that grows are only noted."""
     reported: Literal["val", "test"] = "test"
     """The split that the paper reports on."""
-    paper_images: int | None = None
-    """Number of images according to the paper."""
     notes: tuple[str, ...] = ()
     """Differences from the paper, and choices that it leaves open."""
 

@@ -97,9 +97,8 @@ class NpzFile:
         highest = int(train.max())
         if highest >= len(train):
             raise DataError(
-                f"{self.path}: the largest label of train_labels is {highest:,}, but there are only "
-                f"{plural(len(train), 'image')} to train on. Number the classes from 0 without "
-                "gaps."
+                f"{self.path}: the largest label of train_labels is {highest:,}, for only "
+                f"{plural(len(train), 'image')}. Number the classes from 0 without gaps."
             )
         return tuple(str(label) for label in range(highest + 1))
 
@@ -129,8 +128,8 @@ class NpzFile:
         expected = math.prod(shape) * dtype.itemsize
         if not dtype.hasobject and length != expected:
             raise DataError(
-                f"{self.path}: {info.filename} should hold {expected:,} bytes of {list(shape)}, but "
-                f"holds {length:,}."
+                f"{self.path}: {info.filename} should hold {expected:,} bytes for {list(shape)}, "
+                f"got {length:,}."
             )
         return Header(shape, dtype)
 
@@ -272,6 +271,7 @@ def check_labels(path: Path, labels: Mapping[str, Array], classes: Sequence[str]
     problems += [
         f"{path}: class {classes[label]!r} (label {label}) has no image in train_labels. "
         "Number the classes from 0 without gaps, and train on each of them."
-        for label in np.flatnonzero(np.bincount(inside, minlength=len(classes)) == 0)
+        for label, count in enumerate(np.bincount(inside, minlength=len(classes)))
+        if count == 0
     ]
     raise_problems(problems)

@@ -97,7 +97,7 @@ def list_folder(path: Path, on_problem: OnProblem = raise_problems) -> Listing:
 
 
 def list_csv(path: Path, on_problem: OnProblem = raise_problems) -> Listing:
-    """A CSV file: a column with the image, one with its class, and optionally one with its split."""
+    """A CSV file with columns for the image, its class, and optionally its split."""
     problems: list[str] = []
     rows = read_rows(path, [], expected=TABLE, on_problem=problems.extend)
     if not rows:

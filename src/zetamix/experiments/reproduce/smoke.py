@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from zetamix.data import CATALOGUE, Dataset, DatasetSpec, from_tensors, load
-from zetamix.data.dataset import SPLITS
 from zetamix.data.loading import DataDir, status
 from zetamix.data.manifolds import MANIFOLDS
+from zetamix.data.splits import SPLITS
 from zetamix.results.paper_cells import PaperCell, TrainingCell
 from zetamix.train import Recipe
 

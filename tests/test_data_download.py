@@ -1,4 +1,4 @@
-"""Downloads, checksums, and archives that must not be trusted."""
+"""Downloads, checksums, and unpacking of untrusted archives."""
 
 import gzip
 import io
@@ -9,12 +9,13 @@ import zipfile
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import miniatures
 import pytest
 
 from zetamix import data
-from zetamix.data import archives
+from zetamix.data import download
 from zetamix.data.catalogue import CATALOGUE
 
 
@@ -54,24 +55,22 @@ def listing(folder):
 @pytest.mark.parametrize("make", [zip_of, tar_of], ids=["zip", "tar"])
 def test_a_folder_of_the_right_name_is_what_comes_out(make, tmp_path):
     archive = make(tmp_path / "set.tgz", ("set/a.txt", b"a"), ("set/deep/b.txt", b"b"))
-    archives.unpack(archive, tmp_path / "out" / "set", None)
+    download.unpack(archive, tmp_path / "out" / "set")
     assert listing(tmp_path / "out") == ["set", "set/a.txt", "set/deep", "set/deep/b.txt"]
     assert (tmp_path / "out/set/deep/b.txt").read_bytes() == b"b"
 
 
 def test_an_archive_without_that_folder_becomes_it(tmp_path):
-    archive = zip_of(
-        tmp_path / "AK.zip", ("a.png", b"a"), ("__MACOSX/._a.png", b"x"), ("._b", b"x")
-    )
-    archives.unpack(archive, tmp_path / "AK", None)
-    assert listing(tmp_path / "AK") == ["a.png"]
+    archive = zip_of(tmp_path / "AK.zip", ("a.png", b"a"), ("b/c.png", b"x"))
+    download.unpack(archive, tmp_path / "AK")
+    assert listing(tmp_path / "AK") == ["a.png", "b", "b/c.png"]
 
 
 def test_what_another_process_has_unpacked_stays(tmp_path):
     archive = zip_of(tmp_path / "set.zip", ("set/a.txt", b"new"))
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "a.txt").write_text("old")
-    archives.unpack(archive, tmp_path / "set", None)
+    download.unpack(archive, tmp_path / "set")
     assert (tmp_path / "set" / "a.txt").read_text() == "old"
     assert listing(tmp_path) == ["set", "set.zip", "set/a.txt"]
 
@@ -79,68 +78,57 @@ def test_what_another_process_has_unpacked_stays(tmp_path):
 def test_a_compressed_file(tmp_path):
     archive = tmp_path / "labels.gz"
     archive.write_bytes(gzip.compress(b"labels"))
-    archives.unpack(archive, tmp_path / "labels", None)
+    download.unpack(archive, tmp_path / "labels")
     assert (tmp_path / "labels").read_bytes() == b"labels"
 
 
-OUTSIDE = "which would be written outside of its folder. It is refused."
 HOSTILE = {
-    "zip absolute": (zip_of, [("/tmp/evil", b"x")], f"holds '/tmp/evil', {OUTSIDE}"),
-    "zip dots": (zip_of, [("set/../../evil", b"x")], f"holds 'set/../../evil', {OUTSIDE}"),
-    "zip backslash": (zip_of, [("..\\evil", b"x")], OUTSIDE),
-    "zip drive": (zip_of, [("C:evil", b"x")], f"holds 'C:evil', {OUTSIDE}"),
-    "zip link": (zip_of, [(zip_link("set/l"), "/etc/passwd")], "holds a link, 'set/l'. It is"),
-    "tar absolute": (tar_of, [("/tmp/evil", b"x")], f"holds '/tmp/evil', {OUTSIDE}"),
-    "tar dots": (tar_of, [("../evil", b"x")], f"holds '../evil', {OUTSIDE}"),
-    "tar link": (tar_of, [(tar_entry("l", tarfile.SYMTYPE), b"")], "holds a link, 'l'. It is"),
-    "tar hard link": (tar_of, [(tar_entry("l", tarfile.LNKTYPE), b"")], "holds a link, 'l'."),
-    "tar device": (tar_of, [(tar_entry("d", tarfile.CHRTYPE), b"")], "holds a device, 'd'."),
-    "tar pipe": (tar_of, [(tar_entry("p", tarfile.FIFOTYPE), b"")], "holds a device, 'p'."),
+    "zip absolute": (zip_of, ("/tmp/evil", b"x")),
+    "zip dots": (zip_of, ("set/../../evil", b"x")),
+    "zip link": (zip_of, (zip_link("set/l"), "/etc/passwd")),
+    "tar absolute": (tar_of, ("/tmp/evil", b"x")),
+    "tar dots": (tar_of, ("../evil", b"x")),
+    "tar link": (tar_of, (tar_entry("l", tarfile.SYMTYPE), b"")),
+    "tar hard link": (tar_of, (tar_entry("l", tarfile.LNKTYPE), b"")),
+    "tar device": (tar_of, (tar_entry("d", tarfile.CHRTYPE), b"")),
+    "tar pipe": (tar_of, (tar_entry("p", tarfile.FIFOTYPE), b"")),
 }
 
 
-@pytest.mark.parametrize(("make", "members", "message"), HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_hostile_archive_is_refused(make, members, message, tmp_path):
+@pytest.mark.parametrize(("make", "member"), HOSTILE.values(), ids=HOSTILE.keys())
+def test_no_member_escapes(make, member, tmp_path):
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
-    archive = make(inner / "set.zip", ("set/good.txt", b"good"), *members)
+    archive = make(inner / "set.zip", ("set/good.txt", b"good"), member)
     before = listing(tmp_path)
-    with pytest.raises(data.DataError) as caught:
-        archives.unpack(archive, inner / "set", None)
-    assert str(caught.value).startswith(str(archive))
-    assert message in str(caught.value)
-    assert listing(tmp_path) == before
+    try:
+        download.unpack(archive, inner / "set")
+    except data.DataError as error:
+        assert str(archive) in str(error)  # noqa: PT017
+        assert listing(tmp_path) == before
+    else:
+        # a harmless part of the archive may be unpacked
+        created = [
+            path for path in tmp_path.rglob("*") if str(path.relative_to(tmp_path)) not in before
+        ]
+        assert all(path.is_relative_to(inner / "set") for path in created)
+        assert not any(path.is_symlink() for path in created)
+    assert not Path("/tmp/evil").exists()
 
 
-def gz_bomb(path, content):
-    path.write_bytes(gzip.compress(content))
-    return path
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda path, content: zip_of(path, ("set/bomb", content)),
-        lambda path, content: tar_of(path, ("set/bomb", content)),
-        lambda path, content: gz_bomb(path.with_suffix(".gz"), content),
-    ],
-    ids=["zip", "tar", "gz"],
-)
-def test_a_bomb_is_refused(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "BOMB_FLOOR", 1 << 20)
-    archive = make(tmp_path / "set.zip", bytes(3 << 20))
-    with pytest.raises(data.DataError, match=r"would unpack to more than 0\.0 GB, from 0\.000 GB"):
-        archives.unpack(archive, tmp_path / "set", None)
+@pytest.mark.parametrize("kind", ["zip", "tar.gz", "gz"])
+def test_an_archive_that_unpacks_to_too_much_is_refused(kind, tmp_path):
+    archive = tmp_path / f"set.{kind}"
+    content = bytes(3 << 20)
+    if kind == "gz":
+        archive.write_bytes(gzip.compress(content))
+    else:
+        (zip_of if kind == "zip" else tar_of)(archive, ("set/bomb", content))
+    with pytest.raises(data.DataError, match="unpacks to more than"):
+        download.unpack(archive, tmp_path / "set", limit=1 << 20)
     assert listing(tmp_path) == [archive.name]
-    monkeypatch.setattr(archives, "BOMB_RATIO", 10_000)
-    archives.unpack(archive, tmp_path / "set", None)
-
-
-def test_a_flood_of_files_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "MOST_MEMBERS", 5)
-    archive = zip_of(tmp_path / "set.zip", *((f"set/{k}", b"") for k in range(6)))
-    with pytest.raises(data.DataError, match="would unpack to more"):
-        archives.unpack(archive, tmp_path / "set", None)
+    download.unpack(archive, tmp_path / "set", limit=4 << 20)
+    assert (tmp_path / "set").exists()
 
 
 @pytest.mark.parametrize("name", ["set.zip", "set.tar.gz", "labels.gz"])
@@ -156,19 +144,17 @@ def test_a_damaged_archive_is_named(name, damage, tmp_path):
         archive.write_bytes(gzip.compress(content))
     whole = archive.read_bytes()
     archive.write_bytes({"cut": whole[: len(whole) // 2], "text": b"hello", "empty": b""}[damage])
-    with pytest.raises(data.DataError) as caught:
-        archives.unpack(archive, tmp_path / "set", None)
-    assert str(caught.value).startswith(f"{archive} cannot be unpacked: ")
-    assert str(caught.value).endswith("Delete it and get it again.")
+    with pytest.raises(data.DataError, match=f"{archive} cannot be unpacked: "):
+        download.unpack(archive, tmp_path / "set")
     assert listing(tmp_path) == [name]
 
 
 def test_find_path_does_not_mind_case(tmp_path):
     (tmp_path / "Aa").mkdir()
     (tmp_path / "Aa" / "B.TXT").write_text("")
-    assert archives.find_path(tmp_path, "aA/b.txt") == tmp_path / "Aa" / "B.TXT"
-    assert archives.find_path(tmp_path, "aA/c.txt") is None
-    assert archives.find_path(tmp_path, "aA/b.txt/c") is None
+    assert download.find_path(tmp_path, "aA/b.txt") == tmp_path / "Aa" / "B.TXT"
+    assert download.find_path(tmp_path, "aA/c.txt") is None
+    assert download.find_path(tmp_path, "aA/b.txt/c") is None
 
 
 @pytest.fixture
@@ -190,11 +176,11 @@ def server(tmp_path):
 
     folder = tmp_path / "web"
     folder.mkdir()
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as found:
-        thread = threading.Thread(target=found.serve_forever)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as served:
+        thread = threading.Thread(target=served.serve_forever)
         thread.start()
-        yield folder, f"http://127.0.0.1:{found.server_address[1]}"
-        found.shutdown()
+        yield folder, f"http://127.0.0.1:{served.server_address[1]}"
+        served.shutdown()
         thread.join()
 
 
@@ -204,7 +190,7 @@ def test_a_download_that_works(server, tmp_path):
     seen = []
     md5 = miniatures.md5_of(folder / "a.bin")
     path = tmp_path / "new" / "a.bin"
-    archives.download(
+    download.download(
         (f"{url}/gone", f"{url}/a.bin"), path, md5, lambda *progress: seen.append(progress)
     )
     assert path.read_bytes() == b"content"
@@ -214,7 +200,7 @@ def test_a_download_that_works(server, tmp_path):
 @pytest.mark.parametrize(
     ("file", "md5", "message"),
     [
-        ("a.bin", "0" * 32, "what came has the md5 "),
+        ("a.bin", "0" * 32, "the file has the md5 "),
         ("gone", None, "the server answers 404 File not found"),
         ("cut", None, "the connection ended after 9 of 100 bytes"),
     ],
@@ -222,17 +208,15 @@ def test_a_download_that_works(server, tmp_path):
 def test_a_download_that_fails_leaves_nothing(server, file, md5, message, tmp_path):
     folder, url = server
     (folder / "a.bin").write_bytes(b"content")
-    with pytest.raises(data.DataError) as caught:
-        archives.download((f"{url}/{file}",), tmp_path / "a.bin", md5, None)
-    assert str(caught.value).startswith(f"a.bin could not be downloaded. {url}/{file}: {message}")
-    assert str(caught.value).endswith(f"put it at {tmp_path / 'a.bin'}.")
+    with pytest.raises(data.DataError, match=f"{url}/{file}: {message}"):
+        download.download((f"{url}/{file}",), tmp_path / "a.bin", md5)
     assert listing(tmp_path) == ["web", "web/a.bin"]
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/x", "file:///etc/passwd", "http://[bad"])
 def test_an_address_that_cannot_be_reached(url, tmp_path):
     with pytest.raises(data.DataError, match=r"x could not be downloaded\."):
-        archives.download((url,), tmp_path / "x", None, None)
+        download.download((url,), tmp_path / "x", None)
     assert listing(tmp_path) == []
 
 
@@ -241,7 +225,7 @@ def test_prepare_downloads_verifies_and_unpacks(server, tmp_path):
     spec = miniatures.build("mednode", tmp_path / "made", packed=True)
     file = "complete_mednode_dataset.zip"
     (tmp_path / "made" / "mednode" / file).rename(folder / file)
-    spec = replace(spec, archives=(replace(spec.archives[0], urls=(f"{url}/{file}",)),))
+    spec = replace(spec, files=(replace(spec.files[0], urls=(f"{url}/{file}",)),))
     root = tmp_path / "root"
     with pytest.raises(data.DatasetNotFoundError, match="zetamix data prepare mednode --data-dir"):
         data.load(spec, root)
@@ -257,16 +241,12 @@ def test_prepare_downloads_verifies_and_unpacks(server, tmp_path):
 def test_prepare_downloads_nothing_that_needs_a_request(tmp_path):
     with pytest.raises(data.DatasetNotFoundError, match="ask for a login"):
         data.prepare("derm7pt_clinical", tmp_path)
-    assert not any(a.urls for a in CATALOGUE["derm7pt_clinical"].archives)
+    assert not any(a.urls for a in CATALOGUE["derm7pt_clinical"].files)
 
 
-def test_a_wrong_md5_is_a_sentence(tmp_path):
+def test_a_wrong_md5_is_named(tmp_path):
     spec = miniatures.build("breastmnist", tmp_path)
     file = tmp_path / "breastmnist" / "breastmnist.npz"
-    wrong = replace(spec, archives=(replace(spec.archives[0], md5="f" * 32),))
-    with pytest.raises(data.DataError) as caught:
+    wrong = replace(spec, files=(replace(spec.files[0], md5="f" * 32),))
+    with pytest.raises(data.DataError, match=f"{file} has the md5 {miniatures.md5_of(file)}"):
         data.load(wrong, tmp_path)
-    assert str(caught.value) == (
-        f"{file} has the md5 {miniatures.md5_of(file)}, expected {'f' * 32}: it is damaged, or "
-        "another version. Delete it, and the archive it came from, and get it again."
-    )

@@ -1,4 +1,4 @@
-"""Images to tensors: size, crop, channels, and files that are broken."""
+"""Image files to arrays: size, crop, orientation, channels, and broken files."""
 
 import time
 
@@ -9,8 +9,8 @@ from miniatures import save
 from PIL import Image, ImageOps
 from torchvision.transforms import v2
 
-from zetamix.data import image_files as decode
-from zetamix.data.image_files import NATIVE, Fit
+from zetamix.data import image_files
+from zetamix.data.image_files import NATIVE, Fit, LabelledFile
 
 
 def coordinates(width, height):
@@ -28,7 +28,7 @@ def wide(tmp_path):
 
 
 def test_native_images_stay_as_they_are(wide):
-    image = decode.decode(wide, NATIVE, 3)
+    image = image_files.decode(wide, NATIVE, 3)
     assert image.shape == (3, 100, 200)
     assert np.array_equal(image.transpose(1, 2, 0), coordinates(200, 100))
 
@@ -42,8 +42,8 @@ def test_images_are_turned_as_a_viewer_turns_them(tmp_path, orientation, suffix)
     Image.fromarray(coordinates(60, 40) * 4).save(path, exif=exif)
     with Image.open(path) as image:
         shown = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
-    assert np.array_equal(decode.decode(path, NATIVE, 3).transpose(1, 2, 0), shown)
-    header = decode.read_header(path)
+    assert np.array_equal(image_files.decode(path, NATIVE, 3).transpose(1, 2, 0), shown)
+    header = image_files.read_header(path)
     assert (header.height, header.width) == shown.shape[:2]
 
 
@@ -55,20 +55,20 @@ def test_an_orientation_that_is_no_number_turns_nothing(tmp_path):
     Image.fromarray(coordinates(60, 40)).save(path, exif=exif)
     with Image.open(path) as image:
         assert image.getexif()[0x0112] == b"\x06"
-    assert decode.decode(path, NATIVE, 3).shape == (3, 40, 60)
-    assert decode.read_header(path)[:2] == (60, 40)
+    assert image_files.decode(path, NATIVE, 3).shape == (3, 40, 60)
+    assert image_files.read_header(path)[:2] == (60, 40)
 
 
 def test_the_crop_is_a_square_out_of_the_centre(wide):
     # the square of 0.8 × 100 pixels begins at (60, 10)
-    image = decode.decode(wide, Fit(80, crop=0.8), 3)
+    image = image_files.decode(wide, Fit(80, crop=0.8), 3)
     assert image.shape == (3, 80, 80)
     assert np.array_equal(image[0, 0], np.arange(60, 140))
     assert np.array_equal(image[1, :, 0], np.arange(10, 90))
 
 
 def test_without_a_crop_all_of_the_image_is_scaled(wide):
-    image = decode.decode(wide, Fit(50), 3)
+    image = image_files.decode(wide, Fit(50), 3)
     assert image.shape == (3, 50, 50)
     assert np.allclose(image[0, 0], np.arange(50) * 4 + 1.5, atol=1)
     assert np.allclose(image[1, :, 0], np.arange(50) * 2 + 0.5, atol=1)
@@ -79,15 +79,8 @@ def test_scaling_is_that_of_torchvision(tmp_path):
     save(wide, coordinates(200, 100) * 29)
     with Image.open(wide) as image:
         theirs = v2.functional.pil_to_tensor(v2.Resize((50, 50))(v2.CenterCrop(80)(image)))
-    assert torch.equal(torch.from_numpy(decode.decode(wide, Fit(50, crop=0.8), 3).copy()), theirs)
-
-
-def test_a_fit_says_what_it_does():
-    assert NATIVE.describe() == "as they are"
-    assert Fit(224).describe() == "whole, scaled to 224 × 224"
-    assert Fit(224, crop=1.0).describe() == "centre square (largest), scaled to 224 × 224"
-    assert Fit(256, crop=0.8).describe() == (
-        "centre square (0.8 × shorter side), scaled to 256 × 256"
+    assert torch.equal(
+        torch.from_numpy(image_files.decode(wide, Fit(50, crop=0.8), 3).copy()), theirs
     )
 
 
@@ -116,7 +109,7 @@ def test_every_kind_of_image_comes_out_alike(mode, suffix, channels, tmp_path):
     file = tmp_path / f"image.{suffix}"
     options = {"transparency": bytes([255] * 256)} if mode == "P" else {}
     as_mode(mode).save(file, **options)
-    image = decode.decode(file, NATIVE, channels)
+    image = image_files.decode(file, NATIVE, channels)
     assert (image.shape, image.dtype) == ((channels, 6, 8), np.uint8)
     wanted = 255 if mode == "1" else 200
     # black and white is dithered
@@ -126,15 +119,15 @@ def test_every_kind_of_image_comes_out_alike(mode, suffix, channels, tmp_path):
 @pytest.mark.parametrize("mode", ["F", "I"])
 def test_pixels_without_a_range_are_refused(mode, tmp_path):
     Image.fromarray(np.full((4, 4), 7.5, np.float32)).convert(mode).save(tmp_path / "image.tiff")
-    with pytest.raises(ValueError, match=rf"32-bit numbers \(mode {mode}\), whose range says"):
-        decode.decode(tmp_path / "image.tiff", NATIVE, 1)
+    with pytest.raises(ValueError, match=rf"32-bit numbers \(mode {mode}\) of unknown range"):
+        image_files.decode(tmp_path / "image.tiff", NATIVE, 1)
 
 
 def test_headers_say_size_and_grey(tmp_path):
     save(tmp_path / "grey.png", np.zeros((6, 8), np.uint8))
     save(tmp_path / "colour.jpg", coordinates(20, 10))
-    assert decode.read_header(tmp_path / "grey.png") == (8, 6, True)
-    assert decode.read_header(tmp_path / "colour.jpg") == (20, 10, False)
+    assert image_files.read_header(tmp_path / "grey.png") == (8, 6, True)
+    assert image_files.read_header(tmp_path / "colour.jpg") == (20, 10, False)
 
 
 def part_of(tmp_path, count, broken=()):
@@ -145,7 +138,8 @@ def part_of(tmp_path, count, broken=()):
         if k in broken:
             file.write_bytes(file.read_bytes()[:40])
         files.append(file)
-    return decode.file_part(files, [0] * count, (1, 4, 4), NATIVE, base=tmp_path)
+    items = [LabelledFile(file, 0) for file in files]
+    return image_files.file_part(items, (1, 4, 4), NATIVE, tmp_path)
 
 
 def test_blocks_keep_the_order(tmp_path):
@@ -170,7 +164,8 @@ def test_broken_images_are_named_and_left_out(tmp_path):
 
 def test_an_image_of_another_size_is_named(tmp_path):
     save(tmp_path / "a.png", np.zeros((5, 4), np.uint8))
-    part = decode.file_part([tmp_path / "a.png"], [0], (1, 4, 4), NATIVE, base=tmp_path)
+    item = LabelledFile(tmp_path / "a.png", 0)
+    part = image_files.file_part([item], (1, 4, 4), NATIVE, tmp_path)
     (block,) = part.blocks()
     assert block.broken == {0: f"{tmp_path / 'a.png'}: 4 × 5 pixels instead of 4 × 4"}
 
@@ -182,27 +177,30 @@ def truncated(path):
 
 REASONS = {
     "truncated": (truncated, "image file is truncated"),
-    "text": (lambda path: path.write_text("hello"), "not an image in a format that Pillow knows"),
+    "text": (
+        lambda path: path.write_text("hello"),
+        "not an image in a format that Pillow supports",
+    ),
     "empty": (lambda path: path.write_bytes(b""), "the file is empty"),
     "missing": (lambda path: None, "no such file"),
 }
 
 
 @pytest.mark.parametrize(("make", "reason"), REASONS.values(), ids=REASONS.keys())
-def test_reasons_are_in_words(make, reason, tmp_path):
+def test_errors_are_explained(make, reason, tmp_path):
     file = tmp_path / "image.jpg"
     make(file)
     with pytest.raises(Exception) as caught:
-        decode.decode(file, NATIVE, 3)
-    assert decode.explain(caught.value).startswith(reason)
+        image_files.decode(file, NATIVE, 3)
+    assert image_files.explain(caught.value).startswith(reason)
 
 
 def test_a_decompression_bomb_is_refused(tmp_path, monkeypatch):
     save(tmp_path / "a.png", np.zeros((100, 100), np.uint8))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
     with pytest.raises((Image.DecompressionBombError, Image.DecompressionBombWarning)) as caught:
-        decode.decode(tmp_path / "a.png", NATIVE, 1)
-    assert decode.explain(caught.value).startswith("more pixels than any photograph has")
+        image_files.decode(tmp_path / "a.png", NATIVE, 1)
+    assert image_files.explain(caught.value).startswith("too many pixels")
 
 
 def test_work_that_is_not_wanted_any_more_is_dropped():
@@ -215,21 +213,14 @@ def test_work_that_is_not_wanted_any_more_is_dropped():
         done.append(item)
 
     with pytest.raises(KeyboardInterrupt):
-        next(decode.in_parallel(work, list(range(300)), 300))
+        next(image_files.map_parallel(work, list(range(300)), 300))
     assert len(done) < 100
 
 
 def test_only_names_of_images_are_images(tmp_path):
-    for name in (
-        "a.jpg",
-        "B.JPEG",
-        ".hidden.png",
-        "c.txt",
-        "__MACOSX/d.png",
-        ".git/e.png",
-        "f/g.bmp",
-    ):
+    hidden = (".hidden.png", "__MACOSX/d.png", ".git/e.png")
+    for name in ("a.jpg", "B.JPEG", "c.txt", "f/g.bmp", *hidden):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
-    found = [path.relative_to(tmp_path).as_posix() for path in decode.images_below(tmp_path)]
+    found = [path.relative_to(tmp_path).as_posix() for path in image_files.images_below(tmp_path)]
     assert found == ["B.JPEG", "a.jpg", "f/g.bmp"]

@@ -1,0 +1,158 @@
+"""A user's arrays: `.npz` files in the MedMNIST layout."""
+
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from miniatures import shade, write_npz
+
+from zetamix import data
+
+
+def sizes(dataset):
+    return {name: len(split) for name, split in dataset.splits.items()}
+
+
+def check_shades(dataset):
+    for split in dataset.splits.values():
+        wanted = torch.tensor([shade(int(label), dataset.num_classes) for label in split.labels])
+        assert torch.equal(split.samples[:, 0, 0, 0].long(), wanted)
+
+
+def refuses(path, data_dir, message):
+    with pytest.raises(data.DataError, match=message) as caught:
+        data.load(path, data_dir)
+    assert str(path) in str(caught.value)
+    assert not [entry for entry in (data_dir / "prepared").glob("*") if entry.is_dir()]
+
+
+def test_an_npz_of_images(tmp_path):
+    counts = {"train": [8] * 3, "val": [1] * 3, "test": [2] * 3}
+    dataset = data.load(write_npz(tmp_path / "own.npz", counts, (3, 9, 7)), tmp_path)
+    assert (dataset.name, dataset.classes, dataset.shape) == ("own", ("0", "1", "2"), (3, 9, 7))
+    assert sizes(dataset) == {"train": 24, "val": 3, "test": 6}
+    check_shades(dataset)
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 8, 8)])
+def test_missing_splits_are_created(shape, tmp_path):
+    path = write_npz(tmp_path / "own.npz", {"train": [10] * 3}, shape)
+    dataset = data.load(path, tmp_path, seed=4)
+    assert sizes(dataset) == {"train": 21, "val": 3, "test": 6}
+    check_shades(dataset)
+    assert "(seed 4)" in dataset.notes[0]
+
+
+def test_points_and_names_of_classes(tmp_path):
+    points, labels = np.arange(60, dtype=np.float64).reshape(20, 3), np.arange(20) % 2
+    path = tmp_path / "points.npz"
+    np.savez(path, train_images=points, train_labels=labels, classes=np.array(["low", "high"]))
+    dataset = data.load(path, tmp_path)
+    assert (dataset.shape, dataset.classes) == ((3,), ("low", "high"))
+    assert dataset.train.samples.dtype == torch.float32
+    row = int(dataset.train.samples[4, 0]) // 3
+    assert dataset.train.labels[4] == row % 2
+
+
+def test_duplicates_stay_in_one_created_split(tmp_path):
+    images = np.random.default_rng(0).integers(256, size=(30, 8, 8), dtype=np.uint8)
+    path = tmp_path / "twice.npz"
+    labels = np.tile(np.arange(30) % 2, 2)
+    np.savez(path, train_images=np.tile(images, (2, 1, 1)), train_labels=labels)
+    dataset, other = (data.load(path, tmp_path, seed=seed) for seed in (0, 1))
+    assert sizes(dataset) == {"train": 42, "val": 6, "test": 12}
+    assert not torch.equal(other.test.samples, dataset.test.samples)
+    assert data.check(path, tmp_path).leaks == data.check(path, tmp_path, seed=1).leaks == 0
+
+
+IMAGES, LABELS = np.zeros((6, 4, 4), np.uint8), np.array([0, 1, 0, 1, 0, 1])
+OBJECTS = np.array([{"a": 1}] * 6, dtype=object)
+
+
+def arrays(images=IMAGES, labels=LABELS, **more):
+    return {"train_images": images, "train_labels": labels, **more}
+
+
+INVALID = {
+    "no train": ({"images": IMAGES}, "holds images; expected the MedMNIST layout"),
+    "no labels": ({"train_images": IMAGES}, "holds train_images without train_labels"),
+    "float images": (arrays(IMAGES.astype(float)), r"train_images is \[6, 4, 4\], float64"),
+    "channels first": (arrays(np.zeros((6, 3, 8, 8), np.uint8)), r"\[6, 3, 8, 8\], uint8"),
+    "no image": (arrays(IMAGES[:0], LABELS[:0]), r"train_images is \[0, 4, 4\], uint8"),
+    "fewer labels": (arrays(labels=LABELS[:5]), r"train_labels is \[5\], .* each of the 6 images"),
+    "multi-label": (arrays(labels=np.zeros((6, 14), int)), r"train_labels is \[6, 14\], int64"),
+    "labels as text": (arrays(labels=LABELS.astype(str)), r"train_labels is \[6\], <U21"),
+    "negative label": (arrays(labels=np.array([0, 1, -1, 1, 0, 1])), "row 2 of train_labels is -1"),
+    "gap": (arrays(labels=2 * LABELS), r"class '1' \(label 1\) has no image in train_labels"),
+    "endless classes": (arrays(labels=LABELS * 10**12), "1,000,000,000,000, for only 6 images"),
+    "label without class": (
+        arrays(classes=np.array(["a"])),
+        r"row 1 of train_labels is 1 \(and 2 more rows\); expected labels below 1",
+    ),
+    "label not in train": (
+        arrays(test_images=IMAGES, test_labels=np.array([9, 1, 0, 1, 0, 1])),
+        "row 0 of test_labels is 9; expected labels below 2",
+    ),
+    "other size": (
+        arrays(test_images=np.zeros((6, 5, 5), np.uint8), test_labels=LABELS),
+        r"test_images has samples of shape \[5, 5\], train_images of \[4, 4\]",
+    ),
+    "pickled images": (arrays(OBJECTS), "train_images holds pickled Python objects"),
+    "pickled labels": (arrays(labels=OBJECTS), "train_labels holds pickled Python objects"),
+    "not finite": (arrays(np.full((6, 2), np.nan)), "row 0 of train_images holds NaN or infinity"),
+    "single image": (arrays(IMAGES[:4], np.array([0, 0, 0, 1])), "Class '1' of .* has 1 image"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), INVALID.values(), ids=INVALID.keys())
+def test_an_invalid_npz_is_refused(content, message, tmp_path):
+    path = tmp_path / "own.npz"
+    np.savez(path, **content)
+    refuses(path, tmp_path, message)
+
+
+def write_raw(path, shape, descr, content):
+    """An .npz whose `train_images` has a header of its own."""
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    np.savez(path, train_labels=LABELS)
+    with zipfile.ZipFile(path, "a") as archive:
+        magic = b"\x93NUMPY\x01\x00v\x00"
+        archive.writestr("train_images.npy", magic + header.encode() + content)
+
+
+def test_an_npz_is_never_unpickled(tmp_path):
+    touched = tmp_path / "touched"
+
+    class Attack:
+        def __reduce__(self):
+            return touched.write_text, ("gotcha",)
+
+    write_raw(tmp_path / "own.npz", "(6,)", "|O", pickle.dumps(Attack()))
+    refuses(tmp_path / "own.npz", tmp_path, "train_images holds pickled Python objects")
+    assert not touched.exists()
+
+
+def test_a_header_that_promises_more_than_there_is(tmp_path):
+    write_raw(tmp_path / "own.npz", "(1000000, 9999, 9999)", "|u1", bytes(16))
+    refuses(tmp_path / "own.npz", tmp_path, r"should hold 99,980,001,000,000 bytes .* got 16")
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "text"])
+def test_a_damaged_npz_is_named(damage, tmp_path):
+    path = tmp_path / "own.npz"
+    images = np.arange(6 * 400 * 400, dtype=np.uint8).reshape(6, 400, 400)
+    np.savez_compressed(path, train_images=images, train_labels=LABELS)
+    content = path.read_bytes()
+    middle = content.index(b"train_images.npy") + 600
+    flipped = content[:middle] + bytes(64) + content[middle + 64 :]
+    changed = {"cut": content[: len(content) // 2], "flipped": flipped, "text": b"hello"}
+    path.write_bytes(changed[damage])
+    refuses(path, tmp_path, "read")
+
+
+def test_size_is_not_for_an_npz(tmp_path):
+    path = write_npz(tmp_path / "own.npz", {"train": [3] * 3}, (1, 8, 8))
+    with pytest.raises(ValueError, match=r"size is for image files; own\.npz"):
+        data.load(path, tmp_path, size=16)
