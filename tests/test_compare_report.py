@@ -220,17 +220,6 @@ def test_markdown_and_latex(six, page):
     assert r"error \%" in latex
 
 
-def test_every_format_says_how_it_marks_the_second(page):
-    by_format = {
-        name: (page.parent / name).read_text()
-        for name in ("results.md", "results.tex", "report.html")
-    }
-    assert "Bold: best mean; italic: second best; ties" in by_format["results.md"]
-    assert "underlined" not in by_format["results.md"]
-    for name in ("results.tex", "report.html"):
-        assert "Bold: best mean; underlined: second best; ties" in by_format[name]
-
-
 def test_that_nothing_was_learned_is_in_every_file(tmp_path):
     scores = {"none": [0.67, 0.66], "zeta:2.8": [0.668, 0.67]}
     made = make_comparison(scores, dataset=make_dataset(MANY))

@@ -1,7 +1,4 @@
-"""Results as people read them: figures, tables, and one page that holds both and needs no network.
-
-Knows nothing of how results come about: it takes numbers and words.
-"""
+"""Reports: text, tables, figures and HTML pages made from results. Imports no experiment code."""
 
 from zetamix.report.figure import Picture as Picture
 from zetamix.report.figure import drawing as drawing

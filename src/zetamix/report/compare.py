@@ -49,8 +49,7 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
         tables.append(difference_table(comparison))
     write_json(out / "results.json", json_safe(as_dict(comparison, verdict, machine)))
     write_text(out / "results.csv", make_csv(comparison))
-    markdown = [main_table(comparison, second="italic"), *tables[1:]]
-    write_text(out / "results.md", _markdown(comparison, verdict, markdown, machine))
+    write_text(out / "results.md", _markdown(comparison, verdict, tables, machine))
     write_text(out / "results.tex", _latex(comparison, tables))
     sections = [Section("All methods", [tables[0]])]
     if comparison.compared:
@@ -69,11 +68,8 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
 # tables
 
 
-def main_table(comparison: Comparison, *, second: str = "underlined") -> Table:
-    """Mean ± standard deviation of every metric for every method.
-
-    second: how the second best is marked; Markdown has no underline.
-    """
+def main_table(comparison: Comparison) -> Table:
+    """Mean ± standard deviation of every metric for every method."""
     columns = [Column("method")]
     for name in comparison.metrics:
         better = "higher" if METRICS[name].higher_is_better else "lower"
@@ -85,8 +81,8 @@ def main_table(comparison: Comparison, *, second: str = "underlined") -> Table:
         row += [_mean_cell(comparison, label, name) for name in comparison.metrics]
         rows.append([*row, comparison.summary(label, comparison.primary).n])
     notes = [
-        f"Mean ± standard deviation over seeds. Bold: best mean; {second}: second best; ties are "
-        "not marked. Marks do not mean significance."
+        "Mean ± standard deviation over seeds. Bold: best mean; underlined, or italic in Markdown: "
+        "second best. Ties are not marked. Marks do not imply significance."
     ]
     test = len(comparison.dataset.splits["test"])
     caption = f"{comparison.dataset.name}: {test:,} test samples, after the last epoch"
@@ -179,8 +175,10 @@ def class_table(comparison: Comparison) -> Table:
 def draw_figures(comparison: Comparison) -> dict[str, Picture]:
     """All figures by name."""
     examples = [
-        Outputs("original" if each.method == "none" else each.method, each.samples, each.targets)
-        for each in comparison.examples
+        Outputs(
+            "original" if shown.method == "none" else shown.method, shown.samples, shown.targets
+        )
+        for shown in comparison.examples
     ]
     pictures = [draw_curves(comparison), draw_confusion(comparison)]
     pictures.append(draw_outputs(examples, comparison.dataset.classes))
@@ -301,7 +299,7 @@ def _limit(axes: Axes, values: Sequence[float]) -> None:
 def draw_confusion(comparison: Comparison) -> Picture:
     """A confusion matrix for each method, over all seeds."""
     methods, classes = comparison.methods, comparison.dataset.classes
-    columns = min(3, len(methods))
+    columns = 2 if len(methods) == 4 else min(3, len(methods))
     rows = -(-len(methods) // columns)
     size = 2.9 if len(classes) <= NAMED_CLASSES else 2.6
     with drawing(size * columns + 0.5, (size + 0.3) * rows) as figure:

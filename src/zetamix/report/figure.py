@@ -1,4 +1,4 @@
-"""Figures in one style, as SVG and PNG, the same bytes for the same numbers."""
+"""Figures in one style, as SVG and PNG; equal data gives equal bytes."""
 
 import base64
 import io
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from zetamix.atomic_io import write_file, write_text
 
-# Paul Tol's high-contrast colours, which keep their order of lightness in grey, black, and two more
+# Paul Tol's high-contrast colours, which differ in lightness too, black, and two more
 COLOURS = ("#004488", "#ddaa33", "#bb5566", "#000000", "#55aadd", "#997700")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v")
@@ -22,7 +22,7 @@ GREY = "#555555"
 STYLE: Any = {
     "figure.dpi": 100,
     "savefig.dpi": 200,
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so it is there on every machine
+    "font.family": "DejaVu Sans",  # comes with matplotlib
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.titleweight": "bold",
@@ -41,18 +41,18 @@ STYLE: Any = {
     "ytick.color": GREY,
     "xtick.labelcolor": "black",
     "ytick.labelcolor": "black",
-    # letters as outlines: a reader without our font sees what we saw
+    # text as outlines, independent of installed fonts
     "svg.fonttype": "path",
-    # without a salt of its own matplotlib names the parts of every file at random
+    # without a salt, matplotlib's ids are random
     "svg.hashsalt": "zetamix",
 }
 
 
 @contextmanager
 def drawing(width: float = 6.4, height: float = 3.6) -> Iterator[Figure]:
-    """A figure of this size in inches, to draw on in the common style while the context lasts.
+    """A figure of this size in inches, in the common style inside the context.
 
-    No global figure is made, so that nothing has to be closed.
+    It is not registered with pyplot, so that it need not be closed.
 
     >>> with drawing() as figure:
     ...     line = figure.subplots().plot([1, 2, 3])
@@ -65,9 +65,9 @@ def drawing(width: float = 6.4, height: float = 3.6) -> Iterator[Figure]:
 
 
 def series_style(index: int) -> dict[str, Any]:
-    """Colour, line and marker of the index-th series: no two of the first thirty are alike.
+    """Colour, line and marker of the index-th series; the first thirty are distinct.
 
-    They differ in line and lightness too, so that a grey print can be read.
+    They differ in line style and lightness too, for greyscale prints.
     """
     return {
         "color": COLOURS[index % len(COLOURS)],
@@ -78,22 +78,22 @@ def series_style(index: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Picture:
-    """A finished figure: its name is that of its files."""
+    """A rendered figure; its files are named after it."""
 
     name: str
     svg: str
     png: bytes
     alt: str
-    """What one would say to somebody who cannot see it."""
+    """Text for readers who cannot see it."""
     caption: str
     size: tuple[int, int]
     """Width and height in pixels at 100 per inch."""
 
     @classmethod
     def of(cls, figure: Figure, name: str, *, alt: str, caption: str) -> "Picture":
-        """Render a figure; call it inside `drawing`, where the style holds."""
+        """Render a figure, inside the context of `drawing`."""
         svg, png = io.StringIO(), io.BytesIO()
-        # no date and no version of matplotlib: the same numbers give the same file
+        # neither a date nor matplotlib's version: equal data gives equal files
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
         figure.savefig(png, format="png", metadata={"Software": None})
         width, height = (round(100 * side) for side in figure.get_size_inches())

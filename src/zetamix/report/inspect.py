@@ -142,8 +142,8 @@ def draw_dimension(inspection: Inspection) -> Picture:
         for row in inspection.rows:
             _draw_row(axes, row, styles[row.label])
         axes.axvline(GAMMA_MIN, color="black", linestyle=":", linewidth=1.2)
-        anchor = ("data", "axes fraction")
-        axes.annotate(f"  {GAMMA_MIN:.5f}", (GAMMA_MIN, 0.99), xycoords=anchor, va="top", size=8)
+        text, anchor = f"  GAMMA_MIN = {GAMMA_MIN:.5f}", ("data", "axes fraction")
+        axes.annotate(text, (GAMMA_MIN, 0.99), xycoords=anchor, va="top", size=8)
         axes.set_xlabel("γ")
         axes.set_ylabel(f"local dimension, {inspection.neighbours} neighbours")
         axes.legend(loc="best")
@@ -214,14 +214,12 @@ def draw_realism(inspection: Inspection, statement: str) -> Picture:
 
 def distributions(inspection: Inspection) -> dict[str, dict[str, Any]]:
     """The data of the realism figure: a grid, densities and cumulative shares of each panel."""
-    judged = {row.label: row.judgement for row in inspection.rows if row.judgement is not None}
+    judged = [(row.label, row.judgement) for row in inspection.rows if row.judgement is not None]
     panels: dict[str, dict[str, Tensor]] = {
-        "oracle entropy": {label: each.entropies for label, each in judged.items()},
-        "cross entropy, oracle and label": {
-            label: each.cross_entropies for label, each in judged.items()
-        },
+        "oracle entropy": {label: j.entropies for label, j in judged},
+        "cross entropy, oracle and label": {label: j.cross_entropies for label, j in judged},
         f"cross entropy, oracle entropy below {CERTAIN}": {
-            label: each.cross_entropies[each.certain] for label, each in judged.items()
+            label: j.cross_entropies[j.certain] for label, j in judged
         },
     }
     results = {}

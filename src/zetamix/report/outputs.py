@@ -1,4 +1,4 @@
-"""Originals beside what methods make of them: images with their soft labels, or points."""
+"""The figure of originals and mixed outputs: images with soft labels as bars, or points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from torch import Tensor
 
 from zetamix.report.figure import Picture, drawing, series_style
 
-# sides of images in the figure; fifty of 224 × 224 would make a page of 7 MB
-LARGEST_IMAGE = 96
-# more classes than this have no room for their names under a bar
+# larger images are downscaled; fifty of 224 × 224 would make a page of 7 MB
+MAX_IMAGE_SIDE = 96
+# class names do not fit below the bars of more classes
 NAMED_CLASSES = 12
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """Some outputs of one method, each in the place of the original beside it."""
+    """Outputs of one method, in the order of the originals that they replace."""
 
     label: str
     samples: Tensor
@@ -29,7 +29,7 @@ class Outputs:
 
 
 def draw_outputs(rows: Sequence[Outputs], classes: Sequence[str]) -> Picture:
-    """One row for each method; the first holds the originals.
+    """One row per method; the first shows the originals.
 
     >>> made = Outputs("original", torch.zeros(2, 1, 4, 4), torch.eye(2))
     >>> draw_outputs([made, made], ["cat", "dog"]).name
@@ -46,7 +46,7 @@ def _draw_images(rows: Sequence[Outputs], classes: Sequence[str]) -> Picture:
     below = 0.12 + 0.06 * max(len(name) for name in classes) * (len(classes) <= NAMED_CLASSES)
     width, height = 0.9 * columns + left + 0.1, 1.35 * len(rows) + below + 0.1
     with drawing(width, height) as figure:
-        # looking for a layout of 120 axes took 1 s of the 4 s that the figure took
+        # the constrained layout of 120 axes takes 1 s of 4 s
         figure.set_layout_engine("none")
         edges = {"left": left / width, "right": 1 - 0.05 / width}
         edges |= {"bottom": below / height, "top": 1 - 0.05 / height, "wspace": 0.08, "hspace": 0.1}
@@ -68,10 +68,10 @@ def _draw_images(rows: Sequence[Outputs], classes: Sequence[str]) -> Picture:
         return Picture.of(
             figure,
             "outputs",
-            alt=f"A row of originals of different classes, and below it what {_listed(rows)} make "
-            "of each, with bars for the soft labels.",
-            caption="Top row: originals, one of each class. Below: the output in the place of "
-            "each. Bars: the share of each class in the label, from 0 to 1.",
+            alt=f"A row of originals of different classes; below, the outputs of {_listed(rows)} "
+            "that replace them, with bars for the soft labels.",
+            caption="Top row: originals, one per class. Below: the outputs that replace them. "
+            "Bars: the label, from 0 to 1 for each class.",
         )
 
 
@@ -80,29 +80,29 @@ def _draw_points(rows: Sequence[Outputs], classes: Sequence[str]) -> Picture:
     plane, flat = _plane(originals), originals.shape[1] == 2
     with drawing(2.1 * len(rows), 2.5) as figure:
         axes: Any = figure.subplots(1, len(rows), sharex=True, sharey=True, squeeze=False)
-        for place, outputs in zip(axes[0], rows, strict=True):
+        for panel, outputs in zip(axes[0], rows, strict=True):
             shown = outputs.samples.flatten(1)
             points = (shown if flat else shown @ plane).numpy()
-            heaviest = outputs.targets.argmax(1).numpy()
+            largest = outputs.targets.argmax(1).numpy()
             for label in range(len(classes)):
-                own, style = points[heaviest == label], series_style(label)
-                place.scatter(
+                own, style = points[largest == label], series_style(label)
+                panel.scatter(
                     own[:, 0], own[:, 1], s=5, lw=0, color=style["color"], marker=style["marker"]
                 )
-            place.set_title(outputs.label)
-            place.tick_params(labelsize=7)
-        seen_in = "" if flat else ", in the plane of the originals' two main directions"
+            panel.set_title(outputs.label)
+            panel.tick_params(labelsize=7)
+        plane_text = "" if flat else ", in the plane of the originals' two principal components"
         return Picture.of(
             figure,
             "outputs",
-            alt=f"Scatter plots of originals and of the outputs of {_listed(rows)}{seen_in}.",
-            caption=f"{len(originals):,} originals and the output in the place of each{seen_in}. "
-            "Colour and marker: the heaviest class of the label.",
+            alt=f"Scatter plots of originals and of the outputs of {_listed(rows)}{plane_text}.",
+            caption=f"{len(originals):,} originals and the outputs that replace them{plane_text}. "
+            "Colour and marker: the largest class of the label.",
         )
 
 
 def _plane(points: Tensor) -> Tensor:
-    """[d, 2]: the two directions in which points vary most; the second is empty for numbers."""
+    """[d, 2]: the first two principal components; the second is zero for d = 1."""
     directions: Tensor = torch.linalg.svd(points - points.mean(0), full_matrices=False).Vh
     return F.pad(directions[:2].T, (0, max(0, 2 - len(directions))))
 
@@ -112,8 +112,8 @@ def _listed(rows: Sequence[Outputs]) -> str:
 
 
 def _show_image(axes: Axes, image: Tensor) -> None:
-    if max(image.shape[1:]) > LARGEST_IMAGE:
-        scale = LARGEST_IMAGE / max(image.shape[1:])
+    if max(image.shape[1:]) > MAX_IMAGE_SIDE:
+        scale = MAX_IMAGE_SIDE / max(image.shape[1:])
         image = F.interpolate(image[None], scale_factor=scale, mode="area")[0]
     pixels = (image / 255).clamp(0, 1).permute(1, 2, 0).numpy()
     if pixels.shape[2] == 3:
@@ -138,10 +138,10 @@ def _show_label(axes: Axes, target: Tensor) -> None:
 
 
 def _name_classes(axes: Any, classes: Sequence[str]) -> None:
-    """Names under the lowest row of bars, where they fit."""
+    """Class names below the last row of bars, where they fit."""
     if len(classes) > NAMED_CLASSES:
         return
-    turned = 90 if max(len(name) for name in classes) > 1 else 0
-    for place in axes:
-        place.set_xticks(range(len(classes)), classes, rotation=turned, fontsize=6)
-        place.tick_params(length=0, pad=1)
+    rotation = 90 if max(len(name) for name in classes) > 1 else 0
+    for panel in axes:
+        panel.set_xticks(range(len(classes)), classes, rotation=rotation, fontsize=6)
+        panel.tick_params(length=0, pad=1)

@@ -43,7 +43,7 @@ LATEX = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A value with what belongs to it.
+    """A value with its error, count, mark and note.
 
     >>> Cell(24.632, error=0.1234).text(), Cell(0.97134, digits=3).text(), Cell(None).text()
     ('24.63 ± 0.12', '0.971', '–')
@@ -51,22 +51,22 @@ class Cell:
 
     value: Plain
     error: float | None = None
-    """Shown behind ±. Where `digits` is not given, it is shown with two digits."""
+    """Printed after ±; with two significant digits where `digits` is None."""
     n: int | None = None
-    """How many values it stands for, where that has to be said in the cell."""
+    """Number of values, where it is printed in the cell."""
     digits: int | None = None
-    """Decimals; None shows four significant digits of a number without an error."""
+    """Decimals; None for four significant digits of a number without an error."""
     mark: Mark = ""
     note: str = ""
-    """Shown where a reader points at the cell (HTML only)."""
+    """Tooltip of the cell (HTML only)."""
     signed: bool = False
-    """Whether a number above zero has its sign, as a difference should."""
+    """Whether a positive number has a sign, as a difference should."""
 
     def text(self) -> str:
         return self.number() if self.n is None else f"{self.number()} (n = {self.n:,})"
 
     def number(self) -> str:
-        """The value and its error alone."""
+        """The value and its error."""
         value, error = self.value, self.error
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return MISSING
@@ -76,27 +76,27 @@ class Cell:
             return f"{value:,}".replace("-", MINUS)
         if math.isinf(value):
             return "∞" if value > 0 else f"{MINUS}∞"
-        known = error is not None and math.isfinite(error)
+        has_error = error is not None and math.isfinite(error)
         digits = self.digits
         if digits is None:
             digits = _decimals(value, 4)
-            if known and error:
-                # no error is so small that a fifth digit is worth reading
+            if has_error and error:
+                # a fifth digit is never worth reading
                 digits = min(_decimals(error, 2), digits if abs(value) > TINY else 3)
             elif abs(value) < TINY:
                 digits = 3 if value else 0
         shown = f"{value:,.{digits}f}"
-        # a value that rounds to nothing has no sign
+        # zero has no sign
         if not shown.strip("-0."):
             shown = shown.lstrip("-")
         elif self.signed and value > 0:
             shown = f"+{shown}"
         shown = shown.replace("-", MINUS)
-        return f"{shown} ± {error:,.{digits}f}" if known else shown
+        return f"{shown} ± {error:,.{digits}f}" if has_error else shown
 
 
 def _decimals(number: float | None, significant: int) -> int:
-    """How many decimals show this many significant digits of a number; at most six."""
+    """The decimals that show this many significant digits of a number; at most six."""
     if not number:
         return 0
     return min(6, max(0, significant - 1 - math.floor(math.log10(abs(number)))))
@@ -104,7 +104,7 @@ def _decimals(number: float | None, significant: int) -> int:
 
 @dataclass(frozen=True)
 class Column:
-    """`note` says what the column holds, where its name does not (HTML only)."""
+    """A heading with a tooltip (HTML only)."""
 
     name: str
     note: str = ""
@@ -112,7 +112,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells; the first cell of a row is its name.
+    """Rows of cells; the first cell of a row is its heading.
 
     >>> table = Table(["method", "error %"], [["none", Cell(5.4821, error=0.05)], ["zeta", 4.42]])
     >>> print(table.markdown())
@@ -144,15 +144,15 @@ class Table:
         return [[_cell(value) for value in row] for row in self.rows]
 
     def is_text(self, column: int) -> bool:
-        """Whether a column holds words, which are set to the left, and not numbers."""
-        known = [row[column].value for row in self.cells if row[column].value is not None]
-        return bool(known) and all(isinstance(value, str) for value in known)
+        """Whether a column holds text, which is aligned left, and not numbers."""
+        values = [row[column].value for row in self.cells if row[column].value is not None]
+        return bool(values) and all(isinstance(value, str) for value in values)
 
     def markdown(self) -> str:
-        places = range(len(self.columns))
+        columns = range(len(self.columns))
         lines = [
             "| " + " | ".join(_markdown(head.name) for head in self.heads) + " |",
-            "|" + "|".join("---" if self.is_text(place) else "---:" for place in places) + "|",
+            "|" + "|".join("---" if self.is_text(k) else "---:" for k in columns) + "|",
         ]
         wrap = {"": "{}", "best": "**{}**", "second": "*{}*"}
         for row in self.cells:
@@ -162,10 +162,10 @@ class Table:
 
     def latex(self) -> str:
         """A `tabular` with booktabs' rules."""
-        places = range(len(self.columns))
+        columns = range(len(self.columns))
         wrap = {"": "{}", "best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}
         lines = [
-            r"\begin{tabular}{" + "".join("l" if self.is_text(k) else "r" for k in places) + "}",
+            r"\begin{tabular}{" + "".join("l" if self.is_text(k) else "r" for k in columns) + "}",
             r"\toprule",
             " & ".join(_latex(head.name) for head in self.heads) + r" \\",
             r"\midrule",
@@ -179,8 +179,8 @@ class Table:
         return "\n".join(lines)
 
     def csv(self) -> str:
-        """Numbers in full; errors and n in columns of their own, where a column has any."""
-        parts = [self._parts(place) for place in range(len(self.columns))]
+        """Numbers in full; errors and n in columns of their own where there are any."""
+        parts = [self._parts(k) for k in range(len(self.columns))]
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         heads = []

@@ -151,7 +151,7 @@ class Inspection:
     @property
     def preserving_gammas(self) -> tuple[float, ...]:
         """The γ at which the mean local dimension is that of the originals, within tolerance."""
-        return tuple(gamma for gamma, found in self.sweep if self._within_tolerance(found.value))
+        return tuple(gamma for gamma, value in self.sweep if self._within_tolerance(value.value))
 
     @property
     def preserving_from(self) -> float | None:
