@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import typing_cases
 
 import zetamix
 
@@ -217,3 +218,4 @@ def test_the_walk_sees_every_module():
 
 def test_the_package_is_typed():
     assert (SOURCE / "py.typed").is_file()
+    typing_cases.tensors_stay_tensors()

@@ -15,14 +15,7 @@ from zetamix.transforms import CutMix, LocalMixup, Mixup, ZetaMixup
 
 Transform: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-# the option whose name may be left out, as in zeta:2.8
-FIRST_OPTION = {
-    "none": None,
-    "mixup": "alpha",
-    "cutmix": "alpha",
-    "zeta": "gamma",
-    "local": "gamma",
-}
+# the options of each method with their defaults; the first may be given without its name: zeta:2.8
 OPTIONS: dict[str, dict[str, Any]] = {
     "none": {},
     "mixup": {"alpha": 1.0, "per": "sample", "p": 1.0},
@@ -47,9 +40,9 @@ class Method:
     @property
     def label(self) -> str:
         """The text that parses to this method: `zeta:2.8`, `zeta:gamma=0..4,sources=4`."""
-        first = FIRST_OPTION[self.name]
-        if first is None:
+        if self.name == "none":
             return self.name
+        first = next(iter(OPTIONS[self.name]))
         values = {first: OPTIONS[self.name][first], **dict(self.options)}
         if list(values) == [first] and not isinstance(values[first], tuple):
             return f"{self.name}:{_print(values[first])}"
@@ -108,7 +101,7 @@ def parse(text: str) -> Method:
     for part in rest.split(",") if rest else ():
         key, given, value = part.partition("=")
         if not given:
-            key, value = FIRST_OPTION[name] or "", part
+            key, value = next(iter(OPTIONS[name]), ""), part
         key = key.strip()
         if key not in OPTIONS[name]:
             names = ", ".join(OPTIONS[name]) or "none"

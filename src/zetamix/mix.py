@@ -16,9 +16,9 @@ from zetamix.plan import (
     MixPlan,
     check_is_plan,
     checked_draw,
-    checked_mixup_spec,
-    checked_zeta_spec,
     draw_plan,
+    mixup_spec,
+    zeta_spec,
 )
 from zetamix.rules import Blend, OneHot, Rule, drop_column, infer_rule, is_batch
 from zetamix.sampling import Draw
@@ -76,7 +76,7 @@ def zeta_mixup(
     first = check_pair(samples, labels)
     rule = infer_rule(labels, num_classes, ignore_index)
     draw = checked_draw(generator, stream, first.device)
-    spec = checked_zeta_spec(first.shape[0], gamma, sources, outputs, anchor, draw)
+    spec = zeta_spec(first.shape[0], gamma, sources, outputs, anchor, draw)
     return mix_pair(samples, labels, rule, spec, draw, implementation)
 
 
@@ -102,7 +102,7 @@ def mixup(
     first = check_pair(samples, labels)
     rule = infer_rule(labels, num_classes, ignore_index)
     draw = checked_draw(generator, stream, first.device)
-    spec = checked_mixup_spec(first.shape[0], alpha, per, outputs)
+    spec = mixup_spec(first.shape[0], alpha, per, outputs)
     return mix_pair(samples, labels, rule, spec, draw, implementation)
 
 

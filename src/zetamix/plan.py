@@ -12,32 +12,13 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from zetamix._checks import (
-    Gamma,
-    check_alpha,
-    check_batch_size,
-    check_choice,
-    check_count,
-    check_gamma,
-    check_generator,
-    check_number,
-    check_tensor,
-    reads_need_sync,
-)
+from zetamix import _checks, sampling
+from zetamix._checks import Gamma
 from zetamix.gamma import GAMMA_MIN, weigh
 from zetamix.kernels import dispatch
 from zetamix.kernels.plan_spec import Law, PlanShape, PlanSpec
 from zetamix.kernels.reference import dense
-from zetamix.sampling import (
-    MIXED,
-    ORDER,
-    Draw,
-    draw_gammas,
-    draw_lam,
-    order_rows,
-    order_width,
-    precise,
-)
+from zetamix.sampling import Draw
 
 AnchorChoice: TypeAlias = Literal["self", "random"]
 LamChoice: TypeAlias = Literal["sample", "batch"]
@@ -69,9 +50,9 @@ class MixPlan:
         )
 
     def __post_init__(self) -> None:
-        indices = check_tensor("indices", self.indices)
-        weights = check_tensor("weights", self.weights)
-        check_batch_size(self.batch_size)
+        indices = _checks.check_tensor("indices", self.indices)
+        weights = _checks.check_tensor("weights", self.weights)
+        _checks.check_batch_size(self.batch_size)
         if indices.ndim != 2 or indices.shape != weights.shape or indices.shape[1] == 0:
             raise ValueError(
                 "indices and weights must both be [outputs, sources], got "
@@ -87,7 +68,7 @@ class MixPlan:
                 f"{indices.device} and {weights.device}."
             )
         # on a GPU an index out of range trips the assertion of the gather that uses it
-        if not reads_need_sync(indices) and indices.numel():
+        if not _checks.reads_need_sync(indices) and indices.numel():
             low, high = (int(bound) for bound in indices.aminmax())
             if low < 0 or high >= self.batch_size:
                 raise ValueError(
@@ -190,7 +171,7 @@ def zeta_plan(
     tensor([0, 1, 2, 3, 4, 5, 6, 7])
     """
     draw = checked_draw(generator, stream, device)
-    spec = checked_zeta_spec(batch_size, gamma, sources, outputs, anchor, draw)
+    spec = zeta_spec(batch_size, gamma, sources, outputs, anchor, draw)
     return draw_plan(spec, draw, dtype)
 
 
@@ -214,7 +195,7 @@ def mixup_plan(
     tensor([1., 1., 1., 1.])
     """
     draw = checked_draw(generator, stream, device)
-    return draw_plan(checked_mixup_spec(batch_size, alpha, per, outputs), draw, dtype)
+    return draw_plan(mixup_spec(batch_size, alpha, per, outputs), draw, dtype)
 
 
 def local_plan(
@@ -235,10 +216,11 @@ def local_plan(
             [1, 0, 2],
             [2, 1, 0]])
     """
-    check_tensor("samples", samples)
+    _checks.check_tensor("samples", samples)
     batch_size = samples.shape[0]
-    sources, outputs = _check_sizes(batch_size, sources, outputs)
-    check_number("gamma", gamma, low=0)
+    _check_sizes(batch_size, sources, outputs)
+    sources, outputs = sources or batch_size, outputs or batch_size
+    _checks.check_number("gamma", gamma, low=0)
     wide = torch.promote_types(samples.dtype, torch.float32)
     rows = samples.detach().reshape(batch_size, -1).to(wide)
     anchors = torch.arange(outputs, device=samples.device) % batch_size
@@ -247,7 +229,7 @@ def local_plan(
         rows[anchors], rows, compute_mode="donot_use_mm_for_euclid_dist"
     ).scatter_(1, anchors[:, None], -1.0)
     indices = distances.topk(sources, dim=1, largest=False, sorted=True).indices
-    weights = weigh(precise(gamma, samples.device), sources).to(dtype)
+    weights = weigh(sampling.precise(gamma, samples.device), sources).to(dtype)
     return _trusted_plan(indices, weights.expand(outputs, sources), batch_size)
 
 
@@ -258,14 +240,14 @@ def identity_plan(
     dtype: torch.dtype = torch.float32,
 ) -> MixPlan:
     """The plan that mixes nothing: output k is sample k."""
-    check_batch_size(batch_size)
+    _checks.check_batch_size(batch_size)
     rows = torch.arange(batch_size, device=device)[:, None]
     return _trusted_plan(rows, torch.ones(batch_size, 1, device=device, dtype=dtype), batch_size)
 
 
 def with_probability(plan: MixPlan, p: float, draw: Draw) -> MixPlan:
     """Mix output k with probability `p`; otherwise it is sample k alone."""
-    mixed = draw.uniform(MIXED, plan.outputs, 1) < p
+    mixed = draw.uniform(sampling.MIXED, plan.outputs, 1) < p
     alone = torch.zeros_like(plan.weights)
     alone[:, 0] = 1
     own = torch.arange(plan.outputs, device=plan.device)[:, None] % plan.batch_size
@@ -279,8 +261,8 @@ def draw_plan(spec: PlanSpec, draw: Draw, dtype: torch.dtype) -> MixPlan:
     if dispatch.draws_plan(spec, draw.device, dtype):
         indices, weights = dispatch.draw_plan(spec, draw.origin(), draw.device)
         return _trusted_plan(indices, weights, shape.batch_size)
-    bits = draw.integers(ORDER, shape.outputs, shape.order_width)
-    indices = order_rows(bits, shape.batch_size, shape.sources, shape.own_anchor)
+    bits = draw.integers(sampling.ORDER, shape.outputs, shape.order_width)
+    indices = sampling.order_rows(bits, shape.batch_size, shape.sources, shape.own_anchor)
     # a copy in any case: cached weights must not be handed out
     weights = _draw_weights(spec, draw).to(dtype, copy=True)
     return _trusted_plan(indices, weights.expand(shape.outputs, shape.sources), shape.batch_size)
@@ -293,8 +275,8 @@ def _draw_weights(spec: PlanSpec, draw: Draw) -> Tensor:
         on_host = draw.device.type == "cpu" and not torch.compiler.is_compiling()
         if on_host and not shape.gamma_tensor:
             return _cached_weights(float(parameter), shape.sources)
-        return weigh(precise(parameter, draw.device), shape.sources)
-    lam = draw_lam(draw, float(parameter), 1 if shape.one_lam else shape.outputs)
+        return weigh(sampling.precise(parameter, draw.device), shape.sources)
+    lam = sampling.draw_lam(draw, float(parameter), 1 if shape.one_lam else shape.outputs)
     if shape.sources == 1:
         return torch.ones_like(lam)[:, None]
     return torch.stack([lam, 1 - lam], dim=1)
@@ -312,17 +294,22 @@ def zeta_spec(
     outputs: int | None,
     anchor: AnchorChoice,
     draw: Draw,
+    *,
+    checked: bool = False,
 ) -> PlanSpec:
-    """The spec of a ζ-mixup plan, from arguments that were checked; draws γ from a range."""
-    sources = batch_size if sources is None else sources
-    outputs = batch_size if outputs is None else outputs
+    """The spec of a ζ-mixup plan; draws γ from a range. checked: the arguments are known valid."""
+    if not checked:
+        _check_sizes(batch_size, sources, outputs)
+        _checks.check_gamma(gamma, outputs or batch_size, draw.device)
+        _checks.check_choice("anchor", anchor, ANCHORS)
+    sources, outputs = sources or batch_size, outputs or batch_size
     if isinstance(gamma, (tuple, list)):
-        gamma = draw_gammas(draw, *gamma, outputs)
+        gamma = sampling.draw_gammas(draw, *gamma, outputs)
     shape = PlanShape(
         batch_size,
         sources,
         outputs,
-        order_width(batch_size, sources),
+        sampling.order_width(batch_size, sources),
         own_anchor=anchor == "self",
         gamma_tensor=isinstance(gamma, Tensor),
         dominant=not isinstance(gamma, Tensor) and gamma >= GAMMA_MIN,
@@ -330,14 +317,20 @@ def zeta_spec(
     return PlanSpec(shape, gamma)
 
 
-def mixup_spec(batch_size: int, alpha: float, per: LamChoice, outputs: int | None) -> PlanSpec:
-    """The spec of a mixup plan, from arguments that were checked."""
+def mixup_spec(
+    batch_size: int, alpha: float, per: LamChoice, outputs: int | None, *, checked: bool = False
+) -> PlanSpec:
+    """The spec of a mixup plan. checked: the arguments are known valid."""
+    if not checked:
+        _check_sizes(batch_size, None, outputs)
+        _checks.check_alpha(alpha)
+        _checks.check_choice("per", per, LAMS)
     sources = min(2, batch_size)
     shape = PlanShape(
         batch_size,
         sources,
-        batch_size if outputs is None else outputs,
-        order_width(batch_size, sources),
+        outputs or batch_size,
+        sampling.order_width(batch_size, sources),
         Law.MIXUP,
         one_lam=per == "batch",
         uniform_lam=alpha == 1,
@@ -345,42 +338,17 @@ def mixup_spec(batch_size: int, alpha: float, per: LamChoice, outputs: int | Non
     return PlanSpec(shape, alpha)
 
 
-def checked_zeta_spec(
-    batch_size: int,
-    gamma: Gamma,
-    sources: int | None,
-    outputs: int | None,
-    anchor: AnchorChoice,
-    draw: Draw,
-) -> PlanSpec:
-    sources, outputs = _check_sizes(batch_size, sources, outputs)
-    check_gamma(gamma, outputs, draw.device)
-    check_choice("anchor", anchor, ANCHORS)
-    return zeta_spec(batch_size, gamma, sources, outputs, anchor, draw)
-
-
-def checked_mixup_spec(
-    batch_size: int, alpha: float, per: LamChoice, outputs: int | None
-) -> PlanSpec:
-    _, outputs = _check_sizes(batch_size, None, outputs)
-    check_alpha(alpha)
-    check_choice("per", per, LAMS)
-    return mixup_spec(batch_size, alpha, per, outputs)
-
-
-def _check_sizes(batch_size: int, sources: int | None, outputs: int | None) -> tuple[int, int]:
-    """(sources, outputs), the whole batch where they are None."""
-    check_batch_size(batch_size)
+def _check_sizes(batch_size: int, sources: int | None, outputs: int | None) -> None:
+    _checks.check_batch_size(batch_size)
     if outputs is not None:
-        check_count("outputs", outputs, 1)
+        _checks.check_count("outputs", outputs, 1)
     if sources is not None:
-        check_count("sources", sources, 2)
+        _checks.check_count("sources", sources, 2)
         if sources > batch_size:
             raise ValueError(
                 f"sources={sources} is more than the batch holds ({batch_size}). "
                 "Ask for fewer, or leave sources=None to use the whole batch."
             )
-    return sources or batch_size, outputs or batch_size
 
 
 def checked_draw(
@@ -389,9 +357,9 @@ def checked_draw(
     device: torch.device | str | int | None,
 ) -> Draw:
     """The random numbers of one plan on a device: the one given, the generator's, or the CPU."""
-    check_generator(generator)
+    _checks.check_generator(generator)
     if stream is not None:
-        check_count("stream", stream, 0)
+        _checks.check_count("stream", stream, 0)
     if device is None:
         device = torch.device("cpu") if generator is None else generator.device
     elif not isinstance(device, torch.device):

@@ -134,7 +134,8 @@ class FromAnchor:
 
     def mix(self, value: Any, plan: MixPlan) -> Any:
         if isinstance(value, (list, tuple)):
-            _check_length("a FromAnchor entry", len(value), plan)
+            if len(value) != plan.batch_size:
+                _refuse_length("a FromAnchor entry", len(value), plan)
             return [value[k] for k in plan.anchors().tolist()]
         _check_fits("a FromAnchor entry", value, plan)
         return value.index_select(0, plan.anchors())
@@ -170,18 +171,18 @@ def _check_fits(name: str, value: Tensor, plan: MixPlan) -> None:
     """A tensor that this plan can be applied to."""
     if not is_batch(value):
         check_tensor(name, value)
-    _check_length(name, value.shape[0], plan)
+    if value.shape[0] != plan.batch_size:
+        _refuse_length(name, value.shape[0], plan)
     if value.device != plan.indices.device:
         raise ValueError(
             f"The plan is on {plan.device}, but {name} is on {value.device}. Move one with .to()."
         )
 
 
-def _check_length(name: str, length: int, plan: MixPlan) -> None:
-    if length != plan.batch_size:
-        raise ValueError(
-            f"The plan was made for a batch of {plan.batch_size}, but {name} has {length} rows."
-        )
+def _refuse_length(name: str, length: int, plan: MixPlan) -> None:
+    raise ValueError(
+        f"The plan was made for a batch of {plan.batch_size}, but {name} has {length} rows."
+    )
 
 
 def drop_column(labels: Tensor) -> Tensor:

@@ -12,44 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import default_collate, get_worker_info
 
-from zetamix._checks import (
-    Gamma,
-    GammaSchedule,
-    check_alpha,
-    check_batch_size,
-    check_choice,
-    check_count,
-    check_gamma,
-    check_generator,
-    check_ignore_index,
-    check_number,
-)
-from zetamix.batch_tree import (
-    Rules,
-    check_first_tensor,
-    check_rule_types,
-    in_form_of,
-    mix_tree,
-    with_dicts,
-)
+from zetamix import _checks, batch_tree
+from zetamix import plan as plans
+from zetamix._checks import Gamma, GammaSchedule
+from zetamix.batch_tree import Rules
 from zetamix.gamma import dominance_threshold
 from zetamix.kernels.dispatch import IMPLEMENTATIONS, Implementation
 from zetamix.kernels.plan_spec import PlanSpec
 from zetamix.mix import apply_plan, check_pair, mix_pair, plan_dtype
-from zetamix.plan import (
-    ANCHORS,
-    LAMS,
-    AnchorChoice,
-    LamChoice,
-    MixPlan,
-    checked_draw,
-    draw_plan,
-    identity_plan,
-    local_plan,
-    mixup_spec,
-    with_probability,
-    zeta_spec,
-)
+from zetamix.plan import ANCHORS, LAMS, AnchorChoice, LamChoice, MixPlan
 from zetamix.rules import Blend, OneHot, infer_rule
 from zetamix.sampling import BOX, Draw, draw_lam, process_rank, process_stream
 
@@ -59,15 +30,15 @@ NOT_SET = -1.0
 # options are checked whenever they are set, so that a call need not check them
 OPTIONAL = ("num_classes", "ignore_index", "rules", "generator", "sources")
 CHECKS: dict[str, Callable[[Any], None]] = {
-    "num_classes": lambda value: check_count("num_classes", value, 1),
-    "ignore_index": check_ignore_index,
-    "rules": check_rule_types,
-    "generator": check_generator,
-    "implementation": lambda value: check_choice("implementation", value, IMPLEMENTATIONS),
-    "sources": lambda value: check_count("sources", value, 2),
-    "anchor": lambda value: check_choice("anchor", value, ANCHORS),
-    "alpha": check_alpha,
-    "per": lambda value: check_choice("per", value, LAMS),
+    "num_classes": lambda value: _checks.check_count("num_classes", value, 1),
+    "ignore_index": _checks.check_ignore_index,
+    "rules": batch_tree.check_rule_types,
+    "generator": _checks.check_generator,
+    "implementation": lambda value: _checks.check_choice("implementation", value, IMPLEMENTATIONS),
+    "sources": lambda value: _checks.check_count("sources", value, 2),
+    "anchor": lambda value: _checks.check_choice("anchor", value, ANCHORS),
+    "alpha": _checks.check_alpha,
+    "per": lambda value: _checks.check_choice("per", value, LAMS),
 }
 
 
@@ -105,7 +76,7 @@ class BatchMix(nn.Module):
         self.rules = rules
         self.generator = generator
         self.implementation = implementation
-        check_number("p", p, low=0, high=1)
+        _checks.check_number("p", p, low=0, high=1)
         if rules is not None and num_classes is not None:
             raise ValueError("Pass num_classes or rules, not both: OneHot() holds its own.")
         if rules is not None and ignore_index is not None:
@@ -147,7 +118,7 @@ class BatchMix(nn.Module):
 
     @p.setter
     def p(self, value: float) -> None:
-        check_number("p", value, low=0, high=1)
+        _checks.check_number("p", value, low=0, high=1)
         self._set_controls(p=value)
 
     @property
@@ -156,7 +127,7 @@ class BatchMix(nn.Module):
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch here and in every loader worker that holds the transform."""
-        check_count("epoch", epoch, 0)
+        _checks.check_count("epoch", epoch, 0)
         self._set_controls(epoch=epoch)
 
     def train(self, mode: bool = True) -> Self:
@@ -189,9 +160,11 @@ class BatchMix(nn.Module):
         controls = self._read_controls()
         mixes = self._mixes(controls)
         if self.rules is not None:
-            first = check_first_tensor(batch)
+            first = batch_tree.check_first_tensor(batch)
             plan = self._plan(first.shape[0], first.device, plan_dtype(batch), controls)
-            return mix_tree(batch, self.rules, plan, self.implementation if mixes else None)
+            return batch_tree.mix_tree(
+                batch, self.rules, plan, self.implementation if mixes else None
+            )
         samples, labels = batch
         rule = infer_rule(labels, self.num_classes, self.ignore_index)
         first = check_pair(samples, labels)
@@ -202,9 +175,11 @@ class BatchMix(nn.Module):
             pair = mix_pair(samples, labels, rule, spec, draw, self.implementation)
         else:
             plan = self._plan(first.shape[0], first.device, plan_dtype(batch), controls)
-            mixed = mix_tree(samples, Blend(), plan, self.implementation if mixes else None)
+            mixed = batch_tree.mix_tree(
+                samples, Blend(), plan, self.implementation if mixes else None
+            )
             pair = mixed, rule.mix(labels, plan)
-        return pair if type(batch) is tuple else in_form_of(batch, pair)
+        return pair if type(batch) is tuple else batch_tree.in_form_of(batch, pair)
 
     def collate(self, samples: list[Any]) -> Any:
         """Collate and mix: pass `transform.collate` to a DataLoader as its `collate_fn`."""
@@ -227,14 +202,16 @@ class BatchMix(nn.Module):
         dtype: torch.dtype,
         controls: Controls,
     ) -> MixPlan:
-        check_batch_size(batch_size)
+        _checks.check_batch_size(batch_size)
         if not self._mixes(controls):
-            return identity_plan(batch_size, device=device, dtype=dtype)
-        draw = checked_draw(self.generator, self._stream(), device)
-        plan = draw_plan(self._spec(batch_size, draw, controls), draw, dtype)
+            return plans.identity_plan(batch_size, device=device, dtype=dtype)
+        draw = plans.checked_draw(self.generator, self._stream(), device)
+        plan = plans.draw_plan(self._spec(batch_size, draw, controls), draw, dtype)
         if controls.p == 1:
             return plan
-        return with_probability(plan, controls.p, Draw(self.generator, self._stream(), draw.device))
+        return plans.with_probability(
+            plan, controls.p, Draw(self.generator, self._stream(), draw.device)
+        )
 
     def _spec(self, batch_size: int, draw: Draw, controls: Controls) -> PlanSpec:
         raise NotImplementedError
@@ -242,7 +219,7 @@ class BatchMix(nn.Module):
     def _read_batch(self, inputs: tuple[Any, ...]) -> Any:
         """The batch, however it was given; without rules a pair, or an error that names both."""
         alone = len(inputs) == 1 and (self.rules is not None or not isinstance(inputs[0], Tensor))
-        batch = with_dicts(inputs[0] if alone else inputs)
+        batch = batch_tree.with_dicts(inputs[0] if alone else inputs)
         if self.rules is not None:
             return batch
         if isinstance(batch, list) and batch and all(isinstance(e, (tuple, dict)) for e in batch):
@@ -383,13 +360,13 @@ class ZetaMixup(BatchMix):
         return self._gamma(int(controls.epoch)) if callable(self._gamma) else self._gamma
 
     def set_epoch(self, epoch: int) -> None:
-        check_count("epoch", epoch, 0)
+        _checks.check_count("epoch", epoch, 0)
         self._check_gamma(self._gamma_at(self._read_controls()._replace(epoch=float(epoch))))
         super().set_epoch(epoch)
 
     def _check_gamma(self, gamma: Gamma, stacklevel: int = 3) -> None:
         """Refuse an impossible γ, and warn once about one that lets no sample dominate."""
-        check_gamma(gamma)
+        _checks.check_gamma(gamma)
         if isinstance(gamma, Tensor):
             # reading a tensor on a GPU would make the host wait
             if gamma.device.type != "cpu":
@@ -410,10 +387,11 @@ class ZetaMixup(BatchMix):
     def _spec(self, batch_size: int, draw: Draw, controls: Controls) -> PlanSpec:
         gamma = self._gamma_at(controls)
         if isinstance(gamma, Tensor):
-            check_gamma(gamma, batch_size, draw.device)
-        # a last, smaller batch uses what it has
+            _checks.check_gamma(gamma, batch_size, draw.device)
+        # a last, smaller batch uses all that it has
         few = self.sources is not None and self.sources < batch_size
-        return zeta_spec(batch_size, gamma, self.sources if few else None, None, self.anchor, draw)
+        sources = self.sources if few else None
+        return plans.zeta_spec(batch_size, gamma, sources, None, self.anchor, draw, checked=True)
 
     def extra_repr(self) -> str:
         # a schedule by its name, unless a number was set in its place
@@ -451,7 +429,7 @@ class Mixup(BatchMix):
         self.per = per
 
     def _spec(self, batch_size: int, draw: Draw, controls: Controls) -> PlanSpec:
-        return mixup_spec(batch_size, self.alpha, self.per, None)
+        return plans.mixup_spec(batch_size, self.alpha, self.per, None, checked=True)
 
     def extra_repr(self) -> str:
         return f"alpha={self.alpha}, per={self.per!r}, {self._common_repr()}"
@@ -478,7 +456,7 @@ class CutMix(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        check_alpha(alpha)
+        _checks.check_alpha(alpha)
         self.rule = OneHot(num_classes)
         self.alpha = alpha
         self.generator = generator
@@ -490,10 +468,10 @@ class CutMix(nn.Module):
                 f"CutMix cuts boxes out of images, [batch, channels, height, width], got "
                 f"{list(samples.shape)}. Use mixup or zeta for other data."
             )
-        draw = checked_draw(self.generator, None, samples.device)
+        draw = plans.checked_draw(self.generator, None, samples.device)
         lam = draw_lam(draw, self.alpha, 1)
         centre = draw.uniform(BOX, 2)
-        targets = self.rule.mix(labels, identity_plan(len(labels), device=labels.device))
+        targets = self.rule.mix(labels, plans.identity_plan(len(labels), device=labels.device))
         return cut_and_paste(samples, targets, lam, centre)
 
 
@@ -545,9 +523,9 @@ class LocalMixup(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        check_number("gamma", gamma, low=0)
+        _checks.check_number("gamma", gamma, low=0)
         if sources is not None:
-            check_count("sources", sources, 2)
+            _checks.check_count("sources", sources, 2)
         self.rule = OneHot(num_classes)
         self.gamma = gamma
         self.sources = sources
@@ -555,5 +533,5 @@ class LocalMixup(nn.Module):
     def forward(self, samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         check_pair(samples, labels)
         sources = None if self.sources is None else min(self.sources, samples.shape[0])
-        plan = local_plan(samples, self.gamma, sources=sources)
+        plan = plans.local_plan(samples, self.gamma, sources=sources)
         return apply_plan(samples, plan), self.rule.mix(labels, plan)

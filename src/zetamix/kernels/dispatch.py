@@ -136,10 +136,14 @@ def mix_labelled(
     # the batch outermost and no gaps in memory; the order of the other dimensions does not matter
     if not is_channels_last(samples):
         samples = samples.contiguous()
+    labels = labels.contiguous()
+    tf32, triton = allows_tf32(), _triton()
+    # for dominant plans dropping the low half of the matrix loses no more than TF32 itself does
+    loose = tf32 and spec.shape.dominant
+    batch = triton.Batch.of(samples, labels)
+    run = triton.prepare(batch, spec.shape, num_classes, ignore_index, tf32=tf32, loose=loose)
     with _current_device(samples.device):
-        mixed, targets = _triton().mix_labelled(
-            samples, labels.contiguous(), num_classes, ignore_index, spec, origin, allows_tf32()
-        )
+        mixed, targets = run(samples, labels, spec, origin)
     return mixed, targets
 
 

@@ -13,13 +13,14 @@ def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
     Half precision and integers are mixed in float32; integers are rounded to the nearest.
     """
     wide = wide_dtype(rows, weights)
+    weights = weights.to(wide)
     # autocast would run the product in half precision
     with torch.autocast(rows.device.type, enabled=False):
         # the matrix is faster until it outgrows the rows themselves
         if indices.shape[1] * 64 <= rows.shape[0]:
-            mixed = by_gather(rows.to(wide), indices, weights.to(wide))
+            mixed = gather_rows(rows.to(wide), indices, weights)
         else:
-            mixed = by_matrix(rows.to(wide), indices, weights.to(wide))
+            mixed = dense(indices, weights, rows.shape[0]) @ rows.to(wide)
     return narrow(mixed, rows.dtype)
 
 
@@ -29,12 +30,7 @@ def wide_dtype(rows: Tensor, weights: Tensor) -> torch.dtype:
     return torch.promote_types(either, torch.float32)
 
 
-def by_matrix(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
-    """One matrix product over the whole batch, for many sources."""
-    return dense(indices, weights, rows.shape[0]) @ rows
-
-
-def by_gather(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
+def gather_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
     """A sum over ranks, for few sources, without an [outputs, batch] matrix."""
     mixed = rows.index_select(0, indices[:, 0]) * weights[:, :1]
     for rank in range(1, indices.shape[1]):

@@ -180,27 +180,6 @@ class Batch(NamedTuple):
 Prepared: TypeAlias = Callable[[Tensor, Tensor, PlanSpec, Origin], tuple[Tensor, Tensor]]
 
 
-def mix_labelled(
-    samples: Tensor,
-    labels: Tensor,
-    num_classes: int,
-    ignore_index: int | None,
-    spec: PlanSpec,
-    origin: Origin,
-    tf32: bool,
-) -> tuple[Tensor, Tensor]:
-    """Draw, mix samples and mix labels in two launches.
-
-    `samples` must be dense with the batch outermost, whatever the order of the other dimensions.
-    tf32: whether torch may use TF32.
-    """
-    # for these plans dropping the low half of the matrix loses no more than TF32 itself does
-    loose = tf32 and spec.shape.dominant
-    batch = Batch.of(samples, labels)
-    run = prepare(batch, spec.shape, num_classes, ignore_index, tf32=tf32, loose=loose)
-    return run(samples, labels, spec, origin)
-
-
 @lru_cache(maxsize=128)
 def prepare(
     batch: Batch,
@@ -213,7 +192,8 @@ def prepare(
 ) -> Prepared:
     """A function (samples, labels, spec, origin) → (samples, targets) for batches like this one.
 
-    loose: whether our kernels may be as imprecise as TF32.
+    The samples must be dense with the batch outermost, whatever the order of other dimensions.
+    tf32: whether torch may use TF32; loose: whether our kernels may be as imprecise as that.
     """
     out_shape = (plan.outputs, *batch.shape[1:])
     out_stride = (batch.features, *batch.stride[1:])
