@@ -13,10 +13,10 @@ import pytest
 from joblib.externals.loky import get_reusable_executor
 
 from zetamix.experiments.executor import (
+    Channel,
     Executor,
     ExecutorError,
     FileChannel,
-    MemoryChannel,
     cores,
     open_executor,
 )
@@ -214,7 +214,7 @@ def test_without_ray_the_package_is_named(monkeypatch):
 
 @pytest.fixture(params=["memory", "file"])
 def channel(request, tmp_path):
-    return MemoryChannel(interval=0) if request.param == "memory" else FileChannel(tmp_path, 0)
+    return Channel(interval=0) if request.param == "memory" else FileChannel(tmp_path, 0)
 
 
 def test_the_last_message_of_a_name_wins(channel):

@@ -11,7 +11,7 @@ from filelock import FileLock
 
 from zetamix import data
 from zetamix.data import DatasetRef, from_tensors
-from zetamix.experiments.executor import MemoryChannel
+from zetamix.experiments.executor import Channel
 from zetamix.experiments.progress import Tracker
 from zetamix.experiments.run_cells import (
     Job,
@@ -149,7 +149,7 @@ def test_a_diverged_run_does_not_end_the_others(cells, dataset, tmp_path):
         result = train_cells(
             Job((bad, cells[1]), "cpu", side_by_side),
             Settings(dataset, tmp_path / str(side_by_side), folders_of([bad, cells[1]])),
-            MemoryChannel(),
+            Channel(),
         )
         assert list(result.failures) == [bad.key]
         assert "not finite" in result.failures[bad.key]
@@ -175,7 +175,7 @@ def test_a_run_that_is_out_of_memory_does_not_end_the_others(cells, dataset, tmp
     monkeypatch.setattr(Run, "start", run_out)
     job = Job(tuple(cells), "cpu", side_by_side=4)
     settings = Settings(dataset, tmp_path, folders_of(cells))
-    failures = train_cells(job, settings, MemoryChannel()).failures
+    failures = train_cells(job, settings, Channel()).failures
     assert set(failures) == {cell.key for cell in cells if cell.method == "zeta:2.8"}
     for message in failures.values():
         assert "--jobs" in message
@@ -195,7 +195,7 @@ def test_data_that_differs_in_a_worker_fails_its_cells(cells, tmp_path):
     labels = torch.arange(64) % 2
     other = from_tensors("other", dict.fromkeys(("train", "test"), (torch.randn(64, 2), labels)))
     settings = Settings(other, tmp_path, folders_of(cells))
-    result = train_cells(Job(tuple(cells[:2]), "cpu"), settings, MemoryChannel())
+    result = train_cells(Job(tuple(cells[:2]), "cpu"), settings, Channel())
     assert set(result.failures) == {cell.key for cell in cells[:2]}
     assert result.files == {}
 
@@ -246,7 +246,7 @@ def test_a_worker_that_was_left_behind_keeps_its_folder(cells, dataset, tmp_path
     folder.mkdir()
     settings = Settings(dataset, tmp_path, folders_of(cells), orphan_seconds=0.05)
     with FileLock(folder / ".lock"):
-        result = train_cells(Job((cells[0],), "cpu"), settings, MemoryChannel())
+        result = train_cells(Job((cells[0],), "cpu"), settings, Channel())
     assert "in use by another process" in result.failures[cells[0].key]
 
 
@@ -259,7 +259,7 @@ def test_a_run_of_another_machine_comes_home_with_its_model(cells, dataset, tmp_
     monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
     # the token is that of a folder which this "machine" does not have
     settings = Settings(dataset, tmp_path / "home", folders_of(cells), token="another")
-    result = train_cells(Job(tuple(cells[:2]), "cpu"), settings, MemoryChannel())
+    result = train_cells(Job(tuple(cells[:2]), "cpu"), settings, Channel())
     assert set(result.files) == {cell.key for cell in cells[:2]}
     assert not [path for path in elsewhere.rglob("*") if path.is_file()]
     assert not settings.out.exists()
@@ -277,7 +277,7 @@ def test_a_run_of_another_machine_comes_home_with_its_model(cells, dataset, tmp_
 def test_a_worker_that_sees_the_folder_trains_there(cells, dataset, tmp_path):
     (tmp_path / ".token").write_text("same")
     settings = Settings(dataset, tmp_path, folders_of(cells), token="same")
-    result = train_cells(Job((cells[0],), "cpu"), settings, MemoryChannel())
+    result = train_cells(Job((cells[0],), "cpu"), settings, Channel())
     assert result.files == {}
     assert RunFolder(tmp_path / folder_of(cells[0])).read_record() is not None
     shutil.rmtree(tmp_path / folder_of(cells[0]))

@@ -9,15 +9,14 @@ import signal
 import tempfile
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import joblib
 from joblib.externals.loky import get_reusable_executor
@@ -27,7 +26,6 @@ Shared = TypeVar("Shared")
 Result = TypeVar("Result")
 Message: TypeAlias = Mapping[str, Any]
 Stop: TypeAlias = Callable[[], bool]
-Backend: TypeAlias = Literal["local", "ray"]
 
 BACKENDS = ("local", "ray")
 # an idle process ends after this time, in case its parent was killed meanwhile
@@ -40,22 +38,24 @@ class ExecutorError(RuntimeError):
     """Workers cannot be started, or keep dying."""
 
 
-class Channel(ABC):
+class Channel:
     """Progress messages of workers by name, where the last one wins, and a stop flag for them.
 
-    Workers may call `send` and `stopped` at every step: both act once per `interval` seconds.
+    This one works within a process, where `stop` is evaluated by the work itself. Workers may call
+    `send` and `stopped` at every step: messages are sent once per `interval` seconds.
+
+    >>> channel = Channel()
+    >>> channel.send("run-1", {"epochs": 3})
+    >>> channel.messages(), channel.stopped()
+    ({'run-1': {'epochs': 3}}, False)
     """
 
-    def __init__(self, interval: float = POLL_SECONDS) -> None:
+    def __init__(self, stop: Stop | None = None, interval: float = POLL_SECONDS) -> None:
         self.interval = interval
+        self._stop = stop
+        self._messages: dict[str, Message] = {}
         self._sent: dict[str, float] = {}
-        self._checked = -math.inf
         self._stopped = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        # another machine has another monotonic clock
-        fresh = {"_sent": {}, "_checked": -math.inf, "_stopped": False}
-        return {**self.__dict__, **fresh}
 
     def send(self, name: str, message: Message, *, now: bool = False) -> None:
         """Replace the message `name`, unless one was sent less than `interval` seconds ago."""
@@ -66,44 +66,6 @@ class Channel(ABC):
 
     def stopped(self) -> bool:
         """Whether the worker should save and return: on request, or because its parent is gone."""
-        moment = time.monotonic()
-        if not self._stopped and moment - self._checked >= self.interval:
-            self._checked = moment
-            self._stopped = self.orphaned() or self.stop_requested()
-        return self._stopped
-
-    def orphaned(self) -> bool:
-        """Whether the process that started the workers was killed."""
-        return False
-
-    @abstractmethod
-    def request_stop(self) -> None: ...
-
-    @abstractmethod
-    def stop_requested(self) -> bool: ...
-
-    @abstractmethod
-    def messages(self) -> dict[str, Message]: ...
-
-    @abstractmethod
-    def _write(self, name: str, message: Message) -> None: ...
-
-
-class MemoryChannel(Channel):
-    """A channel within one process; the stop condition is evaluated where the work is done.
-
-    >>> channel = MemoryChannel()
-    >>> channel.send("run-1", {"epochs": 3})
-    >>> channel.messages(), channel.stopped()
-    ({'run-1': {'epochs': 3}}, False)
-    """
-
-    def __init__(self, stop: Stop | None = None, interval: float = POLL_SECONDS) -> None:
-        super().__init__(interval)
-        self._stop = stop
-        self._messages: dict[str, Message] = {}
-
-    def stopped(self) -> bool:
         self._stopped = self._stopped or (self._stop is not None and self._stop())
         return self._stopped
 
@@ -111,7 +73,12 @@ class MemoryChannel(Channel):
         self._stopped = True
 
     def stop_requested(self) -> bool:
+        """As `stopped`, for the process that started the workers."""
         return self.stopped()
+
+    def orphaned(self) -> bool:
+        """Whether the process that started the workers was killed."""
+        return False
 
     def messages(self) -> dict[str, Message]:
         return dict(self._messages)
@@ -120,7 +87,26 @@ class MemoryChannel(Channel):
         self._messages[name] = message
 
 
-class FileChannel(Channel):
+class SharedChannel(Channel):
+    """A channel between processes, which look for a stop once per `interval` seconds."""
+
+    def __init__(self, interval: float = POLL_SECONDS) -> None:
+        super().__init__(None, interval)
+        self._checked = -math.inf
+
+    def __getstate__(self) -> dict[str, Any]:
+        # another machine has another monotonic clock
+        return {**self.__dict__, "_sent": {}, "_checked": -math.inf}
+
+    def stopped(self) -> bool:
+        moment = time.monotonic()
+        if not self._stopped and moment - self._checked >= self.interval:
+            self._checked = moment
+            self._stopped = self.orphaned() or self.stop_requested()
+        return self._stopped
+
+
+class FileChannel(SharedChannel):
     """A channel between processes of one machine: a file per message.
 
     Files need no server process, and nothing hangs when a process is killed.
@@ -177,7 +163,7 @@ class Executor:
         max_deaths: int = MAX_DEATHS,
     ) -> None:
         self.workers = workers
-        self.channel = MemoryChannel(stop, poll_seconds) if channel is None else channel
+        self.channel = Channel(stop, poll_seconds) if channel is None else channel
         self.stop, self.poll_seconds, self.max_deaths = stop, poll_seconds, max_deaths
         self.deaths = 0
         """Times that a worker was killed and its jobs were started again."""
@@ -236,11 +222,15 @@ class Executor:
             raise errors[0]
 
 
-class ParallelExecutor(Executor):
-    """Submits up to `workers` jobs at a time, and resubmits those whose worker was killed."""
+class ProcessExecutor(Executor):
+    """Runs jobs in processes of this machine, and starts those of a killed process again.
 
+    Processes are kept from job to job: importing torch takes 2 s in a new one.
+    """
+
+    channel: FileChannel
     forwards_stop = True
-    died: tuple[type[BaseException], ...] = ()
+    died: tuple[type[BaseException], ...] = (BrokenProcessPool,)
     """Exceptions that mean that a worker was killed."""
 
     def run(
@@ -250,7 +240,7 @@ class ParallelExecutor(Executor):
         shared: Shared,
     ) -> Iterator[tuple[Job, Result]]:
         retry: deque[Job] = deque()
-        rest = iter(jobs)
+        waiting = iter(jobs)
         pending: dict[Any, Job] = {}
         deaths = 0
         with self._sharing(shared) as handle:
@@ -258,26 +248,26 @@ class ParallelExecutor(Executor):
                 while True:
                     while len(pending) < self.workers and not self.channel.stop_requested():
                         try:
-                            job = retry.popleft() if retry else next(rest)
+                            job = retry.popleft() if retry else next(waiting)
                         except StopIteration:
                             break
                         pending[self._submit(function, job, handle)] = job
                     if not pending:
                         return
-                    failed: BaseException | None = None
+                    killed: BaseException | None = None
                     for future in self._wait(pending):
                         job = pending.pop(future)
                         try:
                             result = self._result(future)
                         except self.died as error:
-                            failed = error
+                            killed = error
                             retry.append(job)
                         else:
                             deaths = 0
                             yield job, result
-                    if failed is not None and not self.channel.stop_requested():
+                    if killed is not None and not self.channel.stop_requested():
                         deaths += 1
-                        self._check(deaths, failed)
+                        self._check(deaths, killed)
                         self.deaths += 1
             finally:
                 if pending:
@@ -290,38 +280,13 @@ class ParallelExecutor(Executor):
                 "memory: reduce the number of runs at a time (--jobs)."
             ) from error
 
-    @contextmanager
-    def _sharing(self, shared: Any) -> Iterator[Any]:
-        """Store what all jobs need once; the handle is sent with every job."""
-        raise NotImplementedError
-
-    def _submit(self, function: Any, job: Any, handle: Any) -> Any:
-        raise NotImplementedError
-
-    def _wait(self, pending: Mapping[Any, Any]) -> Iterable[Any]:
-        """Wait for a job to end, and return all that have ended."""
-        raise NotImplementedError
-
-    def _result(self, future: Any) -> Any:
-        raise NotImplementedError
-
-    def _kill(self, pending: Mapping[Any, Any]) -> None:
-        """End jobs whose results nobody waits for, after an error or an interrupt."""
-        raise NotImplementedError
-
-
-class ProcessExecutor(ParallelExecutor):
-    """Processes of this machine, kept from job to job: importing torch takes 2 s in a new one."""
-
-    died = (BrokenProcessPool,)
-    channel: FileChannel
-
     @property
     def description(self) -> str:
         return f"{self.workers} processes side by side"
 
     @contextmanager
-    def _sharing(self, shared: Any) -> Iterator[Path]:
+    def _sharing(self, shared: Any) -> Iterator[Any]:
+        """Store what all jobs need once; the handle is sent with every job."""
         # a dataset may have gigabytes: pickled once, and loaded once by every process
         path = self.channel.folder / f"shared-{secrets.token_hex(4)}.pickle"
         path.write_bytes(pickle.dumps(shared))
@@ -330,7 +295,7 @@ class ProcessExecutor(ParallelExecutor):
         finally:
             path.unlink(missing_ok=True)
 
-    def _submit(self, function: Any, job: Any, handle: Path) -> Any:
+    def _submit(self, function: Any, job: Any, handle: Any) -> Any:
         threads = str(max(1, cores() // self.workers))
         self._pool = get_reusable_executor(
             self.workers,
@@ -341,6 +306,7 @@ class ProcessExecutor(ParallelExecutor):
         return self._pool.submit(_call, function, job, handle, self.channel)
 
     def _wait(self, pending: Mapping[Any, Any]) -> Iterable[Any]:
+        """Wait for a job to end, and return all that have ended."""
         done, _ = wait(pending, return_when=FIRST_COMPLETED)
         if any(isinstance(future.exception(), self.died) for future in done):
             # a killed process breaks the pool: every job that is under way fails
@@ -351,6 +317,7 @@ class ProcessExecutor(ParallelExecutor):
         return future.result()
 
     def _kill(self, pending: Mapping[Any, Any]) -> None:
+        """End jobs whose results nobody waits for, after an error or an interrupt."""
         self._pool.shutdown(wait=True, kill_workers=True)
 
 
@@ -395,36 +362,29 @@ def open_executor(
     max_deaths: workers that may be killed in a row without a job being finished.
     """
     check_backend(backend, address)
-    options: dict[str, Any] = {
-        "stop": stop,
-        "poll_seconds": poll_seconds,
-        "max_deaths": max_deaths,
-    }
-    if backend == "ray":
-        with _ray_executor(jobs, workers, address, options) as executor:
-            yield executor
-        return
+    options: dict[str, Any] = {"stop": stop, "poll_seconds": poll_seconds, "max_deaths": max_deaths}
     count = max(1, min(jobs, workers or cores()))
-    if count == 1:
-        yield Executor(**options)
-        return
-    with tempfile.TemporaryDirectory(prefix="zetamix-", ignore_cleanup_errors=True) as folder:
-        channel = FileChannel(Path(folder), poll_seconds)
-        yield ProcessExecutor(count, channel=channel, **options)
+    with ExitStack() as stack:
+        if backend == "ray":
+            open_ray = _import_ray()
+            executor = stack.enter_context(open_ray(jobs, workers, address, **options))
+        elif count == 1:
+            executor = Executor(**options)
+        else:
+            folder = tempfile.TemporaryDirectory(prefix="zetamix-", ignore_cleanup_errors=True)
+            channel = FileChannel(Path(stack.enter_context(folder)), poll_seconds)
+            executor = ProcessExecutor(count, channel=channel, **options)
+        yield executor
 
 
-@contextmanager
-def _ray_executor(
-    jobs: int, workers: int | None, address: str | None, options: dict[str, Any]
-) -> Iterator[Executor]:
+def _import_ray() -> Callable[..., AbstractContextManager[Executor]]:
     try:
         from zetamix.experiments.ray_executor import open_ray_executor
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "ray":
             raise
         raise ExecutorError("Ray is not installed: pip install 'zetamix[ray]'") from None
-    with open_ray_executor(jobs, workers, address, **options) as executor:
-        yield executor
+    return open_ray_executor
 
 
 def check_backend(backend: str, address: str | None = None) -> None:

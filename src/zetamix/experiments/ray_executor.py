@@ -22,7 +22,8 @@ from zetamix.experiments.executor import (
     Channel,
     ExecutorError,
     Message,
-    ParallelExecutor,
+    ProcessExecutor,
+    SharedChannel,
 )
 
 START = "Start one with: ray start --head"
@@ -31,8 +32,8 @@ PER_GPU = 4
 STOP = "stop"
 
 
-class RayExecutor(ParallelExecutor):
-    """One task per job. Killed tasks are resubmitted by the base class, which counts them."""
+class RayExecutor(ProcessExecutor):
+    """One task per job instead of processes; the base class starts killed ones again."""
 
     remote = True
     died = (WorkerCrashedError, NodeDiedError, OutOfMemoryError)
@@ -93,7 +94,7 @@ class _Mailbox:
         return self.contents
 
 
-class RayChannel(Channel):
+class RayChannel(SharedChannel):
     """A channel between machines of a cluster. Ray itself ends tasks whose driver is gone."""
 
     def __init__(self, mailbox: Any, interval: float) -> None:
