@@ -14,7 +14,7 @@ from zetamix.methods import parse
 from zetamix.metrics import classify
 from zetamix.train import RECIPES, Run, train
 from zetamix.train.distributed import Ranks, join, leave
-from zetamix.train.trainer import Trainer
+from zetamix.train.trainer import NonFiniteLossError, Trainer
 
 DIGITS = RECIPES["cifar10"].change(
     model="digitnet", epochs=2, batch_size=32, lr=0.05, milestones=(1,), augmentation="none"
@@ -49,12 +49,8 @@ def ask(rank: int, port: int, folder: Path) -> None:
     """All collectives."""
     with joined(rank, port) as ranks:
         answers = {
-            "average": ranks.average(1.0 + rank, 0.5 * rank, None),
-            "one bad": ranks.average(1.0, 0.0, 4 if rank else None),
-            "both bad": ranks.average(1.0, 0.0, 7 - 4 * rank),
             "any": [ranks.any(rank == 1), ranks.any(False), ranks.any(True)],
-            "gather": ranks.gather(torch.full((2 - rank, 3), rank), torch.full((2 - rank,), rank)),
-            "gather none": ranks.gather(torch.ones(1 - rank, 3), torch.ones(1 - rank)),
+            "gather": ranks.gather(torch.full((2 - rank, 3), rank)),
             "share": ranks.share({"from": rank}),
         }
         torch.save(answers, folder / f"answers-{rank}.pt")
@@ -111,3 +107,20 @@ def train_apart(rank: int, port: int, folder: Path, rounds: int) -> None:
         # the stop condition holds on one of them only
         records = train([run], stop=lambda: rank == 1 and next(calls) == rounds - 1).records
         torch.save([record.last for record in records], folder / f"records-{rank}.pt")
+
+
+def diverge(rank: int, port: int, folder: Path) -> None:
+    """Losses that differ, and that are not finite in the fifth step of one rank."""
+    with joined(rank, port) as ranks:
+        trainer = Trainer(data.load("crescents"), parse("none"), POINTS, ranks=ranks)
+        trainer.start_epoch()
+        for _ in range(trainer.steps_per_epoch):
+            trainer.step()
+        trainer.step_metrics[0] = 1.0 + rank
+        losses = [trainer.finish_epoch()["train_loss"]]
+        trainer.step_metrics[0, 4 if rank else 6] = float("nan")
+        try:
+            trainer.finish_epoch()
+        except NonFiniteLossError as error:
+            losses.append(str(error).split("step ")[1].split(" of")[0])
+        torch.save(losses, folder / f"losses-{rank}.pt")

@@ -1,4 +1,4 @@
-"""Networks by name: the right one for a shape, from a seed, or a sentence."""
+"""Networks by name: for any shape, from a seed; errors for those that do not fit."""
 
 import pytest
 import torch
@@ -83,7 +83,7 @@ def test_the_stem_starts_like_the_other_convolutions():
         ((3, 256, 256), "resnet18"),
     ],
 )
-def test_auto_takes_what_suits_the_shape(shape, name):
+def test_auto_chooses_by_shape(shape, name):
     assert default_model(shape) == name
     if name != "resnet18":
         assert count_parameters(build("auto", 4, shape)) == count_parameters(build(name, 4, shape))
@@ -102,21 +102,21 @@ REFUSED = [
     ("lenet5", (1, 8, 8), {}, ValueError, r"lenet5 needs images of at least 16 × 16, got 8 × 8\."),
     ("alexnet", (2, 64, 64), {}, ValueError, r"alexnet takes images of 1 or 3 channels, got 2\."),
     ("alexnet", (3, 32, 32), {}, UnknownModelError,
-     r"alexnet cannot take images of 32 × 32: Given input size.* Use resnet18, which takes any "
-     r"size\."),
+     r"alexnet does not accept images of 32 × 32: Given input size.* Use resnet18, which accepts "
+     r"any size\."),
     ("vit_b_16", (3, 40, 40), {}, UnknownModelError,
-     r"vit_b_16 cannot take images of 40 × 40: Input shape indivisible by patch size\. Use .*"),
+     r"vit_b_16 does not accept images of 40 × 40: Input shape indivisible by patch size\. Use .*"),
     ("resnet18", (3, 32, 32), {"stem": "tiny"}, ValueError,
      r"stem must be auto, small or imagenet, got 'tiny'\."),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "how", "kind", "message"), REFUSED, ids=[row[0] for row in REFUSED]
+    ("name", "shape", "options", "kind", "message"), REFUSED, ids=[row[0] for row in REFUSED]
 )
-def test_what_cannot_be_built_is_told(name, shape, how, kind, message):
+def test_models_that_do_not_fit_are_refused(name, shape, options, kind, message):
     with pytest.raises(kind, match=f"^{message}$"):
-        build(name, 10, shape, **how)
+        build(name, 10, shape, **options)
 
 
 def states_equal(first, second):
@@ -134,7 +134,7 @@ def test_a_seed_fixes_a_model_and_nothing_else(name):
     assert not states_equal(first, other)
 
 
-def test_seeded_gives_the_default_generator_back_after_an_error():
+def test_seeded_restores_the_default_generator_after_an_error():
     before = torch.get_rng_state()
     drawn = []
 
@@ -161,10 +161,10 @@ def test_seeded_gives_the_default_generator_back_after_an_error():
         ("convnext_tiny", True),
     ],
 )
-def test_models_that_draw_are_known(name, draws):
+def test_models_with_random_layers(name, draws):
     model = build(name, 2, (3, 64, 64))
     assert is_random(model) is draws
-    # and so they do: the default generator moves on exactly for these
+    # the default generator advances exactly for these
     samples, before = torch.rand(2, 3, 64, 64), torch.get_rng_state()
     with torch.no_grad():
         model.train()(samples)

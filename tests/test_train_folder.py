@@ -203,10 +203,7 @@ def test_a_folder_is_locked_by_one_owner(tmp_path):
 def test_one_process_needs_no_collectives():
     alone = Ranks()
     assert alone.leads
-    assert alone.average(1.0, 0.5, None) == (1.0, 0.5, None)
-    assert alone.average(1.0, 0.5, 3) == (1.0, 0.5, 3)
-    logits, labels = torch.rand(2, 3), torch.arange(2)
-    assert alone.gather(logits, labels)[0] is logits
+    assert alone.gather(5) == [5]
     assert alone.share("x") == "x"
     assert (alone.any(True), alone.any(False)) == (True, False)
 

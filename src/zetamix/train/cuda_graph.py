@@ -102,5 +102,5 @@ class _Snapshot:
 
 
 def _momentum(trainer: Trainer) -> list[torch.Tensor]:
-    buffers = [state.get("momentum_buffer") for state in trainer.optimizer.state.values()]
-    return [buffer for buffer in buffers if buffer is not None]
+    states = trainer.optimizer.state.values()
+    return [state["momentum_buffer"] for state in states if "momentum_buffer" in state]

@@ -116,13 +116,6 @@ class Run:
     def name(self) -> str:
         return f"{self.method.label} seed {self.seed}"
 
-    @property
-    def status(self) -> str:
-        """The current epoch as text."""
-        # a run that was stopped before its record was written is still in its last epoch
-        done = 0 if self.trainer is None else self.trainer.epoch
-        return f"in epoch {min(done + 1, self.recipe.epochs)} of {self.recipe.epochs}"
-
     def advance(self) -> Iterator[Progress]:
         """Train to the end, yielding control after every few steps.
 
@@ -298,6 +291,7 @@ class Run:
         )
         if self.ranks.leads:
             self.folder.finish(record, trainer.describe_model(), trainer.model.state_dict())
-        self.ranks.wait()
+        # all ranks wait for the files
+        self.ranks.gather(None)
         self.record = record
         self.trainer = None

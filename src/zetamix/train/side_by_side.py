@@ -66,20 +66,16 @@ def train(
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}.")
-    _share_records(runs)
-    scheduler = _Scheduler([run for run in runs if run.record is None], jobs, watch)
-    scheduler.train(stop)
-    records = [run.record for run in runs if run.record is not None]
-    return TrainResult(records, scheduler.failures)
-
-
-def _share_records(runs: Sequence[Run]) -> None:
-    """Every rank learns which runs are finished: the files may be on one machine only."""
+    # the files of a distributed run may be on the machine of rank 0 only
     records = runs[0].ranks.share([run.record for run in runs]) if runs else []
     for run, record in zip(runs, records, strict=True):
         run.record = record
         if record is not None and run.ranks.leads:
             run.folder.clean_up()
+    scheduler = _Scheduler([run for run in runs if run.record is None], jobs, watch)
+    scheduler.train(stop)
+    records = [run.record for run in runs if run.record is not None]
+    return TrainResult(records, scheduler.failures)
 
 
 class _Scheduler:

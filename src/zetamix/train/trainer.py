@@ -200,20 +200,19 @@ class Trainer:
 
     def finish_epoch(self) -> dict[str, float]:
         """Training loss and accuracy (of the dominant label) of the finished epoch."""
-        losses, accuracies = self.step_metrics.cpu()
-        first_bad = next(iter((~torch.isfinite(losses)).nonzero().flatten().tolist()), None)
-        loss, accuracy, bad = self.ranks.average(
-            float(losses.mean()), float(accuracies.mean()), first_bad
-        )
-        if bad is not None:
+        metrics = torch.stack(self.ranks.gather(self.step_metrics.cpu()))
+        finite = metrics[:, 0].isfinite().all(0)
+        if not finite.all():
+            bad = int(finite.int().argmin()) + 1
             raise NonFiniteLossError(
                 f"The loss of {self.method.label}, seed {self.seed}, is not finite in epoch "
-                f"{self.epoch + 1}, step {bad + 1} of {self.steps_per_epoch}, at a learning rate "
+                f"{self.epoch + 1}, step {bad} of {self.steps_per_epoch}, at a learning rate "
                 f"of {self.recipe.rate(self.epoch):g}. Try a smaller one (--set lr=...), or --set "
                 "precision=float32."
             )
         self.epoch += 1
         self.step_in_epoch = 0
+        loss, accuracy = (metrics[:, row].mean(1).mean().item() for row in (0, 1))
         return {"train_loss": loss, "train_accuracy": accuracy}
 
     @torch.no_grad()
@@ -222,7 +221,7 @@ class Trainer:
         if split not in self._eval_loaders:
             size = max(1, min(1024, EVAL_BYTES // max(1, split.samples[:1].numel())))
             self._eval_loaders[split] = self._loader(split, size, training=False)
-        loader = self._eval_loaders[split]
+        loader, classes = self._eval_loaders[split], self.dataset.num_classes
         self.ranks.share_buffers(self.model)
         self.model.eval()
         parts = []
@@ -230,11 +229,12 @@ class Trainer:
             for samples, _ in loader:
                 parts.append(self.model(samples).float())
         self.model.train()
-        if not parts:
-            # with fewer samples than processes some processes have none
-            parts = [torch.empty(0, self.dataset.num_classes, device=self.device)]
         labels = loader.labels[loader.draw(0).order]
-        logits, labels = self.ranks.gather(torch.cat(parts), labels)
+        # with fewer samples than processes some processes have none
+        logits = torch.cat(parts) if parts else self.step_metrics.new_empty(0, classes)
+        if self.ranks.world > 1:
+            ranks = self.ranks.gather((logits.cpu(), labels.cpu()))
+            logits, labels = (torch.cat(rows).to(self.device) for rows in zip(*ranks, strict=True))
         if not bool(torch.isfinite(logits).all()):
             raise NonFiniteLossError(
                 f"The outputs of {self.method.label}, seed {self.seed}, are not finite after epoch "
@@ -273,7 +273,7 @@ class Trainer:
 
     def collect(self) -> None:
         """Gather the step metrics of all ranks, before a checkpoint in the middle of an epoch."""
-        self.all_step_metrics = self.ranks.stack(self.step_metrics)
+        self.all_step_metrics = torch.stack(self.ranks.gather(self.step_metrics.cpu()))
 
     def state_dict(self) -> dict[str, Any]:
         gathered = self.all_step_metrics
