@@ -1,4 +1,4 @@
-"""The command: what it prints, what it leaves, and what it says to bad input."""
+"""`zetamix tune`: what it prints and writes, and what it refuses."""
 
 import io
 import json
@@ -8,13 +8,13 @@ import sys
 import pytest
 from browser import needs_browser, open_page
 from rich.console import Console
-from tuning import hasty_sqlite, make_question, make_trial
+from tuning import hasty_sqlite, make_spec, make_trial
 from typer.testing import CliRunner
 
 from zetamix.cli.app import app
-from zetamix.cli.standing import Watcher
-from zetamix.cli.tune import SPACE, _hide_password
-from zetamix.experiments.tune import Evaluating, Standing
+from zetamix.cli.tune import SPACE, show_trials
+from zetamix.experiments.tune.study import SearchProgress
+from zetamix.results.tuning import best_of
 
 pytestmark = pytest.mark.usefixtures(hasty_sqlite.__name__)
 
@@ -35,13 +35,12 @@ def test_a_search_from_the_command_line(tmp_path):
     done = tune(*QUICK, "--trials", 3, "--test-seeds", 2, "--out", tmp_path)
     assert done.exit_code == 0, done.output
     text = flat(done.stdout)
-    assert "crescents: 58 to train, 6 to choose by error rate, 512 to test what is chosen" in text
-    assert "3 of 3 trials done (3 finished, 0 running) test: " in text
-    assert "left" not in text.partition("3 of 3 trials done")[2].partition("How flat")[0]
-    assert "test: 6 of 6 models done, 100 % of all epochs" in text
-    for word in ("Chosen", "How flat", "Test"):
-        assert word in text
-    assert f"in {tmp_path}/report.html" in text
+    assert "crescents: 58 training, 6 validation and 512 test samples" in text
+    assert "3 of 3 trials done (3 complete, 0 running)" in text
+    assert "6 of 6 runs finished" in text
+    for heading in ("Chosen", "Test"):
+        assert heading in text
+    assert f"Report written to {tmp_path}/report.html" in text
     page = open_page(tmp_path / "report.html").check()
     assert page.title == "crescents: which γ?"
     assert (tmp_path / "study.db").exists()
@@ -56,13 +55,13 @@ def test_a_search_from_the_command_line(tmp_path):
 
 def test_a_grid_from_the_command_line(tmp_path):
     done = tune(
-        *QUICK, "--grid", "gamma=2:3:0.5", "--seeds", 2, "--test-seeds", 0, "--out", tmp_path
+        *QUICK, "--grid", "gamma=2:3:0.5", "--seeds", "0,4", "--test-seeds", 0, "--out", tmp_path
     )
     assert done.exit_code == 0, done.output
     assert "6 of 6 trials done" in flat(done.stdout)
     found = json.loads((tmp_path / "results.json").read_text())
     assert [(t["seed"], t["setting"]["gamma"]) for t in found["trials"]] == [
-        (seed, gamma) for seed in (0, 1) for gamma in (2.0, 2.5, 3.0)
+        (seed, gamma) for seed in (0, 4) for gamma in (2.0, 2.5, 3.0)
     ]
     assert len(found["curve"]) == 3
 
@@ -70,14 +69,14 @@ def test_a_grid_from_the_command_line(tmp_path):
 def test_settings_reach_the_study(tmp_path):
     done = tune(
         *QUICK, "--space", "gamma=2..3,sources=2|4", "--sampler", "random", "--metric", "nll",
-        "--seed", 5, "--set", "lr=0.02", "--model", "mlp", "--trials", 1, "--test-seeds", 0,
+        "--sampler-seed", 5, "--set", "lr=0.02", "--model", "mlp", "--trials", 1, "--test-seeds", 0,
         "--out", tmp_path, "--study", "mine",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     found = json.loads((tmp_path / "results.json").read_text())
-    question = found["question"]
-    assert (question["metric"], question["seed"], question["recipe"]["lr"]) == ("nll", 5, 0.02)
-    assert question["space"] == "gamma=2..3,sources=2|4"
+    study = found["study"]
+    assert (study["metric"], study["seed"], study["recipe"]["lr"]) == ("nll", 5, 0.02)
+    assert study["space"] == "gamma=2..3,sources=2|4"
     assert found["sampler"] == "random"
     (trial,) = found["trials"]
     assert trial["seed"] == 5
@@ -87,7 +86,7 @@ def test_settings_reach_the_study(tmp_path):
 def test_a_time_limit_ends_politely(tmp_path):
     done = tune(*QUICK, "--trials", 500, "--time-limit", "2s", "--out", tmp_path)
     assert done.exit_code == 0, done.output
-    assert "The time is up. Everything is saved; the same command goes on." in flat(done.stdout)
+    assert "Rerun the same command to resume." in flat(done.stdout)
     assert not json.loads((tmp_path / "results.json").read_text())["finished"]
 
 
@@ -101,7 +100,7 @@ def test_a_time_limit_ends_politely(tmp_path):
         ),
         (["--space", "gama=1..6"], 1, "There is no parameter 'gama'. Did you mean gamma? There"),
         (["--grid", "gamma=1..6"], 1, "A grid needs the values of gamma, got the range 1..6."),
-        (["--grid", "gamma=1:2:1", "--trials", "5"], 1, "A grid has as many trials as places and"),
+        (["--grid", "gamma=1:2:1", "--trials", "5"], 1, "A grid trains every setting with every"),
         (["--sampler", "luck"], 1, "sampler must be one of tpe, grid, random, got 'luck'."),
         (["--metric", "luck"], 1, "metric must be one of error, accuracy, balanced_accuracy,"),
         (["--backend", "slurm"], 1, "backend must be one of local, ray, got 'slurm'."),
@@ -109,15 +108,20 @@ def test_a_time_limit_ends_politely(tmp_path):
         (["--model", "resnet18"], 1, "resnet18 takes images,"),
         (["--storage", "mysql://a:b@c/d"], 1, "got mysql://a:***@c/d."),
         (
-            ["--storage", "postgresql://ann:secret@127.0.0.1:1/x"],
+            ["--storage", "postgresql://127.0.0.1:1/x?user=ann&password=secret"],
             1,
-            "The storage postgresql://ann:***@127.0.0.1:1/x cannot be used:",
+            "The storage postgresql+psycopg://ann:***@127.0.0.1:1/x cannot be used:",
+        ),
+        (
+            ["--storage", "postgresql://ann:sec@secret/ret@127.0.0.1:1/x"],
+            1,
+            "--storage is not a database URL.",
         ),
         (["--grid", "gamma=1:2:1", "--space", "gamma=1..2"], 2, "give --space or --grid, not"),
         (
             ["--grid", "gamma=1:2:1", "--sampler", "tpe"],
             2,
-            "Invalid value for --grid: a grid is trained whole, and not drawn by tpe: leave",
+            "Invalid value for --grid: leave out --sampler tpe for a grid",
         ),
         (["--size", "8"], 1, "size is for data of your own; crescents"),
         (["--device", "tpu"], 2, "expected cpu or cuda, got 'tpu'"),
@@ -148,84 +152,82 @@ def test_another_question_is_refused_and_the_study_goes_on(tmp_path):
     for words in (["--space", "gamma=2..3"], ["--epochs", "3"], ["--train-size", "32"]):
         done = tune(*common, *words)
         assert done.exit_code == 1
-        assert "asks something else (" in flat(done.stderr)
+        assert "was created with other settings (" in flat(done.stderr)
     assert (tmp_path / "results.json").read_bytes() == before
     assert tune(*common).exit_code == 0
 
 
 def test_the_default_space_can_be_read_in_the_help(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    assert f"by default: {SPACE}" in flat(tune("--help").stdout)
+    assert f"Default search space: {SPACE}" in flat(tune("--help").stdout)
 
 
 def test_the_page_is_named_from_the_working_folder_on(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = tune(*QUICK, "--trials", 1, "--test-seeds", 0, "--out", tmp_path / "here")
-    assert "in here/report.html" in flat(done.stdout)
-    assert "the best of 1 finished trial." in flat(done.stdout)
+    assert "Report written to here/report.html" in flat(done.stdout)
+    assert "the best of 1 complete trial." in flat(done.stdout)
 
 
-def test_a_password_does_not_stay_in_the_command(monkeypatch):
-    address = "postgresql://ann:secret@host/x"
-    monkeypatch.setattr(
-        sys, "argv", ["zetamix", "tune", "--storage", address, f"--study={address}"]
-    )
-    _hide_password(address)
-    hidden = "postgresql://ann:***@host/x"
-    assert sys.argv == ["zetamix", "tune", "--storage", hidden, f"--study={hidden}"]
-    _hide_password(None)
+@pytest.mark.parametrize("form", ["{}", "--storage={}"])
+def test_no_password_is_written(form, tmp_path, monkeypatch):
+    """The query of a URL may hold one, too; SQLite ignores it, and every file is written."""
+    url = f"sqlite:///{tmp_path}/study.db?password=S3cr3t"
+    words = [*QUICK, "--trials", "1", "--test-seeds", "1", "--out", str(tmp_path)]
+    words += ["--storage", url] if form == "{}" else [form.format(url)]
+    monkeypatch.setattr(sys, "argv", ["zetamix", "tune", *words])
+    done = tune(*words)
+    assert done.exit_code == 0, done.output
+    assert "S3cr3t" not in done.output
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(b"sqlite://" in path.read_bytes() for path in files if path.suffix == ".json")
+    assert [path for path in files if b"S3cr3t" in path.read_bytes()] == []
 
 
-# watching
+# progress
 
 
-def standing(done=3, running=None, died=0):
-    trials = [make_trial(k, 0.05 + k / 100, gamma=2.0 + k) for k in range(done)]
-    trials += [make_trial(8, 0.5, state="pruned"), make_trial(9, None, state="failed")]
-    running = {3: 12, 4: 0} if running is None else running
-    return Standing.of(
-        trials, total=20, running=running, spans=[60.0], lower_is_better=True, died=died
+def progress(complete=3, deaths=0):
+    trials = [make_trial(k, 0.05 + k / 100, gamma=2.0 + k) for k in range(complete)]
+    return SearchProgress(
+        total=20,
+        counts={"complete": complete, "pruned": 1, "diverged": 0, "failed": 1},
+        running={3: 12, 4: 0},
+        best=best_of(trials, lower_is_better=True),
+        seconds_left=480.0,
+        deaths=deaths,
     )
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_death_is_told_once(terminal):
+def test_a_death_is_reported_once(terminal):
     console = Console(file=io.StringIO(), width=100, force_terminal=terminal)
-    with Watcher(console, make_question()) as watch:
-        for died in (0, 1, 1):
-            watch(standing(died=died))
-        watch(Evaluating(done=1, total=9, epochs=6.0, epochs_total=12, died=1))
-    line = "A worker died; the trials under way are tried again."
-    assert console.file.getvalue().count(line) == 1
+    with show_trials(console, make_spec()) as watch:
+        for deaths in (0, 1, 1):
+            watch(progress(deaths=deaths))
+    assert console.file.getvalue().count("A worker was killed") == 1
 
 
-def test_elsewhere_than_on_a_terminal_there_is_a_line_for_each_trial():
+def test_a_pipe_gets_one_line_per_trial():
     console = Console(file=io.StringIO(), width=200)
-    with Watcher(console, make_question()) as watch:
-        for progress in (standing(0), standing(1), standing(1), standing(3)):
-            watch(progress)
-        watch(Evaluating(done=1, total=9, epochs=6.0, epochs_total=12))
-    lines = console.file.getvalue().splitlines()
-    assert lines == [
-        "no trial finished yet, 2 of 20 trials done (0 finished, 1 stopped early, 1 failed, "
-        "2 running), about 8 min left",
-        "best so far 5.00 % at γ = 2, 3 of 20 trials done (1 finished, 1 stopped early, 1 failed, "
-        "2 running), about 8 min left",
-        "best so far 5.00 % at γ = 2, 5 of 20 trials done (3 finished, 1 stopped early, 1 failed, "
-        "2 running), about 7 min left",
-        "test: 1 of 9 models done, 50 % of all epochs",
-    ]
+    with show_trials(console, make_spec()) as watch:
+        for complete in (0, 1, 1, 3):
+            watch(progress(complete))
+    first, second, third = console.file.getvalue().splitlines()
+    assert first == (
+        "no trial complete yet, 2 of 20 trials done (1 pruned, 1 failed, 2 running), "
+        "about 8 min left"
+    )
+    assert second.startswith("best so far 5.00 % at γ = 2, 3 of 20 trials done (1 complete, ")
+    assert "5 of 20 trials done (3 complete, " in third
 
 
-def test_on_a_terminal_the_lines_stay_in_place():
+def test_a_terminal_shows_the_epochs_in_place():
     console = Console(file=io.StringIO(), width=100, force_terminal=True)
-    with Watcher(console, make_question()) as watch:
-        watch(standing())
-        watch(Evaluating(done=1, total=9, epochs=6.0, epochs_total=12))
+    with show_trials(console, make_spec()) as watch:
+        watch(progress())
         assert watch.live.is_started
-    shown = console.file.getvalue()
-    assert "2 running: epoch 12/4, 0/4" in shown
-    assert "1 of 9 models done, 50 %" in shown
+    assert "epoch 12/4, 0/4" in console.file.getvalue()
     assert not watch.live.is_started
 
 

@@ -406,7 +406,6 @@ def draw_parallel(
 ) -> Picture:
     """Optuna's parallel coordinates: every trial as a line through its score and its parameters."""
     from matplotlib import pyplot
-    from optuna.exceptions import ExperimentalWarning
     from optuna.visualization.matplotlib import plot_parallel_coordinate
 
     shown, label = METRICS[metric], f"{SPLITS[split]} {METRICS[metric].axis_label}"
@@ -416,7 +415,8 @@ def draw_parallel(
         if trial.state == "complete" and trial.value is not None
     ]
     with drawing(7.2, 3.8), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
+        # the plot is experimental, and equal values have no range
+        warnings.simplefilter("ignore")
         axes = plot_parallel_coordinate(optuna_study(complete, parameters), target_name=label)
         figure: Any = axes.figure
         try:
