@@ -9,6 +9,7 @@ import pytest
 import torch
 from browser import needs_browser, open_page
 from comparisons import MACHINE, make_comparison, make_dataset
+from matplotlib.axes import Axes
 
 from zetamix.metrics import METRICS
 from zetamix.report.compare import (
@@ -152,11 +153,8 @@ def test_a_class_without_test_samples_is_left_out():
 
 def test_files(page):
     files = {path.relative_to(page.parent).as_posix() for path in page.parent.rglob("*.*")}
-    figures = {
-        f"figures/{name}.{kind}"
-        for name in ("differences", "curves", "confusion", "outputs")
-        for kind in ("png", "svg")
-    }
+    names = ("differences", "curves", "confusion", "outputs")
+    figures = {f"figures/{name}.{kind}" for name in names for kind in ("png", "svg")}
     results = {f"results.{kind}" for kind in ("json", "csv", "md", "tex")}
     assert files == {"report.html", *figures, *results}
 
@@ -189,13 +187,16 @@ def test_json_has_everything(six, page):
     assert found["recipe"]["epochs"] == 3
 
 
-def test_what_is_not_a_number_is_null_in_json(tmp_path):
-    scores = [{"error": 0.1, "auc": float("nan")}]
-    made = make_comparison({"none": scores, "zeta:2.8": scores})
-    write_report(made, tmp_path, MACHINE_INFO)
+def test_cautions_are_in_every_file_and_nan_is_null_in_json(tmp_path):
+    scores = [{"error": 0.67, "auc": float("nan")}]
+    made = make_comparison({"none": scores, "zeta:2.8": scores}, dataset=make_dataset(MANY))
+    page, caution = write_report(made, tmp_path, MACHINE_INFO), dict(summarise(made))["Caution"]
     found = json.loads((tmp_path / "results.json").read_text(), parse_constant=pytest.fail)
+    assert found["verdict"]["Caution"] == caution
     assert found["methods"]["none"]["auc"]["mean"] is None
     assert ",," in (tmp_path / "results.csv").read_text()
+    assert f"**Caution.** {caution}" in (tmp_path / "results.md").read_text()
+    assert caution in page.read_text()
 
 
 def test_csv_has_a_line_for_each_run_in_full(six):
@@ -218,16 +219,6 @@ def test_markdown_and_latex(six, page):
     assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 2
     assert r"zeta:2.8 & \textbf{5.53 $\pm$ 0.55} &" in latex
     assert r"error \%" in latex
-
-
-def test_that_nothing_was_learned_is_in_every_file(tmp_path):
-    scores = {"none": [0.67, 0.66], "zeta:2.8": [0.668, 0.67]}
-    made = make_comparison(scores, dataset=make_dataset(MANY))
-    caution = dict(summarise(made))["Caution"]
-    page = write_report(made, tmp_path, MACHINE_INFO)
-    assert f"**Caution.** {caution}" in (tmp_path / "results.md").read_text()
-    assert caution in page.read_text()
-    assert json.loads((tmp_path / "results.json").read_text())["verdict"]["Caution"] == caution
 
 
 def test_how_it_was_measured_says_what_is_not_covered(six):
@@ -253,8 +244,6 @@ def test_runs_of_several_machines_are_told_apart():
 
 def plotted(draw, comparison):
     """What a figure calls to draw, by name."""
-    from matplotlib.axes import Axes
-
     calls = []
     real = Axes.plot
     with pytest.MonkeyPatch.context() as patch:

@@ -67,18 +67,10 @@ def blobs(n=120, classes=3, features=4, seed=0, spread=0.3):
     return centres[labels] + spread * torch.randn(n, features, generator=generator), labels
 
 
-def outputs_of(text, samples, labels, classes, groups=None, batch_size=16):
+def outputs_of(text, samples, labels, classes, groups=None):
     groups = [torch.arange(len(labels))] if groups is None else groups
-    generator = torch.Generator().manual_seed(0)
-    return mix_samples(
-        parse(text),
-        samples,
-        labels,
-        classes,
-        groups=groups,
-        batch_size=batch_size,
-        generator=generator,
-    )
+    options = {"batch_size": 16, "generator": torch.Generator().manual_seed(0)}
+    return mix_samples(parse(text), samples, labels, classes, groups=groups, **options)
 
 
 # outputs
@@ -119,16 +111,13 @@ def test_cutmix_tells_its_shares_too():
 
 
 def test_groups_are_not_mixed_with_each_other():
+    # at a γ below the threshold, without a warning
     samples, labels = torch.eye(60), torch.zeros(60, dtype=torch.long)
     groups = [torch.arange(25), torch.arange(25, 60)]
     found = outputs_of("zeta:0.5", samples, labels, 1, groups)
     assert found.samples[:25, 25:].abs().max() == 0
     assert found.samples[25:, :25].abs().max() == 0
     assert (found.samples[:25, :25] > 0).sum(1).min() > 10
-
-
-def test_a_gamma_below_the_threshold_is_no_warning_here():
-    outputs_of("zeta:0.5", torch.rand(20, 3), torch.zeros(20, dtype=torch.long), 1)
 
 
 # originals
@@ -183,13 +172,9 @@ def test_an_oracle_learns_and_says_how_well():
 
 
 def test_an_oracle_reads_images_as_they_are_stored(digits):
-    oracle = train_oracle(
-        digits.train.samples,
-        digits.train.labels,
-        (digits.test.samples, digits.test.labels),
-        10,
-        epochs=8,
-    )
+    train, test = digits.train, digits.test
+    unseen = test.samples, test.labels
+    oracle = train_oracle(train.samples, train.labels, unseen, 10, epochs=8)
     assert oracle.accuracy.value > 0.9
     # mixed samples are floats in the same units
     assert torch.equal(oracle(digits.test.samples), oracle(digits.test.samples.float()))
@@ -249,10 +234,8 @@ def test_which_oracle_is_trusted(right, n, guess, trusted):
     oracle = Oracle(lambda samples: samples, Estimate(right, n, 0.5), "made", majority=guess)
     assert oracle.reliable is trusted
 
-
-def test_the_lower_end_is_wilsons():
-    oracle = Oracle(lambda samples: samples, Estimate(0.25, 40, 0.4), "made")
     # 10 of 40, as statsmodels' proportion_confint(10, 40, method="wilson") has it
+    oracle = Oracle(lambda samples: samples, Estimate(0.25, 40, 0.4), "made")
     assert oracle.accuracy_low == pytest.approx(0.14187, abs=2e-5)
 
 
@@ -369,12 +352,7 @@ def test_coordinates_of_samples_with_many_numbers_change_no_measure(monkeypatch)
     by_coordinates = inspect_dataset(photos(), methods, settings)
     monkeypatch.setattr(inspect, "WIDE", math.inf)
     directly = inspect_dataset(photos(), methods, settings)
-    pairs = zip(
-        (by_coordinates.original, *by_coordinates.methods),
-        (directly.original, *directly.methods),
-        strict=True,
-    )
-    for one, two in pairs:
+    for one, two in zip(by_coordinates.rows, directly.rows, strict=True):
         for key, estimate in two.estimates.items():
             assert one.estimates[key].value == pytest.approx(estimate.value, rel=1e-5), key
         assert torch.equal(one.examples, two.examples)
@@ -433,33 +411,6 @@ def test_stages_are_told_from_start_to_end(digits):
         steps = [(done, total) for name, done, total in told if name == stage]
         assert steps[-1][0] == steps[-1][1]
         assert steps == sorted(steps)
-
-
-@pytest.mark.parametrize(
-    ("methods", "settings", "message"),
-    [
-        (
-            "none",
-            QUICK,
-            "Expected a method that mixes, such as mixup or zeta:2.8, got none.",
-        ),
-        (
-            "mixup",
-            replace(QUICK, samples=20),
-            "Expected at least 32 samples to measure, two of each class, got 20. Measures of "
-            "fewer samples mean nothing.",
-        ),
-        (
-            "mixup",
-            replace(QUICK, oracle="lenet5"),
-            "lenet5 cannot be the oracle: lenet5 needs images of at least 16 × 16, got 8 × 8.",
-        ),
-    ],
-)
-def test_errors_are_sentences(methods, settings, message, digits):
-    with pytest.raises(InspectionError) as caught:
-        inspect_dataset(digits, parse_list(methods), settings)
-    assert str(caught.value) == message
 
 
 def test_a_method_that_cannot_mix_the_data_is_told_before_anything_is_trained():
@@ -716,11 +667,8 @@ def test_the_table_has_every_measure_with_n_and_error(found):
 
 def test_files(found, page):
     files = sorted(path.relative_to(page.parent).as_posix() for path in page.parent.rglob("*.*"))
-    figures = [
-        f"figures/{name}.{kind}"
-        for name in ("dimension", "outputs", "realism")
-        for kind in ("png", "svg")
-    ]
+    names = ("dimension", "outputs", "realism")
+    figures = [f"figures/{name}.{kind}" for name in names for kind in ("png", "svg")]
     assert files == [*figures, "inspection.json", "report.html"]
     document = json.loads(
         (page.parent / "inspection.json").read_text(),
@@ -741,10 +689,6 @@ def test_files(found, page):
     assert document["cautions"] == {}
     assert document["oracle"]["reliable"] is True
     assert document["local_dimension_limit"] == 31
-    svg = (page.parent / "figures" / "dimension.svg").read_text()
-    assert "<svg" in svg
-    for name in ("outputs", "dimension", "realism"):
-        assert (page.parent / "figures" / f"{name}.png").read_bytes()[1:4] == b"PNG"
 
 
 @needs_browser
@@ -785,19 +729,10 @@ def test_without_an_oracle_there_is_no_realism(digits, tmp_path):
     assert json.loads((tmp_path / "inspection.json").read_text())["oracle"] is None
 
 
-def test_the_dotted_line_is_at_gamma_min():
-    from matplotlib.axes import Axes
-
-    lines = []
-    real = Axes.axvline
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            Axes, "axvline", lambda self, x, **how: lines.append((x, how)) or real(self, x, **how)
-        )
-        draw_dimension(inspection([(1.0, 11.0), (3.0, 10.0)]))
-    ((where, how),) = lines
-    assert where == GAMMA_MIN
-    assert how["linestyle"] == ":"
+def test_the_dotted_line_is_at_gamma_min(drawn):
+    draw_dimension(inspection([(1.0, 11.0), (3.0, 10.0)]))
+    (dotted,) = [line for line in drawn[0].axes[0].get_lines() if line.get_linestyle() == ":"]
+    assert list(dotted.get_xdata()) == [GAMMA_MIN] * 2
 
 
 # command
@@ -849,12 +784,15 @@ def test_the_size_of_a_users_images_is_an_option(tmp_path):
     [
         (["--gammas", "1,x"], 2, "expected positive numbers separated by commas, got '1,x'"),
         (["--gammas", "0,1"], 2, "expected positive numbers separated by commas, got '0,1'"),
-        (["--size", "20"], 1, "size is for data of your own; digits has images of 8 pixels."),
+        (["--size", "20"], 1, "digits has images of 8 pixels."),
         (["--device", "tpu"], 2, "expected cpu or cuda, got 'tpu'"),
+        (["--out", f"{__file__}/report"], 2, "cannot write to"),
         (["--methods", "zeta:x"], 1, "zeta: expected gamma=a number or a range as 0..4, got 'x'."),
         (["--methods", "none"], 1, "Expected a method that mixes"),
-        (["--data", "nowhere"], 1, "'nowhere' is neither a dataset that zetamix knows"),
+        (["--data", "nowhere"], 1, "'nowhere' is neither a dataset"),
         (["--oracle", "nonet", "--samples", "100"], 1, "nonet cannot be the oracle: Expected a"),
+        (["--oracle", "lenet5"], 1, "lenet5 needs images of at least 16 × 16, got 8 × 8."),
+        (["--samples", "20"], 1, "Expected at least 32 samples to measure, two of each class"),
     ],
 )
 def test_what_goes_wrong_is_told_in_a_sentence(arguments, code, message, tmp_path, monkeypatch):
@@ -864,13 +802,6 @@ def test_what_goes_wrong_is_told_in_a_sentence(arguments, code, message, tmp_pat
     assert result.exit_code == code, result.output
     assert message in " ".join(result.output.replace("│", " ").split())
     assert not list(tmp_path.glob("out/*"))
-
-
-def test_a_folder_that_cannot_be_written_is_told_first(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    result = invoke("--out", str(tmp_path / "file" / "report"))
-    assert result.exit_code == 2
-    assert "cannot write to" in " ".join(result.output.replace("│", " ").split())
 
 
 def test_the_help_is_quick_to_import():
