@@ -89,18 +89,18 @@ INVALID = {
     "endless classes": (arrays(labels=LABELS * 10**12), "1,000,000,000,000, for only 6 images"),
     "label without class": (
         arrays(classes=np.array(["a"])),
-        r"row 1 of train_labels is 1 \(and 2 more rows\); expected labels below 1",
+        r"row 1 of train_labels is 1 \(and 2 more rows\); expected labels from 0 to 0",
     ),
     "label not in train": (
         arrays(test_images=IMAGES, test_labels=np.array([9, 1, 0, 1, 0, 1])),
-        "row 0 of test_labels is 9; expected labels below 2",
+        "row 0 of test_labels is 9; expected labels from 0 to 1",
     ),
     "other size": (
         arrays(test_images=np.zeros((6, 5, 5), np.uint8), test_labels=LABELS),
-        r"test_images has samples of shape \[5, 5\], train_images of \[4, 4\]",
+        r"test_images has samples of shape \[1, 5, 5\], train_images of \[1, 4, 4\]",
     ),
-    "pickled images": (arrays(OBJECTS), "train_images holds pickled Python objects"),
-    "pickled labels": (arrays(labels=OBJECTS), "train_labels holds pickled Python objects"),
+    "pickled images": (arrays(OBJECTS), "train_images cannot be read .*[Oo]bject arrays"),
+    "pickled labels": (arrays(labels=OBJECTS), "train_labels cannot be read .*[Oo]bject arrays"),
     "not finite": (arrays(np.full((6, 2), np.nan)), "row 0 of train_images holds NaN or infinity"),
     "single image": (arrays(IMAGES[:4], np.array([0, 0, 0, 1])), "Class '1' of .* has 1 image"),
 }
@@ -130,13 +130,13 @@ def test_an_npz_is_never_unpickled(tmp_path):
             return touched.write_text, ("gotcha",)
 
     write_raw(tmp_path / "own.npz", "(6,)", "|O", pickle.dumps(Attack()))
-    refuses(tmp_path / "own.npz", tmp_path, "train_images holds pickled Python objects")
+    refuses(tmp_path / "own.npz", tmp_path, "train_images cannot be read .*[Oo]bject arrays")
     assert not touched.exists()
 
 
 def test_a_header_that_promises_more_than_there_is(tmp_path):
     write_raw(tmp_path / "own.npz", "(1000000, 9999, 9999)", "|u1", bytes(16))
-    refuses(tmp_path / "own.npz", tmp_path, r"should hold 99,980,001,000,000 bytes .* got 16")
+    refuses(tmp_path / "own.npz", tmp_path, "train_images cannot be read")
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "text"])

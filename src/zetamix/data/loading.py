@@ -22,10 +22,10 @@ from zetamix.data.manifolds import draw_splits
 from zetamix.data.quality import Report, check_source
 from zetamix.data.readers import READERS
 from zetamix.data.readers.arrays import (
-    NpzFile,
     describe_sizes,
     digits_source,
     npz_source,
+    npz_splits,
     replacement_source,
 )
 from zetamix.data.readers.user_images import list_csv, list_folder, listing_source
@@ -268,7 +268,7 @@ def _resolve_path(
     elif path.suffix.lower() == ".npz":
         if size is not None:
             raise ValueError(f"size is for image files; {path.name} holds images of one size.")
-        splits, state = NpzFile(path).splits, [path.stat().st_size, path.stat().st_mtime_ns]
+        splits, state = npz_splits(path), [path.stat().st_size, path.stat().st_mtime_ns]
 
         def read() -> Source:
             return npz_source(path, seed, on_problem)

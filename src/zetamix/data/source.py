@@ -61,11 +61,10 @@ class Source:
         return len(self) * (int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize + 8)
 
 
-def array_part(labels: Array, load: Callable[[], Array], rows: Array | None = None) -> Part:
-    """A split whose samples are rows of one array; `load` is called when they are needed."""
+def array_part(labels: Array, samples: Array, rows: Array | None = None) -> Part:
+    """A split whose samples are rows of one array; None means all."""
 
     def blocks() -> Iterator[Block]:
-        samples = load()
         step = max(1, BLOCK_BYTES // max(1, samples[:1].nbytes))
         for first in range(0, len(labels), step):
             chosen = slice(first, first + step)

@@ -1,16 +1,12 @@
 """Arrays: `.npz` files in the MedMNIST layout, and scikit-learn's digits."""
 
-import math
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.lib import format as npy
 
 from zetamix.data.catalogue.spec import DatasetSpec
 from zetamix.data.errors import DataError, OnProblem, raise_problems
@@ -24,209 +20,172 @@ LAYOUT = (
     "[n], integers; optionally the same as val_… and test_…, and classes with the classes' names"
 )
 # errors of zipfile, zlib and numpy for a file that is damaged, encrypted or not an .npz
-UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError)
+UNREADABLE = (
+    *(OSError, EOFError, ValueError, RuntimeError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 
 
-class Header(NamedTuple):
-    """Shape and type of one array."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+def npz_splits(path: Path) -> tuple[str, ...]:
+    """The splits of an `.npz` file, by the names of its arrays."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            names = [name.removesuffix(".npy") for name in file.namelist()]
+    except UNREADABLE as error:
+        raise DataError(f"{path} is not a readable .npz file ({error}); {LAYOUT}.") from None
+    if "train_images" not in names:
+        raise DataError(f"{path} holds {', '.join(names) or 'nothing'}; {LAYOUT}.")
+    for split in SPLITS:
+        if f"{split}_images" in names and f"{split}_labels" not in names:
+            raise DataError(f"{path} holds {split}_images without {split}_labels; {LAYOUT}.")
+    return tuple(split for split in SPLITS if f"{split}_images" in names)
 
 
 class NpzFile:
-    """An `.npz` file; nothing in it is unpickled, and arrays are read when they are needed."""
+    """The arrays of an `.npz` file, validated; nothing in it is ever unpickled."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, classes: tuple[str, ...] | None = None) -> None:
         self.path = path
-        self.headers = self._read_headers()
-        self.splits = tuple(name for name in SPLITS if f"{name}_images" in self.headers)
-        if "train" not in self.splits:
-            raise DataError(f"{path} holds {', '.join(self.headers) or 'nothing'}; {LAYOUT}.")
-        for split in self.splits:
-            self._check_split(split)
-
-    def sizes(self) -> dict[str, int]:
-        return {split: self.headers[f"{split}_images"].shape[0] for split in self.splits}
-
-    def sample_shape(self) -> tuple[int, ...]:
-        """Shape of one prepared sample: (c, h, w) or (d,)."""
-        shape = self.headers["train_images"].shape[1:]
-        if len(shape) == 1:
-            return shape
-        return (1, *shape) if len(shape) == 2 else (shape[2], *shape[:2])
-
-    def is_points(self) -> bool:
-        return len(self.sample_shape()) == 1
-
-    def images(self, split: str) -> Array:
-        """[n, c, h, w] uint8, or [n, d] float32."""
-        images = self._array(f"{split}_images")
-        if not self.is_points():
-            return images[:, None] if images.ndim == 3 else np.moveaxis(images, 3, 1)
-        points = images.astype(np.float32)
-        if not np.isfinite(points).all():
-            row = int((~np.isfinite(points)).any(1).argmax())
-            raise DataError(
-                f"{self.path}: row {row} of {split}_images holds NaN or infinity; expected finite "
-                "numbers."
-            )
-        return points
-
-    def labels(self, classes: Sequence[str] | None = None) -> dict[str, Array]:
-        """[n], int64, of each split; compared with `classes` if they are given."""
-        labels = {}
-        for split in self.splits:
-            key = f"{split}_labels"
-            labels[split] = self._array(key).astype(np.int64).reshape(-1)
-            if labels[split].min() < 0:
-                row = int((labels[split] < 0).argmax())
+        self.splits = npz_splits(path)
+        with np.load(path, allow_pickle=False) as arrays:
+            self.images = {split: self._images(arrays, split) for split in self.splits}
+            self.labels = {split: self._labels(arrays, split) for split in self.splits}
+            if classes is None and "classes" in arrays.files:
+                classes = tuple(map(str, self._read(arrays, "classes").tolist()))
+        self.classes = self._numbered_classes() if classes is None else classes
+        _check_labels(path, self.labels, self.classes)
+        for split, images in self.images.items():
+            if images.shape[1:] != self.shape:
                 raise DataError(
-                    f"{self.path}: row {row} of {key} is {labels[split][row]}; expected classes "
-                    "from 0 on."
+                    f"{path}: {split}_images has samples of shape {list(images.shape[1:])}, "
+                    f"train_images of {list(self.shape)}; all splits need the same."
                 )
-        if classes is not None:
-            check_labels(self.path, labels, classes)
-        return labels
 
-    def classes(self) -> tuple[str, ...]:
-        """The names of the classes in the file, or else the labels of train as text."""
-        if "classes" in self.headers:
-            return tuple(str(name) for name in self._array("classes").tolist())
-        train = self.labels()["train"]
-        highest = int(train.max())
-        if highest >= len(train):
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one prepared sample: (c, h, w) or (d,)."""
+        return self.images["train"].shape[1:]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {split: len(labels) for split, labels in self.labels.items()}
+
+    def _read(self, arrays: Mapping[str, Array], key: str) -> Array:
+        try:
+            return arrays[key]
+        except UNREADABLE as error:
+            raise DataError(f"{self.path}: {key} cannot be read ({error}); {LAYOUT}.") from None
+
+    def _images(self, arrays: Mapping[str, Array], split: str) -> Array:
+        """[n, c, h, w] uint8, or [n, d] float32."""
+        key = f"{split}_images"
+        images = self._read(arrays, key)
+        is_bytes = images.dtype == np.uint8 and images.size > 0
+        if is_bytes and images.ndim == 3:
+            return images[:, None]
+        if is_bytes and images.ndim == 4 and images.shape[3] in (1, 3):
+            return np.moveaxis(images, 3, 1)
+        if images.dtype.kind != "f" or images.ndim != 2 or not images.size:
+            shape = list(images.shape)
+            raise DataError(f"{self.path}: {key} is {shape}, {images.dtype}; {LAYOUT}.")
+        if not np.isfinite(images).all():
+            row = int((~np.isfinite(images)).any(1).argmax())
+            raise DataError(
+                f"{self.path}: row {row} of {key} holds NaN or infinity; expected finite numbers."
+            )
+        return images.astype(np.float32)
+
+    def _labels(self, arrays: Mapping[str, Array], split: str) -> Array:
+        """[n], int64."""
+        key, count = f"{split}_labels", len(self.images[split])
+        labels = self._read(arrays, key)
+        if labels.shape not in ((count,), (count, 1)) or labels.dtype.kind not in "iu":
+            raise DataError(
+                f"{self.path}: {key} is {list(labels.shape)}, {labels.dtype}; expected one integer "
+                f"for each of the {count:,} images, [{count}] or [{count}, 1]."
+            )
+        return labels.astype(np.int64).reshape(-1)
+
+    def _numbered_classes(self) -> tuple[str, ...]:
+        count, highest = len(self.labels["train"]), int(self.labels["train"].max())
+        if highest >= count:
             raise DataError(
                 f"{self.path}: the largest label of train_labels is {highest:,}, for only "
-                f"{plural(len(train), 'image')}. Number the classes from 0 without gaps."
+                f"{plural(count, 'image')}. Number the classes from 0 without gaps."
             )
-        return tuple(str(label) for label in range(highest + 1))
+        return tuple(map(str, range(highest + 1)))
 
-    def part(self, split: str, labels: Array) -> Part:
-        return array_part(labels, lambda: self.images(split))
 
-    def _read_headers(self) -> Mapping[str, Header]:
-        try:
-            with zipfile.ZipFile(self.path) as archive:
-                return {
-                    info.filename.removesuffix(".npy"): self._read_header(archive, info)
-                    for info in archive.infolist()
-                }
-        except DataError:
-            raise
-        except UNREADABLE as error:
-            raise DataError(
-                f"{self.path} is not a readable .npz file ({error}); {LAYOUT}."
-            ) from None
-
-    def _read_header(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Header:
-        with archive.open(info) as member:
-            version = npy.read_magic(member)
-            read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-            shape, _, dtype = read(member)
-            length = info.file_size - member.tell()
-        expected = math.prod(shape) * dtype.itemsize
-        if not dtype.hasobject and length != expected:
-            raise DataError(
-                f"{self.path}: {info.filename} should hold {expected:,} bytes for {list(shape)}, "
-                f"got {length:,}."
+def _check_labels(path: Path, labels: Mapping[str, Array], classes: Sequence[str]) -> None:
+    """Every label must be a class, and every class must have a training image."""
+    problems = []
+    for split, values in labels.items():
+        (outside,) = np.nonzero((values < 0) | (values >= len(classes)))
+        if len(outside):
+            more = f" (and {plural(len(outside) - 1, 'more row')})" if len(outside) > 1 else ""
+            problems.append(
+                f"{path}: row {outside[0]} of {split}_labels is {values[outside[0]]}{more}; "
+                f"expected labels from 0 to {len(classes) - 1}."
             )
-        return Header(shape, dtype)
-
-    def _array(self, key: str) -> Array:
-        try:
-            with np.load(self.path, allow_pickle=False) as archive:
-                array: Array = archive[key]
-                return array
-        except UNREADABLE as error:
-            raise DataError(f"{self.path}: {key} cannot be read: {error}.") from None
-
-    def _check_split(self, split: str) -> None:
-        images, labels = f"{split}_images", f"{split}_labels"
-        if labels not in self.headers:
-            raise DataError(f"{self.path} holds {images} without {labels}; {LAYOUT}.")
-        for key in (images, labels):
-            if self.headers[key].dtype.hasobject:
-                raise DataError(
-                    f"{self.path}: {key} holds pickled Python objects, which are never loaded; "
-                    f"{LAYOUT}."
-                )
-        shape, dtype = self.headers[images]
-        is_image = dtype == np.uint8 and (
-            len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
-        )
-        is_point = dtype.kind == "f" and len(shape) == 2
-        if not (is_image or is_point) or 0 in shape:
-            raise DataError(f"{self.path}: {images} is {list(shape)}, {dtype}; {LAYOUT}.")
-        expected = self.headers["train_images"].shape[1:]
-        if shape[1:] != expected:
-            raise DataError(
-                f"{self.path}: {images} has samples of shape {list(shape[1:])}, train_images of "
-                f"{list(expected)}; all splits need the same."
-            )
-        labels_shape, labels_dtype = self.headers[labels]
-        if labels_shape not in ((shape[0],), (shape[0], 1)) or labels_dtype.kind not in "iu":
-            raise DataError(
-                f"{self.path}: {labels} is {list(labels_shape)}, {labels_dtype}; expected one "
-                f"integer for each of the {shape[0]:,} images, [{shape[0]}] or [{shape[0]}, 1]."
-            )
+    present = set(labels["train"].tolist())
+    problems += [
+        f"{path}: class {name!r} (label {label}) has no image in train_labels. Number the classes "
+        "from 0 without gaps, and train on each of them."
+        for label, name in enumerate(classes)
+        if label not in present
+    ]
+    raise_problems(problems)
 
 
 def medmnist(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """One of MedMNIST's own files."""
     path = base / spec.files[0].path
-    return _spec_source(spec, NpzFile(path), f"official file {path}")
+    file = NpzFile(path, spec.classes)
+    return spec.source(_parts(file), f"official file {path}")
 
 
 def replacement_source(spec: DatasetSpec, path: Path) -> Source:
     """NAME.npz instead of a dataset's official files; it must have the same sizes."""
-    file = NpzFile(path)
-    if file.sizes() != spec.sizes or file.sample_shape() != spec.shape:
+    file = NpzFile(path, spec.classes)
+    if file.sizes != spec.sizes or file.shape != spec.shape:
         raise DataError(
             f"{path} cannot replace {spec.title}: expected {describe_sizes(spec.sizes)} of shape "
-            f"{list(spec.shape)}, got {describe_sizes(file.sizes())} of "
-            f"{list(file.sample_shape())}. To use it as your own data, pass its path."
+            f"{list(spec.shape)}, got {describe_sizes(file.sizes)} of {list(file.shape)}. To use "
+            "it as your own data, pass its path."
         )
     note = f"read from {path.name} instead of the official files, without a checksum"
-    return _spec_source(spec, file, f"{path}, .npz in the MedMNIST layout", note)
+    return spec.source(_parts(file), f"{path}, .npz in the MedMNIST layout", note)
 
 
-def _spec_source(spec: DatasetSpec, file: NpzFile, origin: str, *notes: str) -> Source:
-    labels = file.labels(spec.classes)
-    parts = {split: file.part(split, labels[split]) for split in file.splits}
-    return spec.source(parts, origin, *notes)
+def _parts(file: NpzFile) -> dict[str, Part]:
+    return {split: array_part(file.labels[split], file.images[split]) for split in file.splits}
 
 
 def npz_source(path: Path, seed: int, on_problem: OnProblem = raise_problems) -> Source:
     """A user's file; missing val and test splits are created."""
     file = NpzFile(path)
-    classes = file.classes()
-    labels = file.labels(classes)
-    # the array is read once for all splits that are created from it
-    train = cache(lambda: file.images("train"))
+    images, labels = file.images["train"], file.labels["train"]
     first = None
-    if not {"val", "test"} <= set(file.splits):
-        keys = zip(map(digest, train()), labels["train"].tolist(), strict=True)
-        first = first_duplicates(list(keys))
+    if len(file.splits) < len(SPLITS):
+        first = first_duplicates(list(zip(map(digest, images), labels.tolist(), strict=True)))
     rows, notes = make_splits(
-        torch.from_numpy(labels["train"]),
+        torch.from_numpy(labels),
         file.splits,
-        classes,
+        file.classes,
         seed=seed,
         origin=str(path),
         on_problem=on_problem,
         first=first,
     )
-    parts = {split: file.part(split, labels[split]) for split in file.splits}
-    if len(rows) > 1:
-        for split, chosen in rows.items():
-            parts[split] = array_part(labels["train"][chosen.numpy()], train, chosen.numpy())
+    parts = _parts(file)
+    for split, chosen in rows.items():
+        parts[split] = array_part(labels[chosen.numpy()], images, chosen.numpy())
     return Source(
         name=path.stem,
-        classes=classes,
-        shape=file.sample_shape(),
-        dtype="float32" if file.is_points() else "uint8",
-        parts={split: parts[split] for split in SPLITS if split in parts},
+        classes=file.classes,
+        shape=file.shape,
+        dtype=str(images.dtype),
+        parts={split: parts[split] for split in SPLITS},
         origin=f"{path}, .npz in the MedMNIST layout",
         notes=notes,
     )
@@ -240,12 +199,11 @@ def digits_source(seed: int) -> Source:
     bunch = load_digits()
     samples = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
     labels = bunch.target.astype(np.int64)
-    classes = tuple(str(digit) for digit in range(10))
-    rows, notes = make_splits(
-        torch.from_numpy(labels), ["train"], classes, seed=seed, origin="digits"
-    )
+    classes = tuple("0123456789")
+    every = torch.from_numpy(labels)
+    rows, notes = make_splits(every, ["train"], classes, seed=seed, origin="digits")
     parts = {
-        split: array_part(labels[chosen.numpy()], lambda: samples, chosen.numpy())
+        split: array_part(labels[chosen.numpy()], samples, chosen.numpy())
         for split, chosen in rows.items()
     }
     origin = "handwritten digits of scikit-learn (UCI, optical recognition, 8 × 8)"
@@ -254,24 +212,3 @@ def digits_source(seed: int) -> Source:
 
 def describe_sizes(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {split}" for split, count in sizes.items())
-
-
-def check_labels(path: Path, labels: Mapping[str, Array], classes: Sequence[str]) -> None:
-    """Every label must be a class, and every class must have a training image."""
-    problems = []
-    for split, values in labels.items():
-        (outside,) = np.nonzero(values >= len(classes))
-        if len(outside):
-            more = f" (and {plural(len(outside) - 1, 'more row')})" if len(outside) > 1 else ""
-            problems.append(
-                f"{path}: row {outside[0]} of {split}_labels is {values[outside[0]]}{more}; "
-                f"expected labels below {len(classes)}, the number of classes to train on."
-            )
-    inside = labels["train"][labels["train"] < len(classes)]
-    problems += [
-        f"{path}: class {classes[label]!r} (label {label}) has no image in train_labels. "
-        "Number the classes from 0 without gaps, and train on each of them."
-        for label, count in enumerate(np.bincount(inside, minlength=len(classes)))
-        if count == 0
-    ]
-    raise_problems(problems)

@@ -10,7 +10,7 @@ from zetamix.data.catalogue.natural import IMAGENETTE, IMAGEWOOF
 from zetamix.data.catalogue.spec import DatasetSpec
 from zetamix.data.errors import DataError
 from zetamix.data.image_files import LabelledFile, file_part, is_image
-from zetamix.data.source import Array, Part, Source, array_part
+from zetamix.data.source import Part, Source, array_part
 
 
 def _source(spec: DatasetSpec, base: Path, train: Part, test: Part) -> Source:
@@ -26,7 +26,7 @@ def idx(spec: DatasetSpec, base: Path, seed: int) -> Source:
     def read(prefix: str) -> Part:
         labels = read_label_file(str(folder / f"{prefix}-labels-idx1-ubyte")).numpy()
         images = str(folder / f"{prefix}-images-idx3-ubyte")
-        return array_part(labels, lambda: read_image_file(images).numpy()[:, None])
+        return array_part(labels, read_image_file(images).numpy()[:, None])
 
     return _source(spec, base, read("train"), read("t10k"))
 
@@ -47,7 +47,7 @@ def cifar(spec: DatasetSpec, base: Path, seed: int) -> Source:
         batches = [unpickle(name) for name in names if name.startswith(prefixes)]
         samples = np.concatenate([batch["data"] for batch in batches]).reshape(-1, *spec.shape)
         labels = np.concatenate([batch[label] for batch in batches])
-        return array_part(labels, lambda: samples)
+        return array_part(labels, samples)
 
     classes = tuple(unpickle(meta)[key])
     if classes != spec.classes:
@@ -75,11 +75,9 @@ def stl10(spec: DatasetSpec, base: Path, seed: int) -> Source:
                 f"{len(labels):,} images of {sample_bytes:,} bytes."
             )
 
-        def images() -> Array:
-            # stored column by column
-            return np.swapaxes(np.fromfile(images_file, np.uint8).reshape(-1, *spec.shape), 2, 3)
-
-        return array_part(labels - 1, images)
+        # stored column by column
+        images = np.fromfile(images_file, np.uint8).reshape(-1, *spec.shape)
+        return array_part(labels - 1, images.swapaxes(2, 3))
 
     return _source(spec, base, read("train"), read("test"))
 
