@@ -18,9 +18,9 @@ def labels_with(*counts):
     return torch.cat([torch.full((count,), label) for label, count in enumerate(counts)])
 
 
-def split(labels, *, present=("train",), seed=0, first=None):
+def split(labels, *, present=("train",), seed=0, keys=None):
     classes = [f"class {k}" for k in range(int(labels.max()) + 1)]
-    rows, _ = make_splits(labels, present, classes, seed=seed, origin="here", first=first)
+    rows, _ = make_splits(labels, present, classes, seed=seed, origin="here", keys=keys)
     return rows
 
 
@@ -126,27 +126,27 @@ def test_stratified_draws_the_share_of_each_class():
 
 
 @pytest.mark.parametrize(
-    ("present", "first", "note"),
+    ("present", "keys", "note"),
     [
         ((), None, "No val/test split found: created a stratified 70/10/20 split (seed 3)"),
         (("test",), None, "No val split found: created a stratified split of 1/8 of train"),
         (("val",), None, "No test split found: created a stratified split of 2/9 of train"),
-        ((), torch.arange(40) // 2 * 2, "duplicates kept in one split"),
+        ((), lambda: [k // 2 for k in range(40)], "duplicates kept in one split"),
         (("val", "test"), None, None),
     ],
 )
-def test_a_note_describes_created_splits(present, first, note):
+def test_a_note_describes_created_splits(present, keys, note):
     classes = ["a", "b"]
     _, notes = make_splits(
-        labels_with(20, 20), ("train", *present), classes, seed=3, origin="here", first=first
+        labels_with(20, 20), ("train", *present), classes, seed=3, origin="here", keys=keys
     )
     assert len(notes) == (note is not None)
     assert all(note in text for text in notes)
 
 
 def test_duplicates_stay_together():
-    first = torch.arange(60) // 3 * 3
-    rows = split(labels_with(30, 30), first=first)
+    first = torch.arange(60) // 3
+    rows = split(labels_with(30, 30), keys=first.tolist)
     assert {name: len(found) for name, found in rows.items()} == {"train": 42, "val": 6, "test": 12}
     groups = [set(first[found].tolist()) for found in rows.values()]
     assert sum(map(len, groups)) == len(set.union(*groups))

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from zetamix.data.errors import DataError
-from zetamix.data.quality import digest, first_duplicates
 from zetamix.data.source import Block, Part, Source
-from zetamix.data.splits import SPLITS, separate_if_few, stratified
+from zetamix.data.splits import SPLITS, digest, first_duplicates, stratified
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +67,6 @@ class Split:
     def take(self, rows: Tensor) -> Tensor:
         """The samples of these rows, without reading any other."""
         return self.pool[rows if self.rows is None else self.rows[rows]]
-
-    def first_duplicates(self) -> Tensor:
-        """[n], int64: for every sample the first of its class with identical pixels."""
-        keys: list[Hashable] = []
-        for first, samples, _ in self._blocks():
-            labels = self.labels[first : first + len(samples)].tolist()
-            keys += zip(map(digest, samples), labels, strict=True)
-        return first_duplicates(keys)
 
     def counts(self) -> Tensor:
         """[classes], int64: the number of samples of each class."""
@@ -180,7 +171,8 @@ class Dataset:
         if not 0 < fraction < 1:
             raise ValueError(f"fraction must lie between 0 and 1, got {fraction}.")
         labels = self.train.labels
-        first = separate_if_few(self.train.first_duplicates(), labels, 2)
+        keys = [digest(sample) for block in self.train.part().blocks() for sample in block.samples]
+        first = first_duplicates(keys, labels, 2)
         leaders = torch.unique(first)
         count = _subset_size(float(fraction), len(leaders), self.num_classes)
         generator = torch.Generator().manual_seed(seed)

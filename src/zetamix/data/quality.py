@@ -1,19 +1,14 @@
 """Data-quality checks: duplicates across splits, conflicting labels, missing classes, counts."""
 
-import hashlib
-from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from zetamix.data.catalogue.spec import DatasetSpec
-from zetamix.data.source import Array, Block, Progress, Source
-from zetamix.data.splits import SPLITS
+from zetamix.data.source import Block, Progress, Source
+from zetamix.data.splits import SPLITS, digest
 from zetamix.text import plural
 
 
@@ -73,40 +68,6 @@ class Report:
     def conflicts(self) -> int:
         """Groups of duplicates with different labels."""
         return sum(map(conflicts, self.duplicates))
-
-
-def digest(sample: Array) -> bytes:
-    """A hash that is equal for samples with identical pixels."""
-    return hashlib.blake2b(np.ascontiguousarray(sample).data, digest_size=16).digest()
-
-
-def first_duplicates(keys: Sequence[Hashable]) -> Tensor:
-    """[n], int64: for every key the index of the first equal one.
-
-    >>> first_duplicates(["a", "b", "a", "c", "b"])
-    tensor([0, 1, 0, 3, 1])
-    """
-    seen: dict[Hashable, int] = {}
-    return torch.tensor([seen.setdefault(key, k) for k, key in enumerate(keys)], dtype=torch.int64)
-
-
-def file_keys(files: Sequence[Path]) -> list[Hashable]:
-    """Keys that are equal for files with the same bytes; only files of equal size are read."""
-    sizes = [file.stat().st_size if file.is_file() else None for file in files]
-    counts = Counter(sizes)
-    return [
-        _content_key(file) if size is None or counts[size] > 1 else size
-        for file, size in zip(files, sizes, strict=True)
-    ]
-
-
-def _content_key(file: Path) -> Hashable:
-    try:
-        with file.open("rb") as opened:
-            return hashlib.file_digest(opened, "blake2b").digest()
-    except OSError:
-        # no duplicate of any other; decoding reports that it cannot be read
-        return file
 
 
 class DuplicateFinder:

@@ -6,12 +6,17 @@ official splits: 30 % of all samples (rounded up) leave the training split, a th
 PH2 and MED-NODE the test counts of each class, which the printed metrics determine.
 """
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from zetamix.data.errors import OnProblem, raise_problems
+from zetamix.data.source import Array
 from zetamix.text import plural
 
 SPLITS = ("train", "val", "test")
@@ -71,7 +76,7 @@ def make_splits(
     seed: int,
     origin: str,
     on_problem: OnProblem = raise_problems,
-    first: Tensor | None = None,
+    keys: Callable[[], Sequence[Hashable]] | None = None,
 ) -> tuple[Mapping[str, Tensor], tuple[str, ...]]:
     """Rows of the training split for `train` and each split that is not `present`, and notes.
 
@@ -80,15 +85,14 @@ def make_splits(
     it stays in train.
 
     origin: names the data in messages.
-    first: for every row the index of its first duplicate (`first_duplicates`). Duplicates stay in
-        one split, so that no test sample is a training sample. None means no duplicates.
+    keys: returns a key for every row, equal for duplicates. Duplicates of one class stay in one
+        split, so that no test sample is a training sample. None means no duplicates.
     """
     missing = [name for name in ("val", "test") if name not in present]
     if not missing:
         return {"train": torch.arange(len(labels))}, ()
-    if first is None:
-        first = torch.arange(len(labels))
-    first = separate_if_few(first, labels, 1 + len(missing))
+    every = range(len(labels)) if keys is None else keys()
+    first = first_duplicates(every, labels, 1 + len(missing))
     leaders = torch.unique(first)
     on_problem(_too_small(labels[leaders], classes, missing, origin))
     drawn = _draw(labels[leaders], missing, torch.Generator().manual_seed(seed))
@@ -109,10 +113,43 @@ def _draw(labels: Tensor, missing: Sequence[str], generator: torch.Generator) ->
     return {"train": left, "val": out[val], "test": out[test]}
 
 
-def separate_if_few(first: Tensor, labels: Tensor, least: int) -> Tensor:
-    """Treat duplicates as distinct in classes with fewer than `least` distinct samples."""
+def first_duplicates(keys: Sequence[Hashable], labels: Tensor, least: int) -> Tensor:
+    """[n], int64: for every row the first of its class with an equal key.
+
+    A class with fewer than `least` distinct samples has no duplicates: it must be split as well.
+
+    >>> first_duplicates(["a", "b", "a", "c", "a"], torch.tensor([0, 0, 0, 0, 1]), 2)
+    tensor([0, 1, 0, 3, 4])
+    """
+    seen: dict[Hashable, int] = {}
+    pairs = enumerate(zip(keys, labels.tolist(), strict=True))
+    first = torch.tensor([seen.setdefault(pair, row) for row, pair in pairs], dtype=torch.int64)
     distinct = torch.bincount(labels[torch.unique(first)])
     return torch.where(distinct[labels] < least, torch.arange(len(labels)), first)
+
+
+def digest(sample: Array) -> bytes:
+    """A hash that is equal for samples with identical pixels."""
+    return hashlib.blake2b(np.ascontiguousarray(sample).data, digest_size=16).digest()
+
+
+def file_keys(files: Sequence[Path]) -> list[Hashable]:
+    """Keys that are equal for files with the same bytes; only files of equal size are read."""
+    sizes = [file.stat().st_size if file.is_file() else None for file in files]
+    counts = Counter(sizes)
+    return [
+        _content_key(file) if size is None or counts[size] > 1 else size
+        for file, size in zip(files, sizes, strict=True)
+    ]
+
+
+def _content_key(file: Path) -> Hashable:
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "blake2b").digest()
+    except OSError:
+        # no duplicate of any other; decoding reports that it cannot be read
+        return file
 
 
 def _note(missing: Sequence[str], seed: int, duplicates: bool) -> str:

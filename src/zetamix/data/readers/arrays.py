@@ -10,9 +10,8 @@ import torch
 
 from zetamix.data.catalogue.spec import DatasetSpec
 from zetamix.data.errors import DataError, OnProblem, raise_problems
-from zetamix.data.quality import digest, first_duplicates
 from zetamix.data.source import Array, Part, Source, array_part
-from zetamix.data.splits import SPLITS, make_splits
+from zetamix.data.splits import SPLITS, digest, make_splits
 from zetamix.text import plural
 
 LAYOUT = (
@@ -165,9 +164,6 @@ def npz_source(path: Path, seed: int, on_problem: OnProblem = raise_problems) ->
     """A user's file; missing val and test splits are created."""
     file = NpzFile(path)
     images, labels = file.images["train"], file.labels["train"]
-    first = None
-    if len(file.splits) < len(SPLITS):
-        first = first_duplicates(list(zip(map(digest, images), labels.tolist(), strict=True)))
     rows, notes = make_splits(
         torch.from_numpy(labels),
         file.splits,
@@ -175,7 +171,7 @@ def npz_source(path: Path, seed: int, on_problem: OnProblem = raise_problems) ->
         seed=seed,
         origin=str(path),
         on_problem=on_problem,
-        first=first,
+        keys=lambda: list(map(digest, images)),
     )
     parts = _parts(file)
     for split, chosen in rows.items():

@@ -23,9 +23,8 @@ from zetamix.data.image_files import (
     read_header,
 )
 from zetamix.data.label_csv import ImageIndex, Row, find_column, read_rows
-from zetamix.data.quality import file_keys, first_duplicates
 from zetamix.data.source import Source
-from zetamix.data.splits import SPLITS, make_splits
+from zetamix.data.splits import SPLITS, file_keys, make_splits
 from zetamix.text import plural
 
 SPLIT_NAMES = {
@@ -148,11 +147,6 @@ def listing_source(
     shape, fit = choose_shape(files, size, listing.path, on_problem)
     train = items["train"]
     labels = torch.tensor([item.label for item in train], dtype=torch.int64)
-    first = None
-    if not {"val", "test"} <= set(items):
-        # duplicates with conflicting labels are reported and not kept together: one is wrong
-        keys = zip(file_keys([item.file for item in train]), labels.tolist(), strict=True)
-        first = first_duplicates(list(keys))
     rows, created = make_splits(
         labels,
         list(items),
@@ -160,7 +154,7 @@ def listing_source(
         seed=seed,
         origin=str(listing.path),
         on_problem=on_problem,
-        first=first,
+        keys=lambda: file_keys([item.file for item in train]),
     )
     items |= {split: [train[row] for row in chosen.tolist()] for split, chosen in rows.items()}
     return Source(
