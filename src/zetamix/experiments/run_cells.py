@@ -90,8 +90,9 @@ class Settings:
 
 @dataclass
 class JobResult:
-    """Cells that are in none of the two were finished in `out`, or stopped."""
+    """By key of the cell; a cell that is in neither `records` nor `failures` was stopped."""
 
+    records: dict[str, RunRecord] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """The packed folders of runs that were finished on another machine."""
@@ -193,8 +194,8 @@ class _Call:
             # other machines may not have the data, and this process has loaded it
             settings = replace(settings, data=self.dataset)
         with self._locked(), executor.watched(lambda: self._look(executor)):
-            for job, result in executor.run(train_cells, plan, settings):
-                self._take(job, result)
+            for _, result in executor.run(train_cells, plan, settings):
+                self._take(result)
         self._look(executor)
 
     def train_distributed(self, job: Job, stop: Stop | None, poll_seconds: float) -> None:
@@ -204,7 +205,7 @@ class _Call:
         settings = replace(self.settings, data=self.dataset)
         locked = self._locked() if settings.ranks.leads else nullcontext()
         with locked, executor.watched(lambda: self._look(executor)):
-            self._take(job, train_cells(job, settings, executor.channel))
+            self._take(train_cells(job, settings, executor.channel))
         self._look(executor)
 
     def results(self) -> CellResults:
@@ -217,15 +218,12 @@ class _Call:
             description=self.description,
         )
 
-    def _take(self, job: Job, result: JobResult) -> None:
+    def _take(self, result: JobResult) -> None:
         for key, files in result.files.items():
             RunFolder.unpack(self.settings.out / self.settings.folders[key], files)
+        self.records |= result.records
         self.failures |= result.failures
-        for cell in job.cells:
-            record = self._folder(cell).read_record()
-            if record is not None:
-                self.records[cell.key] = record
-                self.tracker.scores[cell.key] = record.last
+        self.tracker.scores |= {key: record.last for key, record in result.records.items()}
         self.tracker.failed = set(self.failures)
 
     def _look(self, executor: Executor) -> None:
@@ -315,11 +313,9 @@ def train_cells(job: Job, settings: Settings, channel: Channel) -> JobResult:
     except (DataError, FolderError) as error:
         return JobResult(failures={cell.key: str(error) for cell in job.cells})
     if base != settings.out:
-        for key, path in folders.items():
-            folder = RunFolder(path)
-            if folder.read_record() is not None:
-                result.files[key] = folder.pack()
-                shutil.rmtree(path)
+        for key in result.records:
+            result.files[key] = RunFolder(folders[key]).pack()
+            shutil.rmtree(folders[key])
     return result
 
 
@@ -359,7 +355,10 @@ def _train(
         for run in runs:
             if run.record is not None:
                 run.folder.remove_model()
-    return JobResult({run.cell.key: failure.message for run, failure in result.failures.items()})
+    return JobResult(
+        records={record.cell.key: record for record in result.records},
+        failures={run.cell.key: failure.message for run, failure in result.failures.items()},
+    )
 
 
 class _Reporter:
