@@ -131,15 +131,6 @@ def test_a_single_sample_stays():
     torch.testing.assert_close(targets, torch.tensor([[0.0, 0.0, 1.0]]))
 
 
-def test_only_images_are_cut():
-    with pytest.raises(ValueError) as caught:
-        CutMix(num_classes=2)(torch.rand(4, 2), torch.tensor([0, 1, 0, 1]))
-    assert str(caught.value) == (
-        "CutMix cuts boxes out of images, [batch, channels, height, width], got [4, 2]. "
-        "Use mixup or zeta for other data."
-    )
-
-
 @pytest.mark.parametrize("sources", [None, 4])
 def test_local_is_the_local_plan(sources):
     samples, labels = torch.rand(10, 3), torch.arange(10) % 4
@@ -152,10 +143,3 @@ def test_local_is_the_local_plan(sources):
 def test_local_takes_a_last_smaller_batch():
     found, targets = LocalMixup(num_classes=2, sources=8)(torch.rand(3, 2), torch.tensor([0, 1, 0]))
     assert (found.shape, targets.shape) == ((3, 2), (3, 2))
-
-
-def test_local_checks_its_options_when_made():
-    with pytest.raises(ValueError, match=r"^sources must be at least 2, got 1\.$"):
-        LocalMixup(num_classes=2, sources=1)
-    with pytest.raises(ValueError, match=r"^gamma must be finite and at least 0, got -1\.$"):
-        LocalMixup(num_classes=2, gamma=-1)

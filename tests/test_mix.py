@@ -349,20 +349,12 @@ def test_batch_of_one_comes_back_unmixed(function, labels):
 
 
 @pytest.mark.parametrize("function", [zeta_mixup, mixup])
-@pytest.mark.parametrize("batch", [2, 3, 7, 33])
-def test_odd_and_partial_batches(function, batch):
-    samples, targets = function(torch.randn(batch, 2), torch.arange(batch), batch)
-    assert samples.shape == (batch, 2)
-    assert_close(targets.sum(1), torch.ones(batch))
+@pytest.mark.parametrize(("batch", "outputs"), [(2, 2), (3, 3), (7, 7), (33, 33), (5, 1), (5, 11)])
+def test_odd_batches_and_more_or_fewer_outputs(function, batch, outputs):
+    samples, targets = function(torch.randn(batch, 2), torch.arange(batch), batch, outputs=outputs)
+    assert (samples.shape, targets.shape) == ((outputs, 2), (outputs, batch))
+    assert_close(targets.sum(1), torch.ones(outputs))
     assert ((targets > 0).sum(1) == (2 if function is mixup else batch)).all()
-
-
-@pytest.mark.parametrize("function", [zeta_mixup, mixup])
-@pytest.mark.parametrize("outputs", [1, 3, 11])
-def test_more_or_fewer_outputs_than_samples(function, outputs):
-    samples, targets = function(torch.randn(5, 2), torch.arange(5), 5, outputs=outputs)
-    assert samples.shape == (outputs, 2)
-    assert targets.shape == (outputs, 5)
 
 
 def test_unique_classes_reveal_the_sources():
@@ -468,31 +460,25 @@ def fake_cuda():
         yield torch.device("cuda")
 
 
-@pytest.mark.parametrize(
-    "gamma",
-    [lambda: 2.8, lambda: (2.0, 4.0), lambda: torch.rand(32, device="cuda")],
-    ids=["number", "range", "each"],
-)
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"sources": 2}, {"anchor": "random", "outputs": 32}],
-    ids=["all sources", "two sources", "random anchor"],
-)
-def test_zeta_mixup_never_waits_for_the_device(fake_cuda, gamma, options):
+ON_DEVICE = {
+    "number": lambda x, y: zeta_mixup(x, y, 10, ignore_index=-1),
+    "range": lambda x, y: zeta_mixup(x, y, 10, gamma=(2.0, 4.0), sources=2),
+    "tensor": lambda x, y: zeta_mixup(x, y, 10, gamma=torch.rand(32, device="cuda")),
+    "random anchor": lambda x, y: zeta_mixup(x, y, 10, anchor="random", outputs=32, sources=2),
+    "range, random anchor": lambda x, y: zeta_mixup(x, y, 10, gamma=(2.0, 4.0), anchor="random"),
+    "mixup": lambda x, y: mixup(x, y, 10),
+    "mixup, alpha": lambda x, y: mixup(x, y, 10, alpha=0.2),
+    "mixup, alpha, batch": lambda x, y: mixup(x, y, 10, alpha=0.2, per="batch"),
+}
+
+
+@pytest.mark.parametrize("call", ON_DEVICE.values(), ids=ON_DEVICE.keys())
+def test_mixing_never_waits_for_the_device(fake_cuda, call):
     samples = torch.empty(32, 3, 8, 8, device=fake_cuda)
     labels = torch.empty(32, dtype=torch.int64, device=fake_cuda)
-    mixed, targets = zeta_mixup(samples, labels, 10, gamma=gamma(), ignore_index=-1, **options)
+    mixed, targets = call(samples, labels)
     assert mixed.device.type == targets.device.type == "cuda"
     assert (mixed.shape, targets.shape) == ((32, 3, 8, 8), (32, 10))
-
-
-@pytest.mark.parametrize("alpha", [0.2, 1.0])
-@pytest.mark.parametrize("per", ["sample", "batch"])
-def test_mixup_never_waits_for_the_device(fake_cuda, alpha, per):
-    samples = torch.empty(32, 3, 8, 8, device=fake_cuda)
-    labels = torch.empty(32, dtype=torch.int64, device=fake_cuda)
-    mixed, targets = mixup(samples, labels, 10, alpha=alpha, per=per)
-    assert mixed.device.type == targets.device.type == "cuda"
 
 
 def test_rules_never_wait_for_the_device(fake_cuda):

@@ -25,13 +25,7 @@ MAX_WHOLE = 128
 HOPPER, AMPERE, SMALL = 232_448, 166_912, 101_376
 
 Path: TypeAlias = Literal["gather", "whole", "loop", "torch"]
-Matrix: TypeAlias = Literal["none", "halves", "plain"]
-MATRIX_OF_PATH: dict[Path, Matrix] = {
-    "gather": "none",
-    "whole": "halves",
-    "loop": "halves",
-    "torch": "plain",
-}
+MATRIX_OF_PATH = {"gather": "none", "whole": "halves", "loop": "halves", "torch": "plain"}
 
 
 class Launch:
@@ -93,11 +87,11 @@ def plan_launch(
     plan: PlanShape,
     *,
     write_plan: bool = False,
-    matrix: Matrix = "none",
+    matrix: str = "none",
     classes: int = 0,
     ignore: bool = False,
 ) -> Launch:
-    """The plan kernel, set up to write the forms asked for."""
+    """The plan kernel, set up to write indices and weights, a matrix, or targets."""
     digits = plan.order_width != plan.batch_size
     return Launch(
         kernels.plan_kernel,
@@ -162,15 +156,9 @@ class Batch(NamedTuple):
     label_dtype: torch.dtype
 
     @classmethod
-    def of(cls, samples: Tensor, labels: Tensor) -> "Batch":
-        return cls(
-            samples.shape,
-            samples.stride(),
-            samples.dtype,
-            samples.device,
-            samples.data_ptr() % 16 == 0,
-            labels.dtype,
-        )
+    def of(cls, x: Tensor, labels: Tensor) -> "Batch":
+        aligned = x.data_ptr() % 16 == 0
+        return cls(x.shape, x.stride(), x.dtype, x.device, aligned, labels.dtype)
 
     @property
     def features(self) -> int:
@@ -197,7 +185,7 @@ def prepare(
     """
     out_shape = (plan.outputs, *batch.shape[1:])
     out_stride = (batch.features, *batch.stride[1:])
-    shared_memory = _shared_memory(batch.device)
+    _, shared_memory = _gpu(batch.device)
     path = choose_path(plan.batch_size, plan.sources, batch.dtype, tf32, shared_memory)
     halves = half_dtype(batch.dtype)
     draw = plan_launch(
@@ -284,7 +272,7 @@ def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor, *, tf32: bool) -> T
     out = rows.new_empty(outputs, features)
     if features == 0:
         return out
-    path = choose_path(batch_size, sources, rows.dtype, tf32, _shared_memory(rows.device))
+    path = choose_path(batch_size, sources, rows.dtype, tf32, _gpu(rows.device)[1])
     matrix = None
     if path != "gather":
         plain = dense(indices, weights, batch_size)
@@ -327,11 +315,11 @@ def _whole_mixer(batch: Batch, plan: PlanShape, mode: str) -> Mixer:
     features = batch.features
     block_in = max(16, triton.next_power_of_2(plan.batch_size))
     block_out = min(block_in, max(16, triton.next_power_of_2(plan.outputs)))
-    shared_memory = _shared_memory(batch.device)
+    multiprocessors, shared_memory = _gpu(batch.device)
     block, warps, stages, per_core, tma = tiling(block_in, features, mode, shared_memory)
     groups = triton.cdiv(plan.outputs, block_out)
     tiles = triton.cdiv(features, block)
-    programs = min(tiles, max(1, per_core * _cores(batch.device) // groups)) * groups
+    programs = min(tiles, max(1, per_core * multiprocessors // groups)) * groups
     tma = tma and batch.aligned and features * batch.dtype.itemsize % 16 == 0
     even = plan.batch_size == block_in and plan.outputs % block_out == 0 and features % block == 0
     launch = Launch(
@@ -409,16 +397,9 @@ def _gather_mixer(plan: PlanShape, features: int, mode: str) -> Mixer:
 
 
 @lru_cache(maxsize=16)
-def _cores(device: torch.device) -> int:
-    """Multiprocessors of a GPU; two for the interpreter on a CPU."""
+def _gpu(device: torch.device) -> tuple[int, int]:
+    """(multiprocessors, shared memory that a program may take); the interpreter has no limit."""
     if device.type != "cuda":
-        return 2
-    return torch.cuda.get_device_properties(device).multi_processor_count
-
-
-@lru_cache(maxsize=16)
-def _shared_memory(device: torch.device) -> int:
-    """Shared memory that a program may take; the interpreter has no limit."""
-    if device.type != "cuda":
-        return HOPPER
-    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)
+        return 2, HOPPER
+    gpu = torch.cuda.get_device_properties(device)
+    return gpu.multi_processor_count, gpu.shared_memory_per_block_optin
