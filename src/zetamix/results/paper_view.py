@@ -41,6 +41,13 @@ class PaperView:
                 record = self.store.find(cell)
                 yield cell, record if isinstance(record, Measurement) else None
 
+    def measurements(
+        self, kind: str, dataset: str | None = None, **recipe: Any
+    ) -> list[Measurement]:
+        """Records of one kind, in the order of their cells."""
+        measured = self.measured(kind, dataset, **recipe)
+        return [record for _, record in measured if record is not None]
+
     def arrays(self, record: Measurement) -> dict[str, Tensor]:
         return self.store.arrays(record)
 

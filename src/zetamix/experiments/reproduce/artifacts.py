@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from zetamix.data.augment import AUGMENTATIONS
 from zetamix.experiments.reproduce import (
     dimension,
     distributions,
@@ -84,6 +85,10 @@ def select_cells(id: str, request: CellRequest) -> list[PaperCell]:
             "Seeds, augmentation and epochs apply to artifacts that train models; "
             f"{id} trains none."
         )
+    for name in request.augmentations or ():
+        if name not in AUGMENTATIONS:
+            expected = ", ".join(AUGMENTATIONS)
+            raise ReproduceError(f"Expected an augmentation of {expected}, got {name!r}.")
     cells = list(ARTIFACTS[id].cells(request))
     for field, names in (("dataset", request.datasets), ("method", request.methods)):
         choices = [name for name in dict.fromkeys(getattr(cell, field) for cell in cells) if name]

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 
@@ -40,7 +39,8 @@ class Outcome:
 class Session:
     """Runs cells on one device and adds their records to a store.
 
-    work: folder of the runs; a later session resumes unfinished ones.
+    Runs are kept in the folder `runs` of the store; a later session resumes unfinished ones.
+
     jobs: runs at a time, as in `run_cells`; a smoke test trains one at a time.
     log: called with the name of each measurement. display: makes the `watch` of `run_cells`.
     measures: functions by kind of measurement.
@@ -50,7 +50,6 @@ class Session:
         self,
         store: RecordStore,
         *,
-        work: Path,
         data_dir: DataDir = None,
         device: torch.device | str = "cpu",
         jobs: int | None = None,
@@ -61,7 +60,8 @@ class Session:
         load_dataset: Callable[[str, DataDir], Dataset] = load,
         measures: dict[str, Measure] | None = None,
     ) -> None:
-        self.store, self.work, self.data_dir = store, work, data_dir
+        self.store, self.data_dir = store, data_dir
+        self.runs = store.folder / "runs"
         self.device, self.is_smoke = torch.device(device), is_smoke
         # starting a process takes longer than a run of a smoke test
         self.jobs = 1 if is_smoke and jobs is None else jobs
@@ -71,7 +71,7 @@ class Session:
         self.load_dataset = load_dataset
         self.measures = {**MEASURES, **(measures or {})}
         self.machine = machine_info(self.device)
-        self.context = MeasureContext(store, self.device, work)
+        self.context = MeasureContext(store, self.device, self.runs)
         self.unfinished: list[CellProgress] = []
         """Runs that were stopped; they resume from their checkpoint."""
         self.discarded: list[MeasurementCell] = []
@@ -181,7 +181,7 @@ class Session:
             results = run_cells(
                 [make_cell(dataset, parse(cell.method), cell.recipe, cell.seed) for cell in cells],
                 dataset,
-                out=self.work / "runs",
+                out=self.runs,
                 folder_of=lambda c: f"{c.dataset}-{c.method.replace(':', '-')}-{c.key}",
                 jobs=self.jobs,
                 device=str(self.device),

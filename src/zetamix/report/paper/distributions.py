@@ -10,7 +10,7 @@ from torch import Tensor
 from zetamix.records import Measurement
 from zetamix.report import Cell, Column, Picture, Table, drawing
 from zetamix.report.figure import COLOURS
-from zetamix.report.paper.style import SOFT_LABELS, bare, blank, finish, gamma_of, method_name
+from zetamix.report.paper.style import SOFT_LABELS, bare, finish, gamma_of, method_name
 from zetamix.report.paper.verdict import ArtifactReport, Verdict, status_of
 from zetamix.report.table import Plain
 from zetamix.results.paper_view import PaperView
@@ -30,7 +30,7 @@ MIXUP = "mixup:1.0"
 
 def report(view: PaperView) -> ArtifactReport:
     # crescents are mixed with one batch size only: that of the first figure
-    batch = next(int(cell.recipe["batch"]) for cell, _ in view.measured("distribution", PLANAR[0]))
+    batch = view.measurements("distribution", PLANAR[0])[0].recipe["batch"]
     pictures = [_draw_clouds(view, batch), _draw_grid(view)]
     return ArtifactReport(pictures, {"distributions": _table(view, batch)}, _verdict(view, batch))
 
@@ -50,23 +50,23 @@ def project(points: Tensor, elevation: float, azimuth: float) -> Tensor:
 
 
 def _draw_clouds(view: PaperView, batch: int) -> Picture:
-    planar = [list(view.measured("distribution", name, batch=batch)) for name in PLANAR]
-    helix = list(view.measured("distribution", "helix", batch=batch))
-    originals = [_points(view, cells[0][1]) for cells in (*planar, helix)]
-    projected = [None if originals[-1] is None else project(originals[-1], *v) for v in VIEWS]
-    heights = [_height(points) for points in (*originals[:-1], *projected)]
+    planar = [view.measurements("distribution", name, batch=batch) for name in PLANAR]
+    helix = view.measurements("distribution", "helix", batch=batch)
+    originals = [_points(view, records[0]) for records in planar]
+    space = _points(view, helix[0])
+    heights = [_height(points) for points in (*originals, *(project(space, *v) for v in VIEWS))]
     with drawing(PANEL * len(helix) + 0.3, PANEL * sum(heights) + 0.6) as figure:
         axes: Any = figure.subplots(len(heights), len(helix), squeeze=False, height_ratios=heights)
-        for row, (name, cells) in enumerate(zip(PLANAR, planar, strict=True)):
-            for column, (_, record) in enumerate(cells):
+        for row, records in enumerate(planar):
+            for column, record in enumerate(records):
                 _draw_planar(axes[row, column], view, record, originals[row])
-            axes[row, 0].set_ylabel(name)
+            axes[row, 0].set_ylabel(PLANAR[row])
         for row, angles in enumerate(VIEWS, start=len(planar)):
-            for column, (_, record) in enumerate(helix):
-                _draw_helix(axes[row, column], view, record, originals[-1], angles)
+            for column, record in enumerate(helix):
+                _draw_helix(axes[row, column], view, record, space, angles)
             axes[row, 0].set_ylabel(f"helix {angles[0]}°, {angles[1]}°")
-        for column, (cell, _) in enumerate(helix):
-            axes[0, column].set_title("input" if column == 0 else method_name(cell.method))
+        for column, record in enumerate(helix):
+            axes[0, column].set_title("input" if column == 0 else method_name(record.method))
         return finish(
             view,
             figure,
@@ -83,17 +83,17 @@ def _draw_clouds(view: PaperView, batch: int) -> Picture:
 
 
 def _draw_grid(view: PaperView) -> Picture:
-    every = list(view.measured("distribution", "helix"))
-    cells = [(cell, record) for cell, record in every if cell.method.startswith("zeta")]
-    batches = sorted({cell.recipe["batch"] for cell, _ in cells})
-    methods = list(dict.fromkeys(cell.method for cell, _ in cells))
-    originals = _points(view, every[0][1])
-    height = _height(None if originals is None else project(originals, *GRID_VIEW))
+    helix = view.measurements("distribution", "helix")
+    originals = _points(view, helix[0])
+    helix = [record for record in helix if record.method.startswith("zeta")]
+    batches = sorted({record.recipe["batch"] for record in helix})
+    methods = list(dict.fromkeys(record.method for record in helix))
+    height = _height(project(originals, *GRID_VIEW))
     size = 1.25 * PANEL * len(methods) + 0.3, 1.25 * PANEL * height * len(batches) + 0.5
     with drawing(*size) as figure:
         axes: Any = figure.subplots(len(batches), len(methods), squeeze=False)
-        for cell, record in cells:
-            panel = axes[batches.index(cell.recipe["batch"]), methods.index(cell.method)]
+        for record in helix:
+            panel = axes[batches.index(record.recipe["batch"]), methods.index(record.method)]
             _draw_helix(panel, view, record, originals, GRID_VIEW)
         for row, batch in enumerate(batches):
             axes[row, 0].set_ylabel(f"N = {batch}")
@@ -110,15 +110,11 @@ def _draw_grid(view: PaperView) -> Picture:
         )
 
 
-def _points(view: PaperView, record: Measurement | None) -> Tensor | None:
-    return None if record is None else view.arrays(record)["samples"].float()
+def _points(view: PaperView, record: Measurement) -> Tensor:
+    return view.arrays(record)["samples"].float()
 
 
-def _draw_planar(
-    axes: Axes, view: PaperView, record: Measurement | None, originals: Tensor | None
-) -> None:
-    if record is None or originals is None:
-        return blank(axes)
+def _draw_planar(axes: Axes, view: PaperView, record: Measurement, originals: Tensor) -> None:
     arrays = view.arrays(record)
     points, label = arrays["samples"].float(), arrays["targets"].float()[:, 1]
     if record.method != "none":
@@ -127,18 +123,12 @@ def _draw_planar(
     for rows, marker in ((label <= 0.5, "o"), (label > 0.5, "^")):
         style: dict[str, Any] = {"s": 6, "lw": 0, "marker": marker, "vmin": 0, "vmax": 1}
         axes.scatter(points[rows, 0], points[rows, 1], c=label[rows], cmap=SOFT_LABELS, **style)
-    return _set_limits(axes, originals)
+    _set_limits(axes, originals)
 
 
 def _draw_helix(
-    axes: Axes,
-    view: PaperView,
-    record: Measurement | None,
-    originals: Tensor | None,
-    angles: tuple[int, int],
+    axes: Axes, view: PaperView, record: Measurement, originals: Tensor, angles: tuple[int, int]
 ) -> None:
-    if record is None or originals is None:
-        return blank(axes)
     below = project(originals, *angles)
     # 340,000 points as vectors would be 30 MB; text and frames stay vectors
     style: dict[str, Any] = {"lw": 0, "rasterized": True}
@@ -147,7 +137,7 @@ def _draw_helix(
         points = project(view.arrays(record)["samples"].float(), *angles)
         axes.scatter(points[:, 0], points[:, 1], s=0.8, color=COLOURS[0], alpha=0.6, **style)
         _annotate(axes, f"{record.values['distance']['value']:.2f}")
-    return _set_limits(axes, below)
+    _set_limits(axes, below)
 
 
 def _set_limits(axes: Axes, points: Tensor) -> None:
@@ -163,10 +153,8 @@ def _corners(points: Tensor) -> list[list[float]]:
     return [(low - margin).tolist(), (high + margin).tolist()]
 
 
-def _height(points: Tensor | None) -> float:
+def _height(points: Tensor) -> float:
     """Height of a panel divided by its width."""
-    if points is None:
-        return 1.0
     (left, low), (right, high) = _corners(points)
     return (high - low) / (right - left)
 
@@ -181,13 +169,13 @@ def _table(view: PaperView, batch: int) -> Table:
     rows: list[list[Cell | Plain]] = [
         [
             name,
-            method_name(cell.method),
+            method_name(record.method),
             _estimate(record, "label_error", 100),
             _estimate(record, "distance", 1),
         ]
         for name in (*PLANAR, "helix")
-        for cell, record in view.measured("distribution", name, batch=batch)
-        if cell.method != "none"
+        for record in view.measurements("distribution", name, batch=batch)
+        if record.method != "none"
     ]
     columns = [
         Column("data"),
@@ -204,8 +192,8 @@ def _table(view: PaperView, batch: int) -> Table:
     return Table(columns, rows, f"Label errors and distances, N = {batch}", [note])
 
 
-def _estimate(record: Measurement | None, name: str, scale: float) -> Cell:
-    estimate = None if record is None else record.values.get(name)
+def _estimate(record: Measurement, name: str, scale: float) -> Cell:
+    estimate = record.values.get(name)
     if estimate is None:
         return Cell(None)
     return Cell(scale * estimate["value"], error=scale * estimate["standard_error"])
@@ -214,9 +202,9 @@ def _estimate(record: Measurement | None, name: str, scale: float) -> Cell:
 def _values(view: PaperView, dataset: str, name: str, batch: int) -> dict[str, float]:
     """A measured value by method, without the originals."""
     return {
-        cell.method: record.values[name]["value"]
-        for cell, record in view.measured("distribution", dataset, batch=batch)
-        if record is not None and cell.method != "none"
+        record.method: record.values[name]["value"]
+        for record in view.measurements("distribution", dataset, batch=batch)
+        if record.method != "none"
     }
 
 
@@ -225,7 +213,7 @@ def farther_than_mixup(view: PaperView, batch: int) -> dict[str, list[str]]:
     farther = {}
     for dataset in (*PLANAR, "helix"):
         distances = _values(view, dataset, "distance", batch)
-        mixup = distances.pop(MIXUP, math.inf)
+        mixup = distances[MIXUP]
         farther[dataset] = [gamma_of(method) for method, d in distances.items() if d > mixup]
     return {dataset: gammas for dataset, gammas in farther.items() if gammas}
 
@@ -239,28 +227,18 @@ def _verdict(view: PaperView, batch: int) -> Verdict:
         for method, share in shares.items()
         if method != MIXUP
     ]
-    if not zeta:
-        return Verdict()
     crossed = [gamma for gamma, share in zeta if share > MAX_WRONG]
     summary = "ζ-mixup preserves the class boundaries at every γ."
     if crossed:
         scope = "only above" if any(gamma > max(crossed) for gamma, _ in zeta) else "not even at"
         summary = (
             f"ζ-mixup preserves the class boundaries {scope} γ = {max(crossed)}; the paper claims "
-            "it for every γ. At small γ the weight of all other samples moves outputs towards the "
-            "mean of the data, across the other class."
+            "it for every γ. At small γ outputs move towards the mean of the data."
         )
-    sentences = [summary]
-    for name, shares in wrong.items():
-        text = ", ".join(
-            f"{100 * share:.1f} % with {method_name(method)}" for method, share in shares.items()
-        )
-        sentences.append(f"Wrong labels on {name}: {text}.")
     farther = farther_than_mixup(view, batch)
     if farther:
         text = "; ".join(f"{name} at γ = {', '.join(farther[name])}" for name in farther)
-        sentences.append(
-            f"Outputs are farther from the originals than mixup's on average: {text}. The paper "
-            "reports them much closer."
-        )
-    return Verdict(status_of([*(share <= MAX_WRONG for _, share in zeta), not farther]), sentences)
+        summary += f" Outputs are farther from the originals than mixup's on {text}; the paper "
+        summary += "reports them much closer."
+    claims = [*(share <= MAX_WRONG for _, share in zeta), not farther]
+    return Verdict(status_of(claims), [summary])

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from zetamix.report import drawing
 from zetamix.report.figure import GREY
-from zetamix.report.paper.style import CLASS_COLOURS, SOFT_LABELS, bare, blank, finish, method_name
+from zetamix.report.paper.style import CLASS_COLOURS, SOFT_LABELS, bare, finish, method_name
 from zetamix.report.paper.verdict import ArtifactReport, Verdict, status_of
 from zetamix.results.paper_view import PaperView
 
@@ -16,17 +16,14 @@ WIDTH, MIN_WIDTH = 5.0, 0.25
 
 
 def report(view: PaperView) -> ArtifactReport:
-    panels = list(view.measured("overview"))
+    records = view.measurements("overview")
     with drawing(8.4, 5.4) as figure:
         grid: Any = figure.subplots(2, 2)
-        for letter, axes, (cell, record) in zip("abcd", grid.flat, panels, strict=True):
-            is_mixup = cell.method.startswith("mixup")
-            sources = "pairs" if is_mixup else f"N = {cell.recipe['sources']}"
-            if record is None:
-                blank(axes)
-            else:
-                _draw_panel(axes, view.arrays(record))
-            axes.set_title(f"({letter}) {method_name(cell.method)}, {sources}")
+        for letter, axes, record in zip("abcd", grid.flat, records, strict=True):
+            _draw_panel(axes, view.arrays(record))
+            is_mixup = record.method.startswith("mixup")
+            sources = "pairs" if is_mixup else f"N = {record.recipe['sources']}"
+            axes.set_title(f"({letter}) {method_name(record.method)}, {sources}")
         picture = finish(
             view,
             figure,
@@ -39,21 +36,13 @@ def report(view: PaperView) -> ArtifactReport:
             "mixup's outputs lie anywhere between two originals, ζ-mixup's close to one. The seed "
             "was chosen so that the mixup outputs spread over their segments.",
         )
-    weights = [
-        record.values["largest_weight"]
-        for cell, record in panels
-        if record is not None and cell.method.startswith("zeta")
-    ]
-    if not weights:
-        return ArtifactReport([picture])
-    text = ", ".join(f"{weight:.2f}" for weight in weights)
+    weights = [r.values["largest_weight"] for r in records if r.method.startswith("zeta")]
     sentence = (
-        f"The largest weight of a ζ-mixup output is {text} on average (panels b to d); the paper's "
-        "condition for dominance is more than 0.5."
+        f"The largest weight of a ζ-mixup output is {', '.join(f'{w:.2f}' for w in weights)} on "
+        "average (panels b to d); the paper's condition for dominance is more than 0.5."
     )
-    return ArtifactReport(
-        [picture], verdict=Verdict(status_of([weight > 0.5 for weight in weights]), [sentence])
-    )
+    verdict = Verdict(status_of([weight > 0.5 for weight in weights]), [sentence])
+    return ArtifactReport([picture], verdict=verdict)
 
 
 def _draw_panel(axes: Axes, arrays: dict[str, Tensor]) -> None:

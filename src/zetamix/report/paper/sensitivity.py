@@ -4,24 +4,19 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.stats import spearmanr  # type: ignore[import-untyped]
-
 from zetamix.data import CATALOGUE
 from zetamix.gamma import GAMMA_MIN
 from zetamix.measure.statistics import Summary, standard_error
 from zetamix.records import RunRecord
 from zetamix.report import Cell, Column, Picture, Table, drawing, series_style
+from zetamix.report.paper.comparisons import Row
 from zetamix.report.paper.style import blank, finish, gamma_of
-from zetamix.report.paper.table_rows import Row
 from zetamix.report.paper.verdict import INCONCLUSIVE, ArtifactReport, Verdict
-from zetamix.report.table import Plain
 from zetamix.results.paper_cells import TrainingCell, Variant
 from zetamix.results.paper_view import PaperView
 
 # the grid of γ and a margin
 GAMMA_LIMITS = (1.65, 5.15)
-# fewer models give no meaningful rank correlation
-MIN_MODELS = 12
 
 
 @dataclass(frozen=True)
@@ -47,16 +42,13 @@ class Series:
 
 def report(view: PaperView) -> ArtifactReport:
     series = _all_series(view)
-    swept = [each for each in series if each.sweep]
     tables = {"sensitivity": _table(series)}
-    if swept:
-        tables["sweep"] = _sweep_table(swept)
-    pictures = [_draw(view, series), *(_draw_sweep(view, s) for s in swept if len(s.sweep) > 1)]
-    sentences = [_sentence(s) for s in series if len(s.errors) > 1] + list(map(_sweep, swept))
-    if not sentences:
+    pictures = [_draw(view, series), *(_draw_sweep(view, s) for s in series if len(s.sweep) > 1)]
+    sentences = [_sentence(each) for each in series if len(each.errors) > 1]
+    if not view.records:
         return ArtifactReport(pictures, tables)
-    sentences.insert(0, "The paper shows this figure without numbers to compare with.")
-    return ArtifactReport(pictures, tables, Verdict(INCONCLUSIVE, sentences))
+    first = "The paper shows this figure without numbers to compare with."
+    return ArtifactReport(pictures, tables, Verdict(INCONCLUSIVE, [first, *sentences]))
 
 
 def _all_series(view: PaperView) -> list[Series]:
@@ -183,41 +175,3 @@ def _setting(record: RunRecord) -> tuple[float, float, float]:
     """γ, weight decay and error in percent."""
     gamma, recipe = float(gamma_of(record.cell.method)), record.cell.recipe
     return gamma, float(recipe["weight_decay"]), 100 * record.last["error"]
-
-
-def _correlations(series: Series) -> list[tuple[float, float] | None]:
-    """Spearman's ρ of the error with γ and with weight decay, and its p-value."""
-    gammas, decays, errors = zip(*map(_setting, series.sweep), strict=True)
-    if len(errors) < MIN_MODELS or len(set(errors)) == 1:
-        return [None, None]
-    results = [spearmanr(errors, values) for values in (gammas, decays)]
-    return [(float(result.statistic), float(result.pvalue)) for result in results]
-
-
-def _sweep_table(swept: list[Series]) -> Table:
-    rows: list[list[Cell | Plain]] = []
-    for series in swept:
-        gamma, decay, error = min(map(_setting, series.sweep), key=lambda setting: setting[2])
-        rhos = [Cell(rho and rho[0], digits=2) for rho in _correlations(series)]
-        best = Cell(error, digits=2), f"{gamma:g}", f"{decay:g}"
-        rows.append([series.title, len(series.sweep), *best, *rhos])
-    heads = ("sweep", "models", "lowest error %", "its γ", "its weight decay")
-    columns = [Column(head) for head in (*heads, "ρ with γ", "ρ with weight decay")]
-    note = (
-        "ρ: Spearman's rank correlation of the error with a parameter, computed from "
-        f"{MIN_MODELS} models on; above 0 the error rises with the parameter."
-    )
-    return Table(columns, rows, "The sweep over γ and weight decay", [note])
-
-
-def _sweep(series: Series) -> str:
-    errors = [error for _, _, error in map(_setting, series.sweep)]
-    text = f"{series.title}: {len(errors)} of {series.sweep_size} models of the sweep run"
-    text += f", error from {min(errors):.2f} to {max(errors):.2f} %."
-    for name, rho in zip(("γ", "weight decay"), _correlations(series), strict=True):
-        if rho is not None:
-            direction = "rises" if rho[0] > 0 else "falls"
-            trend = f"{direction} with" if rho[1] < 0.05 else "does not depend significantly on"
-            p = f"p = {rho[1]:.2g}" if rho[1] >= 0.001 else "p < 0.001"
-            text += f" It {trend} {name} (ρ = {rho[0]:.2f}, {p})."
-    return text

@@ -5,9 +5,17 @@ from dataclasses import dataclass
 
 from zetamix.metrics import METRICS
 from zetamix.report import Cell, Column, Table
+from zetamix.report.paper.comparisons import (
+    Row,
+    column_title,
+    compare_all,
+    difference_table,
+    groups_of,
+    judge,
+    rows_of,
+    variants_of,
+)
 from zetamix.report.paper.style import method_name
-from zetamix.report.paper.table_rows import Row, column_title, groups_of, rows_of, variants_of
-from zetamix.report.paper.table_verdict import judge
 from zetamix.report.paper.verdict import ArtifactReport
 from zetamix.report.table import Mark, Plain
 from zetamix.results import paper_values as paper
@@ -70,8 +78,11 @@ SPECS: Mapping[str, TableSpec] = {
 
 def report(view: PaperView) -> ArtifactReport:
     spec = SPECS[view.artifact]
-    table = comparison_table(view, spec)
-    return ArtifactReport((), {view.artifact: table}, judge(view, spec.metrics[0]))
+    tables = {view.artifact: comparison_table(view, spec)}
+    comparisons = compare_all(view, spec.metrics[0])
+    if comparisons:
+        tables["differences"] = difference_table(comparisons)
+    return ArtifactReport((), tables, judge(comparisons))
 
 
 def comparison_table(view: PaperView, spec: TableSpec) -> Table:
@@ -179,6 +190,5 @@ def _explanation(metrics: Sequence[str]) -> str:
         f"{better} is better. Paper: as printed, with its bold and underlined values. Ours: mean ± "
         "standard deviation over n seeds, best and second best marked where every method has been "
         "run; – no run yet. Ours is the epoch with the best validation score, or the last epoch of "
-        "a dataset without a validation split. Intervals are Student's t at 95 %, paired by seed; "
-        "a difference counts as significant after Holm correction over the values of γ."
+        "a dataset without a validation split."
     )

@@ -6,7 +6,7 @@ from zetamix.gamma import GAMMA_MIN, lam_from_gamma
 from zetamix.records import Measurement
 from zetamix.report import Cell, Column, Picture, Table, drawing, series_style
 from zetamix.report.figure import COLOURS
-from zetamix.report.paper.style import blank, finish
+from zetamix.report.paper.style import finish
 from zetamix.report.paper.verdict import ArtifactReport, Verdict, status_of
 from zetamix.report.table import Plain
 from zetamix.results.paper_view import PaperView
@@ -17,26 +17,19 @@ ROUNDING = 1e-12
 
 def report(view: PaperView) -> ArtifactReport:
     curves = {
-        "N → ∞" if cell.recipe["sources"] == "all" else f"N = {cell.recipe['sources']}": record
-        for cell, record in view.measured("dominance")
-        if record is not None
+        "N → ∞" if record.recipe["sources"] == "all" else f"N = {record.recipe['sources']}": record
+        for record in view.measurements("dominance")
     }
-    pairs = next((record for _, record in view.measured("equivalence")), None)
+    (pairs,) = view.measurements("equivalence")
     picture = _draw(view, curves, pairs)
     return ArtifactReport([picture], {"thresholds": _table(curves)}, _verdict(curves, pairs))
 
 
-def _draw(view: PaperView, curves: dict[str, Measurement], pairs: Measurement | None) -> Picture:
+def _draw(view: PaperView, curves: dict[str, Measurement], pairs: Measurement) -> Picture:
     with drawing(9.6, 3.9) as figure:
         left, right = figure.subplots(1, 2)
-        if curves:
-            _draw_dominance(left, curves)
-        else:
-            blank(left)
-        if pairs is None:
-            blank(right)
-        else:
-            _draw_equivalence(right, pairs)
+        _draw_dominance(left, curves)
+        _draw_equivalence(right, pairs)
         return finish(
             view,
             figure,
@@ -93,18 +86,13 @@ def _table(curves: dict[str, Measurement]) -> Table:
     return Table(columns, rows, "Thresholds of Theorem 1", [note])
 
 
-def _verdict(curves: dict[str, Measurement], pairs: Measurement | None) -> Verdict:
-    claims, sentences = [], []
-    if curves:
-        agreements = [record.values["plans_as_the_theorem_says"] for record in curves.values()]
-        claims.append(all(agreement in (None, 1.0) for agreement in agreements))
-        every = "every drawn plan" if claims[0] else "not all drawn plans (see the table)"
-        sentences.append(f"Theorem 1 holds for {every}.")
-    if pairs is not None:
-        largest = pairs.values["largest_difference"]
-        claims.append(largest < ROUNDING)
-        sentences.append(
-            "Theorem 2: outputs of ζ-mixup with two sources and of mixup differ by at most "
-            f"{largest:.1g} in double precision."
-        )
-    return Verdict(status_of(claims), [" ".join(sentences)]) if claims else Verdict()
+def _verdict(curves: dict[str, Measurement], pairs: Measurement) -> Verdict:
+    agreements = [record.values["plans_as_the_theorem_says"] for record in curves.values()]
+    holds = all(agreement in (None, 1.0) for agreement in agreements)
+    scope = "every drawn plan" if holds else "not all drawn plans (see the table)"
+    largest = pairs.values["largest_difference"]
+    sentence = (
+        f"Theorem 1 holds for {scope}. Theorem 2: outputs of ζ-mixup with two sources and of mixup "
+        f"differ by at most {largest:.1g} in double precision."
+    )
+    return Verdict(status_of([holds, largest < ROUNDING]), [sentence])

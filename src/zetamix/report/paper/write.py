@@ -1,4 +1,4 @@
-"""Files of the artifacts: figures, tables in four formats, a README each, and one page for all."""
+"""Files of the artifacts: figures, tables in three formats, a page each, and one page for all."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,45 +20,45 @@ TITLE = "Reproduction of ζ-mixup"
 
 
 def write_artifact(view: PaperView, folder: Path) -> ArtifactReport:
-    """Write figures (SVG, PNG), tables (Markdown, LaTeX, CSV, HTML) and a README."""
+    """Write figures (SVG, PNG), tables (Markdown, LaTeX, CSV) and a page of them."""
     report = make_report(view)
     for picture in report.pictures:
         picture.save(folder)
     for name, table in report.tables.items():
-        write_text(folder / f"{name}.md", _markdown(table))
+        notes = "\n".join(f"- {note}" for note in table.notes)
+        write_text(folder / f"{name}.md", f"**{table.caption}**\n\n{table.markdown()}\n\n{notes}\n")
         write_text(folder / f"{name}.tex", table.latex() + "\n")
         write_text(folder / f"{name}.csv", table.csv())
-        # without the machine that rendered it: a table changes only with its records
-        section = Section(table.caption, [table, *_provenance(view)])
-        write_text(folder / f"{name}.html", render_page(table.caption, [section]))
-    write_text(folder / "README.md", _readme(view, report))
+    # without the machine that rendered it: a page of records changes only with them
+    write_text(folder / "report.html", render_page(_title(view), [_section(view, report)]))
     return report
 
 
 def write_page(views: Sequence[PaperView], path: Path, machine: Mapping[str, str]) -> None:
     """Write all artifacts, and one page of their verdicts, figures, tables and empty cells."""
-    sections, lead = [], []
-    counts: Counter[str] = Counter()
-    for view in views:
-        report = write_artifact(view, path.parent / view.artifact)
-        sections.append(_section(view, report))
-        verdict = report.verdict
-        counts[verdict.status] += 1
-        lead.append(
-            (
-                view.artifact,
-                f"{_capitalised(verdict.status)} ({_progress(view)}). {verdict.sentences[0]}",
-            )
-        )
-    label = views[0].smoke_label
+    reports = [write_artifact(view, path.parent / view.artifact) for view in views]
+    sections = [_section(*pair) for pair in zip(views, reports, strict=True)]
+    lead = [(v.artifact, _summary(v, report)) for v, report in zip(views, reports, strict=True)]
+    counts = Counter(report.verdict.status for report in reports)
     summary = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     lead.insert(0, ("Summary", f"{len(views)} figures and tables of the paper: {summary}."))
-    title = f"{TITLE} ({label})" if label else TITLE
-    write_text(path, render_page(title, sections, machine=machine, lead=lead))
+    write_text(path, render_page(_title(views[0]), sections, machine=machine, lead=lead))
+
+
+def _title(view: PaperView) -> str:
+    return f"{TITLE} ({view.smoke_label})" if view.smoke_label else TITLE
+
+
+def _summary(view: PaperView, report: ArtifactReport) -> str:
+    status = f"{report.verdict.status[0].upper()}{report.verdict.status[1:]}"
+    done = len(view.cells) - len(view.empty)
+    other = sum(view.store.find(cell) is not None for cell in view.more)
+    more = f", and {other} of other variants of the recipe" if other else ""
+    return f"{status}, {done} of {len(view.cells)} cells{more}. {report.verdict.sentences[0]}"
 
 
 def _section(view: PaperView, report: ArtifactReport) -> Section:
-    blocks: list[Block] = [*report.verdict.sentences, *report.pictures]
+    blocks: list[Block] = [_summary(view, report), *report.verdict.sentences[1:], *report.pictures]
     tables = list(report.tables.values())
     if view.records:
         blocks += tables
@@ -68,36 +68,6 @@ def _section(view: PaperView, report: ArtifactReport) -> Section:
     blocks += [empty] if empty is not None else []
     blocks += [*_about_the_paper(view), *_provenance(view)]
     return Section(f"{view.artifact}: {view.title}", blocks, anchor=view.artifact)
-
-
-def _readme(view: PaperView, report: ArtifactReport) -> str:
-    parts = [f"# {view.artifact}: {view.title}"]
-    smoke = " --quick" if view.smoke_label else ""
-    parts.append(f"{_progress(view)}. Made by `zetamix reproduce {view.artifact}{smoke}`.")
-    parts += report.verdict.sentences
-    for picture in report.pictures:
-        parts.append(f"![{picture.alt}]({picture.name}.png)\n\n*{picture.caption}*")
-    parts += [_markdown(table).rstrip() for table in report.tables.values()]
-    empty = empty_cells(view)
-    parts += [_markdown(empty).rstrip()] if empty is not None else []
-    parts += [*_about_the_paper(view), *_provenance(view)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _markdown(table: Table) -> str:
-    notes = "\n".join(f"- {note}" for note in table.notes)
-    return f"**{table.caption}**\n\n{table.markdown()}\n\n{notes}\n"
-
-
-def _capitalised(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}"
-
-
-def _progress(view: PaperView) -> str:
-    done = len(view.cells) - len(view.empty)
-    other = sum(view.store.find(cell) is not None for cell in view.more)
-    more = f", and {other} of other variants of the recipe" if other else ""
-    return f"{done} of {len(view.cells)} cells{more}"
 
 
 def _about_the_paper(view: PaperView) -> list[str]:

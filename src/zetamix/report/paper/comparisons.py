@@ -1,4 +1,4 @@
-"""Whether ζ-mixup wins where the paper's tables say so: paired differences over seeds."""
+"""Rows of the paper's tables with our runs, and ζ-mixup compared with mixup and ERM over seeds."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,11 +6,21 @@ from dataclasses import dataclass
 
 import torch
 
-from zetamix.measure.statistics import CONFIDENCE, Difference, holm, paired_difference
+from zetamix.data import CATALOGUE
+from zetamix.measure.statistics import (
+    CONFIDENCE,
+    Difference,
+    Summary,
+    holm,
+    paired_difference,
+    summarise,
+)
 from zetamix.metrics import METRICS, resolution
-from zetamix.report.paper.style import gamma_of
-from zetamix.report.paper.table_rows import Row, column_title, groups_of, rows_of, variants_of
+from zetamix.records import RunRecord
+from zetamix.report import Cell, Column, Table
+from zetamix.report.paper.style import method_name
 from zetamix.report.paper.verdict import Verdict, status_of
+from zetamix.report.table import Plain
 from zetamix.results import paper_values as paper
 from zetamix.results.paper_cells import Variant
 from zetamix.results.paper_view import PaperView
@@ -21,10 +31,68 @@ AHEAD, BEHIND, UNDECIDED, ONE_SEED = "ahead", "behind", "not significant", "one 
 
 
 @dataclass(frozen=True)
+class Row:
+    """One dataset, model and method, with our runs under each variant of the recipe."""
+
+    artifact: str
+    dataset: str
+    model: str
+    method: str
+    runs: dict[Variant, list[RunRecord]]
+
+    @property
+    def title(self) -> str:
+        return CATALOGUE[self.dataset].title
+
+    def summary(self, variant: Variant, metric: str) -> Summary | None:
+        """A metric over our seeds, in the paper's unit."""
+        scale = paper.METRICS[metric].scale
+        scores = {
+            # of the epoch with the best validation score; without validation, of the last one
+            run.cell.seed: (run.last if run.best is None else run.best)[metric]
+            for run in self.runs.get(variant, [])
+        }
+        values = {seed: scale * score for seed, score in scores.items() if score is not None}
+        return summarise(values) if values else None
+
+    def printed(self, metric: str) -> float | None:
+        """The paper's value."""
+        return paper.printed(self.artifact, self.dataset, self.model, self.method, metric)
+
+
+def rows_of(view: PaperView) -> list[Row]:
+    """The rows of a table, in the paper's order."""
+    runs: dict[tuple[str, str, str], dict[Variant, list[RunRecord]]] = {}
+    for cell in view.trainings:
+        variants = runs.setdefault((cell.dataset, cell.model, cell.method), {})
+        if cell.variant not in variants:
+            variants[cell.variant] = view.store.runs_of(cell)
+    return [Row(view.artifact, *key, variants) for key, variants in runs.items()]
+
+
+def groups_of(rows: list[Row]) -> list[list[Row]]:
+    """Rows of the same dataset and model: the methods to compare."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.dataset, row.model), []).append(row)
+    return list(groups.values())
+
+
+def variants_of(view: PaperView) -> list[Variant]:
+    return list(dict.fromkeys(cell.variant for cell in view.trainings))
+
+
+def column_title(metric: str) -> str:
+    """The name of a metric with the paper's unit: "error rate %", "AUC"."""
+    return METRICS[metric].title + (" %" if paper.METRICS[metric].scale == 100 else "")
+
+
+@dataclass(frozen=True)
 class Comparison:
     """ζ-mixup minus a baseline at one γ, in the paper's unit: our difference and the paper's."""
 
     row: Row
+    variant: Variant
     difference: Difference
     printed: float | None
     """The difference of the paper's two values."""
@@ -59,22 +127,22 @@ class Comparison:
         return max(self.sign * low, self.sign * high) < self.sign * self.printed
 
 
-def judge(view: PaperView, metric: str) -> Verdict:
-    """A sentence for the whole table, then one per dataset, model, variant and baseline."""
-    families = [
-        (variant, family)
+def compare_all(view: PaperView, metric: str) -> list[Comparison]:
+    return [
+        comparison
         for group in groups_of(rows_of(view))
         for variant in variants_of(view)
         for baseline in BASELINES
-        if (family := compare(group, variant, metric, baseline))
+        for comparison in compare(group, variant, metric, baseline)
     ]
-    if not families:
-        return Verdict(sentences=("No cell of this table has been run yet.",))
-    comparisons = [comparison for _, family in families for comparison in family]
+
+
+def judge(comparisons: Sequence[Comparison]) -> Verdict:
+    """The paper: ζ-mixup is ahead of mixup and of ERM."""
+    if not comparisons:
+        return Verdict()
     status = status_of([c.claim_holds for c in comparisons if c.is_win_in_paper])
-    has_models = len({cell.model for cell in view.trainings}) > 1
-    sentences = [_sentence(family, variant, has_models) for variant, family in families]
-    return Verdict(status, [_summary(comparisons), *sentences])
+    return Verdict(status, [_summary(comparisons)])
 
 
 def compare(group: Sequence[Row], variant: Variant, metric: str, baseline: str) -> list[Comparison]:
@@ -96,7 +164,8 @@ def compare(group: Sequence[Row], variant: Variant, metric: str, baseline: str) 
     for difference in holm([each for each in differences if each is not None]):
         ours, theirs = rows[difference.method].printed(metric), rows[baseline].printed(metric)
         printed = None if ours is None or theirs is None else ours - theirs
-        comparisons.append(Comparison(rows[difference.method], difference, printed))
+        row = rows[difference.method]
+        comparisons.append(Comparison(row, variant, difference, printed))
     return comparisons
 
 
@@ -131,45 +200,31 @@ def _summary(comparisons: Sequence[Comparison]) -> str:
     return " ".join(parts)
 
 
-def _sentence(family: Sequence[Comparison], variant: Variant, has_models: bool) -> str:
-    row, metric = family[0].row, family[0].difference.metric
-    model = paper.MODELS[row.model] if has_models else ""
-    scope = ", ".join(filter(None, (row.title, model, variant.label)))
-    baseline = BASELINES[family[0].difference.baseline]
-    title = column_title(metric)
-    return (
-        f"{scope}: {_headline(family, baseline)}; the paper reports it ahead at "
-        f"{sum(c.is_win_in_paper for c in family)} of {len(family)} γ. "
-        f"{title[0].upper()}{title[1:]}, ζ-mixup minus {baseline}: "
-        f"{'; '.join(_detail(c, paper.METRICS[metric].digits) for c in family)}."
+def difference_table(comparisons: Sequence[Comparison]) -> Table:
+    """ζ-mixup minus each baseline, with confidence intervals."""
+    rows: list[list[Cell | Plain]] = []
+    for c in comparisons:
+        digits = paper.METRICS[c.difference.metric].digits
+        numbers = (c.difference.mean, c.difference.low, c.difference.high, c.printed)
+        rows.append(
+            [
+                c.row.title,
+                paper.MODELS[c.row.model],
+                c.variant.label or "paper's recipe",
+                f"{method_name(c.difference.method)} − {BASELINES[c.difference.baseline]}",
+                *(Cell(number, digits=digits, signed=True) for number in numbers),
+                c.difference.n,
+                c.outcome,
+            ]
+        )
+    interval = f"{100 * CONFIDENCE:.0f} %"
+    heads = ["dataset", "model", "recipe", "difference", "ours"]
+    heads += [f"{interval} low", f"{interval} high", "paper", "n", "ζ-mixup is"]
+    better = "higher" if comparisons[0].sign > 0 else "lower"
+    note = (
+        "Student's t interval, paired by seed; ahead or behind: significant after Holm correction "
+        f"over the values of γ ({better} is better)."
     )
-
-
-def _headline(family: Sequence[Comparison], baseline: str) -> str:
-    outcomes = Counter(c.outcome for c in family)
-    total = len(family)
-    if outcomes[ONE_SEED] == total:
-        ahead = sum(c.sign * c.difference.mean > 0 for c in family)
-        return f"with one seed ζ-mixup is ahead of {baseline} at {ahead} of {total} γ"
-    parts = [
-        f"significantly {adverb} {baseline} at {outcomes[outcome]} of {total} γ"
-        for outcome, adverb in ((AHEAD, "better than"), (BEHIND, "worse than"))
-        if outcomes[outcome]
-    ]
-    return f"ζ-mixup is {' and '.join(parts) or f'not significantly different from {baseline}'}"
-
-
-def _detail(comparison: Comparison, digits: int) -> str:
-    def signed(value: float) -> str:
-        return f"{value:+.{digits}f}".replace("-", "−")
-
-    difference = comparison.difference
-    text = f"γ = {gamma_of(difference.method)} {signed(difference.mean)}"
-    if difference.low is None or difference.high is None:
-        text += " (one seed"
-    else:
-        interval = f"{signed(difference.low)} to {signed(difference.high)}"
-        text += f" ({100 * CONFIDENCE:.0f} % interval {interval}, n = {difference.n}"
-    if comparison.printed is not None:
-        text += f"; paper {signed(comparison.printed)}"
-    return text + ")"
+    title = column_title(comparisons[0].difference.metric)
+    caption = f"{title[0].upper()}{title[1:]}: ζ-mixup minus mixup and ERM"
+    return Table([Column(head) for head in heads], rows, caption, [note])
