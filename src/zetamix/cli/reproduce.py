@@ -159,8 +159,8 @@ def _write_page(console: Console, views: Sequence["PaperView"]) -> None:
 def _print_outcome(console: Console, view: "PaperView", outcome: "Outcome") -> None:
     """Write the report of an artifact, and print its verdict; needs matplotlib and scipy."""
     console.print(
-        f"[bold]{view.artifact}[/bold]: {outcome.ran} cells run, {outcome.had_record} had a record, "
-        f"{len(outcome.empty)} left",
+        f"[bold]{view.artifact}[/bold]: {outcome.ran} cells run, {outcome.had_record} had a "
+        f"record, {len(outcome.empty)} left",
         highlight=False,
     )
     folder = view.store.folder / view.artifact

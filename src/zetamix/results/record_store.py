@@ -77,8 +77,8 @@ class RecordStore:
                 return {name: torch.from_numpy(file[name]) for name in file.files}
         except (OSError, ValueError) as error:
             raise ReproduceError(
-                f"Cannot read {path}, the arrays of record {record.key}: {error}. Restore the "
-                "file, or remove that line of records.jsonl and reproduce the artifact again."
+                f"The arrays of record {record.key} in {path} cannot be read ({error}). Restore "
+                "the file, or remove that line of records.jsonl and reproduce the artifact again."
             ) from None
 
 

@@ -219,7 +219,7 @@ def difference_table(comparisons: Sequence[Comparison]) -> Table:
         )
     interval = f"{100 * CONFIDENCE:.0f} %"
     heads = ["dataset", "model", "recipe", "difference", "ours"]
-    heads += [f"{interval} low", f"{interval} high", "paper", "n", "ζ-mixup is"]
+    heads += [f"{interval} low", f"{interval} high", "paper", "n", "outcome"]
     better = "higher" if comparisons[0].sign > 0 else "lower"
     note = (
         "Student's t interval, paired by seed; ahead or behind: significant after Holm correction "
