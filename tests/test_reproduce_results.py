@@ -89,7 +89,7 @@ def test_only_what_the_readme_shows_is_committed_of_what_is_rendered():
 
 
 # point clouds and densities take 10 to 20 s to draw
-SLOW = {id: pytest.mark.slow for id in ("distributions", "mnist")}
+SLOW = dict.fromkeys(("distributions", "mnist"), pytest.mark.slow)
 
 
 @pytest.mark.parametrize("id", [pytest.param(id, marks=SLOW.get(id, ())) for id in ARTIFACTS])
