@@ -1,13 +1,63 @@
-"""The files in the folder of a run, and when two runs are the same."""
+"""Small runs for tests: their making, the files in their folders, when two of them are equal."""
 
 import json
+from dataclasses import replace
 
 import torch
+from torch import nn
 
+from zetamix import data
+from zetamix.methods import parse
+from zetamix.train import RECIPES, Run
 from zetamix.train.run_folder import RunFolder
+
+# 100 digits in batches of 32: three steps an epoch, and four samples left over
+RECIPE = RECIPES["cifar10"].change(
+    model="digitnet", epochs=2, batch_size=32, lr=0.05, milestones=(1,), augmentation="none"
+)
+STEPS = 3
+METHODS = ["none", "mixup", "cutmix", "zeta:2.8", "local"]
 
 # of a finished run, besides lock files
 FINISHED = ["cell.json", "final.pt", "metrics.jsonl", "model.json", "record.json"]
+
+
+def small_digits(data_dir, train=100, val=40, test=50):
+    whole = data.load("digits", data_dir=data_dir)
+    return replace(
+        whole,
+        train=whole.train.subset(train),
+        val=whole.val.subset(val),
+        test=whole.test.subset(test),
+    )
+
+
+class Runs:
+    """Makes runs, each in a folder of its own unless one is named."""
+
+    def __init__(self, dataset, folder, recipe=RECIPE, **options):
+        self.dataset, self.folder, self.recipe, self.options = dataset, folder, recipe, options
+        self.made = 0
+
+    def __call__(self, method="zeta:2.8", recipe=None, *, seed=0, out=None, **options):
+        self.made += 1
+        return Run(
+            options.pop("dataset", self.dataset),
+            parse(method),
+            self.recipe if recipe is None else recipe,
+            seed=seed,
+            out=self.folder / (f"run{self.made}" if out is None else out),
+            **{**self.options, **options},
+        )
+
+
+def dropout_model(name, num_classes, shape, seed, **options):
+    """In place of `zetamix.models.initialise`: a model with dropout."""
+    generator = torch.Generator().manual_seed(seed)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Dropout(0.5), nn.Linear(32, 10))
+    for part in model.parameters():
+        part.data = torch.randn(part.shape, generator=generator) * 0.1
+    return model
 
 
 def names(folder):

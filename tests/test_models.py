@@ -93,7 +93,7 @@ REFUSED = [
     (
         "resnet81", (3, 32, 32), {}, UnknownModelError,
         r"Expected a model such as auto, lenet5, digitnet, mlp, resnet18 or another classification "
-        r"model of torchvision, got 'resnet81'\. Did you mean resnet18 .*\?",
+        r"model of torchvision, got 'resnet81'\. Did you mean resnet18, .*\?",
     ),
     ("fcn_resnet50", (3, 32, 32), {}, UnknownModelError, r".*got 'fcn_resnet50'\..*"),
     ("resnet18", (2,), {}, ValueError,

@@ -8,8 +8,19 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from folders import FINISHED, assert_same, checkpoint, names, weights
-from torch import nn
+from folders import (
+    FINISHED,
+    METHODS,
+    RECIPE,
+    STEPS,
+    Runs,
+    assert_same,
+    checkpoint,
+    dropout_model,
+    names,
+    small_digits,
+    weights,
+)
 
 from zetamix import data
 from zetamix.data.augment import ROUND, measure_scale
@@ -27,35 +38,19 @@ from zetamix.train.loggers import CurveLogger, LoggerError
 from zetamix.train.run_folder import FolderError
 from zetamix.train.trainer import MIXING, NonFiniteLossError, Trainer, choose_dtype, derive
 
-# 100 digits in batches of 32: three steps an epoch, and four samples left over
-RECIPE = RECIPES["cifar10"].change(
-    model="digitnet", epochs=2, batch_size=32, lr=0.05, milestones=(1,), augmentation="none"
-)
-STEPS = 3
-METHODS = ["none", "mixup", "cutmix", "zeta:2.8", "zeta:gamma=2.8,sources=4", "local"]
+METHODS = [*METHODS, "zeta:gamma=2.8,sources=4"]
 # a rate at which digits diverge in their second step
 DIVERGING = RECIPE.change(lr=1e30)
 
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    whole = data.load("digits", data_dir=tmp_path_factory.mktemp("data"))
-    return replace(
-        whole, train=whole.train.subset(100), val=whole.val.subset(40), test=whole.test.subset(50)
-    )
+    return small_digits(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture
 def new(digits, tmp_path):
-    """Makes runs, each in a folder of its own unless one is named."""
-    made = []
-
-    def make(method="zeta:2.8", recipe=RECIPE, *, out=None, dataset=digits, seed=0, **options):
-        made.append(out)
-        out = tmp_path / (f"run{len(made)}" if out is None else out)
-        return Run(dataset, parse(method), recipe, seed=seed, out=out, **options)
-
-    return make
+    return Runs(digits, tmp_path)
 
 
 def finish(run):
@@ -204,21 +199,8 @@ def test_mixing_has_a_seed_of_its_own():
     assert len({derive(seed, purpose) for seed in range(50) for purpose in range(3)}) == 150
 
 
-@pytest.fixture
-def dropout(monkeypatch):
-    """A model with dropout, whatever a recipe names."""
-
-    def build(name, num_classes, shape, seed, **options):
-        generator = torch.Generator().manual_seed(seed)
-        model = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Dropout(0.5), nn.Linear(32, 10))
-        for part in model.parameters():
-            part.data = torch.randn(part.shape, generator=generator) * 0.1
-        return model
-
-    monkeypatch.setattr(trainer_module, "initialise", build)
-
-
-def test_dropout_follows_the_seed_and_resumes(new, dropout):
+def test_dropout_follows_the_seed_and_resumes(new, monkeypatch):
+    monkeypatch.setattr(trainer_module, "initialise", dropout_model)
     first, again, other = (new("none", seed=seed) for seed in (0, 0, 1))
     finish(first)
     torch.rand(5)

@@ -5,28 +5,22 @@ replay, so that what the host does around a graph is tested everywhere.
 """
 
 import contextlib
-from dataclasses import replace
 
 import pytest
 import torch
-from folders import weights
-from torch import nn
+from folders import METHODS, RECIPE, STEPS, Runs, dropout_model, small_digits, weights
 
 import zetamix.sampling
-from zetamix import data
 from zetamix.methods import parse
-from zetamix.train import RECIPES, Run, train
-from zetamix.train import run as runs_module
+from zetamix.train import run as run_module
+from zetamix.train import train
 from zetamix.train import trainer as trainer_module
 from zetamix.train.cuda_graph import CapturedStep
 from zetamix.train.trainer import Trainer
 
-RECIPE = RECIPES["cifar10"].change(
-    model="digitnet", epochs=3, batch_size=32, lr=0.05, milestones=(1, 2), decay=0.5,
-    augmentation="crop-flip", precision="float32",
-)  # fmt: skip
-STEPS = 3
-METHODS = ["none", "mixup", "cutmix", "zeta:2.8", "local"]
+RECIPE = RECIPE.change(
+    epochs=3, milestones=(1, 2), decay=0.5, augmentation="crop-flip", precision="float32"
+)
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 ON_GPU = pytest.mark.parametrize("device", [CUDA], indirect=True)
 # torch's compiler warns about its own parts, and about TF32, which the recipe leaves off
@@ -59,7 +53,6 @@ class FakeStream:
 
 
 def fake_cuda_graphs(monkeypatch):
-    """CUDA graphs without CUDA."""
     capturing = []
 
     @contextlib.contextmanager
@@ -83,7 +76,7 @@ def fake_cuda_graphs(monkeypatch):
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "graph", capture)
     monkeypatch.setattr(
-        runs_module, "can_capture", lambda device, recipe, *_: recipe.last_batch == "drop"
+        run_module, "can_capture", lambda device, recipe, *_: recipe.last_batch == "drop"
     )
 
 
@@ -104,45 +97,29 @@ def device(request, monkeypatch):
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    whole = data.load("digits", data_dir=tmp_path_factory.mktemp("data"))
-    return replace(
-        whole, train=whole.train.subset(100), val=whole.val.subset(40), test=whole.test.subset(50)
-    )
+    return small_digits(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture
 def new(digits, device, tmp_path):
-    made = []
-
-    def make(method="zeta:2.8", recipe=RECIPE, *, out=None, seed=0, **options):
-        made.append(out)
-        out = tmp_path / (f"run{len(made)}" if out is None else out)
-        return Run(digits, parse(method), recipe, seed=seed, out=out, device=device, **options)
-
-    return make
+    return Runs(digits, tmp_path, RECIPE, device=device)
 
 
-def assert_same_state(found, expected, device, tolerance=1e-4):
+def assert_same_state(found, expected, device):
     """Bit by bit on a CPU; a GPU sometimes sums in another order."""
-    assert found.keys() == expected.keys()
-    for key, value in expected.items():
-        if device.type == "cpu":
-            assert torch.equal(found[key], value), key
-        else:
-            torch.testing.assert_close(
-                found[key].cpu(), value.cpu(), rtol=tolerance, atol=tolerance, msg=key
-            )
+    tolerance = 0 if device.type == "cpu" else 1e-4
+    found, expected = ({k: v.cpu() for k, v in state.items()} for state in (found, expected))
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
-def assert_same(first, second, device, tolerance=1e-4):
-    assert_same_state(weights(first.folder.path), weights(second.folder.path), device, tolerance)
+def assert_same(first, second, device):
+    assert_same_state(weights(first.folder.path), weights(second.folder.path), device)
     assert first.record.last["nll"] == pytest.approx(second.record.last["nll"], rel=1e-2)
 
 
-def eager(new, *arguments, **options):
-    run = new(*arguments, graph=False, **options)
-    train([run])
-    return run
+def finish(run):
+    (record,) = train([run]).records
+    return record
 
 
 @pytest.fixture
@@ -150,20 +127,19 @@ def captures(monkeypatch):
     """All captured steps, in order."""
     made = []
 
-    class Counted(CapturedStep):
+    class Captured(CapturedStep):
         def __init__(self, trainer):
             made.append(self)
             super().__init__(trainer)
 
-    monkeypatch.setattr(runs_module, "CapturedStep", Counted)
+    monkeypatch.setattr(run_module, "CapturedStep", Captured)
     return made
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_replay_is_a_step(digits, device, method):
     """Step by step through three epochs with three rates, from one capture."""
-    plain = Trainer(digits, parse(method), RECIPE, device=device)
-    other = Trainer(digits, parse(method), RECIPE, device=device)
+    plain, other = (Trainer(digits, parse(method), RECIPE, device=device) for _ in range(2))
     captured = None
     for epoch in range(RECIPE.epochs):
         plain.start_epoch()
@@ -176,43 +152,36 @@ def test_a_replay_is_a_step(digits, device, method):
             with torch.cuda.stream(captured.stream):
                 captured()
             captured.stream.synchronize()
-            assert (plain.step_in_epoch, other.step_in_epoch) == (step + 1, step + 1)
-            assert int(other.index) == step + 1
-            loss, found = plain.step_metrics[0, step], other.step_metrics[0, step]
-            assert float(found) == pytest.approx(float(loss), rel=1e-3), (epoch, step)
+            assert plain.step_in_epoch == other.step_in_epoch == int(other.index) == step + 1
+            losses = [float(trainer.step_metrics[0, step]) for trainer in (plain, other)]
+            assert losses[1] == pytest.approx(losses[0], rel=1e-3), (epoch, step)
         assert_same_state(other.model.state_dict(), plain.model.state_dict(), device)
         assert plain.finish_epoch() == pytest.approx(other.finish_epoch(), rel=1e-3)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_run_by_graph_is_a_run(new, device, captures, method):
-    run = new(method)
-    (record,) = train([run]).records
-    assert record.extra["graph"] is True
-    assert_same(run, eager(new, method), device)
+def test_a_run_with_a_graph_is_a_run(new, device, captures, method):
+    run, eager = new(method), new(method, graph=False)
+    assert (finish(run).extra["graph"], finish(eager).extra["graph"]) == (True, False)
+    assert_same(run, eager, device)
     assert len(captures) == 1
 
 
-def test_capturing_changes_nothing(digits, device):
+def test_a_capture_does_not_change_the_trainer(digits, device):
     trainer = Trainer(digits, parse("zeta"), RECIPE, device=device)
     trainer.start_epoch()
     for _ in range(2):
         trainer.step()
-    before = {
-        "model": {key: value.clone() for key, value in trainer.model.state_dict().items()},
-        "momentum": [s["momentum_buffer"].clone() for s in trainer.optimizer.state.values()],
-        "generator": trainer.generator.get_state(),
-        "step_metrics": trainer.step_metrics.clone(),
-        "index": trainer.index.clone(),
-    }
+
+    def state():
+        momentum = [part["momentum_buffer"] for part in trainer.optimizer.state.values()]
+        kept = [*trainer.model.state_dict().values(), *momentum, trainer.generator.get_state()]
+        return [part.clone() for part in [*kept, trainer.step_metrics, trainer.index]]
+
+    before = state()
     CapturedStep(trainer)
-    assert_same_state(trainer.model.state_dict(), before["model"], torch.device("cpu"))
-    momentum = [state["momentum_buffer"] for state in trainer.optimizer.state.values()]
-    for found, expected in zip(momentum, before["momentum"], strict=True):
+    for found, expected in zip(state(), before, strict=True):
         assert torch.equal(found, expected)
-    assert torch.equal(trainer.generator.get_state(), before["generator"])
-    assert torch.equal(trainer.step_metrics, before["step_metrics"])
-    assert torch.equal(trainer.index, before["index"])
     assert trainer.step_in_epoch == 2
 
 
@@ -222,12 +191,12 @@ def test_capturing_changes_nothing(digits, device):
 def test_a_stopped_run_resumes(new, device, rounds, chunk, memory):
     """Also right after the last step of an epoch, of which nothing remains to capture."""
     whole = new("mixup")
-    train([whole])
+    finish(whole)
     options = {"out": "part", "chunk_steps": chunk, "data_memory": memory}
     calls = iter(range(100))
     assert train([new("mixup", **options)], stop=lambda: next(calls) == rounds - 1).records == []
     last = new("mixup", **options)
-    train([last])
+    finish(last)
     assert_same(last, whole, device)
 
 
@@ -235,49 +204,39 @@ def test_a_stop_saves_every_step_that_was_launched(new, device):
     """The host runs ahead of a GPU; the checkpoint holds the state after the steps it counts."""
     run = new(recipe=RECIPE.change(batch_size=4), chunk_steps=16)
     train([run], stop=lambda: True)
-    saved = torch.load(run.folder.path / "checkpoint.pt", weights_only=True, map_location="cpu")
-    assert saved["trainer"]["step_in_epoch"] == 16
+    path = run.folder.path / "checkpoint.pt"
+    saved = torch.load(path, weights_only=True, map_location="cpu")["trainer"]
+    assert saved["step_in_epoch"] == 16
     if device.type == "cuda":
         torch.cuda.synchronize()
-    state = {key: value.cpu() for key, value in run.trainer.model.state_dict().items()}
-    assert_same_state(saved["trainer"]["model"], state, torch.device("cpu"))
-    (tally,) = saved["trainer"]["step_metrics"]
-    assert torch.equal(tally, run.trainer.step_metrics.cpu())
-    assert (tally[0, : runs_module.CHUNK_STEPS] > 0).all()
+    assert_same_state(saved["model"], run.trainer.model.state_dict(), torch.device("cpu"))
+    (metrics,) = saved["step_metrics"]
+    assert torch.equal(metrics, run.trainer.step_metrics.cpu())
+    assert (metrics[0, :16] > 0).all()
 
 
 def test_side_by_side_is_as_alone(new, device, captures):
-    methods = ["none", "cutmix", "zeta:2.8", "local"]
-    alone = [new(method) for method in methods]
+    alone, together = ([new(method) for method in METHODS] for _ in range(2))
     for run in alone:
-        train([run])
-    together = [new(method) for method in methods]
+        finish(run)
     train(together, jobs=3)
-    assert len(captures) == 2 * len(methods)
+    assert len(captures) == 2 * len(METHODS)
     for one, other in zip(alone, together, strict=True):
         assert_same(other, one, device)
 
 
-def test_a_smaller_last_batch_is_not_captured(new, device, captures):
-    run = new("zeta", RECIPE.change(last_batch="keep"))
-    (record,) = train([run]).records
-    assert record.extra["graph"] is False
+def test_a_smaller_last_batch_is_not_captured(new, captures):
+    assert finish(new("zeta", RECIPE.change(last_batch="keep"))).extra["graph"] is False
     assert captures == []
 
 
 def test_dropout_draws_the_same_in_a_graph(new, device, monkeypatch):
-    def build(name, num_classes, shape, seed, **options):
-        generator = torch.Generator().manual_seed(seed)
-        model = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Dropout(0.5), nn.Linear(32, 10))
-        for part in model.parameters():
-            part.data = torch.randn(part.shape, generator=generator) * 0.1
-        return model
-
-    monkeypatch.setattr(trainer_module, "initialise", build)
-    run = new("none")
-    train([run])
+    monkeypatch.setattr(trainer_module, "initialise", dropout_model)
+    run, eager = new("none"), new("none", graph=False)
+    finish(run)
     torch.rand(3, device=device)
-    assert_same(run, eager(new, "none"), device)
+    finish(eager)
+    assert_same(run, eager, device)
 
 
 @COMPILES
@@ -291,11 +250,9 @@ def test_a_compiled_step_trains_as_well(new, device, method):
     assert compiled.record.extra == {**plain.record.extra, "compiled": True}
     assert compiled.record.last["nll"] == pytest.approx(plain.record.last["nll"], abs=0.15)
     assert compiled.record.last["error"] < 0.25
-    stopped = new(method, recipe, compile=True, out="part")
-    train([stopped], stop=lambda: True)
-    last = new(method, recipe, compile=True, out="part")
-    train([last])
-    assert last.record.last["nll"] == pytest.approx(compiled.record.last["nll"], abs=0.15)
+    train([new(method, recipe, compile=True, out="part")], stop=lambda: True)
+    last = finish(new(method, recipe, compile=True, out="part"))
+    assert last.last["nll"] == pytest.approx(compiled.record.last["nll"], abs=0.15)
 
 
 @COMPILES
@@ -313,9 +270,8 @@ def test_the_first_compiled_steps_are_those_of_an_eager_trainer(digits, device):
         with torch.cuda.stream(captured.stream):
             captured()
         captured.stream.synchronize()
-    torch.testing.assert_close(
-        compiled.step_metrics[:, :3], plain.step_metrics[:, :3], rtol=1e-2, atol=1e-2
-    )
+    found, expected = (trainer.step_metrics[:, :3] for trainer in (compiled, plain))
+    torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2)
 
 
 @ON_GPU

@@ -3,51 +3,41 @@
 import gc
 import threading
 from contextlib import contextmanager
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
-from folders import assert_same, checkpoint
-from torch import nn
+from folders import (
+    METHODS,
+    RECIPE,
+    STEPS,
+    Runs,
+    assert_same,
+    checkpoint,
+    dropout_model,
+    small_digits,
+)
 
-import zetamix.models
-from zetamix import data
 from zetamix.data.errors import DataError
 from zetamix.methods import parse
-from zetamix.train import RECIPES, Run, train
+from zetamix.train import Run, train
 from zetamix.train import trainer as trainer_module
 from zetamix.train.run_folder import FolderError
 from zetamix.train.side_by_side import RunFailure
 from zetamix.train.step_timer import StepTimer
 from zetamix.train.trainer import NonFiniteLossError, Trainer
 
-RECIPE = RECIPES["cifar10"].change(
-    model="digitnet", epochs=2, batch_size=32, lr=0.05, milestones=(1,), augmentation="none"
-)
-STEPS = 3
-METHODS = ["none", "mixup", "cutmix", "zeta:2.8", "local"]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    whole = data.load("digits", data_dir=tmp_path_factory.mktemp("data"))
-    return replace(
-        whole, train=whole.train.subset(100), val=whole.val.subset(40), test=whole.test.subset(50)
-    )
+    return small_digits(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture
 def new(digits, tmp_path):
-    made = []
-
-    def make(method="zeta:2.8", recipe=RECIPE, *, out=None, seed=0, **options):
-        made.append(out)
-        out = tmp_path / (f"run{len(made)}" if out is None else out)
-        return Run(digits, parse(method), recipe, seed=seed, out=out, **options)
-
-    return make
+    return Runs(digits, tmp_path)
 
 
 def test_nothing_to_train():
@@ -250,15 +240,8 @@ def test_a_full_disk_while_stopping_is_a_failure_of_that_run_alone(new, monkeypa
 @pytest.mark.parametrize("dropout", [False, True])
 def test_runs_of_several_threads_are_as_alone(new, monkeypatch, device, dropout):
     """Captures, dropout and checkpoints of threads do not disturb each other."""
-
-    def build(name, num_classes, shape, seed, **options):
-        with zetamix.models.seeded(seed):
-            return nn.Sequential(
-                nn.Flatten(), nn.Linear(64, 32), nn.Dropout(0.5), nn.Linear(32, num_classes)
-            )
-
     if dropout:
-        monkeypatch.setattr(trainer_module, "initialise", build)
+        monkeypatch.setattr(trainer_module, "initialise", dropout_model)
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
     recipe = RECIPE.change(epochs=4, precision="float32")
     alone = [new(method, recipe, device=device) for method in METHODS]
