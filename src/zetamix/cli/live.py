@@ -1,4 +1,4 @@
-"""What a terminal shows: the one live progress display of all commands, tables, and paths."""
+"""Terminal output that commands share: live progress of runs, headers, tables and paths."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -31,9 +31,9 @@ STYLES = {"": "", "best": "bold", "second": "underline"}
 
 
 class LiveDisplay(AbstractContextManager["LiveDisplay"]):
-    """Called with snapshots, which a terminal shows in place and a file or pipe as lines.
+    """Shows snapshots that it is called with: in place on a terminal, as lines in files and pipes.
 
-    view: what the terminal shows of a snapshot. lines: the new lines since the last snapshot.
+    view: renders a snapshot for a terminal. lines: the new lines since the last snapshot.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class LiveDisplay(AbstractContextManager["LiveDisplay"]):
 class RunsView:
     """A `Snapshot` of runs as a table, or as lines of text.
 
-    metric: shown of every run. name: how a run is called.
+    metric: the metric to show. name: the label of a run.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class RunsView:
         return lines
 
     def _part(self, progress: "CellProgress", *, few: bool) -> int:
-        """How many lines of a run are due: of few runs one per tenth of the epochs."""
+        """The number of lines of a run so far: one per tenth of the epochs, if there are few runs."""
         if progress.state == "done":
             return LINES_PER_RUN
         if progress.line is None or not few:
@@ -148,7 +148,7 @@ class RunsView:
         return " · ".join(parts)
 
     def _grid(self, snapshot: "Snapshot") -> Table:
-        """Methods down, seeds across; where there is no room for seeds, only how many are done."""
+        """Methods down, seeds across; on a narrow terminal the number of finished runs."""
         by_method: dict[str, list[CellProgress]] = {}
         for progress in snapshot.cells:
             by_method.setdefault(progress.cell.method, []).append(progress)
@@ -201,7 +201,7 @@ def show_runs(console: Console, metric: str = "error", **options: Any) -> LiveDi
 def print_header(
     console: Console, dataset: "Dataset", recipe: "Recipe", methods: int, seeds: int
 ) -> None:
-    """Print what is about to be trained, and notes about the data."""
+    """Print the dataset and the recipe, and notes about the data."""
     runs = f"{plural(methods, 'method')} × {plural(seeds, 'seed')}"
     shape = " × ".join(map(str, dataset.shape))
     test = 0 if dataset.test is None else len(dataset.test)

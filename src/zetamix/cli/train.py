@@ -126,7 +126,7 @@ def _load(
 def _folders(
     out: Path | None, name: str, cells: list["Cell"]
 ) -> tuple[Path, Callable[["Cell"], str]]:
-    """The folder of all runs, and that of each of them within it.
+    """The folder of all runs, and a function that names the folder of a run within it.
 
     A single run takes `out` itself, unless that holds several runs already.
     """
@@ -228,13 +228,13 @@ def _table(records: list["RunRecord"]) -> Table:
 def _unfinished(progress: list["CellProgress"]) -> str:
     """The epochs of runs that were stopped."""
     texts = [
-        f"{each.name} in epoch {min(int(each.epochs) + 1, each.total)} of {each.total}"
-        for each in progress
-        if each.state == "training"
+        f"{run.name} in epoch {min(int(run.epochs) + 1, run.total)} of {run.total}"
+        for run in progress
+        if run.state == "training"
     ]
     if len(texts) > LISTED:
         texts[LISTED - 1 :] = [f"{plural(len(texts) - LISTED + 1, 'other run')} started"]
     if len(progress) > 1:
-        done = sum(each.state == "done" for each in progress)
+        done = sum(run.state == "done" for run in progress)
         texts.insert(0, f"{done} of {len(progress)} runs finished")
     return ", ".join(texts) or "No run was started."

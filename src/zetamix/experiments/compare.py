@@ -79,7 +79,7 @@ def make_grid(
     data: a dataset, its name or its path.
     methods: None takes those of METHODS that can mix the data.
     out: the folder of the comparison; out/compare-NAME if None.
-    seeds: their number, from 0 on, or a list. More seeds, later, only train what is missing.
+    seeds: their number, from 0 on, or a list. With more seeds, later, only the new ones are trained.
     train_size: a number of training samples or a fraction; the same ones for every run.
     model, epochs, changes: override the recipe; changes as in "lr=0.05".
     size: resize the images of a path to this number of pixels.
@@ -107,7 +107,7 @@ def make_grid(
 def suitable_methods(dataset: Dataset) -> tuple[Method, ...]:
     """The default methods; CutMix is for images only."""
     images = len(dataset.shape) == 3
-    return tuple(each for each in parse_list(METHODS) if images or each.name != "cutmix")
+    return tuple(m for m in parse_list(METHODS) if images or m.name != "cutmix")
 
 
 def compare(
@@ -159,9 +159,9 @@ def compare(
         examples=make_examples(grid),
         description=results.description,
         unfinished={
-            by_key[each.cell.key]: each.epochs for each in progress if each.state == "training"
+            by_key[run.cell.key]: run.epochs for run in progress if run.state == "training"
         },
-        epochs_trained=sum(each.epochs - each.resumed for each in progress),
+        epochs_trained=sum(run.epochs - run.resumed for run in progress),
     )
 
 

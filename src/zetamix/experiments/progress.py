@@ -1,4 +1,4 @@
-"""How far a list of cells is: one snapshot for every command, with the time that is left."""
+"""Progress of a list of cells as snapshots, with an estimate of the remaining time."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

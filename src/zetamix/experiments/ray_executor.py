@@ -173,7 +173,7 @@ def check_address(address: str) -> None:
 def plan_workers(
     resources: Mapping[str, float], jobs: int, workers: int | None
 ) -> tuple[int, dict[str, float]]:
-    """The number of workers, and what each takes of the cluster.
+    """The number of workers, and the resources of a single one.
 
     >>> plan_workers({"CPU": 64, "GPU": 2}, jobs=18, workers=None)
     (8, {'num_cpus': 1.0, 'num_gpus': 0.25})

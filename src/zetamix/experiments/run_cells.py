@@ -71,7 +71,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Settings:
-    """What all jobs of one call share."""
+    """Settings that all jobs of one call share."""
 
     data: Dataset | DatasetRef
     out: Path
@@ -172,14 +172,15 @@ class _Call:
         self.tracker = Tracker(cells)
         self.failures: dict[str, str] = {}
         self.description = ""
-        found = {cell.key: self._folder(cell).read_record() for cell in cells}
+        records = {}
         for cell in cells:
-            if found[cell.key] is not None:
+            record = self._folder(cell).read_record()
+            if record is not None:
+                records[cell.key] = record
                 # a process killed right after the record leaves its checkpoint
                 self._folder(cell).clean_up()
         # the files of a distributed run may be on the machine of its first rank only
-        found = settings.ranks.share(found)
-        self.records = {key: record for key, record in found.items() if record is not None}
+        self.records: dict[str, RunRecord] = settings.ranks.share(records)
         self.finished_before = len(self.records)
         self.missing = [cell for cell in cells if cell.key not in self.records]
         self.tracker.scores = {key: record.last for key, record in self.records.items()}
@@ -253,10 +254,10 @@ def plan_jobs(
     device: str | None,
     gpus: int | None = None,
 ) -> tuple[list[Job], int | None]:
-    """What each worker trains, and the number of workers (None: as many as there is room for).
+    """The jobs, and the number of workers (None: as many as there is room for).
 
     Locally there is one process per GPU, which trains several models side by side; on a CPU there
-    is one process per run, and a cluster places each run by itself.
+    is one process per run, and a cluster schedules every run by itself.
 
     gpus: the number of GPUs; None asks torch.
     """

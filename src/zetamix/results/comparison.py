@@ -40,7 +40,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class ChanceLevel:
-    """What a classifier scores that ignores its input."""
+    """The score of a classifier that ignores its input."""
 
     metric: str
     value: float
@@ -131,14 +131,14 @@ class Comparison:
         metric = self.primary if metric is None else metric
         step = resolution(metric, self.test_counts)
         values = self.values(baseline, metric)
-        found = [
+        differences = [
             paired_difference(
                 method, baseline, metric, self.values(method, metric), values, resolution=step
             )
             for method in self.methods
             if method != baseline
         ]
-        return holm([difference for difference in found if difference is not None])
+        return holm([difference for difference in differences if difference is not None])
 
     def confusion(self, method: str) -> Tensor:
         """[seeds, true class, predicted class]."""
