@@ -103,7 +103,7 @@ class RunsView:
         return lines
 
     def _part(self, progress: "CellProgress", *, few: bool) -> int:
-        """The number of lines of a run so far: one per tenth of the epochs, if there are few runs."""
+        """The number of lines of a run so far: one per tenth of the epochs if runs are few."""
         if progress.state == "done":
             return LINES_PER_RUN
         if progress.line is None or not few:

@@ -79,7 +79,7 @@ def make_grid(
     data: a dataset, its name or its path.
     methods: None takes those of METHODS that can mix the data.
     out: the folder of the comparison; out/compare-NAME if None.
-    seeds: their number, from 0 on, or a list. With more seeds, later, only the new ones are trained.
+    seeds: their number, from 0 on, or a list. More seeds, later, add runs to the same folder.
     train_size: a number of training samples or a fraction; the same ones for every run.
     model, epochs, changes: override the recipe; changes as in "lr=0.05".
     size: resize the images of a path to this number of pixels.
