@@ -1,7 +1,7 @@
-"""Processes of their own for tests: `zetamix` commands that can be killed, started in a moment.
+"""`zetamix` commands in processes that tests can kill, started in a moment.
 
-Loading torch and its company takes seconds. A server that has loaded them once forks each process,
-which then runs the very function behind the `zetamix` script.
+Importing torch takes seconds: a server imports it once and forks each process, which then calls the
+function behind the `zetamix` script.
 
     assert zetamix("train", "--epochs", 1, "--out", folder, log=folder / "log").wait() == 0
 """
@@ -25,12 +25,12 @@ CONTEXT.set_forkserver_preload(
         "torch.distributed",
     ]
 )
-# a command of these tests takes seconds; one that hangs must not hold up the suite for ever
-PATIENCE = 120
+# seconds after which a command of a test, which takes seconds, is considered to hang
+TIMEOUT = 120
 
 
 class Started:
-    """A process that runs; `wait` gives its exit status, −9 where it was killed by SIGKILL."""
+    """A running process; `wait` returns its exit status, −9 if it was killed by SIGKILL."""
 
     def __init__(self, process: Any) -> None:
         self.process = process
@@ -44,7 +44,7 @@ class Started:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, signal)
 
-    def wait(self, seconds: float = PATIENCE) -> int:
+    def wait(self, seconds: float = TIMEOUT) -> int:
         self.process.join(seconds)
         if self.running:
             self.process.kill()
@@ -67,16 +67,16 @@ def zetamix(
     environment: Mapping[str, str] | None = None,
     before: Callable[[], None] | None = None,
 ) -> Started:
-    """Start a command; what it prints is added to `log`.
+    """Start a command; its output is appended to `log`.
 
-    before: called in the new process ahead of the command, to prepare an accident.
+    before: called in the new process before the command, to prepare an accident.
     """
-    words = [str(argument) for argument in arguments]
-    return start(_be_zetamix, words, log, dict(environment or {}), before)
+    texts = [str(argument) for argument in arguments]
+    return start(_run_command, texts, log, dict(environment or {}), before)
 
 
-def _be_zetamix(
-    words: list[str], log: Path, environment: dict[str, str], before: Callable[[], None] | None
+def _run_command(
+    arguments: list[str], log: Path, environment: dict[str, str], before: Callable[[], None] | None
 ) -> None:
     from zetamix.cli import main
 
@@ -84,7 +84,7 @@ def _be_zetamix(
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
-    sys.argv = ["zetamix", *words]
+    sys.argv = ["zetamix", *arguments]
     if before is not None:
         before()
     main()
