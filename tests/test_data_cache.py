@@ -20,9 +20,8 @@ from filelock import FileLock
 from miniatures import installed, write_npz
 
 from zetamix import data
-from zetamix.data import cache, image_files
+from zetamix.data import image_files
 from zetamix.data.loading import resolve
-from zetamix.data.source import Block, Part, Source
 
 
 def prepared(root):
@@ -277,14 +276,6 @@ def test_a_full_disk_is_reported_before_decoding(uda, monkeypatch):
     with pytest.raises(data.DataError, match=r"uda needs 0\.0 GB in .* but 0\.0 GB are free"):
         data.load("uda")
     assert prepared(uda) == []
-
-
-def test_samples_of_a_wrong_shape_are_not_written(tmp_path):
-    part = Part(np.zeros(2, np.int64), lambda: iter([Block(0, np.zeros((2, 4), np.uint8), {})]))
-    source = Source("odd", ("a",), (1, 2, 2), "uint8", {"train": part}, "a test")
-    with pytest.raises(data.DataError, match=r"odd: expected samples of shape \[1, 2, 2\]"):
-        cache.write(tmp_path / "prepared" / "odd", lambda: source, None)
-    assert prepared(tmp_path) == []
 
 
 def test_the_data_folder_is_argument_variable_or_cache(tmp_path, monkeypatch):

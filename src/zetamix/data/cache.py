@@ -23,8 +23,8 @@ from filelock import FileLock, Timeout
 from zetamix.atomic_io import new_folder, write_json
 from zetamix.data.dataset import Dataset, Split, fingerprint
 from zetamix.data.errors import DataError
-from zetamix.data.quality import DuplicateFinder, duplicate_problems, missing_classes
-from zetamix.data.source import Array, Part, Progress, Source
+from zetamix.data.quality import Scan, duplicate_problems, missing_classes
+from zetamix.data.source import Part, Progress, Source
 from zetamix.text import plural
 
 # increase it if the format below changes, or the output of any reader
@@ -106,7 +106,13 @@ def write(
         if not force and read(folder) is not None:
             return
         source = open_source()
-        _check_space(folder, source)
+        free = shutil.disk_usage(folder.parent).free
+        if source.bytes_needed > free:
+            raise DataError(
+                f"Preparing {source.name} needs {source.bytes_needed / 1e9:.1f} GB in "
+                f"{folder.parent}, but {free / 1e9:.1f} GB are free. Free some space, or choose "
+                f"another folder with {DATA_DIR_OPTIONS}."
+            )
         # this process holds the lock, so a process that was killed has left these
         for left in folder.parent.glob(f".{folder.name}.*.part"):
             shutil.rmtree(left, ignore_errors=True)
@@ -126,34 +132,29 @@ def remove_older(folder: Path) -> None:
 
 def _fill(folder: Path, source: Source, progress: Progress | None) -> None:
     files: dict[str, dict[str, Any]] = {}
-    broken: list[str] = []
-    finder = DuplicateFinder(source)
-    done = 0
+    scan = Scan(source, "decoding", progress)
 
     def samples(split: str) -> Iterator[memoryview]:
-        nonlocal done
-        for block in source.parts[split].blocks():
-            broken.extend(block.broken.values())
-            if len(broken) >= MAX_BROKEN:
+        for block in scan.blocks(split):
+            if len(scan.corrupt) >= MAX_BROKEN:
                 return
-            done += len(block.samples) + len(block.broken)
-            if progress is not None:
-                progress("decoding", done, len(source))
-            finder.add(split, block)
-            yield _checked(block.samples, source).data
+            yield np.ascontiguousarray(block.samples).data
 
     for split, part in source.parts.items():
         for name, content in _small_files(split, part).items():
             files[name] = _write(folder / name, [content])
         files[f"{split}.samples"] = _write(folder / f"{split}.samples", samples(split))
-    if broken:
-        raise DataError(_describe_broken(source.name, broken))
+    if scan.corrupt:
+        more = " or more" if len(scan.corrupt) >= MAX_BROKEN else ""
+        raise DataError(
+            f"{plural(len(scan.corrupt), 'image')}{more} of {source.name} cannot be read, so "
+            "nothing was prepared. Replace or remove these files:\n  " + "\n  ".join(scan.corrupt)
+        )
     hashes = {
         split: [files[f"{split}.{kind}"]["sha256"] for kind in ("samples", "labels")]
         for split in source.parts
     }
-    duplicates = duplicate_problems(finder.groups())
-    listed = [f"{problem} (listed by zetamix data check)" for problem in duplicates]
+    duplicates = duplicate_problems(scan.duplicates())
     meta = {
         "format": FORMAT,
         "name": source.name,
@@ -165,7 +166,11 @@ def _fill(folder: Path, source: Source, progress: Progress | None) -> None:
         "fingerprint": fingerprint(source.classes, hashes),
         "origin": source.origin,
         # everyone who trains on this data sees these, not only those who run `zetamix data check`
-        "notes": [*source.notes, *listed, *missing_classes(source)],
+        "notes": [
+            *source.notes,
+            *(f"{problem} (listed by zetamix data check)" for problem in duplicates),
+            *missing_classes(source),
+        ],
     }
     write_json(folder / "meta.json", meta)
 
@@ -189,24 +194,6 @@ def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> dict[str, Any]:
         os.fsync(file.fileno())
         size = file.tell()
     return {"bytes": size, "sha256": digest.hexdigest()}
-
-
-def _checked(samples: Array, source: Source) -> Array:
-    if samples.shape[1:] != source.shape or samples.dtype != source.dtype:
-        raise DataError(
-            f"{source.name}: expected samples of shape {list(source.shape)} and type "
-            f"{source.dtype}, got {list(samples.shape[1:])} and {samples.dtype}."
-        )
-    return np.ascontiguousarray(samples)
-
-
-def _describe_broken(name: str, broken: list[str]) -> str:
-    more = " or more" if len(broken) >= MAX_BROKEN else ""
-    listed = "\n".join(f"  {reason}" for reason in broken)
-    return (
-        f"{plural(len(broken), 'image')}{more} of {name} cannot be read, so nothing was prepared. "
-        f"Replace or remove these files:\n{listed}"
-    )
 
 
 def _map_split(folder: Path, meta: Mapping[str, Any], split: str) -> Split:
@@ -246,16 +233,6 @@ def _locked(folder: Path, progress: Progress | None) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _check_space(folder: Path, source: Source) -> None:
-    free = shutil.disk_usage(folder.parent).free
-    if source.bytes_needed > free:
-        raise DataError(
-            f"Preparing {source.name} needs {source.bytes_needed / 1e9:.1f} GB in {folder.parent}, "
-            f"but {free / 1e9:.1f} GB are free. Free some space, or choose another folder with "
-            f"{DATA_DIR_OPTIONS}."
-        )
 
 
 def _digest(value: object) -> str:

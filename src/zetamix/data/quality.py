@@ -1,6 +1,6 @@
 """Data-quality checks: duplicates across splits, conflicting labels, missing classes, counts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -44,7 +44,6 @@ class Report:
     name: str
     origin: str
     sizes: Mapping[str, int]
-    expected_sizes: Mapping[str, int]
     counts: tuple[ClassCount, ...]
     corrupt: tuple[str, ...]
     """One line for each file that cannot be read."""
@@ -62,99 +61,103 @@ class Report:
     @property
     def leaks(self) -> int:
         """Groups of duplicates that occur in more than one split."""
-        return sum(map(leaks, self.duplicates))
+        return sum(map(_leaks, self.duplicates))
 
     @property
     def conflicts(self) -> int:
         """Groups of duplicates with different labels."""
-        return sum(map(conflicts, self.duplicates))
+        return sum(map(_conflicts, self.duplicates))
 
 
-class DuplicateFinder:
-    """Groups identical samples while a source is read block by block."""
+class Scan:
+    """Reads a source block by block; finds duplicates and unreadable files on the way."""
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    def __init__(self, source: Source, activity: str, progress: Progress | None) -> None:
+        self.source, self.activity, self.progress = source, activity, progress
+        self.done = 0
+        self.corrupt: list[str] = []
         self._first: dict[bytes, Sample] = {}
         self._groups: dict[bytes, list[Sample]] = {}
 
-    def add(self, split: str, block: Block) -> None:
-        part = self._source.parts[split]
-        size = len(block.samples) + len(block.broken)
-        rows = (row for row in range(block.first, block.first + size) if row not in block.broken)
-        for row, pixels in zip(rows, block.samples, strict=True):
-            name = part.names[row] if part.names is not None else ""
-            sample = Sample(split, row, name, self._source.classes[int(part.labels[row])])
-            key = digest(pixels)
-            first = self._first.setdefault(key, sample)
-            if first is not sample:
-                self._groups.setdefault(key, [first]).append(sample)
+    def blocks(self, split: str) -> Iterator[Block]:
+        part = self.source.parts[split]
+        for block in part.blocks():
+            end = block.first + len(block.samples) + len(block.broken)
+            rows = [row for row in range(block.first, end) if row not in block.broken]
+            self.corrupt += block.broken.values()
+            for row, pixels in zip(rows, block.samples, strict=True):
+                name = part.names[row] if part.names is not None else ""
+                sample = Sample(split, row, name, self.source.classes[int(part.labels[row])])
+                key = digest(pixels)
+                first = self._first.setdefault(key, sample)
+                if first is not sample:
+                    self._groups.setdefault(key, [first]).append(sample)
+            self.done += end - block.first
+            if self.progress is not None:
+                self.progress(self.activity, self.done, len(self.source))
+            yield block
 
-    def groups(self) -> tuple[tuple[Sample, ...], ...]:
-        """All groups of two or more: those across splits first, then those with other labels."""
-        found = map(tuple, self._groups.values())
-        return tuple(
-            sorted(found, key=lambda group: (not leaks(group), not conflicts(group), group[0]))
-        )
+    def duplicates(self) -> tuple[tuple[Sample, ...], ...]:
+        """Groups of two or more: those across splits first, then those with other labels."""
+        groups = map(tuple, self._groups.values())
+        order = sorted(groups, key=lambda group: (not _leaks(group), not _conflicts(group), group))
+        return tuple(order)
 
 
-def leaks(group: Sequence[Sample]) -> bool:
+def _leaks(group: Sequence[Sample]) -> bool:
     return len({sample.split for sample in group}) > 1
 
 
-def conflicts(group: Sequence[Sample]) -> bool:
+def _conflicts(group: Sequence[Sample]) -> bool:
     return len({sample.label for sample in group}) > 1
 
 
 def check_source(source: Source, spec: DatasetSpec | None, progress: Progress | None) -> Report:
     """Read every sample of a source and compare with the catalogue's entry, if there is one."""
-    finder = DuplicateFinder(source)
-    corrupt: list[str] = []
-    done = 0
-    for split, part in source.parts.items():
-        for block in part.blocks():
-            corrupt += block.broken.values()
-            finder.add(split, block)
-            done += len(block.samples) + len(block.broken)
-            if progress is not None:
-                progress("checking", done, len(source))
-    duplicates = finder.groups()
+    scan = Scan(source, "checking", progress)
+    for split in source.parts:
+        for _ in scan.blocks(split):
+            pass
     counts = _count_classes(source, spec)
-    problems = [] if spec is None else _differences(source, spec, counts)
-    if spec is None:
-        # the classes of a published dataset are as they were published
-        problems += [f"{problem}." for problem in missing_classes(source)]
-    for problem, scope in duplicate_problems(duplicates).items():
-        problems.append(f"{problem}. {_advice(spec, scope)}")
+    duplicates = scan.duplicates()
+    advice = "Keep one sample of each group."
+    if spec is not None:
+        advice = (
+            f"If {spec.title} is published like this, leave it unchanged to stay comparable with "
+            "other results, and mention it beside yours."
+        )
+    # the classes of a published dataset are as they were published
+    missing = missing_classes(source) if spec is None else []
     return Report(
         name=source.name,
         origin=source.origin,
         sizes={split: len(part) for split, part in source.parts.items()},
-        expected_sizes=spec.sizes if spec is not None else {},
         counts=counts,
-        corrupt=tuple(corrupt),
+        corrupt=tuple(scan.corrupt),
         duplicates=duplicates,
-        problems=tuple(problems),
+        problems=(
+            *_differences(source, spec, counts),
+            *(f"{problem}." for problem in missing),
+            *(f"{problem}. {advice}" for problem in duplicate_problems(duplicates)),
+        ),
         notes=source.notes,
     )
 
 
-def duplicate_problems(groups: Sequence[Sequence[Sample]]) -> dict[str, str]:
-    """Problems caused by duplicates, with the scope in which to keep one sample of each group."""
-    across, conflicting = sum(map(leaks, groups)), sum(map(conflicts, groups))
-    problems = {}
+def duplicate_problems(groups: Sequence[Sequence[Sample]]) -> list[str]:
+    """Problems caused by duplicates, one clause each."""
+    across, conflicting = sum(map(_leaks, groups)), sum(map(_conflicts, groups))
+    problems = []
     if across:
-        occur = "occurs" if across == 1 else "occur"
-        problems[
-            f"Duplicates across splits: {plural(across, 'group')} of identical samples {occur} in "
-            "more than one split, so scores are measured partly on training samples"
-        ] = "split"
+        problems.append(
+            f"Duplicates across splits: {plural(across, 'group')} of identical samples in more "
+            "than one split, so scores are measured partly on training samples"
+        )
     if conflicting:
-        have = "has" if conflicting == 1 else "have"
-        problems[
-            f"Conflicting labels: {plural(conflicting, 'group')} of identical samples {have} "
+        problems.append(
+            f"Conflicting labels: {plural(conflicting, 'group')} of identical samples with "
             "different classes, of which at most one is correct"
-        ] = "class"
+        )
     return problems
 
 
@@ -162,9 +165,8 @@ def missing_classes(source: Source) -> list[str]:
     """One clause for each split without any sample of some class; readers check `train`."""
     clauses = []
     for split, part in source.parts.items():
-        absent = [
-            name for label, name in enumerate(source.classes) if not (part.labels == label).any()
-        ]
+        present = set(part.labels.tolist())
+        absent = [name for label, name in enumerate(source.classes) if label not in present]
         if absent and len(part):
             names = ", ".join(absent[:3]) + (f" and {len(absent) - 3:,} more" if absent[3:] else "")
             clauses.append(
@@ -174,43 +176,30 @@ def missing_classes(source: Source) -> list[str]:
     return clauses
 
 
-def _advice(spec: DatasetSpec | None, scope: str) -> str:
-    if spec is None:
-        return f"Keep one sample of each group, in one {scope}."
-    return (
-        f"If {spec.title} is published like this, leave it unchanged to stay comparable with other "
-        "results, and mention it beside yours."
-    )
-
-
 def _count_classes(source: Source, spec: DatasetSpec | None) -> tuple[ClassCount, ...]:
     labels = {split: part.labels for split, part in source.parts.items()}
-    expected = dict(spec.counts) if spec is not None else {}
+    expected = {} if spec is None else spec.counts
     if "all" in expected:
         labels["all"] = np.concatenate(list(labels.values()))
-    counts = []
-    for split in (*SPLITS, "all"):
-        if split in labels:
-            sizes = np.bincount(labels[split], minlength=len(source.classes)).tolist()
-            wanted = expected.get(split, (None,) * len(sizes))
-            counts += [
-                ClassCount(split, *row) for row in zip(source.classes, sizes, wanted, strict=True)
-            ]
+    counts: list[ClassCount] = []
+    for split in filter(labels.__contains__, (*SPLITS, "all")):
+        sizes = np.bincount(labels[split], minlength=len(source.classes)).tolist()
+        wanted = expected.get(split, (None,) * len(sizes))
+        rows = zip(source.classes, sizes, wanted, strict=True)
+        counts += [ClassCount(split, *row) for row in rows]
     return tuple(counts)
 
 
-def _differences(source: Source, spec: DatasetSpec, counts: Sequence[ClassCount]) -> list[str]:
+def _differences(
+    source: Source, spec: DatasetSpec | None, counts: Sequence[ClassCount]
+) -> Iterator[str]:
     """Sizes and class counts that differ from the catalogue's."""
-    if not spec.fixed_size:
-        return []
-    sizes = [
-        f"{split} has {plural(len(part), 'sample')}; expected {spec.sizes.get(split, 0):,}."
-        for split, part in source.parts.items()
-        if len(part) != spec.sizes.get(split, 0)
-    ]
-    return sizes + [
-        f"{count.label} has {plural(count.size, 'sample')} in {count.split}; expected "
-        f"{count.expected:,}."
-        for count in counts
-        if count.differs
-    ]
+    if spec is None or not spec.fixed_size:
+        return
+    for split, part in source.parts.items():
+        expected = spec.sizes.get(split, 0)
+        if len(part) != expected:
+            yield f"{split} has {plural(len(part), 'sample')}; expected {expected:,}."
+    for count in filter(lambda count: count.differs, counts):
+        size = plural(count.size, "sample")
+        yield f"{count.label} has {size} in {count.split}; expected {count.expected:,}."
