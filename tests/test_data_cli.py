@@ -191,8 +191,8 @@ def test_a_dataset_that_needs_a_licence_says_how_to_get_it(command, zetamix, tmp
     assert text.endswith(f"or their zip files, into {tmp_path / 'data' / 'dermofit'}.")
 
 
-def test_an_invalid_number_is_a_usage_error(zetamix):
-    text = flat(zetamix("prepare", "digits", "--seed", "-3", status=2))
+def test_an_invalid_number_is_refused(zetamix):
+    text = flat(zetamix("prepare", "digits", "--seed", "-3", status=1))
     assert "seed must lie between 0 and 2**31 - 1, got -3" in text
 
 
@@ -202,7 +202,8 @@ def test_an_interrupted_command_exits_with_130(zetamix, tmp_path, monkeypatch):
 
     monkeypatch.setattr(image_files, "map_parallel", interrupt)
     with installed("mednode", data_dir=tmp_path / "data"):
-        assert zetamix("prepare", "mednode", status=130).startswith("Interrupted")
+        zetamix("prepare", "mednode", status=130)
+    assert not [*(tmp_path / "data" / "prepared").glob("*.part")]
 
 
 def test_names_in_brackets_are_not_markup(zetamix, tmp_path):

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from zetamix.cli.errors import print_error
+from zetamix.cli.errors import report_errors
 from zetamix.cli.options import DataDir, Size
 from zetamix.text import plural
 
@@ -28,6 +28,7 @@ Name = Annotated[
     str, typer.Argument(metavar="NAME|PATH", help="Name of a dataset, or path of your own data.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of created splits and of synthetic data.")]
+Force = Annotated[bool, typer.Option("--force", help="Prepare again even if already prepared.")]
 
 ACCESS = {"built in": "", "download": "auto", "tool": "tool", "request": "request"}
 SPLIT_KINDS = {"official": "official", "made": "stratified 70/10/20, seeded", "drawn": "drawn"}
@@ -38,15 +39,15 @@ MAX_SHOWN = 10
 @data.command(name="list")
 def list_datasets(data_dir: DataDir = None) -> None:
     """List all datasets that are available by name, and which of them are on this machine."""
-    from zetamix.data.catalogue import CATALOGUE
+    from zetamix.data import CATALOGUE
     from zetamix.data.loading import status
     from zetamix.data.source import resolve_data_dir
 
     console = Console()
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for heading in ("name", "images", "classes", "size", "licence", "get", "local"):
-        justify = "right" if heading in ("images", "classes") else "left"
-        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        right = heading in ("images", "classes")
+        table.add_column(heading, justify="right" if right else "left", no_wrap=True)
     group = ""
     for spec in CATALOGUE.values():
         if group and group != spec.group:
@@ -63,10 +64,7 @@ def list_datasets(data_dir: DataDir = None) -> None:
             local,
         )
     console.print(table)
-    _print(
-        console,
-        "\nget: auto = downloaded by zetamix data prepare; tool, request = see zetamix data info.",
-    )
+    _print(console, "\nauto: downloaded by zetamix data prepare; tool, request: see data info.")
     _print(console, f"Data folder: {resolve_data_dir(data_dir)}")
 
 
@@ -75,49 +73,36 @@ def info(name: Name, data_dir: DataDir = None, seed: Seed = 0, size: Size = None
     """Show what a dataset is, where it comes from, and whether it is on this machine."""
     from zetamix.data.loading import resolve
 
-    with _report_errors():
+    with report_errors():
         request = resolve(name, data_dir, seed, size)
         dataset = request.open()
-        table = _info_table()
+    if request.spec is not None and dataset is None:
+        rows = [*_describe_spec(request.spec), *_describe_access(request.spec, request.data_dir)]
+    elif dataset is not None:
+        rows = _describe_dataset(dataset, request.folder)
         if request.spec is not None:
-            _add_spec(table, request.spec)
-        elif dataset is not None:
-            _add_content(table, dataset)
-        if dataset is not None:
-            _add_prepared(table, dataset, request.folder, request.spec)
-        elif request.spec is not None:
-            _add_status(table, request.spec, request.data_dir, seed)
-        else:
-            options = {"--data-dir": data_dir, "--seed": seed or None, "--size": size}
-            given = [str(x) for pair in options.items() if pair[1] is not None for x in pair]
-            command = shlex.join(["zetamix", "data", "prepare", name, *given])
-            table.add_row("name", escape(request.name))
-            table.add_row("path", escape(name))
-            table.add_row("local", f"yes, not prepared: {escape(command)}")
-        Console().print(table, highlight=False)
+            known = _describe_spec(request.spec)
+            rows = known + [row for row in rows if row not in known and row[0] != "name"]
+    else:
+        options = {"--data-dir": data_dir, "--seed": seed or None, "--size": size}
+        given = [str(x) for pair in options.items() if pair[1] is not None for x in pair]
+        command = shlex.join(["zetamix", "data", "prepare", name, *given])
+        rows = [("name", request.name), ("path", name), ("local", f"yes, not prepared: {command}")]
+    _print_rows(rows)
 
 
 @data.command()
 def prepare(
-    name: Name,
-    data_dir: DataDir = None,
-    seed: Seed = 0,
-    size: Size = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Prepare again even if already prepared.")
-    ] = False,
+    name: Name, data_dir: DataDir = None, seed: Seed = 0, size: Size = None, force: Force = False
 ) -> None:
     """Download a dataset where possible, verify it, and decode it once for fast loading."""
     from zetamix.data import prepare as prepare_data
     from zetamix.data.loading import resolve
 
-    with _report_errors(), _progress_bar() as progress:
+    with report_errors(), _progress_bar() as progress:
         dataset = prepare_data(name, data_dir, seed, size, progress=progress, force=force)
         folder = resolve(name, data_dir, seed, size).folder
-    table = _info_table()
-    _add_content(table, dataset)
-    _add_prepared(table, dataset, folder, None)
-    Console().print(table, highlight=False)
+    _print_rows(_describe_dataset(dataset, folder))
 
 
 @data.command()
@@ -133,7 +118,7 @@ def check(name: Name, data_dir: DataDir = None, seed: Seed = 0, size: Size = Non
     from zetamix.data import check as check_data
 
     console = Console()
-    with _report_errors(), _progress_bar() as progress:
+    with report_errors(), _progress_bar() as progress:
         report = check_data(name, data_dir, seed, size, progress=progress)
     _print_summary(console, report)
     console.print(_count_table(report))
@@ -155,87 +140,77 @@ def describe_shape(shape: tuple[int, ...]) -> str:
     return f"{side} {'grey' if channels == 1 else 'RGB'}"
 
 
-def _info_table() -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    return table
-
-
-def _add_spec(table: Table, spec: "DatasetSpec") -> None:
+def _describe_spec(spec: "DatasetSpec") -> list[tuple[str, str]]:
     """The catalogue's entry."""
-    table.add_row("name", f"{spec.name}, {escape(spec.title)}")
-    table.add_row("classes", _class_list(spec.classes))
     sizes = ", ".join(f"{split} {count:,}" for split, count in spec.sizes.items())
-    table.add_row("splits", f"{sizes} ({SPLIT_KINDS[spec.split]})")
-    table.add_row("samples", describe_shape(spec.shape))
-    if spec.fit.size is not None:
-        table.add_row("images", f"{spec.fit.describe()}; {escape(spec.fit.why)}")
-    table.add_row("licence", spec.licence)
-    if spec.url:
-        table.add_row("source", escape(spec.url))
-    for note in spec.notes:
-        table.add_row("note", escape(note))
+    return [
+        ("name", f"{spec.name}, {spec.title}"),
+        ("classes", _class_list(spec.classes)),
+        ("samples", describe_shape(spec.shape)),
+        ("splits", f"{sizes} ({SPLIT_KINDS[spec.split]})"),
+        *([("images", f"{spec.fit.describe()}; {spec.fit.why}")] if spec.fit.why else []),
+        ("licence", spec.licence),
+        *([("source", spec.url)] if spec.url else []),
+        *(("note", note) for note in spec.notes),
+    ]
 
 
-def _add_status(table: Table, spec: "DatasetSpec", data_dir: Path, seed: int) -> None:
+def _describe_access(spec: "DatasetSpec", data_dir: Path) -> list[tuple[str, str]]:
     """Whether a dataset that is not prepared is on this machine, and how to get it."""
     from zetamix.data.download import download_hint, npz_hint
     from zetamix.data.loading import status
 
-    local = status(spec, data_dir, seed)
+    local = status(spec, data_dir)
     if local == "built in":
-        table.add_row("local", "built in; prepared on first use")
-    elif local == "files":
-        table.add_row("local", f"files, not prepared: zetamix data prepare {spec.name}")
-    else:
-        table.add_row("local", f"no. {escape(download_hint(spec, data_dir))}")
-        if hint := npz_hint(spec, data_dir):
-            table.add_row("or", escape(hint))
+        return [("local", "built in; prepared on first use")]
+    if local == "files":
+        return [("local", f"files, not prepared: zetamix data prepare {spec.name}")]
+    hint = npz_hint(spec, data_dir)
+    rows = [("local", f"no. {download_hint(spec, data_dir)}")]
+    return [*rows, ("or", hint)] if hint else rows
 
 
-def _add_content(table: Table, dataset: "Dataset") -> None:
-    table.add_row("name", escape(dataset.name))
-    table.add_row("classes", _class_list(dataset.classes))
-    table.add_row("samples", describe_shape(dataset.shape))
-
-
-def _add_prepared(
-    table: Table, dataset: "Dataset", folder: Path, spec: "DatasetSpec | None"
-) -> None:
-    """The prepared data; notes of `spec` are in the table already."""
-    for note in dataset.notes:
-        if spec is None or note not in spec.notes:
-            table.add_row("note", escape(note))
+def _describe_dataset(dataset: "Dataset", folder: Path) -> list[tuple[str, str]]:
+    """The content of a dataset on this machine."""
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in dataset.splits.items())
-    table.add_row("local", sizes)
-    table.add_row("from", escape(dataset.origin))
-    if folder.is_dir():
-        table.add_row("prepared", escape(str(folder)))
-    table.add_row("fingerprint", dataset.fingerprint)
+    return [
+        ("name", dataset.name),
+        ("classes", _class_list(dataset.classes)),
+        ("samples", describe_shape(dataset.shape)),
+        *(("note", note) for note in dataset.notes),
+        ("local", sizes),
+        ("from", dataset.origin),
+        *([("prepared", str(folder))] if folder.is_dir() else []),
+        ("fingerprint", dataset.fingerprint),
+    ]
 
 
 def _class_list(names: tuple[str, ...]) -> str:
     shown, more = names, ""
     if len(names) > 2 * MAX_SHOWN:
         shown, more = names[:MAX_SHOWN], f" and {len(names) - MAX_SHOWN:,} more"
-    return f"{len(names)}: {escape(', '.join(shown))}{more}"
+    return f"{len(names)}: {', '.join(shown)}{more}"
+
+
+def _print_rows(rows: Sequence[tuple[str, str]]) -> None:
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for heading, text in rows:
+        table.add_row(heading, escape(text))
+    Console().print(table, highlight=False)
 
 
 def _print_summary(console: Console, report: "Report") -> None:
     total = plural(sum(report.sizes.values()), "sample")
     problems = plural(len(report.problems) + len(report.corrupt), "problem")
-    color = "green" if report.ok else "red"
-    duplicates = "no duplicates"
-    if report.duplicates:
-        duplicates = f"{plural(len(report.duplicates), 'group')} of duplicates"
+    verdict = "[green]no problems[/green]" if report.ok else f"[red]{problems}[/red]"
+    duplicates = plural(len(report.duplicates), "group of duplicates", "groups of duplicates")
     if report.leaks:
         duplicates += f", {report.leaks:,} across splits"
     if report.conflicts:
         duplicates += f", {report.conflicts:,} with conflicting labels"
-    summary = (
-        f"{total}, [{color}]{'no problems' if report.ok else problems}[/{color}]; {duplicates}"
-    )
+    summary = f"{total}, {verdict}; {duplicates if report.duplicates else 'no duplicates'}"
     console.print(f"[bold]{escape(report.name)}[/bold]: {summary}", highlight=False)
     console.print(escape(report.origin), style="dim", highlight=False, soft_wrap=True)
 
@@ -244,26 +219,24 @@ def _count_table(report: "Report") -> Table:
     """Samples of each class by split, with the expected count in brackets if it differs."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("class", overflow="fold")
+    sizes = {**report.sizes, "all": sum(report.sizes.values())}
     splits = list(dict.fromkeys(count.split for count in report.counts))
     for split in splits:
         table.add_column(split, justify="right")
     rows: dict[str, list[str]] = {}
     for count in report.counts:
         cell = f"{count.size:,}"
-        rows.setdefault(count.label, []).append(
-            f"[red]{cell} ({count.expected:,})[/red]" if count.differs else cell
-        )
+        cell = f"[red]{cell} ({count.expected:,})[/red]" if count.differs else cell
+        rows.setdefault(count.label, []).append(cell)
     for label, cells in rows.items():
         table.add_row(escape(label), *cells)
-    sizes = {**report.sizes, "all": sum(report.sizes.values())}
     table.add_row("total", *(f"{sizes[split]:,}" for split in splits), style="bold")
     return table
 
 
 def _print_list(console: Console, title: str, lines: Sequence[str]) -> None:
-    if not lines:
-        return
-    console.print(f"\n[bold]{title}[/bold]")
+    if lines:
+        console.print(f"\n[bold]{title}[/bold]")
     for line in lines[:MAX_SHOWN]:
         _print(console, f"  {line}")
     if len(lines) > MAX_SHOWN:
@@ -275,38 +248,17 @@ def _print(console: Console, text: str) -> None:
 
 
 @contextmanager
-def _report_errors() -> Iterator[None]:
-    """Print errors about data as sentences; invalid options are usage errors."""
-    from zetamix.data import DataError
-
-    try:
-        yield
-    except DataError as error:
-        print_error(str(error))
-        raise typer.Exit(1) from None
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    except KeyboardInterrupt:
-        print_error("Interrupted. No partial data was left behind.")
-        raise typer.Exit(130) from None
-
-
-@contextmanager
 def _progress_bar() -> Iterator["Callback"]:
     """A transient progress bar on stderr."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *columns,
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
+    bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
+    bar.disable = not console.is_terminal
+    with bar:
         task = bar.add_task("reading", total=None)
 
         def update(activity: str, done: int, total: int) -> None:
-            if activity.startswith(("downloading", "unpacking")):
+            if activity.startswith("downloading"):
                 activity, done, total = f"{activity}, MB", done // 10**6, total // 10**6
             bar.update(task, description=activity, completed=done, total=total or None)
 
