@@ -676,7 +676,7 @@ def test_the_same_seeds_give_the_same_epoch_in_workers(own):
 # errors name the entry
 
 
-AGE = "In entry 'age' of the batch."
+AGE = "In batch['age']."
 WRONG_LENGTH = "The plan was made for a batch of 8, but targets has {} rows."
 WRONG_NAMES = "rules name the entries ['name'], but the batch has ['id']. Give one rule per entry."
 
@@ -703,7 +703,7 @@ WRONG_NAMES = "rules name the entries ['name'], but the batch has ['id']. Give o
             {"id": (torch.rand(8), torch.rand(3))},
             {"id": (Average(), Average())},
             WRONG_LENGTH.format(3),
-            "In entry 'age'['id'][1] of the batch.",
+            "In batch['age']['id'][1].",
         ),
     ],
     ids=["length", "type", "names", "values", "one rule for a dict", "nested"],
@@ -719,10 +719,10 @@ def test_the_first_entry_and_a_bad_rule_are_named_too():
     transform = ZetaMixup(rules={"meta": {"x": Blend()}})
     with pytest.raises(ValueError, match="samples must have a batch dim") as caught:
         transform({"meta": {"x": torch.tensor(1.0)}})
-    assert caught.value.__notes__ == ["In entry 'meta'['x'] of the batch."]
+    assert caught.value.__notes__ == ["In batch['meta']['x']."]
     with pytest.raises(TypeError, match="A rule must be Blend") as caught:
         ZetaMixup(rules={"y": (Average(), FromAnchor)})
-    assert caught.value.__notes__ == ["In entry 'y'[1] of the batch."]
+    assert caught.value.__notes__ == ["In rules['y'][1]."]
 
 
 @pytest.mark.parametrize("p", [1.0, 0.5])
@@ -738,7 +738,7 @@ def test_an_error_of_a_custom_rule_keeps_its_type_and_its_parts():
 
     with pytest.raises(UnicodeDecodeError, match="no name") as caught:
         ZetaMixup(rules={"x": Blend(), "name": Refuses()})({"x": torch.rand(2), "name": "ab"})
-    assert caught.value.__notes__ == ["In entry 'name' of the batch."]
+    assert caught.value.__notes__ == ["In batch['name']."]
 
 
 def test_rules_compile_into_one_graph():

@@ -65,11 +65,10 @@ def _check_entries(rules: Mapping[Any, Any] | Sequence[Any], batch: Any) -> None
         )
 
 
-def _name_entry(error: Exception, path: Path, hint: str = "") -> None:
-    """Add the entry's name to the traceback of an error: In entry 'meta'['id'] of the batch."""
+def _name_entry(error: Exception, path: Path, hint: str = "", tree: str = "batch") -> None:
+    """Add the entry's name to the traceback of an error: In batch['meta']['id']."""
     if path:
-        inner = "".join(f"[{name!r}]" for name in path[1:])
-        error.add_note(f"In entry {path[0]!r}{inner} of the batch.{hint}")
+        error.add_note(f"In {tree}{''.join(f'[{name!r}]' for name in path)}.{hint}")
 
 
 def with_dicts(batch: Any) -> Any:
@@ -100,7 +99,7 @@ def check_rule_types(rules: object, path: Path = ()) -> None:
             "A rule must be Blend(), OneHot(...), Average() or FromAnchor(), or a dict or tuple "
             f"of them, got {got}."
         )
-        _name_entry(error, path)
+        _name_entry(error, path, tree="rules")
         raise error
 
 
@@ -111,7 +110,6 @@ def check_first_tensor(batch: object) -> Tensor:
             try:
                 return check_tensor("samples", leaf)
             except (TypeError, ValueError) as error:
-                names = [getattr(key, "key", getattr(key, "idx", key)) for key in path]
-                _name_entry(error, tuple(names))
+                error.add_note(f"In batch{pytree.keystr(path)}.")
                 raise
     raise TypeError("The batch holds no tensor: there is nothing to mix.")
