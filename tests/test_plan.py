@@ -318,10 +318,7 @@ def test_local_plan_puts_the_anchor_first_among_equal_samples():
             [[0, 1, 2, 3], [1, 0, 2, 3], [2, 1, 0, 3], [3, 2, 1, 0]],
         ),
         # in uint8 arithmetic 0 − 1 wraps round to 255
-        (
-            torch.tensor([[0], [1], [255]], dtype=torch.uint8),
-            [[0, 1, 2], [1, 0, 2], [2, 1, 0]],
-        ),
+        (torch.tensor([[0], [1], [255]], dtype=torch.uint8), [[0, 1, 2], [1, 0, 2], [2, 1, 0]]),
     ],
     ids=["far from the origin", "uint8"],
 )

@@ -16,11 +16,7 @@ Path: TypeAlias = tuple[object, ...]
 
 
 def mix_tree(
-    value: Any,
-    rules: Rules,
-    plan: MixPlan,
-    implementation: Implementation | None,
-    path: Path = (),
+    value: Any, rules: Rules, plan: MixPlan, implementation: Implementation | None, path: Path = ()
 ) -> Any:
     """Mix every entry by its rule; without an implementation samples are returned as they are."""
     try:

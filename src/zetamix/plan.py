@@ -234,10 +234,7 @@ def local_plan(
 
 
 def identity_plan(
-    batch_size: int,
-    *,
-    device: torch.device | str | int = "cpu",
-    dtype: torch.dtype = torch.float32,
+    batch_size: int, *, device: torch.device | str | int = "cpu", dtype: torch.dtype = torch.float32
 ) -> MixPlan:
     """The plan that mixes nothing: output k is sample k."""
     _checks.check_batch_size(batch_size)
@@ -333,7 +330,7 @@ def mixup_spec(
         sampling.order_width(batch_size, sources),
         Law.MIXUP,
         one_lam=per == "batch",
-        uniform_lam=alpha == 1,
+        uniform_lam=bool(alpha == 1),
     )
     return PlanSpec(shape, alpha)
 
@@ -352,9 +349,7 @@ def _check_sizes(batch_size: int, sources: int | None, outputs: int | None) -> N
 
 
 def checked_draw(
-    generator: torch.Generator | None,
-    stream: int | None,
-    device: torch.device | str | int | None,
+    generator: torch.Generator | None, stream: int | None, device: torch.device | str | int | None
 ) -> Draw:
     """The random numbers of one plan on a device: the one given, the generator's, or the CPU."""
     _checks.check_generator(generator)

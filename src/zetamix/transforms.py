@@ -196,11 +196,7 @@ class BatchMix(nn.Module):
         return self._plan(batch_size, device, dtype, self._read_controls())
 
     def _plan(
-        self,
-        batch_size: int,
-        device: torch.device | str,
-        dtype: torch.dtype,
-        controls: Controls,
+        self, batch_size: int, device: torch.device | str, dtype: torch.dtype, controls: Controls
     ) -> MixPlan:
         _checks.check_batch_size(batch_size)
         if not self._mixes(controls):
@@ -449,11 +445,7 @@ class CutMix(nn.Module):
     """
 
     def __init__(
-        self,
-        *,
-        num_classes: int,
-        alpha: float = 1.0,
-        generator: torch.Generator | None = None,
+        self, *, num_classes: int, alpha: float = 1.0, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
         _checks.check_alpha(alpha)
