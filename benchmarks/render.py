@@ -17,10 +17,10 @@ PEERS = ("mixup, original", "torchvision v2.MixUp", "timm Mixup", "kornia Random
 
 
 def main() -> None:
-    README.write_text(rendered(README.read_text()))
+    README.write_text(render(README.read_text()))
 
 
-def rendered(text: str) -> str:
+def render(text: str) -> str:
     """The README with both tables as the measurements have them."""
     for name, table in (("h200", gpu_table()), ("cpu", cpu_table())):
         block = f"<!-- {name} -->\n{table}\n<!-- /{name} -->"
