@@ -1,4 +1,4 @@
-"""Open a page in a real browser and say what is there, and what failed to load.
+"""Open a page in a real browser; report its content and what failed to load.
 
 Chromium, headless, as Debian packages it: `apt-get install chromium`.
 """
@@ -17,11 +17,14 @@ import pytest
 
 BINARY = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 
-needs_browser = pytest.mark.skipif(
-    BINARY is None, reason="needs a browser: install Debian's package chromium"
-)
 
-# runs before anything else of the page, so that it hears of every failure
+def needs_browser(test: Any) -> Any:
+    """A slow test, skipped where there is no browser."""
+    reason = "needs a browser: install Debian's package chromium"
+    return pytest.mark.slow(pytest.mark.skipif(BINARY is None, reason=reason)(test))
+
+
+# runs before the rest of the page, so that it records every failure
 LISTEN = """
 <script>
 const seen = {failures: [], errors: []};
@@ -54,7 +57,7 @@ addEventListener("load", () => {
 
 @dataclass(frozen=True)
 class Opened:
-    """What a browser made of a page."""
+    """The content of a page in a browser."""
 
     title: str
     headings: list[str]
@@ -64,16 +67,16 @@ class Opened:
     """Each table as rows of texts, the head first."""
     text: str
     failures: list[str]
-    """What did not load or was blocked."""
+    """Resources that did not load or were blocked."""
     errors: list[str]
     """Uncaught errors of scripts."""
     requests: list[str]
-    """Everything that was asked for beside the page itself."""
+    """Requests beside the page itself."""
     overflow: int
-    """How many pixels the page is wider than the window."""
+    """Pixels by which the page is wider than the window."""
 
     def check(self) -> "Opened":
-        """Raise AssertionError where anything is missing, or was asked for elsewhere."""
+        """Raise AssertionError where anything is missing or was requested elsewhere."""
         assert self.failures == [], f"did not load: {self.failures}"
         assert self.errors == [], f"script errors: {self.errors}"
         assert self.requests == [], f"not self-contained: {self.requests}"
@@ -86,11 +89,11 @@ class Opened:
 
 
 def open_page(page: Path, *, width: int = 1200) -> Opened:
-    """Load a copy of `page` with listeners in it, and report once everything has loaded."""
+    """Load a copy of `page` with listeners in it."""
     text = page.read_text(encoding="utf-8")
     head = re.search(r"<head>", text)
     assert head is not None, f"{page} has no <head>"
-    # the listeners are scripts, which the page's own policy rightly forbids
+    # the listeners are scripts, which the page's own policy forbids
     text = text.replace("default-src 'none';", "default-src 'none'; script-src 'unsafe-inline';")
     copy = page.with_name(f".seen-{page.name}")
     copy.write_text(text[: head.end()] + LISTEN + text[head.end() :], encoding="utf-8")
@@ -106,7 +109,7 @@ def open_page(page: Path, *, width: int = 1200) -> Opened:
 def screenshot(
     page: Path, png: Path, *, width: int = 1200, height: int = 3000, dark: bool = False
 ) -> None:
-    """A picture of a page, for people to look at."""
+    """A picture of a page."""
     scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
     _run(f"--screenshot={png}", scheme, "--hide-scrollbars", page=page, width=width, height=height)
     assert png.is_file()
@@ -123,7 +126,7 @@ def _run(*options: str, page: Path, width: int, height: int = 900) -> str:
                 "--disable-gpu",
                 "--disable-dev-shm-usage",
                 "--no-first-run",
-                # whatever a page asks for, no network answers
+                # no request reaches a network
                 "--host-resolver-rules=MAP * ~NOTFOUND",
                 f"--user-data-dir={profile}",
                 f"--window-size={width},{height}",

@@ -171,6 +171,7 @@ def test_an_oracle_learns_and_says_how_well():
     assert torch.equal(oracle(samples), again(samples))
 
 
+@pytest.mark.slow
 def test_an_oracle_reads_images_as_they_are_stored(digits):
     train, test = digits.train, digits.test
     unseen = test.samples, test.labels
@@ -290,6 +291,7 @@ def test_a_large_gamma_has_the_dimension_of_the_originals(found):
     assert 1.0 not in found.preserving_gammas
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers(digits, found):
     again = inspect_dataset(digits, parse_list("mixup,zeta:2.8"), QUICK)
     assert again.as_dict() == found.as_dict()
@@ -314,6 +316,7 @@ def test_your_own_oracle_is_asked(digits):
     assert found.original.estimates["certain_share"].value == 1
 
 
+@pytest.mark.slow
 def test_points_without_a_test_split_are_judged_by_what_is_unseen(tmp_path):
     dataset = from_tensors("blobs", {"train": blobs(200)})
     settings = Settings(gammas=(2.8,), oracle_epochs=4)
@@ -400,6 +403,7 @@ def test_one_class_needs_no_oracle():
     )
 
 
+@pytest.mark.slow
 def test_stages_are_told_from_start_to_end(digits):
     told = []
     inspect_dataset(digits, parse_list("mixup"), QUICK, watch=lambda *stage: told.append(stage))
@@ -526,6 +530,7 @@ def noise(n=160, seed=0):
     return from_tensors("noise", {"train": (images, torch.arange(n) % 4)})
 
 
+@pytest.mark.slow
 def test_noise_proves_nothing(tmp_path):
     settings = Settings(gammas=(2.0, 4.0), oracle_epochs=2)
     found = inspect_dataset(noise(), parse_list("mixup,zeta:2.4"), settings)
@@ -742,6 +747,7 @@ def invoke(*arguments):
     return CliRunner().invoke(app, ["inspect", "--device", "cpu", *arguments])
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_report_and_reads_it_out(tmp_path, monkeypatch):
     monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path / "data"))
     out = tmp_path / "new" / "report"
@@ -804,6 +810,7 @@ def test_what_goes_wrong_is_told_in_a_sentence(arguments, code, message, tmp_pat
     assert not list(tmp_path.glob("out/*"))
 
 
+@pytest.mark.slow
 def test_the_help_is_quick_to_import():
     # heavy parts are imported inside the command
     program = (

@@ -66,7 +66,7 @@ def contested(points, neighbours):
 @pytest.mark.parametrize("neighbours", [8, 128])
 @pytest.mark.parametrize("name", DATA)
 def test_equals_scikit_dimension_point_by_point(name, neighbours, generator):
-    points = DATA[name](400, generator)
+    points = DATA[name](250, generator)
     found = local_dimension(points, neighbours)
     assert found.dtype == torch.float32
     near = neighbours_of(points, neighbours)

@@ -84,23 +84,14 @@ class Metric:
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("error", "error rate", "error", higher_is_better=False),
-        Metric("accuracy", "accuracy", "accuracy", higher_is_better=True),
-        Metric(
-            "balanced_accuracy", "balanced accuracy", "balanced accuracy", higher_is_better=True
-        ),
-        Metric("f1_micro", "micro F1", "micro F1", higher_is_better=True),
-        Metric("f1_macro", "macro F1", "macro F1", higher_is_better=True),
-        Metric("auc", "AUC", "AUC", higher_is_better=True, percent=False, digits=4),
-        Metric(
-            "nll",
-            "negative log-likelihood",
-            "NLL",
-            higher_is_better=False,
-            percent=False,
-            digits=4,
-        ),
-        Metric("ece", "expected calibration error", "ECE", higher_is_better=False),
+        Metric("error", "error rate", "error", False),
+        Metric("accuracy", "accuracy", "accuracy", True),
+        Metric("balanced_accuracy", "balanced accuracy", "balanced accuracy", True),
+        Metric("f1_micro", "micro F1", "micro F1", True),
+        Metric("f1_macro", "macro F1", "macro F1", True),
+        Metric("auc", "AUC", "AUC", True, percent=False, digits=4),
+        Metric("nll", "negative log-likelihood", "NLL", False, percent=False, digits=4),
+        Metric("ece", "expected calibration error", "ECE", False),
     )
 }
 # fractions of all samples

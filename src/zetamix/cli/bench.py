@@ -12,7 +12,7 @@ from rich.table import Table
 from zetamix.atomic_io import write_json
 from zetamix.bench.contenders import COPY, OURS, PEERS
 from zetamix.bench.run import Case, Row, WrongResultError, fastest_peer, measure
-from zetamix.cli.options import Device, parse_device
+from zetamix.cli.options import Device, check_writable, parse_device
 from zetamix.provenance import machine_info, machine_summary
 
 GPU_SHAPES = "32x3x224x224,128x3x32x32,128x3x224x224,256x3x224x224"
@@ -49,7 +49,9 @@ def bench(
         for name in _parse_dtypes(dtypes, is_gpu)
     ]
     if json_file is not None:
-        _check_writable(json_file)
+        if json_file.is_dir():
+            raise typer.BadParameter(f"{json_file} is a folder", param_hint="--json")
+        check_writable(json_file.parent, "--json")
     machine = machine_info(torch_device)
     rows: list[Row] = []
     for case in track(cases, "timing", console=Console(stderr=True), transient=True):
@@ -122,15 +124,3 @@ def _make_table(case: Case, rows: list[Row]) -> Table:
         ratio = f"{factor:.1f} × slower" if factor >= 1 else f"{1 / factor:.1f} × faster"
         table.caption = f"the fastest other, {peer}, is {ratio} than zetamix (eager)"
     return table
-
-
-def _check_writable(path: Path) -> None:
-    """Fail before timing, not after, where the file cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            raise IsADirectoryError(f"{path} is a folder")
-        path.with_name(path.name + ".part").touch()
-        path.with_name(path.name + ".part").unlink()
-    except OSError as error:
-        raise typer.BadParameter(f"cannot write there: {error}", param_hint="--json") from None

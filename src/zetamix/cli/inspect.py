@@ -8,7 +8,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from zetamix.cli.errors import report_errors
-from zetamix.cli.options import Data, DataDir, Device, Methods, Out, Size, parse_device
+from zetamix.cli.options import (
+    Data,
+    DataDir,
+    Device,
+    Methods,
+    Out,
+    Size,
+    check_writable,
+    parse_device,
+)
 
 if TYPE_CHECKING:
     from zetamix.results.inspection import Inspection
@@ -79,7 +88,7 @@ def inspect(
             dataset = datasets.load(data, data_dir=data_dir, size=size)
             bars("reading the data", 1, 1)
             folder = out or Path("out") / f"inspect-{dataset.name}"
-            _check_writable(folder)
+            check_writable(folder, "--out")
             inspection = inspect_dataset(dataset, chosen, settings, device=torch_device, watch=bars)
             bars("drawing the report", 0, 1)
             page = write_report(inspection, folder, machine_info(torch_device))
@@ -128,19 +137,3 @@ def _parse_gammas(text: str) -> tuple[float, ...]:
             f"expected positive numbers separated by commas, got {text!r}", param_hint="--gammas"
         )
     return gammas
-
-
-def _check_writable(folder: Path) -> None:
-    """Fail before measuring, not after, where the report cannot be written."""
-    is_new = not folder.exists()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".zetamix.part"
-        probe.touch()
-        probe.unlink()
-        if is_new:
-            folder.rmdir()
-    except OSError as error:
-        raise typer.BadParameter(
-            f"cannot write to {folder}: {error.strerror}", param_hint="--out"
-        ) from None

@@ -98,6 +98,22 @@ def check_device(name: str | None) -> None:
         )
 
 
+def check_writable(folder: Path, option: str) -> None:
+    """Fail before any work, not after, where results cannot be written to a folder."""
+    is_new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".zetamix.part"
+        probe.touch()
+        probe.unlink()
+        if is_new:
+            folder.rmdir()
+    except OSError as error:
+        raise typer.BadParameter(
+            f"cannot write to {folder}: {error.strerror}", param_hint=option
+        ) from None
+
+
 def make_stop(time_limit: str | None, began: float) -> "Stop":
     """The stop condition: a signal, or the time limit counted from `began` (`time.monotonic`)."""
     from zetamix.train.stop import Stop, parse_duration
