@@ -384,6 +384,20 @@ def test_samples_with_an_offset_on_the_fused_path():
 
 
 @pytest.mark.usefixtures("fused_everywhere")
+@pytest.mark.parametrize(
+    "view",
+    [lambda x: x[::2], lambda x: x[:5, :5], lambda x: x.t()[:5], lambda x: x[:5, ::2]],
+    ids=["every second row", "crop", "transposed", "every second column"],
+)
+def test_tables_of_any_stride_on_the_fused_path(view):
+    samples, plan = view(torch.randn(10, 7, device=DEVICE)), zeta_plan(5, sources=3, device=DEVICE)
+    mixed = apply_plan(samples, plan, implementation="fused")
+    assert error(mixed, plan.matrix().double() @ samples.double()) < LIMITS[torch.float32]
+    mixed, targets = zeta_mixup(samples, torch.arange(5, device=DEVICE), 5, implementation="fused")
+    assert error(mixed, targets.double() @ samples.double()) < LIMITS[torch.float32]
+
+
+@pytest.mark.usefixtures("fused_everywhere")
 def test_targets_are_float32_whatever_the_default(monkeypatch):
     torch.set_default_dtype(torch.float64)
     try:

@@ -267,6 +267,8 @@ def split(matrix: Tensor, dtype: torch.dtype) -> Tensor:
 
 def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor, *, tf32: bool) -> Tensor:
     """Apply a plan to rows [batch, features], as `reference.mix_rows`."""
+    # the kernels know no strides; every second row of a table is not contiguous
+    rows = rows.contiguous()
     batch_size, features = rows.shape
     outputs, sources = indices.shape
     out = rows.new_empty(outputs, features)
