@@ -232,10 +232,10 @@ INVALID_FOLDERS = {
     "two vals": (all_of(*map(folders, ("train", "val", "valid"))), "val and valid are both val"),
     "class not in train": (
         all_of(folders("train"), folders("test", {"cat": 1, "emu": 1})),
-        "test/emu: there is no class 'emu' in train",
+        "class 'emu' has no image in train",
     ),
-    "one class": (folders(".", {"cat": 5}), "mine: 1 class; expected"),
-    "no class": (empty("train"), "mine: 0 classes; expected"),
+    "one class": (folders(".", {"cat": 5}), "mine: 1 class; expected two or more"),
+    "no class": (empty("train"), "mine/train holds no image; expected"),
     "one image": (folders(".", {"cat": 5, "dog": 1}), "'dog' of .*mine has 1 image .* at least 3"),
     "empty split": (all_of(folders("train"), empty("val")), "mine/val holds no image"),
     "all broken": (broken_images, "mine: none of 6 files can be read as an image"),

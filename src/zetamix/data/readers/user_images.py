@@ -55,12 +55,9 @@ SMALL_SIDE = 64
 class Listing:
     """A user's images before any is opened: the class and split of every file."""
 
-    name: str
     path: Path
-    base: Path
     classes: tuple[str, ...]
     splits: Mapping[str, Sequence[LabelledFile]]
-    kind: str
     notes: tuple[str, ...] = ()
 
     def state(self) -> list[object]:
@@ -82,17 +79,17 @@ def list_folder(path: Path, on_problem: OnProblem = raise_problems) -> Listing:
         detail = f"the image {loose[0].name} is in no class folder" if loose else "no folders"
         problem = f"{path}: {detail}; {LAYOUT}. Or pass a .csv file with the classes."
         (on_problem if folders else raise_problems)([problem])
-    splits = _split_folders(path, folders, on_problem)
-    images = {split: _images_by_class(folder, on_problem) for split, folder in splits.items()}
-    names = sorted(images["train"], key=_natural_order)
-    if len(names) < 2:
-        problem = f"{path}: {plural(len(names), 'class', 'classes')}; {LAYOUT}, with two or more."
-        (on_problem if names else raise_problems)([problem])
-    labelled = {
-        split: _label(folder, images[split], names, on_problem) for split, folder in splits.items()
-    }
-    notes = _ignored_files(path)
-    return Listing(path.name, path, path, tuple(names), labelled, "a folder of images", notes)
+    images: dict[str, list[tuple[Path, str]]] = {}
+    for split, folder in _split_folders(path, folders, on_problem).items():
+        images[split] = []
+        for subfolder in _subfolders(folder):
+            files = images_below(subfolder)
+            if not files:
+                on_problem([f"{subfolder} holds no image. Add images, or delete the folder."])
+            images[split] += [(file, subfolder.name) for file in files]
+        if not images[split]:
+            on_problem([f"{folder} holds no image; {LAYOUT}."])
+    return _listing(path, images, on_problem, _ignored_files(path))
 
 
 def list_csv(path: Path, on_problem: OnProblem = raise_problems) -> Listing:
@@ -104,38 +101,49 @@ def list_csv(path: Path, on_problem: OnProblem = raise_problems) -> Listing:
         raise DataError(f"{path} has a header and no rows; expected one row per image.")
     file_column = find_column(rows[0], FILE_COLUMNS, "the image")
     label_column = find_column(rows[0], LABEL_COLUMNS, "the class")
-    names = sorted({row[label_column] for row in rows} - {""}, key=_natural_order)
     # built only if a name is no path below the CSV file, whose folder may hold far more than images
-    images = cache(lambda: ImageIndex(path.parent))
-    splits: dict[str, list[LabelledFile]] = {}
+    index = cache(lambda: ImageIndex(path.parent))
+    images: dict[str, list[tuple[Path, str]]] = {}
     seen: dict[Path, Row] = {}
     for row in rows:
         try:
-            file = _image_of(path, row, row[file_column], images)
+            file = _image_of(path, row, row[file_column], index)
             if (first := seen.setdefault(file, row)) is not row:
                 raise DataError(f"{row.where}: {row[file_column]!r} is also in row {first.number}.")
             if not row[label_column]:
                 raise DataError(f"{row.where}: no {label_column}; expected the image's class.")
-            split = _split_of(row)
+            images.setdefault(_split_of(row), []).append((file, row[label_column]))
         except DataError as error:
             problems.append(str(error))
-            continue
-        splits.setdefault(split, []).append(LabelledFile(file, names.index(row[label_column])))
     on_problem(problems)
-    if len(names) < 2:
-        on_problem([f"{path} has {plural(len(names), 'class', 'classes')}; expected two or more."])
-    if "train" not in splits:
+    if "train" not in images:
         raise DataError(f"{path}: no row has the split train; expected images to train on.")
-    trained = {item.label for item in splits["train"]}
+    return _listing(path, images, on_problem)
+
+
+def _listing(
+    path: Path,
+    images: Mapping[str, Sequence[tuple[Path, str]]],
+    on_problem: OnProblem,
+    notes: tuple[str, ...] = (),
+) -> Listing:
+    """Number the classes of train; classes that only other splits have are problems."""
+    names = sorted({name for _, name in images["train"]}, key=_natural_order)
+    if len(names) < 2:
+        problem = f"{path}: {plural(len(names), 'class', 'classes')}; expected two or more."
+        (on_problem if names else raise_problems)([problem])
+    others = {name for items in images.values() for _, name in items} - set(names)
     on_problem(
         [
             f"{path}: class {name!r} has no image in train. Every class needs training images."
-            for label, name in enumerate(names)
-            if label not in trained
+            for name in sorted(others)
         ]
     )
-    kind = "a CSV file and its images"
-    return Listing(path.stem, path, path.parent, tuple(names), splits, kind)
+    splits = {
+        split: [LabelledFile(file, names.index(name)) for file, name in items if name in names]
+        for split, items in images.items()
+    }
+    return Listing(path, tuple(names), splits, notes)
 
 
 def listing_source(
@@ -157,13 +165,16 @@ def listing_source(
         keys=lambda: file_keys([item.file for item in train]),
     )
     items |= {split: [train[row] for row in chosen.tolist()] for split, chosen in rows.items()}
+    is_folder = listing.path.is_dir()
+    base = listing.path if is_folder else listing.path.parent
+    kind = "a folder of images" if is_folder else "a CSV file and its images"
     return Source(
-        name=listing.name,
+        name=listing.path.name if is_folder else listing.path.stem,
         classes=listing.classes,
         shape=shape,
         dtype="uint8",
-        parts={split: file_part(items[split], shape, fit, listing.base) for split in SPLITS},
-        origin=f"{listing.path}, {listing.kind}; images {fit.describe()}",
+        parts={split: file_part(items[split], shape, fit, base) for split in SPLITS},
+        origin=f"{listing.path}, {kind}; images {fit.describe()}",
         notes=(*listing.notes, *filter(None, [fit.why]), *created),
     )
 
@@ -230,40 +241,6 @@ def _subfolders(folder: Path) -> list[Path]:
         entry
         for entry in sorted(folder.iterdir())
         if entry.is_dir() and not entry.name.startswith((".", "__MACOSX"))
-    ]
-
-
-def _images_by_class(folder: Path, on_problem: OnProblem) -> dict[str, list[Path]]:
-    """The images of each class of a split; empty folders are problems."""
-    images = {subfolder.name: images_below(subfolder) for subfolder in _subfolders(folder)}
-    on_problem(
-        [
-            f"{folder / name} holds no image. Add images, or delete the folder."
-            for name, files in images.items()
-            if not files
-        ]
-    )
-    return {name: files for name, files in images.items() if files}
-
-
-def _label(
-    folder: Path, images: Mapping[str, Sequence[Path]], names: Sequence[str], on_problem: OnProblem
-) -> list[LabelledFile]:
-    on_problem(
-        [
-            f"{folder / name}: there is no class {name!r} in train. Every class needs training "
-            "images."
-            for name in images
-            if name not in names
-        ]
-    )
-    if not images:
-        on_problem([f"{folder} holds no image; {LAYOUT}."])
-    return [
-        LabelledFile(file, names.index(name))
-        for name, files in images.items()
-        if name in names
-        for file in files
     ]
 
 
