@@ -1,4 +1,4 @@
-"""What a search survives: its workers killed, itself killed, a polite end. Real processes."""
+"""A search survives kill -9 of a worker or of the command, and SIGTERM. Real processes."""
 
 import json
 import os
@@ -16,14 +16,14 @@ from zetamix.records import read_lines
 TRIALS, EPOCHS = 3, 40
 
 
-def words(out, jobs):
+def arguments(out, jobs):
     command = ["tune", "--data", "crescents", "--out", out, "--trials", TRIALS, "--epochs", EPOCHS]
     command += ["--train-size", 64, "--jobs", jobs, "--device", "cpu", "--test-seeds", 0]
     return [*command, "--save-every", 0, "--no-prune", "--sampler", "random"]
 
 
 def tune(out):
-    return zetamix(*words(out, jobs=1), log=out.parent / "log")
+    return zetamix(*arguments(out, jobs=1), log=out.parent / "log")
 
 
 def curve(out, trial=0):
@@ -41,21 +41,20 @@ def wait_for_epochs(command, out, epochs=3):
 
 def check(out):
     """All trials are there, once each, and every epoch of each was trained once."""
-    found = json.loads((out / "results.json").read_text())
-    assert [trial["state"] for trial in found["trials"]] == ["complete"] * TRIALS
-    assert sorted(trial["seed"] for trial in found["trials"]) == list(range(TRIALS))
-    assert len({str(trial["setting"]) for trial in found["trials"]}) == TRIALS
+    results = json.loads((out / "results.json").read_text())
+    assert [trial["state"] for trial in results["trials"]] == ["complete"] * TRIALS
+    assert sorted(trial["seed"] for trial in results["trials"]) == list(range(TRIALS))
+    assert len({str(trial["setting"]) for trial in results["trials"]}) == TRIALS
     folders = sorted(path.name for path in (out / "trials").iterdir())
     assert folders == [f"{k:04d}" for k in range(TRIALS)]
     for number in range(TRIALS):
         assert [line["epoch"] for line in curve(out, number)] == list(range(1, EPOCHS + 1))
-    assert not list((out / ".commands").iterdir())
-    return found["trials"]
+    return results["trials"]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """What comes of it where nothing happens."""
+    """The trials of an undisturbed search."""
     out = tmp_path_factory.mktemp("whole") / "out"
     assert tune(out).wait() == 0, (out.parent / "log").read_text()
     return check(out)
@@ -65,10 +64,10 @@ def values(trials):
     return {trial["seed"]: (trial["value"], trial["curve"]) for trial in trials}
 
 
-def test_a_killed_worker_costs_some_time_and_no_trial(whole, tmp_path):
+def test_the_trials_of_a_killed_worker_resume(whole, tmp_path):
     out = tmp_path / "out"
     # not forked: what a forked process starts in turn, it waits for half a minute at its end
-    command = [sys.executable, "-m", "zetamix", *map(str, words(out, jobs=2))]
+    command = [sys.executable, "-m", "zetamix", *map(str, arguments(out, jobs=2))]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wait_for(lambda: len(curve(out)) >= 3, process)
     before = curve(out)
@@ -77,14 +76,14 @@ def test_a_killed_worker_costs_some_time_and_no_trial(whole, tmp_path):
     os.kill(victim, signal.SIGKILL)
     text = process.communicate(timeout=300)[0]
     assert process.returncode == 0, text
-    assert text.count("A worker died; the trials under way are tried again.") == 1
+    assert text.count("A worker was killed") == 1
     trials = check(out)
     assert values(trials) == values(whole)
-    # it went on from its checkpoint: the first epoch took as long as it took then
+    # resumed from its checkpoint: the first epoch has the old time
     assert curve(out)[0] == before[0]
 
 
-def test_a_killed_command_is_gone_on_with_by_the_same_command(whole, tmp_path):
+def test_a_killed_command_is_resumed_by_the_same_command(whole, tmp_path):
     out = tmp_path / "out"
     command = tune(out)
     before = wait_for_epochs(command, out)
@@ -97,15 +96,15 @@ def test_a_killed_command_is_gone_on_with_by_the_same_command(whole, tmp_path):
     assert curve(out)[0] == before[0]
 
 
-def test_a_polite_end_leaves_a_report_and_the_same_command_goes_on(whole, tmp_path):
+def test_sigterm_writes_a_report_and_the_same_command_resumes(whole, tmp_path):
     out = tmp_path / "out"
     command = tune(out)
     wait_for_epochs(command, out)
     command.send(signal.SIGTERM)
     assert command.wait() == 128 + signal.SIGTERM
     log = (tmp_path / "log").read_text()
-    assert "Stopped. Everything is saved; the same command goes on." in log
-    found = json.loads((out / "results.json").read_text())
-    assert not found["finished"]
+    assert "Rerun the same command to resume." in log
+    results = json.loads((out / "results.json").read_text())
+    assert not results["finished"]
     assert tune(out).wait() == 0, (tmp_path / "log").read_text()
     assert values(check(out)) == values(whole)

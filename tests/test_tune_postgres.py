@@ -1,20 +1,26 @@
-"""One study for many machines: two commands share a PostgreSQL server."""
+"""Two commands share a study on a PostgreSQL server."""
 
 import json
+import os
 import threading
 import time
 
 import pytest
 import sqlalchemy
+from optuna.trial import TrialState
 from postgres import PASSWORD, needs_postgres, postgres
-from processes import zetamix
-from tuning import make_question
+from processes import start, zetamix
+from test_tune_study import ask, states
+from tuning import make_spec
 
-from zetamix.experiments.tune import StudyError, search
-from zetamix.experiments.tune.storage import Storage
-from zetamix.experiments.tune.study import Study
+from zetamix.experiments.tune import StudyError, make_plan
+from zetamix.experiments.tune.storage import open_storage
+from zetamix.experiments.tune.study import open_study, read_trials, recover, retry
 
-pytestmark = needs_postgres
+pytestmark = [
+    needs_postgres,
+    pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed:UserWarning"),
+]
 
 END_OTHERS = """
 select pg_terminate_backend(pid) from pg_stat_activity
@@ -23,123 +29,112 @@ where pid <> pg_backend_pid() and backend_type = 'client backend'
 
 
 @pytest.fixture(scope="module")
-def address():
-    with postgres() as address:
-        yield address
+def url():
+    with postgres() as url:
+        yield url
 
 
-def open_study(address, folder, *, trials, name, question=None, **how):
-    question = make_question() if question is None else question
-    storage = Storage(address, name)
-    return Study(storage, question, commands=folder, trials=trials, sampler="random", **how)
+def open_in(url, name, spec=None, **options):
+    spec = make_spec() if spec is None else spec
+    return open_study(url, name, spec, make_plan(spec, "random", 12), **options)
 
 
-def take_time():
-    """Before a command: every trial takes a moment, so that neither finds all of them done."""
-    whole = search.train_tasks
-
-    def slowly(job, shared, board):
-        time.sleep(0.6)
-        return whole(job, shared, board)
-
-    search.train_tasks = slowly
-
-
-def test_commands_of_two_machines_share_one_study(address, tmp_path):
+def test_commands_of_two_machines_share_one_study(url, tmp_path):
     """Two processes with folders of their own: every trial is trained once, by one of them."""
-    root = tmp_path / "data"
-    common = [
-        "tune",
-        "--data",
-        "digits",
-        "--data-dir",
-        root,
-        "--storage",
-        address,
-        "--study",
-        "shared",
-    ]
-    common += ["--trials", 8, "--epochs", 1, "--train-size", 100, "--test-seeds", 1, "--jobs", 1]
-    common += ["--device", "cpu", "--no-prune"]
+    data_dir = tmp_path / "data"
+    common = ["tune", "--data", "digits", "--data-dir", data_dir, "--storage", url]
+    common += ["--study", "shared", "--trials", 8, "--epochs", 20, "--train-size", 100]
+    common += ["--test-seeds", 1, "--jobs", 1, "--device", "cpu", "--no-prune"]
     machines = [tmp_path / "one", tmp_path / "two"]
     logs = [tmp_path / "one.log", tmp_path / "two.log"]
     running = [
-        zetamix(*common, "--out", out, log=log, before=take_time)
-        for out, log in zip(machines, logs, strict=True)
+        zetamix(*common, "--out", out, log=log) for out, log in zip(machines, logs, strict=True)
     ]
     assert [each.wait() for each in running] == [0, 0], [log.read_text() for log in logs]
     trained = [{path.name for path in (out / "trials").iterdir()} for out in machines]
     assert trained[0] | trained[1] == {f"{k:04d}" for k in range(8)}
     assert not trained[0] & trained[1]
-    # neither was idle
-    assert all(trained)
-    found = [json.loads((out / "results.json").read_text()) for out in machines]
-    assert found[0]["trials"] == found[1]["trials"]
-    assert [trial["number"] for trial in found[0]["trials"]] == list(range(8))
-    assert all(trial["state"] == "complete" for trial in found[0]["trials"])
-    # no password in anything that is kept or shown
+    results = [json.loads((out / "results.json").read_text()) for out in machines]
+    assert results[0]["trials"] == results[1]["trials"]
+    assert [trial["number"] for trial in results[0]["trials"]] == list(range(8))
+    assert all(trial["state"] == "complete" for trial in results[0]["trials"])
+    # no password in any file
     for path in [*tmp_path.glob("o*/**/*"), *tmp_path.glob("t*/**/*"), *logs]:
-        if path.is_file() and path.suffix not in (".pt", ".png"):
-            assert PASSWORD not in path.read_text(), path
+        assert path.is_dir() or PASSWORD.encode() not in path.read_bytes(), path
 
 
-def test_many_commands_claim_each_trial_once(address, tmp_path):
+def test_every_waiting_trial_is_claimed_once(url):
+    study = open_in(url, "claims")
+    trials = [ask(study) for _ in range(12)]
+    for trial in trials:
+        retry(study, study.tell(trial, state=TrialState.FAIL))
     claimed = []
 
-    def work(folder):
-        with open_study(address, folder, trials=12, name="claims") as study:
-            while (claim := study.claim()) is not None:
-                claimed.append(claim.number)
-                study.report(claim.number, {1: 0.5})
-                study.complete(claim.number, 0.1, {})
+    def claim():
+        mine = open_in(url, "claims")
+        claimed.extend(ask(mine).number for _ in range(3))
 
-    threads = [threading.Thread(target=work, args=(tmp_path / str(k),)) for k in range(4)]
+    threads = [threading.Thread(target=claim) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(claimed) == list(range(12))
+    assert len(set(claimed)) == 12
 
 
-def test_a_machine_that_is_gone_is_noticed(address, tmp_path):
-    gone = open_study(address, tmp_path / "gone", trials=1, name="gone").__enter__()
-    lost = gone.claim()
-    gone.storage.close()
-    with open_study(address, tmp_path / "here", trials=1, name="gone", grace=0.2) as study:
-        assert study.claim() is None
-        time.sleep(0.3)
-        again = study.claim()
-        assert (again.place, again.setting, again.seed) == (lost.place, lost.setting, lost.seed)
-        study.complete(again.number, 0.1, {})
-        assert study.finished()
+def die(url):
+    open_in(url, "gone", heartbeat=1, grace=2).optimize(
+        lambda trial: (time.sleep(1.5), os._exit(9))
+    )
 
 
-def test_a_connection_that_the_server_closed_is_opened_again(address, tmp_path):
-    with open_study(address, tmp_path, trials=2, name="closed") as study:
-        claim = study.claim()
-        with study.storage.rdb.engine.connect() as connection:
-            connection.execute(sqlalchemy.text(END_OTHERS))
-        assert study.report(claim.number, {1: 0.5}) == "go on"
-        study.complete(claim.number, 0.1, {})
-        assert len(study.trials()) == 1
+def test_a_dead_machine_is_noticed_by_its_heartbeat(url):
+    study = open_in(url, "gone", heartbeat=1, grace=2)
+    assert start(die, url).wait() == 9
+    began = time.monotonic()
+    while states(study) == ["RUNNING"]:
+        assert time.monotonic() - began < 30
+        time.sleep(0.2)
+        recover(study, grace=1000, lost_after=1000)
+    assert states(study) == ["FAIL", "WAITING"]
 
 
-def test_another_question_is_told(address, tmp_path):
-    open_study(address, tmp_path, trials=1, name="asked").storage.close()
-    with pytest.raises(StudyError) as caught:
-        open_study(address, tmp_path, trials=1, name="asked", question=make_question("gamma=2..3"))
-    assert "asks something else (space: " in str(caught.value)
+def test_a_connection_that_the_server_closed_is_opened_again(url):
+    study = open_in(url, "closed")
+    trial = ask(study)
+    with open_storage(url).engine.connect() as connection:
+        connection.execute(sqlalchemy.text(END_OTHERS))
+    trial.report(0.5, 1)
+    study.tell(trial, 0.1)
+    assert len(read_trials(study, make_spec())) == 1
+
+
+def test_other_settings_are_refused_without_the_password(url):
+    open_in(url, "settings")
+    with pytest.raises(StudyError, match=r"other settings \(space: ") as caught:
+        open_in(url, "settings", make_spec("gamma=2..3"))
     assert PASSWORD not in str(caught.value)
 
 
-def test_a_wrong_password_is_told(address):
-    with pytest.raises(StudyError) as caught:
-        Storage(address.replace(PASSWORD, "guess"), "study")
-    message = str(caught.value)
-    assert "password authentication failed" in message
-    assert "guess" not in message
+def test_a_password_from_the_environment(url, monkeypatch):
+    without = url.replace(f":{PASSWORD}@", "@")
+    with pytest.raises(StudyError, match="cannot be used"):
+        open_storage(without)
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    assert open_storage(without).get_all_studies() is not None
+    monkeypatch.delenv("PGPASSWORD")
+    query = without.replace("ann@", "") + f"?user=ann&password={PASSWORD}"
+    assert open_storage(query).get_all_studies() is not None
 
 
-def test_a_database_that_is_not_there_is_told(address):
-    with pytest.raises(StudyError, match='database "nowhere" does not exist'):
-        Storage(address.replace("/postgres", "/nowhere"), "study")
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (PASSWORD, "guess", "password authentication failed"),
+        ("/postgres", "/nowhere", 'database "nowhere" does not exist'),
+    ],
+)
+def test_a_refusal_of_the_server_is_reported(url, old, new, message):
+    with pytest.raises(StudyError, match=message) as caught:
+        open_storage(url.replace(old, new))
+    assert "guess" not in str(caught.value)

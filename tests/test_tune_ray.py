@@ -1,4 +1,4 @@
-"""A search on a Ray cluster of two nodes on this machine, one worker killed in the middle."""
+"""A search on a Ray cluster of two nodes on this machine, of which one worker is killed."""
 
 import importlib.util
 import json
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from test_compare_cli import trained_by, wait_for
-from test_workers_ray import address as address
+from test_ray_executor import address as address
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="needs Ray: pip install 'zetamix[ray]'"
@@ -32,8 +32,8 @@ def test_on_a_cluster_a_killed_worker_costs_no_trial(address, tmp_path):
     os.kill(trained_by(folder), signal.SIGKILL)
     text = process.communicate(timeout=300)[0]
     assert process.returncode == 0, text
-    found = json.loads((tmp_path / "results.json").read_text())
-    assert [trial["number"] for trial in found["trials"]] == [0, 1, 2]
-    assert all(trial["state"] == "complete" for trial in found["trials"])
-    assert [each["name"] for each in found["test"]] == ["none", "zeta:2.8", "chosen"]
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert [trial["number"] for trial in results["trials"]] == [0, 1, 2]
+    assert all(trial["state"] == "complete" for trial in results["trials"])
+    assert [each["name"] for each in results["test"]] == ["none", "zeta:2.8", "chosen"]
     assert "2 workers on Ray" in (tmp_path / "report.html").read_text()

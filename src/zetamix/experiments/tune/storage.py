@@ -17,6 +17,7 @@ from filelock import FileLock
 from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.storages import RDBStorage
 from sqlalchemy.exc import IntegrityError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from zetamix.experiments.tune.spec import StudyError
 
@@ -93,12 +94,11 @@ def open_storage(
     url = parse_url(text)
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=ExperimentalWarning)
-    options: dict[str, Any] = {"connect_args": {"timeout": SQLITE_TIMEOUT}}
+    # no connection is kept while a model trains: it could be lost, and would have to be closed
+    options: dict[str, Any] = {"poolclass": NullPool, "connect_args": {"timeout": SQLITE_TIMEOUT}}
     if url.drivername != "sqlite":
-        # a connection may be lost while a model trains; a database with the C locale would answer
-        # in bytes without an encoding
-        arguments = {"connect_timeout": CONNECT_TIMEOUT, "client_encoding": "utf8"}
-        options = {"pool_pre_ping": True, "connect_args": arguments}
+        # a database with the C locale would answer in bytes without an encoding
+        options["connect_args"] = {"connect_timeout": CONNECT_TIMEOUT, "client_encoding": "utf8"}
 
     def connect() -> Storage:
         return Storage(
@@ -182,6 +182,3 @@ def _lock_transactions(engine: sqlalchemy.Engine) -> None:
     @sqlalchemy.event.listens_for(engine, "begin")
     def lock(connection: sqlalchemy.Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    # connections from before these listeners
-    engine.dispose()
