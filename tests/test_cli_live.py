@@ -15,7 +15,7 @@ from zetamix.cli.live import CELL_WIDTH, RunsView, print_table, show_runs
 from zetamix.experiments.progress import CellProgress, Snapshot
 from zetamix.records import Cell
 from zetamix.report import Table
-from zetamix.report.compare_tables import difference_table, main_table
+from zetamix.report.compare import difference_table, main_table
 
 LINE = {"epoch": 12, "train_loss": 1.25, "train_accuracy": 0.5, "test": {"error": 0.051}}
 
