@@ -431,17 +431,6 @@ def test_precision_on_a_cpu(new, precision, dtype):
 LINE = {"epoch": 3, "lr": 0.1, "test": {"error": 0.25}}
 
 
-def test_curves_are_logged_for_tensorboard(new, tmp_path):
-    run = new()
-    logger = CurveLogger("tensorboard", {run.cell.key: tmp_path})
-    logger.write(run.cell, LINE)
-    logger.close()
-    (file,) = (tmp_path / "tensorboard").iterdir()
-    content = file.read_bytes()
-    assert b"test/error" in content
-    assert b"lr" in content
-
-
 def test_curves_are_logged_for_wandb(new, monkeypatch):
     calls = []
 

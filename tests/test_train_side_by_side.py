@@ -23,7 +23,6 @@ from zetamix.methods import parse
 from zetamix.train import Run, train
 from zetamix.train import trainer as trainer_module
 from zetamix.train.run_folder import FolderError
-from zetamix.train.side_by_side import RunFailure
 from zetamix.train.step_timer import StepTimer
 from zetamix.train.trainer import NonFiniteLossError, Trainer
 
@@ -173,19 +172,6 @@ def test_a_run_that_fails_leaves_the_others_running(new, monkeypatch, fail, kind
     assert runs[0].trainer is None
     for one, other in zip(alone, runs[1:], strict=True):
         assert_same(one.folder.path, other.folder.path)
-
-
-def test_the_hint_for_a_full_gpu_names_options_that_exist():
-    from typer.main import get_command
-
-    from zetamix.cli.app import app
-
-    message = RunFailure.from_error(torch.cuda.OutOfMemoryError("CUDA out of memory.")).message
-    options = {option for parameter in get_command(app).commands["compare"].params
-               for option in parameter.opts}  # fmt: skip
-    named = {part.strip("(),") for part in message.split() if part.strip("(),").startswith("--")}
-    assert {"--jobs", "--set"} == named <= options
-    assert RunFailure.from_error(RuntimeError("a bug")) is None
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])

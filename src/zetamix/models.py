@@ -206,3 +206,44 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
             index = torch.cuda.current_device() if gpu.index is None else gpu.index
             torch.cuda.default_generators[index].manual_seed(seed)
         yield
+
+
+class TrainedModel(nn.Module):
+    """A trained network with the normalisation it was trained with.
+
+    shape: of one sample in training; most networks accept images of other sizes too.
+    mean, std: of each channel, in the units of the stored samples.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        classes: tuple[str, ...],
+        shape: tuple[int, ...],
+        mean: Tensor,
+        std: Tensor,
+    ) -> None:
+        super().__init__()
+        self.network, self.shape = network, shape
+        self.classes = classes
+        """Class names, in the order of the logits."""
+        channels = (1, -1, *[1] * (len(shape) - 1))
+        self.register_buffer("mean", mean.view(channels))
+        self.register_buffer("std", std.view(channels))
+
+    def forward(self, samples: Tensor) -> Tensor:
+        """Logits [n, classes].
+
+        samples: images [n, channels, height, width], either bytes or floating point in [0, 1] as
+            a `Loader` yields them; or points [n, coordinates].
+        """
+        if samples.ndim != 1 + len(self.shape) or samples.shape[1] != self.shape[0]:
+            raise ValueError(
+                f"Expected a batch of samples like {list(self.shape)}, as in training, got "
+                f"{list(samples.shape)}."
+            )
+        if len(self.shape) == 3 and samples.is_floating_point():
+            samples = 255 * samples
+        scaled = (samples.float() - self.get_buffer("mean")) / self.get_buffer("std")
+        logits: Tensor = self.network(scaled)
+        return logits

@@ -1,5 +1,7 @@
 """The whole training step as one CUDA graph, which the host launches with a single call."""
 
+from collections.abc import Callable
+
 import torch
 
 from zetamix.models import TORCH_LOCK
@@ -49,7 +51,7 @@ class CapturedStep:
         self.stream = torch.cuda.Stream(trainer.device)  # type: ignore[no-untyped-call]
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(trainer.generator)
-        kept = _Snapshot(trainer)
+        restore = _snapshot(trainer)
         self.stream.wait_stream(torch.cuda.current_stream(trainer.device))
         with torch.cuda.stream(self.stream), trainer.layer_draws():
             trainer.feed()
@@ -65,7 +67,7 @@ class CapturedStep:
         ):
             trainer.compute(trainer.loader.batch_size)
         with torch.cuda.stream(self.stream):
-            kept.restore()
+            restore()
             # read the batch of the warm-up again
             trainer.open_stream()
         self.stream.synchronize()
@@ -78,29 +80,25 @@ class CapturedStep:
         self.trainer.step_in_epoch += 1
 
 
-class _Snapshot:
-    """Everything that warm-up steps change, to be restored in the same memory."""
+def _snapshot(trainer: Trainer) -> Callable[[], None]:
+    """A function that restores everything that warm-up steps change, in the same memory."""
+    momentum = _momentum(trainer)
+    state = [*trainer.model.state_dict().values(), *momentum, trainer.index, trainer.step_metrics]
+    copies = [part.clone() for part in state]
+    generator = trainer.generator.get_state()
 
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
-        self.model = [part.clone() for part in trainer.model.state_dict().values()]
-        self.momentum = [part.clone() for part in _momentum(trainer)]
-        self.generator = trainer.generator.get_state()
-        self.index = trainer.index.clone()
-        self.step_metrics = trainer.step_metrics.clone()
-
-    def restore(self) -> None:
-        trainer = self.trainer
-        for part, old in zip(trainer.model.state_dict().values(), self.model, strict=True):
+    def restore() -> None:
+        for part, old in zip(state, copies, strict=True):
             part.copy_(old)
-        for index, part in enumerate(_momentum(trainer)):
+        if not momentum:
             # a buffer of zeros becomes the gradient, as in the first step of SGD
-            part.copy_(self.momentum[index]) if self.momentum else part.zero_()
-        trainer.generator.set_state(self.generator)
-        trainer.index.copy_(self.index)
-        trainer.step_metrics.copy_(self.step_metrics)
+            for part in _momentum(trainer):
+                part.zero_()
+        trainer.generator.set_state(generator)
+
+    return restore
 
 
 def _momentum(trainer: Trainer) -> list[torch.Tensor]:
-    states = trainer.optimizer.state.values()
-    return [state["momentum_buffer"] for state in states if "momentum_buffer" in state]
+    buffers = [state.get("momentum_buffer") for state in trainer.optimizer.state.values()]
+    return [buffer for buffer in buffers if buffer is not None]

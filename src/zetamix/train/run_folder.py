@@ -8,11 +8,9 @@ from typing import Any, ClassVar
 
 import torch
 from filelock import FileLock, Timeout
-from torch import Tensor, nn
 
 from zetamix.atomic_io import write_bytes, write_file, write_json, write_text
-from zetamix.data.augment import Scale
-from zetamix.models import build
+from zetamix.models import TrainedModel, build
 from zetamix.records import Cell, RunRecord, read_lines
 
 CELL = "cell.json"
@@ -198,39 +196,6 @@ def hold(folders: Iterable[Path], wait: float = 0.0, lock: str = LOCK) -> Iterat
         yield
 
 
-class TrainedModel(nn.Module):
-    """A trained network with the normalisation it was trained with."""
-
-    def __init__(
-        self, network: nn.Module, classes: tuple[str, ...], shape: tuple[int, ...], scale: Scale
-    ) -> None:
-        super().__init__()
-        self.network = network
-        self.shape = shape
-        """Shape of one sample in training; most networks accept images of other sizes too."""
-        self.classes = classes
-        """Class names, in the order of the logits."""
-        self.register_buffer("mean", scale.mean)
-        self.register_buffer("std", scale.std)
-
-    def forward(self, samples: Tensor) -> Tensor:
-        """Logits [n, classes].
-
-        samples: images [n, channels, height, width], either bytes or floating point in [0, 1] as
-            a `Loader` yields them; or points [n, coordinates].
-        """
-        if samples.ndim != 1 + len(self.shape) or samples.shape[1] != self.shape[0]:
-            raise ValueError(
-                f"Expected a batch of samples like {list(self.shape)}, as in training, got "
-                f"{list(samples.shape)}."
-            )
-        if len(self.shape) == 3 and samples.is_floating_point():
-            samples = 255 * samples
-        scale = Scale(self.get_buffer("mean"), self.get_buffer("std"))
-        logits: Tensor = self.network(scale.apply(samples, torch.float32))
-        return logits
-
-
 def load_model(folder: str | Path, device: torch.device | str = "cpu") -> TrainedModel:
     """Load the model of a finished run after its last epoch, in evaluation mode.
 
@@ -252,5 +217,5 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Traine
     shape, classes = tuple(form["shape"]), tuple(form["classes"])
     network = build(form["model"], len(classes), shape, stem=form["stem"])
     network.load_state_dict(weights)
-    scale = Scale(torch.tensor(form["mean"]), torch.tensor(form["std"]))
-    return TrainedModel(network, classes, shape, scale).to(device).eval()
+    mean, std = torch.tensor(form["mean"]), torch.tensor(form["std"])
+    return TrainedModel(network, classes, shape, mean, std).to(device).eval()
