@@ -27,8 +27,8 @@ def torchvisions(monkeypatch, lam, row, column):
     """torchvision's CutMix, with what it draws injected: λ, then a column, then a row."""
     theirs = v2.CutMix(num_classes=CLASSES)
     monkeypatch.setattr(theirs, "_dist", Drawn(lam))
-    places = iter([column, row])
-    monkeypatch.setattr(torch, "randint", lambda high, size: torch.tensor([next(places)]))
+    draws = iter([column, row])
+    monkeypatch.setattr(torch, "randint", lambda high, size: torch.tensor([next(draws)]))
     return theirs
 
 
@@ -53,30 +53,30 @@ def test_cutmix_is_torchvisions(monkeypatch, lam, row, column, height, width):
     samples, labels = torch.rand(6, 3, height, width), torch.tensor([0, 3, 6, 1, 1, 2])
     with monkeypatch.context() as patch:
         expected, targets = torchvisions(patch, lam, row, column)(samples, labels)
-    found, found_targets = ours(samples, labels, lam, row, column)
-    assert torch.equal(found, expected)
-    torch.testing.assert_close(found_targets, targets)
+    mixed, mixed_targets = ours(samples, labels, lam, row, column)
+    assert torch.equal(mixed, expected)
+    torch.testing.assert_close(mixed_targets, targets)
 
 
 def test_the_cases_cut_something():
     """The table above does not compare empty boxes only."""
     samples = torch.arange(4.0).view(4, 1, 1, 1).expand(4, 1, 32, 32)
-    found, targets = ours(samples, torch.arange(4), 0.36, 16, 10)
+    mixed, targets = ours(samples, torch.arange(4), 0.36, 16, 10)
     # √(1 − 0.36) = 0.8: half of it is 12.8 pixels, rounded down to 12, cut off at the left edge
-    taken = (found[1] == 0).sum().item()
+    taken = (mixed[1] == 0).sum().item()
     assert taken == 24 * 22
     assert targets[1].tolist() == pytest.approx([taken / 1024, 1 - taken / 1024, 0, 0, 0, 0, 0])
-    assert (found[1, 0, 4:28, 0:22] == 0).all()
+    assert (mixed[1, 0, 4:28, 0:22] == 0).all()
 
 
 @given(
     lam=st.floats(0, 1),
-    place=st.tuples(st.floats(0, 1, exclude_max=True), st.floats(0, 1, exclude_max=True)),
+    centre=st.tuples(st.floats(0, 1, exclude_max=True), st.floats(0, 1, exclude_max=True)),
     size=st.tuples(st.integers(1, 40), st.integers(1, 40)),
 )
-def test_the_share_kept_is_the_share_of_pixels(lam, place, size):
+def test_the_share_kept_is_the_share_of_pixels(lam, centre, size):
     inside, kept = box_mask(
-        torch.tensor([lam], dtype=torch.float64), torch.tensor(place, dtype=torch.float64), *size
+        torch.tensor([lam], dtype=torch.float64), torch.tensor(centre, dtype=torch.float64), *size
     )
     assert inside.shape == size
     assert float(kept) == pytest.approx(1 - inside.double().mean().item(), abs=1e-12)
@@ -89,17 +89,17 @@ def test_shares_are_distributed_as_torchvisions(alpha):
     cut = CutMix(num_classes=2, alpha=alpha, generator=torch.Generator().manual_seed(0))
     labels = torch.tensor([0, 1])
     expected = [theirs.make_params([samples])["lam_adjusted"] for _ in range(600)]
-    found = [cut(samples, labels)[1][0, 0].item() for _ in range(600)]
+    shares = [cut(samples, labels)[1][0, 0].item() for _ in range(600)]
     # the draws are the same in every run of the suite; 0.01 is what one pair in a hundred misses
-    assert ks_2samp(found, expected).pvalue > 0.01
+    assert ks_2samp(shares, expected).pvalue > 0.01
 
 
 def test_boxes_lie_anywhere():
     samples = torch.zeros(2, 1, 8, 8)
     samples[0] = 1
     cut = CutMix(num_classes=2, generator=torch.Generator().manual_seed(0))
-    found = torch.stack([cut(samples, torch.tensor([0, 1]))[0][1, 0] for _ in range(400)])
-    share = found.mean(0)
+    mixed = torch.stack([cut(samples, torch.tensor([0, 1]))[0][1, 0] for _ in range(400)])
+    share = mixed.mean(0)
     assert (share > 0.05).all()
     # the middle is covered more often than a corner, which a box reaches only when cut off
     assert share[4, 4] > share[0, 0] + 0.1
@@ -108,11 +108,11 @@ def test_boxes_lie_anywhere():
 def test_sample_k_gets_the_box_of_sample_k_minus_1():
     cut = CutMix(num_classes=4, generator=torch.Generator().manual_seed(1))
     samples = torch.arange(4.0).view(4, 1, 1, 1).expand(4, 1, 8, 8)
-    found, targets = cut(samples, torch.arange(4))
-    assert not torch.equal(found, samples)
+    mixed, targets = cut(samples, torch.arange(4))
+    assert not torch.equal(mixed, samples)
     for k in range(4):
-        assert set(found[k].unique().tolist()) == {float(k), float((k - 1) % 4)}
-        share = (found[k] == k).float().mean().item()
+        assert set(mixed[k].unique().tolist()) == {float(k), float((k - 1) % 4)}
+        share = (mixed[k] == k).float().mean().item()
         assert targets[k, k].item() == pytest.approx(share)
         assert targets[k, k - 1].item() == pytest.approx(1 - share)
 
@@ -126,20 +126,20 @@ def test_cutmix_leaves_its_input_alone():
 
 def test_a_single_sample_stays():
     samples = torch.rand(1, 3, 8, 8)
-    found, targets = CutMix(num_classes=3)(samples, torch.tensor([2]))
-    assert torch.equal(found, samples)
+    mixed, targets = CutMix(num_classes=3)(samples, torch.tensor([2]))
+    assert torch.equal(mixed, samples)
     torch.testing.assert_close(targets, torch.tensor([[0.0, 0.0, 1.0]]))
 
 
 @pytest.mark.parametrize("sources", [None, 4])
 def test_local_is_the_local_plan(sources):
     samples, labels = torch.rand(10, 3), torch.arange(10) % 4
-    found, targets = LocalMixup(num_classes=4, gamma=2.0, sources=sources)(samples, labels)
+    mixed, targets = LocalMixup(num_classes=4, gamma=2.0, sources=sources)(samples, labels)
     plan = local_plan(samples, 2.0, sources=sources)
-    torch.testing.assert_close(found, apply_plan(samples, plan))
+    torch.testing.assert_close(mixed, apply_plan(samples, plan))
     torch.testing.assert_close(targets, plan.matrix().float() @ torch.eye(4)[labels])
 
 
 def test_local_takes_a_last_smaller_batch():
-    found, targets = LocalMixup(num_classes=2, sources=8)(torch.rand(3, 2), torch.tensor([0, 1, 0]))
-    assert (found.shape, targets.shape) == ((3, 2), (3, 2))
+    mixed, targets = LocalMixup(num_classes=2, sources=8)(torch.rand(3, 2), torch.tensor([0, 1, 0]))
+    assert (mixed.shape, targets.shape) == ((3, 2), (3, 2))

@@ -14,11 +14,11 @@ BLOCK = re.compile(r"^```python\b[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTAL
 def blocks_of(path):
     """(first line, code) of every Python block, padded so that an error names the README's line."""
     text = path.read_text(encoding="utf-8")
-    found = []
+    blocks = []
     for match in BLOCK.finditer(text):
         line = text.count("\n", 0, match.start(1))
-        found.append((line + 1, "\n" * line + match.group(1)))
-    return found
+        blocks.append((line + 1, "\n" * line + match.group(1)))
+    return blocks
 
 
 def test_readme_blocks_run(tmp_path, monkeypatch):

@@ -211,8 +211,8 @@ def test_labels_of_any_integer_dtype_become_targets(dtype):
 def test_ignored_labels_leave_their_share_out(labels, ignored):
     labels = torch.tensor(labels, device=DEVICE)
     kept = torch.nn.functional.one_hot(labels.clamp_min(0), 3) * (labels != ignored)[:, None]
-    found = targets_of(labels, 3, 4, ignore=ignored)
-    torch.testing.assert_close(found, matrix_of(4, 4) @ kept.double(), rtol=1e-6, atol=1e-7)
+    targets = targets_of(labels, 3, 4, ignore=ignored)
+    torch.testing.assert_close(targets, matrix_of(4, 4) @ kept.double(), rtol=1e-6, atol=1e-7)
 
 
 def test_classes_come_in_blocks():

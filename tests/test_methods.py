@@ -99,7 +99,7 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize(("text", "message"), UNKNOWN, ids=[row[0] for row in UNKNOWN])
-def test_what_is_no_method_is_told(text, message):
+def test_a_text_that_is_no_method_is_an_error(text, message):
     with pytest.raises(UnknownMethodError) as caught:
         parse(text)
     assert str(caught.value) == message
@@ -168,12 +168,12 @@ def test_none_has_no_transform():
 def test_transforms_mix_into_soft_targets_from_the_generator_alone(text):
     samples, labels = torch.rand(16, 1, 8, 8), torch.arange(16) % 5
     before = torch.get_rng_state()
-    found = [
+    results = [
         parse(text).transform(5, torch.Generator().manual_seed(seed))(samples, labels)
         for seed in (0, 0, 1)
     ]
     assert torch.equal(torch.get_rng_state(), before)
-    (first, targets), (again, targets_again), (other, _) = found
+    (first, targets), (again, targets_again), (other, _) = results
     assert first.shape == samples.shape
     assert not torch.equal(first, samples)
     assert targets.shape == (16, 5)

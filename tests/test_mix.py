@@ -314,9 +314,9 @@ def test_dense_masks_against_the_loop(shape, ignored):
     for output in range(6):
         ranks = by_hand.ranks_from_order(plan.indices[output].tolist(), 5)
         weights = by_hand.weights_from_ranks(ranks, 1.3)
-        for place in range(flat.shape[1]):
-            expected = by_hand.mix_labels(flat[:, place].tolist(), weights, 3, ignored)
-            assert_close(soft[output].flatten(1)[:, place], torch.tensor(expected))
+        for position in range(flat.shape[1]):
+            expected = by_hand.mix_labels(flat[:, position].tolist(), weights, 3, ignored)
+            assert_close(soft[output].flatten(1)[:, position], torch.tensor(expected))
 
 
 def test_ignored_class_labels_give_no_mass():

@@ -54,12 +54,14 @@ def test_describe_against_mpmath(gamma, sources):
     with mpmath.workdps(40):
         normaliser = harmonic(mpmath.mpf(gamma), sources)
         squares = harmonic(2 * mpmath.mpf(gamma), sources)
-        told = describe_gamma(gamma, sources)
-        assert told.dominant_weight == pytest.approx(float(1 / normaliser), rel=1e-14)
-        assert told.effective_samples == pytest.approx(float(normaliser**2 / squares), rel=1e-14)
-        assert told.dominates == bool(normaliser - 1 < 1)
-        assert told.threshold == dominance_threshold(sources)
-    assert (told.gamma, told.sources) == (gamma, sources)
+        description = describe_gamma(gamma, sources)
+        assert description.dominant_weight == pytest.approx(float(1 / normaliser), rel=1e-14)
+        assert description.effective_samples == pytest.approx(
+            float(normaliser**2 / squares), rel=1e-14
+        )
+        assert description.dominates == bool(normaliser - 1 < 1)
+        assert description.threshold == dominance_threshold(sources)
+    assert (description.gamma, description.sources) == (gamma, sources)
 
 
 def test_describe_reads_as_a_sentence():

@@ -142,13 +142,13 @@ def test_any_mapping_is_a_dict(kind):
     assert type(mixed) is dict
     assert_close(mixed["samples"], mixed["labels"] @ samples)
     # and within a batch
-    found = []
+    results = []
     for form in (dict, collections.UserDict):
         torch.manual_seed(0)
         mixed, _ = kind(num_classes=4)(form(x=samples.double()), labels)
-        found.append(mixed["x"])
-    assert found[0].dtype == torch.float64
-    assert torch.equal(*found)
+        results.append(mixed["x"])
+    assert results[0].dtype == torch.float64
+    assert torch.equal(*results)
     nested = kind(rules={"in": {"x": Blend()}})({"in": collections.UserDict(x=samples)})
     assert nested["in"]["x"].shape == samples.shape
 
