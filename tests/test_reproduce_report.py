@@ -177,7 +177,7 @@ def test_a_comparison_of_the_paper_counts_once_for_all_augmentations(tmp_path):
     store = fill(RecordStore(tmp_path))
     fill(store, errors={"mixup:1.0": (0.0681,), "zeta:2.8": (0.0752,)}, variant="flip")
     report = make_report(make_view("natural", store))
-    assert "ahead in 6 of the 6 comparisons" in report.verdict.sentences[0]
+    assert "in 6 of the 6 comparisons" in report.verdict.sentences[0]
     assert len(report.tables["differences"].rows) == 7
 
 
@@ -215,7 +215,7 @@ def test_one_dataset_for_the_readme(natural):
     ],
 )
 def test_projections_are_those_of_the_captions(angles, expected):
-    found = project(torch.tensor([[1.0, 2.0, 3.0]]), *angles)
+    found = project(torch.tensor([[1.0, 2.0, 3.0]]), angles)
     torch.testing.assert_close(found, torch.tensor([expected]), atol=1e-6, rtol=0)
 
 
@@ -312,13 +312,10 @@ def test_times_stand_beside_the_papers_and_devices_apart(tmp_path):
         "cuda",
     ]
     batch = table_rows(report.tables["batch"])[2:]
-    gpu, cpu = ([row for row in batch if row[0] == device] for device in ("cuda", "cpu"))
+    assert {row[0] for row in batch} == {"cuda"}
     ours = ["cuda", "ζ-mixup, zetamix", "eager", "345.0 ± 2.5", "80.0", "−265.0", "80.0", "80.0"]
-    assert ours in gpu
-    assert gpu[-1][1:4] == ["local synthetic instances, zetamix", "eager", "38,700.0 ± 1,330.0"]
-    assert len(cpu) == len(gpu) == 6
-    # nothing was measured on a CPU, here or in the paper
-    assert {(row[3], row[4]) for row in cpu} == {("–", "–")}
+    assert ours in batch
+    assert batch[-1][1:4] == ["local synthetic instances, zetamix", "eager", "38,700.0 ± 1,330.0"]
 
 
 def test_sensitivity_has_a_column_for_each_recipe(tmp_path):
@@ -375,6 +372,7 @@ def test_an_artifact_is_written_in_every_format(natural, tmp_path):
 
 
 @needs_browser
+@pytest.mark.slow
 def test_the_page_opens_and_shows_what_is_empty(tmp_path):
     store = fill(RecordStore(tmp_path / "results"))
     fill(store, variant="flip", errors={"zeta:2.8": (0.07,)})

@@ -20,14 +20,19 @@ from zetamix.records import RunRecord
 from zetamix.report import Cell, Column, Table
 from zetamix.report.paper.style import method_name
 from zetamix.report.paper.verdict import Verdict, status_of
-from zetamix.report.table import Plain
+from zetamix.report.table import Mark, Plain
 from zetamix.results import paper_values as paper
 from zetamix.results.paper_cells import Variant
 from zetamix.results.paper_view import PaperView
 from zetamix.text import plural
 
 BASELINES = {"mixup:1.0": "mixup", "none": "ERM"}
-AHEAD, BEHIND, UNDECIDED, ONE_SEED = "ahead", "behind", "not significant", "one seed"
+OUTCOMES = {
+    "ahead": "significantly ahead",
+    "behind": "significantly behind",
+    "not significant": "not significantly different",
+    "one seed": "with one seed only, which is not evidence",
+}
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,13 @@ class Row:
     def printed(self, metric: str) -> float | None:
         """The paper's value."""
         return paper.printed(self.artifact, self.dataset, self.model, self.method, metric)
+
+
+def summary_cell(summary: Summary | None, digits: int, mark: Mark = "") -> Cell:
+    """Mean ± standard deviation (n)."""
+    if summary is None:
+        return Cell(None)
+    return Cell(summary.mean, error=summary.sd, n=summary.n, digits=digits, mark=mark)
 
 
 def rows_of(view: PaperView) -> list[Row]:
@@ -104,10 +116,10 @@ class Comparison:
     @property
     def outcome(self) -> str:
         if self.difference.n < 2:
-            return ONE_SEED
+            return "one seed"
         if not self.difference.significant:
-            return UNDECIDED
-        return AHEAD if self.sign * self.difference.mean > 0 else BEHIND
+            return "not significant"
+        return "ahead" if self.sign * self.difference.mean > 0 else "behind"
 
     @property
     def is_win_in_paper(self) -> bool:
@@ -116,15 +128,7 @@ class Comparison:
     @property
     def claim_holds(self) -> bool | None:
         """Whether a win of the paper is one here; None: more seeds are needed."""
-        return None if self.outcome in (ONE_SEED, UNDECIDED) else self.outcome == AHEAD
-
-    @property
-    def excludes_printed(self) -> bool:
-        """Whether our whole interval is worse for ζ-mixup than the paper's difference."""
-        low, high = self.difference.low, self.difference.high
-        if low is None or high is None or self.printed is None:
-            return False
-        return max(self.sign * low, self.sign * high) < self.sign * self.printed
+        return {"ahead": True, "behind": False}.get(self.outcome)
 
 
 def compare_all(view: PaperView, metric: str) -> list[Comparison]:
@@ -172,32 +176,15 @@ def compare(group: Sequence[Row], variant: Variant, metric: str, baseline: str) 
 def _summary(comparisons: Sequence[Comparison]) -> str:
     # a comparison of the paper counts once, also where we ran several variants of the recipe
     wins = {
-        (c.row.dataset, c.row.model, c.difference.method, c.difference.baseline): c.is_win_in_paper
+        (c.row.dataset, c.row.model, c.row.method, c.difference.baseline): c.is_win_in_paper
         for c in comparisons
     }
-    variants = "" if len(wins) == len(comparisons) else ", each augmentation counted separately"
-    parts = [
-        f"ζ-mixup against mixup and ERM: the paper reports it ahead in {sum(wins.values())} of "
-        f"the {plural(len(wins), 'comparison')} run here."
-    ]
-    several = [c for c in comparisons if c.outcome != ONE_SEED]
-    single = [c for c in comparisons if c.outcome == ONE_SEED]
-    if several:
-        counts = Counter(c.outcome for c in several)
-        text = (
-            f"Ours with several seeds{variants}: significantly ahead in {counts[AHEAD]} of "
-            f"{len(several)}, significantly behind in {counts[BEHIND]}"
-        )
-        if counts[UNDECIDED]:
-            text += f", no significant difference in {counts[UNDECIDED]}"
-            excluded = sum(c.excludes_printed for c in several if c.outcome == UNDECIDED)
-            if excluded:
-                text += f" (in {excluded} of these the whole interval is below the paper's gain)"
-        parts.append(f"{text}.")
-    if single:
-        ahead = sum(c.sign * c.difference.mean > 0 for c in single)
-        parts.append(f"With one seed, which is not evidence: ahead in {ahead} of {len(single)}.")
-    return " ".join(parts)
+    counts = Counter(c.outcome for c in comparisons)
+    ours = ", ".join(f"{counts[name]} {OUTCOMES[name]}" for name in OUTCOMES if counts[name])
+    return (
+        f"The paper reports ζ-mixup ahead of mixup and ERM in {sum(wins.values())} of the "
+        f"{plural(len(wins), 'comparison')} run here. Ours: {ours}."
+    )
 
 
 def difference_table(comparisons: Sequence[Comparison]) -> Table:

@@ -9,7 +9,7 @@ from zetamix.data import CATALOGUE
 from zetamix.gamma import GAMMA_MIN
 from zetamix.report import Cell, Column, Picture, Table, drawing
 from zetamix.report.figure import COLOURS
-from zetamix.report.paper.style import blank, finish, gamma_of
+from zetamix.report.paper.style import blank, estimate_cell, finish, gamma_of
 from zetamix.report.paper.verdict import ArtifactReport, Verdict, status_of
 from zetamix.report.table import Plain
 from zetamix.results.paper_view import PaperView
@@ -17,7 +17,7 @@ from zetamix.results.paper_view import PaperView
 # k neighbours span k − 1 dimensions; a mean above this fraction of them is saturated
 SATURATED = 0.95
 LEVELS = {"none": ("original", COLOURS[3], "-."), "mixup:1.0": ("mixup", COLOURS[1], "--")}
-TABLE_GAMMAS = ("2.0", "2.4", "2.8", "4.0", "15.0")
+TABLE_GAMMAS = ("2.0", "2.8", "4.0", "15.0")
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _table(curves: list[Curve]) -> Table:
     rows: list[list[Cell | Plain]] = [
         [
             curve.title,
-            *(_cell(curve.values.get(method)) for method in methods),
+            *(estimate_cell(curve.values.get(m), "spread", digits=2) for m in methods),
             Cell(curve.lower_from if curve.is_decidable else None, digits=2),
         ]
         for curve in curves
@@ -166,12 +166,6 @@ def _table(curves: list[Curve]) -> Table:
     ]
     columns = [*map(Column, heads), Column("lower from γ", "ζ-mixup is below mixup from this γ on")]
     return Table(columns, rows, "Local intrinsic dimension", notes)
-
-
-def _cell(values: dict[str, Any] | None) -> Cell:
-    if values is None:
-        return Cell(None)
-    return Cell(values["value"], error=values["spread"], digits=2, note=f"n = {values['n']:,}")
 
 
 def _verdict(curves: list[Curve]) -> Verdict:
@@ -188,6 +182,6 @@ def _verdict(curves: list[Curve]) -> Verdict:
     )
     saturated = [curve.title for curve in curves if curve.is_saturated]
     if saturated:
-        summary += f" Saturated, and not counted: {'; '.join(saturated)}."
+        summary += f" Saturated (k neighbours span k − 1), not counted: {'; '.join(saturated)}."
     claims = [claim for curve in informative for claim in (curve.is_inflated, curve.is_lower)]
     return Verdict(status_of(claims), [summary])

@@ -1,7 +1,7 @@
 """The effect of mixing on a distribution: planar points, a helix in three views, N against γ."""
 
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from matplotlib.axes import Axes
@@ -10,13 +10,21 @@ from torch import Tensor
 from zetamix.records import Measurement
 from zetamix.report import Cell, Column, Picture, Table, drawing
 from zetamix.report.figure import COLOURS
-from zetamix.report.paper.style import SOFT_LABELS, bare, finish, gamma_of, method_name
+from zetamix.report.paper.style import (
+    SOFT_LABELS,
+    bare,
+    estimate_cell,
+    finish,
+    gamma_of,
+    method_name,
+)
 from zetamix.report.paper.verdict import ArtifactReport, Verdict, status_of
 from zetamix.report.table import Plain
 from zetamix.results.paper_view import PaperView
 
-# elevation and azimuth in degrees, as in the paper's captions
-VIEWS = ((0, 0), (70, 0), (90, 0))
+# elevation and azimuth in degrees, as in the paper's captions; None for points in the plane
+Angles: TypeAlias = tuple[int, int] | None
+VIEWS: tuple[Angles, ...] = ((0, 0), (70, 0), (90, 0))
 GRID_VIEW = (0, 90)
 ORIGINAL_GREY, PALE_GREY = "#c8c8c8", "#e6e6e6"
 MARGIN = 0.08
@@ -35,13 +43,15 @@ def report(view: PaperView) -> ArtifactReport:
     return ArtifactReport(pictures, {"distributions": _table(view, batch)}, _verdict(view, batch))
 
 
-def project(points: Tensor, elevation: float, azimuth: float) -> Tensor:
-    """[n, 2]: orthographic projection of points [n, 3].
+def project(points: Tensor, angles: Angles) -> Tensor:
+    """[n, 2]: orthographic projection of points [n, 3] as seen from (elevation, azimuth).
 
-    >>> project(torch.tensor([[1.0, 2.0, 3.0]]), 0, 0)
+    >>> project(torch.tensor([[1.0, 2.0, 3.0]]), (0, 0))
     tensor([[2., 3.]])
     """
-    up, around = math.radians(elevation), math.radians(azimuth)
+    if angles is None:
+        return points
+    up, around = map(math.radians, angles)
     right = torch.tensor([-math.sin(around), math.cos(around), 0.0])
     rise = torch.tensor(
         [-math.sin(up) * math.cos(around), -math.sin(up) * math.sin(around), math.cos(up)]
@@ -50,22 +60,18 @@ def project(points: Tensor, elevation: float, azimuth: float) -> Tensor:
 
 
 def _draw_clouds(view: PaperView, batch: int) -> Picture:
-    planar = [view.measurements("distribution", name, batch=batch) for name in PLANAR]
-    helix = view.measurements("distribution", "helix", batch=batch)
-    originals = [_points(view, records[0]) for records in planar]
-    space = _points(view, helix[0])
-    heights = [_height(points) for points in (*originals, *(project(space, *v) for v in VIEWS))]
-    with drawing(PANEL * len(helix) + 0.3, PANEL * sum(heights) + 0.6) as figure:
-        axes: Any = figure.subplots(len(heights), len(helix), squeeze=False, height_ratios=heights)
-        for row, records in enumerate(planar):
-            for column, record in enumerate(records):
-                _draw_planar(axes[row, column], view, record, originals[row])
-            axes[row, 0].set_ylabel(PLANAR[row])
-        for row, angles in enumerate(VIEWS, start=len(planar)):
-            for column, record in enumerate(helix):
-                _draw_helix(axes[row, column], view, record, space, angles)
-            axes[row, 0].set_ylabel(f"helix {angles[0]}°, {angles[1]}°")
-        for column, record in enumerate(helix):
+    """A row for each planar dataset and for each view of the helix."""
+    rows = [*((name, None) for name in PLANAR), *(("helix", angles) for angles in VIEWS)]
+    records = {name: view.measurements("distribution", name, batch=batch) for name, _ in rows}
+    originals = [_points(view, records[name][0], angles) for name, angles in rows]
+    heights, columns = [_height(points) for points in originals], len(records["helix"])
+    with drawing(PANEL * columns + 0.3, PANEL * sum(heights) + 0.6) as figure:
+        axes: Any = figure.subplots(len(rows), columns, squeeze=False, height_ratios=heights)
+        for row, (name, angles) in enumerate(rows):
+            for column, record in enumerate(records[name]):
+                _draw_panel(axes[row, column], view, record, originals[row], angles)
+            axes[row, 0].set_ylabel(f"{name} {angles[0]}°, {angles[1]}°" if angles else name)
+        for column, record in enumerate(records["helix"]):
             axes[0, column].set_title("input" if column == 0 else method_name(record.method))
         return finish(
             view,
@@ -83,18 +89,17 @@ def _draw_clouds(view: PaperView, batch: int) -> Picture:
 
 
 def _draw_grid(view: PaperView) -> Picture:
-    helix = view.measurements("distribution", "helix")
-    originals = _points(view, helix[0])
-    helix = [record for record in helix if record.method.startswith("zeta")]
-    batches = sorted({record.recipe["batch"] for record in helix})
-    methods = list(dict.fromkeys(record.method for record in helix))
-    height = _height(project(originals, *GRID_VIEW))
-    size = 1.25 * PANEL * len(methods) + 0.3, 1.25 * PANEL * height * len(batches) + 0.5
-    with drawing(*size) as figure:
+    records = view.measurements("distribution", "helix")
+    originals = _points(view, records[0], GRID_VIEW)
+    records = [record for record in records if record.method.startswith("zeta")]
+    batches = sorted({record.recipe["batch"] for record in records})
+    methods = list(dict.fromkeys(record.method for record in records))
+    width, height = 1.25 * PANEL, 1.25 * PANEL * _height(originals)
+    with drawing(width * len(methods) + 0.3, height * len(batches) + 0.5) as figure:
         axes: Any = figure.subplots(len(batches), len(methods), squeeze=False)
-        for record in helix:
+        for record in records:
             panel = axes[batches.index(record.recipe["batch"]), methods.index(record.method)]
-            _draw_helix(panel, view, record, originals, GRID_VIEW)
+            _draw_panel(panel, view, record, originals, GRID_VIEW)
         for row, batch in enumerate(batches):
             axes[row, 0].set_ylabel(f"N = {batch}")
         for column, method in enumerate(methods):
@@ -110,39 +115,32 @@ def _draw_grid(view: PaperView) -> Picture:
         )
 
 
-def _points(view: PaperView, record: Measurement) -> Tensor:
-    return view.arrays(record)["samples"].float()
+def _points(view: PaperView, record: Measurement, angles: Angles) -> Tensor:
+    return project(view.arrays(record)["samples"].float(), angles)
 
 
-def _draw_planar(axes: Axes, view: PaperView, record: Measurement, originals: Tensor) -> None:
-    arrays = view.arrays(record)
-    points, label = arrays["samples"].float(), arrays["targets"].float()[:, 1]
-    if record.method != "none":
-        axes.scatter(originals[:, 0], originals[:, 1], s=3, lw=0, color=PALE_GREY, rasterized=True)
-        _annotate(axes, f"{100 * record.values['label_error']['value']:.0f} % wrong")
-    for rows, marker in ((label <= 0.5, "o"), (label > 0.5, "^")):
-        style: dict[str, Any] = {"s": 6, "lw": 0, "marker": marker, "vmin": 0, "vmax": 1}
-        axes.scatter(points[rows, 0], points[rows, 1], c=label[rows], cmap=SOFT_LABELS, **style)
-    _set_limits(axes, originals)
-
-
-def _draw_helix(
-    axes: Axes, view: PaperView, record: Measurement, originals: Tensor, angles: tuple[int, int]
+def _draw_panel(
+    axes: Axes, view: PaperView, record: Measurement, originals: Tensor, angles: Angles
 ) -> None:
-    below = project(originals, *angles)
-    # 340,000 points as vectors would be 30 MB; text and frames stay vectors
+    """Outputs above originals: coloured by label in the plane, in one colour in space."""
+    is_mixed, points = record.method != "none", _points(view, record, angles)
     style: dict[str, Any] = {"lw": 0, "rasterized": True}
-    axes.scatter(below[:, 0], below[:, 1], s=1.2, color=ORIGINAL_GREY, **style)
-    if record.method != "none":
-        points = project(view.arrays(record)["samples"].float(), *angles)
-        axes.scatter(points[:, 0], points[:, 1], s=0.8, color=COLOURS[0], alpha=0.6, **style)
-        _annotate(axes, f"{record.values['distance']['value']:.2f}")
-    _set_limits(axes, below)
-
-
-def _set_limits(axes: Axes, points: Tensor) -> None:
-    """The same limits in every panel of a row."""
-    (left, low), (right, high) = _corners(points)
+    if angles is not None:
+        # 340,000 points as vectors would be 30 MB; text and frames stay vectors
+        axes.scatter(originals[:, 0], originals[:, 1], s=1.2, color=ORIGINAL_GREY, **style)
+        if is_mixed:
+            axes.scatter(points[:, 0], points[:, 1], s=0.8, color=COLOURS[0], alpha=0.6, **style)
+            _annotate(axes, f"{record.values['distance']['value']:.2f}")
+    else:
+        if is_mixed:
+            axes.scatter(originals[:, 0], originals[:, 1], s=3, color=PALE_GREY, **style)
+            _annotate(axes, f"{100 * record.values['label_error']['value']:.0f} % wrong")
+        label = view.arrays(record)["targets"].float()[:, 1]
+        style = {"s": 6, "lw": 0, "cmap": SOFT_LABELS, "vmin": 0, "vmax": 1}
+        for rows, marker in ((label <= 0.5, "o"), (label > 0.5, "^")):
+            axes.scatter(points[rows, 0], points[rows, 1], c=label[rows], marker=marker, **style)
+    # the same limits in every panel of a row
+    (left, low), (right, high) = _corners(originals)
     axes.set(xlim=(left, right), ylim=(low, high), aspect="equal")
     bare(axes)
 
@@ -170,8 +168,8 @@ def _table(view: PaperView, batch: int) -> Table:
         [
             name,
             method_name(record.method),
-            _estimate(record, "label_error", 100),
-            _estimate(record, "distance", 1),
+            estimate_cell(record.values.get("label_error"), "standard_error", scale=100),
+            estimate_cell(record.values["distance"], "standard_error"),
         ]
         for name in (*PLANAR, "helix")
         for record in view.measurements("distribution", name, batch=batch)
@@ -190,13 +188,6 @@ def _table(view: PaperView, batch: int) -> Table:
         f"for this figure. Class boundaries count as preserved up to {MAX_WRONG:g} % wrong labels."
     )
     return Table(columns, rows, f"Label errors and distances, N = {batch}", [note])
-
-
-def _estimate(record: Measurement, name: str, scale: float) -> Cell:
-    estimate = record.values.get(name)
-    if estimate is None:
-        return Cell(None)
-    return Cell(scale * estimate["value"], error=scale * estimate["standard_error"])
 
 
 def _values(view: PaperView, dataset: str, name: str, batch: int) -> dict[str, float]:

@@ -12,8 +12,9 @@ from zetamix.measure.realism import CERTAIN, FLOOR
 from zetamix.records import Measurement
 from zetamix.report import Cell, Column, Picture, Table, drawing
 from zetamix.report.figure import COLOURS
-from zetamix.report.paper.style import bare, finish, method_name
+from zetamix.report.paper.style import bare, estimate_cell, finish, method_name
 from zetamix.report.paper.verdict import ArtifactReport, Verdict, status_of
+from zetamix.report.table import Plain
 from zetamix.results import paper_values as paper
 from zetamix.results.paper_view import PaperView
 from zetamix.text import join
@@ -161,14 +162,16 @@ def _name(method: str) -> str:
 
 
 def _table(records: dict[str, Measurement], oracle: str) -> Table:
-    rows = []
-    for key, name in MEASURES.items():
-        estimates = [record.values[key] for record in records.values()]
-        cells = [
-            Cell(e["value"], error=e["standard_error"], digits=3, note=f"n = {e['n']:,}")
-            for e in estimates
+    rows: list[list[Cell | Plain]] = [
+        [
+            name,
+            *(
+                estimate_cell(record.values[key], "standard_error", digits=3)
+                for record in records.values()
+            ),
         ]
-        rows.append([Cell(name), *cells])
+        for key, name in MEASURES.items()
+    ]
     notes = [
         f"Mean ± standard error over outputs of the test split. The oracle is {oracle}.",
         "Cross entropy of prediction and label: −Σ prediction · log label, with label weights of 0 "

@@ -9,7 +9,7 @@ from zetamix.gamma import GAMMA_MIN
 from zetamix.measure.statistics import Summary, standard_error
 from zetamix.records import RunRecord
 from zetamix.report import Cell, Column, Picture, Table, drawing, series_style
-from zetamix.report.paper.comparisons import Row
+from zetamix.report.paper.comparisons import Row, summary_cell
 from zetamix.report.paper.style import blank, finish, gamma_of
 from zetamix.report.paper.verdict import INCONCLUSIVE, ArtifactReport, Verdict
 from zetamix.results.paper_cells import TrainingCell, Variant
@@ -114,11 +114,7 @@ def _table(series: list[Series]) -> Table:
     gammas = dict.fromkeys(gamma for each in series for gamma in each.grid)
     rows = []
     for gamma in gammas:
-        summaries = [each.errors.get(gamma) for each in series]
-        cells = [
-            Cell(None) if s is None else Cell(s.mean, error=s.sd, n=s.n, digits=2)
-            for s in summaries
-        ]
+        cells = [summary_cell(each.errors.get(gamma), digits=2) for each in series]
         rows.append([Cell(gamma, digits=1), *cells])
     columns = [Column("γ"), *(Column(each.title) for each in series)]
     note = "Error rate %, mean ± standard deviation over n seeds."

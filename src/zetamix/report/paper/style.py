@@ -1,5 +1,6 @@
 """Colours, method names, smoke-test labels and empty panels of the paper's figures."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib
@@ -7,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from zetamix.report import Picture
+from zetamix.report import Cell, Picture
 from zetamix.report.figure import COLOURS
 from zetamix.results.paper_view import PaperView
 
@@ -32,6 +33,16 @@ def method_name(method: str) -> str:
 
 def gamma_of(method: str) -> str:
     return method.removeprefix("zeta:")
+
+
+def estimate_cell(
+    estimate: Mapping[str, Any] | None, error: str, *, scale: float = 1, digits: int | None = None
+) -> Cell:
+    """A cell of a `measure.Estimate`; `error` names the number to show behind ±."""
+    if estimate is None:
+        return Cell(None)
+    value, spread = scale * estimate["value"], scale * (estimate[error] or 0.0)
+    return Cell(value, error=spread, digits=digits, note=f"n = {estimate['n']:,}")
 
 
 def finish(view: PaperView, figure: Figure, name: str, *, alt: str, caption: str) -> Picture:

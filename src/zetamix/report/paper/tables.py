@@ -13,6 +13,7 @@ from zetamix.report.paper.comparisons import (
     groups_of,
     judge,
     rows_of,
+    summary_cell,
     variants_of,
 )
 from zetamix.report.paper.style import method_name
@@ -119,7 +120,7 @@ def readme_table(view: PaperView, dataset: str) -> Table:
         [
             method_name(row.method),
             Cell(row.printed("error"), digits=2),
-            *(_our_cells(row, variant, "error", "")[0] for variant in variants),
+            *(summary_cell(row.summary(variant, "error"), 2) for variant in variants),
         ]
         for row in rows_of(view)
         if row.dataset == dataset
@@ -149,14 +150,9 @@ def _printed_cell(row: Row, metric: str) -> Cell:
 def _our_cells(row: Row, variant: Variant, metric: str, mark: Mark) -> list[Cell]:
     """Ours, and the difference to the paper."""
     summary, printed = row.summary(variant, metric), row.printed(metric)
-    if summary is None:
-        return [Cell(None), Cell(None)]
     digits = paper.METRICS[metric].digits
-    difference = None if printed is None else summary.mean - printed
-    return [
-        Cell(summary.mean, error=summary.sd, n=summary.n, digits=digits, mark=mark),
-        Cell(difference, digits=digits, signed=True),
-    ]
+    difference = None if summary is None or printed is None else summary.mean - printed
+    return [summary_cell(summary, digits, mark), Cell(difference, digits=digits, signed=True)]
 
 
 def _marks(

@@ -4,8 +4,6 @@ import math
 from typing import Any
 
 from zetamix.data import CATALOGUE
-from zetamix.provenance import machine_summary
-from zetamix.records import Measurement
 from zetamix.report import Cell, Column, Table
 from zetamix.report.paper.style import method_name
 from zetamix.report.paper.verdict import ArtifactReport, Verdict, status_of
@@ -31,7 +29,9 @@ CONTENDERS = {
 
 
 def report(view: PaperView) -> ArtifactReport:
-    tables = {"training": _training_table(view), "batch": _batch_table(view)}
+    tables = {"training": _training_table(view)}
+    if view.measurements("batch-time"):
+        tables["batch"] = _batch_table(view)
     return ArtifactReport(tables=tables, verdict=_verdict(view))
 
 
@@ -43,21 +43,17 @@ def _benchmarks() -> dict[str, Any]:
 def _training_table(view: PaperView) -> Table:
     benchmarks = _benchmarks()
     rows: list[list[Cell | Plain]] = []
-    machines: list[str] = []
     for cell, record in view.measured("training-time"):
         printed = benchmarks["values_seconds"].get(PAPER_ROWS.get(cell.method, ""), {})
         theirs = _scaled(printed.get(cell.dataset), 1 / 60, digits=2)
         ours = seconds = Cell(None)
         if record is not None:
-            values, machines = record.values, [*machines, machine_summary(record.machine)]
-            mean, deviation = values["epoch_s"], values["epoch_s_std"]
+            mean, deviation = record.values["epoch_s"], record.values["epoch_s_std"]
             epochs = benchmarks["columns"][cell.dataset]["epochs"]
             ours = _scaled({"mean": mean, "std": deviation}, epochs / 60, digits=2)
-            seconds = Cell(mean, error=deviation, n=values["timed"], digits=3)
-        title = CATALOGUE[cell.dataset].title
-        name = method_name(cell.method)
-        difference = _difference(ours, theirs)
-        rows.append([title, name, theirs, ours, difference, seconds, cell.device])
+            seconds = Cell(mean, error=deviation, n=record.values["timed"], digits=3)
+        names = CATALOGUE[cell.dataset].title, method_name(cell.method)
+        rows.append([*names, theirs, ours, _difference(ours, theirs), seconds, cell.device])
     columns = [
         Column("dataset"),
         Column("method"),
@@ -67,13 +63,12 @@ def _training_table(view: PaperView) -> Table:
         Column("ours, seconds per epoch", "mean ± standard deviation over epochs"),
         Column("device"),
     ]
-    notes = [
+    note = (
         f"Paper: {benchmarks['hardware']}. Ours: a single model; minutes are the epochs of the "
         "paper's table of times (200, 200, 80) × the time of an epoch without evaluation; n: "
-        f"epochs timed. Up to {TOLERANCE:g} × the time of mixup counts as no longer.",
-        *_measured_on(machines),
-    ]
-    return Table(columns, rows, "Training time", notes)
+        f"epochs timed. Up to {TOLERANCE:g} × the time of mixup counts as no longer."
+    )
+    return Table(columns, rows, "Training time", [note])
 
 
 def _scaled(value: dict[str, float] | None, scale: float, digits: int) -> Cell:
@@ -92,42 +87,34 @@ def _difference(ours: Cell, theirs: Cell) -> Cell:
 def _batch_table(view: PaperView) -> Table:
     printed = _benchmarks()["values_seconds"]
     rows: list[list[Cell | Plain]] = []
-    machines, shape = [], ""
-    for cell, record in view.measured("batch-time"):
-        shape = " × ".join(map(str, cell.recipe["shape"]))
-        measured = {} if record is None else {_key(row): row for row in record.values["rows"]}
-        machines += [machine_summary(record.machine)] if record is not None else []
-        keys = list(measured) or [(name, "eager") for name in CONTENDERS]
-        for name, mode in sorted(keys, key=lambda key: (list(CONTENDERS).index(key[0]), key[1])):
-            description, paper_row = CONTENDERS[name]
+    shape = ""
+    for record in view.measurements("batch-time"):
+        shape = " × ".join(map(str, record.recipe["shape"]))
+        device = record.recipe["device"]
+        for values in sorted(record.values["rows"], key=_order):
+            description, paper_row = CONTENDERS[values["contender"]]
             # the paper measured on a GPU
-            is_comparable = paper_row is not None and cell.device == "cuda"
+            is_comparable = paper_row is not None and device == "cuda"
             theirs = _scaled(printed[paper_row][BATCH] if is_comparable else None, 1e6, digits=1)
-            values = measured.get((name, mode), {})
             ours, *quantiles = (
-                Cell(values.get(key), digits=1) for key in ("median_us", "p20_us", "p80_us")
+                Cell(values[key], digits=1) for key in ("median_us", "p20_us", "p80_us")
             )
-            difference = _difference(ours, theirs)
-            rows.append([cell.device, description, mode, theirs, ours, difference, *quantiles])
+            numbers = theirs, ours, _difference(ours, theirs), *quantiles
+            rows.append([device, description, values["mode"], *numbers])
     heads = ("device", "method", "mode", "paper, µs", "ours, µs", "ours − paper, µs", "p20", "p80")
-    notes = [
+    note = (
         "Ours: median, and 20 % and 80 % quantiles, of a call that draws the plan and mixes "
         "samples and labels; eager: a plain call, graph: the replay of a captured CUDA graph. The "
         "paper's values are of its own GPU, its local synthetic instances of other code. On two "
         "CPU cores times of this size vary by up to a factor of two with page faults. The paper's "
         "listing takes the weights as an argument; here they are drawn on the host, one "
-        "permutation per output, and copied to the device.",
-        *_measured_on(machines),
-    ]
-    return Table([Column(head) for head in heads], rows, f"One batch of {shape}, float32", notes)
+        "permutation per output, and copied to the device."
+    )
+    return Table([Column(head) for head in heads], rows, f"One batch of {shape}, float32", [note])
 
 
-def _key(row: dict[str, Any]) -> tuple[str, str]:
-    return row["contender"], row["mode"]
-
-
-def _measured_on(machines: list[str]) -> list[str]:
-    return [f"Measured on {line}." for line in dict.fromkeys(machines)]
+def _order(row: dict[str, Any]) -> tuple[int, str]:
+    return list(CONTENDERS).index(row["contender"]), row["mode"]
 
 
 def _paper_ratio(column: str) -> float:
@@ -157,21 +144,13 @@ def _verdict(view: PaperView) -> Verdict:
                 f"{error:.3f} times as long as with mixup (± standard error over epochs); the "
                 f"paper's ratio is {_paper_ratio(dataset):.3f}."
             )
-    for cell, record in view.measured("batch-time"):
-        if record is not None:
-            us = _eager(record)
-            claims.append(us[LISTING] < us[ORIGINAL])
-            sentences.append(
-                f"{str(cell.device).upper()}, one batch: the paper's listing of ζ-mixup, with its "
-                f"weights drawn, takes {us[LISTING] / us[ORIGINAL]:.2f} times as long as the mixup "
-                f"of its authors; the paper's ratio, on a GPU, is {_paper_ratio(BATCH):.2f}. "
-                f"ζ-mixup of zetamix takes {us['zetamix'] / us['zetamix Mixup']:.2f} times as long "
-                "as its mixup."
-            )
+    for record in view.measurements("batch-time"):
+        us = {r["contender"]: r["median_us"] for r in record.values["rows"] if r["mode"] == "eager"}
+        claims.append(us[LISTING] < us[ORIGINAL])
+        sentences.append(
+            f"{record.recipe['device'].upper()}, one batch: the paper's listing of ζ-mixup, with "
+            f"its weights drawn, takes {us[LISTING] / us[ORIGINAL]:.2f} times as long as the mixup "
+            f"of its authors; the paper's ratio, on a GPU, is {_paper_ratio(BATCH):.2f}. zetamix: "
+            f"ζ-mixup takes {us['zetamix'] / us['zetamix Mixup']:.2f} times as long as mixup."
+        )
     return Verdict(status_of(claims), [" ".join(sentences)]) if claims else Verdict()
-
-
-def _eager(record: Measurement) -> dict[str, float]:
-    """µs of a plain call, by contender."""
-    rows = record.values["rows"]
-    return {row["contender"]: row["median_us"] for row in rows if row["mode"] == "eager"}

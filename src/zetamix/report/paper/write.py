@@ -112,6 +112,7 @@ def _command(view: PaperView, cells: Sequence[PaperCell]) -> str:
     devices = sorted({cell.device for cell in cells if cell.device is not None})
     options = [f"--datasets {name}"] if name else []
     options += [f"--device {device}" for device in devices[:1]]
+    options.append(f"--out {view.store.folder}")
     command = " ".join(["zetamix reproduce", view.artifact, *options])
     access = CATALOGUE[name].access if name else "built in"
     if access == "built in":
