@@ -415,25 +415,6 @@ def write_npz(path: Path, counts: Counts, shape: tuple[int, ...]) -> Path:
     return path
 
 
-def ham10000(data_dir: Path, delimiter: str = ",") -> DatasetSpec:
-    """The miniature of ISIC 2018 with its training split as HAM10000."""
-    spec = build("isic2018", data_dir)
-    base = data_dir / "isic2018"
-    stem = "ISIC2018_Task3_Training_GroundTruth"
-    header, *rows = [line.split(",") for line in (base / stem / f"{stem}.csv").read_text().split()]
-    table = [["lesion_id", "image_id", "dx", "dx_type"]]
-    for name, *marks in rows:
-        table.append(["HAM_0", name, header[1 + marks.index("1.0")].lower(), "histo"])
-    write_csv(base / "HAM10000_metadata", table, delimiter)
-    for k, photo in enumerate(sorted((base / "ISIC2018_Task3_Training_Input").glob("*.jpg"))):
-        folder = base / f"HAM10000_images_part_{1 + k % 2}"
-        folder.mkdir(exist_ok=True)
-        shutil.move(photo, folder / photo.name)
-    shutil.rmtree(base / "ISIC2018_Task3_Training_Input")
-    shutil.rmtree(base / stem)
-    return spec
-
-
 BUILDERS: dict[str, Callable[[DatasetSpec, Path], Counts]] = {
     builder.__name__: builder
     for builder in (

@@ -46,10 +46,10 @@ def test_every_way_to_get_a_dataset_is_complete(spec):
     required = [file for file in spec.files if file.required]
     if spec.access == "download":
         assert required
-        assert all(file.urls for file in required)
+        assert all(file.url for file in required)
     elif spec.access != "built in":
         assert "{folder}" in spec.steps
-        assert not any(file.urls for file in spec.files)
+        assert not any(file.url for file in spec.files)
     md5s = [file.md5 for file in spec.files if file.md5] + list(spec.checksums.values())
     assert all(re.fullmatch("[0-9a-f]{32}", md5) for md5 in md5s)
 
@@ -68,7 +68,7 @@ def test_idx_files_are_torchvisions(name, kind):
     spec = CATALOGUE[name]
     files = [file for file, _ in kind.resources]
     assert [f.path for f in spec.files] == [f"{kind.__name__}/raw/{file}" for file in files]
-    assert [f.urls[0] for f in spec.files] == [kind.mirrors[0] + file for file in files]
+    assert [f.url for f in spec.files] == [kind.mirrors[0] + file for file in files]
     assert list(spec.checksums) == [f.unpacks_to for f in spec.files]
     assert list(CATALOGUE["fashion_mnist"].classes) == tv.FashionMNIST.classes
 
@@ -79,7 +79,7 @@ def test_idx_files_are_torchvisions(name, kind):
 def test_archives_are_torchvisions(name, kind):
     spec = CATALOGUE[name]
     (file,) = spec.files
-    assert (file.path, file.urls, file.unpacks_to) == (kind.filename, (kind.url,), kind.base_folder)
+    assert (file.path, file.url, file.unpacks_to) == (kind.filename, kind.url, kind.base_folder)
     theirs = {f"{kind.base_folder}/{name}": md5 for name, md5 in kind.train_list + kind.test_list}
     if hasattr(kind, "meta"):
         theirs[f"{kind.base_folder}/{kind.meta['filename']}"] = kind.meta["md5"]
@@ -89,7 +89,7 @@ def test_archives_are_torchvisions(name, kind):
 
 def test_imagenette_is_torchvisions():
     (file,) = CATALOGUE["imagenette"].files
-    assert (file.urls[0], file.md5) == tv.Imagenette._ARCHIVES["full"]
+    assert (file.url, file.md5) == tv.Imagenette._ARCHIVES["full"]
     theirs = {wnid: names[0] for wnid, names in tv.Imagenette._WNID_TO_CLASS.items()}
     assert theirs == IMAGENETTE
 

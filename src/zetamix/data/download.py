@@ -10,14 +10,12 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Iterator
 from http.client import HTTPException
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO
 
 from zetamix.atomic_io import write_file
-from zetamix.data.catalogue import CATALOGUE
-from zetamix.data.catalogue.spec import DatasetSpec, RemoteFile
+from zetamix.data.catalogue.spec import DatasetSpec
 from zetamix.data.errors import DataError, DatasetNotFoundError
 from zetamix.data.source import Progress, resolve_data_dir
 
@@ -36,46 +34,32 @@ def obtain(
             raise DatasetNotFoundError(not_found_message(spec, data_dir))
         base = data_dir / spec.subfolder
         for file in spec.files:
-            if _find(file, base) is None and file.urls:
-                download(file.urls, base / file.path, file.md5, progress)
+            if not file.exists(base):
+                download(file.url, base / file.path, file.md5, progress)
     for file in spec.files:
-        path = find_path(base, file.path)
-        if path is None or (file.unpacks_to and find_path(base, file.unpacks_to) is not None):
-            continue
-        if file.md5 is not None:
-            _verify(path, file.md5)
-        if file.unpacks_to:
-            unpack(path, base / file.unpacks_to, progress)
+        path = base / file.path
+        if path.exists() and not (file.unpacks_to and (base / file.unpacks_to).exists()):
+            if file.md5 is not None:
+                _verify(path, file.md5)
+            if file.unpacks_to:
+                unpack(path, base / file.unpacks_to, progress)
     for name, md5 in spec.checksums.items():
-        path = find_path(base, name)
-        if path is None:
-            raise DataError(f"{base / name} is missing. Unpack or download the dataset again.")
-        _verify(path, md5)
+        _verify(base / name, md5)
     return base
 
 
 def locate(spec: DatasetSpec, data_dir: Path) -> Path | None:
     """The folder that holds all required files of a dataset, unpacked or not."""
-    for base in _bases(spec, data_dir):
-        if _has_any(spec, base) and not _missing(spec, base):
-            return base
-    return None
+    return next((base for base in _partial(spec, data_dir) if not _missing(spec, base)), None)
 
 
 def not_found_message(spec: DatasetSpec, data_dir: Path) -> str:
     """Explains how to get a dataset that is not on this machine."""
-    missing = ""
-    for base in _bases(spec, data_dir):
-        if _has_any(spec, base):
-            names = ", ".join(file.content for file in _missing(spec, base))
-            missing = f" {base} is incomplete: {names} not found."
-            break
-    parts = [
-        f"{spec.title} ({spec.name}) is not in {data_dir}.{missing}",
-        npz_hint(spec, data_dir),
-        download_hint(spec, data_dir),
-    ]
-    return " ".join(filter(None, parts))
+    text = f"{spec.title} ({spec.name}) is not in {data_dir}."
+    for base in _partial(spec, data_dir)[:1]:
+        text += f" {base} is incomplete: {', '.join(_missing(spec, base))} not found."
+    hints = (npz_hint(spec, data_dir), download_hint(spec, data_dir))
+    return " ".join([text, *filter(None, hints)])
 
 
 def npz_hint(spec: DatasetSpec, data_dir: Path) -> str:
@@ -102,19 +86,16 @@ def download_hint(spec: DatasetSpec, data_dir: Path) -> str:
 
 
 def download(
-    urls: tuple[str, ...], path: Path, md5: str | None = None, progress: Progress | None = None
+    url: str, path: Path, md5: str | None = None, progress: Progress | None = None
 ) -> None:
-    """Fetch the first of `urls` that works; the file appears only when complete and verified."""
-    problems = []
-    for url in urls:
-        try:
-            return _fetch(url, path, md5, progress)
-        except (OSError, HTTPException, ValueError) as error:
-            problems.append(f"{url}: {_reason(error)}")
-    raise DataError(
-        f"{path.name} could not be downloaded. {'; '.join(problems)}. Try again later, or download "
-        f"the file on another machine and save it as {path}."
-    )
+    """Fetch a file, which appears only when it is complete and verified."""
+    try:
+        _fetch(url, path, md5, progress)
+    except (OSError, HTTPException, ValueError) as error:
+        raise DataError(
+            f"{path.name} could not be downloaded from {url}: {_reason(error)}. Try again later, "
+            f"or download the file on another machine and save it as {path}."
+        ) from None
 
 
 def unpack(
@@ -183,59 +164,28 @@ def _check_size(archive: Path, size: int, limit: int) -> None:
         )
 
 
-def find_path(base: Path, relative: str) -> Path | None:
-    """`base / relative`, ignoring the case of letters; None if it does not exist."""
-    exact = base / relative
-    if exact.exists():
-        return exact
-    path = base
-    for part in PurePosixPath(relative).parts:
-        if not path.is_dir():
-            return None
-        names = [name for name in sorted(os.listdir(path)) if name.lower() == part.lower()]
-        if not names:
-            return None
-        path = path / names[0]
-    return path
+def _partial(spec: DatasetSpec, data_dir: Path) -> list[Path]:
+    """Folders with some files: the dataset's own, or the data folder itself, as in torchvision."""
+    bases = [data_dir / spec.subfolder]
+    if spec.group != "skin":
+        bases.append(data_dir)
+    return [base for base in bases if any(file.exists(base) for file in spec.files)]
 
 
-def _bases(spec: DatasetSpec, data_dir: Path) -> Iterator[Path]:
-    """Folders to look in: the dataset's own, then the data folder itself, as in torchvision."""
-    yield data_dir / spec.subfolder
-    if not spec.own_folder:
-        yield data_dir
-
-
-def _has_any(spec: DatasetSpec, base: Path) -> bool:
-    return base.is_dir() and any(_find(file, base) is not None for file in spec.files)
-
-
-def _missing(spec: DatasetSpec, base: Path) -> list[RemoteFile]:
-    return [file for file in spec.files if file.required and _find(file, base) is None]
-
-
-def _find(file: RemoteFile, base: Path) -> Path | None:
-    """The unpacked content, or else the packed file, or an alternative."""
-    paths = (find_path(base, name) for name in (file.content, file.path, *file.alternatives))
-    return next((path for path in paths if path is not None), None)
+def _missing(spec: DatasetSpec, base: Path) -> list[str]:
+    return [file.content for file in spec.files if file.required and not file.exists(base)]
 
 
 def _verify(path: Path, md5: str) -> None:
+    if not path.exists():
+        raise DataError(f"{path} is missing. Unpack or download the dataset again.")
     with path.open("rb") as file:
         actual = hashlib.file_digest(file, "md5").hexdigest()
-    if actual == md5:
-        return
-    for spec in CATALOGUE.values():
-        for other in spec.files:
-            if other.md5 == actual:
-                raise DataError(
-                    f"{path} is the file of {spec.name} (md5 {actual}; expected {md5}). Rename it "
-                    f"to {other.path} to use it as {spec.name}."
-                )
-    raise DataError(
-        f"{path} has the md5 {actual}, expected {md5}: it is damaged, or another version. "
-        "Delete it, and the archive it came from, and download it again."
-    )
+    if actual != md5:
+        raise DataError(
+            f"{path} has the md5 {actual}, expected {md5}: it is damaged, or another version. "
+            "Delete it, and the archive it came from, and download it again."
+        )
 
 
 def _fetch(url: str, path: Path, md5: str | None, progress: Progress | None) -> None:

@@ -53,7 +53,7 @@ def _spec(row: str) -> DatasetSpec:
         licence="CC BY-NC 4.0" if name == "dermamnist" else "CC BY 4.0",
         url=record,
         reader="medmnist",
-        files=(RemoteFile(file, urls=(f"{record}/files/{file}?download=1",), md5=md5),),
+        files=(RemoteFile(file, url=f"{record}/files/{file}?download=1", md5=md5),),
         notes=tuple(note for start, note in NOTES.items() if name.startswith(start))[:1],
     )
 

@@ -64,7 +64,7 @@ def _idx(name: str, folder: str, mirror: str, md5s: str, **fields: Any) -> Datas
         url=mirror,
         reader="idx",
         files=tuple(
-            RemoteFile(f"{path}.gz", path, (f"{mirror}{file}.gz",))
+            RemoteFile(f"{path}.gz", path, f"{mirror}{file}.gz")
             for file, path in zip(files, paths, strict=True)
         ),
         checksums=dict(zip(paths, md5s.split(), strict=True)),
@@ -81,7 +81,7 @@ def _binary(
         group="natural",
         classes=tuple(classes.split()),
         licence="none stated; cite",
-        files=(RemoteFile(archive.rsplit("/", 1)[1], folder, (archive,)),),
+        files=(RemoteFile(archive.rsplit("/", 1)[1], folder, archive),),
         checksums={f"{folder}/{file}": md5 for file, md5 in checksums.items()},
         **fields,
     )
@@ -101,7 +101,7 @@ def _imagenet_subset(
         licence="ImageNet's terms",
         url="https://github.com/fastai/imagenette",
         reader="imagenet_subset",
-        files=(RemoteFile(f"{name}2.tgz", f"{name}2", (url,), md5),),
+        files=(RemoteFile(f"{name}2.tgz", f"{name}2", url, md5),),
         fit=SQUARE_224,
     )
 

@@ -28,12 +28,6 @@ MADE = (
     "not the same images"
 )
 
-# the training split of ISIC 2018 is HAM10000, which is also published on its own
-HAM10000 = {
-    "ISIC2018_Task3_Training_Input": ("HAM10000_images_part_1", "HAM10000_images_part_2"),
-    "ISIC2018_Task3_Training_GroundTruth": ("HAM10000_metadata", "HAM10000_metadata.csv"),
-}
-
 
 def _mapping(**values: str) -> Mapping[str, str]:
     """Comma-separated values of a label file, by class."""
@@ -61,14 +55,11 @@ def _skin(**fields: Any) -> DatasetSpec:
 
 
 def _zip(year: int, name: str, *, required: bool = True) -> RemoteFile:
-    url = f"{S3}/{year}/{name}.zip"
-    return RemoteFile(
-        f"{name}.zip", name, (url,), required=required, alternatives=HAM10000.get(name, ())
-    )
+    return RemoteFile(f"{name}.zip", name, f"{S3}/{year}/{name}.zip", required=required)
 
 
 def _csv(year: int, name: str) -> RemoteFile:
-    return RemoteFile(f"{name}.csv", urls=(f"{S3}/{year}/{name}.csv",))
+    return RemoteFile(f"{name}.csv", url=f"{S3}/{year}/{name}.csv")
 
 
 def _isic_archive(collections: str, **fields: Any) -> DatasetSpec:
@@ -78,7 +69,6 @@ def _isic_archive(collections: str, **fields: Any) -> DatasetSpec:
         steps=f"isic image download --collections {collections} {{folder}}",
         reader="isic_archive",
         files=(RemoteFile("metadata.csv"),),
-        own_folder=True,
         split="made",
         fixed_size=False,
         **fields,
@@ -204,7 +194,6 @@ SKIN = (
         "ML, PYO, SCC, SK, VASC), or their zip files, into {folder}",
         reader="dermofit",
         files=tuple(RemoteFile(f"{code}.zip", code) for code in sorted(DERMOFIT_CLASSES)),
-        own_folder=True,
         split="made",
         notes=(MADE,),
     ),
@@ -239,10 +228,8 @@ SKIN = (
             RemoteFile(
                 "complete_mednode_dataset.zip",
                 "complete_mednode_dataset",
-                (
-                    "https://www.cs.rug.nl/~imaging/databases/melanoma_naevi/"
-                    "complete_mednode_dataset.zip",
-                ),
+                "https://www.cs.rug.nl/~imaging/databases/melanoma_naevi/"
+                "complete_mednode_dataset.zip",
             ),
         ),
         split="made",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from zetamix.data.image_files import NATIVE, Fit
@@ -18,16 +19,18 @@ class RemoteFile:
     path: str
     unpacks_to: str = ""
     """Path of the unpacked content in the same folder; "" if the file is used as it is."""
-    urls: tuple[str, ...] = ()
+    url: str = ""
     md5: str | None = None
     required: bool = True
-    alternatives: tuple[str, ...] = ()
-    """Paths from another source, any of which replaces this file."""
 
     @property
     def content(self) -> str:
         """The path that a reader opens."""
         return self.unpacks_to or self.path
+
+    def exists(self, base: Path) -> bool:
+        """Whether the file or its content is in the folder `base`."""
+        return (base / self.path).exists() or (base / self.content).exists()
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,6 @@ class DatasetSpec:
     """md5 of the files that are read, by their path in the dataset's folder."""
     folder: str = ""
     """Name of its folder in the data folder, if it is not `name`."""
-    own_folder: bool = False
-    """Look only in that folder, because other datasets have files of the same names."""
     fit: Fit = NATIVE
     split: Literal["official", "made", "drawn"] = "official"
     fixed_size: bool = True

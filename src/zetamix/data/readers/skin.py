@@ -1,6 +1,5 @@
 """Skin lesions: ISIC challenges and archive, DermoFit, derm7point, PH², MED-NODE."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,10 +15,9 @@ from zetamix.data.catalogue.skin import (
     SK,
 )
 from zetamix.data.catalogue.spec import DatasetSpec
-from zetamix.data.download import find_path
 from zetamix.data.errors import DataError
 from zetamix.data.image_files import LabelledFile, file_part, images_below
-from zetamix.data.label_csv import ImageIndex, Row, find_column, read_lines, read_rows
+from zetamix.data.label_csv import ImageIndex, Row, find_column, read_rows
 from zetamix.data.source import Source
 from zetamix.data.splits import make_splits
 
@@ -42,62 +40,48 @@ PH2_DIAGNOSES = {"0": NEVUS, "1": NEVUS, "2": MELANOMA}
 
 
 def isic2016(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """Challenge 2016, part 3: two columns, without a header in the official files."""
-
-    def read(part: str) -> list[LabelledFile]:
-        stem = f"ISBI2016_ISIC_Part3_{part}"
-        table = base / f"{stem}_GroundTruth.csv"
-        lines = read_lines(table)
-        # copies in circulation have various headers; only the two columns are certain
-        has_header = bool(lines) and not re.match(r"\s*ISIC_\d+", lines[0][1][0], re.IGNORECASE)
-        rows = read_rows(table, ["image", "label"], header=False)[has_header:]
-        images = ImageIndex(base / f"{stem}_Data", suffixes=PHOTOS)
-        return _label(spec, rows, images, "image", _by_value("label", BENIGN_MALIGNANT))
-
-    return _official(spec, base, {"train": read("Training"), "test": read("Test")})
+    """Challenge 2016, part 3: two columns, without a header."""
+    parts = {"train": "Training", "test": "Test"}
+    label_of = _by_value("label", BENIGN_MALIGNANT)
+    files = ("ISBI2016_ISIC_Part3_{}_Data", "ISBI2016_ISIC_Part3_{}_GroundTruth.csv")
+    return _challenge(spec, base, parts, *files, ["image", "label"], label_of, header=False)
 
 
 def isic2017(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Challenge 2017, part 3: melanoma, seborrheic keratosis, or neither, which is a nevus."""
-    label_of = _by_mark({"melanoma": MELANOMA, "seborrheic_keratosis": SK}, otherwise=NEVUS)
-
-    def read(part: str) -> list[LabelledFile]:
-        table = base / f"ISIC-2017_{part}_Part3_GroundTruth.csv"
-        rows = read_rows(table, ["image_id", "melanoma", "seborrheic_keratosis"])
-        images = ImageIndex(base / f"ISIC-2017_{part}_Data", suffixes=PHOTOS)
-        return _label(spec, rows, images, "image_id", label_of)
-
     parts = {"train": "Training", "val": "Validation", "test": "Test_v2"}
-    return _official(spec, base, {split: read(part) for split, part in parts.items()})
+    columns = {"melanoma": MELANOMA, "seborrheic_keratosis": SK}
+    files = ("ISIC-2017_{}_Data", "ISIC-2017_{}_Part3_GroundTruth.csv")
+    return _challenge(spec, base, parts, *files, ["image_id", *columns], _by_mark(columns, NEVUS))
 
 
 def isic2018(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """Challenge 2018, task 3; HAM10000 from its own source replaces the training split."""
+    """Challenge 2018, task 3; the test split may be missing, as the paper does not use it."""
+    parts = {"train": "Training", "val": "Validation"}
+    if (base / "ISIC2018_Task3_Test_Input").exists():
+        parts["test"] = "Test"
+    table = "ISIC2018_Task3_{0}_GroundTruth/ISIC2018_Task3_{0}_GroundTruth.csv"
+    columns, label_of = ["image", *ISIC2018_CLASSES], _by_mark(ISIC2018_CLASSES)
+    return _challenge(spec, base, parts, "ISIC2018_Task3_{}_Input", table, columns, label_of)
 
-    def read(part: str, *more: str) -> list[LabelledFile]:
-        folders = (find_path(base, name) for name in (f"ISIC2018_Task3_{part}_Input", *more))
-        images = ImageIndex(*filter(None, folders), suffixes=PHOTOS)
-        stem = f"ISIC2018_Task3_{part}_GroundTruth"
-        table = find_path(base, f"{stem}/{stem}.csv") or find_path(base, f"{stem}.csv")
-        if table is not None:
-            rows = read_rows(table, ["image", *ISIC2018_CLASSES])
-            return _label(spec, rows, images, "image", _by_mark(ISIC2018_CLASSES))
-        ham = find_path(base, "HAM10000_metadata") or find_path(base, "HAM10000_metadata.csv")
-        if not more or ham is None:
-            raise DataError(
-                f"{base} holds no {stem}.csv"
-                f"{' and no HAM10000_metadata' if more else ''}. Unpack {stem}.zip there."
-            )
-        rows = read_rows(ham, ["image_id", "dx"])
-        return _label(spec, rows, images, "image_id", _by_value("dx", ISIC2018_CLASSES))
 
-    splits = {
-        "train": read("Training", "HAM10000_images_part_1", "HAM10000_images_part_2"),
-        "val": read("Validation"),
-    }
-    if find_path(base, "ISIC2018_Task3_Test_Input") is None:
-        return _official(spec, base, splits, "no official test split found; the paper uses none")
-    return _official(spec, base, {**splits, "test": read("Test")})
+def _challenge(
+    spec: DatasetSpec,
+    base: Path,
+    parts: Mapping[str, str],
+    images: str,
+    table: str,
+    columns: Sequence[str],
+    label_of: Callable[[Row], str],
+    header: bool = True,
+) -> Source:
+    """One folder of images and one table per split; the first column names the image."""
+    splits = {}
+    for split, part in parts.items():
+        rows = read_rows(base / table.format(part), columns, header=header)
+        index = ImageIndex(base / images.format(part), suffixes=PHOTOS)
+        splits[split] = _label(spec, rows, index, columns[0], label_of)
+    return _official(spec, base, splits)
 
 
 def isic_archive(spec: DatasetSpec, base: Path, seed: int) -> Source:
@@ -145,11 +129,11 @@ def derm7pt(spec: DatasetSpec, base: Path, seed: int) -> Source:
 def ph2(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Cases `IMD###`, with their diagnoses in a text file."""
     release = base / spec.files[0].content
-    table = find_path(release, "PH2_dataset.txt")
-    if table is None:
+    table = release / "PH2_dataset.txt"
+    if not table.exists():
         raise DataError(
-            f"{release / 'PH2_dataset.txt'} is missing; the labels are read from it, not from "
-            "PH2_dataset.xlsx. Extract it from PH2Dataset.rar."
+            f"{table} is missing; the labels are read from it, not from PH2_dataset.xlsx. Extract "
+            "it from PH2Dataset.rar."
         )
     rows = _ph2_rows(table)
     images = ImageIndex(release / "PH2 Dataset images")
@@ -237,17 +221,15 @@ def _label(
 
 def _label_folders(spec: DatasetSpec, base: Path, classes: Mapping[str, str]) -> list[LabelledFile]:
     """The images of one folder per class, without masks."""
-    folders = {name: find_path(base, name) for name in classes}
-    missing = [name for name, folder in folders.items() if folder is None]
+    missing = [name for name in classes if not (base / name).is_dir()]
     if missing:
         raise DataError(
             f"{base}: expected the folders {', '.join(classes)}; missing: {', '.join(missing)}."
         )
     return [
-        LabelledFile(file, spec.classes.index(classes[name]))
-        for name, folder in folders.items()
-        if folder is not None
-        for file in images_below(folder)
+        LabelledFile(file, spec.classes.index(diagnosis))
+        for name, diagnosis in classes.items()
+        for file in images_below(base / name)
         if not file.stem.lower().endswith("mask")
     ]
 
