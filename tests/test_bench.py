@@ -121,7 +121,7 @@ def test_bad_arguments_get_a_sentence(arguments, message):
     assert message in " ".join(result.output.replace("│", " ").split())
 
 
-def test_the_machine_line_names_what_matters(monkeypatch):
+def test_the_machine_summary_has_commit_and_command(monkeypatch):
     monkeypatch.setenv("ZETAMIX_COMMIT", "abc123")
     monkeypatch.setattr("sys.argv", ["/somewhere/bin/zetamix", "bench", "--device", "cpu"])
     facts = machine_info(CPU)

@@ -78,14 +78,14 @@ def test_ties_are_not_marked_and_higher_can_be_better():
     assert table.cells[0][1].text() == "80.00"
 
 
-def test_binary_data_is_told_by_its_auc():
+def test_binary_data_leads_with_the_auc():
     made = make_comparison({"none": [0.2, 0.3], "zeta": [0.1, 0.2]}, dataset=make_dataset((10, 10)))
     assert [head.name for head in main_table(made).heads][1:3] == ["AUC", "error %"]
     assert texts(main_table(made))[1][1] == "0.9250 ± 0.0354"
     assert "AUC" in difference_table(made).caption
 
 
-def test_the_table_of_differences_has_intervals_and_what_is_claimed(six):
+def test_the_table_of_differences_marks_significant_ones(six):
     table = difference_table(six)
     assert [head.name for head in table.heads] == [
         "method", "minus no mixing (95 %)", "p (Holm)", "minus mixup:1.0 (95 %)", "p (Holm)",
@@ -101,7 +101,7 @@ def test_the_table_of_differences_has_intervals_and_what_is_claimed(six):
     assert by_name["zeta:2.8"][1].note == "seed 0: −5.00, seed 1: −4.90, seed 2: −5.00"
 
 
-def test_what_excludes_0_only_alone_is_not_marked():
+def test_significance_before_correction_is_not_marked():
     noisy = {f"zeta:{k}.0": [0.30 + k / 50, 0.20, 0.10] for k in range(2, 6)}
     scores = {"none": [0.20, 0.20, 0.20], "zeta:2.8": [0.15, 0.17, 0.16], **noisy}
     made = make_comparison(scores, dataset=make_dataset(MANY))
@@ -109,7 +109,7 @@ def test_what_excludes_0_only_alone_is_not_marked():
     assert {cell.mark for row in difference_table(made).cells for cell in row} == {""}
 
 
-def test_one_seed_is_said_in_the_table():
+def test_one_seed_has_no_interval_in_the_table():
     made = make_comparison({"none": [0.2], "zeta:2.8": [0.1]})
     assert texts(difference_table(made))[1] == ["zeta:2.8", "−10.00 (one seed)", "–"]
 
@@ -221,7 +221,7 @@ def test_markdown_and_latex(six, page):
     assert r"error \%" in latex
 
 
-def test_how_it_was_measured_says_what_is_not_covered(six):
+def test_the_method_section_states_its_limits(six):
     text = " ".join(describe_method(six))
     assert "6 methods with 3 seeds each, on the same 1,200 training and 1,200 test samples" in text
     recipe = six.recipe
@@ -231,10 +231,10 @@ def test_how_it_was_measured_says_what_is_not_covered(six):
     assert "All runs together took 9.0 minutes." in text
 
 
-def test_runs_of_several_machines_are_told_apart():
+def test_runs_of_several_machines_are_listed():
     made = make_comparison({"none": [0.1, 0.1], "zeta:2.8": [0.1, 0.2]})
     made.records["none", 1].machine.update(gpu="NVIDIA H200", torch="2.11")
-    text = next(words for words in describe_method(made) if words.startswith("Trained"))
+    text = next(line for line in describe_method(made) if line.startswith("Trained"))
     assert text.startswith("Trained: 3 runs on ")
     assert "; 1 run on NVIDIA H200 · torch 2.11" in text
 
@@ -318,13 +318,13 @@ def test_the_report_opens_in_a_browser(six, page, width):
         [head.name for head in main_table(six).heads],
         *texts(main_table(six)),
     ]
-    words = " ".join(seen.text.split())
+    text = " ".join(seen.text.split())
     for _, sentence in summarise(six):
-        assert sentence in words
+        assert sentence in text
     # the answer comes before anything else
-    assert words.index("Compared with no mixing") < words.index("All methods")
-    assert "zetamix compare --data 'my photos'" in words
-    assert f"torch {torch.__version__}" in words
+    assert text.index("Compared with no mixing") < text.index("All methods")
+    assert "zetamix compare --data 'my photos'" in text
+    assert f"torch {torch.__version__}" in text
 
 
 @needs_browser
@@ -348,7 +348,7 @@ def test_small_comparisons_have_a_page_too(scores, dataset, images, tmp_path):
     assert len(seen.images) == images
 
 
-def test_nothing_of_the_page_is_left_behind_by_a_crash(tmp_path, monkeypatch):
+def test_a_crash_leaves_the_old_page(tmp_path, monkeypatch):
     made = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.2]})
     page = write_report(made, tmp_path, MACHINE_INFO)
     before = page.read_text()

@@ -51,13 +51,13 @@ def digits(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def found(digits):
+def result(digits):
     return inspect_dataset(digits, parse_list("mixup,zeta:2.8"), QUICK)
 
 
 @pytest.fixture(scope="module")
-def page(found, tmp_path_factory):
-    return write_report(found, tmp_path_factory.mktemp("report"), machine_info(CPU))
+def page(result, tmp_path_factory):
+    return write_report(result, tmp_path_factory.mktemp("report"), machine_info(CPU))
 
 
 def blobs(n=120, classes=3, features=4, seed=0, spread=0.3):
@@ -77,36 +77,36 @@ def outputs_of(text, samples, labels, classes, groups=None):
 
 
 @pytest.mark.parametrize("text", ["mixup", "zeta:2.0", "zeta:gamma=2.0,sources=4", "local:2.0"])
-def test_weights_say_what_went_into_an_output(text):
+def test_weights_are_those_of_the_samples_in_an_output(text):
     # unit vectors: an output is its weights, in the order of the samples
     samples, labels = torch.eye(40), torch.arange(40) % 3
-    found = outputs_of(text, samples, labels, 3)
-    assert torch.allclose(found.samples.sort(1).values[:, -16:], found.weights.sort(1).values)
-    assert torch.allclose(found.targets, found.samples @ torch.eye(3)[labels], atol=1e-6)
-    assert torch.allclose(found.weights.sum(1), torch.ones(40))
+    result = outputs_of(text, samples, labels, 3)
+    assert torch.allclose(result.samples.sort(1).values[:, -16:], result.weights.sort(1).values)
+    assert torch.allclose(result.targets, result.samples @ torch.eye(3)[labels], atol=1e-6)
+    assert torch.allclose(result.weights.sum(1), torch.ones(40))
 
 
-def test_every_output_stands_in_the_place_of_its_sample():
+def test_outputs_keep_the_order_of_their_samples():
     samples, labels = torch.rand(50, 3, 4, 4) * 255, torch.arange(50) % 5
-    found = outputs_of("zeta:60", samples, labels, 5)
-    assert torch.allclose(found.samples, samples, atol=1e-3)
-    assert torch.equal(found.targets.argmax(1), labels)
+    result = outputs_of("zeta:60", samples, labels, 5)
+    assert torch.allclose(result.samples, samples, atol=1e-3)
+    assert torch.equal(result.targets.argmax(1), labels)
 
 
 def test_no_method_is_no_change():
     samples, labels = torch.rand(50, 3), torch.arange(50) % 5
-    found = outputs_of("none", samples, labels, 5)
-    assert torch.equal(found.samples, samples)
-    assert torch.equal(found.targets, torch.eye(5)[labels])
-    assert torch.equal(found.weights.amax(1), torch.ones(50))
+    result = outputs_of("none", samples, labels, 5)
+    assert torch.equal(result.samples, samples)
+    assert torch.equal(result.targets, torch.eye(5)[labels])
+    assert torch.equal(result.weights.amax(1), torch.ones(50))
 
 
-def test_cutmix_tells_its_shares_too():
+def test_weights_of_cutmix_are_its_areas():
     samples, labels = torch.rand(32, 1, 8, 8), torch.arange(32) % 4
-    found = outputs_of("cutmix", samples, labels, 4)
-    kept = (found.samples == samples).flatten(1).double().mean(1)
+    result = outputs_of("cutmix", samples, labels, 4)
+    kept = (result.samples == samples).flatten(1).double().mean(1)
     assert (kept < 1).any()
-    own = found.weights.amax(1).double()
+    own = result.weights.amax(1).double()
     assert torch.allclose(torch.maximum(kept, 1 - kept), own, atol=1e-6)
 
 
@@ -114,43 +114,43 @@ def test_groups_are_not_mixed_with_each_other():
     # at a γ below the threshold, without a warning
     samples, labels = torch.eye(60), torch.zeros(60, dtype=torch.long)
     groups = [torch.arange(25), torch.arange(25, 60)]
-    found = outputs_of("zeta:0.5", samples, labels, 1, groups)
-    assert found.samples[:25, 25:].abs().max() == 0
-    assert found.samples[25:, :25].abs().max() == 0
-    assert (found.samples[:25, :25] > 0).sum(1).min() > 10
+    result = outputs_of("zeta:0.5", samples, labels, 1, groups)
+    assert result.samples[:25, 25:].abs().max() == 0
+    assert result.samples[25:, :25].abs().max() == 0
+    assert (result.samples[:25, :25] > 0).sum(1).min() > 10
 
 
 # originals
 
 
-def test_the_oracle_never_sees_what_it_judges(digits):
+def test_the_oracle_is_not_trained_on_judged_samples(digits):
     for split in (digits.train, digits.train.subset(500, seed=3)):
         dataset = replace(digits, train=split)
-        found = choose_originals(dataset, Settings(samples=300), CPU)
-        assert found.samples.shape == (min(300, len(split)), 1, 8, 8)
-        assert found.unseen == min(300, len(split) // 2)
-        for_oracle = {bytes(sample.numpy()) for sample in split.take(found.rest)}
-        judged = [bytes(s.to(torch.uint8).numpy()) for s in found.samples[: found.unseen]]
+        result = choose_originals(dataset, Settings(samples=300), CPU)
+        assert result.samples.shape == (min(300, len(split)), 1, 8, 8)
+        assert result.unseen == min(300, len(split) // 2)
+        for_oracle = {bytes(sample.numpy()) for sample in split.take(result.rest)}
+        judged = [bytes(s.to(torch.uint8).numpy()) for s in result.samples[: result.unseen]]
         assert not for_oracle & set(judged)
-        assert len(found.rest) + found.unseen == len(split)
+        assert len(result.rest) + result.unseen == len(split)
         # stratified
-        assert torch.bincount(found.labels[: found.unseen]).min() > 10
+        assert torch.bincount(result.labels[: result.unseen]).min() > 10
         by_sample = {
             bytes(s.numpy()): int(k) for s, k in zip(split.samples, split.labels, strict=True)
         }
-        assert [by_sample[key] for key in judged] == found.labels[: found.unseen].tolist()
+        assert [by_sample[key] for key in judged] == result.labels[: result.unseen].tolist()
 
 
-def test_where_data_is_small_the_rest_is_measured_but_not_judged(digits):
-    found = choose_originals(digits, Settings(), CPU)
-    assert (len(found.labels), found.unseen) == (1257, 628)
-    assert [len(group) for group in found.groups] == [628, 629]
+def test_with_little_data_the_oracles_samples_are_measured_but_not_judged(digits):
+    result = choose_originals(digits, Settings(), CPU)
+    assert (len(result.labels), result.unseen) == (1257, 628)
+    assert [len(group) for group in result.groups] == [628, 629]
 
 
 # oracle
 
 
-def test_an_oracle_learns_and_says_how_well():
+def test_an_oracle_learns_and_states_its_accuracy():
     samples, labels = blobs(300)
     before = torch.get_rng_state()
     steps = []
@@ -185,7 +185,7 @@ def test_an_oracle_reads_images_as_they_are_stored(digits):
     torch.testing.assert_close(alone, among, rtol=1e-4, atol=1e-4)
 
 
-def test_an_oracle_of_photos_is_trained_on_small_ones_and_says_so(monkeypatch):
+def test_an_oracle_of_photos_is_trained_on_downscaled_ones(monkeypatch):
     seen = set()
     real = Classifier.forward
 
@@ -196,18 +196,18 @@ def test_an_oracle_of_photos_is_trained_on_small_ones_and_says_so(monkeypatch):
     monkeypatch.setattr(Classifier, "forward", watched)
     dataset = photos(size=40)
     settings = Settings(gammas=(2.8,), oracle_epochs=1, oracle_size=20)
-    found = inspect_dataset(dataset, parse_list("mixup"), settings)
-    assert found.oracle.description == (
+    result = inspect_dataset(dataset, parse_list("mixup"), settings)
+    assert result.oracle.description == (
         "lenet5 on images downscaled to 20 × 20, trained for 1 epoch on 32 other samples"
     )
     # trained on small ones, asked about outputs as they are
     assert seen == {(3, 20, 20), (3, 40, 40)}
-    assert "downscaled to 20 × 20" in dict(summarise(found))["Realism"]
+    assert "downscaled to 20 × 20" in dict(summarise(result))["Realism"]
     as_they_are = inspect_dataset(dataset, parse_list("mixup"), replace(settings, oracle_size=64))
     assert "scaled" not in as_they_are.oracle.description
 
 
-def test_shrinking_is_an_average_of_pixels():
+def test_downscaling_averages_pixels():
     images = torch.arange(64, dtype=torch.uint8).view(1, 1, 8, 8).repeat(2, 3, 1, 1)
     small = downscale(images, 4)
     assert small.dtype == torch.uint8
@@ -231,7 +231,7 @@ def test_shrinking_is_an_average_of_pixels():
         (math.nan, 0, 0.0, False),
     ],
 )
-def test_which_oracle_is_trusted(right, n, guess, trusted):
+def test_which_oracle_is_reliable(right, n, guess, trusted):
     oracle = Oracle(lambda samples: samples, Estimate(right, n, 0.5), "made", majority=guess)
     assert oracle.reliable is trusted
 
@@ -248,7 +248,7 @@ def test_the_oracle_suits_the_samples(shape, name):
     assert suitable_model(shape) == name
 
 
-def test_jitter_moves_images_a_little(generator):
+def test_augmentation_moves_images_a_little(generator):
     images = torch.zeros(64, 1, 28, 28)
     images[:, :, 10:18, 10:18] = 255
     moved = augment(images, generator)
@@ -264,44 +264,44 @@ def test_jitter_moves_images_a_little(generator):
 # inspection
 
 
-def test_what_is_measured(found):
-    assert (found.samples, found.judged, found.neighbours) == (400, 400, 32)
-    assert [row.label for row in found.methods] == ["mixup:1.0", "zeta:2.8"]
-    mixup, zeta = found.methods
+def test_measures_of_digits(result):
+    assert (result.samples, result.judged, result.neighbours) == (400, 400, 32)
+    assert [row.label for row in result.methods] == ["mixup:1.0", "zeta:2.8"]
+    mixup, zeta = result.methods
     assert zeta.estimates["distance"].value < mixup.estimates["distance"].value
     assert zeta.estimates["classes"].value > mixup.estimates["classes"].value
     assert zeta.estimates["agreement"].value > mixup.estimates["agreement"].value
-    for row in found.rows:
+    for row in result.rows:
         for key, estimate in row.estimates.items():
             if not key.endswith("_certain"):
                 assert estimate.n == 400, key
-    certain = found.original.estimates["cross_entropy_certain"]
-    assert certain.n == int(found.original.judgement.certain.sum())
-    assert found.original.examples.shape == (10, 1, 8, 8)
-    assert torch.equal(found.original.example_targets, torch.eye(10))
+    certain = result.original.estimates["cross_entropy_certain"]
+    assert certain.n == int(result.original.judgement.certain.sum())
+    assert result.original.examples.shape == (10, 1, 8, 8)
+    assert torch.equal(result.original.example_targets, torch.eye(10))
 
 
-def test_a_large_gamma_has_the_dimension_of_the_originals(found):
-    _, last = found.sweep[-1]
-    original = found.original.estimates["local_dimension"]
+def test_a_large_gamma_has_the_dimension_of_the_originals(result):
+    _, last = result.sweep[-1]
+    original = result.original.estimates["local_dimension"]
     assert last.value == pytest.approx(original.value, rel=1e-3)
-    assert found.preserving_gammas[-1] == 30.0
+    assert result.preserving_gammas[-1] == 30.0
     # more than the data has, where no sample dominates
-    assert found.sweep[0][1].value > 1.1 * original.value
-    assert 1.0 not in found.preserving_gammas
+    assert result.sweep[0][1].value > 1.1 * original.value
+    assert 1.0 not in result.preserving_gammas
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_numbers(digits, found):
+def test_the_same_seed_gives_the_same_numbers(digits, result):
     again = inspect_dataset(digits, parse_list("mixup,zeta:2.8"), QUICK)
-    assert again.as_dict() == found.as_dict()
+    assert again.as_dict() == result.as_dict()
     other = inspect_dataset(
         digits, parse_list("mixup"), replace(QUICK, seed=1, oracle="none", gammas=(2.8,))
     )
-    assert other.methods[0].estimates["distance"] != found.methods[0].estimates["distance"]
+    assert other.methods[0].estimates["distance"] != result.methods[0].estimates["distance"]
 
 
-def test_your_own_oracle_is_asked(digits):
+def test_a_users_oracle_is_used(digits):
     asked = []
 
     def sure_of_three(samples):
@@ -309,25 +309,25 @@ def test_your_own_oracle_is_asked(digits):
         return 50.0 * torch.eye(10)[[3]].expand(len(samples), 10)
 
     oracle = Oracle(sure_of_three, accuracy=mean_of(torch.tensor([True])), description="mine")
-    found = inspect_dataset(digits, parse_list("zeta:2.8"), QUICK, oracle=oracle)
+    result = inspect_dataset(digits, parse_list("zeta:2.8"), QUICK, oracle=oracle)
     assert sum(asked) == 800
     share = float((choose_originals(digits, QUICK, CPU).labels == 3).double().mean())
-    assert found.original.estimates["agreement"].value == pytest.approx(share)
-    assert found.original.estimates["certain_share"].value == 1
+    assert result.original.estimates["agreement"].value == pytest.approx(share)
+    assert result.original.estimates["certain_share"].value == 1
 
 
 @pytest.mark.slow
-def test_points_without_a_test_split_are_judged_by_what_is_unseen(tmp_path):
+def test_without_a_test_split_accuracy_is_measured_on_held_out_samples(tmp_path):
     dataset = from_tensors("blobs", {"train": blobs(200)})
     settings = Settings(gammas=(2.8,), oracle_epochs=4)
-    found = inspect_dataset(dataset, parse_list("mixup,zeta:2.8"), settings)
-    assert found.oracle.accuracy.n == found.judged == 100
-    assert found.oracle.measured_on == "held-out"
-    assert found.neighbours == 25
-    zeta = found.methods[1].estimates
+    result = inspect_dataset(dataset, parse_list("mixup,zeta:2.8"), settings)
+    assert result.oracle.accuracy.n == result.judged == 100
+    assert result.oracle.measured_on == "held-out"
+    assert result.neighbours == 25
+    zeta = result.methods[1].estimates
     assert (zeta["local_dimension"].n, zeta["distance"].n) == (200, 200)
     assert (zeta["certain_share"].n, zeta["cross_entropy"].n) == (100, 100)
-    page = write_report(found, tmp_path, machine_info(CPU))
+    page = write_report(result, tmp_path, machine_info(CPU))
     assert "in the plane of the originals" in page.read_text()
 
 
@@ -335,8 +335,8 @@ def test_large_images_are_shown_small(tmp_path):
     samples = torch.randint(256, (64, 3, 120, 160), dtype=torch.uint8)
     dataset = from_tensors("large", {"train": (samples, torch.arange(64) % 2)})
     settings = Settings(gammas=(2.8,), oracle="none", neighbours=8)
-    found = inspect_dataset(dataset, parse_list("zeta:2.8"), settings)
-    write_report(found, tmp_path, machine_info(CPU))
+    result = inspect_dataset(dataset, parse_list("zeta:2.8"), settings)
+    write_report(result, tmp_path, machine_info(CPU))
     # four images of noise, which no format compresses: 77 kB each at full size, in base64
     assert (tmp_path / "figures" / "outputs.svg").stat().st_size < 4 * 58_000
 
@@ -349,7 +349,7 @@ def photos(n=64, size=20, seed=0):
     return from_tensors("photos", {"train": (images.to(torch.uint8), torch.arange(n) % 2)})
 
 
-def test_coordinates_of_samples_with_many_numbers_change_no_measure(monkeypatch):
+def test_coordinates_change_no_measure(monkeypatch):
     settings = Settings(gammas=(0.5, 2.8), oracle="none", batch_size=16)
     methods = parse_list("mixup,zeta:2.8,local:2.0,cutmix")
     by_coordinates = inspect_dataset(photos(), methods, settings)
@@ -363,7 +363,7 @@ def test_coordinates_of_samples_with_many_numbers_change_no_measure(monkeypatch)
         assert one.value == pytest.approx(two.value, rel=1e-6)
 
 
-def test_photos_are_measured_by_as_many_numbers_as_there_are(monkeypatch):
+def test_photos_are_measured_by_their_coordinates(monkeypatch):
     seen = []
     real = inspect.local_dimension
 
@@ -381,14 +381,14 @@ def test_photos_are_measured_by_as_many_numbers_as_there_are(monkeypatch):
 
 
 @pytest.mark.gpu
-def test_a_gpu_measures_the_same(digits, found):
+def test_a_gpu_measures_the_same(digits, result):
     there = inspect_dataset(digits, parse_list("mixup,zeta:2.8"), QUICK, device="cuda")
     for key in ("local_dimension", "cross_entropy"):
-        assert there.original.estimates[key].n == found.original.estimates[key].n
+        assert there.original.estimates[key].n == result.original.estimates[key].n
     # the originals are the same, the draws are not
-    here = found.original.estimates["local_dimension"].value
+    here = result.original.estimates["local_dimension"].value
     assert there.original.estimates["local_dimension"].value == pytest.approx(here, abs=1e-3)
-    for one, two in zip(there.methods, found.methods, strict=True):
+    for one, two in zip(there.methods, result.methods, strict=True):
         first, second = (each.estimates["local_dimension"] for each in (one, two))
         assert abs(first.value - second.value) < 4 * (first.error + second.error)
 
@@ -396,35 +396,35 @@ def test_a_gpu_measures_the_same(digits, found):
 def test_one_class_needs_no_oracle():
     dataset = data.load("helix")
     settings = Settings(samples=200, gammas=(2.8, 15.0), neighbours=8)
-    found = inspect_dataset(dataset, parse_list("mixup,zeta:15"), settings)
-    assert found.oracle is None
-    assert dict(summarise(found))["Summary"] == (
+    result = inspect_dataset(dataset, parse_list("mixup,zeta:15"), settings)
+    assert result.oracle is None
+    assert dict(summarise(result))["Summary"] == (
         "zeta:15.0 preserves the local dimension of the data within 10 %; mixup:1.0 does not."
     )
 
 
 @pytest.mark.slow
-def test_stages_are_told_from_start_to_end(digits):
-    told = []
-    inspect_dataset(digits, parse_list("mixup"), QUICK, watch=lambda *stage: told.append(stage))
-    stages = list(dict.fromkeys(stage for stage, _, _ in told))
+def test_progress_is_reported_from_start_to_end(digits):
+    calls = []
+    inspect_dataset(digits, parse_list("mixup"), QUICK, watch=lambda *stage: calls.append(stage))
+    stages = list(dict.fromkeys(stage for stage, _, _ in calls))
     assert stages == ["training the oracle", "measuring methods", "local dimension over γ"]
     # moves within a method
-    assert len([stage for stage, _, _ in told if stage == "measuring methods"]) == 1 + 2 * 4
+    assert len([stage for stage, _, _ in calls if stage == "measuring methods"]) == 1 + 2 * 4
     for stage in stages:
-        steps = [(done, total) for name, done, total in told if name == stage]
+        steps = [(done, total) for name, done, total in calls if name == stage]
         assert steps[-1][0] == steps[-1][1]
         assert steps == sorted(steps)
 
 
-def test_a_method_that_cannot_mix_the_data_is_told_before_anything_is_trained():
+def test_a_method_that_cannot_mix_the_data_fails_before_training():
     dataset = from_tensors("blobs", {"train": blobs(200)})
-    told = []
+    steps = []
     with pytest.raises(InspectionError, match=r"cutmix:1\.0 cannot mix this data: CutMix cuts"):
         inspect_dataset(
-            dataset, parse_list("mixup,cutmix"), QUICK, watch=lambda *stage: told.append(stage)
+            dataset, parse_list("mixup,cutmix"), QUICK, watch=lambda *stage: steps.append(stage)
         )
-    assert told == []
+    assert steps == []
 
 
 # sentences
@@ -474,7 +474,7 @@ def test_the_text_of_a_report():
 
 
 @pytest.mark.parametrize(
-    ("sweep", "start", "words"),
+    ("sweep", "start", "text"),
     [
         ([(1.0, 14.0), (2.0, 11.0), (4.0, 10.1)], 2.0, "from γ = 2 up to the largest measured, 4."),
         # below the threshold it is preserved for another reason
@@ -484,14 +484,14 @@ def test_the_text_of_a_report():
         ([(1.0, 10.0), (4.0, 10.1)], 1.0, "No conclusion"),
     ],
 )
-def test_which_gamma_preserves_the_dimension(sweep, start, words):
+def test_which_gamma_preserves_the_dimension(sweep, start, text):
     made = inspection(sweep)
     assert made.preserving_from == start
-    assert words in dict(summarise(made))["γ"]
+    assert text in dict(summarise(made))["γ"]
 
 
 @pytest.mark.parametrize(
-    ("methods", "words"),
+    ("methods", "text"),
     [
         (
             [outputs("mixup:1.0", 13.0), outputs("zeta:2.8", 10.4)],
@@ -510,18 +510,8 @@ def test_which_gamma_preserves_the_dimension(sweep, start, words):
         ),
     ],
 )
-def test_which_methods_preserve_the_dimension(methods, words):
-    assert dict(summarise(inspection([(2.0, 10.0)], methods)))["Summary"] == words
-
-
-def test_the_summary_quotes_the_measures(found):
-    texts = dict(summarise(found))
-    assert list(texts) == ["Summary", "Local dimension", "γ", "Realism", "Labels", "Diversity"]
-    for row in found.methods:
-        distance, share = row.estimates["distance"].value, row.estimates["certain_share"].value
-        assert f"{distance:.2f} ({row.label})" in texts["Diversity"]
-        assert f"{100 * share:.0f} % ({row.label})" in texts["Realism"]
-    assert found.oracle.statement in texts["Realism"]
+def test_which_methods_preserve_the_dimension(methods, text):
+    assert dict(summarise(inspection([(2.0, 10.0)], methods)))["Summary"] == text
 
 
 def noise(n=160, seed=0):
@@ -533,8 +523,8 @@ def noise(n=160, seed=0):
 @pytest.mark.slow
 def test_noise_proves_nothing(tmp_path):
     settings = Settings(gammas=(2.0, 4.0), oracle_epochs=2)
-    found = inspect_dataset(noise(), parse_list("mixup,zeta:2.4"), settings)
-    doubts, pairs = cautions(found), summarise(found)
+    result = inspect_dataset(noise(), parse_list("mixup,zeta:2.4"), settings)
+    doubts, pairs = cautions(result), summarise(result)
     assert list(doubts) == ["dimension", "oracle"]
     assert "more samples" in doubts["dimension"]
     assert pairs[:2] == [("Caution", text) for text in doubts.values()]
@@ -543,7 +533,7 @@ def test_noise_proves_nothing(tmp_path):
     assert texts["γ"].startswith("No conclusion")
     for heading in ("Realism", "Labels"):
         assert texts[heading].endswith("Unreliable, see the caution above.")
-    page = write_report(found, tmp_path, machine_info(CPU)).read_text()
+    page = write_report(result, tmp_path, machine_info(CPU)).read_text()
     # above and below the table
     assert page.count("The local dimension says nothing about γ here: ") == 2
     document = json.loads((tmp_path / "inspection.json").read_text())
@@ -594,11 +584,11 @@ def test_where_local_dimension_has_no_room_nothing_is_claimed(
         assert texts["γ"] == "No conclusion: the local dimension says nothing about γ here."
 
 
-def test_an_accurate_oracle_that_is_never_certain_is_no_judge_of_realism(found):
-    assert "oracle" not in cautions(found)
-    share = replace(found.original.estimates["certain_share"], value=0.04)
-    estimates = {**found.original.estimates, "certain_share": share}
-    made = replace(found, original=replace(found.original, estimates=estimates))
+def test_an_accurate_oracle_that_is_never_certain_is_no_judge_of_realism(result):
+    assert "oracle" not in cautions(result)
+    share = replace(result.original.estimates["certain_share"], value=0.04)
+    estimates = {**result.original.estimates, "certain_share": share}
+    made = replace(result, original=replace(result.original, estimates=estimates))
     assert "about only 4 % of the originals" in cautions(made)["oracle"]
     texts = dict(summarise(made))
     assert texts["Realism"].endswith("see the caution above.")
@@ -614,36 +604,36 @@ def drawn(monkeypatch):
     figures = []
     real = Picture.of.__func__
 
-    def of(cls, figure, name, **words):
+    def of(cls, figure, name, **text):
         figures.append(figure)
-        return real(cls, figure, name, **words)
+        return real(cls, figure, name, **text)
 
     monkeypatch.setattr(Picture, "of", classmethod(of))
     return figures
 
 
-def test_the_originals_and_each_method_look_the_same_in_all_figures(found, drawn):
-    draw_dimension(found)
-    draw_realism(found, found.oracle.statement)
+def test_the_originals_and_each_method_look_the_same_in_all_figures(result, drawn):
+    draw_dimension(result)
+    draw_realism(result, result.oracle.statement)
     looks: dict[str, set] = {}
     for figure in drawn:
         for axes in figure.axes:
             for line in axes.get_lines():
                 looks.setdefault(line.get_label(), set()).add(line.get_color())
-    expected = {label: {style["color"]} for label, style in row_styles(found).items()}
+    expected = {label: {style["color"]} for label, style in row_styles(result).items()}
     assert {label: looks[label] for label in expected} == expected
     # the curve over γ is like none of them
     assert not looks["ζ-mixup over γ"] & set().union(*expected.values())
 
 
-def test_a_panel_without_outputs_says_so(found, drawn):
-    judgement = found.original.judgement
+def test_a_panel_without_outputs_says_so(result, drawn):
+    judgement = result.original.judgement
     doubtful = replace(judgement, entropies=judgement.entropies + 1)
-    original, *methods = [replace(row, judgement=doubtful) for row in found.rows]
-    made = replace(found, original=original, methods=tuple(methods))
+    original, *methods = [replace(row, judgement=doubtful) for row in result.rows]
+    made = replace(result, original=original, methods=tuple(methods))
     draw_realism(made, "made")
-    words = [[text.get_text() for text in axes.texts] for axes in drawn[0].axes]
-    assert words == [[], [], [], [], [], ["no such output"]]
+    text = [[text.get_text() for text in axes.texts] for axes in drawn[0].axes]
+    assert text == [[], [], [], [], [], ["no such output"]]
 
 
 def test_no_two_methods_look_alike():
@@ -652,8 +642,8 @@ def test_no_two_methods_look_alike():
     assert len({(look["color"], look["linestyle"]) for look in looks}) == 20
 
 
-def test_the_table_has_every_measure_with_n_and_error(found):
-    table = make_table(found)
+def test_the_table_has_every_measure_with_n_and_error(result):
+    table = make_table(result)
     assert len(table.rows) == 12
     assert [head.name for head in table.heads] == [
         "measure", "original", "mixup:1.0", "zeta:2.8", "n",
@@ -670,7 +660,7 @@ def test_the_table_has_every_measure_with_n_and_error(found):
     assert table.caption == "digits: original, mixup:1.0, zeta:2.8"
 
 
-def test_files(found, page):
+def test_files(result, page):
     files = sorted(path.relative_to(page.parent).as_posix() for path in page.parent.rglob("*.*"))
     names = ("dimension", "outputs", "realism")
     figures = [f"figures/{name}.{kind}" for name in names for kind in ("png", "svg")]
@@ -681,7 +671,7 @@ def test_files(found, page):
     )
     assert document["measures"]["zeta:2.8"]["local_dimension"]["n"] == 400
     assert document["oracle"]["accuracy"]["n"] == 360
-    assert document["preserving_gammas"] == list(found.preserving_gammas)
+    assert document["preserving_gammas"] == list(result.preserving_gammas)
     assert document["machine"]["torch"] == torch.__version__
     assert document["settings"]["seed"] == 0
     panel = document["distributions"]["oracle entropy"]
@@ -697,7 +687,7 @@ def test_files(found, page):
 
 
 @needs_browser
-def test_the_report_opens_in_a_browser(found, page):
+def test_the_report_opens_in_a_browser(result, page):
     seen = open_page(page).check()
     assert seen.title == "digits: quality of synthetic samples"
     assert seen.headings[1:] == [
@@ -713,11 +703,11 @@ def test_the_report_opens_in_a_browser(found, page):
         assert len(image["caption"]) > 40
     assert [len(table) for table in seen.tables] == [13]
     assert seen.tables[0][0][1:4] == ["original", "mixup:1.0", "zeta:2.8"]
-    value = found.methods[0].estimates["local_dimension"]
+    value = result.methods[0].estimates["local_dimension"]
     assert seen.tables[0][1][2].startswith(f"{value.value:.1f}")
     # beside every result of the oracle: lead, figure, table, and how it was measured
-    assert seen.text.count(found.oracle.statement) == 4
-    for _, sentence in summarise(found):
+    assert seen.text.count(result.oracle.statement) == 4
+    for _, sentence in summarise(result):
         assert sentence in seen.text
     open_page(page, width=500).check()
 
@@ -748,7 +738,7 @@ def invoke(*arguments):
 
 
 @pytest.mark.slow
-def test_the_command_writes_the_report_and_reads_it_out(tmp_path, monkeypatch):
+def test_the_command_writes_and_prints_the_report(tmp_path, monkeypatch):
     monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path / "data"))
     out = tmp_path / "new" / "report"
     result = invoke(
@@ -801,7 +791,7 @@ def test_the_size_of_a_users_images_is_an_option(tmp_path):
         (["--samples", "20"], 1, "Expected at least 32 samples to measure, two of each class"),
     ],
 )
-def test_what_goes_wrong_is_told_in_a_sentence(arguments, code, message, tmp_path, monkeypatch):
+def test_errors_of_the_command(arguments, code, message, tmp_path, monkeypatch):
     monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     result = invoke(*arguments)

@@ -62,10 +62,10 @@ def test_points_that_are_all_one_have_one_coordinate():
     assert coordinates(torch.ones(5, 300)).tolist() == [[0.0]] * 5
 
 
-def test_parts_give_the_same_and_tell_how_far_they_are():
-    samples, told = points(n=100, shape=(3, 80, 80)), []
+def test_parts_give_the_same_and_report_progress():
+    samples, steps = points(n=100, shape=(3, 80, 80)), []
     whole = coordinates(samples)
     # 10 MB: 4166 numbers of each point at a time
-    parts = coordinates(samples, memory_gb=0.01, watch=lambda *step: told.append(step))
+    parts = coordinates(samples, memory_gb=0.01, watch=lambda *step: steps.append(step))
     torch.testing.assert_close(distances(parts), distances(whole), rtol=1e-6, atol=0)
-    assert told == [(4166, 19200), (8332, 19200), (12498, 19200), (16664, 19200), (19200, 19200)]
+    assert steps == [(4166, 19200), (8332, 19200), (12498, 19200), (16664, 19200), (19200, 19200)]

@@ -46,6 +46,6 @@ NAN = X.log().log()
         (lambda: density(X[:0, 0], X[:, 0]), "one value and two points of a grid, got 0 and 20."),
     ],
 )
-def test_errors_name_what_was_got(call, message):
+def test_errors_name_the_argument(call, message):
     with pytest.raises((TypeError, ValueError), match=re.escape(message)):
         call()

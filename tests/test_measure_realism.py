@@ -51,7 +51,7 @@ def test_without_certain_outputs_there_is_no_mean():
 @pytest.mark.parametrize(
     ("target", "cost"), [([1.0, 0.0], 0.0), ([0.0, 1.0], 7 * math.log(10)), ([0.8, 0.2], 0.2231)]
 )
-def test_a_label_costs_what_it_denies(target, cost):
+def test_excluded_classes_cost_their_cross_entropy(target, cost):
     # the oracle rules the second class out
     logits = torch.tensor([[0.0, -torch.inf]])
     found = judge(lambda samples: logits, torch.rand(1, 1), torch.tensor([target]))

@@ -118,7 +118,7 @@ def test_html_is_well_formed_and_escaped():
     assert tree.find(".//caption").text == "Errors"
 
 
-def test_a_row_of_the_wrong_length_is_told():
+def test_a_row_of_the_wrong_length_is_an_error():
     with pytest.raises(ValueError) as caught:
         Table(["a", "b"], [["x", 1], ["y", 1, 2]])
     assert str(caught.value) == (
@@ -146,7 +146,7 @@ def test_a_figure_is_the_same_for_the_same_numbers(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["line.png", "line.svg"]
 
 
-def test_series_can_be_told_apart_without_colour():
+def test_series_differ_without_colour():
     styles = [series_style(k) for k in range(30)]
     assert len({(style["color"], str(style["linestyle"])) for style in styles}) == 30
     # neighbours differ in line and marker
@@ -206,7 +206,7 @@ def test_the_page_opens_in_a_browser_with_everything_in_it(tmp_path):
         ('<div style="width: 3000px">wide</div>', "pixels wider"),
     ],
 )
-def test_the_browser_tells_what_is_wrong(broken, complaint, tmp_path):
+def test_the_browser_finds_defects(broken, complaint, tmp_path):
     page = tmp_path / "page.html"
     page.write_text(page_of("Words.").replace("</main>", broken + "</main>"))
     with pytest.raises(AssertionError, match=complaint):

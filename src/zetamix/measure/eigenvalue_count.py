@@ -40,7 +40,7 @@ def count_by_signs(matrices: Tensor, ratio: float) -> Tensor:
     scale = torch.where(trace > 0, trace, 1)
     diagonal, squares = _tridiagonal(matrices / scale[:, None, None])
     threshold = ratio * _largest(diagonal, squares)
-    above = _count_above_shifts(diagonal, squares, threshold.unsqueeze(1)).squeeze(1)
+    above = count_above_shifts(diagonal, squares, threshold.unsqueeze(1)).squeeze(1)
     return torch.where(trace > 0, above, 0)
 
 
@@ -74,13 +74,13 @@ def _largest(diagonal: Tensor, squares: Tensor) -> Tensor:
     for _ in range(PASSES):
         width = high - low
         shifts = low.unsqueeze(1) + width.unsqueeze(1) * steps
-        below = (_count_above_shifts(diagonal, squares, shifts) > 0).sum(1)
+        below = (count_above_shifts(diagonal, squares, shifts) > 0).sum(1)
         low = low + width * below / (SHIFTS + 1)
         high = low + width / (SHIFTS + 1)
     return (low + high) / 2
 
 
-def _count_above_shifts(diagonal: Tensor, squares: Tensor, shifts: Tensor) -> Tensor:
+def count_above_shifts(diagonal: Tensor, squares: Tensor, shifts: Tensor) -> Tensor:
     """Eigenvalues above each of `shifts` [batch, s]: positive pivots of T − shift (Sylvester)."""
     tiny = torch.finfo(diagonal.dtype).tiny
     pivots = diagonal[:, :1] - shifts
