@@ -393,8 +393,6 @@ def test_a_diverged_run_keeps_its_last_finite_checkpoint(new):
 
 def test_the_first_step_with_a_bad_loss_is_reported(digits):
     trainer = Trainer(digits, parse("none"), RECIPE)
-    with pytest.raises(RuntimeError, match=r"^No epoch has been started: call start_epoch first"):
-        trainer.step()
     trainer.start_epoch()
     trainer.step_metrics[:] = torch.tensor([[1.0, 2.0, 6.0], [0.5, 0.25, 0.0]])
     assert trainer.finish_epoch() == {"train_loss": 3.0, "train_accuracy": 0.25}

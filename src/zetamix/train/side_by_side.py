@@ -103,7 +103,11 @@ class _Scheduler:
                         run.collect()
                     break
         finally:
-            self._save_active()
+            for run in self.active:
+                try:
+                    run.save()
+                except FolderError as error:
+                    self.failures[run] = RunFailure("folder", str(error))
 
     def _round(self) -> None:
         for run in self.active:
@@ -136,10 +140,3 @@ class _Scheduler:
                 with TORCH_LOCK:
                     torch.cuda.empty_cache()
         return progress
-
-    def _save_active(self) -> None:
-        for run in self.active:
-            try:
-                run.save()
-            except FolderError as error:
-                self.failures[run] = RunFailure("folder", str(error))

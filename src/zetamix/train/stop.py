@@ -13,6 +13,8 @@ from typing import Any
 MARGIN = 5.0
 # seconds within which a second SIGINT is the same Ctrl-C, passed on by a launcher such as torchrun
 SAME_PRESS = 1.0
+# Windows has no alarms: there the limit takes effect between two pieces of work only
+ALARM = getattr(signal, "SIGALRM", None)
 
 
 def parse_duration(text: str) -> float:
@@ -94,27 +96,18 @@ class Stop:
             # signals are not handled
             yield
             return
-        # without SIGALRM, on Windows, the limit takes effect after the block
-        alarm = self.limit is not None and hasattr(signal, "SIGALRM")
-        before = signal.getsignal(signal.SIGALRM) if alarm else None
         try:
             self._raise = True
-            if self.limit is not None and alarm:
-                signal.signal(signal.SIGALRM, self._on_alarm)
+            if self.limit is not None and ALARM is not None:
                 signal.setitimer(signal.ITIMER_REAL, max(0.001, self._remaining(self.limit)))
             yield
         finally:
             self._raise = False
-            if alarm:
+            if ALARM is not None:
                 signal.setitimer(signal.ITIMER_REAL, 0)
-                signal.signal(signal.SIGALRM, before)
-
-    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
-        if self._raise:
-            raise Stopped
 
     def __enter__(self) -> "Stop":
-        handled = (signal.SIGTERM, signal.SIGINT)
+        handled = [number for number in (signal.SIGTERM, signal.SIGINT, ALARM) if number]
         self._old_handlers = {number: signal.signal(number, self._on_signal) for number in handled}
         return self
 
@@ -127,6 +120,7 @@ class Stop:
         now = self.clock()
         if number == self.signal == signal.SIGINT and now - self._signal_time > SAME_PRESS:
             raise KeyboardInterrupt
-        self.signal, self._signal_time = number, now
+        if number != ALARM:
+            self.signal, self._signal_time = number, now
         if self._raise:
             raise Stopped

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from zetamix.data.augment import EpochDraws, choose_scale
+from zetamix.data.augment import choose_scale
 from zetamix.data.dataset import Dataset
 from zetamix.data.loader import Labelled, Loader, channels_last, make_batch
 from zetamix.methods import Method
@@ -54,8 +54,7 @@ class Trainer:
         self.ranks = Ranks() if ranks is None else ranks
         self.dtype = choose_dtype(recipe.precision, self.device)
         self.data_memory = data_memory
-        self.epoch = 0
-        self.step_in_epoch = 0
+        self.epoch = self.step_in_epoch = 0
 
         model = initialise(recipe.model, dataset.num_classes, dataset.shape, seed, stem=recipe.stem)
         self.is_random = is_random(model)
@@ -93,7 +92,8 @@ class Trainer:
         """Mean loss, and fraction of samples whose dominant class was predicted, of each step."""
         self.all_step_metrics: Tensor | None = None
         """[ranks, 2, steps], once they are collected for a checkpoint."""
-        self.draws: EpochDraws | None = None
+        # the order and augmentation of an epoch, in the memory that a captured graph reads
+        self.draws = self.loader.draw(0)
         self.raw: Tensor | None = None
         self._stream: Any = None
         self._eval_loaders: dict[Labelled, Loader] = {}
@@ -109,7 +109,9 @@ class Trainer:
             self.lr.fill_(rate)
         else:
             self.optimizer.param_groups[0]["lr"] = rate
-        self._take_draws(self.loader.draw(self.epoch))
+        for kept, new in zip(self.draws, self.loader.draw(self.epoch), strict=True):
+            if kept is not None and new is not None:
+                kept.copy_(new, non_blocking=True)
         self.index.fill_(self.step_in_epoch)
         self.all_step_metrics = None
         self.open_stream()
@@ -118,21 +120,7 @@ class Trainer:
     def open_stream(self) -> None:
         """Start reading at the next step, where the split is streamed to the device."""
         self.loader.position = self.step_in_epoch
-        self._stream = None if self.loader.held else self.loader.stream(self._draws())
-
-    def _take_draws(self, draws: EpochDraws) -> None:
-        """Copy the draws into the memory that a captured graph reads."""
-        if self.draws is None:
-            self.draws = draws
-            return
-        for kept, new in zip(self.draws, draws, strict=True):
-            if kept is not None and new is not None:
-                kept.copy_(new, non_blocking=True)
-
-    def _draws(self) -> EpochDraws:
-        if self.draws is None:
-            raise RuntimeError("No epoch has been started: call start_epoch first.")
-        return self.draws
+        self._stream = None if self.loader.held else self.loader.stream(self.draws)
 
     def step(self) -> None:
         """One training step."""
@@ -155,9 +143,8 @@ class Trainer:
             return
         rows = next(self._stream)
         if self.raw is None or self.raw.shape != rows.shape:
-            self.raw = rows.clone()
-        else:
-            self.raw.copy_(rows, non_blocking=True)
+            self.raw = torch.empty_like(rows)
+        self.raw.copy_(rows, non_blocking=True)
 
     def _batch_size(self) -> int:
         left = self.loader.count - self.step_in_epoch * self.loader.batch_size
@@ -171,7 +158,7 @@ class Trainer:
             self.loader.samples if self.raw is None else self.raw,
             self.raw is None,
             self.loader.labels,
-            self._draws(),
+            self.draws,
             positions,
             self.loader.scale,
             self.dtype,
