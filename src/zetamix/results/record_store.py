@@ -38,15 +38,10 @@ class RecordStore:
         self.records[record.key] = record
         self.artifact_of[record.key] = artifact
 
-    def find(self, cell: PaperCell, fingerprint: str | None = None) -> Record | None:
-        """The latest record of a cell, stored for any artifact.
-
-        fingerprint: accept only records of data with this fingerprint.
-        """
-        for record in reversed(self.records.values()):
-            if cell.matches(record) and fingerprint in (None, fingerprint_of(record)):
-                return record
-        return None
+    def find(self, cell: PaperCell) -> Record | None:
+        """The latest record of a cell, stored for any artifact."""
+        records = reversed(self.records.values())
+        return next((record for record in records if cell.matches(record)), None)
 
     def runs_of(self, cell: TrainingCell) -> list[RunRecord]:
         """Records of a cell with any seed, ordered by seed."""

@@ -89,24 +89,17 @@ class Session:
     def _run_dataset(
         self, artifact: str, name: str, cells: list[PaperCell], outcome: Outcome
     ) -> None:
-        dataset = None
-        if self.is_smoke and name:
-            # synthetic data may have been replaced by real samples since the last call
-            dataset = self._load(name, cells)
-        fingerprint = None if dataset is None else dataset.fingerprint
-        empty = [cell for cell in cells if self.store.find(cell, fingerprint) is None]
+        empty = [cell for cell in cells if self.store.find(cell) is None]
         runnable = [cell for cell in empty if cell.device in (None, self.device.type)]
         if len(runnable) < len(empty):
-            devices = sorted({str(cell.device) for cell in empty if cell not in runnable})
+            devices = {str(cell.device) for cell in empty if cell not in runnable}
             outcome.reasons.append(
                 f"{len(empty) - len(runnable)} of the cells{f' of {name}' if name else ''} need "
-                f"--device {' or '.join(devices)}."
+                f"--device {' or '.join(sorted(devices))}."
             )
         if runnable and not self.stop():
             try:
-                if name and dataset is None:
-                    dataset = self._load(name, cells)
-                    self._check_fingerprint(cells, dataset)
+                dataset = self._load(name, cells) if name else None
                 self._fill(artifact, runnable, dataset, outcome)
             except DatasetNotFoundError as error:
                 outcome.reasons.append(str(error))
@@ -115,25 +108,24 @@ class Session:
         outcome.ran += len(empty) - len(left)
         outcome.had_record += len(cells) - len(empty)
 
-    def _check_fingerprint(self, cells: list[PaperCell], dataset: Dataset) -> None:
-        """Results of different data must not be averaged."""
-        for cell in cells:
-            record = self.store.find(cell)
-            if record is not None and fingerprint_of(record) != dataset.fingerprint:
-                raise ReproduceError(
-                    f"{self.store.folder} has records of {dataset.name} with fingerprint "
-                    f"{fingerprint_of(record)}, but the data here has {dataset.fingerprint}. "
-                    "Choose another --out, or remove those records."
-                )
-
     def _load(self, name: str, cells: list[PaperCell]) -> Dataset:
         training = all(isinstance(cell, TrainingCell) for cell in cells)
         if self.is_smoke:
-            dataset = smoke.small_data(name, self.data_dir, training=training)
+            dataset = smoke.synthetic_data(name, training=training)
         else:
             self.log(f"loading {name}")
             dataset = self.load_dataset(name, self.data_dir)
-        return with_reported_split(dataset) if training else dataset
+        dataset = with_reported_split(dataset) if training else dataset
+        records = (self.store.find(cell) for cell in cells)
+        others = {fingerprint_of(record) for record in records if record is not None}
+        if others - {dataset.fingerprint}:
+            # results of different data must not be averaged
+            raise ReproduceError(
+                f"{self.store.folder} has records of {name} with fingerprint "
+                f"{', '.join(others)}, but the data here has {dataset.fingerprint}. Choose "
+                "another --out, or remove those records."
+            )
+        return dataset
 
     def _fill(
         self, artifact: str, cells: list[PaperCell], dataset: Dataset | None, outcome: Outcome

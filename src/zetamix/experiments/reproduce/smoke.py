@@ -9,11 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from zetamix.data import CATALOGUE, Dataset, DatasetSpec, from_tensors, load
-from zetamix.data.loading import DataDir, status
+from zetamix.data import CATALOGUE, Dataset, from_tensors
 from zetamix.data.manifolds import MANIFOLDS
 from zetamix.data.splits import SPLITS
 from zetamix.results.paper_cells import PaperCell, TrainingCell
@@ -63,40 +60,19 @@ def _shorten(recipe: Recipe) -> Recipe:
     return recipe.change(model=model, epochs=1, batch_size=8, evaluate_every=1, precision="float32")
 
 
-def small_data(name: str, data_dir: DataDir, *, training: bool) -> Dataset:
-    """A few shrunken samples of a dataset in the data folder, else synthetic ones."""
+def synthetic_data(name: str, *, training: bool) -> Dataset:
+    """A few samples in place of a dataset: points of a manifold, or images that can be learnt."""
     spec, count = CATALOGUE[name], TRAINED if training else MEASURED
     if spec.split == "drawn":
         points = MANIFOLDS[name](count=count)
         return from_tensors(name, dict.fromkeys(("train", "test"), points), spec.classes)
-    if status(spec, data_dir):
-        splits = _shrink(load(name, data_dir), count)
-        note = f"{LABEL}; {count} images of {SIDE} × {SIDE} pixels"
-    else:
-        splits = _synthetic_images(spec, count)
-        note = f"{LABEL}; synthetic images"
-    return from_tensors(name, splits, spec.classes, notes=(note,))
-
-
-def _synthetic_images(spec: DatasetSpec, count: int) -> dict[str, tuple[Tensor, Tensor]]:
-    """Noise around a grey level per class, which a model can learn."""
-    classes = len(spec.classes)
-    labels = torch.arange(count) % classes
+    labels = torch.arange(count) % len(spec.classes)
+    # noise around a grey level per class
+    grey = (200 * labels // len(spec.classes)).view(-1, 1, 1, 1)
     splits = {}
     for seed, split in enumerate(SPLITS):
         if split in spec.sizes:
             generator = torch.Generator().manual_seed(seed)
             noise = torch.randint(56, (count, spec.shape[0], SIDE, SIDE), generator=generator)
-            grey = (200 * labels // classes).view(-1, 1, 1, 1)
             splits[split] = (noise + grey).to(torch.uint8), labels
-    return splits
-
-
-def _shrink(dataset: Dataset, count: int) -> dict[str, tuple[Tensor, Tensor]]:
-    splits = {}
-    for name, split in dataset.splits.items():
-        # spread over the split, which may be sorted by class; repeated where it is smaller
-        rows = torch.linspace(0, len(split) - 1, count).round().long()
-        images = F.adaptive_avg_pool2d(split.take(rows).float(), SIDE)
-        splits[name] = images.round().to(torch.uint8), split.labels[rows]
-    return splits
+    return from_tensors(name, splits, spec.classes, notes=(LABEL,))

@@ -177,7 +177,7 @@ def _marks(
 
 
 def _concerns(issue: paper.Issue, row: Row) -> bool:
-    return issue.concerns(row.dataset, row.model, row.method)
+    return issue.concerns(dataset=row.dataset, model=row.model, method=row.method)
 
 
 def _explanation(metrics: Sequence[str]) -> str:
