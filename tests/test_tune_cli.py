@@ -96,7 +96,7 @@ def test_a_time_limit_ends_politely(tmp_path):
         (
             ["--space", "gamma=6..1"],
             1,
-            "gamma: the range 6..1 is inverted; expected the smaller end first, as in 1..6.",
+            "gamma: expected the smaller end of a range first, got '6..1'.",
         ),
         (["--space", "gama=1..6"], 1, "There is no parameter 'gama'. Did you mean gamma? There"),
         (["--grid", "gamma=1..6"], 1, "A grid needs the values of gamma, got the range 1..6."),

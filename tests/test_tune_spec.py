@@ -48,31 +48,16 @@ def test_a_search_never_reads_the_test_split(val, tmp_path):
 
 def test_trials_are_scored_on_the_validation_split():
     dataset = make_dataset()
-    scored = make_spec(dataset=dataset).scored_on()
+    scored = make_spec(dataset=dataset).trial_dataset
     assert scored.test is dataset.val
     assert scored.train is dataset.train
     assert scored.val is None
     assert scored.fingerprint == f"{dataset.fingerprint}-val"
-    assert "the test split is not read" in scored.notes[-1]
-
-
-def test_the_final_test_uses_the_training_split_of_the_trials():
+    # a tenth of the training split is held out if there is no validation split
     spec = make_spec(dataset=make_dataset(val=False))
-    tested = spec.scored_on("test")
-    assert tested.test is spec.dataset.test
-    assert torch.equal(tested.train.samples, spec.scored_on().train.samples)
-    # a tenth of the training split is held out
-    assert (len(tested.train), len(spec.scored_on().test)) == (108, 12)
+    assert (len(spec.dataset.train), len(spec.trial_dataset.test)) == (108, 12)
     assert spec.held_out
     assert not make_spec().held_out
-
-
-def test_a_published_analysis_is_scored_on_test_with_all_training_samples():
-    dataset = make_dataset(val=False)
-    scored = make_spec(dataset=dataset, split="test").scored_on()
-    assert scored.test is dataset.test
-    assert len(scored.train) == 120
-    assert scored.fingerprint == dataset.fingerprint
 
 
 @pytest.mark.parametrize("train_size", [None, 200])
@@ -84,7 +69,7 @@ def test_other_processes_load_the_same_data(train_size, tmp_path):
     assert len(pickled) < 10_000
     loaded = pickle.loads(pickled)
     assert loaded.dataset.fingerprint == spec.dataset.fingerprint
-    assert torch.equal(loaded.scored_on().train.samples, spec.scored_on().train.samples)
+    assert torch.equal(loaded.trial_dataset.train.samples, spec.trial_dataset.train.samples)
     # a dataset without a reference is sent as it is
     whole = pickle.loads(pickle.dumps(make_spec()))
     assert torch.equal(whole.dataset.train.samples, make_dataset().train.samples)
@@ -153,12 +138,6 @@ def labelled(name, labels):
     ("change", "error", "message"),
     [
         ({"metric": "luck"}, SpaceError, "metric must be one of error, accuracy, "),
-        ({"split": "train"}, ValueError, "split must be val or test, got 'train'."),
-        (
-            {"dataset": replace(make_dataset(), test=None), "split": "test"},
-            DataError,
-            "blobs has no test split",
-        ),
         ({"dataset": labelled("one", torch.zeros(4))}, DataError, "one has one class, '0'."),
         (
             {"dataset": labelled("rare", torch.tensor([0, 0, 0, 1]))},

@@ -188,7 +188,7 @@ def test_states_and_progress(tmp_path):
     for trial, curve in ((pruned, {1: 0.4}), (wild, {1: 0.3}), (running, {1: 0.3, 2: 0.2})):
         for epoch, value in curve.items():
             trial.report(value, epoch)
-    for name, value in {"scores": {"nll": 0.1}, "seconds": 3.0, "error": 0.02}.items():
+    for name, value in {"scores": {"nll": 0.1}, "seconds": 3.0, "standard_error": 0.02}.items():
         done.set_user_attr(name, value)
     wild.set_user_attr("diverged", True)
     study.tell(done, 0.1)
@@ -200,7 +200,7 @@ def test_states_and_progress(tmp_path):
         ("pruned", 0.4),
         ("diverged", None),
     ]
-    assert (first.error, first.scores, first.seconds) == (0.02, {"nll": 0.1}, 3.0)
+    assert (first.standard_error, first.scores, first.seconds) == (0.02, {"nll": 0.1}, 3.0)
     assert third.curve == {1: 0.3}
     progress = read_progress(study, make_spec(), 5)
     assert progress.counts == {"complete": 1, "pruned": 1, "diverged": 1, "failed": 0}

@@ -67,7 +67,7 @@ def make_trial(number, value=None, *, gamma=2.8, state="complete", seed=None, er
         seed=number if seed is None else seed,
         state=state,
         value=value,
-        error=error,
+        standard_error=error,
         scores={"nll": nll} if state == "complete" else {},
         curve={1: 0.5, 2: value} if value is not None else {},
         seconds=2.5,

@@ -101,7 +101,9 @@ def tune(
     stop = options.make_stop(time_limit, began)
     kind, text = _sampler(space, grid, sampler)
     with report_errors():
-        search, make_plan, make_spec = _import_search()
+        from zetamix.experiments.tune import make_plan, make_spec
+        from zetamix.experiments.tune import tune as search
+
         _mask_password(storage)
         spec = make_spec(
             data,
@@ -147,22 +149,19 @@ def tune(
 
 def show_trials(console: Console, spec: "StudySpec") -> LiveDisplay:
     """The live display of a search and of its final test."""
-    trials, runs = TrialsView(console, spec), RunsView(console, spec.metric)
+    trials, runs = TrialsView(spec), RunsView(console, spec.metric)
 
-    def view(snapshot: Any) -> Any:
-        return (runs if hasattr(snapshot, "cells") else trials).view(snapshot)
+    def pick(snapshot: Any) -> Any:
+        return runs if hasattr(snapshot, "cells") else trials
 
-    def lines(snapshot: Any) -> list[str]:
-        return (runs if hasattr(snapshot, "cells") else trials).lines(snapshot)
-
-    return LiveDisplay(console, view, lines)
+    return LiveDisplay(console, lambda s: pick(s).view(s), lambda s: pick(s).lines(s))
 
 
 class TrialsView:
     """A `SearchProgress` as a bar with text, or as one line per finished trial."""
 
-    def __init__(self, console: Console, spec: "StudySpec") -> None:
-        self.console, self.spec = console, spec
+    def __init__(self, spec: "StudySpec") -> None:
+        self.spec = spec
         self._printed = -1
 
     def view(self, progress: "SearchProgress") -> Group:
@@ -200,18 +199,6 @@ def _sampler(space: str | None, grid: str | None, sampler: str | None) -> tuple[
     if sampler not in (None, "grid"):
         raise typer.BadParameter(f"leave out --sampler {sampler} for a grid", param_hint="--grid")
     return "grid", grid
-
-
-def _import_search() -> tuple[Any, Any, Any]:
-    from zetamix.experiments.tune import StudyError, make_plan, make_spec
-
-    try:
-        from zetamix.experiments.tune.run import tune as search
-    except ModuleNotFoundError as error:
-        if error.name not in ("optuna", "sqlalchemy"):
-            raise
-        raise StudyError(f"Tuning needs {error.name}: pip install 'zetamix[tune]'") from None
-    return search, make_plan, make_spec
 
 
 def _mask_password(storage: str | None) -> None:

@@ -4,7 +4,7 @@ import csv
 import io
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,11 @@ from zetamix.metrics import METRICS, Metric
 from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
 from zetamix.report.figure import GREY
 from zetamix.report.page import Block
-from zetamix.report.tune_text import SPLITS, describe_method, summarise_tuning
-from zetamix.results.search_space import TITLES, Parameter, Setting, Value, format_setting
-from zetamix.results.tuning import CHOSEN, Trial, Tuning, all_tie, differences
+from zetamix.report.tune_text import describe_method, summarise_tuning
+from zetamix.results.search_space import TITLES, Parameter, Setting, format_setting
+from zetamix.results.tuning import CHOSEN, Trial, Tuning, differences
 from zetamix.results.tuning_analysis import (
     CurvePoint,
-    best_with_error,
     curve,
     flatness,
     has_seeds,
@@ -30,6 +29,7 @@ from zetamix.results.tuning_analysis import (
     optuna_study,
     trend,
 )
+from zetamix.text import plural
 
 SCHEMA = "zetamix/tune/2"
 # the page shows the best trials; trials.csv has all
@@ -49,11 +49,6 @@ def write_report(tuning: Tuning, out: Path, machine: Mapping[str, str]) -> Path:
     for picture in pictures.values():
         picture.save(out / "figures")
     write_text(out / "trials.csv", trials_csv(tuning))
-    if tuning.tested:
-        table = results_table(tuning)
-        write_text(out / "results.csv", results_csv(tuning))
-        write_text(out / "results.md", table.markdown() + "\n")
-        write_text(out / "results.tex", table.latex() + "\n")
     write_json(
         out / "results.json", json_safe({"machine": dict(machine), **as_dict(tuning, shares)})
     )
@@ -82,7 +77,7 @@ def as_dict(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Any]
         "flatness": None if flat is None else vars(flat),
         "importance": None if isinstance(shares, str) else dict(shares),
         "curve": [vars(point) for point in points],
-        "trials": [trial.as_dict() for trial in tuning.trials],
+        "trials": [vars(trial) for trial in tuning.trials],
         "test": [
             {
                 "name": result.candidate.name,
@@ -170,7 +165,7 @@ def trial_table(tuning: Tuning) -> Table:
     names = [parameter.name for parameter in spec.space.parameters]
     rows: list[list[Cell | str | int | float | None]] = []
     for trial in complete[:SHOWN_TRIALS]:
-        error = None if trial.error is None else metric.scale(trial.error)
+        error = None if trial.standard_error is None else metric.scale(trial.standard_error)
         value = Cell(metric.scale(trial.value or 0.0), error=error, digits=metric.digits)
         settings = [trial.setting.get(name) for name in names]
         rows.append(
@@ -180,7 +175,7 @@ def trial_table(tuning: Tuning) -> Table:
         Column("trial"),
         *(Column(TITLES.get(name, name)) for name in names),
         Column("seed"),
-        Column(f"{SPLITS[spec.split]} {metric.axis_label}", "± standard error over samples"),
+        Column(f"validation {metric.axis_label}", "± standard error over samples"),
         Column("seconds"),
     ]
     all_shown = len(complete) <= SHOWN_TRIALS
@@ -189,43 +184,17 @@ def trial_table(tuning: Tuning) -> Table:
 
 
 def trials_csv(tuning: Tuning) -> str:
-    """One line per trial."""
-    spec = tuning.spec
-    names = [parameter.name for parameter in spec.space.parameters]
-    score = f"{spec.split}_{spec.metric}"
-    return _csv(
-        ["trial", *names, "seed", score, f"{score}_se", "state", "seconds"],
-        (
-            [trial.number]
-            + [trial.setting.get(name) for name in names]
-            + [trial.seed, trial.value, trial.error, trial.state, trial.seconds]
-            for trial in tuning.trials
-        ),
-    )
-
-
-def results_csv(tuning: Tuning) -> str:
-    """One line per candidate on the test split: means and standard deviations over seeds."""
-    names = [metric.name for metric in _test_metrics(tuning)]
-    heads = [head for name in names for head in (f"test_{name}", f"test_{name}_sd")]
-    lines: list[list[Value | None]] = []
-    for result in tuning.tested:
-        line: list[Value | None] = [result.candidate.name, result.candidate.method]
-        for name in names:
-            summary = result.summary(name)
-            line += [summary.mean, summary.sd]
-        lines.append([*line, len(result.records)])
-    return _csv(["name", "method", *heads, "seeds"], lines)
-
-
-def _csv(heads: Sequence[str], lines: Iterable[Sequence[Value | None]]) -> str:
-    """CSV with fractions as fractions, in six digits."""
+    """One line per trial; fractions stay fractions, with six digits."""
+    names = [parameter.name for parameter in tuning.spec.space.parameters]
+    score = f"val_{tuning.spec.metric}"
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(heads)
-    for line in lines:
-        numbers = (f"{value:.6g}" if isinstance(value, float) else value for value in line)
-        writer.writerow("" if value in (None, "nan") else value for value in numbers)
+    writer.writerow(["trial", *names, "seed", score, f"{score}_se", "state", "seconds"])
+    for trial in tuning.trials:
+        settings = [trial.setting.get(name) for name in names]
+        scores = [trial.seed, trial.value, trial.standard_error, trial.state, trial.seconds]
+        line = [trial.number, *settings, *scores]
+        writer.writerow(f"{value:.6g}" if isinstance(value, float) else value for value in line)
     return file.getvalue()
 
 
@@ -238,21 +207,10 @@ def draw_all(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Pic
     pictures: list[Picture] = []
     if chosen is not None and "gamma" in chosen.setting:
         gamma = spec.space.gamma
-        # where nothing is chosen, a tie has no best γ
-        no_best = spec.split == "test" and all_tie(tuning.trials)
-        pictures.append(
-            draw_gamma(
-                tuning.trials,
-                spec.metric,
-                split=spec.split,
-                chosen=None if no_best else chosen.setting,
-                span=None if gamma is None else gamma.span,
-            )
-        )
+        span = None if gamma is None else gamma.span
+        pictures.append(draw_gamma(tuning.trials, spec.metric, chosen=chosen.setting, span=span))
     if chosen is not None and len(spec.space.searched) > 1:
-        pictures.append(
-            draw_parallel(tuning.trials, spec.space.searched, spec.metric, split=spec.split)
-        )
+        pictures.append(draw_parallel(tuning.trials, spec.space.searched, spec.metric))
     if not isinstance(shares, str):
         pictures.append(draw_importance(shares))
     return {picture.name: picture for picture in pictures}
@@ -262,7 +220,6 @@ def draw_gamma(
     trials: Sequence[Trial],
     metric: str,
     *,
-    split: str = "val",
     chosen: Setting | None = None,
     span: tuple[float, float] | None = None,
 ) -> Picture:
@@ -270,11 +227,13 @@ def draw_gamma(
 
     span: the searched range; None shows the range of the trials.
     """
-    label = f"{SPLITS[split]} {METRICS[metric].axis_label}"
+    label = f"validation {METRICS[metric].axis_label}"
     with drawing(6.8, 3.9) as figure:
         axes = figure.subplots()
         draw = _draw_curve if has_seeds(trials) else _draw_trials
-        caption = draw(axes, trials, METRICS[metric]) + _draw_near_best(axes, trials, metric)
+        caption = draw(axes, trials, METRICS[metric]) + _draw_near_best(
+            axes, trials, METRICS[metric]
+        )
         # a band may reach below 0, the metric does not; a point at 0 is shown whole
         low, high = axes.get_ylim()
         axes.set_ylim(bottom=max(low, -0.04 * high))
@@ -283,10 +242,10 @@ def draw_gamma(
             axes.axvline(GAMMA_MIN, color=GREY, lw=1, ls=":", label="GAMMA_MIN = 1.72865")
             caption += " Dotted: GAMMA_MIN, from which on one sample dominates every mixture."
         if chosen is not None and "gamma" in chosen:
-            name, gamma = "chosen" if split == "val" else "best", float(chosen["gamma"])
+            gamma = float(chosen["gamma"])
             colour = series_style(2)["color"]
-            axes.axvline(gamma, color=colour, lw=1, ls="--", label=f"{name} γ = {gamma:g}")
-            caption += f" Dashed: the {name} γ, {gamma:g}."
+            axes.axvline(gamma, color=colour, lw=1, ls="--", label=f"chosen γ = {gamma:g}")
+            caption += f" Dashed: the chosen γ, {gamma:g}."
         if span is not None:
             margin = 0.03 * (span[1] - span[0])
             axes.set_xlim(span[0] - margin, span[1] + margin)
@@ -324,24 +283,18 @@ def _draw_trials(axes: Axes, trials: Sequence[Trial], metric: Metric) -> str:
         "complete": {"label": "trial", "color": colour, "marker": "o", "lw": 0},
         "pruned": {"label": "pruned", "facecolors": "none", "edgecolors": GREY, "marker": "s"},
     }
-    beyond: list[float] = []
+    beyond = 0
     for state, look in looks.items():
         pairs = _points(trials, metric, state)
         inside = [pair for pair in pairs if metric.sign * (pair[1] - limit) >= 0]
-        beyond += [pair[0] for pair in pairs if pair not in inside]
+        beyond += len(pairs) - len(inside)
         if inside:
             x, y = zip(*inside, strict=True)
             axes.scatter(x, y, s=16, **look)
     if beyond:
-        marker = "v" if metric.higher_is_better else "^"
-        axes.scatter(beyond, [limit] * len(beyond), s=22, color=GREY, marker=marker, label="beyond")
-        low, high = axes.get_ylim()
         # the local mean may run beyond it, too
-        if metric.higher_is_better:
-            axes.set_ylim(bottom=limit - 0.05 * (high - limit))
-        else:
-            axes.set_ylim(top=limit + 0.05 * (limit - low))
-        caption += " Triangles: far worse, beyond the axis."
+        axes.set_ylim(*((limit, None) if metric.higher_is_better else (None, limit)))
+        caption += f" {plural(beyond, 'far worse trial')} beyond the axis."
     return caption
 
 
@@ -366,30 +319,25 @@ def _draw_band(axes: Axes, points: Sequence[CurvePoint], metric: Metric, colour:
     )
 
 
-def _draw_near_best(axes: Axes, trials: Sequence[Trial], metric: str) -> str:
-    """A band one standard error from the best; none if all trials tie, for none is the best."""
-    best = best_with_error(trials, metric)
-    if best is None or best.error <= 0 or all_tie(trials):
+def _draw_near_best(axes: Axes, trials: Sequence[Trial], metric: Metric) -> str:
+    """A band one standard error from the best."""
+    flat = flatness(trials, metric.name)
+    if flat is None:
         return ""
-    end = best.value - METRICS[metric].sign * best.error
-    ends = sorted(METRICS[metric].scale(value) for value in (best.value, end))
-    axes.axhspan(*ends, color=GREY, alpha=0.12, lw=0, zorder=0, label="1 s.e. from the best")
-    source = "over seeds" if best.over_seeds else "over samples"
+    ends = (metric.scale(value) for value in (flat.value, flat.value - metric.sign * flat.margin))
+    axes.axhspan(*sorted(ends), color=GREY, alpha=0.12, lw=0, zorder=0, label="1 s.e. from best")
+    source = "over seeds" if flat.over_seeds else "over samples"
     return f" Grey band: within one standard error, {source}, of the best."
 
 
 def _axis_limit(trials: Sequence[Trial], metric: Metric) -> float:
-    """The worst value that the axis shows: one trial at 60 % would flatten differences of 0.1.
-
-    Never within a few standard errors of the best, which may be as good.
-    """
-    sign = metric.sign
+    """The worst value that the axis shows: one trial at 60 % would flatten differences of 0.1."""
+    sign, flat = metric.sign, flatness(trials, metric.name)
     losses = sorted(-sign * value for _, value in _points(trials, metric, "complete"))
-    if len(losses) < 8:
+    if len(losses) < 8 or flat is None:
         return -sign * math.inf
-    best, close = best_with_error(trials, metric.name), losses[0]
-    if best is not None:
-        close = metric.scale(-sign * best.value + SHOWN_ERRORS * best.error)
+    # within a few standard errors a trial may be as good as the best
+    close = metric.scale(-sign * flat.value + SHOWN_ERRORS * flat.margin)
     # Tukey's "far out": three interquartile ranges above the upper quartile
     low, high = losses[len(losses) // 4], losses[-1 - len(losses) // 4]
     inside = [loss for loss in losses if loss <= max(close, high + 3 * (high - low))]
@@ -400,15 +348,12 @@ def draw_parallel(
     trials: Sequence[Trial],
     parameters: Sequence[Parameter],
     metric: str,
-    *,
-    split: str = "val",
-    title: str = "",
 ) -> Picture:
     """Optuna's parallel coordinates: every trial as a line through its score and its parameters."""
     from matplotlib import pyplot
     from optuna.visualization.matplotlib import plot_parallel_coordinate
 
-    shown, label = METRICS[metric], f"{SPLITS[split]} {METRICS[metric].axis_label}"
+    shown, label = METRICS[metric], f"validation {METRICS[metric].axis_label}"
     complete = [
         replace(trial, value=shown.scale(trial.value))
         for trial in trials
@@ -421,7 +366,7 @@ def draw_parallel(
         figure: Any = axes.figure
         try:
             figure.set_size_inches(7.2, 3.8)
-            axes.set_title(title)
+            axes.set_title("")
             # dark is good; the lightest fifth of the colours cannot be seen on white
             values = [trial.value or 0.0 for trial in complete]
             low, high = min(values, default=0.0), max(values, default=1.0)

@@ -1,9 +1,6 @@
 """The findings of a search as sentences."""
 
-from collections.abc import Sequence
-
-from zetamix.gamma import GAMMA_MIN
-from zetamix.measure.statistics import Difference, summarise
+from zetamix.measure.statistics import Difference
 from zetamix.metrics import METRICS, chance_level
 from zetamix.results.search_space import format_setting
 from zetamix.results.tuning import (
@@ -14,7 +11,6 @@ from zetamix.results.tuning import (
     ROUNDING,
     SettingResult,
     TestResult,
-    Trial,
     Tuning,
     all_tie,
     by_setting,
@@ -28,13 +24,11 @@ DEFAULT_GAMMA = 2.8
 EDGE = 0.05
 # with fewer different γ the position of the best one is mostly chance
 MIN_SHAPE_GAMMAS = 10
-SPLITS = {"val": "validation", "test": "test"}
-STATES = {"pruned": "pruned", "diverged": "diverged", "failed": "failed"}
 
 
 def summarise_tuning(tuning: Tuning) -> list[tuple[str, str]]:
     """The main findings, a heading and a sentence or two each."""
-    chosen, spec = tuning.chosen, tuning.spec
+    chosen = tuning.chosen
     if chosen is None:
         return [("Summary", f"No trial is complete. {_counts(tuning)}.")]
     lead = _tie(tuning, chosen) if all_tie(tuning.trials) else _best(tuning, chosen)
@@ -42,7 +36,7 @@ def summarise_tuning(tuning: Tuning) -> list[tuple[str, str]]:
         lead.append(("Test", _test(tuning)))
     elif tuning.test_failures:
         lead.append(("Test", f"The final test failed. {' '.join(tuning.test_failures)}"))
-    elif spec.split == "val" and not tuning.finished:
+    elif not tuning.finished:
         lead.append(("Unfinished", f"{_counts(tuning)}. The test split has not been read."))
     return lead
 
@@ -52,51 +46,48 @@ def _tie(tuning: Tuning, chosen: SettingResult) -> list[tuple[str, str]]:
     spec = tuning.spec
     metric = METRICS[spec.metric]
     text = (
-        f"{_counts(tuning)}. All complete trials have the same {SPLITS[spec.split]} "
+        f"{_counts(tuning)}. All complete trials have the same validation "
         f"{metric.title}, {metric.format(chosen.value)}, so nothing follows about the searched "
         f"parameters.{_chance(tuning, chosen)}"
     )
-    lead = [("Tie", text)]
-    if spec.split == "val":
-        same_loss = len({result.nll for result in by_setting(tuning.trials)}) == 1
-        rule = "the first of the tied settings" if same_loss else "the tied setting of lowest loss"
-        lead.append(("Chosen", f"{_sentence(format_setting(chosen.setting))}, {rule}."))
-    return lead
+    same_loss = len({result.nll for result in by_setting(tuning.trials)}) == 1
+    rule = "the first of the tied settings" if same_loss else "the tied setting of lowest loss"
+    return [("Tie", text), ("Chosen", f"{_sentence(format_setting(chosen.setting))}, {rule}.")]
 
 
 def _best(tuning: Tuning, chosen: SettingResult) -> list[tuple[str, str]]:
     spec = tuning.spec
-    lead = [("Chosen" if spec.split == "val" else "Best", _score(tuning, chosen))]
+    lead = [("Chosen", _score(tuning, chosen))]
     flat = flatness(tuning.trials, spec.metric)
     if flat is not None and spec.space.gamma is not None:
         lead.append(("Flatness", _flatness(tuning, flat)))
-    low = _low_gammas(tuning.trials, spec.metric)
-    return [*lead, ("Low γ", low)] if low else lead
+    return lead
 
 
 def _score(tuning: Tuning, chosen: SettingResult) -> str:
     spec = tuning.spec
-    metric, size = METRICS[spec.metric], len(spec.dataset.splits[spec.split])
-    error, sd = chosen.trials[0].error, chosen.summary.sd
+    metric, size = METRICS[spec.metric], len(spec.dataset.splits["val"])
+    error, sd = chosen.trials[0].standard_error, chosen.summary.sd
     value = metric.format(chosen.value)
     if sd is not None:
         value = f"{metric.format(chosen.value, sd)} (± standard deviation, {chosen.n} seeds)"
     elif error is not None:
         value = f"{metric.format(chosen.value, error)} (± standard error, {size:,} samples)"
-    text = (
-        f"{_sentence(format_setting(chosen.setting))}: {SPLITS[spec.split]} {metric.title} "
-        f"{value}, the best of {_counts(tuning)}.{_chance(tuning, chosen)}"
+    return (
+        f"{_sentence(format_setting(chosen.setting))}: validation {metric.title} {value}, the best "
+        f"of {_counts(tuning)}.{_chance(tuning, chosen)}"
     )
-    if spec.split == "test":
-        text += " Scored on the test split, as in the paper: do not choose a setting by it."
-    return text
 
 
 def _counts(tuning: Tuning) -> str:
     """The number of trials by state."""
     states = [trial.state for trial in tuning.trials]
     parts = [plural(states.count("complete"), "complete trial")]
-    parts += [f"{states.count(state)} {state}" for state in STATES if state in states]
+    parts += [
+        f"{states.count(state)} {state}"
+        for state in ("pruned", "diverged", "failed")
+        if state in states
+    ]
     left = tuning.total - len(states)
     return ", ".join([*parts, f"{left} to go"] if left > 0 else parts)
 
@@ -104,7 +95,7 @@ def _counts(tuning: Tuning) -> str:
 def _chance(tuning: Tuning, chosen: SettingResult) -> str:
     """A sentence if the chosen setting is no better than chance."""
     spec = tuning.spec
-    counts = spec.dataset.splits[spec.split].counts()
+    counts = spec.dataset.splits["val"].counts()
     level = chance_level(spec.metric, counts)
     if level is None or METRICS[spec.metric].sign * (chosen.value - level) > ROUNDING:
         return ""
@@ -114,7 +105,7 @@ def _chance(tuning: Tuning, chosen: SettingResult) -> str:
 def _flatness(tuning: Tuning, flat: Flatness) -> str:
     spec = tuning.spec
     unit = "γ of the grid" if flat.over_seeds else "complete trials"
-    size = len(spec.dataset.splits[spec.split])
+    size = len(spec.dataset.splits["val"])
     source = "over seeds" if flat.over_seeds else f"over {size:,} samples, without that of seeds"
     difference = METRICS[spec.metric].format_difference(flat.margin).lstrip("+")
     margin = f"one standard error ({difference}, {source})"
@@ -155,22 +146,6 @@ def _edge(tuning: Tuning, flat: Flatness) -> str:
         if distance <= margin:
             return f" The best γ is at the edge of the search, {end:g}: extend the range."
     return ""
-
-
-def _low_gammas(trials: Sequence[Trial], metric: str) -> str:
-    values: tuple[list[float], list[float]] = ([], [])
-    for gamma, group in at_gammas(trials).items():
-        values[gamma >= GAMMA_MIN].extend(group)
-    if not all(values):
-        return ""
-    below, above = (
-        f"{METRICS[metric].format(summarise(dict(enumerate(side))).mean)} (n = {len(side)})"
-        for side in values
-    )
-    return (
-        f"For γ < GAMMA_MIN = {GAMMA_MIN:.5f}, where no sample need dominate a mixture, the mean "
-        f"is {below}; for larger γ it is {above}."
-    )
 
 
 def _test(tuning: Tuning) -> str:
@@ -230,13 +205,10 @@ def _splits(tuning: Tuning) -> str:
     spec = tuning.spec
     sizes = {name: f"{len(split):,}" for name, split in spec.dataset.splits.items()}
     text = f"Every model was trained on {sizes['train']} samples and scored by "
-    text += f"{METRICS[spec.metric].title} after its last epoch on the {sizes[spec.split]} samples "
-    if spec.split == "test":
-        return (
-            f"{text}of the test split, as in the paper's analysis. This shows the sensitivity to "
-            "γ; a choice made by it would invalidate the test split."
-        )
-    text += "of the validation split"
+    text += (
+        f"{METRICS[spec.metric].title} after its last epoch on the {sizes['val']} samples of the "
+    )
+    text += "validation split"
     if spec.held_out:
         text += f" ({100 * HELD_OUT:.0f} % of the training split, held out)"
     if "test" not in sizes:

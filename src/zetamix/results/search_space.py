@@ -3,11 +3,10 @@
 import dataclasses
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias, get_type_hints
-
-import torch
 
 from zetamix import methods
 from zetamix.methods import Method, UnknownMethodError
@@ -18,10 +17,6 @@ Value: TypeAlias = float | int | str
 Setting: TypeAlias = dict[str, Value]
 """One value for each parameter."""
 
-# the search of the paper's appendix, its number of models for each dataset, and the grid
-PAPER_SEARCH = "gamma=1..6,weight_decay=log:5e-5..1e-3"
-PAPER_TRIALS = 200
-PAPER_GRID = "gamma=1.8:5.0:0.2"
 EXAMPLE = "gamma=1..6, weight_decay=log:5e-5..1e-3, gamma=1.8:5.0:0.2, sources=2|8|all or lr=0.05"
 TITLES = {"gamma": "γ", "weight_decay": "weight decay", "batch_size": "batch size"}
 """Names of parameters in reports, where they differ from those in a space."""
@@ -85,14 +80,6 @@ class Parameter:
         if self.log:
             first, last, low, high = (math.log(number) for number in (first, last, low, high))
         return (high - low) / (last - first)
-
-    def at(self, share: float) -> Value:
-        """The value at a fraction, from 0 up to 1, of the range."""
-        if self.values:
-            return self.values[int(share * len(self.values))]
-        if self.log:
-            return self.round(self.low * (self.high / self.low) ** share)
-        return self.round(self.low + share * (self.high - self.low))
 
     def round(self, value: float | str) -> Value:
         """A drawn value as it is used: the nearest of the values, or a number of four digits."""
@@ -161,12 +148,11 @@ class Space:
         >>> [setting["gamma"] for setting in parse_space("gamma=1.8:2.2:0.2").grid()]
         [1.8, 2.0, 2.2]
         """
-        for p in self.parameters:
-            if not p.values:
+        for parameter in self.parameters:
+            if not parameter.values:
                 raise SpaceError(
-                    f"A grid needs the values of {p.name}, got the range {p.text}. Write "
-                    f"first:last:step, such as {p.name}={p.low:g}:{p.high:g}:"
-                    f"{(p.high - p.low) / 10:g}, or the values as a|b|c."
+                    f"A grid needs the values of {parameter.name}, got the range {parameter.text}. "
+                    "Write first:last:step, such as 1:6:0.5, or the values as a|b|c."
                 )
         if (count := math.prod(len(p.values) for p in self.parameters)) > MOST_VALUES:
             raise SpaceError(f"Expected at most {MOST_VALUES:,} settings in a grid, got {count:,}.")
@@ -181,8 +167,8 @@ class Space:
 
     def recipe(self, setting: Setting, recipe: Recipe) -> Recipe:
         """The recipe with the fields of a setting."""
-        fields = {name: value for name, value in setting.items() if name in RECIPE_FIELDS}
-        return recipe.change(**{name: _field_value(name, value) for name, value in fields.items()})
+        fields = [f"{name}={value}" for name, value in setting.items() if name in RECIPE_FIELDS]
+        return recipe.override(*fields)
 
 
 def parse_space(text: str) -> Space:
@@ -232,12 +218,17 @@ def _check_name(name: str) -> None:
 
 
 def _parse_values(name: str, text: str) -> Parameter:
-    kind, colon, rest = text.partition(":")
-    if colon and kind.strip() == "log":
-        return _parse_range(name, text, rest, log=True)
-    if ".." in text:
-        return _parse_range(name, text, text, log=False)
-    if colon:
+    ends = text.removeprefix("log:")
+    if ".." in text or ends != text:
+        low, high = _numbers(name, ends.split(".."), text, 2, "a range such as 1..6")
+        log = ends != text
+        if low >= high or (log and low <= 0):
+            raise SpaceError(
+                f"{name}: expected the smaller end of a range first{', above 0' if log else ''}, "
+                f"got {text!r}."
+            )
+        return Parameter(name, text, low=low, high=high, log=log)
+    if ":" in text:
         return _parse_steps(name, text)
     values = tuple(_parse_value(name, part.strip()) for part in text.split("|"))
     if len(set(values)) < len(values):
@@ -245,93 +236,37 @@ def _parse_values(name: str, text: str) -> Parameter:
     return Parameter(name, text, values=values)
 
 
-def _parse_range(name: str, text: str, ends: str, *, log: bool) -> Parameter:
-    parts = ends.split("..")
-    if len(parts) != 2:
-        raise SpaceError(f"{name}: expected a range such as 1..6 or log:5e-5..1e-3, got {text!r}.")
-    low, high = (_parse_number(name, part, text) for part in parts)
-    if low >= high:
-        raise SpaceError(
-            f"{name}: the range {text} is {'empty' if low == high else 'inverted'}; expected the "
-            "smaller end first" + (f", as in {high:g}..{low:g}." if low > high else ".")
-        )
-    if log and low <= 0:
-        raise SpaceError(f"{name}: a logarithmic range starts above 0, got {text!r}.")
-    if name in INTEGERS and not (low.is_integer() and high.is_integer()):
-        raise SpaceError(f"{name}: expected integers, got {text!r}.")
-    return Parameter(name, text, low=low, high=high, log=log)
-
-
 def _parse_steps(name: str, text: str) -> Parameter:
-    parts = text.split(":")
-    if len(parts) != 3:
-        raise SpaceError(f"{name}: expected first:last:step, such as 1.8:5.0:0.2, got {text!r}.")
-    first, last, step = (_parse_number(name, part, text) for part in parts)
+    expected = "first:last:step, such as 1.8:5.0:0.2"
+    first, last, step = _numbers(name, text.split(":"), text, 3, expected)
     if first > last or step <= 0:
-        raise SpaceError(
-            f"{name}: expected first:last:step with first ≤ last and step > 0, got {text!r}."
-        )
+        raise SpaceError(f"{name}: expected {expected}, with a step above 0, got {text!r}.")
     # 1.8 + 16 × 0.2 is 5.000000000000001
     count = math.floor(min((last - first) / step, MOST_VALUES) + 1e-9) + 1
     if count > MOST_VALUES:
         raise SpaceError(f"{name}: expected at most {MOST_VALUES:,} values, got {text!r}.")
     numbers = [round(first + index * step, 10) for index in range(count)]
-    if name in INTEGERS and not all(number.is_integer() for number in numbers):
-        raise SpaceError(f"{name}: expected integers, got {text!r}.")
     values = tuple(int(number) if name in INTEGERS else number for number in numbers)
     return Parameter(name, text, values=values, step=step)
 
 
-def _parse_number(name: str, text: str, values: str) -> float:
+def _numbers(name: str, parts: list[str], text: str, count: int, expected: str) -> list[float]:
     try:
-        number = float(text)
+        numbers = [float(part) for part in parts]
     except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise SpaceError(f"{name}: expected finite numbers, got {text.strip()!r} in {values!r}.")
-    return number
+        numbers = []
+    if len(numbers) != count or not all(map(math.isfinite, numbers)):
+        raise SpaceError(f"{name}: expected {expected}, got {text!r}.")
+    if name in INTEGERS and not all(number.is_integer() for number in numbers):
+        raise SpaceError(f"{name}: expected integers, got {text!r}.")
+    return numbers
 
 
 def _parse_value(name: str, text: str) -> Value:
-    """A single value, as a number where it reads as one."""
-    for kind in (int, float):
-        try:
-            number = kind(text)
-        except ValueError:
-            continue
-        # γ = 2 and γ = 2.0 are one setting
-        return number if name in INTEGERS else float(number)
+    """A single value, as a number where it reads as one; γ = 2 and γ = 2.0 are one setting."""
+    with suppress(ValueError):
+        return int(text) if name in INTEGERS else float(text)
     return text
-
-
-def _field_value(name: str, value: Value) -> Any:
-    """The value of a recipe's field in the type of that field."""
-    kind = FIELD_TYPES[name]
-    if kind is bool:
-        if str(value).lower() not in ("true", "false"):
-            raise SpaceError(f"{name}: expected true or false, got {value!r}.")
-        return str(value).lower() == "true"
-    if kind in (int, float) and not isinstance(value, (int, float)):
-        raise SpaceError(f"{name}: expected numbers, got {value!r}.")
-    if kind is int and not float(value).is_integer():
-        raise SpaceError(f"{name}: expected integers, got {value!r}.")
-    return kind(value)
-
-
-def random_settings(space: Space, count: int, seed: int = 0) -> list[Setting]:
-    """Settings drawn uniformly from a space; a longer list begins with the shorter one.
-
-    >>> space = parse_space("gamma=1..6")
-    >>> random_settings(space, 5)[:3] == random_settings(space, 3)
-    True
-    """
-    generator = torch.Generator().manual_seed(seed)
-    settings = []
-    for _ in range(count):
-        shares = torch.rand(len(space.searched), generator=generator, dtype=torch.float64).tolist()
-        pairs = zip(space.searched, shares, strict=True)
-        settings.append(space.setting({parameter.name: parameter.at(x) for parameter, x in pairs}))
-    return settings
 
 
 def format_setting(setting: Setting) -> str:

@@ -9,18 +9,10 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from zetamix.data import Dataset, DatasetRef, check_fingerprint, load_cached
-from zetamix.measure.statistics import (
-    Difference,
-    Summary,
-    holm,
-    paired_difference,
-    standard_error,
-    summarise,
-)
-from zetamix.methods import parse
+from zetamix.measure.statistics import Difference, Summary, holm, paired_difference, summarise
 from zetamix.metrics import METRICS, resolution
 from zetamix.records import RunRecord
-from zetamix.results.search_space import METHOD_OPTIONS, Setting, Space
+from zetamix.results.search_space import Setting, Space
 from zetamix.train import Recipe
 
 State: TypeAlias = Literal["complete", "pruned", "diverged", "failed"]
@@ -52,22 +44,17 @@ class StudySpec:
     """Seed of the sampler; trial n trains with seed + n."""
     held_out: bool = False
     """Whether the validation split was held out of the training split."""
-    split: Literal["val", "test"] = "val"
-    """The split that trials are scored on. "test" repeats a published analysis in which nothing is
-    chosen; a search never reads that split."""
 
     @property
     def lower_is_better(self) -> bool:
         return not METRICS[self.metric].higher_is_better
 
-    def scored_on(self, split: Literal["val", "test"] | None = None) -> Dataset:
-        """The dataset of a run that is scored on `split`, by default on that of the trials.
+    @property
+    def trial_dataset(self) -> Dataset:
+        """The dataset of a trial, in which the validation split takes the place of `test`.
 
-        A run is scored on `test`. For trials that is the validation split, so that no test sample
-        can be read; the training split is the same for both.
+        A run is scored on `test`; so no test sample can be read while a setting is chosen.
         """
-        if (split or self.split) == "test":
-            return self.dataset
         note = "trials are scored on the validation split; the test split is not read"
         return replace(
             self.dataset,
@@ -95,7 +82,6 @@ class StudySpec:
             "dataset": self.dataset.name,
             "fingerprint": self.dataset.fingerprint,
             "train_size": len(self.dataset.train),
-            "split": self.split,
             "metric": self.metric,
             "space": self.space.text,
             "recipe": self.recipe.as_dict(),
@@ -113,8 +99,8 @@ class Trial:
     state: State
     value: float | None
     """The metric after the last epoch; for a pruned trial, after its last evaluated epoch."""
-    error: float | None = None
-    """Standard error of `value` over the samples of the split."""
+    standard_error: float | None = None
+    """Of `value`, over the samples of the validation split."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """All METRICS of a complete trial."""
     curve: Mapping[int, float] = field(default_factory=dict)
@@ -125,18 +111,6 @@ class Trial:
     def gamma(self) -> float | None:
         gamma = self.setting.get("gamma")
         return None if gamma is None else float(gamma)
-
-    def as_dict(self) -> dict[str, Any]:
-        values = {**vars(self), "setting": dict(self.setting), "scores": dict(self.scores)}
-        values["standard_error"] = values.pop("error")
-        curve = {str(epoch): value for epoch, value in self.curve.items()}
-        return {**values, "curve": curve, "seconds": round(self.seconds, 2)}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Trial":
-        kept = {name: value for name, value in values.items() if name != "standard_error"}
-        curve = {int(epoch): value for epoch, value in values["curve"].items()}
-        return cls(**{**kept, "error": values["standard_error"], "curve": curve})
 
 
 @dataclass(frozen=True)
@@ -267,28 +241,3 @@ class Tuning:
     def chosen(self) -> SettingResult | None:
         """The best setting; None if no trial is complete."""
         return best_of(self.trials, self.spec.lower_is_better)
-
-
-def trials_from_records(
-    records: Sequence[RunRecord], space: Space, metric: str = "error"
-) -> list[Trial]:
-    """Records of ζ-mixup as trials, for the analysis and the figures of a search."""
-    trials = []
-    for number, record in enumerate(records):
-        method = parse(record.cell.method)
-        values = {**record.cell.recipe, **{name: method.option(name) for name in METHOD_OPTIONS}}
-        if values["sources"] is None:
-            values["sources"] = "all"
-        trials.append(
-            Trial(
-                number=number,
-                setting={parameter.name: values[parameter.name] for parameter in space.parameters},
-                seed=record.cell.seed,
-                state="complete",
-                value=record.last[metric],
-                error=standard_error(metric, record.confusion),
-                scores=record.last,
-                seconds=record.wall_s,
-            )
-        )
-    return trials

@@ -38,6 +38,8 @@ class Flatness:
     """The γ within one standard error of the best."""
 
     best: float
+    value: float
+    """The metric at the best γ."""
     low: float
     high: float
     within: int
@@ -49,16 +51,6 @@ class Flatness:
     """Whether that error is over seeds, or over the samples of one measurement."""
     ties: int = 1
     """Number of γ with the best value; if there are several, `best` is one of them by chance."""
-
-
-@dataclass(frozen=True)
-class Best:
-    """The best value and its standard error."""
-
-    gamma: float
-    value: float
-    error: float
-    over_seeds: bool
 
 
 def at_gammas(trials: Sequence[Trial]) -> dict[float, list[float]]:
@@ -120,46 +112,34 @@ def _local_mean(at: float, width: float, pairs: Sequence[tuple[float, float]]) -
     return CurvePoint(at, mean, math.sqrt(variance / effective), near)
 
 
-def best_with_error(trials: Sequence[Trial], metric: str) -> Best | None:
-    """The best γ; None if the standard error of its value is unknown."""
-    lower = not METRICS[metric].higher_is_better
-    best = best_of(trials, lower)
-    if best is None or "gamma" not in best.setting:
-        return None
-    if not has_seeds(trials):
-        error = best.trials[0].error
-        gamma = float(best.setting["gamma"])
-        return None if error is None else Best(gamma, best.value, error, False)
-    points = curve(trials)
-    pooled = pooled_error(points)
-    if pooled is None:
-        return None
-    top = min(points, key=lambda point: point.value if lower else -point.value)
-    return Best(top.gamma, top.value, pooled, True)
-
-
 def flatness(trials: Sequence[Trial], metric: str) -> Flatness | None:
     """The γ within one standard error of the best; None if that is unknown or if all trials tie."""
-    best = best_with_error(trials, metric)
-    if best is None or all_tie(trials):
-        return None
     sign = METRICS[metric].sign
+    best = best_of(trials, lower_is_better=sign < 0)
+    if best is None or "gamma" not in best.setting or all_tie(trials):
+        return None
+    gamma, value, error = float(best.setting["gamma"]), best.value, best.trials[0].standard_error
+    over_seeds = has_seeds(trials)
     pairs = [(gamma, value) for gamma, values in at_gammas(trials).items() for value in values]
-    if best.over_seeds:
-        pairs = [(point.gamma, point.value) for point in curve(trials)]
+    if over_seeds:
+        points = curve(trials)
+        pairs = [(point.gamma, point.value) for point in points]
+        gamma, value = max(pairs, key=lambda pair: sign * pair[1])
+        error = pooled_error(points)
+    if error is None:
+        return None
     # a distance of exactly one resolution of the metric must not be lost to rounding
-    margin = best.error * (1 + 1e-9)
-    near = [gamma for gamma, value in pairs if sign * (best.value - value) <= margin]
-    ties = {gamma for gamma, value in pairs if abs(value - best.value) <= ROUNDING}
+    near = [g for g, v in pairs if sign * (value - v) <= error * (1 + 1e-9)]
     return Flatness(
-        best=best.gamma,
+        best=gamma,
+        value=value,
         low=min(near),
         high=max(near),
         within=len(near),
         total=len(pairs),
-        margin=best.error,
-        over_seeds=best.over_seeds,
-        ties=len(ties),
+        margin=error,
+        over_seeds=over_seeds,
+        ties=len({g for g, v in pairs if abs(v - value) <= ROUNDING}),
     )
 
 

@@ -47,7 +47,7 @@ class Objective:
     """Whether another process took over a trial of this one."""
 
     def __post_init__(self) -> None:
-        self.dataset = self.spec.scored_on()
+        self.dataset = self.spec.trial_dataset
 
     def stopped(self) -> bool:
         return self.aborted or self.stop()
@@ -112,7 +112,9 @@ class Objective:
             value = record.last[self.spec.metric]
             if math.isfinite(value):
                 trial.set_user_attr("scores", record.last)
-                trial.set_user_attr("error", standard_error(self.spec.metric, record.confusion))
+                trial.set_user_attr(
+                    "standard_error", standard_error(self.spec.metric, record.confusion)
+                )
                 return value
         if failure is not None and failure.kind != "diverged":
             trial.set_user_attr("failure", failure.message)

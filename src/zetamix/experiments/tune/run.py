@@ -4,7 +4,7 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -149,7 +149,7 @@ def tune(
         prune=plan.prune,
         description=description,
     )
-    if tuning.chosen is None or not (test_seeds and tuning.finished and spec.split == "val"):
+    if tuning.chosen is None or not (test_seeds and tuning.finished):
         return tuning
     options |= {"jobs": jobs, "device": device, "save_every": save_every, "watch": watch}
     return _test(tuning, tuning.chosen.setting, study, test_seeds, out, options)
@@ -186,20 +186,22 @@ class _Search:
             # other machines may not have the data
             spec = replace(settings.spec, ref=None)
             settings = replace(settings, spec=spec, token=folder_token(settings.out))
-        free = list(devices)
         with executor.watched(lambda: self._look(executor)):
-            for job, _ in executor.run(run_trials, self._jobs(executor, free, threads), settings):
-                if threads > 1:
-                    free.append(job.device)
+            jobs = self._jobs(executor, devices, threads)
+            for job, _ in executor.run(run_trials, jobs, settings):
+                devices.append(job.device)
         self._look(executor)
 
     def _jobs(
-        self, executor: Executor, free: list[str | None], threads: int
+        self, executor: Executor, devices: list[str | None], threads: int
     ) -> Iterator[WorkerJob]:
         """The next job for an idle worker, until all trials are over.
 
         While the last trials run in other commands, it waits: their process may die.
+
+        devices: those that are idle; a single one is shared by all workers.
         """
+        shared = len(devices) == 1
         lost_after = 0.0
         while not executor.channel.stop_requested():
             status = patiently(partial(self._status, lost_after), PATIENCE)
@@ -207,7 +209,7 @@ class _Search:
             if status == "finished":
                 return
             if status == "startable":
-                yield WorkerJob(self.url, free.pop(0) if threads > 1 else free[0], threads)
+                yield WorkerJob(self.url, devices[0] if shared else devices.pop(0), threads)
             else:
                 time.sleep(executor.poll_seconds)
 
@@ -292,7 +294,7 @@ def _test(
 ) -> Tuning:
     """Train all candidates with new seeds and score them on the test split."""
     spec = tuning.spec
-    dataset, first = spec.scored_on("test"), FIRST_TEST_SEED + spec.seed
+    dataset, first = spec.dataset, FIRST_TEST_SEED + spec.seed
     candidates = make_candidates(spec, chosen)
     cells = {
         candidate.name: [
@@ -302,9 +304,13 @@ def _test(
         for candidate in candidates
     }
     order = [cell for group in zip(*cells.values(), strict=True) for cell in group]
-    with _only_command(out / ".test.lock", options["stop"]) as ours:
-        if not ours:
-            return tuning
+    # another command may be testing the same study: then its records are used
+    lock = FileLock(out / ".test.lock")
+    try:
+        lock.acquire(cancel_check=options["stop"])
+    except Timeout:
+        return tuning
+    with lock:
         results = run_cells(
             order,
             dataset,
@@ -332,22 +338,3 @@ def _test_folder(cell: Cell) -> str:
     # with more trials a study may choose another setting, whose cell has another key
     method = re.sub(r"[^\w.-]+", "-", cell.method)
     return f"test/{method}-s{cell.seed}-{cell.key}"
-
-
-@contextmanager
-def _only_command(path: Path, stop: Stop | None) -> Iterator[bool]:
-    """Wait for other commands that test the same study; False if stopped meanwhile."""
-    lock = FileLock(path)
-    while True:
-        try:
-            lock.acquire(timeout=POLL_SECONDS)
-        except Timeout:
-            if stop is not None and stop():
-                yield False
-                return
-            continue
-        try:
-            yield True
-        finally:
-            lock.release()
-        return

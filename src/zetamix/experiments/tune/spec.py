@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -11,7 +11,6 @@ from zetamix.data import DataError, Dataset, DatasetRef, load_cached
 from zetamix.metrics import METRICS, primary_metric
 from zetamix.models import build
 from zetamix.results.search_space import (
-    PAPER_TRIALS,
     Parameter,
     Setting,
     Space,
@@ -22,6 +21,8 @@ from zetamix.results.tuning import HELD_OUT, StudySpec
 from zetamix.train import Recipe, make_recipe
 
 SAMPLERS = ("tpe", "grid", "random")
+# as the search of the paper's appendix
+TRIALS = 200
 GRID_SEEDS = (0, 1, 2)
 
 
@@ -48,7 +49,6 @@ def make_spec(
     recipe: Recipe | None = None,
     metric: str | None = None,
     seed: int = 0,
-    split: Literal["val", "test"] = "val",
     train_size: int | float | None = None,
     model: str | None = None,
     epochs: int | None = None,
@@ -75,17 +75,17 @@ def make_spec(
     space = space if isinstance(space, Space) else parse_space(space)
     if recipe is None:
         recipe = make_recipe(dataset, model=model, epochs=epochs, changes=changes)
-    _check_dataset(dataset, split)
-    held_out = split == "val" and dataset.val is None
+    _check_dataset(dataset)
+    held_out = dataset.val is None
     if held_out:
         dataset = dataset.holdout(HELD_OUT)
     if metric is None:
-        metric = primary_metric(dataset.splits[split].counts(), auc=False)
+        metric = primary_metric(dataset.splits["val"].counts(), auc=False)
     if metric not in METRICS:
         raise SpaceError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}.")
     _check_models(dataset, space, recipe)
     _check_sources(dataset, space, recipe)
-    return StudySpec(dataset, ref, recipe, space, metric, seed, held_out, split)
+    return StudySpec(dataset, ref, recipe, space, metric, seed, held_out)
 
 
 def make_plan(
@@ -115,7 +115,7 @@ def make_plan(
         raise SpaceError(f"seeds are for a grid; with {sampler} every trial has its own seed.")
     if not spec.space.searched:
         raise SpaceError(f"Nothing to search: every parameter of {spec.space.text} has one value.")
-    trials = PAPER_TRIALS if trials is None else trials
+    trials = TRIALS if trials is None else trials
     if trials < 1:
         raise SpaceError(f"trials must be at least 1, got {trials}.")
     return SearchPlan(sampler, trials, prune is not False)
@@ -146,15 +146,11 @@ def _flatten(settings: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def _check_dataset(dataset: Dataset, split: str) -> None:
-    if split not in ("val", "test"):
-        raise ValueError(f"split must be val or test, got {split!r}.")
+def _check_dataset(dataset: Dataset) -> None:
     if dataset.num_classes < 2:
         raise DataError(
             f"{dataset.name} has one class, {dataset.classes[0]!r}. Tuning needs at least two."
         )
-    if split == "test" and dataset.test is None:
-        raise DataError(f"{dataset.name} has no test split to score trials on.")
     for name, count in zip(dataset.classes, dataset.train.counts().tolist(), strict=True):
         if count < 2 and dataset.val is None:
             raise DataError(
@@ -165,8 +161,7 @@ def _check_dataset(dataset: Dataset, split: str) -> None:
 
 def _check_models(dataset: Dataset, space: Space, recipe: Recipe) -> None:
     """Build every model of the space without allocating memory."""
-    names = _values(space.parameters, "model") or (recipe.model,)
-    for name in names:
+    for name in _values(space.parameters, "model") or (recipe.model,):
         with torch.device("meta"):
             build(str(name), dataset.num_classes, dataset.shape, stem=recipe.stem)
 

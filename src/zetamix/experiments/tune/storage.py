@@ -109,7 +109,7 @@ def open_storage(
             heartbeat_stale_trial_callback=on_stale,
         )
 
-    with storage_errors(str(url)):
+    with storage_errors(url):
         if url.drivername == "sqlite":
             path = Path(str(url.database))
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,12 +121,11 @@ def open_storage(
             return connect()
         except (IntegrityError, ProgrammingError):
             # two commands created the tables at the same time
-            time.sleep(1.0)
             return connect()
 
 
 @contextmanager
-def storage_errors(name: str) -> Iterator[None]:
+def storage_errors(url: sqlalchemy.URL) -> Iterator[None]:
     """Turn the errors of a database into one sentence."""
     try:
         yield
@@ -138,12 +137,12 @@ def storage_errors(name: str) -> Iterator[None]:
         ) from None
     except OSError as error:
         raise StudyError(
-            f"The storage {name} cannot be used: {error.strerror}. Choose another --out."
+            f"The storage {url} cannot be used: {error.strerror}. Choose another --out."
         ) from None
     except (SQLAlchemyError, StorageInternalError, RuntimeError) as error:
         # a RuntimeError: another version of Optuna created the tables
         raise StudyError(
-            f"The storage {name} cannot be used: {_reason(error)}. Expected a database that can be "
+            f"The storage {url} cannot be used: {_reason(error)}. Expected a database that can be "
             "reached and written to."
         ) from error
 

@@ -32,7 +32,7 @@ def open_study(
 ) -> optuna.Study:
     """Load a study, or create it; raises if it was created with other settings."""
     storage = open_storage(url, heartbeat=heartbeat, grace=grace, on_stale=retry)
-    with storage_errors(str(storage.engine.url)):
+    with storage_errors(storage.engine.url):
         study = optuna.create_study(
             storage=storage,
             study_name=name,
@@ -193,7 +193,7 @@ def _trial(index: int, trial: FrozenTrial, spec: StudySpec) -> Trial:
         seed=attrs.get("seed", 0),
         state=state,
         value=None if state in ("diverged", "failed") else trial.value,
-        error=attrs.get("error"),
+        standard_error=attrs.get("standard_error"),
         scores=attrs.get("scores", {}),
         curve=dict(sorted(trial.intermediate_values.items())),
         seconds=attrs.get("seconds", 0.0),
