@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
 
@@ -268,14 +267,6 @@ def test_a_data_folder_that_cannot_be_written(tmp_path):
         data.load("digits", tmp_path / "file" / "data")
     assert f"{tmp_path}/file/data/prepared: Not a directory" in str(caught.value)
     assert "--data-dir, data_dir= or the variable ZETAMIX_DATA" in str(caught.value)
-
-
-def test_a_full_disk_is_reported_before_decoding(uda, monkeypatch):
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9, 10**6))
-    with pytest.raises(data.DataError, match=r"uda needs 0\.0 GB in .* but 0\.0 GB are free"):
-        data.load("uda")
-    assert prepared(uda) == []
 
 
 def test_the_data_folder_is_argument_variable_or_cache(tmp_path, monkeypatch):

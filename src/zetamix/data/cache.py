@@ -32,7 +32,6 @@ FORMAT = 3
 KEYS = {"name", "classes", "shape", "dtype", "splits", "files", "fingerprint", "origin", "notes"}
 # reading stops after so many broken images
 MAX_BROKEN = 20
-DATA_DIR_OPTIONS = "--data-dir, data_dir= or the variable ZETAMIX_DATA"
 
 
 def prepared_folder(
@@ -106,13 +105,6 @@ def write(
         if not force and read(folder) is not None:
             return
         source = open_source()
-        free = shutil.disk_usage(folder.parent).free
-        if source.bytes_needed > free:
-            raise DataError(
-                f"Preparing {source.name} needs {source.bytes_needed / 1e9:.1f} GB in "
-                f"{folder.parent}, but {free / 1e9:.1f} GB are free. Free some space, or choose "
-                f"another folder with {DATA_DIR_OPTIONS}."
-            )
         # this process holds the lock, so a process that was killed has left these
         for left in folder.parent.glob(f".{folder.name}.*.part"):
             shutil.rmtree(left, ignore_errors=True)
@@ -227,7 +219,7 @@ def _locked(folder: Path, progress: Progress | None) -> Iterator[None]:
     except OSError as error:
         raise DataError(
             f"Prepared data cannot be written to {folder.parent}: {error.strerror}. Choose another "
-            f"folder with {DATA_DIR_OPTIONS}."
+            "folder with --data-dir, data_dir= or the variable ZETAMIX_DATA."
         ) from None
     try:
         yield

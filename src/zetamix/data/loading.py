@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,14 +21,7 @@ from zetamix.data.errors import (
 )
 from zetamix.data.manifolds import draw_splits
 from zetamix.data.quality import Report, check_source
-from zetamix.data.readers import READERS
-from zetamix.data.readers.arrays import (
-    describe_sizes,
-    digits_source,
-    npz_source,
-    npz_splits,
-    replacement_source,
-)
+from zetamix.data.readers import READERS, arrays
 from zetamix.data.readers.user_images import list_csv, list_folder, listing_source
 from zetamix.data.source import Progress, Source, resolve_data_dir
 from zetamix.text import join, near_names
@@ -221,7 +215,7 @@ def check_sizes(spec: DatasetSpec, source: Source) -> Source:
     expected = {split: spec.sizes.get(split, 0) for split in actual}
     if actual == expected:
         return source
-    difference = f"expected {describe_sizes(expected)}, got {describe_sizes(actual)}"
+    difference = f"expected {arrays.describe_sizes(expected)}, got {arrays.describe_sizes(actual)}"
     if spec.fixed_size:
         raise DataError(
             f"{spec.title}: {difference}, in {source.origin}. The files are incomplete or of "
@@ -242,10 +236,10 @@ def _resolve_spec(spec: DatasetSpec, data_dir: Path, seed: int) -> Request:
 
     def source(fetch: bool, progress: Progress | None) -> Source:
         if spec.reader == "digits":
-            return digits_source(seed)
+            return arrays.digits_source(seed)
         replacement = _replacement(spec, data_dir)
         if locate(spec, data_dir) is None and replacement is not None:
-            return replacement_source(spec, replacement)
+            return arrays.replacement_source(spec, replacement)
         base = obtain(spec, data_dir, fetch=fetch, progress=progress)
         return READERS[spec.reader](spec, base, seed)
 
@@ -257,22 +251,15 @@ def _resolve_path(
     path: Path, data_dir: Path, seed: int, size: int | None, on_problem: OnProblem
 ) -> Request:
     """A user's data; sizes and times of its files determine the folder of its prepared form."""
-    read: Callable[[], Source]
     if path.is_dir() or path.suffix.lower() == ".csv":
         listing = (list_folder if path.is_dir() else list_csv)(path, on_problem)
         splits, state = tuple(listing.splits), listing.state()
-
-        def read() -> Source:
-            return listing_source(listing, seed, size, on_problem)
-
+        read = partial(listing_source, listing, seed, size, on_problem)
     elif path.suffix.lower() == ".npz":
         if size is not None:
             raise ValueError(f"size is for image files; {path.name} holds images of one size.")
-        splits, state = npz_splits(path), [path.stat().st_size, path.stat().st_mtime_ns]
-
-        def read() -> Source:
-            return npz_source(path, seed, on_problem)
-
+        splits, state = arrays.npz_splits(path), [path.stat().st_size, path.stat().st_mtime_ns]
+        read = partial(arrays.npz_source, path, seed, on_problem)
     else:
         raise DataError(
             f"{path}: expected a folder of images, a .csv file or an .npz file, got "
@@ -322,8 +309,9 @@ def _canonical(name: str) -> str:
 
 def _unknown(name: str) -> str:
     path = Path(name).expanduser()
-    is_path = len(path.parts) > 1
-    choices = CATALOGUE if not is_path else os.listdir(path.parent) if path.parent.is_dir() else ()
+    choices = list(CATALOGUE)
+    if len(path.parts) > 1:
+        choices = os.listdir(path.parent) if path.parent.is_dir() else []
     near = join(near_names(path.name, choices), "or")
     hint = f" Did you mean {near}?" if near else ""
     return (

@@ -56,10 +56,6 @@ class Source:
     def __len__(self) -> int:
         return sum(map(len, self.parts.values()))
 
-    @property
-    def bytes_needed(self) -> int:
-        return len(self) * (int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize + 8)
-
 
 def array_part(labels: Array, samples: Array, rows: Array | None = None) -> Part:
     """A split whose samples are rows of one array; None means all."""

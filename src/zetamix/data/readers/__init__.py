@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from zetamix.data.catalogue.spec import DatasetSpec
-from zetamix.data.readers import arrays, skin, torchvision_sets
+from zetamix.data.readers import arrays as arrays
+from zetamix.data.readers import skin, torchvision_sets
 from zetamix.data.source import Source
 
 Reader: TypeAlias = Callable[[DatasetSpec, Path, int], Source]
