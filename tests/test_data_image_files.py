@@ -59,6 +59,15 @@ def test_an_orientation_that_is_no_number_turns_nothing(tmp_path):
     assert image_files.read_header(path)[:2] == (60, 40)
 
 
+def test_an_image_with_another_broken_tag_is_rotated(tmp_path):
+    path = tmp_path / "odd.jpg"
+    # a width of three doubles, and the orientation 6
+    tags = b"\x01\0\0\x0c\0\0\0\x03\0\0\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0"
+    exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x02" + tags + bytes(4)
+    Image.fromarray(coordinates(60, 40)).save(path, exif=exif)
+    assert image_files.decode(path, NATIVE, 3).shape == (3, 60, 40)
+
+
 def test_the_crop_is_a_square_out_of_the_centre(wide):
     # the square of 0.8 × 100 pixels begins at (60, 10)
     image = image_files.decode(wide, Fit(80, crop=0.8), 3)

@@ -8,26 +8,15 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from zetamix.data.errors import DataError
 from zetamix.data.source import BLOCK_BYTES, Array, Block, Part
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 
-# how each EXIF orientation is undone; 1, or none, is upright. Unlike ImageOps.exif_transpose this
-# does not fail on images with broken metadata
-ORIENTATION = 0x0112
-TRANSPOSES = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-SIDEWAYS = (5, 6, 7, 8)
+# EXIF orientations with width and height swapped
+ORIENTATION, SIDEWAYS = 0x0112, (5, 6, 7, 8)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -89,11 +78,11 @@ def decode(path: Path, fit: Fit, channels: int) -> Array:
     """One image as [channels, height, width], uint8, rotated as its EXIF orientation says."""
     with _open(path) as image:
         image.load()
-        whole = _to_mode(image, "L" if channels == 1 else "RGB")
-        transpose = TRANSPOSES.get(_orientation(image))
-    if transpose is not None:
-        whole = whole.transpose(transpose)
-    pixels = np.asarray(_apply_fit(whole, fit))
+        orientation = _orientation(image)
+        # without this, Pillow rewrites the metadata, which fails if some other tag is broken
+        image.info.pop("exif", None)
+        upright = image if orientation == 1 else ImageOps.exif_transpose(image)
+        pixels = np.asarray(_apply_fit(_to_mode(upright, "L" if channels == 1 else "RGB"), fit))
     return pixels[None] if channels == 1 else np.moveaxis(pixels, 2, 0)
 
 
@@ -121,7 +110,7 @@ def file_part(items: Sequence[LabelledFile], shape: tuple[int, ...], fit: Fit, b
         return image
 
     def blocks() -> Iterator[Block]:
-        step = max(1, min(8 * _workers(), BLOCK_BYTES // int(np.prod(shape))))
+        step = max(1, min(64, BLOCK_BYTES // int(np.prod(shape))))
         for first, results in map_parallel(attempt, items, step):
             good = [image for image in results if not isinstance(image, str)]
             broken = {first + k: why for k, why in enumerate(results) if isinstance(why, str)}
@@ -136,7 +125,7 @@ def map_parallel(
     work: Callable[[Item], Result], items: Sequence[Item], step: int
 ) -> Iterator[tuple[int, list[Result]]]:
     """Map `step` items at a time, in threads: Pillow decodes and resizes without the GIL."""
-    with ThreadPoolExecutor(_workers(), thread_name_prefix="zetamix-decode") as pool:
+    with ThreadPoolExecutor(thread_name_prefix="zetamix-decode") as pool:
         for first in range(0, len(items), step):
             yield first, list(pool.map(work, items[first : first + step]))
 
@@ -199,9 +188,3 @@ def _apply_fit(image: Image.Image, fit: Fit) -> Image.Image:
 
 def _sides(shape: tuple[int, ...]) -> str:
     return f"{shape[2]} × {shape[1]}"
-
-
-def _workers() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -40,7 +40,7 @@ def read_rows(
     a header the file has exactly these columns, in this order. `expected` describes the content in
     the message about an empty file.
     """
-    lines = read_lines(path)
+    lines = _read_lines(path)
     if not lines:
         expected = expected or f"the columns {', '.join(columns)}"
         raise DataError(f"{path} is empty; expected {expected}.")
@@ -68,7 +68,7 @@ def read_rows(
     ]
 
 
-def read_lines(path: Path) -> list[tuple[int, list[str]]]:
+def _read_lines(path: Path) -> list[tuple[int, list[str]]]:
     """The cells of every line that is not blank, with its number."""
     try:
         text = path.read_text(encoding="utf-8-sig")
