@@ -633,7 +633,7 @@ def test_a_panel_without_outputs_says_so(result, drawn):
     made = replace(result, original=original, methods=tuple(methods))
     draw_realism(made, "made")
     text = [[text.get_text() for text in axes.texts] for axes in drawn[0].axes]
-    assert text == [[], [], [], [], [], ["no such output"]]
+    assert text == [[], [], ["no such output"]]
 
 
 def test_no_two_methods_look_alike():

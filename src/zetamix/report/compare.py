@@ -23,12 +23,13 @@ from zetamix.report import Cell, Column, Picture, Section, Table, drawing, rende
 from zetamix.report.compare_text import LEVEL, summarise
 from zetamix.report.figure import GREY
 from zetamix.report.outputs import Outputs, draw_outputs
+from zetamix.report.page import Fold
 from zetamix.report.table import Mark
 from zetamix.results.comparison import Comparison
 from zetamix.text import plural
 
 SCHEMA = "zetamix/compare/1"
-# classes that the page lists; results.json has all
+# the table of more classes is folded
 MAX_CLASSES = 20
 # larger confusion matrices have no room for numbers, and then none for names
 NUMBERED_CLASSES, NAMED_CLASSES = 12, 25
@@ -51,12 +52,14 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
     write_text(out / "results.csv", make_csv(comparison))
     write_text(out / "results.md", _markdown(comparison, verdict, tables, machine))
     write_text(out / "results.tex", _latex(comparison, tables))
+    recalls = class_table(comparison)
+    classes = Fold(recalls.caption, [recalls]) if len(recalls.rows) > MAX_CLASSES else recalls
     sections = [Section("All methods", [tables[0]])]
     if comparison.compared:
         sections.append(Section("Differences", [tables[1], pictures["differences"]]))
     sections += [
         Section("Learning curves", [pictures["curves"]]),
-        Section("Classes", [class_table(comparison), pictures["confusion"]]),
+        Section("Classes", [classes, pictures["confusion"]]),
         Section("Training inputs", [pictures["outputs"]]),
         Section("Method", describe_method(comparison)),
     ]
@@ -142,30 +145,23 @@ def _difference_cells(difference: Difference | None) -> list[Cell]:
 
 
 def class_table(comparison: Comparison) -> Table:
-    """Recall of every method in every class."""
-    recalls = {label: comparison.recalls(label) for label in comparison.methods}
-    counts = comparison.dataset.splits["test"].counts()
-    means = torch.stack([values.mean(0) for values in recalls.values()])
-    shown = [k for k in range(len(counts)) if counts[k] > 0]
-    notes = ["Mean ± standard deviation over seeds. Bold: highest mean; ties are not marked."]
-    if len(shown) > MAX_CLASSES:
-        spread = means.amax(0) - means.amin(0)
-        shown = sorted(sorted(shown, key=lambda k: -float(spread[k]))[:MAX_CLASSES])
-        notes.append(
-            f"The {MAX_CLASSES} of {len(counts)} classes in which methods differ most; "
-            "results.json has all."
-        )
+    """Recall of every method in every class with test samples."""
+    recalls = [comparison.recalls(label) for label in comparison.methods]
+    means = torch.stack([values.mean(0) for values in recalls])
     rows = []
-    for k in shown:
-        row: list[Cell | int | str] = [comparison.dataset.classes[k], int(counts[k])]
-        for values, mean in zip(recalls.values(), means[:, k], strict=True):
+    for k, count in enumerate(comparison.test_counts.tolist()):
+        if not count:
+            continue
+        row: list[Cell | int | str] = [comparison.dataset.classes[k], count]
+        for values, mean in zip(recalls, means[:, k], strict=True):
             error = 100 * float(values[:, k].std()) if len(values) > 1 else None
             is_best = len(recalls) > 1 and int((means[:, k] >= mean).sum()) == 1
             mark: Mark = "best" if is_best else ""
             row.append(Cell(100 * float(mean), error=error, digits=1, mark=mark))
         rows.append(row)
     columns = [Column("class"), Column("samples", "in the test split")]
-    columns += [Column(display_name(label)) for label in recalls]
+    columns += [Column(display_name(label)) for label in comparison.methods]
+    notes = ["Mean ± standard deviation over seeds. Bold: highest mean; ties are not marked."]
     return Table(columns, rows, "Per-class recall, %", notes)
 
 
@@ -190,11 +186,12 @@ def draw_figures(comparison: Comparison) -> dict[str, Picture]:
 def draw_differences(comparison: Comparison) -> Picture:
     """The difference of every method to each baseline: seeds as dots, mean, interval."""
     metric, baselines = METRICS[comparison.primary], comparison.baselines
-    all_differences = {baseline: comparison.differences(baseline) for baseline in baselines}
-    height = 0.42 * max(map(len, all_differences.values())) + 1.5
-    with drawing(4.6 * len(baselines) + 0.6, height) as figure:
+    unit = ", points" if metric.percent else ""
+    side = "right" if metric.higher_is_better else "left"
+    with drawing(4.6 * len(baselines) + 0.6, 0.42 * len(comparison.methods) + 1.1) as figure:
         panels: Any = figure.subplots(1, len(baselines), squeeze=False)[0]
-        for axes, (baseline, differences) in zip(panels, all_differences.items(), strict=True):
+        for axes, baseline in zip(panels, baselines, strict=True):
+            differences = comparison.differences(baseline)
             for row, difference in enumerate(differences):
                 _draw_difference(axes, row, difference)
             axes.axvline(0, color="black", linewidth=1)
@@ -202,19 +199,11 @@ def draw_differences(comparison: Comparison) -> Picture:
             axes.set_ylim(len(differences) - 0.5, -0.5)
             axes.grid(visible=False, axis="y")
             axes.set_title(f"minus {display_name(baseline)}")
-            unit = ", points" if metric.percent else ""
-            side = "right" if metric.higher_is_better else "left"
             axes.set_xlabel(f"difference in {metric.title}{unit} ({side} is better)")
-        texts = [
-            f"{display_name(d.method)} minus {display_name(d.baseline)} "
-            f"{metric.format_difference(d.mean)}"
-            for differences in all_differences.values()
-            for d in differences
-        ]
         return Picture.of(
             figure,
             "differences",
-            alt=f"Mean differences in {metric.title}: {'; '.join(texts)}.",
+            alt=f"The differences in {metric.title} of the table above, with their intervals.",
             caption=f"Differences in {metric.title} on the test split, paired by seed. Small dots: "
             f"seeds. Bars: {LEVEL} intervals of the mean, uncorrected. Filled: significant after "
             "Holm correction.",
@@ -222,15 +211,14 @@ def draw_differences(comparison: Comparison) -> Picture:
 
 
 def _draw_difference(axes: Axes, row: int, difference: Difference) -> None:
-    scale = METRICS[difference.metric].scale
+    scale, mean = METRICS[difference.metric].scale, difference.mean
     colour = series_style(0)["color"] if difference.significant else GREY
     seeds = [scale(value) for value in difference.values.values()]
     axes.plot(seeds, [row + 0.24] * len(seeds), "o", markersize=3, color=colour, alpha=0.6)
-    if difference.low is not None and difference.high is not None:
-        axes.plot([scale(difference.low), scale(difference.high)], [row, row], "-", color=colour)
+    error = None if difference.high is None else scale(difference.high - mean)
     fill = colour if difference.significant else "white"
-    mean = [scale(difference.mean)]
-    axes.plot(mean, [row], "D", markersize=6, color=colour, markerfacecolor=fill)
+    style: Any = {"fmt": "D", "markersize": 6, "color": colour, "markerfacecolor": fill}
+    axes.errorbar(scale(mean), row, xerr=error, **style)
 
 
 def draw_curves(comparison: Comparison) -> Picture:
@@ -250,18 +238,12 @@ def draw_curves(comparison: Comparison) -> Picture:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
-        metric = METRICS[comparison.primary]
-        finals = [
-            f"{display_name(m)} ends at {metric.format(comparison.summary(m, metric.name).mean)}"
-            for m in comparison.methods
-        ]
         several = any(len(comparison.values(m, names[0])) > 1 for m in comparison.methods)
         bands = "; bands: one standard deviation over seeds" if several else ""
         return Picture.of(
             figure,
             "curves",
-            alt=f"Learning curves of {metric.title} and negative log-likelihood: "
-            f"{', '.join(finals)}.",
+            alt=f"Learning curves of {METRICS[names[0]].title} and negative log-likelihood.",
             caption=f"Learning curves on the test split, mean over seeds{bands}. Axes are scaled "
             "to the last two thirds of training.",
         )
@@ -316,14 +298,10 @@ def draw_confusion(comparison: Comparison) -> Picture:
             axes.set_xlabel("predicted class")
         if image is not None:
             figure.colorbar(image, ax=panels, shrink=0.6, label="% of the true class")
-        accuracies = [
-            f"{display_name(m)} {100 * comparison.summary(m, 'accuracy').mean:.1f} % accurate"
-            for m in methods
-        ]
         return Picture.of(
             figure,
             "confusion",
-            alt=f"Confusion matrices on the test split: {', '.join(accuracies)}.",
+            alt=f"Confusion matrices on the test split of {', '.join(map(display_name, methods))}.",
             caption="Confusion matrices on the test split after the last epoch, summed over seeds, "
             "in % of each true class.",
         )

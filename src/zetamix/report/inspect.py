@@ -11,7 +11,6 @@ from torch import Tensor
 
 from zetamix.atomic_io import write_json, write_text
 from zetamix.gamma import GAMMA_MIN
-from zetamix.measure import density
 from zetamix.measure.realism import CERTAIN, FLOOR
 from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
 from zetamix.report.figure import COLOURS
@@ -44,8 +43,6 @@ MEASURES = {
     "agreement_certain": ("… oracle certain", f"outputs with an entropy below {CERTAIN} only"),
 }
 GRID_POINTS = 256
-# below this, the density of some hundred outputs is the tail of single ones
-MIN_DENSITY = 0.01
 # fraction of all values that the axes of distributions cover
 COVERED = 0.97
 # all figures are as wide, in inches
@@ -172,48 +169,38 @@ def _draw_row(axes: Axes, row: MeasuredOutputs, style: dict[str, Any]) -> None:
 
 
 def draw_realism(inspection: Inspection, statement: str) -> Picture:
-    """Densities and cumulative shares of the oracle's entropy and of the cross entropies.
-
-    The cumulative share has no bandwidth to choose, and shows which method is ahead where five
-    densities cross each other.
-    """
+    """Cumulative distributions of the oracle's entropy and of the cross entropies."""
     styles = row_styles(inspection)
-    with drawing(WIDTH, 6.2) as figure:
-        axes: Any = figure.subplots(2, 3, sharex="col", sharey="row", height_ratios=[1, 1.15])
-        panels = distributions(inspection)
-        for (upper, lower), (name, panel) in zip(axes.T, panels.items(), strict=True):
-            for label in panel["shares"]:
-                style = styles[label] | {"marker": ""}
-                upper.plot(panel["grid"], panel["densities"][label], **style)
-                percent = [100 * share for share in panel["shares"][label]]
-                lower.plot(panel["grid"], percent, label=label, **style)
+    with drawing(WIDTH, 3.7) as figure:
+        panels: Any = figure.subplots(1, 3, sharey=True)
+        for axes, (name, panel) in zip(panels, distributions(inspection).items(), strict=True):
+            for label, shares in panel["shares"].items():
+                percent = [100 * share for share in shares]
+                axes.plot(panel["grid"], percent, label=label, **styles[label] | {"marker": ""})
             if not panel["shares"]:
-                lower.text(0.5, 0.5, "no such output", ha="center", transform=lower.transAxes)
-            upper.set_title(textwrap.fill(name, 30))
-            upper.set_yscale("log")
-            lower.set_xlabel("nats")
-            lower.set_ylim(0, 102)
-        curves = [curve for panel in panels.values() for curve in panel["densities"].values()]
-        axes[0, 0].set_ylim(MIN_DENSITY, 2 * max(map(max, curves), default=1.0))
-        axes[0, 0].set_ylabel("density (logarithmic)")
-        axes[1, 0].set_ylabel("cumulative share of outputs, %")
-        handles, labels = axes[1, 0].get_legend_handles_labels()
+                axes.text(0.5, 0.5, "no such output", ha="center", transform=axes.transAxes)
+            axes.set_title(textwrap.fill(name, 30))
+            axes.set_xlabel("nats")
+            axes.set_ylim(0, 102)
+        panels[0].set_ylabel("cumulative share of outputs, %")
+        handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
         return Picture.of(
             figure,
             "realism",
-            alt="Three columns for originals and each method: entropy of the oracle's prediction, "
-            "cross entropy between prediction and label, and the latter for outputs that the "
-            "oracle is certain about. Above densities, below cumulative shares.",
-            caption=f"Top: densities over {inspection.judged:,} outputs of unseen samples; further "
-            "left is better. Bottom: cumulative shares; higher is better. The axes leave out the "
-            f"largest {100 * (1 - COVERED):.0f} % of values. Right column: outputs with an entropy "
-            f"below {CERTAIN} only. Oracle: {statement}.",
+            alt="Cumulative distributions for originals and every method: entropy of the oracle's "
+            "prediction, cross entropy between prediction and label, and the latter for outputs "
+            "that the oracle is certain about.",
+            caption=f"Cumulative shares over {inspection.judged:,} outputs of unseen samples; "
+            "higher is better: a low entropy looks like one class, a low cross entropy means that "
+            f"the label agrees with the oracle. The axes leave out the largest "
+            f"{100 * (1 - COVERED):.0f} % of values. Right: outputs with an entropy below "
+            f"{CERTAIN} only. Oracle: {statement}.",
         )
 
 
 def distributions(inspection: Inspection) -> dict[str, dict[str, Any]]:
-    """The data of the realism figure: a grid, densities and cumulative shares of each panel."""
+    """The data of the realism figure: a grid and cumulative shares for each panel."""
     judged = [(row.label, row.judgement) for row in inspection.rows if row.judgement is not None]
     panels: dict[str, dict[str, Tensor]] = {
         "oracle entropy": {label: j.entropies for label, j in judged},
@@ -228,11 +215,8 @@ def distributions(inspection: Inspection) -> dict[str, dict[str, Any]]:
         # a few outliers would flatten everything else
         top = float(torch.cat(list(values.values())).quantile(COVERED)) if values else 1.0
         grid = torch.linspace(0, max(top, 0.05), GRID_POINTS, dtype=torch.float64)
-        results[name] = {
-            "grid": grid.tolist(),
-            "densities": {label: density(v, grid).tolist() for label, v in values.items()},
-            "shares": {label: cumulative_share(v, grid).tolist() for label, v in values.items()},
-        }
+        shares = {label: cumulative_share(v, grid).tolist() for label, v in values.items()}
+        results[name] = {"grid": grid.tolist(), "shares": shares}
     return results
 
 
