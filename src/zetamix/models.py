@@ -40,17 +40,14 @@ def build(name: str, num_classes: int, shape: tuple[int, ...], *, stem: str = "a
         name = default_model(shape)
     if stem not in ("auto", "small", "imagenet"):
         raise ValueError(f"stem must be auto, small or imagenet, got {stem!r}.")
-    if name == "mlp":
-        return mlp(num_classes, shape)
-    if len(shape) != 3:
+    if len(shape) != 3 and name != "mlp":
         raise ValueError(
             f"{name} takes images, (channels, height, width), got samples of shape {shape}. "
             "For points use mlp."
         )
-    if name == "digitnet":
-        return digitnet(num_classes, shape)
-    if name == "lenet5":
-        return lenet5(num_classes, shape)
+    small = {"mlp": mlp, "digitnet": digitnet, "lenet5": lenet5}
+    if name in small:
+        return small[name](num_classes, shape)
     if name.startswith("resnet") and name in torchvision.models.list_models():
         return resnet(name, num_classes, shape, stem)
     return _from_torchvision(name, num_classes, shape)

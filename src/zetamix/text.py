@@ -43,7 +43,7 @@ def did_you_mean(name: str, choices: Iterable[str], limit: int = 1) -> str:
     >>> did_you_mean("naturel", ["natural", "skin"])
     ' Did you mean natural?'
     """
-    near = difflib.get_close_matches(name, list(choices), n=limit)
+    near = near_names(name, choices, limit)
     return f" Did you mean {join(near, 'or')}?" if near else ""
 
 

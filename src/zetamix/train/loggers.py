@@ -10,10 +10,6 @@ from zetamix.records import Cell
 PACKAGES = ("tensorboard", "wandb")
 
 
-class LoggerError(ValueError):
-    """A logger that does not exist or is not installed."""
-
-
 class CurveLogger:
     """Logs the metrics of every epoch; a TensorBoard folder or a W&B run per run.
 
@@ -23,9 +19,9 @@ class CurveLogger:
 
     def __init__(self, package: str | None, folders: Mapping[str, Path]) -> None:
         if package is not None and package not in PACKAGES:
-            raise LoggerError(f"Expected {' or '.join(PACKAGES)}, got {package!r}.")
+            raise ValueError(f"Expected {' or '.join(PACKAGES)}, got {package!r}.")
         if package is not None and importlib.util.find_spec(package) is None:
-            raise LoggerError(f"{package} is not installed: pip install {package}.")
+            raise ValueError(f"{package} is not installed: pip install {package}.")
         self.package, self.folders = package, folders
         self._writers: dict[str, Any] = {}
 

@@ -44,8 +44,6 @@ class RunFolder:
     def __init__(self, path: Path, cell: Cell | None = None) -> None:
         self.path = path
         self.cell = cell
-        self.curve: list[dict[str, Any]] = []
-        """The epochs of this run so far, as in `metrics.jsonl`."""
         if cell is not None and (path / CELL).exists():
             self._check_cell(cell)
 
@@ -95,14 +93,13 @@ class RunFolder:
         return list(read_lines(self.path / CURVE))
 
     def add_epoch(self, line: dict[str, Any]) -> None:
-        self.curve.append(line)
         with (self.path / CURVE).open("a") as file:
             file.write(json.dumps(line) + "\n")
 
     def rewind(self, epochs: int) -> None:
         """Drop the epochs after the checkpoint from which the run is resumed."""
-        self.curve = [line for line in self.read_curve() if line["epoch"] <= epochs]
-        write_text(self.path / CURVE, "".join(json.dumps(line) + "\n" for line in self.curve))
+        kept = [json.dumps(line) for line in self.read_curve() if line["epoch"] <= epochs]
+        write_text(self.path / CURVE, "".join(f"{line}\n" for line in kept))
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         self._save(CHECKPOINT, {"schema": CHECKPOINT_SCHEMA, **state})
