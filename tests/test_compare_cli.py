@@ -40,7 +40,7 @@ def test_the_command_trains_answers_and_writes(tmp_path):
     assert "crescents: 64 training and 512 test samples, 2 classes" in text
     assert "3 methods × 2 seeds · mlp, 2 epochs, batch size 32, no augmentation" in text
     assert re.search(r"none seed 1: AUC 0\.\d{4} \(\d of 6 runs finished", text)
-    assert re.search(r"none 0\.\d{4} ± 0\.\d{4} ", text)
+    assert re.search(r" 0\.\d{4} ± 0\.\d{4} ", text)
     assert f"Report written to {out / 'report.html'}" in text
     found = json.loads((out / "results.json").read_text())
     assert found["metrics"] == ["auc", "error", "nll", "ece"]

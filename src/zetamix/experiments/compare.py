@@ -2,14 +2,12 @@
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import torch
-from filelock import FileLock, Timeout
 from torch import Tensor
 
 from zetamix.data import Dataset, DatasetRef
@@ -20,7 +18,7 @@ from zetamix.models import UnknownModelError, initialise
 from zetamix.records import Cell
 from zetamix.results.comparison import Comparison, Examples
 from zetamix.train import Recipe, make_cell, make_recipe
-from zetamix.train.run_folder import RunFolder
+from zetamix.train.run_folder import RunFolder, hold
 
 METHODS = "none,mixup,cutmix,zeta:2.4,zeta:2.8,zeta:4.0"
 # samples on which methods and model are tried before anything is trained
@@ -127,7 +125,8 @@ def compare(
     The arguments are those of `run_cells`.
     """
     check_backend(backend, address)
-    with _locked(grid.out):
+    # a second comparison would write the same report
+    with hold([grid.out]):
         results = run_cells(
             grid.cells,
             grid.dataset,
@@ -248,24 +247,3 @@ def _check_methods(grid: Grid) -> None:
         raise CompareError(
             f"{recipe.model} cannot take samples of shape {list(shape)}: {error}"
         ) from error
-
-
-@contextmanager
-def _locked(out: Path) -> Iterator[None]:
-    """Refuse a second comparison in the same folder: it would write the same report."""
-    lock = FileLock(out / ".lock", timeout=0)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout:
-        raise CompareError(
-            f"{out} is in use by another comparison. Wait for it, or choose another --out."
-        ) from None
-    except OSError as error:
-        raise CompareError(
-            f"Cannot write to {out}: {error.strerror}. Choose another --out."
-        ) from None
-    try:
-        yield
-    finally:
-        lock.release()

@@ -41,8 +41,8 @@ class ExecutorError(RuntimeError):
 class Channel:
     """Progress messages of workers by name, where the last one wins, and a stop flag for them.
 
-    This one works within a process, where `stop` is evaluated by the work itself. Workers may call
-    `send` and `stopped` at every step: messages are sent once per `interval` seconds.
+    This one works within a process, where the work itself evaluates `stop`. Workers may call `send`
+    and `stopped` at every step: messages are sent once per `interval` seconds.
 
     >>> channel = Channel()
     >>> channel.send("run-1", {"epochs": 3})
@@ -50,31 +50,36 @@ class Channel:
     ({'run-1': {'epochs': 3}}, False)
     """
 
+    in_process = True
+
     def __init__(self, stop: Stop | None = None, interval: float = POLL_SECONDS) -> None:
         self.interval = interval
         self._stop = stop
         self._messages: dict[str, Message] = {}
-        self._sent: dict[str, float] = {}
         self._stopped = False
+        # times of the last messages by name, and of the last look at the stop flag
+        self._times: dict[str | None, float] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # another machine has another monotonic clock
+        return {**self.__dict__, "_times": {}}
 
     def send(self, name: str, message: Message, *, now: bool = False) -> None:
         """Replace the message `name`, unless one was sent less than `interval` seconds ago."""
-        moment = time.monotonic()
-        if now or moment - self._sent.get(name, -math.inf) >= self.interval:
-            self._sent[name] = moment
+        if self._is_due(name) or now:
             self._write(name, message)
 
     def stopped(self) -> bool:
         """Whether the worker should save and return: on request, or because its parent is gone."""
-        self._stopped = self._stopped or (self._stop is not None and self._stop())
+        if not self._stopped and (self.in_process or self._is_due(None)):
+            self._stopped = self.orphaned() or self.stop_requested()
         return self._stopped
 
     def request_stop(self) -> None:
         self._stopped = True
 
     def stop_requested(self) -> bool:
-        """As `stopped`, for the process that started the workers."""
-        return self.stopped()
+        return self._stopped or (self._stop is not None and self._stop())
 
     def orphaned(self) -> bool:
         """Whether the process that started the workers was killed."""
@@ -86,34 +91,24 @@ class Channel:
     def _write(self, name: str, message: Message) -> None:
         self._messages[name] = message
 
-
-class SharedChannel(Channel):
-    """A channel between processes, which look for a stop once per `interval` seconds."""
-
-    def __init__(self, interval: float = POLL_SECONDS) -> None:
-        super().__init__(None, interval)
-        self._checked = -math.inf
-
-    def __getstate__(self) -> dict[str, Any]:
-        # another machine has another monotonic clock
-        return {**self.__dict__, "_sent": {}, "_checked": -math.inf}
-
-    def stopped(self) -> bool:
-        moment = time.monotonic()
-        if not self._stopped and moment - self._checked >= self.interval:
-            self._checked = moment
-            self._stopped = self.orphaned() or self.stop_requested()
-        return self._stopped
+    def _is_due(self, name: str | None) -> bool:
+        now = time.monotonic()
+        due = now - self._times.get(name, -math.inf) >= self.interval
+        if due:
+            self._times[name] = now
+        return due
 
 
-class FileChannel(SharedChannel):
+class FileChannel(Channel):
     """A channel between processes of one machine: a file per message.
 
     Files need no server process, and nothing hangs when a process is killed.
     """
 
+    in_process = False
+
     def __init__(self, folder: Path, interval: float = POLL_SECONDS) -> None:
-        super().__init__(interval)
+        super().__init__(None, interval)
         self.folder = folder
         self.owner = os.getpid()
         self._stop_file = folder / "stop"
@@ -185,9 +180,9 @@ class Executor:
         jobs: the next one is taken when a worker is free, and none after a stop.
         """
         for job in jobs:
+            yield job, function(job, shared, self.channel)
             if self.channel.stop_requested():
                 return
-            yield job, function(job, shared, self.channel)
 
     @contextmanager
     def watched(self, look: Callable[[], None]) -> Iterator[None]:

@@ -23,7 +23,6 @@ from zetamix.experiments.executor import (
     ExecutorError,
     Message,
     ProcessExecutor,
-    SharedChannel,
 )
 
 START = "Start one with: ray start --head"
@@ -94,11 +93,13 @@ class _Mailbox:
         return self.contents
 
 
-class RayChannel(SharedChannel):
+class RayChannel(Channel):
     """A channel between machines of a cluster. Ray itself ends tasks whose driver is gone."""
 
+    in_process = False
+
     def __init__(self, mailbox: Any, interval: float) -> None:
-        super().__init__(interval)
+        super().__init__(None, interval)
         self.mailbox = mailbox
 
     def request_stop(self) -> None:

@@ -146,18 +146,23 @@ def run_cells(
         keep_model=keep_model,
     )
     call = _Call(cells, dataset, settings, watch if ranks.leads else None)
-    if call.missing and ranks.world > 1:
-        call.train_distributed(Job(tuple(call.missing), device, jobs or 1), stop, poll_seconds)
-    elif call.missing:
-        plan, workers = plan_jobs(call.missing, jobs, backend, device)
-        with open_executor(
-            backend,
-            jobs=len(plan),
-            workers=workers,
-            address=address,
-            stop=stop,
-            poll_seconds=poll_seconds,
-        ) as executor:
+    if call.missing:
+        opened: AbstractContextManager[Executor]
+        if ranks.world > 1:
+            # every rank trains the same runs, and `train` has them stop together
+            plan = [Job(tuple(call.missing), device, jobs or 1)]
+            opened = nullcontext(Executor(stop=stop, poll_seconds=poll_seconds))
+        else:
+            plan, workers = plan_jobs(call.missing, jobs, backend, device)
+            opened = open_executor(
+                backend,
+                jobs=len(plan),
+                workers=workers,
+                address=address,
+                stop=stop,
+                poll_seconds=poll_seconds,
+            )
+        with opened as executor:
             call.train(plan, executor)
     return call.results()
 
@@ -194,19 +199,12 @@ class _Call:
         if executor.remote or executor.workers == 1:
             # other machines may not have the data, and this process has loaded it
             settings = replace(settings, data=self.dataset)
-        with self._locked(), executor.watched(lambda: self._look(executor)):
+        folders = [self._folder(cell).path for cell in self.missing]
+        # other commands are refused at once; workers wait for those of a killed command
+        locked = hold(folders, lock=COMMAND_LOCK) if settings.ranks.leads else nullcontext()
+        with locked, executor.watched(lambda: self._look(executor)):
             for _, result in executor.run(train_cells, plan, settings):
                 self._take(result)
-        self._look(executor)
-
-    def train_distributed(self, job: Job, stop: Stop | None, poll_seconds: float) -> None:
-        """Every rank trains the same runs, and all stop together: `train` asks them all."""
-        executor = Executor(stop=stop, poll_seconds=poll_seconds)
-        self.description = f"{self.settings.ranks.world} processes by torchrun"
-        settings = replace(self.settings, data=self.dataset)
-        locked = self._locked() if settings.ranks.leads else nullcontext()
-        with locked, executor.watched(lambda: self._look(executor)):
-            self._take(train_cells(job, settings, executor.channel))
         self._look(executor)
 
     def results(self) -> CellResults:
@@ -240,11 +238,6 @@ class _Call:
 
     def _folder(self, cell: Cell) -> RunFolder:
         return RunFolder(self.settings.out / self.settings.folders[cell.key], cell)
-
-    def _locked(self) -> AbstractContextManager[None]:
-        """Other commands are refused at once; `hold` waits for workers of a killed command."""
-        folders = [self._folder(cell).path for cell in self.missing]
-        return hold(folders, lock=COMMAND_LOCK)
 
 
 def plan_jobs(
