@@ -29,7 +29,6 @@ from zetamix.text import plural
 
 # increase it if the format below changes, or the output of any reader
 FORMAT = 3
-KEYS = {"name", "classes", "shape", "dtype", "splits", "files", "fingerprint", "origin", "notes"}
 # reading stops after so many broken images
 MAX_BROKEN = 20
 
@@ -70,9 +69,7 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        return None
-    return meta if set(meta) >= KEYS else None
+    return meta if isinstance(meta, dict) and meta.get("format") == FORMAT else None
 
 
 def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) -> str | None:

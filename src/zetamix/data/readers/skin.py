@@ -251,3 +251,8 @@ def _split(
     rows, created = make_splits(labels, ["train"], spec.classes, seed=seed, origin=str(base))
     splits = {split: [items[row] for row in chosen.tolist()] for split, chosen in rows.items()}
     return _official(spec, base, splits, *created, *notes)
+
+
+CHALLENGES = (isic2016, isic2017, isic2018)
+COLLECTIONS = (isic_archive, dermofit, derm7pt, ph2, mednode)
+READERS = {reader.__name__: reader for reader in (*CHALLENGES, *COLLECTIONS)}

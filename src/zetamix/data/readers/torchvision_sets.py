@@ -104,3 +104,6 @@ def imagenet_subset(spec: DatasetSpec, base: Path, seed: int) -> Source:
 
     # the archive's val is the test split, and the paper calls it so too
     return _source(spec, base, read("train"), read("val"))
+
+
+READERS = {reader.__name__: reader for reader in (idx, cifar, stl10, imagenet_subset)}
