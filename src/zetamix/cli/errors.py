@@ -31,9 +31,8 @@ def report_errors() -> Iterator[None]:
 
 def exit_stopped(console: Console, stop: "Stop", hint: str = "") -> None:
     """Say why a command stopped early, and exit with 130 for Ctrl-C, 143 for SIGTERM, else 0."""
-    reason = "Stopped." if stop.terminated else f"The time limit is reached.{hint}"
     console.print(
-        f"{reason} Everything is saved. Rerun the same command to resume.",
+        f"{stop.reason}{hint} Everything is saved. Rerun the same command to resume.",
         highlight=False,
         soft_wrap=True,
     )

@@ -1,7 +1,7 @@
 """Terminal output that commands share: live progress of runs, headers, tables and paths."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,9 @@ if TYPE_CHECKING:
     from zetamix.report import Table as ReportTable
     from zetamix.train import Recipe
 
-# up to this many runs have a row each; more are shown as a table of methods and seeds
+# in files and pipes up to this many runs print ten lines each, more of them one
 FEW_RUNS = 4
-# lines per run where the output is no terminal
 LINES_PER_RUN = 10
-# a cell such as "12/30 5.10 %" with the space beside it
-CELL_WIDTH = 15
 BAR_WIDTH = 24
 STYLES = {"": "", "best": "bold", "second": "underline"}
 
@@ -66,7 +63,7 @@ class LiveDisplay(AbstractContextManager["LiveDisplay"]):
 
 
 class RunsView:
-    """A `Snapshot` of runs as a table, or as lines of text.
+    """Renders a `Snapshot` of runs as rows for a terminal, or as lines of text.
 
     metric: the metric to show. name: the label of a run.
     """
@@ -85,8 +82,14 @@ class RunsView:
         self._printed: dict[str, int] | None = None
 
     def view(self, snapshot: "Snapshot") -> Group:
-        few = len(snapshot.cells) <= FEW_RUNS
-        table = self._rows(snapshot) if few else self._grid(snapshot)
+        """A row per run, with a bar, epoch, loss, accuracy and speed."""
+        runs: Sequence[CellProgress] = snapshot.cells
+        if len(runs) > self.console.height - 2:
+            runs = [progress for progress in runs if progress.state == "training"]
+        table = Table.grid(padding=(0, 1))
+        for progress in runs:
+            bar = ProgressBar(total=progress.total, completed=progress.epochs, width=BAR_WIDTH)
+            table.add_row(self.name(progress), bar, Text(self._status(progress)))
         return Group(table, Text(self._caption(snapshot), style="dim"))
 
     def lines(self, snapshot: "Snapshot") -> list[str]:
@@ -124,14 +127,6 @@ class RunsView:
             f"{line['train_loss']:.3f}, {score}"
         )
 
-    def _rows(self, snapshot: "Snapshot") -> Table:
-        """A bar, and beside it epoch, loss, accuracy and speed."""
-        table = Table.grid(padding=(0, 1))
-        for progress in snapshot.cells:
-            bar = ProgressBar(total=progress.total, completed=progress.epochs, width=BAR_WIDTH)
-            table.add_row(self.name(progress), bar, Text(self._status(progress)))
-        return table
-
     def _status(self, progress: "CellProgress") -> str:
         if progress.state != "training":
             return self._score(progress) if progress.state == "done" else progress.state
@@ -146,39 +141,6 @@ class RunsView:
             speed = (progress.epochs - before) * progress.cell.train_size / (now - began)
             parts.append(f"{speed:,.0f} samples/s")
         return " · ".join(parts)
-
-    def _grid(self, snapshot: "Snapshot") -> Table:
-        """Methods down, seeds across; on a narrow terminal the number of finished runs."""
-        by_method: dict[str, list[CellProgress]] = {}
-        for progress in snapshot.cells:
-            by_method.setdefault(progress.cell.method, []).append(progress)
-        seeds = sorted({progress.cell.seed for progress in snapshot.cells})
-        fits = max(map(len, by_method)) + CELL_WIDTH * len(seeds) <= self.console.width
-        fits = fits and all(len(row) == len(seeds) for row in by_method.values())
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        table.add_column("method", no_wrap=True)
-        for head in [f"seed {seed}" for seed in seeds] if fits else ["finished", "training"]:
-            # as wide at the start as at the end, so that nothing jumps
-            width = CELL_WIDTH - 2 if fits else 0
-            table.add_column(head, justify="right", no_wrap=True, min_width=width)
-        for method, row in by_method.items():
-            texts = [self._text(progress) for progress in row]
-            if not fits:
-                done = sum(progress.state == "done" for progress in row)
-                training = [t for p, t in zip(row, texts, strict=True) if p.state == "training"]
-                texts = [Text(f"{done}/{len(row)}"), training[0] if training else Text("")]
-            table.add_row(method, *texts)
-        return table
-
-    def _text(self, progress: "CellProgress") -> Text:
-        if progress.state == "done":
-            return Text(self._score(progress), style="bold")
-        if progress.state == "failed":
-            return Text("failed", style="red")
-        if progress.state == "waiting":
-            return Text("·", style="dim")
-        epochs = f"{int(progress.epochs)}/{progress.total}"
-        return Text(f"{epochs} {self._score(progress)}".rstrip(), style="cyan")
 
     def _score(self, progress: "CellProgress") -> str:
         scores = progress.scores

@@ -145,8 +145,6 @@ class Executor:
 
     remote = False
     """Whether workers may be on other machines, with other files."""
-    forwards_stop = False
-    """Whether the stop condition reaches the work through the channel's flag."""
 
     def __init__(
         self,
@@ -198,7 +196,7 @@ class Executor:
                 try:
                     # in one process the work itself evaluates the stop condition, every step: a
                     # time limit allows for the longest interval between two evaluations
-                    if self.forwards_stop and self.stop is not None and self.stop():
+                    if not self.channel.in_process and self.stop is not None and self.stop():
                         self.channel.request_stop()
                     look()
                 except BaseException as error:
@@ -224,7 +222,6 @@ class ProcessExecutor(Executor):
     """
 
     channel: FileChannel
-    forwards_stop = True
     died: tuple[type[BaseException], ...] = (BrokenProcessPool,)
     """Exceptions that mean that a worker was killed."""
 

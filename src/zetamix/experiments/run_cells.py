@@ -19,7 +19,6 @@ from zetamix.experiments.executor import (
     Channel,
     Executor,
     Stop,
-    check_backend,
     open_executor,
 )
 from zetamix.experiments.progress import CellProgress, Snapshot, Tracker
@@ -134,7 +133,6 @@ def run_cells(
     watch: called with a snapshot at the start, every `poll_seconds` from a thread, and at the end.
     stop: once it returns True, runs under way are saved; the same call resumes them.
     """
-    check_backend(backend, address)
     ranks = Ranks() if ranks is None else ranks
     settings = Settings(
         data=dataset if ref is None else ref,
