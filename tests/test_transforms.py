@@ -542,7 +542,7 @@ def test_options_are_checked_when_they_are_set(option, value, said):
 def test_a_generator_on_one_side_only_gives_a_warning(own):
     with_one = ZetaMixup(generator=torch.Generator())
     saved, loaded = (with_one, ZetaMixup()) if own else (ZetaMixup(), with_one)
-    with pytest.warns(UserWarning, match="plans will not go on where they stopped"):
+    with pytest.warns(UserWarning, match="plans will not continue where they stopped"):
         loaded.load_state_dict(saved.state_dict())
 
 

@@ -99,10 +99,8 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {listed}, got {value!r}.")
 
 
-def check_generator(generator: torch.Generator | None, device: torch.device | None = None) -> None:
-    """A generator, or None; with a device, one that can draw there."""
-    if generator is None:
-        return
+def check_generator(generator: torch.Generator, device: torch.device | None = None) -> None:
+    """A generator; with a device, one that can draw there."""
     if not isinstance(generator, torch.Generator):
         raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}.")
     if device is None:
@@ -116,14 +114,16 @@ def check_generator(generator: torch.Generator | None, device: torch.device | No
         )
 
 
-def check_ignore_index(ignore_index: int | None) -> None:
-    if ignore_index is not None and not isinstance(ignore_index, (int, Integral)):
+def check_ignore_index(ignore_index: int) -> None:
+    if not isinstance(ignore_index, (int, Integral)):
         raise TypeError(f"ignore_index must be an int, got {type(ignore_index).__name__}.")
 
 
 def check_tensor(name: str, value: object) -> Tensor:
     if not isinstance(value, Tensor):
-        hint = " Turn a NumPy array into one with torch.from_numpy." if is_numpy(value) else ""
+        # by its name: the core imports torch only
+        is_numpy = type(value).__name__ == "ndarray"
+        hint = " Turn a NumPy array into one with torch.from_numpy." if is_numpy else ""
         raise TypeError(f"{name} must be a tensor, got {type(value).__name__}.{hint}")
     if value.is_nested or value.layout is not torch.strided:
         got = "a nested one" if value.is_nested else str(value.layout)
@@ -131,11 +131,6 @@ def check_tensor(name: str, value: object) -> Tensor:
     if value.ndim == 0:
         raise ValueError(f"{name} must have a batch dimension first, got a scalar tensor.")
     return value
-
-
-def is_numpy(value: object) -> bool:
-    # by its name: the core imports torch only
-    return type(value).__name__ == "ndarray"
 
 
 def check_same_shape(first_name: str, first: Tensor, second_name: str, second: Tensor) -> None:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import overload
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +13,9 @@ from zetamix._checks import check_count, check_number, check_values
 # Theorem 1: the root of ζ(γ) = 2. From here on one sample outweighs all others together,
 # however many there are. The paper prints 1.72865.
 GAMMA_MIN = 1.7286472389981836
+
+
+Number = TypeVar("Number", float, Tensor)
 
 
 def weigh(gamma: Tensor, sources: int) -> Tensor:
@@ -47,21 +50,15 @@ def dominance_threshold(sources: int | None = None) -> float:
         return GAMMA_MIN
     check_count("sources", sources, 2)
     low, high = 0.0, GAMMA_MIN
-    while True:
-        middle = (low + high) / 2
-        if middle in (low, high):
-            return high
+    while (middle := (low + high) / 2) not in (low, high):
         if _excess(middle, sources) > 0:
             low = middle
         else:
             high = middle
+    return high
 
 
-@overload
-def gamma_from_lam(lam: float) -> float: ...
-@overload
-def gamma_from_lam(lam: Tensor) -> Tensor: ...
-def gamma_from_lam(lam: float | Tensor) -> float | Tensor:
+def gamma_from_lam(lam: Number) -> Number:
     """The γ at which two-source ζ-mixup is mixup with this λ (Theorem 2): log₂(λ / (1 − λ)).
 
     Below λ = 1/2 the result is negative: there the partner dominates, so swap the two samples and
@@ -79,11 +76,7 @@ def gamma_from_lam(lam: float | Tensor) -> float | Tensor:
     return math.log2(lam) - math.log2(1 - lam)
 
 
-@overload
-def lam_from_gamma(gamma: float) -> float: ...
-@overload
-def lam_from_gamma(gamma: Tensor) -> Tensor: ...
-def lam_from_gamma(gamma: float | Tensor) -> float | Tensor:
+def lam_from_gamma(gamma: Number) -> Number:
     """The λ of mixup that two-source ζ-mixup gives with this γ (Theorem 2): 1 / (1 + 2^−γ).
 
     >>> lam_from_gamma(2.0)
@@ -111,13 +104,13 @@ class Description:
     """The γ above which that holds for this number of sources."""
 
     def __str__(self) -> str:
-        verdict = (
-            "one sample dominates" if self.dominates else "no sample dominates the others together"
-        )
+        sample = "one sample dominates"
+        if not self.dominates:
+            sample = "no sample dominates the others together"
         return (
             f"gamma={self.gamma:g} over {self.sources} sources: the anchor weighs "
             f"{self.dominant_weight:.3f}, an output blends {self.effective_samples:.2f} effective "
-            f"samples, {verdict} (threshold {self.threshold:.4f})."
+            f"samples, {sample} (threshold {self.threshold:.4f})."
         )
 
 
@@ -131,11 +124,6 @@ def describe_gamma(gamma: float, sources: int) -> Description:
     check_number("gamma", gamma, low=0)
     check_count("sources", sources, 2)
     weights = weigh(torch.tensor(gamma, dtype=torch.float64, device="cpu"), sources)
-    return Description(
-        gamma=gamma,
-        sources=sources,
-        dominant_weight=weights[0].item(),
-        effective_samples=1 / weights.square().sum().item(),
-        dominates=_excess(gamma, sources) < 0,
-        threshold=dominance_threshold(sources),
-    )
+    effective, dominates = 1 / weights.square().sum().item(), _excess(gamma, sources) < 0
+    threshold = dominance_threshold(sources)
+    return Description(gamma, sources, weights[0].item(), effective, dominates, threshold)

@@ -41,11 +41,12 @@ def soft_cross_entropy(
     check_number("label_smoothing", label_smoothing, low=0, high=1)
     check_tensor("logits", logits)
     check_tensor("targets", targets)
+    wide = torch.promote_types(logits.dtype, torch.float32)
     if targets.dtype == torch.bool:
         targets = targets.float()
     if not targets.is_floating_point():
         return F.cross_entropy(
-            logits.to(torch.promote_types(logits.dtype, torch.float32)),
+            logits.to(wide),
             targets.long(),
             weight=weight,
             ignore_index=ignore_index,
@@ -60,11 +61,11 @@ def soft_cross_entropy(
         raise ValueError(
             f"weight must hold one number per class, [{classes}], got {list(weight.shape)}."
         )
-    wide = torch.promote_types(logits.dtype, torch.float32)
     costs = -logits.to(wide).log_softmax(1)
     shape = (1, classes, *[1] * (logits.ndim - 2))
     scale = costs.new_ones(shape) if weight is None else weight.to(costs).view(shape)
-    mass = _drop_class(targets.to(wide), ignore_index)
+    counted = torch.arange(classes, device=targets.device) != ignore_index
+    mass = targets.to(wide) * counted.view(shape)
     # a class that cannot be (logit -inf) and has no mass costs nothing, though inf · 0 is NaN
     finite = costs.masked_fill(torch.isinf(costs) & (mass == 0), 0)
     loss = (1 - label_smoothing) * (finite * scale * mass).sum(1)
@@ -73,15 +74,6 @@ def soft_cross_entropy(
     if reduction == "mean":
         return loss.sum() / (scale * mass).sum()
     return loss.sum() if reduction == "sum" else loss
-
-
-def _drop_class(targets: Tensor, index: int) -> Tensor:
-    """Targets without the mass on one class; an index that is no class drops nothing."""
-    if not 0 <= index < targets.shape[1]:
-        return targets
-    kept = torch.ones(targets.shape[1], dtype=torch.bool, device=targets.device)
-    kept[index] = False
-    return targets * kept.view(1, -1, *[1] * (targets.ndim - 2))
 
 
 class SoftCrossEntropy(nn.Module):
@@ -169,7 +161,7 @@ def expected_loss(
     check_is_plan(plan)
     _check_rows("predictions", predictions, plan.outputs)
     _check_rows("targets", targets, plan.batch_size)
-    total = None
+    terms = []
     for rank in range(plan.sources):
         losses = criterion(predictions, targets.index_select(0, plan.indices[:, rank]))
         if losses.shape != (plan.outputs,):
@@ -177,9 +169,8 @@ def expected_loss(
                 f"criterion must return one loss per output, [{plan.outputs}], got "
                 f"{list(losses.shape)}. Use reduction='none' and average over other dimensions."
             )
-        term = losses * plan.weights[:, rank].to(losses.dtype)
-        total = term if total is None else total + term
-    return total if total is not None else predictions.new_zeros(plan.outputs)
+        terms.append(losses * plan.weights[:, rank].to(losses.dtype))
+    return sum(terms[1:], terms[0])
 
 
 def _check_rows(name: str, value: Tensor, rows: int) -> None:

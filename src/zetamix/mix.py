@@ -15,7 +15,6 @@ from zetamix.plan import (
     LamChoice,
     MixPlan,
     check_is_plan,
-    checked_draw,
     draw_plan,
     mixup_spec,
     zeta_spec,
@@ -75,7 +74,7 @@ def zeta_mixup(
     """
     first = check_pair(samples, labels)
     rule = infer_rule(labels, num_classes, ignore_index)
-    draw = checked_draw(generator, stream, first.device)
+    draw = Draw(generator, stream, first.device)
     spec = zeta_spec(first.shape[0], gamma, sources, outputs, anchor, draw)
     return mix_pair(samples, labels, rule, spec, draw, implementation)
 
@@ -101,7 +100,7 @@ def mixup(
     """
     first = check_pair(samples, labels)
     rule = infer_rule(labels, num_classes, ignore_index)
-    draw = checked_draw(generator, stream, first.device)
+    draw = Draw(generator, stream, first.device)
     spec = mixup_spec(first.shape[0], alpha, per, outputs)
     return mix_pair(samples, labels, rule, spec, draw, implementation)
 
@@ -152,12 +151,11 @@ def mix_pair(
         and dispatch.draws_plan(spec, draw.device, dtype)
         and (class_labels := drop_column(labels)).ndim == 1
         and samples.numel()
+        and dispatch.uses_fused(implementation, samples)
     ):
-        dispatch.check_mixable(samples)
-        if dispatch.uses_fused(implementation, samples):
-            return dispatch.mix_labelled(
-                samples, class_labels, rule.num_classes, rule.ignore_index, spec, draw.origin()
-            )
+        return dispatch.mix_labelled(
+            samples, class_labels, rule.num_classes, rule.ignore_index, spec, draw.origin()
+        )
     plan = draw_plan(spec, draw, dtype)
     if is_tensor:
         mixed = dispatch.mix_samples(samples, plan.indices, plan.weights, implementation)

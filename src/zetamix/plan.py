@@ -170,7 +170,7 @@ def zeta_plan(
     >>> plan.anchors()
     tensor([0, 1, 2, 3, 4, 5, 6, 7])
     """
-    draw = checked_draw(generator, stream, device)
+    draw = Draw(generator, stream, device)
     spec = zeta_spec(batch_size, gamma, sources, outputs, anchor, draw)
     return draw_plan(spec, draw, dtype)
 
@@ -194,7 +194,7 @@ def mixup_plan(
     >>> mixup_plan(4).weights.sum(1)
     tensor([1., 1., 1., 1.])
     """
-    draw = checked_draw(generator, stream, device)
+    draw = Draw(generator, stream, device)
     return draw_plan(mixup_spec(batch_size, alpha, per, outputs), draw, dtype)
 
 
@@ -301,7 +301,8 @@ def zeta_spec(
         _checks.check_choice("anchor", anchor, ANCHORS)
     sources, outputs = sources or batch_size, outputs or batch_size
     if isinstance(gamma, (tuple, list)):
-        gamma = sampling.draw_gammas(draw, *gamma, outputs)
+        low, high = gamma
+        gamma = low + (high - low) * draw.uniform(sampling.GAMMA, outputs)
     shape = PlanShape(
         batch_size,
         sources,
@@ -346,21 +347,3 @@ def _check_sizes(batch_size: int, sources: int | None, outputs: int | None) -> N
                 f"sources={sources} is more than the batch holds ({batch_size}). "
                 "Ask for fewer, or leave sources=None to use the whole batch."
             )
-
-
-def checked_draw(
-    generator: torch.Generator | None, stream: int | None, device: torch.device | str | int | None
-) -> Draw:
-    """The random numbers of one plan on a device: the one given, the generator's, or the CPU."""
-    _checks.check_generator(generator)
-    if stream is not None:
-        _checks.check_count("stream", stream, 0)
-    if device is None:
-        device = torch.device("cpu") if generator is None else generator.device
-    elif not isinstance(device, torch.device):
-        device = torch.device(device)
-    if device.type == "cpu":
-        device = torch.device("cpu")
-    elif device == torch.device("cuda") and torch.cuda.is_available():
-        device = torch.device("cuda", torch.cuda.current_device())
-    return Draw(generator, stream, device)

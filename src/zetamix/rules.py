@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from zetamix._checks import check_count, check_ignore_index, check_tensor, is_numpy
+from zetamix._checks import check_count, check_ignore_index, check_tensor
 from zetamix.kernels import dispatch
 from zetamix.kernels.dispatch import Implementation
 from zetamix.plan import MixPlan
@@ -20,7 +20,7 @@ from zetamix.sampling import precise_dtype
 
 @dataclass(frozen=True)
 class Blend:
-    """Rule for inputs: the weighted sum, in the dtype that came in. Nests of tensors are fine."""
+    """Rule for inputs, tensors or nests of them: the weighted sum, in the dtype that came in."""
 
     def mix(self, value: Any, plan: MixPlan, implementation: Implementation = "auto") -> Any:
         def blend(leaf: Tensor) -> Tensor:
@@ -87,19 +87,19 @@ class OneHot:
         """
         weights = plan.weights.double()
         if self.ignore_index is not None:
-            labels, counted = _split_ignored(labels, self.ignore_index)
+            counted = labels != self.ignore_index
             weights = weights * counted[plan.indices]
+            labels = torch.where(counted, labels, 0)
         empty = weights.new_zeros(plan.indices.shape[0], self.num_classes)
         return empty.scatter_add_(1, labels[plan.indices], weights).float()
 
     def _multiply(self, labels: Tensor, plan: MixPlan) -> Tensor:
         """The plan applied to one-hot labels; a row that is ignored is all zero."""
-        counted = torch.ones_like(labels, dtype=torch.bool)
+        classes = torch.arange(self.num_classes, device=labels.device)
+        hot = labels[:, None] == classes
         if self.ignore_index is not None:
-            labels, counted = _split_ignored(labels, self.ignore_index)
-        shape = (labels.shape[0], self.num_classes)
-        empty = torch.zeros(shape, dtype=torch.bool, device=labels.device)
-        return _mix_exactly(empty.scatter_(1, labels[:, None], counted[:, None]), plan)
+            hot &= classes != self.ignore_index
+        return _mix_exactly(hot, plan)
 
     def _mix_dense(self, labels: Tensor, plan: MixPlan) -> Tensor:
         # one class at a time: a one-hot tensor of all classes is as large as the result again
@@ -144,12 +144,6 @@ class FromAnchor:
 Rule: TypeAlias = Blend | OneHot | Average | FromAnchor
 
 
-def _split_ignored(labels: Tensor, ignored: int) -> tuple[Tensor, Tensor]:
-    """Labels with class 0 in place of ignored ones, and which of them count."""
-    counted = labels != ignored
-    return torch.where(counted, labels, 0), counted
-
-
 def _mix_exactly(rows: Tensor, plan: MixPlan) -> Tensor:
     """Mix targets in float64, so that TF32 or bfloat16 matmul settings cannot reach them."""
     result = torch.float64 if rows.dtype == torch.float64 else torch.float32
@@ -159,12 +153,9 @@ def _mix_exactly(rows: Tensor, plan: MixPlan) -> Tensor:
 
 def is_batch(value: object) -> TypeGuard[Tensor]:
     """A dense tensor with a batch dimension; `check_tensor` says what is wrong with others."""
-    return (
-        isinstance(value, Tensor)
-        and value.layout is torch.strided
-        and value.ndim > 0
-        and not value.is_nested
-    )
+    if not isinstance(value, Tensor) or value.layout is not torch.strided:
+        return False
+    return value.ndim > 0 and not value.is_nested
 
 
 def _check_fits(name: str, value: Tensor, plan: MixPlan) -> None:
@@ -220,7 +211,7 @@ def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None
 
 def _refuse_labels(labels: object) -> None:
     got = "a scalar tensor" if isinstance(labels, Tensor) else type(labels).__name__
-    if is_numpy(labels):
+    if got == "ndarray":
         hint = "Turn NumPy arrays into tensors with torch.from_numpy, samples and labels."
     elif isinstance(labels, (Mapping, tuple, list)):
         hint = "For a dict or tuple of targets pass rules= to ZetaMixup, one per entry."

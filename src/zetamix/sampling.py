@@ -1,7 +1,4 @@
-"""Randomness: everything that is drawn for a plan, from the caller's generator and nothing else.
-
-Generators and streams, the order of batch rows, λ ~ Beta(α, α).
-"""
+"""Randomness: everything that is drawn for a plan, from the caller's generator and nothing else."""
 
 import math
 import os
@@ -13,7 +10,7 @@ import torch.distributed
 import torch.utils.data
 from torch import Tensor
 
-from zetamix._checks import check_generator
+from zetamix._checks import check_count, check_generator
 
 # random integers lie in [0, KEY_LIMIT), so KEY_LIMIT itself outranks every one of them
 KEY_LIMIT = 2**62
@@ -26,6 +23,7 @@ STREAM_STEP = 0xD1B54A32D192ED03
 ORDER, LAM, TRIES, GAMMA, MIXED, BOX = range(6)
 LANE_STEP = 2**40
 
+ANY_CUDA = torch.device("cuda")
 # two threads must not read the same state of a generator
 _generator_lock = threading.Lock()
 
@@ -37,17 +35,29 @@ class Draw:
     origin, and all others are expanded from it by SplitMix64, as a kernel can do by itself.
 
     stream: which of many independent streams to take; None stands for this process's own.
+    device: where the plan is drawn; None stands for the generator's, or the CPU.
     """
 
     def __init__(
-        self, generator: torch.Generator | None, stream: int | None, device: torch.device
+        self,
+        generator: torch.Generator | None,
+        stream: int | None,
+        device: torch.device | str | int | None,
     ) -> None:
+        if device is None:
+            device = generator.device if isinstance(generator, torch.Generator) else "cpu"
+        if not isinstance(device, torch.device):
+            device = torch.device(device)
+        if device == ANY_CUDA and torch.cuda.is_available():
+            device = torch.device("cuda", torch.cuda.current_device())
         if generator is not None:
             check_generator(generator, device)
-        self.generator = generator
-        self.device = device
         if stream is None:
             stream = process_stream(generator)
+        elif not isinstance(stream, int) or stream < 0:
+            check_count("stream", stream, 0)
+        self.generator = generator
+        self.device = device
         self.offset = signed(stream * STREAM_STEP) if stream else 0
         self._origin: tuple[Tensor | None, int] | None = None
 
@@ -191,11 +201,6 @@ def _order_by_digits(bits: Tensor, batch: int, anchors: Tensor | None) -> Tensor
         later = digits[rank + 1 :]
         later += later >= digits[rank]
     return digits.t().contiguous()
-
-
-def draw_gammas(draw: Draw, low: float, high: float, outputs: int) -> Tensor:
-    """One γ per output, uniform in [low, high]."""
-    return low + (high - low) * draw.uniform(GAMMA, outputs)
 
 
 def draw_lam(draw: Draw, alpha: float, count: int) -> Tensor:

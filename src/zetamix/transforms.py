@@ -4,6 +4,7 @@ They take a batch `(samples, labels)` and return `(samples, targets)`: behind a 
 `collate_fn`, or inside `torchvision.transforms.v2` containers.
 """
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
@@ -159,25 +160,22 @@ class BatchMix(nn.Module):
             batch = self._read_batch(inputs)
         controls = self._read_controls()
         mixes = self._mixes(controls)
+        implementation = self.implementation if mixes else None
         if self.rules is not None:
             first = batch_tree.check_first_tensor(batch)
-            plan = self._plan(first.shape[0], first.device, plan_dtype(batch), controls)
-            return batch_tree.mix_tree(
-                batch, self.rules, plan, self.implementation if mixes else None
-            )
+            plan = self.make_plan(first.shape[0], device=first.device, dtype=plan_dtype(batch))
+            return batch_tree.mix_tree(batch, self.rules, plan, implementation)
         samples, labels = batch
         rule = infer_rule(labels, self.num_classes, self.ignore_index)
         first = check_pair(samples, labels)
         if mixes and controls.p == 1:
             # the plain case, which on a GPU needs no plan
-            draw = Draw(self.generator, self._stream(), first.device)
+            draw = self._draw(first.device)
             spec = self._spec(first.shape[0], draw, controls)
             pair = mix_pair(samples, labels, rule, spec, draw, self.implementation)
         else:
-            plan = self._plan(first.shape[0], first.device, plan_dtype(batch), controls)
-            mixed = batch_tree.mix_tree(
-                samples, Blend(), plan, self.implementation if mixes else None
-            )
+            plan = self.make_plan(first.shape[0], device=first.device, dtype=plan_dtype(batch))
+            mixed = batch_tree.mix_tree(samples, Blend(), plan, implementation)
             pair = mixed, rule.mix(labels, plan)
         return pair if type(batch) is tuple else batch_tree.in_form_of(batch, pair)
 
@@ -192,22 +190,16 @@ class BatchMix(nn.Module):
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> MixPlan:
-        """Draw the plan for one batch; what `forward` applies. Nothing is mixed in eval mode."""
-        return self._plan(batch_size, device, dtype, self._read_controls())
-
-    def _plan(
-        self, batch_size: int, device: torch.device | str, dtype: torch.dtype, controls: Controls
-    ) -> MixPlan:
+        """Draw the plan for one batch, as `forward` does. Nothing is mixed in eval mode."""
         _checks.check_batch_size(batch_size)
+        controls = self._read_controls()
         if not self._mixes(controls):
             return plans.identity_plan(batch_size, device=device, dtype=dtype)
-        draw = plans.checked_draw(self.generator, self._stream(), device)
+        draw = self._draw(device)
         plan = plans.draw_plan(self._spec(batch_size, draw, controls), draw, dtype)
         if controls.p == 1:
             return plan
-        return plans.with_probability(
-            plan, controls.p, Draw(self.generator, self._stream(), draw.device)
-        )
+        return plans.with_probability(plan, controls.p, self._draw(device))
 
     def _spec(self, batch_size: int, draw: Draw, controls: Controls) -> PlanSpec:
         raise NotImplementedError
@@ -232,10 +224,10 @@ class BatchMix(nn.Module):
             )
         return batch
 
-    def _stream(self) -> int:
-        return process_stream(self.generator, self._home_rank)
+    def _draw(self, device: torch.device | str) -> Draw:
+        return Draw(self.generator, process_stream(self.generator, self._home_rank), device)
 
-    def _common_repr(self) -> str:
+    def extra_repr(self) -> str:
         targets = f"rules={self.rules}" if self.rules else f"num_classes={self.num_classes}"
         return f"{targets}, p={self.p}, enabled={self.enabled}"
 
@@ -252,11 +244,8 @@ class BatchMix(nn.Module):
         if self.generator is not None and "generator" in state:
             self.generator.set_state(state["generator"].cpu())
         elif (self.generator is None) == ("generator" in state):
-            holder, other = "checkpoint", "transform"
-            if self.generator is not None:
-                holder, other = other, holder
             warnings.warn(
-                f"The {holder} has a generator and the {other} has none: plans will not go on "
+                "Only one of checkpoint and transform has a generator: plans will not continue "
                 "where they stopped.",
                 stacklevel=2,
             )
@@ -293,10 +282,9 @@ class ZetaMixup(BatchMix):
     """ζ-mixup of a batch: every output blends many samples, one of which dominates.
 
     gamma: how strongly the anchor dominates (see `zetamix.describe_gamma`): one number, a range
-        `(low, high)` drawn per output, or a function of the epoch that returns either; call
-        `set_epoch` for the last. Also an attribute that can be set, to a number or a range.
-    sources: how many samples go into one output; all of the batch by default. A last, smaller
-        batch uses what it has.
+        `(low, high)` drawn per output, or a function of the epoch, for use with `set_epoch`. The
+        attribute can be set to a number or a range.
+    sources: how many samples go into one output; all of the batch by default, or in a smaller one.
     anchor: "self" or "random", as in `zeta_plan`.
     num_classes, ignore_index: for integer labels.
     rules: for batches other than `(samples, labels)`: a tuple or dict like the batch, with a rule
@@ -365,11 +353,8 @@ class ZetaMixup(BatchMix):
         _checks.check_gamma(gamma)
         if isinstance(gamma, Tensor):
             # reading a tensor on a GPU would make the host wait
-            if gamma.device.type != "cpu":
-                return
-            lowest = float(gamma.min())
-        else:
-            lowest = gamma[0] if isinstance(gamma, (tuple, list)) else gamma
+            gamma = float(gamma.min()) if gamma.device.type == "cpu" else math.inf
+        lowest = gamma[0] if isinstance(gamma, (tuple, list)) else gamma
         threshold = dominance_threshold(self.sources)
         if lowest < threshold and not self._warned:
             self._warned = True
@@ -394,7 +379,7 @@ class ZetaMixup(BatchMix):
         scheduled = callable(self._gamma) and self._controls.gamma_low == NOT_SET
         gamma = getattr(self._gamma, "__name__", self._gamma) if scheduled else self.gamma
         options = f"gamma={gamma}, sources={self.sources}, anchor={self.anchor!r}"
-        return f"{options}, {self._common_repr()}"
+        return f"{options}, {super().extra_repr()}"
 
 
 class Mixup(BatchMix):
@@ -428,7 +413,7 @@ class Mixup(BatchMix):
         return plans.mixup_spec(batch_size, self.alpha, self.per, None, checked=True)
 
     def extra_repr(self) -> str:
-        return f"alpha={self.alpha}, per={self.per!r}, {self._common_repr()}"
+        return f"alpha={self.alpha}, per={self.per!r}, {super().extra_repr()}"
 
 
 class CutMix(nn.Module):
@@ -460,7 +445,7 @@ class CutMix(nn.Module):
                 f"CutMix cuts boxes out of images, [batch, channels, height, width], got "
                 f"{list(samples.shape)}. Use mixup or zeta for other data."
             )
-        draw = plans.checked_draw(self.generator, None, samples.device)
+        draw = Draw(self.generator, None, samples.device)
         lam = draw_lam(draw, self.alpha, 1)
         centre = draw.uniform(BOX, 2)
         targets = self.rule.mix(labels, plans.identity_plan(len(labels), device=labels.device))

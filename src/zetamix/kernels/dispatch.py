@@ -24,7 +24,12 @@ def mix_samples(
     samples: Tensor, indices: Tensor, weights: Tensor, implementation: Implementation = "auto"
 ) -> Tensor:
     """Apply a plan to samples [batch, ...]; dtype and memory format are kept."""
-    check_mixable(samples)
+    if samples.dtype not in MIXABLE:
+        raise TypeError(
+            "samples must be floating point of 16 bits or more, uint8, int8 or int16, "
+            f"got {samples.dtype}. "
+            "Convert them with .float(); token ids cannot be mixed, but their embeddings can."
+        )
     # features in memory order: channels_last is not copied
     channels_last = is_channels_last(samples)
     ordered = samples.movedim(1, -1) if channels_last else samples
@@ -33,15 +38,6 @@ def mix_samples(
     mixed = mix_rows(rows, indices, weights, implementation)
     mixed = mixed.view(mixed.shape[0], *shape)
     return mixed.movedim(-1, 1) if channels_last else mixed
-
-
-def check_mixable(samples: Tensor) -> None:
-    if samples.dtype not in MIXABLE:
-        raise TypeError(
-            "samples must be floating point of 16 bits or more, uint8, int8 or int16, "
-            f"got {samples.dtype}. "
-            "Convert them with .float(); token ids cannot be mixed, but their embeddings can."
-        )
 
 
 def is_channels_last(samples: Tensor) -> bool:
@@ -61,15 +57,9 @@ def mix_rows(
             mixed: Tensor = _triton().mix_rows(rows, indices, weights.float(), tf32=allows_tf32())
         return mixed
     few_sources = indices.shape[1] * 4 <= rows.shape[0]
-    if (
-        implementation == "auto"
-        and few_sources
-        and rows.device.type == "cpu"
-        and rows.shape[1] > 0
-        and not needs_gradients(rows)
-        and not needs_gradients(weights)
-        and not torch.compiler.is_compiling()
-    ):
+    on_cpu = rows.device.type == "cpu" and not torch.compiler.is_compiling()
+    without_gradients = not needs_gradients(rows) and not needs_gradients(weights)
+    if implementation == "auto" and few_sources and on_cpu and without_gradients and rows.shape[1]:
         return embedding_bag.mix_rows(rows, indices, weights)
     return reference.mix_rows(rows, indices, weights)
 

@@ -10,8 +10,6 @@ Origin: TypeAlias = tuple[Tensor | None, int]
 
 
 class Law(Enum):
-    """How the weights of a plan are drawn."""
-
     ZETA = "zeta"
     MIXUP = "mixup"
 
@@ -22,23 +20,17 @@ class PlanShape(NamedTuple):
     batch_size: int
     sources: int
     outputs: int
-    order_width: int
-    """Random integers per output: one per source (digits) or one per batch row (keys)."""
+    order_width: int  # random integers per output: one per source (digits) or per row (keys)
     law: Law = Law.ZETA
-    own_anchor: bool = True
-    """Whether output k begins with sample k."""
+    own_anchor: bool = True  # output k begins with sample k
     gamma_tensor: bool = False
-    one_lam: bool = False
-    """Whether mixup draws one λ for all outputs."""
-    uniform_lam: bool = False
-    """Whether α is 1: Beta(1, 1) is uniform and needs none of the work for other α."""
-    dominant: bool = False
-    """Whether one sample outweighs all others in every output, however many they are."""
+    one_lam: bool = False  # mixup draws one λ for all outputs
+    uniform_lam: bool = False  # α is 1: Beta(1, 1) needs none of the work for other α
+    dominant: bool = False  # one sample outweighs all others, however many, in every output
 
 
 class PlanSpec(NamedTuple):
-    """A plan that is still to be drawn."""
+    """A plan that is still to be drawn; the parameter is γ (or one per output), or mixup's α."""
 
     shape: PlanShape
     parameter: float | Tensor
-    """γ, a number or one per output, for ζ-mixup; α for mixup."""
