@@ -120,8 +120,8 @@ def test_list_shows_records_data_and_time_left(zetamix, tmp_path):
     for id, artifact in ARTIFACTS.items():
         assert f"{id} {artifact.title.split()[0]}" in output
     # 26 of CIFAR-10's 30 cells at 100 s each; the other datasets have no record
-    assert re.search(r"natural table 1: error on natural images 4 176 ≥ 43\.3 min", output)
-    assert re.search(r"medmnist AUC and accuracy on MedMNIST 0 24 unknown", output)
+    assert re.search(r"natural table 1: [a-z ]+ 4 176 about 43 min \+ unknown", output)
+    assert re.search(r"medmnist AUC [\w ]+ 0 24 unknown", output)
     assert "available: cifar10" in output
     assert "missing: cifar100, fashion_mnist, stl10, imagenette, imagewoof" in output
     # without an artifact there is nothing else to do
@@ -131,8 +131,8 @@ def test_list_shows_records_data_and_time_left(zetamix, tmp_path):
 def test_the_list_of_a_smoke_test_has_its_own_cells(zetamix):
     zetamix("theorems", "--quick")
     output = zetamix("theorems", "natural", "--quick", "--list")
-    assert re.search(r"theorems dominance over γ and N; equivalence to mixup 7 0", output)
-    assert re.search(r"natural table 1: error on natural images 0 60", output)
+    assert re.search(r"theorems dominance [\w; ]+ 7 0", output)
+    assert re.search(r"natural table 1: [a-z ]+ 0 60", output)
     assert "skin" not in output
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from zetamix.cli.errors import report_errors
-from zetamix.cli.live import print_line, show_runs
+from zetamix.cli.live import print_line, show_runs, time_left
 from zetamix.cli.options import (
     DataDir,
     Device,
@@ -137,7 +137,7 @@ def _parse_ids(ids: list[str]) -> list[str]:
 
 
 def _split(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(part.strip() for part in text.split(","))
+    return None if text is None else tuple(text.replace(" ", "").split(","))
 
 
 def _run_name(progress: "CellProgress") -> str:
@@ -214,25 +214,18 @@ def _print_list(
         lines = [view.title, f"[green]available: {found}[/green]" if found else ""]
         lines += [f"[dim]missing: {', '.join(absent)}[/dim]"] if absent else []
         runnable = [cell for cell in view.empty if cell.device in (None, device)]
-        left = _time_left(estimate_seconds(runnable, view.store))
-        counts = str(len(view.cells) - len(view.empty)), str(len(view.empty))
-        text = "\n".join(filter(None, lines))
-        table.add_row(f"[bold]{view.artifact}[/bold]", text, *counts, left)
+        estimates = estimate_seconds(runnable, view.store)
+        known = time_left(sum(filter(None, estimates))).removesuffix(" left")
+        unknown = "unknown" if None in estimates else ""
+        text, left = (
+            "\n".join(filter(None, lines)),
+            " + ".join(filter(None, (known, unknown))) or "–",
+        )
+        done = len(view.cells) - len(view.empty)
+        table.add_row(view.artifact, text, str(done), str(len(view.empty)), left)
     console.print(table, highlight=False)
     console.print(
         "\nzetamix data info NAME explains how to get missing data. The time left is the median of "
-        f"the records of each dataset, for the cells that run on {device}; ≥: some cells have no "
-        "record to estimate from.",
+        f"the records of each dataset, for the cells that run on {device}.",
         highlight=False,
     )
-
-
-def _time_left(estimates: Sequence[float | None]) -> str:
-    known = [seconds for seconds in estimates if seconds is not None]
-    if not known:
-        return "unknown" if estimates else "–"
-    prefix, total = "≈" if len(known) == len(estimates) else "≥", sum(known)
-    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if total >= size:
-            return f"{prefix} {total / size:,.1f} {unit}"
-    return f"{prefix} {max(1, round(total))} s"

@@ -24,59 +24,46 @@ TABLE_GAMMAS = ("2.0", "2.8", "4.0", "15.0")
 class Curve:
     """Estimates of one dataset and k, by method."""
 
-    dataset: str
+    title: str
     neighbours: int
-    batch: int
     values: dict[str, dict[str, Any]]
     is_complete: bool
 
     @property
-    def title(self) -> str:
-        return f"{CATALOGUE[self.dataset].title}, k = {self.neighbours}"
-
-    @property
-    def is_decidable(self) -> bool:
-        return {"none", "mixup:1.0"} <= set(self.values) and bool(self.zeta)
-
-    @property
     def zeta(self) -> dict[float, dict[str, Any]]:
-        """By γ, ascending."""
+        """Estimates of ζ-mixup by γ, ascending."""
         zeta = {float(gamma_of(m)): v for m, v in self.values.items() if m.startswith("zeta")}
         return dict(sorted(zeta.items()))
 
-    @property
-    def original(self) -> float:
-        return float(self.values["none"]["value"])
-
-    @property
-    def mixup(self) -> float:
-        return float(self.values["mixup:1.0"]["value"])
+    def mean(self, method: str) -> float:
+        return float(self.values[method]["value"])
 
     @property
     def is_inflated(self) -> bool:
         """The paper's claim about mixup."""
-        return self.mixup > self.original
+        return self.mean("mixup:1.0") > self.mean("none")
 
     @property
     def lower_from(self) -> float | None:
-        """The smallest γ from which on all dimensions are lower than mixup's."""
-        smallest = None
-        for gamma, values in reversed(self.zeta.items()):
-            if not values["value"] < self.mixup:
-                break
-            smallest = gamma
-        return smallest
+        """The smallest γ from which on ζ-mixup is lower than mixup."""
+        gammas = [g for g, v in self.zeta.items() if v["value"] >= self.mean("mixup:1.0")]
+        above = max(gammas, default=-1.0)
+        return min((gamma for gamma in self.zeta if gamma > above), default=None)
 
     @property
     def is_lower(self) -> bool | None:
         """The paper's claim about ζ-mixup: lower than mixup from GAMMA_MIN on; None: undecided."""
-        if any(v["value"] >= self.mixup for gamma, v in self.zeta.items() if gamma >= GAMMA_MIN):
+        if self.lower_from is None or any(GAMMA_MIN <= g < self.lower_from for g in self.zeta):
             return False
         return True if self.is_complete else None
 
     @property
     def is_saturated(self) -> bool:
-        return self.original > SATURATED * (self.neighbours - 1)
+        return self.mean("none") > SATURATED * (self.neighbours - 1)
+
+    @property
+    def is_decidable(self) -> bool:
+        return {"none", "mixup:1.0"} <= set(self.values) and bool(self.zeta)
 
 
 def report(view: PaperView) -> ArtifactReport:
@@ -86,12 +73,12 @@ def report(view: PaperView) -> ArtifactReport:
 
 def _curves(view: PaperView) -> list[Curve]:
     cells = [cell for cell, _ in view.measured("dimension")]
-    keys = dict.fromkeys((c.dataset, c.recipe["neighbours"], c.recipe["batch"]) for c in cells)
     curves = []
-    for dataset, neighbours, batch in keys:
-        measured = list(view.measured("dimension", dataset, neighbours=neighbours))
+    for dataset, count in dict.fromkeys((c.dataset, c.recipe["neighbours"]) for c in cells):
+        measured = list(view.measured("dimension", dataset, neighbours=count))
         values = {cell.method: record.values for cell, record in measured if record is not None}
-        curves.append(Curve(dataset, neighbours, batch, values, len(values) == len(measured)))
+        title = f"{CATALOGUE[dataset].title}, k = {count}"
+        curves.append(Curve(title, count, values, len(values) == len(measured)))
     return curves
 
 
@@ -162,7 +149,7 @@ def _table(curves: list[Curve]) -> Table:
     notes = [
         "Mean ± standard deviation between points. The paper shows curves without numbers.",
         "k: neighbours, without the point itself; components above 5 % of the largest count. "
-        f"{curves[0].batch} samples per batch; the paper does not state its number.",
+        "128 samples per batch; the paper does not state its number.",
     ]
     columns = [*map(Column, heads), Column("lower from γ", "ζ-mixup is below mixup from this γ on")]
     return Table(columns, rows, "Local intrinsic dimension", notes)

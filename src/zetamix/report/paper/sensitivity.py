@@ -1,18 +1,17 @@
 """Error against γ, and the sweep over γ and weight decay."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from zetamix.data import CATALOGUE
 from zetamix.gamma import GAMMA_MIN
-from zetamix.measure.statistics import Summary, standard_error
+from zetamix.measure.statistics import Summary, standard_error, summarise
 from zetamix.records import RunRecord
 from zetamix.report import Cell, Column, Picture, Table, drawing, series_style
-from zetamix.report.paper.comparisons import Row, summary_cell
+from zetamix.report.paper.comparisons import summary_cell
 from zetamix.report.paper.style import blank, finish, gamma_of
 from zetamix.report.paper.verdict import INCONCLUSIVE, ArtifactReport, Verdict
-from zetamix.results.paper_cells import TrainingCell, Variant
 from zetamix.results.paper_view import PaperView
 
 # the grid of γ and a margin
@@ -21,58 +20,51 @@ GAMMA_LIMITS = (1.65, 5.15)
 
 @dataclass(frozen=True)
 class Series:
-    """Runs of one dataset and variant: the grid over γ, and the sweep."""
+    """Runs of one dataset and variant of the recipe."""
 
     dataset: str
-    variant: Variant
-    grid: dict[float, Row]
-    sweep: list[RunRecord]
-    sweep_size: int
+    label: str
+    grid: dict[float, list[RunRecord]] = field(default_factory=dict)
+    """By γ."""
+    sweep: dict[str, RunRecord] = field(default_factory=dict)
+    """By key."""
 
     @property
     def title(self) -> str:
-        return f"{CATALOGUE[self.dataset].title}, {self.variant.label}"
+        return f"{CATALOGUE[self.dataset].title}, {self.label}"
 
     @property
     def errors(self) -> dict[float, Summary]:
         """Error in percent at every γ of the grid that was run."""
-        summaries = {g: row.summary(self.variant, "error") for g, row in self.grid.items()}
-        return {gamma: summary for gamma, summary in summaries.items() if summary is not None}
+        return {
+            gamma: summarise({run.cell.seed: 100 * run.last["error"] for run in runs})
+            for gamma, runs in self.grid.items()
+            if runs
+        }
 
 
 def report(view: PaperView) -> ArtifactReport:
     series = _all_series(view)
     tables = {"sensitivity": _table(series)}
     pictures = [_draw(view, series), *(_draw_sweep(view, s) for s in series if len(s.sweep) > 1)]
-    sentences = [_sentence(each) for each in series if len(each.errors) > 1]
     if not view.records:
         return ArtifactReport(pictures, tables)
     first = "The paper shows this figure without numbers to compare with."
+    sentences = [_sentence(each) for each in series if len(each.errors) > 1]
     return ArtifactReport(pictures, tables, Verdict(INCONCLUSIVE, [first, *sentences]))
 
 
 def _all_series(view: PaperView) -> list[Series]:
-    cells: dict[tuple[str, Variant], dict[tuple[object, ...], TrainingCell]] = {}
+    series: dict[tuple[str, str], Series] = {}
     for cell in view.trainings:
-        key = cell.in_sweep, cell.method, cell.recipe.weight_decay
-        cells.setdefault((cell.dataset, cell.variant), {}).setdefault(key, cell)
-    series = []
-    for (dataset, variant), group in cells.items():
-        grid = {
-            float(gamma_of(cell.method)): Row(
-                view.artifact,
-                dataset,
-                cell.model,
-                cell.method,
-                {variant: view.store.runs_of(cell)},
-            )
-            for cell in group.values()
-            if not cell.in_sweep
-        }
-        in_sweep = [cell for cell in group.values() if cell.in_sweep]
-        sweep = [record for cell in in_sweep for record in view.store.runs_of(cell)]
-        series.append(Series(dataset, variant, grid, sweep, len(in_sweep)))
-    return sorted(series, key=lambda each: list(CATALOGUE).index(each.dataset))
+        label = cell.variant.label
+        each = series.setdefault((cell.dataset, label), Series(cell.dataset, label))
+        runs = view.store.runs_of(cell)
+        if cell.in_sweep:
+            each.sweep.update((run.key, run) for run in runs)
+        else:
+            each.grid[float(gamma_of(cell.method))] = runs
+    return sorted(series.values(), key=lambda each: list(CATALOGUE).index(each.dataset))
 
 
 def _draw(view: PaperView, series: list[Series]) -> Picture:
@@ -81,21 +73,15 @@ def _draw(view: PaperView, series: list[Series]) -> Picture:
         panels: Any = figure.subplots(1, len(datasets), squeeze=False)
         for axes, dataset in zip(panels[0], datasets, strict=True):
             axes.set_title(CATALOGUE[dataset].title)
-            own = [each for each in series if each.dataset == dataset]
-            for index, each in enumerate(own):
-                errors = each.errors
-                if errors:
-                    seeds = max(summary.n for summary in errors.values())
-                    epochs = "" if each.variant.epochs else ", all epochs"
-                    label = f"{each.variant.label}{epochs}, {seeds} seed{'s'[: seeds > 1]}"
-                    bars = [s.sd or 0.0 for s in errors.values()] if seeds > 1 else None
-                    means = [summary.mean for summary in errors.values()]
-                    axes.errorbar(
-                        list(errors), means, yerr=bars, label=label, **series_style(index)
-                    )
-            if not any(each.errors for each in own):
+            own = [each for each in series if each.dataset == dataset and each.errors]
+            if not own:
                 blank(axes)
                 continue
+            for index, each in enumerate(own):
+                means = [summary.mean for summary in each.errors.values()]
+                bars = [summary.sd or 0.0 for summary in each.errors.values()]
+                style = series_style(index)
+                axes.errorbar(list(each.errors), means, yerr=bars, label=each.label, **style)
             axes.axvline(GAMMA_MIN, color="black", ls=":", lw=1.2)
             axes.set(xlabel="γ", ylabel="error rate %", xlim=GAMMA_LIMITS)
             axes.legend(loc="best")
@@ -132,7 +118,7 @@ def _sentence(series: Series) -> str:
     )
     if len(errors) < len(series.grid):
         text += f" {len(errors)} of {len(series.grid)} values of γ have been run."
-    runs = series.grid[best].runs[series.variant]
+    runs = series.grid[best]
     deviation, seeds = errors[best].sd, errors[best].n
     if deviation is None:
         margin = 100 * (standard_error("error", runs[0].confusion) or 0.0)
@@ -147,21 +133,21 @@ def _sentence(series: Series) -> str:
 
 
 def _draw_sweep(view: PaperView, series: Series) -> Picture:
-    gammas, decays, errors = zip(*map(_setting, series.sweep), strict=True)
+    gammas, decays, errors = zip(*map(_setting, series.sweep.values()), strict=True)
     with drawing(6.0, 3.6) as figure:
         axes = figure.subplots()
         points = axes.scatter(gammas, decays, c=errors, cmap="cividis_r", s=26, lw=0)
         figure.colorbar(points, ax=axes, label="error rate %")
         axes.axvline(GAMMA_MIN, color="black", ls=":", lw=1.2)
         axes.set(xlabel="γ", ylabel="weight decay", yscale="log", title=series.title)
-        label = series.variant.label.replace(", ", "-").replace(" ", "-")
+        label = series.label.replace(", ", "-").replace(" ", "-")
         return finish(
             view,
             figure,
             f"sweep-{series.dataset}-{label}",
             alt="Models as points over γ and weight decay, coloured by their error rate.",
-            caption=f"{series.title}: {len(series.sweep)} of {series.sweep_size} models of the "
-            f"sweep with their error on the test split. Dotted: {GAMMA_MIN:.5f}. Settings are "
+            caption=f"{series.title}: {len(series.sweep)} models of the sweep "
+            f"with their error on the test split. Dotted: {GAMMA_MIN:.5f}. Settings are "
             "drawn at random from the paper's two distributions; the paper's come from a Bayesian "
             "search, which samples good ones more often.",
         )
