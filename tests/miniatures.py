@@ -24,6 +24,7 @@ from unittest import mock
 import numpy as np
 from PIL import Image
 
+from zetamix.data import Dataset
 from zetamix.data.catalogue import CATALOGUE
 from zetamix.data.catalogue.natural import IMAGENETTE, IMAGEWOOF
 from zetamix.data.catalogue.skin import (
@@ -115,6 +116,24 @@ def save(path: Path, image: np.ndarray) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     options = {"quality": 95} if path.suffix.lower() in (".jpg", ".jpeg") else {}
     Image.fromarray(image).save(path, **options)
+
+
+def split_sizes(dataset: Dataset) -> dict[str, int]:
+    return {name: len(split) for name, split in dataset.splits.items()}
+
+
+def check_shades(dataset: Dataset) -> None:
+    """Every image has the shade of its class in its upper left corner."""
+    for split in dataset.splits.values():
+        expected = [shade(int(label), dataset.num_classes) for label in split.labels]
+        actual = split.samples[:, 0, 2, 2].tolist()
+        tolerance = 100 // dataset.num_classes
+        assert all(abs(a - b) <= tolerance for a, b in zip(actual, expected, strict=True))
+
+
+def prepared(data_dir: Path) -> list[Path]:
+    """The folders of prepared datasets."""
+    return [path for path in sorted((data_dir / "prepared").glob("*")) if path.is_dir()]
 
 
 def class_folders(

@@ -6,33 +6,23 @@ import zipfile
 import numpy as np
 import pytest
 import torch
-from miniatures import shade, write_npz
+from miniatures import check_shades, prepared, split_sizes, write_npz
 
 from zetamix import data
-
-
-def sizes(dataset):
-    return {name: len(split) for name, split in dataset.splits.items()}
-
-
-def check_shades(dataset):
-    for split in dataset.splits.values():
-        wanted = torch.tensor([shade(int(label), dataset.num_classes) for label in split.labels])
-        assert torch.equal(split.samples[:, 0, 0, 0].long(), wanted)
 
 
 def refuses(path, data_dir, message):
     with pytest.raises(data.DataError, match=message) as caught:
         data.load(path, data_dir)
     assert str(path) in str(caught.value)
-    assert not [entry for entry in (data_dir / "prepared").glob("*") if entry.is_dir()]
+    assert prepared(data_dir) == []
 
 
 def test_an_npz_of_images(tmp_path):
     counts = {"train": [8] * 3, "val": [1] * 3, "test": [2] * 3}
     dataset = data.load(write_npz(tmp_path / "own.npz", counts, (3, 9, 7)), tmp_path)
     assert (dataset.name, dataset.classes, dataset.shape) == ("own", ("0", "1", "2"), (3, 9, 7))
-    assert sizes(dataset) == {"train": 24, "val": 3, "test": 6}
+    assert split_sizes(dataset) == {"train": 24, "val": 3, "test": 6}
     check_shades(dataset)
 
 
@@ -40,7 +30,7 @@ def test_an_npz_of_images(tmp_path):
 def test_missing_splits_are_created(shape, tmp_path):
     path = write_npz(tmp_path / "own.npz", {"train": [10] * 3}, shape)
     dataset = data.load(path, tmp_path, seed=4)
-    assert sizes(dataset) == {"train": 21, "val": 3, "test": 6}
+    assert split_sizes(dataset) == {"train": 21, "val": 3, "test": 6}
     check_shades(dataset)
     assert "(seed 4)" in dataset.notes[0]
 
@@ -62,7 +52,7 @@ def test_duplicates_stay_in_one_created_split(tmp_path):
     labels = np.tile(np.arange(30) % 2, 2)
     np.savez(path, train_images=np.tile(images, (2, 1, 1)), train_labels=labels)
     dataset, other = (data.load(path, tmp_path, seed=seed) for seed in (0, 1))
-    assert sizes(dataset) == {"train": 42, "val": 6, "test": 12}
+    assert split_sizes(dataset) == {"train": 42, "val": 6, "test": 12}
     assert not torch.equal(other.test.samples, dataset.test.samples)
     assert data.check(path, tmp_path).leaks == data.check(path, tmp_path, seed=1).leaks == 0
 

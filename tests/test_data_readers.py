@@ -8,14 +8,10 @@ from dataclasses import replace
 import miniatures
 import pytest
 import torch
-from miniatures import build, installed, shade
+from miniatures import build, check_shades, installed, prepared, split_sizes
 
 from zetamix import data
 from zetamix.data.catalogue import CATALOGUE
-
-
-def sizes(dataset):
-    return {name: len(split) for name, split in dataset.splits.items()}
 
 
 def counts(dataset, made):
@@ -30,15 +26,12 @@ def test_a_miniature_is_read(name, packed, tmp_path):
         spec = specs[name]
         dataset = data.load(name)
         assert dataset.classes == spec.classes
-        assert sizes(dataset) == spec.sizes
+        assert split_sizes(dataset) == spec.sizes
         assert counts(dataset, spec.split == "made") == spec.counts
         for split in dataset.splits.values():
             assert (split.samples.dtype, split.shape) == (torch.uint8, spec.shape)
             assert split.labels.dtype == torch.int64
-            # the upper left corner of every image has the shade of its label
-            wanted = torch.tensor([shade(int(k), len(spec.classes)) for k in split.labels])
-            difference = split.samples[:, 0, 2, 2].long() - wanted
-            assert difference.abs().max().item() <= 100 // len(spec.classes)
+        check_shades(dataset)
         assert data.check(name).ok
 
 
@@ -54,7 +47,7 @@ def test_images_are_upright(name, tmp_path):
 def test_files_are_found_where_torchvision_puts_them(name, tmp_path):
     spec = build(name, tmp_path / "elsewhere")
     shutil.move(tmp_path / "elsewhere" / name, tmp_path / "data")
-    assert sizes(data.load(spec, tmp_path / "data")) == spec.sizes
+    assert split_sizes(data.load(spec, tmp_path / "data")) == spec.sizes
 
 
 @pytest.mark.parametrize("name", ["dermofit", "msk"])
@@ -235,8 +228,7 @@ def test_broken_files_are_named_with_their_row(name, change, message, tmp_path):
     with pytest.raises(data.DataError) as caught:
         data.load(spec, tmp_path)
     assert re.search(message, str(caught.value)), caught.value
-    left = [path.name for path in (tmp_path / "prepared").glob("*")]
-    assert all(name.endswith(".lock") for name in left)
+    assert prepared(tmp_path) == []
 
 
 def put(content):

@@ -8,8 +8,7 @@ from pathlib import Path
 import miniatures
 import numpy as np
 import pytest
-import torch
-from miniatures import picture, save, shade, write_csv
+from miniatures import check_shades, picture, prepared, save, split_sizes, write_csv
 from PIL import Image
 
 from zetamix import data
@@ -21,23 +20,8 @@ def class_folders(path, counts=COUNTS, **options):
     return miniatures.class_folders(path, counts, **options)
 
 
-def sizes(dataset):
-    return {name: len(split) for name, split in dataset.splits.items()}
-
-
 def totals(dataset):
     return sum(split.counts() for split in dataset.splits.values()).tolist()
-
-
-def check_shades(dataset):
-    """Every image has the shade of its class."""
-    for split in dataset.splits.values():
-        wanted = torch.tensor([shade(int(label), dataset.num_classes) for label in split.labels])
-        assert (split.samples[:, 0, 0, 0].long() - wanted).abs().max().item() <= 2
-
-
-def prepared(data_dir):
-    return [path for path in (data_dir / "prepared").glob("*") if path.is_dir()]
 
 
 @pytest.fixture
@@ -68,7 +52,7 @@ def test_a_folder_of_classes_is_split(mine, data_dir):
     assert (dataset.name, dataset.classes) == ("mine", ("cat", "dog", "owl"))
     assert dataset.shape == (3, 24, 30)
     # 22 images: 7 leave (rounded up), 3 of them for val
-    assert sizes(dataset) == {"train": 15, "val": 3, "test": 4}
+    assert split_sizes(dataset) == {"train": 15, "val": 3, "test": 4}
     assert totals(dataset) == [10, 7, 5]
     check_shades(dataset)
     assert dataset.notes == (
@@ -81,12 +65,12 @@ def test_splits_of_a_folder_are_kept_and_a_missing_one_is_created(mine, data_dir
     class_folders(mine / "Train", {"cat": 8, "dog": 8, "owl": 8})
     class_folders(mine / "test", {"cat": 2, "dog": 1, "owl": 1}, first=50)
     dataset = data.load(mine, data_dir)
-    assert sizes(dataset) == {"train": 21, "val": 3, "test": 4}
+    assert split_sizes(dataset) == {"train": 21, "val": 3, "test": 4}
     check_shades(dataset)
     assert "No val split found" in dataset.notes[0]
     class_folders(mine / "validation", {"cat": 1, "dog": 1, "owl": 2}, first=70)
     dataset = data.load(mine, data_dir)
-    assert sizes(dataset) == {"train": 24, "val": 4, "test": 4}
+    assert split_sizes(dataset) == {"train": 24, "val": 4, "test": 4}
     assert dataset.notes == ()
 
 
@@ -287,7 +271,7 @@ def test_duplicates_stay_in_one_created_split(mine, data_dir):
         shutil.copy(file, file.with_stem(f"{file.stem}-again"))
     dataset = data.load(mine, data_dir)
     # 40 images twice over, split as 40 would be
-    assert sizes(dataset) == {"train": 56, "val": 8, "test": 16}
+    assert split_sizes(dataset) == {"train": 56, "val": 8, "test": 16}
     assert "duplicates kept in one split" in dataset.notes[0]
     assert data.check(mine, data_dir).leaks == 0
     # a class with too few distinct images does not separate the duplicates of others
@@ -339,7 +323,7 @@ def test_a_csv_with_splits_and_other_columns(mine, data_dir):
     splits = ["train", "train", "val", "Test", "training"]
     rows = [[k, *row, splits[k % 5], "x"] for k, row in enumerate(write_images(mine))]
     path = write_csv(mine / "labels.csv", [["n", "image", "class", "split", "sex"], *rows])
-    assert sizes(data.load(path, data_dir)) == {"train": 14, "val": 4, "test": 4}
+    assert split_sizes(data.load(path, data_dir)) == {"train": 14, "val": 4, "test": 4}
 
 
 def test_names_without_folder_suffix_or_case(mine, data_dir):
