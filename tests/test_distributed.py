@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 
 from zetamix import MixPlan, ZetaMixup, mixup_plan, zeta_plan
 
+pytestmark = pytest.mark.slow
 PLANS = ["default", "own", "mixup", "transform", "agreed"]
 WORKERS = ["fork", "spawn"]
 

@@ -53,6 +53,7 @@ def die_writing(path):
     write_file(path, write)
 
 
+@pytest.mark.slow
 def test_a_writer_that_is_killed_keeps_the_old_file(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"old")

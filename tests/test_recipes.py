@@ -218,6 +218,7 @@ def cases():
             yield pytest.param(name, "resnet50", method, id=f"{name}-resnet50-{method}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "model", "method"), list(cases()))
 def test_every_recipe_takes_a_step_on_its_dataset(name, model, method, tmp_path):
     with installed(name, data_dir=tmp_path):

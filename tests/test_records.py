@@ -140,6 +140,7 @@ def append_many(path, first):
         append_record(path, dataclasses.replace(record(seed), extra={"long": "x" * 5000}))
 
 
+@pytest.mark.slow
 def test_processes_append_side_by_side(path):
     others = [start(append_many, path, first) for first in (100, 200)]
     assert [other.wait() for other in others] == [0, 0]

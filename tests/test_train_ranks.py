@@ -36,6 +36,7 @@ from zetamix.train.distributed import Ranks
 from zetamix.train.run_folder import RunFolder
 from zetamix.train.trainer import Trainer
 
+pytestmark = pytest.mark.slow
 RANKS = (0, 1)
 
 
