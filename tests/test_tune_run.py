@@ -12,7 +12,7 @@ from scipy import stats
 from tuning import RECIPE, hasty_sqlite, make_dataset, make_spec, make_trial, make_tuning, search
 
 from zetamix.data import DataError
-from zetamix.experiments.executor import MemoryChannel
+from zetamix.experiments.executor import Channel
 from zetamix.experiments.progress import Snapshot
 from zetamix.experiments.tune import StudyError, make_plan
 from zetamix.experiments.tune.run import (
@@ -50,7 +50,7 @@ def test_a_search_and_its_test(tmp_path):
     for trial in tuning.trials:
         assert list(trial.curve) == list(range(1, RECIPE.epochs + 1))
         assert trial.value == trial.curve[RECIPE.epochs] == trial.scores["error"]
-        assert trial.error > 0
+        assert trial.standard_error > 0
         assert trial.seed == trial.number
         folder = tmp_path / "trials" / f"{trial.number:04d}"
         assert {path.name for path in folder.iterdir()} >= {"cell.json", "record.json"}
@@ -150,7 +150,7 @@ def test_commands_that_share_a_study_train_every_trial_once(tmp_path):
     def command():
         try:
             for _ in range(5):
-                run_trials(job, settings, MemoryChannel())
+                run_trials(job, settings, Channel())
         except BaseException as error:
             errors.append(error)
 
@@ -258,7 +258,7 @@ def test_threads_of_one_process_train_the_models_of_a_sequential_search(tmp_path
     spec = make_spec()
     plan = make_plan(spec, "random", 5, False)
     job = WorkerJob(sqlite_url(tmp_path / "study.db"), "cpu", 3)
-    run_trials(job, worker_settings(tmp_path, spec, plan), MemoryChannel())
+    run_trials(job, worker_settings(tmp_path, spec, plan), Channel())
     side_by_side = read_trials(open_study(job.url, "study", spec, plan), spec)
     alone = search(tmp_path / "alone", spec, trials=5, sampler="random", prune=False)
     assert [(t.setting, t.seed, t.value) for t in side_by_side] == [
@@ -296,7 +296,7 @@ def test_a_worker_of_another_machine_trains_in_a_temporary_folder(tmp_path, monk
     spec = make_spec()
     plan = make_plan(spec, "random", 1)
     settings = worker_settings(tmp_path, spec, plan, token="another")
-    run_trials(WorkerJob(sqlite_url(tmp_path / "study.db"), "cpu", 1), settings, MemoryChannel())
+    run_trials(WorkerJob(sqlite_url(tmp_path / "study.db"), "cpu", 1), settings, Channel())
     assert not (tmp_path / "trials").exists()
     assert (tmp_path / "temporary/zetamix-another/trials/0000/record.json").exists()
 

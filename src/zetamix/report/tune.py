@@ -17,9 +17,9 @@ from zetamix.metrics import METRICS, Metric
 from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
 from zetamix.report.figure import GREY
 from zetamix.report.page import Block
-from zetamix.report.tune_text import describe_method, summarise_tuning
+from zetamix.report.tune_text import summarise_tuning
 from zetamix.results.search_space import TITLES, Parameter, Setting, format_setting
-from zetamix.results.tuning import CHOSEN, Trial, Tuning, differences
+from zetamix.results.tuning import CHOSEN, HELD_OUT, PRUNE_PERCENT, Trial, Tuning, differences
 from zetamix.results.tuning_analysis import (
     CurvePoint,
     curve,
@@ -112,7 +112,8 @@ def _page(
     rest = sum(trial.state == "complete" for trial in tuning.trials) - SHOWN_TRIALS
     more = ["All trials are in trials.csv."] if rest > 0 else []
     sections.append(Section("Trials", [trial_table(tuning), *more]))
-    sections.append(Section("Method", describe_method(tuning)))
+    notes = [f"Data: {note}." for note in tuning.spec.dataset.notes]
+    sections.append(Section("Method", [method_table(tuning), *notes]))
     title = f"{tuning.spec.dataset.name}: which γ?"
     if not tuning.finished:
         title += " (unfinished)"
@@ -181,6 +182,37 @@ def trial_table(tuning: Tuning) -> Table:
     all_shown = len(complete) <= SHOWN_TRIALS
     caption = "Complete trials" if all_shown else f"The best {SHOWN_TRIALS} trials"
     return Table(columns, rows, caption)
+
+
+def method_table(tuning: Tuning) -> Table:
+    """How the search was done."""
+    spec, recipe = tuning.spec, tuning.spec.recipe
+    sizes = {name: f"{len(split):,} samples" for name, split in spec.dataset.splits.items()}
+    if spec.held_out:
+        sizes["val"] += f", {100 * HELD_OUT:.0f} % of the training split, held out"
+    sampling = f"{tuning.sampler}, seed {spec.seed}; trial n trains with seed {spec.seed} + n"
+    if tuning.sampler == "grid":
+        seeds = sorted({trial.seed for trial in tuning.trials})
+        sampling = f"grid, every setting with seeds {', '.join(map(str, seeds))}"
+    pruning = "none"
+    if tuning.prune:
+        pruning = (
+            f"from a third of the epochs on, if {PRUNE_PERCENT:.0f} % of the trials are better"
+        )
+    rows = {
+        "training split": sizes["train"],
+        "validation split": sizes["val"],
+        "test split": f"{sizes.get('test', 'none')}, not read before a setting is chosen",
+        "score": f"validation {METRICS[spec.metric].title} after the last epoch",
+        "search space": spec.space.text,
+        "sampler": sampling,
+        "pruning": pruning,
+        "recipe": f"{recipe.source}; {recipe.model}, {recipe.epochs} epochs, batch size "
+        f"{recipe.batch_size}, learning rate {recipe.lr:g} ({recipe.schedule}), weight decay "
+        f"{recipe.weight_decay:g}, augmentation {recipe.augmentation}",
+        "trained by": tuning.description,
+    }
+    return Table([Column("setting"), Column("value")], [list(row) for row in rows.items()])
 
 
 def trials_csv(tuning: Tuning) -> str:

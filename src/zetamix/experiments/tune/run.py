@@ -28,7 +28,7 @@ from zetamix.experiments.run_cells import (
 )
 from zetamix.experiments.tune.objective import Objective, TrialStopped
 from zetamix.experiments.tune.spec import SearchPlan
-from zetamix.experiments.tune.storage import patiently, sqlite_url
+from zetamix.experiments.tune.storage import GRACE, HEARTBEAT, patiently, sqlite_url
 from zetamix.experiments.tune.study import (
     SearchProgress,
     attempts,
@@ -64,15 +64,25 @@ class WorkerSettings:
     plan: SearchPlan
     study_name: str
     out: Path
-    token: str
-    save_every: float
-    heartbeat: int
-    grace: int
+    token: str = ""
+    save_every: float = 60.0
+    heartbeat: int = HEARTBEAT
+    grace: int = GRACE
+
+    def open_study(self, url: str) -> Study:
+        return open_study(
+            url,
+            self.study_name,
+            self.spec,
+            self.plan,
+            heartbeat=self.heartbeat,
+            grace=self.grace,
+        )
 
 
 @dataclass(frozen=True)
 class WorkerJob:
-    """Trials for one worker: one, or as many as there are for several threads on a GPU."""
+    """One trial for a process, or all that are left for the threads of a GPU."""
 
     url: str
     """Sent with every job, because what workers share may be written to disk."""
@@ -93,8 +103,8 @@ def tune(
     address: str | None = None,
     device: str | None = None,
     save_every: float = 60.0,
-    heartbeat: int = 10,
-    grace: int = 60,
+    heartbeat: int = HEARTBEAT,
+    grace: int = GRACE,
     poll_seconds: float = POLL_SECONDS,
     watch: Watch | None = None,
     stop: Stop | None = None,
@@ -105,7 +115,7 @@ def tune(
     on one machine through the SQLite file in `out`, between machines through a PostgreSQL server.
 
     storage: URL of the database; None for a file in `out`. name: name of the study in it.
-    test_seeds: seeds of the final test; 0 skips it.
+    test_seeds: number of seeds of the final test; 0 skips it.
     jobs: trials at a time: processes on a CPU (default: one per core), threads of one process on
         each GPU (default: 4).
     heartbeat, grace: seconds between two signs of life of a trial, and from the last one until
@@ -118,19 +128,11 @@ def tune(
             f"{spec.dataset.name} has no test split for the chosen setting. Add --test-seeds 0 to "
             "choose without a final test."
         )
-    url = storage or sqlite_url(out / "study.db")
+    url, study_name = storage or sqlite_url(out / "study.db"), name or f"tune-{spec.dataset.name}"
     settings = WorkerSettings(
-        spec=spec,
-        plan=plan,
-        study_name=name or f"tune-{spec.dataset.name}",
-        out=out.absolute(),
-        token="",
-        save_every=save_every,
-        heartbeat=heartbeat,
-        grace=grace,
+        spec, plan, study_name, out.absolute(), "", save_every, heartbeat, grace
     )
-    study = open_study(url, settings.study_name, spec, plan, heartbeat=heartbeat, grace=grace)
-    search = _Search(study, settings, url, watch)
+    study = settings.open_study(url)
     options: dict[str, Any] = {
         "backend": backend,
         "address": address,
@@ -139,7 +141,7 @@ def tune(
     }
     threads, devices, workers = plan_workers(jobs, backend, device)
     with open_executor(jobs=plan.trials, workers=workers, **options) as executor:
-        search.run(executor, devices, threads)
+        _search(executor, study, url, settings, devices, threads, watch)
         description = executor.description
     tuning = Tuning(
         spec=spec,
@@ -172,61 +174,53 @@ def plan_workers(
     return RUNS_PER_GPU if jobs is None else -(-jobs // len(devices)), [*devices], len(devices)
 
 
-class _Search:
-    """The trials of one command: hands jobs to workers until the study has all its trials."""
+def _search(
+    executor: Executor,
+    study: Study,
+    url: str,
+    settings: WorkerSettings,
+    devices: list[str | None],
+    threads: int,
+    watch: Watch | None,
+) -> None:
+    """Hand jobs to workers until the study has all its trials.
 
-    def __init__(
-        self, study: Study, settings: WorkerSettings, url: str, watch: Watch | None
-    ) -> None:
-        self.study, self.settings, self.url, self.watch = study, settings, url, watch
+    devices: those that are idle; a single one is shared by all workers.
+    """
+    spec, total, shared = settings.spec, settings.plan.trials, len(devices) == 1
+    if executor.remote:
+        # other machines may not have the data
+        settings = replace(settings, spec=replace(spec, ref=None), token=folder_token(settings.out))
 
-    def run(self, executor: Executor, devices: list[str | None], threads: int) -> None:
-        settings = self.settings
-        if executor.remote:
-            # other machines may not have the data
-            spec = replace(settings.spec, ref=None)
-            settings = replace(settings, spec=spec, token=folder_token(settings.out))
-        with executor.watched(lambda: self._look(executor)):
-            jobs = self._jobs(executor, devices, threads)
-            for job, _ in executor.run(run_trials, jobs, settings):
-                devices.append(job.device)
-        self._look(executor)
+    def look() -> None:
+        # the next look may reach the server; the search itself waits for it
+        with suppress(StorageInternalError):
+            if watch is not None:
+                watch(read_progress(study, spec, total, executor.deaths))
 
-    def _jobs(
-        self, executor: Executor, devices: list[str | None], threads: int
-    ) -> Iterator[WorkerJob]:
-        """The next job for an idle worker, until all trials are over.
+    def status(lost_after: float) -> Literal["finished", "startable", "waiting"]:
+        recover(study, grace=settings.grace, lost_after=lost_after)
+        if sum(map(is_over, attempts(study))) >= total:
+            return "finished"
+        return "startable" if can_start(study, total) else "waiting"
 
-        While the last trials run in other commands, it waits: their process may die.
-
-        devices: those that are idle; a single one is shared by all workers.
-        """
-        shared = len(devices) == 1
+    def jobs() -> Iterator[WorkerJob]:
+        # while the last trials run in other commands, it waits: their processes may die
         lost_after = 0.0
         while not executor.channel.stop_requested():
-            status = patiently(partial(self._status, lost_after), PATIENCE)
-            lost_after = self.settings.grace
-            if status == "finished":
+            now = patiently(partial(status, lost_after), PATIENCE)
+            lost_after = settings.grace
+            if now == "finished":
                 return
-            if status == "startable":
-                yield WorkerJob(self.url, devices[0] if shared else devices.pop(0), threads)
+            if now == "startable":
+                yield WorkerJob(url, devices[0] if shared else devices.pop(0), threads)
             else:
                 time.sleep(executor.poll_seconds)
 
-    def _status(self, lost_after: float) -> Literal["finished", "startable", "waiting"]:
-        total = self.settings.plan.trials
-        recover(self.study, grace=self.settings.grace, lost_after=lost_after)
-        if sum(is_over(trial) for trial in attempts(self.study)) >= total:
-            return "finished"
-        return "startable" if can_start(self.study, total) else "waiting"
-
-    def _look(self, executor: Executor) -> None:
-        if self.watch is not None:
-            # the next look may reach the server; the search itself waits for it
-            with suppress(StorageInternalError):
-                settings = self.settings
-                total = settings.plan.trials
-                self.watch(read_progress(self.study, settings.spec, total, executor.deaths))
+    with executor.watched(look):
+        for job, _ in executor.run(run_trials, jobs(), settings):
+            devices.append(job.device)
+    look()
 
 
 def run_trials(job: WorkerJob, settings: WorkerSettings, channel: Channel) -> None:
@@ -254,15 +248,7 @@ def run_trials(job: WorkerJob, settings: WorkerSettings, channel: Channel) -> No
         # a γ below GAMMA_MIN, for which the transform warns, is part of the search
         warnings.simplefilter("ignore", UserWarning)
         try:
-            study = open_study(
-                job.url,
-                settings.study_name,
-                spec,
-                plan,
-                heartbeat=settings.heartbeat,
-                grace=settings.grace,
-            )
-            study.optimize(
+            settings.open_study(job.url).optimize(
                 objective,
                 n_trials=1 if job.threads == 1 else None,
                 n_jobs=job.threads,
@@ -273,6 +259,7 @@ def run_trials(job: WorkerJob, settings: WorkerSettings, channel: Channel) -> No
             # the checkpoint is saved, and the trial is retried once the server answers
             time.sleep(1.0)
         except ValueError:
+            # Optuna refuses the result of a trial that another process took over
             if not objective.lost:
                 raise
 
