@@ -109,7 +109,8 @@ def choose_metrics(counts: Tensor) -> list[str]:
     >>> choose_metrics(torch.tensor([1, 1, 2]))
     ['balanced_accuracy', 'f1_macro', 'error', 'nll', 'ece']
     """
-    names = ["error"] if is_balanced(counts) else ["balanced_accuracy", "f1_macro", "error"]
+    balanced = bool(counts.min() > 0 and counts.max() <= BALANCED * counts.min())
+    names = ["error"] if balanced else ["balanced_accuracy", "f1_macro", "error"]
     if len(counts) == 2:
         names.insert(0, "auc")
     return [*names, "nll", "ece"]
@@ -124,11 +125,6 @@ def primary_metric(counts: Tensor, *, auc: bool = True) -> str:
     ('auc', 'balanced_accuracy')
     """
     return next(name for name in choose_metrics(counts) if auc or name != "auc")
-
-
-def is_balanced(counts: Tensor) -> bool:
-    """Whether every class has samples, and the largest at most 1.5 times those of the smallest."""
-    return bool(counts.min() > 0 and counts.max() <= BALANCED * counts.min())
 
 
 def chance_level(metric: str, counts: Tensor) -> float | None:

@@ -90,7 +90,12 @@ def inspect_dataset(
         oracle = _train_oracle(dataset, originals, settings, device, watch)
     measurer = _Measurer(dataset.num_classes, originals, settings, oracle)
     measurer.find_coordinates(lambda done, total: watch("comparing originals", done, total))
-    *measured, original = _measure_all(measurer, [*methods, parse("none")], watch)
+    step = _Steps(watch, "measuring methods", _Measurer.STEPS * (len(methods) + 1))
+    *measured, original = [measurer.measure(m, step) for m in [*methods, parse("none")]]
+    step, sweep = _Steps(watch, "local dimension over γ", len(settings.gammas)), []
+    for gamma in settings.gammas:
+        sweep.append((gamma, measurer.sum_dimension(parse(f"zeta:{gamma}"))))
+        step()
     return Inspection(
         dataset=dataset.name,
         classes=dataset.classes,
@@ -103,7 +108,7 @@ def inspect_dataset(
         oracle=oracle,
         original=original,
         methods=tuple(measured),
-        sweep=tuple(_sweep(measurer, settings.gammas, watch)),
+        sweep=tuple(sweep),
     )
 
 
@@ -143,31 +148,6 @@ def _check_methods(methods: Sequence[Method], originals: Originals) -> None:
         _Measurer(classes, few, Settings(batch_size=4), None).mix(method, few.samples)
 
 
-def _measure_all(
-    measurer: "_Measurer", methods: Sequence[Method], watch: Watch
-) -> list[MeasuredOutputs]:
-    stage, done, total = "measuring methods", 0, _Measurer.STEPS * len(methods)
-
-    def step() -> None:
-        nonlocal done
-        done += 1
-        watch(stage, done, total)
-
-    watch(stage, done, total)
-    return [measurer.measure(method, step) for method in methods]
-
-
-def _sweep(
-    measurer: "_Measurer", gammas: Sequence[float], watch: Watch
-) -> list[tuple[float, Estimate]]:
-    results = []
-    for done, gamma in enumerate(gammas):
-        watch("local dimension over γ", done, len(gammas))
-        results.append((gamma, measurer.sum_dimension(parse(f"zeta:{gamma}"))))
-    watch("local dimension over γ", len(gammas), len(gammas))
-    return results
-
-
 def _train_oracle(
     dataset: Dataset, originals: Originals, settings: Settings, device: torch.device, watch: Watch
 ) -> Oracle:
@@ -202,6 +182,18 @@ def _train_oracle(
 def _downscaled(split: Split, rows: Tensor, size: int) -> Tensor:
     """Samples for the oracle, in chunks: in full size, all of them may not fit into memory."""
     return torch.cat([downscale(split.take(part), size) for part in torch.split(rows, CHUNK)])
+
+
+class _Steps:
+    """Reports the progress of a stage; call it after every step."""
+
+    def __init__(self, watch: Watch, stage: str, total: int) -> None:
+        self.watch, self.stage, self.total, self.done = watch, stage, total, -1
+        self()
+
+    def __call__(self) -> None:
+        self.done += 1
+        self.watch(self.stage, self.done, self.total)
 
 
 class _Measurer:

@@ -22,7 +22,7 @@ from zetamix.provenance import machine_summary
 from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
 from zetamix.report.compare_text import LEVEL, summarise
 from zetamix.report.figure import GREY
-from zetamix.report.outputs import Outputs, draw_outputs
+from zetamix.report.outputs import draw_outputs
 from zetamix.report.page import Fold
 from zetamix.report.table import Mark
 from zetamix.results.comparison import Comparison
@@ -170,12 +170,10 @@ def class_table(comparison: Comparison) -> Table:
 
 def draw_figures(comparison: Comparison) -> dict[str, Picture]:
     """All figures by name."""
-    examples = [
-        Outputs(
-            "original" if shown.method == "none" else shown.method, shown.samples, shown.targets
-        )
-        for shown in comparison.examples
-    ]
+    examples = {
+        "original" if row.method == "none" else row.method: (row.samples, row.targets)
+        for row in comparison.examples
+    }
     pictures = [draw_curves(comparison), draw_confusion(comparison)]
     pictures.append(draw_outputs(examples, comparison.dataset.classes))
     if comparison.compared:

@@ -15,7 +15,7 @@ from zetamix.measure.realism import CERTAIN, FLOOR
 from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
 from zetamix.report.figure import COLOURS
 from zetamix.report.inspect_text import cautions, summarise
-from zetamix.report.outputs import Outputs, draw_outputs
+from zetamix.report.outputs import draw_outputs
 from zetamix.results.inspection import Inspection, MeasuredOutputs
 
 # name: (heading of the row, explanation)
@@ -109,7 +109,7 @@ def make_table(inspection: Inspection) -> Table:
 
 def draw_figures(inspection: Inspection) -> dict[str, Picture]:
     """All figures by name."""
-    examples = [Outputs(row.label, row.examples, row.example_targets) for row in inspection.rows]
+    examples = {row.label: (row.examples, row.example_targets) for row in inspection.rows}
     pictures = [draw_outputs(examples, inspection.classes), draw_dimension(inspection)]
     if inspection.oracle is not None:
         pictures.append(draw_realism(inspection, inspection.oracle.statement))

@@ -1,8 +1,7 @@
 """The figure of originals and mixed outputs: images with soft labels as bars, or points."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -17,32 +16,24 @@ MAX_IMAGE_SIDE = 96
 NAMED_CLASSES = 12
 
 
-@dataclass(frozen=True)
-class Outputs:
-    """Outputs of one method, in the order of the originals that they replace."""
-
-    label: str
-    samples: Tensor
-    """[shown, channels, height, width] from 0 to 255, or [shown, d]."""
-    targets: Tensor
-    """[shown, classes]."""
+# label of a row: (samples [shown, channels, height, width] from 0 to 255 or [shown, d], targets)
+Rows: TypeAlias = Mapping[str, tuple[Tensor, Tensor]]
 
 
-def draw_outputs(rows: Sequence[Outputs], classes: Sequence[str]) -> Picture:
-    """One row per method; the first shows the originals.
+def draw_outputs(rows: Rows, classes: Sequence[str]) -> Picture:
+    """One row per method; the first shows the originals, which outputs replace in their order.
 
-    >>> made = Outputs("original", torch.zeros(2, 1, 4, 4), torch.eye(2))
-    >>> draw_outputs([made, made], ["cat", "dog"]).name
+    >>> images = torch.zeros(2, 1, 4, 4), torch.eye(2)
+    >>> draw_outputs({"original": images, "mixup": images}, ["cat", "dog"]).name
     'outputs'
     """
-    if rows[0].samples.ndim == 4:
-        return _draw_images(rows, classes)
-    return _draw_points(rows, classes)
+    samples, _ = next(iter(rows.values()))
+    return _draw_images(rows, classes) if samples.ndim == 4 else _draw_points(rows, classes)
 
 
-def _draw_images(rows: Sequence[Outputs], classes: Sequence[str]) -> Picture:
-    columns = len(rows[0].samples)
-    left = 0.3 + 0.085 * max(len(outputs.label) for outputs in rows)
+def _draw_images(rows: Rows, classes: Sequence[str]) -> Picture:
+    columns = len(next(iter(rows.values()))[0])
+    left = 0.3 + 0.085 * max(map(len, rows))
     below = 0.12 + 0.06 * max(len(name) for name in classes) * (len(classes) <= NAMED_CLASSES)
     width, height = 0.9 * columns + left + 0.1, 1.35 * len(rows) + below + 0.1
     with drawing(width, height) as figure:
@@ -57,45 +48,44 @@ def _draw_images(rows: Sequence[Outputs], classes: Sequence[str]) -> Picture:
             height_ratios=[2.4, 1] * len(rows),
             gridspec_kw=edges,
         )
-        for row, outputs in enumerate(rows):
+        for row, (name, (samples, targets)) in enumerate(rows.items()):
             for column in range(columns):
-                _show_image(axes[2 * row, column], outputs.samples[column])
-                _show_label(axes[2 * row + 1, column], outputs.targets[column])
+                _show_image(axes[2 * row, column], samples[column])
+                _show_label(axes[2 * row + 1, column], targets[column])
             axes[2 * row, 0].set_ylabel(
-                outputs.label, rotation=0, ha="right", va="center", fontweight="bold"
+                name, rotation=0, ha="right", va="center", fontweight="bold"
             )
         _name_classes(axes[-1], classes)
         return Picture.of(
             figure,
             "outputs",
-            alt=f"A row of originals of different classes; below, the outputs of {_listed(rows)} "
-            "that replace them, with bars for the soft labels.",
+            alt=f"Rows of images with bars for their soft labels: {', '.join(rows)}.",
             caption="Top row: originals, one per class. Below: the outputs that replace them. "
             "Bars: the label, from 0 to 1 for each class.",
         )
 
 
-def _draw_points(rows: Sequence[Outputs], classes: Sequence[str]) -> Picture:
-    originals = rows[0].samples.flatten(1)
+def _draw_points(rows: Rows, classes: Sequence[str]) -> Picture:
+    originals = next(iter(rows.values()))[0].flatten(1)
     plane, flat = _plane(originals), originals.shape[1] == 2
     with drawing(2.1 * len(rows), 2.5) as figure:
         axes: Any = figure.subplots(1, len(rows), sharex=True, sharey=True, squeeze=False)
-        for panel, outputs in zip(axes[0], rows, strict=True):
-            shown = outputs.samples.flatten(1)
+        for panel, (name, (samples, targets)) in zip(axes[0], rows.items(), strict=True):
+            shown = samples.flatten(1)
             points = (shown if flat else shown @ plane).numpy()
-            largest = outputs.targets.argmax(1).numpy()
+            largest = targets.argmax(1).numpy()
             for label in range(len(classes)):
                 own, style = points[largest == label], series_style(label)
                 panel.scatter(
                     own[:, 0], own[:, 1], s=5, lw=0, color=style["color"], marker=style["marker"]
                 )
-            panel.set_title(outputs.label)
+            panel.set_title(name)
             panel.tick_params(labelsize=7)
         plane_text = "" if flat else ", in the plane of the originals' two principal components"
         return Picture.of(
             figure,
             "outputs",
-            alt=f"Scatter plots of originals and of the outputs of {_listed(rows)}{plane_text}.",
+            alt=f"Scatter plots{plane_text}: {', '.join(rows)}.",
             caption=f"{len(originals):,} originals and the outputs that replace them{plane_text}. "
             "Colour and marker: the largest class of the label.",
         )
@@ -105,10 +95,6 @@ def _plane(points: Tensor) -> Tensor:
     """[d, 2]: the first two principal components; the second is zero for d = 1."""
     directions: Tensor = torch.linalg.svd(points - points.mean(0), full_matrices=False).Vh
     return F.pad(directions[:2].T, (0, max(0, 2 - len(directions))))
-
-
-def _listed(rows: Sequence[Outputs]) -> str:
-    return ", ".join(outputs.label for outputs in rows[1:])
 
 
 def _show_image(axes: Axes, image: Tensor) -> None:
