@@ -25,20 +25,10 @@ import numpy as np
 from PIL import Image
 
 from zetamix.data import Dataset
-from zetamix.data.catalogue import CATALOGUE
-from zetamix.data.catalogue.natural import IMAGENETTE, IMAGEWOOF
-from zetamix.data.catalogue.skin import (
-    BCC,
-    DERM7PT_CLASSES,
-    DERMOFIT_CLASSES,
-    ISIC2018_CLASSES,
-    MELANOMA,
-    NEVUS,
-    SK,
-)
-from zetamix.data.catalogue.spec import DatasetSpec
+from zetamix.data.catalogue import CATALOGUE, DatasetSpec
 
 Counts = dict[str, list[int]]
+BCC, NEVUS, MELANOMA, SK = "basal cell carcinoma", "nevus", "melanoma", "seborrheic keratosis"
 # the index of the first image of a split, so that no two splits share an image
 FIRST = {"train": 0, "val": 100, "test": 150}
 
@@ -243,7 +233,7 @@ def stl10(spec: DatasetSpec, base: Path) -> Counts:
 
 def imagenet_subset(spec: DatasetSpec, base: Path) -> Counts:
     folder = base / spec.files[0].unpacks_to
-    wnids = list({"imagenette": IMAGENETTE, "imagewoof": IMAGEWOOF}[spec.name])
+    wnids = list(spec.labels)
     counts = {"train": [2] * 9 + [3], "test": [1] * 10}
     for split, name in (("train", "train"), ("test", "val")):
         for label, wnid in enumerate(wnids):
@@ -288,14 +278,14 @@ def isic2017(spec: DatasetSpec, base: Path) -> Counts:
 
 
 def isic2018(spec: DatasetSpec, base: Path) -> Counts:
-    codes = list(ISIC2018_CLASSES)
+    codes = list(spec.labels)
     per_code = {"train": [6, 5, 4, 4, 2, 2, 1], "val": [2, 1, 1, 1, 1, 0, 1], "test": [3] + [1] * 6}
     counts = {split: [0] * 5 for split in per_code}
     for split, part in (("train", "Training"), ("val", "Validation"), ("test", "Test")):
         rows: list[list[object]] = [["image", "MEL", "NV", "BCC", "AKIEC", "BKL", "DF", "VASC"]]
         for k, code in enumerate(labels_of(per_code[split])):
             name = f"ISIC_{len(part):03d}{k:04d}"
-            label = spec.classes.index(ISIC2018_CLASSES[codes[code]])
+            label = spec.classes.index(spec.labels[codes[code]])
             counts[split][label] += 1
             folder = base / f"ISIC2018_Task3_{part}_Input"
             save(folder / f"{name}.jpg", picture(label, 5, k + FIRST[split], (60, 45)))
@@ -353,7 +343,7 @@ def _uda(base: Path) -> Counts:
 def dermofit(spec: DatasetSpec, base: Path) -> Counts:
     """A folder for each code, with a mask beside each photograph."""
     counts = [0] * 5
-    for code, diagnosis in DERMOFIT_CLASSES.items():
+    for code, diagnosis in spec.labels.items():
         label = spec.classes.index(diagnosis)
         for k in range(10 if label < 4 else 2):
             name = f"{code[0]}{sum(counts):03d}"
@@ -369,7 +359,7 @@ def derm7pt(spec: DatasetSpec, base: Path) -> Counts:
     release = base / "release_v0"
     counts = [0] * 5
     rows: list[list[object]] = [["case_num", "diagnosis", "sex", "clinic", "derm", "notes"]]
-    for diagnosis, name in DERM7PT_CLASSES.items():
+    for diagnosis, name in spec.labels.items():
         label = spec.classes.index(name)
         for _ in range(12 if diagnosis == BCC or name == SK else 3):
             k = sum(counts)

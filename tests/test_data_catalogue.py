@@ -7,7 +7,6 @@ import pytest
 import torchvision.datasets as tv
 
 from zetamix.data import CATALOGUE
-from zetamix.data.catalogue.natural import IMAGENETTE
 from zetamix.data.readers import READERS
 
 NATURAL = ["mnist", "fashion_mnist", "cifar10", "cifar100", "stl10", "imagenette", "imagewoof"]
@@ -91,12 +90,12 @@ def test_imagenette_is_torchvisions():
     (file,) = CATALOGUE["imagenette"].files
     assert (file.url, file.md5) == tv.Imagenette._ARCHIVES["full"]
     theirs = {wnid: names[0] for wnid, names in tv.Imagenette._WNID_TO_CLASS.items()}
-    assert theirs == IMAGENETTE
+    assert theirs == CATALOGUE["imagenette"].labels
 
 
 def test_classes_of_imagenet_subsets_are_in_order_of_their_folders():
     for name in ("imagenette", "imagewoof"):
-        wnids = miniatures.IMAGENETTE if name == "imagenette" else miniatures.IMAGEWOOF
+        wnids = CATALOGUE[name].labels
         assert sorted(wnids) == list(wnids)
         assert tuple(wnids.values()) == CATALOGUE[name].classes
 

@@ -2,7 +2,7 @@
 
 try:
     from zetamix.data.catalogue import CATALOGUE as CATALOGUE
-    from zetamix.data.catalogue.spec import DatasetSpec as DatasetSpec
+    from zetamix.data.catalogue import DatasetSpec as DatasetSpec
     from zetamix.data.dataset import Dataset as Dataset
     from zetamix.data.dataset import Split as Split
     from zetamix.data.dataset import from_tensors as from_tensors

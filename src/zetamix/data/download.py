@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from zetamix.atomic_io import write_file
-from zetamix.data.catalogue.spec import DatasetSpec
+from zetamix.data.catalogue import DatasetSpec
 from zetamix.data.errors import DataError, DatasetNotFoundError
 from zetamix.data.source import Progress, resolve_data_dir
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from zetamix.data import cache
-from zetamix.data.catalogue import CATALOGUE
-from zetamix.data.catalogue.spec import DatasetSpec
+from zetamix.data.catalogue import CATALOGUE, DatasetSpec
 from zetamix.data.dataset import Dataset, from_tensors
 from zetamix.data.download import locate, obtain
 from zetamix.data.errors import (

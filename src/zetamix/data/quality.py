@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zetamix.data.catalogue.spec import DatasetSpec
+from zetamix.data.catalogue import DatasetSpec
 from zetamix.data.source import Block, Progress, Source
 from zetamix.data.splits import SPLITS, digest
 from zetamix.text import plural

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from zetamix.data.catalogue.spec import DatasetSpec
+from zetamix.data.catalogue import DatasetSpec
 from zetamix.data.readers import arrays as arrays
 from zetamix.data.readers import skin, torchvision_sets
 from zetamix.data.source import Source

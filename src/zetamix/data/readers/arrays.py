@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from zetamix.data.catalogue.spec import DatasetSpec
+from zetamix.data.catalogue import DatasetSpec
 from zetamix.data.errors import DataError, OnProblem, raise_problems
 from zetamix.data.source import Array, Part, Source, array_part
 from zetamix.data.splits import SPLITS, digest, make_splits

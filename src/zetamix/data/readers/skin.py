@@ -5,16 +5,7 @@ from pathlib import Path
 
 import torch
 
-from zetamix.data.catalogue.skin import (
-    DERM7PT_CLASSES,
-    DERMOFIT_CLASSES,
-    ISIC2018_CLASSES,
-    MELANOMA,
-    NEVUS,
-    OTHERS,
-    SK,
-)
-from zetamix.data.catalogue.spec import DatasetSpec
+from zetamix.data.catalogue import DatasetSpec
 from zetamix.data.errors import DataError
 from zetamix.data.image_files import LabelledFile, file_part, images_below
 from zetamix.data.label_csv import ImageIndex, Row, find_column, read_rows
@@ -22,11 +13,6 @@ from zetamix.data.source import Source
 from zetamix.data.splits import make_splits
 
 PHOTOS = (".jpg", ".jpeg")
-BENIGN_MALIGNANT = {
-    # the training labels of 2016 are words, the test labels numbers
-    **dict.fromkeys(("benign", "0", "0.0"), "benign"),
-    **dict.fromkeys(("malignant", "1", "1.0"), "malignant"),
-}
 # columns of the archive's metadata in its older and newer versions; today's diagnosis_1 says only
 # benign or malignant
 ARCHIVE_IDS = ("isic_id", "image_id", "image_name", "name")
@@ -36,13 +22,13 @@ ARCHIVE_DIAGNOSES = (
     *(f"diagnosis_{level}" for level in range(2, 6)),
 )
 UNDIAGNOSED = ("", "unknown", "none", "nan", "not available", "indeterminate")
-PH2_DIAGNOSES = {"0": NEVUS, "1": NEVUS, "2": MELANOMA}
+LESIONS = ("melanoma", "nevus", "seborrheic keratosis")
 
 
 def isic2016(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Challenge 2016, part 3: two columns, without a header."""
     parts = {"train": "Training", "test": "Test"}
-    label_of = _by_value("label", BENIGN_MALIGNANT)
+    label_of = _by_value("label", spec.labels)
     files = ("ISBI2016_ISIC_Part3_{}_Data", "ISBI2016_ISIC_Part3_{}_GroundTruth.csv")
     return _challenge(spec, base, parts, *files, ["image", "label"], label_of, header=False)
 
@@ -50,9 +36,9 @@ def isic2016(spec: DatasetSpec, base: Path, seed: int) -> Source:
 def isic2017(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Challenge 2017, part 3: melanoma, seborrheic keratosis, or neither, which is a nevus."""
     parts = {"train": "Training", "val": "Validation", "test": "Test_v2"}
-    columns = {"melanoma": MELANOMA, "seborrheic_keratosis": SK}
+    label_of = _by_mark(spec.labels, otherwise="nevus")
     files = ("ISIC-2017_{}_Data", "ISIC-2017_{}_Part3_GroundTruth.csv")
-    return _challenge(spec, base, parts, *files, ["image_id", *columns], _by_mark(columns, NEVUS))
+    return _challenge(spec, base, parts, *files, ["image_id", *spec.labels], label_of)
 
 
 def isic2018(spec: DatasetSpec, base: Path, seed: int) -> Source:
@@ -61,7 +47,7 @@ def isic2018(spec: DatasetSpec, base: Path, seed: int) -> Source:
     if (base / "ISIC2018_Task3_Test_Input").exists():
         parts["test"] = "Test"
     table = "ISIC2018_Task3_{0}_GroundTruth/ISIC2018_Task3_{0}_GroundTruth.csv"
-    columns, label_of = ["image", *ISIC2018_CLASSES], _by_mark(ISIC2018_CLASSES)
+    columns, label_of = ["image", *spec.labels], _by_mark(spec.labels)
     return _challenge(spec, base, parts, "ISIC2018_Task3_{}_Input", table, columns, label_of)
 
 
@@ -100,20 +86,18 @@ def archive_class(row: Row) -> str | None:
     find_column(row, ARCHIVE_DIAGNOSES, "the diagnosis")
     texts = [row[column].strip().lower() for column in ARCHIVE_DIAGNOSES if column in row.cells]
     texts = [text for text in texts if text not in UNDIAGNOSED]
-    named = (name for name in (MELANOMA, NEVUS, SK) if any(name in text for text in texts))
-    return next(named, OTHERS) if texts else None
+    named = (name for name in LESIONS if any(name in text for text in texts))
+    return next(named, "others") if texts else None
 
 
 def dermofit(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """One folder per class code; every photograph has a mask beside it."""
-    return _split(spec, base, _label_folders(spec, base, DERMOFIT_CLASSES), seed)
+    return _split(spec, base, _label_folders(spec, base), seed)
 
 
 def mednode(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Two folders."""
-    folders = {"naevus": NEVUS, "melanoma": MELANOMA}
-    release = base / spec.files[0].content
-    return _split(spec, base, _label_folders(spec, release, folders), seed)
+    return _split(spec, base, _label_folders(spec, base / spec.files[0].content), seed)
 
 
 def derm7pt(spec: DatasetSpec, base: Path, seed: int) -> Source:
@@ -122,7 +106,7 @@ def derm7pt(spec: DatasetSpec, base: Path, seed: int) -> Source:
     column = "clinic" if spec.name == "derm7pt_clinical" else "derm"
     rows = read_rows(release / "meta" / "meta.csv", ["diagnosis", column])
     images = ImageIndex(release / "images")
-    items = _label(spec, rows, images, column, _by_value("diagnosis", DERM7PT_CLASSES))
+    items = _label(spec, rows, images, column, _by_value("diagnosis", spec.labels))
     return _split(spec, base, items, seed)
 
 
@@ -137,7 +121,7 @@ def ph2(spec: DatasetSpec, base: Path, seed: int) -> Source:
         )
     rows = _ph2_rows(table)
     images = ImageIndex(release / "PH2 Dataset images")
-    items = _label(spec, rows, images, "name", _by_value("clinical diagnosis", PH2_DIAGNOSES))
+    items = _label(spec, rows, images, "name", _by_value("clinical diagnosis", spec.labels))
     return _split(spec, base, items, seed)
 
 
@@ -219,16 +203,16 @@ def _label(
     ]
 
 
-def _label_folders(spec: DatasetSpec, base: Path, classes: Mapping[str, str]) -> list[LabelledFile]:
-    """The images of one folder per class, without masks."""
-    missing = [name for name in classes if not (base / name).is_dir()]
+def _label_folders(spec: DatasetSpec, base: Path) -> list[LabelledFile]:
+    """The images of one folder per label, without masks."""
+    missing = [name for name in spec.labels if not (base / name).is_dir()]
     if missing:
         raise DataError(
-            f"{base}: expected the folders {', '.join(classes)}; missing: {', '.join(missing)}."
+            f"{base}: expected the folders {', '.join(spec.labels)}; missing: {', '.join(missing)}."
         )
     return [
-        LabelledFile(file, spec.classes.index(diagnosis))
-        for name, diagnosis in classes.items()
+        LabelledFile(file, spec.classes.index(label))
+        for name, label in spec.labels.items()
         for file in images_below(base / name)
         if not file.stem.lower().endswith("mask")
     ]

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from zetamix.data.catalogue.natural import IMAGENETTE, IMAGEWOOF
-from zetamix.data.catalogue.spec import DatasetSpec
+from zetamix.data.catalogue import DatasetSpec
 from zetamix.data.errors import DataError
 from zetamix.data.image_files import LabelledFile, file_part, is_image
 from zetamix.data.source import Part, Source, array_part
@@ -84,20 +83,19 @@ def stl10(spec: DatasetSpec, base: Path, seed: int) -> Source:
 
 def imagenet_subset(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Imagenette and Imagewoof: `train` and `val`, one folder per class."""
-    wnids = {"imagenette": IMAGENETTE, "imagewoof": IMAGEWOOF}[spec.name]
 
     def read(split: str) -> Part:
         folder = base / spec.files[0].content / split
         names = {path.name for path in folder.glob("*") if path.is_dir()}
-        if names != set(wnids):
+        if names != set(spec.labels):
             raise DataError(
-                f"{folder}: expected one folder for each of {', '.join(wnids)}; missing or "
-                f"unexpected: {', '.join(sorted(names ^ set(wnids)))}. Unpack "
+                f"{folder}: expected one folder for each of {', '.join(spec.labels)}; missing or "
+                f"unexpected: {', '.join(sorted(names ^ set(spec.labels)))}. Unpack "
                 f"{spec.files[0].path} again."
             )
         items = [
             LabelledFile(file, label)
-            for label, wnid in enumerate(wnids)
+            for label, wnid in enumerate(spec.labels)
             for file in sorted(filter(is_image, (folder / wnid).iterdir()))
         ]
         return file_part(items, spec.shape, spec.fit, base)

@@ -1,15 +1,20 @@
-"""The description of a dataset in the catalogue."""
+"""The catalogue: descriptions of all datasets that are available by name (`catalogue.toml`)."""
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from zetamix.data.image_files import NATIVE, Fit
 from zetamix.data.source import Part, Source
 
-Group = Literal["natural", "skin", "medmnist", "synthetic", "embedded"]
-Access = Literal["built in", "download", "tool", "request"]
+# added to the notes of skin datasets whose splits are created
+SPLIT_NOTE = (
+    "the paper's seed is unknown: this 70/10/20 split by image has the sizes of the paper's, but "
+    "not the same images"
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class DatasetSpec:
 
     name: str
     title: str
-    group: Group
+    group: Literal["natural", "skin", "medmnist", "synthetic", "embedded"]
     classes: tuple[str, ...]
     shape: tuple[int, ...]
     """Shape of one prepared sample."""
@@ -54,7 +59,7 @@ class DatasetSpec:
     """Key of `zetamix.data.readers.READERS`."""
     counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Samples of each class by split, or under "all" if splits are created; {} if not published."""
-    access: Access = "download"
+    access: Literal["built in", "download", "tool", "request"] = "download"
     url: str = ""
     """Where to get the dataset, or to request it."""
     steps: str = ""
@@ -62,6 +67,8 @@ class DatasetSpec:
     files: tuple[RemoteFile, ...] = ()
     checksums: Mapping[str, str] = field(default_factory=dict)
     """md5 of the files that are read, by their path in the dataset's folder."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The class that each value, column or folder of the official label files stands for."""
     folder: str = ""
     """Name of its folder in the data folder, if it is not `name`."""
     fit: Fit = NATIVE
@@ -86,3 +93,44 @@ class DatasetSpec:
         """The dataset as a reader found it."""
         every = (*self.notes, *notes)
         return Source(self.name, self.classes, self.shape, "uint8", parts, origin, every)
+
+
+def _read_catalogue() -> dict[str, DatasetSpec]:
+    text = files("zetamix.data").joinpath("catalogue.toml").read_text(encoding="utf-8")
+    tables = tomllib.loads(text)
+    defaults = tables.pop("defaults")
+    catalogue = {}
+    for name, table in tables.items():
+        # a table that is named by `like` comes first and is complete by now
+        table |= {**tables.get(table.pop("like", ""), {}), **table}
+        catalogue[name] = _spec(name, {**defaults[table["group"]], **table})
+    return catalogue
+
+
+def _spec(name: str, fields: dict[str, Any]) -> DatasetSpec:
+    server = fields.pop("server", "")
+    notes = tuple(fields.pop("notes", ()))
+    if (fields["group"], fields.get("split")) == ("skin", "made"):
+        notes += (SPLIT_NOTE,)
+    return DatasetSpec(
+        name=name,
+        classes=tuple(fields.pop("classes")),
+        shape=tuple(fields.pop("shape")),
+        counts={split: tuple(sizes) for split, sizes in fields.pop("counts", {}).items()},
+        reader=fields.pop("reader", name),
+        files=tuple(_file(entry, server) for entry in fields.pop("files", ())),
+        fit=Fit(**fields.pop("fit", {"size": None})),
+        notes=notes,
+        **fields,
+    )
+
+
+def _file(entry: str | dict[str, Any], server: str) -> RemoteFile:
+    given = {"path": entry} if isinstance(entry, str) else entry
+    path = Path(given["path"])
+    packed = path.suffix in (".zip", ".tgz", ".gz")
+    unpacks_to = str(path.with_suffix("")) if packed else ""
+    return RemoteFile(**{"unpacks_to": unpacks_to, "url": server.format(path.name), **given})
+
+
+CATALOGUE = _read_catalogue()
