@@ -476,9 +476,13 @@ def test_the_text_of_a_report():
 @pytest.mark.parametrize(
     ("sweep", "start", "text"),
     [
-        ([(1.0, 14.0), (2.0, 11.0), (4.0, 10.1)], 2.0, "from γ = 2 up to the largest measured, 4."),
+        (
+            [(1.0, 14.0), (2.0, 11.0), (4.0, 10.1)],
+            2.0,
+            "All γ from 2 up to the largest",
+        ),
         # below the threshold it is preserved for another reason
-        ([(1.0, 10.0), (2.0, 12.0), (4.0, 10.1)], 4.0, "It also does at γ = 1, where no sample"),
+        ([(1.0, 10.0), (2.0, 12.0), (4.0, 10.1)], 4.0, "So does γ = 1, where no sample dominates"),
         ([(1.0, 10.0), (4.0, 8.9)], None, "does not preserve"),
         # every γ passes: nothing follows
         ([(1.0, 10.0), (4.0, 10.1)], 1.0, "No conclusion"),
@@ -541,7 +545,7 @@ def test_noise_proves_nothing(tmp_path):
     assert document["preserving_gammas"] is None
     assert document["local_dimension_uninformative"] is True
     assert document["oracle"]["reliable"] is False
-    assert document["oracle"]["majority_class_accuracy"] == 0.25
+    assert document["oracle"]["majority"] == 0.25
 
 
 @pytest.mark.parametrize(
@@ -589,7 +593,7 @@ def test_an_accurate_oracle_that_is_never_certain_is_no_judge_of_realism(result)
     share = replace(result.original.estimates["certain_share"], value=0.04)
     estimates = {**result.original.estimates, "certain_share": share}
     made = replace(result, original=replace(result.original, estimates=estimates))
-    assert "about only 4 % of the originals" in cautions(made)["oracle"]
+    assert "about only 4.0 % of the originals" in cautions(made)["oracle"]
     texts = dict(summarise(made))
     assert texts["Realism"].endswith("see the caution above.")
     assert not texts["Labels"].endswith("see the caution above.")

@@ -14,35 +14,32 @@ DOUBTFUL = " Unreliable, see the caution above."
 
 def summarise(inspection: Inspection) -> list[tuple[str, str]]:
     """The results as headings with a sentence or two each; cautions come first."""
-    doubts = cautions(inspection)
-    sentences = [("Caution", text) for text in doubts.values()]
+    doubts, oracle = cautions(inspection), inspection.oracle
+    pairs = [("Caution", text) for text in doubts.values()]
     if "dimension" not in doubts:
-        sentences.append(("Summary", _methods(inspection)))
-    sentences += [("Local dimension", _dimension(inspection)), ("γ", _gammas(inspection))]
-    oracle = inspection.oracle
+        pairs.append(("Summary", _methods(inspection)))
+    pairs += [("Local dimension", _dimension(inspection)), ("γ", _gammas(inspection))]
     if oracle is not None:
         doubt = DOUBTFUL if "oracle" in doubts else ""
         shares = _by_method(inspection, "certain_share", "{:.0%}")
-        realism = f"Outputs with an oracle entropy below {CERTAIN}: {shares}. Oracle: "
-        sentences.append(("Realism", f"{realism}{oracle.statement}.{doubt}"))
+        text = f"Outputs with an oracle entropy below {CERTAIN}: {shares}."
+        pairs.append(("Realism", f"{text} Oracle: {oracle.statement}.{doubt}"))
         shares = _by_method(inspection, "agreement", "{:.1%}")
+        text = f"The oracle predicts the label's largest class for {shares}."
         # an accurate oracle that is rarely certain still tells classes apart
-        doubt = "" if oracle.reliable else doubt
-        labels = f"The oracle predicts the label's largest class for {shares}.{doubt}"
-        sentences.append(("Labels", labels))
-    diversity = (
+        pairs.append(("Labels", text if oracle.reliable else text + doubt))
+    text = (
         "Mean distance to the nearest original, where 1 is the mean distance between an original "
         f"and its nearest other original: {_by_method(inspection, 'distance', '{:.2f}')}."
     )
-    return [*sentences, ("Diversity", diversity)]
+    return [*pairs, ("Diversity", text)]
 
 
 def cautions(inspection: Inspection) -> dict[str, str]:
     """Why the local dimension ("dimension") or realism ("oracle") is unreliable here, if so."""
-    texts = {}
+    texts, oracle = {}, inspection.oracle
     if inspection.uninformative:
         texts["dimension"] = _dimension_caution(inspection)
-    oracle = inspection.oracle
     if oracle is None:
         return texts
     certain = inspection.original.estimates["certain_share"].value
@@ -57,25 +54,22 @@ def cautions(inspection: Inspection) -> dict[str, str]:
     elif certain < MIN_CERTAIN:
         texts["oracle"] = (
             f"Realism is unreliable: the oracle is certain (entropy below {CERTAIN}) about only "
-            f"{certain:.0%} of the originals. Use more --oracle-epochs or another --oracle."
-        ).replace("%", " %")
+            f"{_percent(certain)} of the originals. Use more --oracle-epochs or another --oracle."
+        )
     return texts
 
 
 def _dimension_caution(inspection: Inspection) -> str:
     value, limit = inspection.original.estimates["local_dimension"].value, inspection.limit
-    limited_by_features = limit == math.prod(inspection.shape)
-    reason = f"{inspection.neighbours} neighbours"
-    if limited_by_features:
-        reason = "the number of features"
+    reason, advice = "the number of features", []
+    if limit < math.prod(inspection.shape):
+        reason = f"{inspection.neighbours} neighbours"
+        reduced = inspection.neighbours < inspection.settings.neighbours
+        advice.append("more samples (an eighth are neighbours)" if reduced else "more --neighbours")
     text = (
         f"The local dimension says nothing about γ here: the originals vary in {value:.2f} of at "
         f"most {limit} directions ({reason})"
     )
-    advice = []
-    if not limited_by_features:
-        reduced = inspection.neighbours < inspection.settings.neighbours
-        advice.append("more samples (an eighth are neighbours)" if reduced else "more --neighbours")
     if not inspection.saturated:
         text += f", and {_percent(limit / value - 1)} more is within the tolerance"
         advice.append("a smaller --tolerance")
@@ -89,58 +83,48 @@ def _methods(inspection: Inspection) -> str:
     within = f"the local dimension of the data within {_tolerance(inspection)}"
     if not preserving:
         return f"No method preserves {within} ({join(others)})."
-    names = join([row.label for row in preserving])
-    text = f"{names} preserve{'s' if len(preserving) == 1 else ''} {within}"
+    single = len(preserving) == 1
+    text = f"{join([row.label for row in preserving])} preserve{'s' if single else ''} {within}"
     if others:
         text += f"; {join(others)} {'does' if len(others) == 1 else 'do'} not"
     if len(inspection.classes) == 1:
         return f"{text}."
     richest = max(preserving, key=lambda row: row.estimates["label_entropy"].value)
-    subject = "Its labels" if len(preserving) == 1 else f"{richest.label} has the richest labels:"
-    verb = " have" if len(preserving) == 1 else ""
-    classes = richest.estimates["classes"].value
-    return f"{text}. {subject}{verb} {classes:.1f} classes above 1 % on average."
+    labels = "Its labels have" if single else f"{richest.label} has the richest labels:"
+    return (
+        f"{text}. {labels} {richest.estimates['classes'].value:.1f} classes above 1 % on average."
+    )
 
 
 def _dimension(inspection: Inspection) -> str:
-    original = inspection.original.estimates["local_dimension"]
-    outputs = []
+    original, changes = inspection.original.estimates["local_dimension"], []
     for row in inspection.methods:
         value = row.estimates["local_dimension"].value
         change = value / original.value - 1 if original.value else 0.0
-        outputs.append(f"{value:.1f} ({change:+.0%}) for {row.label}")
-    text = join(outputs).replace("-", "−").replace("%", " %")
+        changes.append(f"{value:.1f} ({100 * change:+.0f} %) for {row.label}".replace("-", "−"))
     return (
         f"Originals: {original.value:.1f} ± {original.error:.1f} (mean over {original.n:,} points, "
-        f"{inspection.neighbours} neighbours, at most {inspection.limit}). Outputs: {text}."
+        f"{inspection.neighbours} neighbours, at most {inspection.limit}). Outputs: "
+        f"{join(changes)}."
     )
 
 
 def _gammas(inspection: Inspection) -> str:
     if inspection.uninformative:
         return "No conclusion: the local dimension says nothing about γ here."
-    within, start = f"within {_tolerance(inspection)}", inspection.preserving_from
-    tried = [gamma for gamma, _ in inspection.sweep]
-    preserving = inspection.preserving_gammas
-    if len(preserving) == len(tried):
-        return (
-            f"No conclusion: ζ-mixup preserves the local dimension {within} at every γ measured "
-            f"({tried[0]:g} to {tried[-1]:g})."
-        )
+    start, preserving = inspection.preserving_from, inspection.preserving_gammas
+    (first, _), (last, _) = inspection.sweep[0], inspection.sweep[-1]
+    preserve = f"preserve the local dimension within {_tolerance(inspection)}"
+    if len(preserving) == len(inspection.sweep):
+        return f"No conclusion: all γ measured ({first:g} to {last:g}) {preserve}."
     if start is None:
-        return (
-            f"ζ-mixup does not preserve the local dimension {within} at the largest γ measured, "
-            f"{tried[-1]:g}."
-        )
-    text = (
-        f"ζ-mixup preserves the local dimension {within} from γ = {start:g} up to the largest "
-        f"measured, {tried[-1]:g}."
-    )
+        return f"ζ-mixup does not {preserve} at the largest γ measured, {last:g}."
+    text = f"All γ from {start:g} up to the largest measured, {last:g}, {preserve}."
     below = [f"{gamma:g}" for gamma in preserving if gamma < min(start, GAMMA_MIN)]
     if below:
         text += (
-            f" It also does at γ = {join(below)}, where no sample dominates and outputs "
-            "shrink towards the mean of their batch."
+            f" So does γ = {join(below)}, where no sample dominates and outputs shrink towards the "
+            "mean of their batch."
         )
     return text
 

@@ -85,15 +85,9 @@ class Oracle:
         return self.accuracy_low > self.accuracy_needed
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "description": self.description,
-            "accuracy": self.accuracy.as_dict(),
-            "measured_on": self.measured_on,
-            "majority_class_accuracy": self.majority,
-            "accuracy_low": self.accuracy_low,
-            "accuracy_needed": self.accuracy_needed,
-            "reliable": self.reliable,
-        }
+        names = ("description", "measured_on", "majority", "accuracy_low", "accuracy_needed")
+        values = {name: getattr(self, name) for name in (*names, "reliable")}
+        return {**values, "accuracy": self.accuracy.as_dict()}
 
 
 @dataclass(frozen=True)
@@ -172,15 +166,10 @@ class Inspection:
         return abs(dimension - original) <= self.settings.tolerance * original
 
     def as_dict(self) -> dict[str, Any]:
+        names = ("dataset", "shape", "classes", "notes", "samples", "judged", "neighbours")
         return {
-            "dataset": self.dataset,
-            "shape": list(self.shape),
-            "classes": list(self.classes),
-            "notes": list(self.notes),
+            **{name: getattr(self, name) for name in names},
             "settings": asdict(self.settings),
-            "samples": self.samples,
-            "judged_samples": self.judged,
-            "neighbours": self.neighbours,
             "local_dimension_limit": self.limit,
             "local_dimension_uninformative": self.uninformative,
             "oracle": None if self.oracle is None else self.oracle.as_dict(),
