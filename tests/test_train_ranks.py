@@ -12,19 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 from accidents import SignalledAt
-from folders import FINISHED, assert_same, checkpoint, names, weights
+from folders import FINISHED, RECIPE, assert_same, checkpoint, names, small_digits, weights
 from processes import start, zetamix
-from ranks import (
-    DIGITS,
-    POINTS,
-    ask,
-    diverge,
-    environment,
-    small_digits,
-    step_through,
-    train_apart,
-    train_points,
-)
+from ranks import POINTS, TEST, TRAIN, environment, step_through, train_apart, train_points
 
 from zetamix import data
 from zetamix.data.augment import measure_scale
@@ -65,57 +55,49 @@ def root(tmp_path_factory):
     return folder
 
 
-def test_collectives(tmp_path):
-    both(ask, tmp_path)
-    first, second = saved(tmp_path, "answers")
-    assert first["any"] == second["any"] == [True, False, True]
-    for answers in (first, second):
-        assert [part.shape for part in answers["gather"]] == [(2, 3), (1, 3)]
-        assert answers["share"] == {"from": 0}
-
-
-def test_all_ranks_report_the_mean_loss_and_the_first_bad_step_of_any(tmp_path):
-    both(diverge, tmp_path)
-    assert saved(tmp_path, "losses") == 2 * [[1.5, "5"]]
-
-
 @pytest.fixture(scope="module")
 def seen(root, tmp_path_factory):
-    """The state of each of two ranks after an epoch of ζ-mixup."""
+    """What each of two ranks saw in an epoch of ζ-mixup."""
     folder = tmp_path_factory.mktemp("seen")
     both(step_through, folder, root, "zeta:2.8")
     return saved(folder, "seen")
 
 
+def test_collectives(seen):
+    for rank in seen:
+        assert rank["any"] == [True, False, True]
+        assert [part.shape for part in rank["gather"]] == [(2, 3), (1, 3)]
+        assert rank["share"] == {"from": 0}
+
+
 def test_ranks_share_a_batch_and_no_sample(seen):
     assert [rank["batch"] for rank in seen] == [16, 16]
-    assert [rank["steps"] for rank in seen] == [3, 3]
     first, second = (set(rank["order"].tolist()) for rank in seen)
     assert len(first) == len(second) == 50
     assert not first & second
-    assert first | second < set(range(101))
+    assert first | second < set(range(TRAIN))
 
 
-def test_ranks_draw_different_plans_from_equal_generators(seen):
+def test_ranks_draw_different_plans_and_have_one_model(seen):
     first, second = seen
     assert torch.equal(first["generator"], second["generator"])
     assert not torch.equal(first["mixed"], second["mixed"])
-
-
-def test_models_agree_with_their_running_statistics(seen):
-    first, second = (rank["state"] for rank in seen)
-    assert any("running_mean" in key for key in first)
-    for key in first:
-        assert torch.equal(first[key], second[key]), key
+    assert any("running_mean" in key for key in first["state"])
+    for key, value in first["state"].items():
+        assert torch.equal(value, second["state"][key]), key
 
 
 def test_metrics_are_of_all_ranks(seen, root):
     first, second = seen
-    assert first["scores"] == second["scores"]
     assert first["summary"] == second["summary"]
-    dataset = small_digits(root)
+    assert first["summary"]["train_loss"] == 1.5
+    # the first bad step of any rank
+    assert "step 2 of 3" in first["error"]
+    assert first["error"] == second["error"]
+    # the scores that the model has in one process
+    assert first["scores"] == second["scores"]
+    dataset = small_digits(root, TRAIN, 40, TEST)
     assert sorted(first["labels"].tolist()) == sorted(dataset.test.labels.tolist())
-    # the same scores as the saved model has in one process
     model = initialise("digitnet", 10, (1, 8, 8), 0).eval()
     model.load_state_dict(first["state"])
     scale = measure_scale(dataset.train.samples)
@@ -259,7 +241,7 @@ def test_a_run_of_two_processes_does_not_resume_in_one(root, tmp_path):
 def test_layers_of_two_ranks_draw_different_numbers(root):
     drawn = []
     for rank in RANKS:
-        trainer = Trainer(small_digits(root), parse("none"), DIGITS)
+        trainer = Trainer(small_digits(root), parse("none"), RECIPE)
         trainer.is_random, trainer.ranks = True, Ranks(rank, 2)
         with trainer.layer_draws():
             drawn.append(torch.rand(1).item())
