@@ -1,6 +1,6 @@
 """Records as a training run would leave them, with the numbers a test wants."""
 
-from zetamix.records import Cell, RunRecord
+from zetamix.records import Cell, Measurement, RunRecord
 
 FACTS = {
     "processor": "a processor",
@@ -48,3 +48,19 @@ def scores(error):
         "nll": 0.2,
         "ece": 0.05,
     }
+
+
+def measurement(**changes):
+    """A measurement of kind "overview"; any field can be changed."""
+    values = {
+        "kind": "overview",
+        "dataset": "crescents",
+        "fingerprint": "f",
+        "method": "mixup:1.0",
+        "seed": 0,
+        "recipe": {"sources": 8},
+        "values": {"x": 1.5},
+        "wall_s": 0.1,
+        "machine": FACTS,
+    }
+    return Measurement(**(values | changes))

@@ -1,18 +1,15 @@
 """`zetamix reproduce`: the paper's numbers, artifacts and cells, the record store, sessions."""
 
-import ast
 import dataclasses
 import json
 import math
 import time
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 import torch
-from records_by_hand import FACTS, run_record
+from records_by_hand import measurement, run_record
 
-import zetamix
 from zetamix.data import CATALOGUE, DatasetNotFoundError, from_tensors, with_reported_split
 from zetamix.experiments.reproduce import (
     ARTIFACTS,
@@ -31,7 +28,6 @@ from zetamix.experiments.reproduce.sensitivity import sweep_settings
 from zetamix.experiments.reproduce.smoke import shorten, synthetic_data
 from zetamix.gamma import dominance_threshold
 from zetamix.measure.mixed_samples import MixedSamples
-from zetamix.records import Measurement
 from zetamix.report.paper import REPORTS
 from zetamix.report.paper.write import empty_cells
 from zetamix.results import paper_values as paper
@@ -40,7 +36,6 @@ from zetamix.results.record_store import RecordStore
 from zetamix.train import RECIPES
 from zetamix.train.stop import Stop
 
-SOURCE = Path(zetamix.__file__).parent
 CELLS = {
     "overview": 4,
     "distributions": 36,
@@ -178,24 +173,6 @@ def test_every_measure_is_used_and_every_kind_has_one():
     assert {cell.kind for cell in cells if isinstance(cell, MeasurementCell)} == set(MEASURES)
 
 
-@pytest.mark.parametrize(
-    ("folder", "forbidden"),
-    [
-        ("experiments/reproduce", ("zetamix.report", "matplotlib")),
-        ("report/paper", ("zetamix.experiments",)),
-    ],
-)
-def test_experiments_and_reports_do_not_import_each_other(folder, forbidden):
-    modules = [
-        getattr(node, "module", None) or node.names[0].name
-        for path in sorted((SOURCE / folder).glob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Import | ast.ImportFrom)
-    ]
-    assert len(modules) > 40
-    assert [module for module in modules if module.startswith(forbidden)] == []
-
-
 def test_the_sweep_is_a_fixed_sequence():
     """Records of a sweep are found by these settings."""
     assert sweep_settings(3) == [(5.85, 0.0004167), (3.297, 0.0007887), (4.225, 0.0005349)]
@@ -241,21 +218,6 @@ def test_a_record_of_something_else_does_not_fit(change):
 
 
 # results
-
-
-def measurement(**changes):
-    values = {
-        "kind": "overview",
-        "dataset": "crescents",
-        "fingerprint": "f",
-        "method": "mixup:1.0",
-        "seed": 0,
-        "recipe": {"sources": 8},
-        "values": {"x": 1.5},
-        "wall_s": 0.1,
-        "machine": FACTS,
-    }
-    return Measurement(**(values | changes))
 
 
 def test_results_come_back_as_they_were_written(tmp_path):

@@ -7,10 +7,9 @@ import pytest
 import torch
 from browser import needs_browser, open_page
 from golden import check_golden
-from records_by_hand import FACTS, run_record
+from records_by_hand import FACTS, measurement, run_record
 
 from zetamix.experiments.reproduce import ARTIFACTS, CellRequest, make_view
-from zetamix.records import Measurement
 from zetamix.report.paper import make_report
 from zetamix.report.paper.comparisons import rows_of
 from zetamix.report.paper.distributions import project
@@ -219,18 +218,9 @@ def test_projections_are_those_of_the_captions(angles, expected):
     torch.testing.assert_close(found, torch.tensor([expected]), atol=1e-6, rtol=0)
 
 
-def measurement(cell, values):
-    return Measurement(
-        kind=cell.kind,
-        dataset=cell.dataset,
-        fingerprint="f",
-        method=cell.method,
-        seed=0,
-        recipe=cell.recipe,
-        values=values,
-        wall_s=1.0,
-        machine=FACTS,
-    )
+def measured(cell, values):
+    fields = ("kind", "dataset", "method", "recipe")
+    return measurement(**{name: getattr(cell, name) for name in fields}, values=values)
 
 
 def add_dimensions(store, dataset, neighbours, values):
@@ -238,7 +228,7 @@ def add_dimensions(store, dataset, neighbours, values):
         is_curve = (cell.dataset, cell.recipe["neighbours"]) == (dataset, neighbours)
         if is_curve and cell.method in values:
             estimate = {"n": 100, "value": values[cell.method], "spread": 0.5}
-            store.add("dimension", measurement(cell, estimate | {"standard_error": 0.05}))
+            store.add("dimension", measured(cell, estimate | {"standard_error": 0.05}))
 
 
 def test_dimension_has_the_gamma_from_which_zeta_mixup_is_lower(tmp_path):
@@ -286,14 +276,14 @@ def test_times_stand_beside_the_papers_and_devices_apart(tmp_path):
         if cell.kind == "training-time" and cell.dataset == "cifar10":
             seconds = {"none": 1.0, "mixup:1.0": 1.2, "zeta:2.8": 1.26}[cell.method]
             values = {"epoch_s": seconds, "epoch_s_std": 0.01, "timed": 5, "compiled": True}
-            store.add("timing", measurement(cell, values))
+            store.add("timing", measured(cell, values))
         elif cell.kind == "batch-time" and cell.device == "cuda":
             times = ("median_us", "p20_us", "p80_us")
             rows = [
                 {"contender": name, "mode": "eager"} | dict.fromkeys(times, us)
                 for name, us in medians.items()
             ]
-            store.add("timing", measurement(cell, {"rows": rows}))
+            store.add("timing", measured(cell, {"rows": rows}))
     report = make_report(make_view("timing", store))
     assert report.verdict.status == "not reproduced"
     (sentence,) = report.verdict.sentences

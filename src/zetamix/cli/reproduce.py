@@ -217,10 +217,8 @@ def _print_list(
         estimates = estimate_seconds(runnable, view.store)
         known = time_left(sum(filter(None, estimates))).removesuffix(" left")
         unknown = "unknown" if None in estimates else ""
-        text, left = (
-            "\n".join(filter(None, lines)),
-            " + ".join(filter(None, (known, unknown))) or "–",
-        )
+        left = " + ".join(filter(None, (known, unknown))) or "–"
+        text = "\n".join(filter(None, lines))
         done = len(view.cells) - len(view.empty)
         table.add_row(view.artifact, text, str(done), str(len(view.empty)), left)
     console.print(table, highlight=False)

@@ -39,10 +39,11 @@ def estimate_cell(
     estimate: Mapping[str, Any] | None, error: str, *, scale: float = 1, digits: int | None = None
 ) -> Cell:
     """A cell of a `measure.Estimate`; `error` names the number to show behind ±."""
-    if estimate is None:
+    if estimate is None or estimate["value"] is None:
         return Cell(None)
-    value, spread = scale * estimate["value"], scale * (estimate[error] or 0.0)
-    return Cell(value, error=spread, digits=digits, note=f"n = {estimate['n']:,}")
+    spread = None if estimate[error] is None else scale * estimate[error]
+    note = f"n = {estimate['n']:,}"
+    return Cell(scale * estimate["value"], error=spread, digits=digits, note=note)
 
 
 def finish(view: PaperView, figure: Figure, name: str, *, alt: str, caption: str) -> Picture:
