@@ -210,14 +210,14 @@ def _print_list(
     for view in views:
         names = [name for name in dict.fromkeys(cell.dataset for cell in view.cells) if name]
         absent = [name for name in names if not status(CATALOGUE[name], data_dir)]
-        found = ", ".join(name for name in names if name not in absent)
-        lines = [view.title, f"[green]available: {found}[/green]" if found else ""]
+        available = ", ".join(name for name in names if name not in absent)
+        lines = [view.title, f"[green]available: {available}[/green]" if available else ""]
         lines += [f"[dim]missing: {', '.join(absent)}[/dim]"] if absent else []
         runnable = [cell for cell in view.empty if cell.device in (None, device)]
         estimates = estimate_seconds(runnable, view.store)
-        known = time_left(sum(filter(None, estimates))).removesuffix(" left")
-        unknown = "unknown" if None in estimates else ""
-        left = " + ".join(filter(None, (known, unknown))) or "–"
+        times = [time_left(sum(filter(None, estimates))).removesuffix(" left")]
+        times += ["unknown"] if None in estimates else []
+        left = " + ".join(filter(None, times)) or "–"
         text = "\n".join(filter(None, lines))
         done = len(view.cells) - len(view.empty)
         table.add_row(view.artifact, text, str(done), str(len(view.empty)), left)

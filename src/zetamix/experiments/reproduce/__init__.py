@@ -4,6 +4,6 @@ from zetamix.experiments.reproduce.artifacts import ARTIFACTS as ARTIFACTS
 from zetamix.experiments.reproduce.artifacts import estimate_seconds as estimate_seconds
 from zetamix.experiments.reproduce.artifacts import make_view as make_view
 from zetamix.experiments.reproduce.artifacts import select_cells as select_cells
-from zetamix.experiments.reproduce.request import CellRequest as CellRequest
 from zetamix.experiments.reproduce.session import Outcome as Outcome
 from zetamix.experiments.reproduce.session import Session as Session
+from zetamix.experiments.reproduce.training_tables import CellRequest as CellRequest

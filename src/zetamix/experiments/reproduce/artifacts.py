@@ -19,7 +19,7 @@ from zetamix.experiments.reproduce import (
 )
 from zetamix.experiments.reproduce import training_tables as tables
 from zetamix.experiments.reproduce.measure_context import Measure
-from zetamix.experiments.reproduce.request import CellRequest
+from zetamix.experiments.reproduce.training_tables import CellRequest
 from zetamix.records import RunRecord
 from zetamix.results.paper_cells import PaperCell, ReproduceError, TrainingCell, Variant
 from zetamix.results.paper_view import PaperView

@@ -7,7 +7,7 @@ first k are a sweep of k models, which can stop and resume anywhere. `zetamix tu
 
 import torch
 
-from zetamix.experiments.reproduce.request import CellRequest
+from zetamix.experiments.reproduce.training_tables import CellRequest
 from zetamix.results.paper_cells import TrainingCell, Variant
 
 DATASETS = ("cifar10", "cifar100")

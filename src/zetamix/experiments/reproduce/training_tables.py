@@ -1,9 +1,9 @@
 """Cells of the paper's three tables of trained models: natural images, skin lesions, MedMNIST."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from zetamix.experiments.reproduce.request import CellRequest
-from zetamix.results.paper_cells import TrainingCell
+from zetamix.results.paper_cells import TrainingCell, Variant
 from zetamix.results.paper_values import METHODS
 
 NATURAL = ("cifar10", "cifar100", "fashion_mnist", "stl10", "imagenette", "imagewoof")
@@ -18,6 +18,29 @@ MEDMNIST = (
 # Appendix D.1 says flip only; Sec. 4.5 mentions cropping, and only with it are error rates near
 # the paper's: 4.74 % on CIFAR-10 without mixing, 7.26 % with flip only; the paper has 5.48 %
 NATURAL_VARIANTS = ("crop-flip", "flip")
+
+
+@dataclass(frozen=True)
+class CellRequest:
+    """The cells that a user asks for; None stands for the artifact's own choice."""
+
+    seeds: tuple[int, ...] | None = None
+    augmentations: tuple[str, ...] | None = None
+    epochs: int | None = None
+    datasets: tuple[str, ...] | None = None
+    methods: tuple[str, ...] | None = None
+
+    @property
+    def changes_training(self) -> bool:
+        return (self.seeds, self.augmentations, self.epochs) != (None, None, None)
+
+    def seeds_or(self, default: tuple[int, ...]) -> tuple[int, ...]:
+        return default if self.seeds is None else self.seeds
+
+    def variants_or(self, default: tuple[str | None, ...]) -> list[Variant]:
+        """Variants to train; None in `default` is the recipe's own augmentation."""
+        augmentations = default if self.augmentations is None else self.augmentations
+        return [Variant(augmentation, self.epochs) for augmentation in augmentations]
 
 
 def natural_cells(request: CellRequest) -> list[TrainingCell]:

@@ -165,7 +165,7 @@ def compare(group: Sequence[Row], variant: Variant, metric: str, baseline: str) 
                 )
             )
     comparisons = []
-    for difference in holm([each for each in differences if each is not None]):
+    for difference in holm([d for d in differences if d is not None]):
         ours, theirs = rows[difference.method].printed(metric), rows[baseline].printed(metric)
         printed = None if ours is None or theirs is None else ours - theirs
         row = rows[difference.method]

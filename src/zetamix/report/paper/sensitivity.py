@@ -19,7 +19,7 @@ GAMMA_LIMITS = (1.65, 5.15)
 
 
 @dataclass(frozen=True)
-class Series:
+class Curve:
     """Runs of one dataset and variant of the recipe."""
 
     dataset: str
@@ -44,44 +44,44 @@ class Series:
 
 
 def report(view: PaperView) -> ArtifactReport:
-    series = _all_series(view)
-    tables = {"sensitivity": _table(series)}
-    pictures = [_draw(view, series), *(_draw_sweep(view, s) for s in series if len(s.sweep) > 1)]
+    curves = _all_curves(view)
+    tables = {"sensitivity": _table(curves)}
+    pictures = [_draw(view, curves), *(_draw_sweep(view, s) for s in curves if len(s.sweep) > 1)]
     if not view.records:
         return ArtifactReport(pictures, tables)
     first = "The paper shows this figure without numbers to compare with."
-    sentences = [_sentence(each) for each in series if len(each.errors) > 1]
+    sentences = [_sentence(curve) for curve in curves if len(curve.errors) > 1]
     return ArtifactReport(pictures, tables, Verdict(INCONCLUSIVE, [first, *sentences]))
 
 
-def _all_series(view: PaperView) -> list[Series]:
-    series: dict[tuple[str, str], Series] = {}
+def _all_curves(view: PaperView) -> list[Curve]:
+    curves: dict[tuple[str, str], Curve] = {}
     for cell in view.trainings:
         label = cell.variant.label
-        each = series.setdefault((cell.dataset, label), Series(cell.dataset, label))
+        curve = curves.setdefault((cell.dataset, label), Curve(cell.dataset, label))
         runs = view.store.runs_of(cell)
         if cell.in_sweep:
-            each.sweep.update((run.key, run) for run in runs)
+            curve.sweep.update((run.key, run) for run in runs)
         else:
-            each.grid[float(gamma_of(cell.method))] = runs
-    return sorted(series.values(), key=lambda each: list(CATALOGUE).index(each.dataset))
+            curve.grid[float(gamma_of(cell.method))] = runs
+    return sorted(curves.values(), key=lambda curve: list(CATALOGUE).index(curve.dataset))
 
 
-def _draw(view: PaperView, series: list[Series]) -> Picture:
-    datasets = list(dict.fromkeys(each.dataset for each in series))
+def _draw(view: PaperView, curves: list[Curve]) -> Picture:
+    datasets = list(dict.fromkeys(curve.dataset for curve in curves))
     with drawing(4.8 * len(datasets), 3.5) as figure:
         panels: Any = figure.subplots(1, len(datasets), squeeze=False)
         for axes, dataset in zip(panels[0], datasets, strict=True):
             axes.set_title(CATALOGUE[dataset].title)
-            own = [each for each in series if each.dataset == dataset and each.errors]
+            own = [curve for curve in curves if curve.dataset == dataset and curve.errors]
             if not own:
                 blank(axes)
                 continue
-            for index, each in enumerate(own):
-                means = [summary.mean for summary in each.errors.values()]
-                bars = [summary.sd or 0.0 for summary in each.errors.values()]
+            for index, curve in enumerate(own):
+                means = [summary.mean for summary in curve.errors.values()]
+                bars = [summary.sd or 0.0 for summary in curve.errors.values()]
                 style = series_style(index)
-                axes.errorbar(list(each.errors), means, yerr=bars, label=each.label, **style)
+                axes.errorbar(list(curve.errors), means, yerr=bars, label=curve.label, **style)
             axes.axvline(GAMMA_MIN, color="black", ls=":", lw=1.2)
             axes.set(xlabel="γ", ylabel="error rate %", xlim=GAMMA_LIMITS)
             axes.legend(loc="best")
@@ -96,29 +96,29 @@ def _draw(view: PaperView, series: list[Series]) -> Picture:
         )
 
 
-def _table(series: list[Series]) -> Table:
-    gammas = dict.fromkeys(gamma for each in series for gamma in each.grid)
+def _table(curves: list[Curve]) -> Table:
+    gammas = dict.fromkeys(gamma for curve in curves for gamma in curve.grid)
     rows = []
     for gamma in gammas:
-        cells = [summary_cell(each.errors.get(gamma), digits=2) for each in series]
+        cells = [summary_cell(curve.errors.get(gamma), digits=2) for curve in curves]
         rows.append([Cell(gamma, digits=1), *cells])
-    columns = [Column("γ"), *(Column(each.title) for each in series)]
+    columns = [Column("γ"), *(Column(curve.title) for curve in curves)]
     note = "Error rate %, mean ± standard deviation over n seeds."
     return Table(columns, rows, "Error against γ", [note])
 
 
-def _sentence(series: Series) -> str:
-    errors = series.errors
+def _sentence(curve: Curve) -> str:
+    errors = curve.errors
     best = min(errors, key=lambda gamma: errors[gamma].mean)
     worst = max(errors, key=lambda gamma: errors[gamma].mean)
     low = errors[best].mean
     text = (
-        f"{series.title}: error from {low:.2f} % at γ = {best} to {errors[worst].mean:.2f} % at "
+        f"{curve.title}: error from {low:.2f} % at γ = {best} to {errors[worst].mean:.2f} % at "
         f"γ = {worst}."
     )
-    if len(errors) < len(series.grid):
-        text += f" {len(errors)} of {len(series.grid)} values of γ have been run."
-    runs = series.grid[best]
+    if len(errors) < len(curve.grid):
+        text += f" {len(errors)} of {len(curve.grid)} values of γ have been run."
+    runs = curve.grid[best]
     deviation, seeds = errors[best].sd, errors[best].n
     if deviation is None:
         margin = 100 * (standard_error("error", runs[0].confusion) or 0.0)
@@ -132,21 +132,21 @@ def _sentence(series: Series) -> str:
     )
 
 
-def _draw_sweep(view: PaperView, series: Series) -> Picture:
-    gammas, decays, errors = zip(*map(_setting, series.sweep.values()), strict=True)
+def _draw_sweep(view: PaperView, curve: Curve) -> Picture:
+    gammas, decays, errors = zip(*map(_setting, curve.sweep.values()), strict=True)
     with drawing(6.0, 3.6) as figure:
         axes = figure.subplots()
         points = axes.scatter(gammas, decays, c=errors, cmap="cividis_r", s=26, lw=0)
         figure.colorbar(points, ax=axes, label="error rate %")
         axes.axvline(GAMMA_MIN, color="black", ls=":", lw=1.2)
-        axes.set(xlabel="γ", ylabel="weight decay", yscale="log", title=series.title)
-        label = series.label.replace(", ", "-").replace(" ", "-")
+        axes.set(xlabel="γ", ylabel="weight decay", yscale="log", title=curve.title)
+        label = curve.label.replace(", ", "-").replace(" ", "-")
         return finish(
             view,
             figure,
-            f"sweep-{series.dataset}-{label}",
+            f"sweep-{curve.dataset}-{label}",
             alt="Models as points over γ and weight decay, coloured by their error rate.",
-            caption=f"{series.title}: {len(series.sweep)} models of the sweep "
+            caption=f"{curve.title}: {len(curve.sweep)} models of the sweep "
             f"with their error on the test split. Dotted: {GAMMA_MIN:.5f}. Settings are "
             "drawn at random from the paper's two distributions; the paper's come from a Bayesian "
             "search, which samples good ones more often.",
