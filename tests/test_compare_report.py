@@ -66,15 +66,17 @@ def test_the_main_table_has_means_deviations_and_marks(six):
 
 
 def test_ties_are_not_marked_and_higher_can_be_better():
-    scores = {"none": 0.2, "mixup": 0.1, "zeta:2.8": 0.1, "zeta:4.0": 0.3}
+    # 0.100001 is printed as 0.1
+    scores = {"none": 0.2, "mixup": 0.1, "zeta:2.8": 0.100001, "zeta:4.0": 0.3}
     made = make_comparison(
         {label: [error] for label, error in scores.items()}, dataset=make_dataset((10, 40, 10))
     )
     table = main_table(made)
     assert table.heads[1].name == "balanced accuracy %"
     assert [row[1].mark for row in table.cells] == ["", "", "", ""]
-    # one seed has no deviation
+    # one seed has no deviation, one method no best
     assert table.cells[0][1].text() == "80.00"
+    assert main_table(make_comparison({"none": [0.1]})).cells[0][1].mark == ""
 
 
 def test_binary_data_leads_with_the_auc():

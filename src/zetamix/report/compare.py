@@ -96,12 +96,13 @@ def _mean_cell(comparison: Comparison, label: str, name: str) -> Cell:
     metric, summary = METRICS[name], comparison.summary(label, name)
     means = [comparison.summary(other, name).mean for other in comparison.methods]
     better = sum(metric.sign * mean > metric.sign * summary.mean for mean in means)
-    tied = means.count(summary.mean) > 1
+    # as printed: means that differ by rounding only are tied
+    tied = [metric.number(mean) for mean in means].count(metric.number(summary.mean)) > 1
     return Cell(
         metric.scale(summary.mean),
         error=None if summary.sd is None else metric.scale(summary.sd),
         digits=metric.digits,
-        mark="" if tied or better > 1 else ("second" if better else "best"),
+        mark="" if tied or better > 1 or len(means) == 1 else ("second" if better else "best"),
         note=", ".join(f"seed {seed}: {metric.number(v)}" for seed, v in summary.values.items()),
     )
 
@@ -147,7 +148,8 @@ def _difference_cells(difference: Difference | None) -> list[Cell]:
 def class_table(comparison: Comparison) -> Table:
     """Recall of every method in every class with test samples."""
     recalls = [comparison.recalls(label) for label in comparison.methods]
-    means = torch.stack([values.mean(0) for values in recalls])
+    # as printed, so that means which differ by rounding only are tied
+    means = torch.stack([(1000 * values.mean(0)).round() / 10 for values in recalls])
     rows = []
     for k, count in enumerate(comparison.test_counts.tolist()):
         if not count:
@@ -157,7 +159,7 @@ def class_table(comparison: Comparison) -> Table:
             error = 100 * float(values[:, k].std()) if len(values) > 1 else None
             is_best = len(recalls) > 1 and int((means[:, k] >= mean).sum()) == 1
             mark: Mark = "best" if is_best else ""
-            row.append(Cell(100 * float(mean), error=error, digits=1, mark=mark))
+            row.append(Cell(float(mean), error=error, digits=1, mark=mark))
         rows.append(row)
     columns = [Column("class"), Column("samples", "in the test split")]
     columns += [Column(display_name(label)) for label in comparison.methods]
