@@ -139,6 +139,17 @@ def test_after_an_error_the_trial_is_retried_by_the_next_call(tmp_path):
     assert [(trial.seed, trial.state) for trial in tuning.trials] == [(0, "complete")]
 
 
+def test_a_damaged_checkpoint_ends_the_search_and_not_its_trial(tmp_path):
+    spec = make_spec(recipe=RECIPE.change(epochs=60, evaluate_every=1))
+    search(tmp_path, spec, trials=1, stop=lambda: len(curve(tmp_path)) > 3)
+    checkpoint = tmp_path / "trials/0000/checkpoint.pt"
+    checkpoint.write_bytes(b"damaged")
+    with pytest.raises(StudyError, match=r"checkpoint\.pt"):
+        search(tmp_path, spec, trials=1)
+    checkpoint.unlink()
+    assert [trial.state for trial in search(tmp_path, spec, trials=1).trials] == ["complete"]
+
+
 def test_commands_that_share_a_study_train_every_trial_once(tmp_path):
     """Threads stand in for commands; each trains its own part."""
     spec, plan = make_spec(recipe=RECIPE.change(epochs=1)), None

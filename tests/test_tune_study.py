@@ -203,7 +203,7 @@ def test_states_and_progress(tmp_path):
     assert (first.standard_error, first.scores, first.seconds) == (0.02, {"nll": 0.1}, 3.0)
     assert third.curve == {1: 0.3}
     progress = read_progress(study, make_spec(), 5)
-    assert progress.counts == {"complete": 1, "pruned": 1, "diverged": 1, "failed": 0}
+    assert progress.counts == {"complete": 1, "pruned": 1, "diverged": 1}
     assert (progress.done, progress.total, progress.running) == (3, 5, {3: 2})
     assert progress.best.value == 0.1
 
@@ -340,6 +340,7 @@ def test_a_wrong_url_is_refused_without_its_password(url, message):
     [
         ("postgresql://ann:se%40cr%3At@host/x", "postgresql+psycopg://ann:***@host/x"),
         ("postgresql://ann@host/x", "postgresql+psycopg://ann@host/x"),
+        ("postgresql://host/x?user=ann", "postgresql+psycopg://ann@host/x"),
         ("postgresql://h/x?user=ann&password=s", "postgresql+psycopg://ann:***@h/x"),
         ("postgresql://ann@h/x?password=s&sslmode=a", "postgresql+psycopg://ann:***@h/x?sslmode=a"),
     ],

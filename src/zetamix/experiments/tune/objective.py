@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,7 @@ import torch
 from optuna.distributions import CategoricalDistribution, IntDistribution
 from optuna.exceptions import UpdateFinishedTrialError
 
-from zetamix.data import Dataset
-from zetamix.experiments.tune.spec import SearchPlan
+from zetamix.experiments.tune.spec import SearchPlan, StudyError
 from zetamix.experiments.tune.study import index_of, lock_name
 from zetamix.measure.statistics import standard_error
 from zetamix.results.search_space import Setting
@@ -40,14 +39,10 @@ class Objective:
     compile: bool
     save_every: float
     stop: Callable[[], bool]
-    dataset: Dataset = field(init=False)
     aborted: bool = False
     """Set by an error of one thread; the others save their checkpoints and end."""
     lost: bool = False
     """Whether another process took over a trial of this one."""
-
-    def __post_init__(self) -> None:
-        self.dataset = self.spec.trial_dataset
 
     def stopped(self) -> bool:
         return self.aborted or self.stop()
@@ -87,7 +82,7 @@ class Objective:
 
     def _train(self, trial: optuna.Trial, setting: Setting, seed: int, path: Path) -> float:
         run = Run(
-            self.dataset,
+            self.spec.trial_dataset,
             self.spec.space.method(setting),
             self.spec.space.recipe(setting, self.spec.recipe),
             seed=seed,
@@ -102,25 +97,24 @@ class Objective:
         if record is None and failure is None and not reporter.pruned:
             trial.set_user_attr("interrupted", True)
             raise TrialStopped
+        if failure is not None and failure.kind in ("folder", "data"):
+            # all trials would fail for the same reason
+            raise StudyError(failure.message)
         reporter.report(run)
         # 45 MB for a ResNet-18, 9 GB for 200 trials
         run.folder.remove_model()
-        if record is None:
-            trial.set_user_attr("seconds", round(run.seconds, 2))
-        else:
-            trial.set_user_attr("seconds", round(record.wall_s, 2))
-            value = record.last[self.spec.metric]
-            if math.isfinite(value):
-                trial.set_user_attr("scores", record.last)
-                trial.set_user_attr(
-                    "standard_error", standard_error(self.spec.metric, record.confusion)
-                )
-                return value
-        if failure is not None and failure.kind != "diverged":
+        seconds = run.seconds if record is None else record.wall_s
+        trial.set_user_attr("seconds", round(seconds, 2))
+        metric = self.spec.metric
+        if record is not None and math.isfinite(record.last[metric]):
+            trial.set_user_attr("scores", record.last)
+            trial.set_user_attr("standard_error", standard_error(metric, record.confusion))
+            return record.last[metric]
+        if failure is not None and failure.kind == "out of memory":
             trial.set_user_attr("failure", failure.message)
             raise TrialStopped
         if not reporter.pruned:
-            # a pruned trial is a bad one to the sampler
+            # to the sampler a pruned trial is a bad one, a failed trial is none
             trial.set_user_attr("diverged", True)
         raise optuna.TrialPruned
 

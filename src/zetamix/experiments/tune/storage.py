@@ -7,7 +7,8 @@ but has none, so that the trial of a killed process would stay "running" for eve
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,10 +41,9 @@ class Storage(RDBStorage):
 
 
 def parse_url(text: str) -> sqlalchemy.URL:
-    """The URL of a storage with the driver that zetamix installs.
+    """The URL of a storage with the driver that zetamix installs; `str(url)` masks its password.
 
-    A password in the query is moved to where `str(url)` masks it. Without any, PostgreSQL's client
-    takes it from PGPASSWORD or ~/.pgpass.
+    Without a password, PostgreSQL's client takes it from PGPASSWORD or ~/.pgpass.
 
     >>> str(parse_url("postgresql://host/studies?user=ann&password=secret"))
     'postgresql+psycopg://ann:***@host/studies'
@@ -60,17 +60,15 @@ def parse_url(text: str) -> sqlalchemy.URL:
             f"--storage is not a database URL. {EXPECTED}. Percent-encode special characters of a "
             "password, or leave it out and set PGPASSWORD."
         )
-    secrets = {name: str(url.query[name]) for name in ("user", "password") if name in url.query}
-    if secrets:
-        url = url.set(
-            username=secrets.get("user", url.username),
-            password=secrets.get("password", url.password),
-        ).difference_update_query(secrets)
+    # only the password before the host is masked
+    if "user" in url.query:
+        url = url.set(username=str(url.query["user"])).difference_update_query(["user"])
+    if "password" in url.query:
+        url = url.set(password=str(url.query["password"])).difference_update_query(["password"])
     if url.drivername in ("postgresql", "postgres"):
         url = url.set(drivername="postgresql+psycopg")
-    if url.drivername not in ("sqlite", "postgresql+psycopg") or (
-        url.drivername == "sqlite" and url.database in (None, "", ":memory:")
-    ):
+    is_file = url.drivername == "sqlite" and url.database not in (None, "", ":memory:")
+    if not is_file and url.drivername != "postgresql+psycopg":
         raise StudyError(f"{EXPECTED} for --storage, got {url}.")
     return url
 
@@ -92,36 +90,34 @@ def open_storage(
         the trial counts as dead and `on_stale` is called. SQLite's clock has whole seconds.
     """
     url = parse_url(text)
+    is_file, path = url.drivername == "sqlite", Path(str(url.database))
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=ExperimentalWarning)
-    # no connection is kept while a model trains: it could be lost, and would have to be closed
-    options: dict[str, Any] = {"poolclass": NullPool, "connect_args": {"timeout": SQLITE_TIMEOUT}}
-    if url.drivername != "sqlite":
+    arguments: dict[str, Any] = {"timeout": SQLITE_TIMEOUT}
+    if not is_file:
         # a database with the C locale would answer in bytes without an encoding
-        options["connect_args"] = {"connect_timeout": CONNECT_TIMEOUT, "client_encoding": "utf8"}
-
-    def connect() -> Storage:
-        return Storage(
-            url.render_as_string(hide_password=False),
-            engine_kwargs=options,
-            heartbeat_interval=heartbeat,
-            grace_period=grace,
-            heartbeat_stale_trial_callback=on_stale,
-        )
-
-    with storage_errors(url):
-        if url.drivername == "sqlite":
-            path = Path(str(url.database))
+        arguments = {"connect_timeout": CONNECT_TIMEOUT, "client_encoding": "utf8"}
+    connect = partial(
+        Storage,
+        url.render_as_string(hide_password=False),
+        # no connection is kept while a model trains: it could be lost
+        engine_kwargs={"poolclass": NullPool, "connect_args": arguments},
+        heartbeat_interval=heartbeat,
+        grace_period=grace,
+        heartbeat_stale_trial_callback=on_stale,
+    )
+    with storage_errors(url), ExitStack() as stack:
+        if is_file:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{path}.lock"):
-                storage = connect()
-            _lock_transactions(storage.engine)
-            return storage
+            stack.enter_context(FileLock(f"{path}.lock"))
         try:
-            return connect()
+            storage = connect()
         except (IntegrityError, ProgrammingError):
-            # two commands created the tables at the same time
-            return connect()
+            # two machines created the tables at the same time
+            storage = connect()
+    if is_file:
+        _lock_transactions(storage.engine)
+    return storage
 
 
 @contextmanager
@@ -135,11 +131,7 @@ def storage_errors(url: sqlalchemy.URL) -> Iterator[None]:
         raise StudyError(
             f"A study in PostgreSQL needs {module}: pip install 'zetamix[tune]'"
         ) from None
-    except OSError as error:
-        raise StudyError(
-            f"The storage {url} cannot be used: {error.strerror}. Choose another --out."
-        ) from None
-    except (SQLAlchemyError, StorageInternalError, RuntimeError) as error:
+    except (OSError, SQLAlchemyError, StorageInternalError, RuntimeError) as error:
         # a RuntimeError: another version of Optuna created the tables
         raise StudyError(
             f"The storage {url} cannot be used: {_reason(error)}. Expected a database that can be "
@@ -163,8 +155,8 @@ def _reason(error: BaseException) -> str:
     """The first line of what the database itself reports."""
     while error.__cause__ is not None:
         error = error.__cause__
-    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
+    text = error.strerror if isinstance(error, OSError) else getattr(error, "orig", None)
+    return str(text or error).strip().partition("\n")[0].rstrip(".")
 
 
 def _lock_transactions(engine: sqlalchemy.Engine) -> None:

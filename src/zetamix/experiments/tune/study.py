@@ -1,6 +1,7 @@
 """The trials of a study: created by Optuna, retried when their process dies, read as results."""
 
 import socket
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -175,12 +176,11 @@ class SearchProgress:
 
 def read_trials(study: optuna.Study, spec: StudySpec) -> list[Trial]:
     """All trials that are over, numbered by their position in the search."""
-    return [
-        _trial(index, trial, spec) for index, trial in enumerate(attempts(study)) if is_over(trial)
-    ]
+    trials = enumerate(attempts(study))
+    return [_read_trial(index, trial, spec) for index, trial in trials if is_over(trial)]
 
 
-def _trial(index: int, trial: FrozenTrial, spec: StudySpec) -> Trial:
+def _read_trial(index: int, trial: FrozenTrial, spec: StudySpec) -> Trial:
     attrs = trial.user_attrs
     state: State = "complete" if trial.state == TrialState.COMPLETE else "failed"
     if trial.state == TrialState.PRUNED:
@@ -203,14 +203,12 @@ def _trial(index: int, trial: FrozenTrial, spec: StudySpec) -> Trial:
 def read_progress(
     study: optuna.Study, spec: StudySpec, total: int, deaths: int = 0
 ) -> SearchProgress:
-    trials = attempts(study)
-    over = [_trial(index, trial, spec) for index, trial in enumerate(trials) if is_over(trial)]
+    trials, over = attempts(study), read_trials(study, spec)
     running = [trial for trial in trials if trial.state == TrialState.RUNNING]
     spans = [t.duration.total_seconds() for t in trials if is_over(t) and t.duration is not None]
-    states: tuple[State, ...] = ("complete", "pruned", "diverged", "failed")
     return SearchProgress(
         total=total,
-        counts={state: sum(trial.state == state for trial in over) for state in states},
+        counts=Counter(trial.state for trial in over),
         running={origin(trial): trial.last_step or 0 for trial in running},
         best=best_of(over, spec.lower_is_better),
         seconds_left=seconds_left(total - len(over), len(running), spans),
