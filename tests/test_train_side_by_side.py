@@ -136,7 +136,7 @@ def out_of_memory():
 
 
 def raise_error(error):
-    def fail():
+    def fail(*_):
         raise error
 
     return fail
@@ -216,7 +216,7 @@ def test_an_error_of_the_watcher_loses_nothing(new):
 
 def test_a_full_disk_while_stopping_is_a_failure_of_that_run_alone(new, monkeypatch):
     full, other = new(seed=0), new(seed=1)
-    monkeypatch.setattr(full, "save", raise_error(FolderError("no space")))
+    monkeypatch.setattr(full.folder, "save_checkpoint", raise_error(FolderError("no space")))
     result = train([full, other], jobs=2, stop=lambda: other.trainer is not None)
     assert {run: failure.kind for run, failure in result.failures.items()} == {full: "folder"}
     assert checkpoint(other.folder.path) is not None

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from filelock import FileLock
 
@@ -129,23 +129,11 @@ def append_record(path: Path, record: Record) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps(record.as_dict(), ensure_ascii=False) + "\n"
     with FileLock(path.with_name(f".{path.name}.lock")), path.open("a+b") as file:
-        file.truncate(_end_of_lines(file))
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
         file.write(line.encode())
         file.flush()
         os.fsync(file.fileno())
-
-
-def _end_of_lines(file: IO[bytes], block: int = 1 << 16) -> int:
-    """The offset behind the last newline of a file, searched backwards in blocks."""
-    end = file.seek(0, os.SEEK_END)
-    while end > 0:
-        start = max(0, end - block)
-        file.seek(start)
-        newline = file.read(end - start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        end = start
-    return 0
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -210,8 +210,7 @@ class Run:
                 self.timer.seconds, self.timer.steps = state["step_seconds"], state["steps_timed"]
                 self.concurrent = max(self.concurrent, state["concurrent"])
         if self.ranks.leads:
-            self.folder.create()
-            self.folder.rewind(trainer.epoch)
+            self.folder.open(self.cell, trainer.epoch)
         return trainer
 
     @property
@@ -223,16 +222,15 @@ class Run:
         self.timer.sharing = runs
         self.concurrent = max(self.concurrent, runs)
 
-    def collect(self) -> None:
-        """Gather the state of all ranks before a `save` in the middle of an epoch."""
-        if self.trainer is not None:
-            synchronize(self.device)
-            self.trainer.collect()
+    def save(self, *, all_ranks: bool = False) -> None:
+        """Write a checkpoint of everything so far.
 
-    def save(self) -> None:
-        """Write a checkpoint of everything so far."""
+        all_ranks: whether every rank calls it, as a checkpoint within an epoch requires.
+        """
         # steps that were launched on another stream are part of it
         synchronize(self.device)
+        if self.trainer is not None and all_ranks:
+            self.trainer.collect()
         self._write_checkpoint()
 
     def _write_checkpoint(self) -> None:

@@ -67,11 +67,12 @@ class RunFolder:
                 f"{self.path} holds another run ({'; '.join(changed)}). Choose another --out."
             )
 
-    def create(self) -> None:
-        """Make the folder and write `cell.json`."""
+    def open(self, cell: Cell, epochs: int) -> None:
+        """Make the folder, or drop the epochs after the checkpoint from which it is resumed."""
         self.clean_up()
-        if self.cell is not None:
-            write_json(self.path / CELL, {"key": self.cell.key, **self.cell.__dict__})
+        write_json(self.path / CELL, {"key": cell.key, **cell.__dict__})
+        kept = [json.dumps(line) for line in self.read_curve() if line["epoch"] <= epochs]
+        write_text(self.path / CURVE, "".join(f"{line}\n" for line in kept))
 
     def read_record(self) -> RunRecord | None:
         """The result of a finished run; None if the run is unfinished."""
@@ -95,11 +96,6 @@ class RunFolder:
     def add_epoch(self, line: dict[str, Any]) -> None:
         with (self.path / CURVE).open("a") as file:
             file.write(json.dumps(line) + "\n")
-
-    def rewind(self, epochs: int) -> None:
-        """Drop the epochs after the checkpoint from which the run is resumed."""
-        kept = [json.dumps(line) for line in self.read_curve() if line["epoch"] <= epochs]
-        write_text(self.path / CURVE, "".join(f"{line}\n" for line in kept))
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         self._save(CHECKPOINT, {"schema": CHECKPOINT_SCHEMA, **state})

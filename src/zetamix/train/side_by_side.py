@@ -1,7 +1,7 @@
 """Several runs on one device: one after another, or some of them side by side."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -42,13 +42,13 @@ class RunFailure:
         return cls("data", str(error)) if isinstance(error, DataError) else None
 
 
-@dataclass
+@dataclass(frozen=True)
 class TrainResult:
     """What became of several runs; a run in neither list was stopped and can be resumed."""
 
-    records: list[RunRecord] = field(default_factory=list)
+    records: list[RunRecord]
     """Of all finished runs, in the order of the runs."""
-    failures: dict[Run, RunFailure] = field(default_factory=dict)
+    failures: dict[Run, RunFailure]
 
 
 def train(
@@ -89,8 +89,9 @@ class _Scheduler:
         self.failures: dict[Run, RunFailure] = {}
 
     def train(self, stop: Callable[[], bool] | None) -> None:
+        stopped = False
         try:
-            while self.waiting or self.active:
+            while (self.waiting or self.active) and not stopped:
                 # one run joins per round: runs that end their epochs at different times evaluate
                 # while the others train
                 if self.waiting and len(self.active) < self.jobs:
@@ -98,14 +99,11 @@ class _Scheduler:
                     self.active[run] = run.advance()
                 ranks = next(iter(self.active)).ranks
                 self._round()
-                if stop is not None and ranks.any(stop()):
-                    for run in self.active:
-                        run.collect()
-                    break
+                stopped = stop is not None and ranks.any(stop())
         finally:
             for run in self.active:
                 try:
-                    run.save()
+                    run.save(all_ranks=stopped)
                 except FolderError as error:
                     self.failures[run] = RunFailure("folder", str(error))
 
