@@ -101,8 +101,7 @@ def _draw(view: PaperView, curves: list[Curve]) -> Picture:
             view,
             figure,
             "dimension",
-            alt="Panels of local dimension against γ for each dataset with 8 and 128 neighbours. "
-            "Where mixup lies above the originals, ζ-mixup starts near or above mixup and falls "
+            alt="Panels of local dimension against γ: ζ-mixup starts near or above mixup and falls "
             "to the originals as γ grows.",
             caption="Local intrinsic dimension from the k nearest neighbours: mean over all "
             "outputs (lines) and one standard deviation between them (bands). Dotted: "
@@ -146,13 +145,13 @@ def _table(curves: list[Curve]) -> Table:
         ]
         for curve in curves
     ]
-    notes = [
-        "Mean ± standard deviation between points. The paper shows curves without numbers.",
-        "k: neighbours, without the point itself; components above 5 % of the largest count. "
-        "128 samples per batch; the paper does not state its number.",
-    ]
+    note = (
+        "Mean ± standard deviation between points; k: neighbours, without the point itself; "
+        "components above 5 % of the largest count. 128 samples per batch. The paper shows curves "
+        "without numbers, and does not state its batch size."
+    )
     columns = [*map(Column, heads), Column("lower from γ", "ζ-mixup is below mixup from this γ on")]
-    return Table(columns, rows, "Local intrinsic dimension", notes)
+    return Table(columns, rows, "Local intrinsic dimension", [note])
 
 
 def _verdict(curves: list[Curve]) -> Verdict:

@@ -77,9 +77,8 @@ def _draw_clouds(view: PaperView, batch: int) -> Picture:
             view,
             figure,
             "distributions",
-            alt="A grid of point clouds. mixup fills the space between the arms of crescents and "
-            "spirals and the interior of the helix. ζ-mixup with small γ shrinks the data towards "
-            "its mean; from γ = 4.0 on outputs lie on the data.",
+            alt="Point clouds. mixup fills the space between the arms; ζ-mixup with small γ "
+            "shrinks the data towards its mean, and from γ = 4.0 on outputs lie on the data.",
             caption=f"Outputs of mixup and of ζ-mixup (γ in parentheses), {batch} samples per "
             "batch. Colour: soft label; marker: heaviest class; grey: originals. Bottom: a helix "
             "in three views (elevation, azimuth). Numbers: outputs whose label differs from that "
@@ -108,10 +107,10 @@ def _draw_grid(view: PaperView) -> Picture:
             view,
             figure,
             "grid",
-            alt="A grid of helices for growing N and growing γ. With small γ outputs leave the "
-            "helix, with large N towards its axis; with large γ they lie on it for every N.",
+            alt="Helices for growing N and γ. With small γ outputs leave the helix, with large γ "
+            "they lie on it for every N.",
             caption="ζ-mixup on the helix for N sources and γ, seen from (0°, 90°); grey: "
-            "originals. Numbers: mean distance to the nearest original; the helix is 6 wide.",
+            "originals. Numbers: mean distance to the nearest original.",
         )
 
 

@@ -76,9 +76,8 @@ def _draw(view: PaperView, arrays: dict[str, dict[str, Tensor]], oracle: str) ->
             view,
             figure,
             "mnist",
-            alt="Digits, the outputs of mixup and ζ-mixup, soft labels as bars, and densities: "
-            "ζ-mixup's outputs look like digits and mixup's like two at once; the oracle's entropy "
-            "and the cross entropy with the label are lower for ζ-mixup.",
+            alt="Digits and densities: ζ-mixup's outputs look like digits and mixup's like two at "
+            "once; the oracle's entropy and the cross entropy are lower for ζ-mixup.",
             caption="(a) The first ten images of each class, (b, c) the outputs in the same "
             "positions, 25 images per batch. (d, e) Soft labels as bars: the mixup outputs where "
             "the oracle is most certain of a digit with label weight 0 (prediction as outline), "
@@ -170,10 +169,9 @@ def _table(records: dict[str, Measurement], oracle: str) -> Table:
     notes = [
         f"Mean ± standard error over outputs of the test split. The oracle is {oracle}.",
         "Cross entropy of prediction and label: −Σ prediction · log label, with label weights of 0 "
-        f"replaced by {FLOOR:g}: an output of such a class costs up to 16 nats and dominates "
-        "mixup's mean. Cross entropy of label and prediction: −Σ label · log prediction, which "
-        "penalises soft labels. The paper says “cross entropy of the Oracle's predictions with the "
-        "soft labels”, and shows densities without numbers.",
+        f"replaced by {FLOOR:g} (up to 16 nats, which dominate mixup's mean); of label and "
+        "prediction: −Σ label · log prediction, which penalises soft labels. The paper shows "
+        "densities without numbers.",
     ]
     columns = [Column("measure"), *(Column(_name(method)) for method in records)]
     return Table(columns, rows, "Realism and label correctness on MNIST", notes)

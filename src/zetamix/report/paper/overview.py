@@ -28,13 +28,11 @@ def report(view: PaperView) -> ArtifactReport:
             view,
             figure,
             "overview",
-            alt="Four panels of points on two crescents. Outputs of mixup lie on lines between two "
-            "points, some of them off the crescents; outputs of ζ-mixup lie beside one point, with "
-            "thin lines to all others.",
+            alt="Points on two crescents. Outputs of mixup lie on lines between two points, "
+            "outputs of ζ-mixup beside one point, with thin lines to all others.",
             caption="Circles: originals. Triangles: outputs. A line joins an output to each of its "
-            "source samples; its width is the weight. Colours: the soft label; pale: all data. "
-            "mixup's outputs lie anywhere between two originals, ζ-mixup's close to one. The seed "
-            "was chosen so that the mixup outputs spread over their segments.",
+            "source samples; its width is the weight. Colours: the soft label; pale: all data. The "
+            "seed was chosen so that the mixup outputs spread over their segments.",
         )
     weights = [r.values["largest_weight"] for r in records if r.method.startswith("zeta")]
     sentence = (

@@ -148,8 +148,7 @@ def _draw_sweep(view: PaperView, curve: Curve) -> Picture:
             alt="Models as points over γ and weight decay, coloured by their error rate.",
             caption=f"{curve.title}: {len(curve.sweep)} models of the sweep "
             f"with their error on the test split. Dotted: {GAMMA_MIN:.5f}. Settings are "
-            "drawn at random from the paper's two distributions; the paper's come from a Bayesian "
-            "search, which samples good ones more often.",
+            "drawn at random; the paper's come from a Bayesian search.",
         )
 
 

@@ -34,9 +34,8 @@ def _draw(view: PaperView, curves: dict[str, Measurement], pairs: Measurement) -
             view,
             figure,
             "theorems",
-            alt="Left: the largest weight rises with γ, more slowly for more sources, and crosses "
-            "one half at a γ that rises with N up to 1.72865. Right: the weight of ζ-mixup with "
-            "two sources lies on the line of mixup.",
+            alt="Left: the largest weight rises with γ, more slowly for more sources. Right: the "
+            "weight of ζ-mixup with two sources lies on the line of mixup.",
             caption="Left, Theorem 1: the largest weight of plans drawn with N sources. Above one "
             "half it outweighs all others together; dots: where that begins for each N; vertical "
             f"line: {GAMMA_MIN:.5f}, from which on it holds for any N. Right, Theorem 2: the "

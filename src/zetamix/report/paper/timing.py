@@ -105,10 +105,8 @@ def _batch_table(view: PaperView) -> Table:
     note = (
         "Ours: median, and 20 % and 80 % quantiles, of a call that draws the plan and mixes "
         "samples and labels; eager: a plain call, graph: the replay of a captured CUDA graph. The "
-        "paper's values are of its own GPU, its local synthetic instances of other code. On two "
-        "CPU cores times of this size vary by up to a factor of two with page faults. The paper's "
-        "listing takes the weights as an argument; here they are drawn on the host, one "
-        "permutation per output, and copied to the device."
+        "paper measured on its own GPU, and local synthetic instances with other code. Its "
+        "listing takes the weights as an argument; here they are drawn on the host and copied."
     )
     return Table([Column(head) for head in heads], rows, f"One batch of {shape}, float32", [note])
 
