@@ -1,5 +1,7 @@
 """Splits and datasets, references to them, and their fingerprints."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -211,3 +213,9 @@ def test_data_that_changed_between_processes_is_refused():
     assert check_fingerprint(dataset, dataset.fingerprint) is dataset
     with pytest.raises(data.DataError, match="expected the fingerprint abc"):
         check_fingerprint(dataset, "abc")
+
+
+def test_a_missing_package_names_the_extra_to_install():
+    code = "import sys; sys.modules['PIL'] = None; import zetamix.data"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "zetamix.data needs PIL. Install it with: pip install 'zetamix[cli]'" in result.stderr
