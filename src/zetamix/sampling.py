@@ -286,7 +286,8 @@ def precise(number: float | Tensor, device: torch.device) -> Tensor:
     """A number or tensor in the precision that weights are computed in."""
     if isinstance(number, Tensor):
         return number.to(precise_dtype(device))
-    return torch.full((), number, device=device, dtype=precise_dtype(device))
+    # a sum, which torch.compile traces for any number; of torch.full it compiles one per number
+    return torch.zeros((), device=device, dtype=precise_dtype(device)) + number
 
 
 def precise_dtype(device: torch.device) -> torch.dtype:
