@@ -1,8 +1,9 @@
 """Splits and datasets, references to them, and their fingerprints."""
 
-import subprocess
+import importlib
 import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -216,6 +217,9 @@ def test_data_that_changed_between_processes_is_refused():
 
 
 def test_a_missing_package_names_the_extra_to_install():
-    code = "import sys; sys.modules['PIL'] = None; import zetamix.data"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "zetamix.data needs PIL. Install it with: pip install 'zetamix[cli]'" in result.stderr
+    with mock.patch.dict(sys.modules):
+        for name in [name for name in sys.modules if name.startswith(("zetamix.data", "PIL"))]:
+            del sys.modules[name]
+        sys.modules["PIL"] = None
+        with pytest.raises(ModuleNotFoundError, match=r"needs PIL.* pip install 'zetamix\[cli\]'"):
+            importlib.import_module("zetamix.data")
