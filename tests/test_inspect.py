@@ -720,7 +720,7 @@ def test_the_report_opens_in_a_browser(result, page):
 def test_without_an_oracle_there_is_no_realism(digits, tmp_path):
     settings = replace(QUICK, oracle="none")
     made = inspect_dataset(digits, parse_list("zeta:2.8"), settings)
-    page = write_report(made, tmp_path, machine_info(CPU))
+    page = write_report(made, tmp_path, {**machine_info(CPU), "command": "zetamix inspect"})
     seen = open_page(page).check()
     assert len(seen.images) == 2
     assert "oracle" not in seen.text.replace(str(page), "")
