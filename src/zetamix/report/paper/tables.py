@@ -92,16 +92,15 @@ def comparison_table(view: PaperView, spec: TableSpec) -> Table:
     has_models = len({row.model for row in rows}) > 1
     footnotes = paper.footnotes(view.artifact)
     numbered = [issue for issue in footnotes if any(_concerns(issue, row) for row in rows)]
-    marks = _marks(rows, variants, spec.metrics)
     body = []
-    for row in rows:
+    for row, group in [(row, methods) for methods in groups_of(rows) for row in methods]:
         line: list[Cell | Plain] = [row.title]
         line += [paper.MODELS[row.model]] if has_models else []
         line.append(method_name(row.method))
         for metric in spec.metrics:
             line.append(_printed_cell(row, metric))
             for variant in variants:
-                mark = marks.get((row.dataset, row.model, row.method, variant, metric), "")
+                mark = _mark(row, group, variant, metric)
                 line += _our_cells(row, variant, metric, mark)
         numbers = [str(k) for k, issue in enumerate(numbered, 1) if _concerns(issue, row)]
         body.append([*line, ", ".join(numbers)])
@@ -155,25 +154,14 @@ def _our_cells(row: Row, variant: Variant, metric: str, mark: Mark) -> list[Cell
     return [summary_cell(summary, digits, mark), Cell(difference, digits=digits, signed=True)]
 
 
-def _marks(
-    rows: list[Row], variants: Sequence[Variant], metrics: Sequence[str]
-) -> dict[tuple[object, ...], Mark]:
-    """Best and second best of our means, for datasets and models where every method was run."""
-    marks: dict[tuple[object, ...], Mark] = {}
-    for group in groups_of(rows):
-        for variant in variants:
-            for metric in metrics:
-                summaries = [(row, row.summary(variant, metric)) for row in group]
-                # the negative puts the best first
-                means = {r.method: -METRICS[metric].sign * s.mean for r, s in summaries if s}
-                if len(means) < len(group):
-                    continue
-                best, second = (*sorted(set(means.values())), None)[:2]
-                for row in group:
-                    key = row.dataset, row.model, row.method, variant, metric
-                    mean = means[row.method]
-                    marks[key] = "best" if mean == best else "second" if mean == second else ""
-    return marks
+def _mark(row: Row, group: Sequence[Row], variant: Variant, metric: str) -> Mark:
+    """Whether our mean is the best or second best; no mark unless every method was run."""
+    summaries = {other.method: other.summary(variant, metric) for other in group}
+    means = {name: METRICS[metric].sign * s.mean for name, s in summaries.items() if s is not None}
+    if len(means) < len(group):
+        return ""
+    rank = sorted(set(means.values()), reverse=True).index(means[row.method])
+    return "best" if rank == 0 else "second" if rank == 1 else ""
 
 
 def _concerns(issue: paper.Issue, row: Row) -> bool:
