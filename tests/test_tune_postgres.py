@@ -2,7 +2,6 @@
 
 import json
 import os
-import threading
 import time
 
 import pytest
@@ -10,12 +9,12 @@ import sqlalchemy
 from optuna.trial import TrialState
 from postgres import PASSWORD, needs_postgres, postgres
 from processes import start, zetamix
-from test_tune_study import ask, states
+from test_tune_study import ask, claim_all, wait_for_retry
 from tuning import make_spec
 
 from zetamix.experiments.tune import StudyError, make_plan
 from zetamix.experiments.tune.storage import open_storage
-from zetamix.experiments.tune.study import open_study, read_trials, recover, retry
+from zetamix.experiments.tune.study import open_study, read_trials, retry
 
 pytestmark = [
     needs_postgres,
@@ -68,35 +67,17 @@ def test_every_waiting_trial_is_claimed_once(url):
     trials = [ask(study) for _ in range(12)]
     for trial in trials:
         retry(study, study.tell(trial, state=TrialState.FAIL))
-    claimed = []
-
-    def claim():
-        mine = open_in(url, "claims")
-        claimed.extend(ask(mine).number for _ in range(3))
-
-    threads = [threading.Thread(target=claim) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(claimed)) == 12
+    claim_all(lambda: open_in(url, "claims"), range(12, 24))
 
 
 def die(url):
-    open_in(url, "gone", heartbeat=1, grace=2).optimize(
-        lambda trial: (time.sleep(1.5), os._exit(9))
-    )
+    study = open_in(url, "gone", heartbeat=1, grace=2)
+    study.optimize(lambda trial: (time.sleep(1.5), os._exit(9)))
 
 
 def test_a_dead_machine_is_noticed_by_its_heartbeat(url):
-    study = open_in(url, "gone", heartbeat=1, grace=2)
     assert start(die, url).wait() == 9
-    began = time.monotonic()
-    while states(study) == ["RUNNING"]:
-        assert time.monotonic() - began < 30
-        time.sleep(0.2)
-        recover(study, grace=1000, lost_after=1000)
-    assert states(study) == ["FAIL", "WAITING"]
+    wait_for_retry(open_in(url, "gone", heartbeat=1, grace=2))
 
 
 def test_a_connection_that_the_server_closed_is_opened_again(url):

@@ -152,9 +152,9 @@ def test_a_damaged_checkpoint_ends_the_search_and_not_its_trial(tmp_path):
 
 def test_commands_that_share_a_study_train_every_trial_once(tmp_path):
     """Threads stand in for commands; each trains its own part."""
-    spec, plan = make_spec(recipe=RECIPE.change(epochs=1)), None
+    spec = make_spec(recipe=RECIPE.change(epochs=1))
     plan = make_plan(spec, "random", 8, False)
-    settings = worker_settings(tmp_path, spec, plan)
+    settings = WorkerSettings(spec, plan, "study", tmp_path)
     job = WorkerJob(sqlite_url(tmp_path / "study.db"), "cpu", 1)
     errors = []
 
@@ -235,20 +235,6 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
 # workers
 
 
-def worker_settings(folder, spec, plan, **change):
-    whole = WorkerSettings(
-        spec=spec,
-        plan=plan,
-        study_name="study",
-        out=folder,
-        token="",
-        save_every=60.0,
-        heartbeat=10,
-        grace=60,
-    )
-    return replace(whole, **change)
-
-
 @pytest.mark.parametrize(
     ("jobs", "backend", "device", "gpus", "expected"),
     [
@@ -265,13 +251,15 @@ def test_processes_on_a_cpu_and_threads_on_a_gpu(jobs, backend, device, gpus, ex
     assert plan_workers(jobs, backend, device, gpus) == expected
 
 
-def test_threads_of_one_process_train_the_models_of_a_sequential_search(tmp_path):
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_threads_of_one_process_train_the_models_of_a_sequential_search(device, tmp_path):
     spec = make_spec()
     plan = make_plan(spec, "random", 5, False)
-    job = WorkerJob(sqlite_url(tmp_path / "study.db"), "cpu", 3)
-    run_trials(job, worker_settings(tmp_path, spec, plan), Channel())
+    job = WorkerJob(sqlite_url(tmp_path / "study.db"), device, 3)
+    run_trials(job, WorkerSettings(spec, plan, "study", tmp_path), Channel())
     side_by_side = read_trials(open_study(job.url, "study", spec, plan), spec)
-    alone = search(tmp_path / "alone", spec, trials=5, sampler="random", prune=False)
+    options = {"sampler": "random", "prune": False, "device": device}
+    alone = search(tmp_path / "alone", spec, trials=5, **options)
     assert [(t.setting, t.seed, t.value) for t in side_by_side] == [
         (t.setting, t.seed, t.value) for t in alone.trials
     ]
@@ -279,7 +267,6 @@ def test_threads_of_one_process_train_the_models_of_a_sequential_search(tmp_path
 
 def test_hopeless_trials_are_pruned_while_they_train(tmp_path):
     spec = make_spec("lr=0.05|1e-9", recipe=RECIPE.change(epochs=12))
-    plan = make_plan(spec, "random", 24)
     tuning = search(tmp_path, spec, trials=24, sampler="random")
     states = {trial.setting["lr"]: set() for trial in tuning.trials}
     for trial in tuning.trials:
@@ -287,7 +274,6 @@ def test_hopeless_trials_are_pruned_while_they_train(tmp_path):
         if trial.state == "pruned":
             assert max(trial.curve) < 12
             assert trial.value == trial.curve[max(trial.curve)]
-    assert plan.prune
     assert "pruned" in states[1e-9]
     assert "complete" in states[0.05]
 
@@ -306,7 +292,7 @@ def test_a_worker_of_another_machine_trains_in_a_temporary_folder(tmp_path, monk
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     spec = make_spec()
     plan = make_plan(spec, "random", 1)
-    settings = worker_settings(tmp_path, spec, plan, token="another")
+    settings = WorkerSettings(spec, plan, "study", tmp_path, token="another")
     run_trials(WorkerJob(sqlite_url(tmp_path / "study.db"), "cpu", 1), settings, Channel())
     assert not (tmp_path / "trials").exists()
     assert (tmp_path / "temporary/zetamix-another/trials/0000/record.json").exists()

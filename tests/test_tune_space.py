@@ -66,6 +66,9 @@ def test_the_papers_grid_has_seventeen_values():
         ("lr=fast", "lr: expected a value of type float, got 'fast'."),
         ("batch_size=16.5", "batch_size: expected a value of type int, got '16.5'."),
         ("lr=-1..1", "Not every value of the space can be trained. lr must be a finite number"),
+        ("gamma=-1..6", "Not every value of the space can be trained. zeta:"),
+        ("p=0..2", "Not every value of the space can be trained. zeta:"),
+        ("sources=1..4", "Not every value of the space can be trained. zeta:"),
         ("augmentation=none|mirror", "augmentation must be one of none, flip, crop-flip"),
         ("sources=few", "zeta: expected sources=a whole number or all, got 'few'."),
     ],
@@ -74,12 +77,6 @@ def test_a_space_that_cannot_be_searched_is_refused(text, message):
     with pytest.raises(SpaceError) as caught:
         parse_space(text)
     assert message in str(caught.value)
-
-
-@pytest.mark.parametrize("text", ["gamma=-1..6", "p=0..2", "sources=1..4"])
-def test_both_ends_have_to_be_possible(text):
-    with pytest.raises(SpaceError, match=r"^Not every value of the space can be trained\. zeta:"):
-        parse_space(text)
 
 
 def test_a_setting_becomes_a_method_and_a_recipe():

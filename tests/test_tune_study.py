@@ -64,6 +64,33 @@ def die(folder):
     open_in(folder, heartbeat=1, grace=2).optimize(lambda trial: (time.sleep(1.5), os._exit(9)))
 
 
+def wait_for_retry(study):
+    """Wait until the heartbeat of the only trial is too old."""
+    assert states(study) == ["RUNNING"]
+    began = time.monotonic()
+    while states(study) == ["RUNNING"]:
+        assert time.monotonic() - began < 30
+        time.sleep(0.2)
+        recover(study, grace=1000, lost_after=1000)
+    assert states(study) == ["FAIL", "WAITING"]
+
+
+def claim_all(open_again, expected):
+    """Four commands at once claim three waiting trials each."""
+    claimed = []
+    threads = [
+        threading.Thread(
+            target=lambda: claimed.extend(ask(study).number for study in [open_again()] * 3)
+        )
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(claimed) == list(expected)
+
+
 def over(study):
     return sum(is_over(trial) for trial in attempts(study))
 
@@ -92,14 +119,7 @@ def test_the_trial_of_a_dead_process_is_retried_with_its_values(tmp_path):
 def test_a_dead_machine_is_noticed_by_its_heartbeat(tmp_path):
     study = open_in(tmp_path, heartbeat=1, grace=2)
     assert start(die, tmp_path).wait() == 9
-    assert states(study) == ["RUNNING"]
-    began = time.monotonic()
-    while states(study) == ["RUNNING"]:
-        assert time.monotonic() - began < 30
-        time.sleep(0.2)
-        recover(study, grace=1000, lost_after=1000)
-    assert time.monotonic() - began > 1
-    assert states(study) == ["FAIL", "WAITING"]
+    wait_for_retry(study)
 
 
 def test_a_process_that_dies_before_its_first_heartbeat_is_noticed(tmp_path):
@@ -168,18 +188,7 @@ def test_every_waiting_trial_is_claimed_once(tmp_path):
         trial.set_user_attr("interrupted", True)
         study.tell(trial, state=FAIL)
     recover(study, grace=60, lost_after=0)
-    claimed = []
-
-    def claim():
-        mine = open_in(tmp_path)
-        claimed.extend(ask(mine).number for _ in range(3))
-
-    threads = [threading.Thread(target=claim) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(claimed) == list(range(12, 24))
+    claim_all(lambda: open_in(tmp_path), range(12, 24))
 
 
 def test_states_and_progress(tmp_path):
