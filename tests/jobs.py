@@ -45,7 +45,8 @@ def die_beside(job, shared, channel):
         wait_until(lambda: all((folder / f"seen-{before}").exists() for before in range(3)))
         os.kill(os.getpid(), signal.SIGKILL)
     if job > 3:
-        wait_until(lambda: (folder / "tries-3").stat().st_size == 2)
+        again = folder / "tries-3"
+        wait_until(lambda: again.exists() and again.stat().st_size == 2)
     return job
 
 

@@ -224,6 +224,7 @@ class ProcessExecutor(Executor):
     channel: FileChannel
     died: tuple[type[BaseException], ...] = (BrokenProcessPool,)
     """Exceptions that mean that a worker was killed."""
+    _pool: Any = None
 
     def run(
         self,
@@ -262,7 +263,7 @@ class ProcessExecutor(Executor):
                         self._check(deaths, killed)
                         self.deaths += 1
             finally:
-                if pending:
+                if pending or self.channel.stop_requested():
                     self._kill(pending)
 
     def _check(self, deaths: int, error: BaseException) -> None:
@@ -309,8 +310,12 @@ class ProcessExecutor(Executor):
         return future.result()
 
     def _kill(self, pending: Mapping[Any, Any]) -> None:
-        """End jobs whose results nobody waits for, after an error or an interrupt."""
-        self._pool.shutdown(wait=True, kill_workers=True)
+        """End jobs that nobody waits for after an error or an interrupt, and idle processes.
+
+        After a stop that spares the seconds in which two processes with torch loaded would exit.
+        """
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, kill_workers=True)
 
 
 def _call(
