@@ -1,6 +1,5 @@
 """Run the benchmark: results are checked before anything is timed."""
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -97,7 +96,7 @@ def measure(case: Case, rounds: int, contenders: tuple[Contender, ...] = CONTEND
     count = max(2, min(300, int(ROTATION_BYTES // nbytes) + 1))
     buffers = [case.samples() for _ in range(count)]
     labels = torch.randint(CLASSES, (case.shape[0],), device=case.device)
-    steps = dict(_make_steps(case, contenders, buffers, labels))
+    steps = _make_steps(case, contenders, buffers, labels)
     if case.device.type == "cpu":
         timings = {(name, "eager"): t for name, t in time_alternating(steps, rounds).items()}
     else:
@@ -114,15 +113,17 @@ def measure(case: Case, rounds: int, contenders: tuple[Contender, ...] = CONTEND
 
 def _make_steps(
     case: Case, contenders: tuple[Contender, ...], buffers: list[Tensor], labels: Tensor
-) -> Iterator[tuple[str, Step]]:
-    for contender in contenders:
-        if not contender.installed() or not contender.supports(case.shape[0], case.dtype):
-            continue
-        yield contender.name, partial(_step, contender.build(CLASSES), buffers, labels)
+) -> dict[str, Step]:
+    """A call per contender that is installed and supports the case, on rotating buffers."""
 
+    def make(call: Call) -> Step:
+        return lambda turn: call(buffers[turn % len(buffers)], labels)
 
-def _step(call: Call, buffers: list[Tensor], labels: Tensor, turn: int) -> object:
-    return call(buffers[turn % len(buffers)], labels)
+    return {
+        contender.name: make(contender.build(CLASSES))
+        for contender in contenders
+        if contender.installed() and contender.supports(case.shape[0], case.dtype)
+    }
 
 
 def _row(case: Case, name: str, mode: str, timings: dict[tuple[str, str], Timing]) -> Row:

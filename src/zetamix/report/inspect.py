@@ -13,7 +13,7 @@ from zetamix.atomic_io import write_json, write_text
 from zetamix.gamma import GAMMA_MIN
 from zetamix.measure.realism import CERTAIN, FLOOR
 from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
-from zetamix.report.figure import COLOURS
+from zetamix.report.figure import GREY
 from zetamix.report.inspect_text import cautions, summarise
 from zetamix.report.outputs import draw_outputs
 from zetamix.results.inspection import Inspection, MeasuredOutputs
@@ -47,8 +47,6 @@ GRID_POINTS = 256
 COVERED = 0.97
 # all figures are as wide, in inches
 WIDTH = 10.2
-# the colour of the curve over γ, which no method has
-CURVE = "#000000"
 
 
 def write_report(inspection: Inspection, out: Path, machine: Mapping[str, str]) -> Path:
@@ -118,12 +116,7 @@ def draw_figures(inspection: Inspection) -> dict[str, Picture]:
 
 def row_styles(inspection: Inspection) -> dict[str, dict[str, Any]]:
     """Colour, line and marker of the originals and of every method, the same in all figures."""
-    colours = [colour for colour in COLOURS if colour != CURVE]
-    # shifted by one after each round, because line styles repeat as often
-    return {
-        row.label: series_style(k) | {"color": colours[(k + k // len(colours)) % len(colours)]}
-        for k, row in enumerate(inspection.rows)
-    }
+    return {row.label: series_style(k) for k, row in enumerate(inspection.rows)}
 
 
 def draw_dimension(inspection: Inspection) -> Picture:
@@ -133,9 +126,9 @@ def draw_dimension(inspection: Inspection) -> Picture:
         axes = figure.subplots()
         gammas = [gamma for gamma, _ in inspection.sweep]
         sweep = [estimate for _, estimate in inspection.sweep]
-        axes.plot(gammas, [e.value for e in sweep], color=CURVE, label="ζ-mixup over γ", zorder=3)
+        axes.plot(gammas, [e.value for e in sweep], color=GREY, label="ζ-mixup over γ", zorder=3)
         low, high = [e.value - e.spread for e in sweep], [e.value + e.spread for e in sweep]
-        axes.fill_between(gammas, low, high, color=CURVE, alpha=0.1, lw=0)
+        axes.fill_between(gammas, low, high, color=GREY, alpha=0.1, lw=0)
         for row in inspection.rows:
             _draw_row(axes, row, styles[row.label])
         axes.axvline(GAMMA_MIN, color="black", linestyle=":", linewidth=1.2)
