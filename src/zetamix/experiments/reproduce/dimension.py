@@ -31,7 +31,7 @@ def cells() -> list[MeasurementCell]:
 
 def measure(cell: MeasurementCell, context: MeasureContext) -> Measured:
     """Mean and spread of the local dimension over all outputs."""
-    outputs = context.mix_training_split(cell)
+    outputs = context.mix(cell, context.samples(), context.dataset.train.labels)
     dimensions = local_dimension(
         outputs.samples, cell.recipe["neighbours"], memory_gb=_memory(context.device)
     )

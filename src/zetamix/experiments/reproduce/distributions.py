@@ -36,7 +36,7 @@ def cells() -> list[MeasurementCell]:
 def measure(cell: MeasurementCell, context: MeasureContext) -> Measured:
     """Outputs, their distance from the data, and the fraction with a wrong label."""
     dataset, samples = context.dataset, context.samples()
-    outputs = context.mix_training_split(cell)
+    outputs = context.mix(cell, context.samples(), context.dataset.train.labels)
     values = {}
     if cell.method != "none":
         values["distance"] = mean_of(_distances(outputs.samples, samples)).as_dict()

@@ -48,23 +48,17 @@ class MeasureContext:
             self._samples = (self.dataset.fingerprint, moved)
         return self._samples[1]
 
-    def mix(
-        self, method: str, batch: int, seed: int, samples: Tensor, labels: Tensor
-    ) -> MixedSamples:
-        """Outputs of a method, from random batches that are the same for every method."""
+    def mix(self, cell: MeasurementCell, samples: Tensor, labels: Tensor) -> MixedSamples:
+        """Outputs of a cell's method, from random batches that are the same for every method."""
         return mix_samples(
-            parse(method),
+            parse(cell.method),
             samples.to(self.device),
             labels.to(self.device),
             self.dataset.num_classes,
             groups=[torch.arange(len(samples))],
-            batch_size=batch,
-            generator=torch.Generator().manual_seed(seed),
+            batch_size=cell.recipe["batch"],
+            generator=torch.Generator().manual_seed(cell.seed),
         )
-
-    def mix_training_split(self, cell: MeasurementCell) -> MixedSamples:
-        labels = self.dataset.train.labels
-        return self.mix(cell.method, cell.recipe["batch"], cell.seed, self.samples(), labels)
 
     def latest(self, kind: str) -> Measurement:
         """The latest record of a kind for the current dataset."""

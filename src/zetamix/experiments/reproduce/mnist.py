@@ -1,5 +1,7 @@
 """MNIST: example outputs, their soft labels, and the predictions of a LeNet-5 oracle."""
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
@@ -73,8 +75,9 @@ def measure_realism(cell: MeasurementCell, context: MeasureContext) -> Measured:
     """
     dataset, oracle = context.dataset, load_oracle(context)
     first = first_of_each_class(dataset.train.labels, dataset.num_classes, cell.recipe["per_class"])
-    shown = _mix(cell, cell.method, dataset.train.take(first), dataset.train.labels[first], context)
-    outputs = _mix_test_split(cell, cell.method, context)
+    images, labels = dataset.train.take(first), dataset.train.labels[first]
+    shown = context.mix(cell, images, labels)
+    outputs = _mix_test_split(cell, context)
     realism = judge(oracle, outputs.samples, outputs.targets)
     estimates = {**realism.summary(), "loss": mean_of(realism.losses)}
     values = {name: estimate.as_dict() for name, estimate in estimates.items()}
@@ -102,24 +105,18 @@ def confusing_rows(cell: MeasurementCell, oracle: Classifier, context: MeasureCo
     The paper selects mixup outputs that look like another digit by eye; this is our rule. The same
     rows of the other methods are shown beside them.
     """
-    outputs = _mix_test_split(cell, "mixup:1.0", context)
+    outputs = _mix_test_split(dataclasses.replace(cell, method="mixup:1.0"), context)
     confidence, predicted = predict(oracle, outputs.samples).softmax(1).max(1)
     is_excluded = outputs.targets.gather(1, predicted[:, None]).squeeze(1) == 0
     order = torch.where(is_excluded, confidence, -1.0).argsort(descending=True, stable=True)
     return order[: cell.recipe["examples"]]
 
 
-def _mix_test_split(cell: MeasurementCell, method: str, context: MeasureContext) -> MixedSamples:
+def _mix_test_split(cell: MeasurementCell, context: MeasureContext) -> MixedSamples:
     test = context.dataset.test
     if test is None:
         raise ReproduceError(f"{context.dataset.name} has no test split to mix.")
-    return _mix(cell, method, test.samples, test.labels, context)
-
-
-def _mix(
-    cell: MeasurementCell, method: str, samples: Tensor, labels: Tensor, context: MeasureContext
-) -> MixedSamples:
-    return context.mix(method, cell.recipe["batch"], cell.seed, samples, labels)
+    return context.mix(cell, test.samples, test.labels)
 
 
 def _to_bytes(images: Tensor) -> Tensor:
