@@ -12,7 +12,6 @@ from rich.table import Table
 from zetamix.cli import options
 from zetamix.cli.errors import exit_stopped, print_error, report_errors
 from zetamix.cli.live import print_header, print_line, short_path, show_runs
-from zetamix.text import plural
 
 if TYPE_CHECKING:
     from zetamix.data import Dataset, DatasetRef
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
     from zetamix.experiments.run_cells import CellResults
     from zetamix.records import Cell, RunRecord
     from zetamix.train.loggers import CurveLogger
-
-# unfinished runs that are listed one by one when a command is stopped
-LISTED = 4
 
 
 def train(
@@ -105,7 +101,8 @@ def train(
                 stop=stop,
             )
         leave()
-        _print_results(console, results, folder, folder_of)
+        shown = folder / folder_of(cells[0]) if len(cells) == 1 else folder
+        _print_results(console, results, shown)
         if len(results.records) + len(results.failures) < len(cells):
             print_line(console, _unfinished(list(results.progress.values())))
             exit_stopped(console, stop)
@@ -177,17 +174,10 @@ class _Curves:
                         self.logged[cell.key] = line["epoch"]
 
 
-def _print_results(
-    console: Console,
-    results: "CellResults",
-    folder: Path,
-    folder_of: Callable[["Cell"], str],
-) -> None:
-    records = list(results.records.values())
-    if records:
-        console.print(_table(records))
-        shown = folder / folder_of(records[0].cell) if len(results.progress) == 1 else folder
-        print_line(console, f"Results written to {short_path(shown)}")
+def _print_results(console: Console, results: "CellResults", folder: Path) -> None:
+    if results.records:
+        console.print(_table(list(results.records.values())))
+        print_line(console, f"Results written to {short_path(folder)}")
     for key, message in results.failures.items():
         if not console.quiet:
             print_error(f"{results.progress[key].name}: {message}")
@@ -196,32 +186,26 @@ def _print_results(
 def _table(records: list["RunRecord"]) -> Table:
     from zetamix.metrics import METRICS
 
-    metrics = ("error", "balanced_accuracy", "f1_macro", "auc")
-    # over two lines, so that all fit into 80 columns
-    heads = [
-        "seed",
-        "error %",
-        "balanced\naccuracy %",
-        "macro\nF1 %",
-        "AUC",
-        "ms per\nstep",
-        "time",
-    ]
-    with_best = any(record.best is not None for record in records)
-    if with_best:
-        heads.append("error % at\nbest val epoch")
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("method", overflow="fold")
-    for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)
-    for record in records:
-        minutes, seconds = divmod(round(record.wall_s), 60)
-        row = [METRICS[name].number(record.last[name]) for name in metrics]
-        # a run of a step or two has none that can be timed
-        row += [f"{record.step_ms:.2f}" if record.step_ms else "–", f"{minutes}m {seconds:02d}s"]
-        if with_best:
-            row.append("" if record.best is None else METRICS["error"].number(record.best["error"]))
-        table.add_row(record.cell.method, str(record.cell.seed), *row)
+    for index, record in enumerate(records):
+        last, (minutes, seconds) = record.last, divmod(round(record.wall_s), 60)
+        # heads over two lines, so that all fit into 80 columns
+        row = {
+            "seed": str(record.cell.seed),
+            "error %": METRICS["error"].number(last["error"]),
+            "balanced\naccuracy %": METRICS["balanced_accuracy"].number(last["balanced_accuracy"]),
+            "macro\nF1 %": METRICS["f1_macro"].number(last["f1_macro"]),
+            "AUC": METRICS["auc"].number(last["auc"]),
+            # a run of a step or two has none that can be timed
+            "ms per\nstep": f"{record.step_ms:.2f}" if record.step_ms else "–",
+            "time": f"{minutes}m {seconds:02d}s",
+        }
+        if record.best is not None:
+            row["error % at\nbest val epoch"] = METRICS["error"].number(record.best["error"])
+        for head in row if index == 0 else ():
+            table.add_column(head, justify="right", no_wrap=True)
+        table.add_row(record.cell.method, *row.values())
     return table
 
 
@@ -232,8 +216,6 @@ def _unfinished(progress: list["CellProgress"]) -> str:
         for run in progress
         if run.state == "training"
     ]
-    if len(texts) > LISTED:
-        texts[LISTED - 1 :] = [f"{plural(len(texts) - LISTED + 1, 'other run')} started"]
     if len(progress) > 1:
         done = sum(run.state == "done" for run in progress)
         texts.insert(0, f"{done} of {len(progress)} runs finished")
