@@ -57,7 +57,7 @@ def test_a_search_and_its_test(tmp_path):
         # a search looks for a setting, not for models
         assert not list(folder.glob("*.pt"))
     assert tuning.chosen.value == min(trial.value for trial in tuning.trials)
-    assert [result.candidate.name for result in tuning.tested] == ["none", "zeta:2.8", "chosen"]
+    assert [result.name for result in tuning.tested] == ["none", "zeta:2.8", "chosen"]
     for result in tuning.tested:
         seeds = [record.cell.seed for record in result.records]
         assert seeds == [FIRST_TEST_SEED, FIRST_TEST_SEED + 1]

@@ -1,6 +1,7 @@
 """Specs, trials and whole searches of given numbers, and data that trains in a moment."""
 
 import sqlite3
+from dataclasses import replace
 
 import pytest
 import sqlalchemy
@@ -11,7 +12,7 @@ from zetamix.experiments.tune import make_plan
 from zetamix.experiments.tune import make_spec as spec_of
 from zetamix.experiments.tune.run import make_candidates, tune
 from zetamix.records import Cell, RunRecord
-from zetamix.results.tuning import StudySpec, TestResult, Trial, Tuning
+from zetamix.results.tuning import StudySpec, Trial, Tuning
 from zetamix.train import Recipe
 
 RECIPE = Recipe(source="test", model="mlp", epochs=4, batch_size=16, lr=0.05, augmentation="none")
@@ -129,9 +130,11 @@ def make_tuning(trials, spec=None, *, errors=None, **options) -> Tuning:
     if errors is None:
         return tuning
     tested = [
-        TestResult(
+        replace(
             candidate,
-            tuple(make_record(spec, candidate, s, e) for s, e in enumerate(errors[candidate.name])),
+            records=tuple(
+                make_record(spec, candidate, s, e) for s, e in enumerate(errors[candidate.name])
+            ),
         )
         for candidate in make_candidates(spec, tuning.chosen.setting)
     ]

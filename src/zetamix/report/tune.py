@@ -80,15 +80,16 @@ def as_dict(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Any]
         "trials": [vars(trial) for trial in tuning.trials],
         "test": [
             {
-                "name": result.candidate.name,
-                "method": result.candidate.method,
-                "recipe": result.candidate.recipe.as_dict(),
-                "records": [record.as_dict() for record in result.records],
+                "name": candidate.name,
+                "method": candidate.method,
+                "recipe": candidate.recipe.as_dict(),
+                "records": [record.as_dict() for record in candidate.records],
             }
-            for result in tuning.tested
+            for candidate in tuning.tested
         ],
         "differences": [
-            vars(found) for found in (differences(tuning.tested, metric) if tuning.tested else ())
+            vars(difference)
+            for difference in (differences(tuning.tested, metric) if tuning.tested else ())
         ],
     }
 
@@ -127,15 +128,14 @@ def results_table(tuning: Tuning) -> Table:
     """The chosen setting beside no mixing and the default γ, on the test split."""
     metrics = _test_metrics(tuning)
     rows: list[list[Cell | str | int | float | None]] = []
-    for result in tuning.tested:
-        candidate = result.candidate
+    for candidate in tuning.tested:
         name = f"chosen: {candidate.method}" if candidate.name == CHOSEN else candidate.method
         cells = []
         for metric in metrics:
-            summary = result.summary(metric.name)
+            summary = candidate.summary(metric.name)
             sd = None if summary.sd is None else metric.scale(summary.sd)
             cells.append(Cell(metric.scale(summary.mean), error=sd, digits=metric.digits))
-        rows.append([name, *cells, len(result.records)])
+        rows.append([name, *cells, len(candidate.records)])
     notes = [
         "Mean ± standard deviation over seeds that no trial had, after the last epoch. All models "
         "were trained on the training split, without the validation split."

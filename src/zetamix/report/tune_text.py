@@ -129,10 +129,10 @@ def _edge(tuning: Tuning, flat: Flatness) -> str:
 def _test(tuning: Tuning) -> str:
     metric, n = METRICS[tuning.spec.metric], len(tuning.tested[0].records)
     values = []
-    for result in tuning.tested:
-        name, summary = _name(result.candidate.name), result.summary(metric.name)
+    for candidate in tuning.tested:
+        name, summary = _name(candidate.name), candidate.summary(metric.name)
         if name == CHOSEN:
-            name = f"chosen setting ({result.candidate.method})"
+            name = f"chosen setting ({candidate.method})"
         values.append(f"{name} {metric.format(summary.mean, summary.sd)}")
     claims = " ".join(_claim(difference) for difference in differences(tuning.tested, metric.name))
     text = f"{metric.title} over {plural(n, 'new seed')}: {', '.join(values)}. {claims}"

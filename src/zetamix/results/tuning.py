@@ -174,42 +174,33 @@ def all_tie(trials: Sequence[Trial]) -> bool:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method and its recipe in the final test."""
+    """A method with its recipe in the final test, and its records, one per seed."""
 
     name: str
     """"chosen", or the label of a method."""
     method: str
     recipe: Recipe
-
-
-@dataclass(frozen=True)
-class TestResult:
-    """The test results of a candidate, one record per seed."""
-
-    candidate: Candidate
-    records: tuple[RunRecord, ...]
-
-    __test__ = False  # not a test of pytest's
+    records: tuple[RunRecord, ...] = ()
 
     def summary(self, metric: str) -> Summary:
         return summarise({record.cell.seed: record.last[metric] for record in self.records})
 
 
-def differences(tested: Sequence[TestResult], metric: str) -> list[Difference]:
+def differences(tested: Sequence[Candidate], metric: str) -> list[Difference]:
     """The chosen setting minus every baseline, paired by seed, with Holm's correction."""
-    chosen = next(result for result in tested if result.candidate.name == CHOSEN)
+    chosen = next(candidate for candidate in tested if candidate.name == CHOSEN)
     counts = torch.tensor(chosen.records[0].confusion).sum(1)
     made = [
         paired_difference(
             CHOSEN,
-            result.candidate.name,
+            candidate.name,
             metric,
             chosen.summary(metric).values,
-            result.summary(metric).values,
+            candidate.summary(metric).values,
             resolution=resolution(metric, counts),
         )
-        for result in tested
-        if result is not chosen
+        for candidate in tested
+        if candidate is not chosen
     ]
     return holm([difference for difference in made if difference is not None])
 
@@ -222,7 +213,7 @@ class Tuning:
     trials: tuple[Trial, ...]
     total: int
     """Number of trials that were requested."""
-    tested: tuple[TestResult, ...] = ()
+    tested: tuple[Candidate, ...] = ()
     """Results on the test split; empty while the search is unfinished."""
     settings_tested: int = 0
     """Number of chosen settings that were scored on the test split so far, including this one."""

@@ -43,7 +43,7 @@ from zetamix.experiments.tune.study import (
 from zetamix.methods import parse
 from zetamix.records import Cell
 from zetamix.results.search_space import Setting
-from zetamix.results.tuning import CHOSEN, Candidate, StudySpec, TestResult, Tuning
+from zetamix.results.tuning import CHOSEN, Candidate, StudySpec, Tuning
 from zetamix.train import make_cell
 from zetamix.train.cuda_graph import compiling_pays
 
@@ -282,13 +282,12 @@ def _test(
     """Train all candidates with new seeds and score them on the test split."""
     spec = tuning.spec
     dataset, first = spec.dataset, FIRST_TEST_SEED + spec.seed
-    candidates = make_candidates(spec, chosen)
     cells = {
-        candidate.name: [
+        candidate: [
             make_cell(dataset, parse(candidate.method), candidate.recipe, seed)
             for seed in range(first, first + seeds)
         ]
-        for candidate in candidates
+        for candidate in make_candidates(spec, chosen)
     }
     order = [cell for group in zip(*cells.values(), strict=True) for cell in group]
     # another command may be testing the same study: then its records are used
@@ -307,12 +306,12 @@ def _test(
             **options,
         )
     tested = [
-        TestResult(candidate, tuple(results.records[cell.key] for cell in cells[candidate.name]))
-        for candidate in candidates
-        if all(cell.key in results.records for cell in cells[candidate.name])
+        replace(candidate, records=tuple(results.records[cell.key] for cell in group))
+        for candidate, group in cells.items()
+        if all(cell.key in results.records for cell in group)
     ]
     failures = tuple(sorted(set(results.failures.values())))
-    if len(tested) < len(candidates):
+    if len(tested) < len(cells):
         return replace(tuning, test_failures=failures)
     settings = list(study.user_attrs.get("tested", []))
     if chosen not in settings:
