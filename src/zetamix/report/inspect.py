@@ -153,7 +153,7 @@ def _draw_row(axes: Axes, row: MeasuredOutputs, style: dict[str, Any]) -> None:
     estimate = row.estimates["local_dimension"]
     name, _, gamma = row.label.partition(":")
     if name == "zeta" and gamma.replace(".", "", 1).isdigit():
-        marker = {"color": style["color"], "marker": style["marker"]}
+        marker = {"color": style["color"], "marker": style["marker"], "zorder": 4}
         axes.plot([float(gamma)], [estimate.value], ls="", markersize=8, label=row.label, **marker)
         return
     axes.axhline(estimate.value, color=style["color"], ls=style["linestyle"], label=row.label)
