@@ -81,7 +81,7 @@ def lenet5(num_classes: int, shape: tuple[int, ...]) -> nn.Module:
     channels, height, width = shape
     if min(height, width) < 16:
         raise ValueError(f"lenet5 needs images of at least 16 × 16, got {height} × {width}.")
-    flat = 16 * (((height + 4 - 4) // 2 - 4) // 2) * (((width + 4 - 4) // 2 - 4) // 2)
+    flat = 16 * ((height // 2 - 4) // 2) * ((width // 2 - 4) // 2)
     return nn.Sequential(
         *_block(channels, 6, padding=2),
         *_block(6, 16),

@@ -24,26 +24,19 @@ def join(items: Sequence[str], conjunction: str = "and") -> str:
     return f"{', '.join(items[:-1])} {conjunction} {items[-1]}"
 
 
-def near_names(name: str, choices: Iterable[str], limit: int = 3) -> list[str]:
-    """The choices that resemble a name, best first, without regard to case, - and _.
-
-    >>> near_names("CIFAR-10", ["cifar10", "cifar100", "mnist"])
-    ['cifar10', 'cifar100']
-    """
-    spelled = {_letters(choice): choice for choice in choices}
-    key = _letters(name)
-    starts = [choice for text, choice in spelled.items() if len(key) > 2 and text.startswith(key)]
-    close = [spelled[text] for text in difflib.get_close_matches(key, spelled, limit, cutoff=0.7)]
-    return list(dict.fromkeys([*starts, *close]))[:limit]
-
-
 def did_you_mean(name: str, choices: Iterable[str], limit: int = 1) -> str:
     """A question to append to the message about an unknown name; empty if no choice is near.
 
     >>> did_you_mean("naturel", ["natural", "skin"])
     ' Did you mean natural?'
+    >>> did_you_mean("CIFAR-10", ["cifar10", "cifar100", "mnist"], limit=3)
+    ' Did you mean cifar10 or cifar100?'
     """
-    near = near_names(name, choices, limit)
+    spelled = {_letters(choice): choice for choice in choices}
+    key = _letters(name)
+    starts = [choice for text, choice in spelled.items() if len(key) > 2 and text.startswith(key)]
+    close = [spelled[text] for text in difflib.get_close_matches(key, spelled, limit, cutoff=0.7)]
+    near = list(dict.fromkeys([*starts, *close]))[:limit]
     return f" Did you mean {join(near, 'or')}?" if near else ""
 
 

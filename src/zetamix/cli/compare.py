@@ -88,7 +88,7 @@ def compare(
 
 
 def _hint(comparison: "Comparison", stop: "Stop") -> str:
-    if comparison.epochs_trained or stop.terminated:
+    if comparison.epochs_trained or stop.signal is not None:
         return ""
     return (
         f" Hardly a step was trained: startup takes most of {stop.limit:g} s here, use a longer "

@@ -23,7 +23,7 @@ from zetamix.data.quality import Report, check_source
 from zetamix.data.readers import READERS, arrays
 from zetamix.data.readers.user_images import list_csv, list_folder, listing_source
 from zetamix.data.source import Progress, Source, resolve_data_dir
-from zetamix.text import join, near_names
+from zetamix.text import did_you_mean
 
 DataDir: TypeAlias = str | os.PathLike[str] | None
 DataName: TypeAlias = str | os.PathLike[str] | DatasetSpec
@@ -311,8 +311,7 @@ def _unknown(name: str) -> str:
     choices = list(CATALOGUE)
     if len(path.parts) > 1:
         choices = os.listdir(path.parent) if path.parent.is_dir() else []
-    near = join(near_names(path.name, choices), "or")
-    hint = f" Did you mean {near}?" if near else ""
+    hint = did_you_mean(path.name, choices, limit=3)
     return (
         f"{name!r} is neither a dataset of the catalogue nor an existing file or folder.{hint} "
         "`zetamix data list` shows all names."

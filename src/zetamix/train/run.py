@@ -97,8 +97,9 @@ class Run:
         self.device, self.compile = torch.device(device), compile
         self.save_every, self.data_memory = save_every, data_memory
         self.ranks = Ranks() if ranks is None else ranks
-        recipe.check_sources(method, len(dataset.train), self.ranks.world)
         world, samples = self.ranks.world, len(dataset.train)
+        recipe.check_sources(method, samples, world)
+        self.hardware = f"{self.device.type} with {plural(world, 'process', 'processes')}"
         self.graph = graph and can_capture(self.device, recipe, samples, world)
         self.chunk_steps = chunk_steps if self.graph else 1
         self.cell = make_cell(dataset, method, recipe, seed)
@@ -111,10 +112,6 @@ class Run:
         self.concurrent = 1
         """The largest number of runs that were trained on the device at once, this one included."""
         self.cancelled = False
-
-    @property
-    def name(self) -> str:
-        return f"{self.method.label} seed {self.seed}"
 
     def advance(self) -> Iterator[Progress]:
         """Train to the end, yielding control after every few steps.
@@ -195,14 +192,13 @@ class Run:
                 ranks=self.ranks,
                 data_memory=self.data_memory,
             )
-            state = self.folder.load_checkpoint() if self.ranks.leads else None
-            state = self.ranks.share(state)
+            state = self.ranks.share(self.folder.load_checkpoint() if self.ranks.leads else None)
             if state is not None:
-                if state["hardware"] != self._hardware:
+                if state["hardware"] != self.hardware:
                     # random numbers of a GPU cannot be continued on a CPU
                     raise FolderError(
                         f"{self.folder.path} was started on {state['hardware']}, this is "
-                        f"{self._hardware}. Resume it there, or choose another --out."
+                        f"{self.hardware}. Resume it there, or choose another --out."
                     )
                 trainer.load_state_dict(state["trainer"])
                 self.best = state["best"]
@@ -212,10 +208,6 @@ class Run:
         if self.ranks.leads:
             self.folder.open(self.cell, trainer.epoch)
         return trainer
-
-    @property
-    def _hardware(self) -> str:
-        return f"{self.device.type} with {plural(self.ranks.world, 'process', 'processes')}"
 
     def share_device(self, runs: int) -> None:
         """From now on, `runs` runs take turns on the device, this one included."""
@@ -236,7 +228,7 @@ class Run:
     def _write_checkpoint(self) -> None:
         if self.trainer is not None and self.ranks.leads:
             state = {
-                "hardware": self._hardware,
+                "hardware": self.hardware,
                 "trainer": self.trainer.state_dict(),
                 "best": self.best,
                 "seconds": self.seconds,
@@ -247,8 +239,7 @@ class Run:
             self.folder.save_checkpoint(state)
 
     def _close_epoch(self, trainer: Trainer) -> dict[str, Any]:
-        rate = self.recipe.rate(trainer.epoch)
-        line: dict[str, Any] = {"epoch": trainer.epoch + 1, "lr": rate}
+        line = {"epoch": trainer.epoch + 1, "lr": self.recipe.rate(trainer.epoch)}
         line |= trainer.finish_epoch()
         last = trainer.epoch == self.recipe.epochs
         if last or trainer.epoch % self.recipe.evaluate_every == 0:

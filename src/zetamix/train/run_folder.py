@@ -56,13 +56,12 @@ class RunFolder:
             raise FolderError(
                 f"{path} is not the description of a run. Choose another --out."
             ) from None
-        here = {**cell.__dict__, **cell.recipe}
-        changed = [
-            f"{name}: {there.get(name)} there, {value} requested"
-            for name, value in sorted(here.items())
-            if name != "recipe" and there.get(name) != value
-        ]
         if not same:
+            changed = [
+                f"{name}: {there.get(name)} there, {value} requested"
+                for name, value in sorted({**cell.__dict__, **cell.recipe}.items())
+                if name != "recipe" and there.get(name) != value
+            ]
             raise FolderError(
                 f"{self.path} holds another run ({'; '.join(changed)}). Choose another --out."
             )

@@ -125,7 +125,7 @@ class _Scheduler:
             failure = RunFailure.from_error(error)
             # ranks diverge together; any other error they do not see, and would wait for ever
             if failure is None or (failure.kind != "diverged" and run.ranks.world > 1):
-                error.add_note(run.name)
+                error.add_note(f"{run.method.label} seed {run.seed}")
                 raise
             self.failures[run] = failure
             progress = None

@@ -69,11 +69,7 @@ class Stop:
         if self._last_call is not None:
             self._longest_interval = max(self._longest_interval, now - self._last_call)
         self._last_call = now
-        return self.terminated or self.out_of_time
-
-    @property
-    def terminated(self) -> bool:
-        return self.signal is not None
+        return self.signal is not None or self.out_of_time
 
     @property
     def out_of_time(self) -> bool:
@@ -82,7 +78,7 @@ class Stop:
     @property
     def reason(self) -> str:
         """One sentence for the user."""
-        return "Stopped." if self.terminated else "The time limit is reached."
+        return "The time limit is reached." if self.signal is None else "Stopped."
 
     def _remaining(self, limit: float) -> float:
         # the margin takes no more than a quarter of a short limit

@@ -71,6 +71,7 @@ class Trainer:
         # the batch size of the recipe counts all processes together
         batch_size = max(1, recipe.batch_size // self.ranks.world)
         self.loader = self._loader(dataset.train, batch_size, training=True)
+        self.steps_per_epoch = len(self.loader)
         self.generator = torch.Generator(self.device).manual_seed(derive(seed, MIXING))
         self.mix = method.transform(dataset.num_classes, self.generator)
 
@@ -98,10 +99,6 @@ class Trainer:
         self._stream: Any = None
         self._eval_loaders: dict[Labelled, Loader] = {}
 
-    @property
-    def steps_per_epoch(self) -> int:
-        return len(self.loader)
-
     def start_epoch(self) -> None:
         """Draw the order and augmentation of the epoch, and set the learning rate."""
         rate = self.recipe.rate(self.epoch)
@@ -125,8 +122,9 @@ class Trainer:
     def step(self) -> None:
         """One training step."""
         self.feed()
+        left = self.loader.count - self.step_in_epoch * self.loader.batch_size
         with self.layer_draws():
-            self.compute(self._batch_size())
+            self.compute(min(self.loader.batch_size, left))
         self.step_in_epoch += 1
 
     def layer_draws(self) -> AbstractContextManager[None]:
@@ -145,10 +143,6 @@ class Trainer:
         if self.raw is None or self.raw.shape != rows.shape:
             self.raw = torch.empty_like(rows)
         self.raw.copy_(rows, non_blocking=True)
-
-    def _batch_size(self) -> int:
-        left = self.loader.count - self.step_in_epoch * self.loader.batch_size
-        return min(self.loader.batch_size, left)
 
     def compute(self, batch_size: int) -> None:
         """The part of a step that runs on the device, without decisions of the host."""
@@ -211,10 +205,8 @@ class Trainer:
         loader, classes = self._eval_loaders[split], self.dataset.num_classes
         self.ranks.share_buffers(self.model)
         self.model.eval()
-        parts = []
         with self.autocast():
-            for samples, _ in loader:
-                parts.append(self.model(samples).float())
+            parts = [self.model(samples).float() for samples, _ in loader]
         self.model.train()
         labels = loader.labels[loader.draw(0).order]
         # with fewer samples than processes some processes have none
@@ -248,14 +240,13 @@ class Trainer:
 
     def describe_model(self) -> dict[str, Any]:
         """What it takes to build the network and its normalisation again (`load_model`)."""
-        scale = self.loader.scale
         return {
             "model": self.recipe.model,
             "stem": self.recipe.stem,
             "shape": list(self.dataset.shape),
             "classes": list(self.dataset.classes),
-            "mean": scale.mean.tolist(),
-            "std": scale.std.tolist(),
+            "mean": self.loader.scale.mean.tolist(),
+            "std": self.loader.scale.std.tolist(),
         }
 
     def collect(self) -> None:
