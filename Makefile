@@ -10,7 +10,7 @@ setup: $(READY)
 
 # the whole set-up: a virtual environment with the exact versions of constraints.txt
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "zetamix needs Python 3.11 or newer, got " + sys.version.split()[0] + ". Name one with: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4) and "zetamix needs Python 3.11.4 or newer, got " + sys.version.split()[0] + ". Name one with: make PYTHON=python3.12 ...")'
 	@echo "Setting up $(VENV): PyTorch is several gigabytes, this can take a few minutes once."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt pip hatchling editables
