@@ -301,6 +301,17 @@ def test_a_worker_of_another_machine_trains_in_a_temporary_folder(tmp_path, monk
 # the final test
 
 
+def test_a_test_by_another_command_is_waited_for_until_a_stop(tmp_path):
+    """Its records would be used; a stop ends the waiting."""
+    first = search(tmp_path, trials=1)
+    lock = FileLock(tmp_path / ".test.lock")
+    with lock:
+        stops = iter([False] * 20)
+        tuning = search(tmp_path, trials=1, test_seeds=1, stop=lambda: next(stops, True))
+    assert (tuning.trials, tuning.tested) == (first.trials, ())
+    assert len(search(tmp_path, trials=1, test_seeds=1).tested) == 3
+
+
 def test_baselines_use_the_recipe_unchanged():
     candidates = make_candidates(make_spec(), {"gamma": 2.4, "weight_decay": 1e-4})
     assert [(c.name, c.method, c.recipe.weight_decay) for c in candidates] == [

@@ -292,19 +292,17 @@ def _test(
     order = [cell for group in zip(*cells.values(), strict=True) for cell in group]
     # another command may be testing the same study: then its records are used
     lock = FileLock(out / ".test.lock")
+    while not lock.is_locked:
+        try:
+            lock.acquire(timeout=options["poll_seconds"])
+        except Timeout:
+            if options["stop"] is not None and options["stop"]():
+                return tuning
+    ref = None if spec.held_out else spec.ref
     try:
-        lock.acquire(cancel_check=options["stop"])
-    except Timeout:
-        return tuning
-    with lock:
-        results = run_cells(
-            order,
-            dataset,
-            out=out,
-            folder_of=_test_folder,
-            ref=None if spec.held_out else spec.ref,
-            **options,
-        )
+        results = run_cells(order, dataset, out=out, folder_of=_test_folder, ref=ref, **options)
+    finally:
+        lock.release()
     tested = [
         replace(candidate, records=tuple(results.records[cell.key] for cell in group))
         for candidate, group in cells.items()
