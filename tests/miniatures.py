@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import os
 import pickle
+import re
 import shutil
 import tarfile
 import zipfile
@@ -22,13 +23,15 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import pytest
 from PIL import Image
 
-from zetamix.data import Dataset
+from zetamix.data import DataError, Dataset, load
 from zetamix.data.catalogue import CATALOGUE, DatasetSpec
 
 Counts = dict[str, list[int]]
 BCC, NEVUS, MELANOMA, SK = "basal cell carcinoma", "nevus", "melanoma", "seborrheic keratosis"
+COUNTS = {"cat": 10, "dog": 7, "owl": 5}
 # the index of the first image of a split, so that no two splits share an image
 FIRST = {"train": 0, "val": 100, "test": 150}
 
@@ -126,14 +129,38 @@ def prepared(data_dir: Path) -> list[Path]:
     return [path for path in sorted((data_dir / "prepared").glob("*")) if path.is_dir()]
 
 
-def class_folders(
-    path: Path, counts: Mapping[str, int], first: int = 0, size: tuple[int, int] = (30, 24)
-) -> Path:
+def class_folders(path: Path, counts: Mapping[str, int] = COUNTS, first: int = 0) -> Path:
     """A user's folder with one subfolder per class."""
     for label, (name, count) in enumerate(counts.items()):
         for k in range(count):
-            save(path / name / f"{k}.png", picture(label, max(2, len(counts)), first + k, size))
+            save(path / name / f"{k}.png", picture(label, max(2, len(counts)), first + k))
     return path
+
+
+def split_folders(path: Path) -> Path:
+    """A user's folder with three splits of two classes, one distinct image each."""
+    for k, split in enumerate(("train", "val", "test")):
+        class_folders(path / split, {"a": 1, "b": 1}, first=10 * k)
+    return path
+
+
+def refuses(dataset: DatasetSpec | Path, data_dir: Path, *messages: str) -> None:
+    """`load` raises a DataError with these patterns and leaves nothing behind."""
+    with pytest.raises(DataError) as caught:
+        load(dataset, data_dir)
+    for message in messages:
+        assert re.search(message, str(caught.value)), caught.value
+    assert prepared(data_dir) == []
+
+
+class Attack:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return self.path.write_text, ("gotcha",)
 
 
 def write_csv(path: Path, rows: Sequence[Sequence[object]], delimiter: str = ",") -> Path:

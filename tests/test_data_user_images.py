@@ -8,16 +8,10 @@ from pathlib import Path
 import miniatures
 import numpy as np
 import pytest
-from miniatures import check_shades, picture, prepared, save, split_sizes, write_csv
+from miniatures import class_folders, picture, prepared, refuses, save, split_sizes, write_csv
 from PIL import Image
 
 from zetamix import data
-
-COUNTS = {"cat": 10, "dog": 7, "owl": 5}
-
-
-def class_folders(path, counts=COUNTS, **options):
-    return miniatures.class_folders(path, counts, **options)
 
 
 def totals(dataset):
@@ -36,14 +30,6 @@ def mine(tmp_path):
     return folder
 
 
-def refuses(path, data_dir, *messages, **options):
-    with pytest.raises(data.DataError) as caught:
-        data.load(path, data_dir, **options)
-    for message in messages:
-        assert re.search(message, str(caught.value)), caught.value
-    assert prepared(data_dir) == []
-
-
 # folders
 
 
@@ -54,7 +40,7 @@ def test_a_folder_of_classes_is_split(mine, data_dir):
     # 22 images: 7 leave (rounded up), 3 of them for val
     assert split_sizes(dataset) == {"train": 15, "val": 3, "test": 4}
     assert totals(dataset) == [10, 7, 5]
-    check_shades(dataset)
+    miniatures.check_shades(dataset)
     assert dataset.notes == (
         "No val/test split found: created a stratified 70/10/20 split (seed 0)",
     )
@@ -66,7 +52,7 @@ def test_splits_of_a_folder_are_kept_and_a_missing_one_is_created(mine, data_dir
     class_folders(mine / "test", {"cat": 2, "dog": 1, "owl": 1}, first=50)
     dataset = data.load(mine, data_dir)
     assert split_sizes(dataset) == {"train": 21, "val": 3, "test": 4}
-    check_shades(dataset)
+    miniatures.check_shades(dataset)
     assert "No val split found" in dataset.notes[0]
     class_folders(mine / "validation", {"cat": 1, "dog": 1, "owl": 2}, first=70)
     dataset = data.load(mine, data_dir)
@@ -123,7 +109,7 @@ def test_classes_are_in_natural_order(mine, data_dir):
 )
 def test_all_images_get_one_size(sides, size, shape, mine, data_dir):
     for side in sides:
-        for label, name in enumerate(COUNTS):
+        for label, name in enumerate(miniatures.COUNTS):
             for k in range(3):
                 save(mine / name / f"{side[0]}-{k}.png", picture(label, 3, k, side))
     dataset = data.load(mine, data_dir, size=size)
@@ -133,11 +119,11 @@ def test_all_images_get_one_size(sides, size, shape, mine, data_dir):
     # a size that was chosen because images are small is explained
     small = size is None and shape[0] in (8, 24, 48) and shape != (24, 30)
     assert any("none has a side over 64" in note for note in dataset.notes) == small
-    check_shades(dataset)
+    miniatures.check_shades(dataset)
 
 
 def test_grey_images_have_one_channel_unless_one_has_colour(mine, data_dir):
-    for name in COUNTS:
+    for name in miniatures.COUNTS:
         for k in range(3):
             save(mine / name / f"{k}.png", np.full((8, 8), k, np.uint8))
     assert data.load(mine, data_dir).shape == (1, 8, 8)
@@ -196,7 +182,7 @@ def all_of(*makers):
     return lambda mine: [make(mine) for make in makers]
 
 
-def folders(name, counts=COUNTS):
+def folders(name, counts=miniatures.COUNTS):
     return lambda mine: class_folders(mine / name, counts)
 
 
@@ -299,7 +285,7 @@ def test_a_file_that_cannot_be_opened_is_no_duplicate(mine, data_dir, monkeypatc
 # CSV files
 
 
-def write_images(folder, counts=COUNTS):
+def write_images(folder, counts=miniatures.COUNTS):
     """Images in `folder/photos`; the rows of a table that lists them."""
     rows = []
     for label, (name, count) in enumerate(counts.items()):
@@ -315,7 +301,7 @@ def test_a_csv_of_files_and_classes(delimiter, mine, data_dir):
     dataset = data.load(write_csv(mine / "labels.csv", rows, delimiter), data_dir)
     assert (dataset.name, dataset.classes) == ("labels", ("cat", "dog", "owl"))
     assert totals(dataset) == [10, 7, 5]
-    check_shades(dataset)
+    miniatures.check_shades(dataset)
     assert dataset.train.names()[0].startswith("photos/cat")
 
 
@@ -331,7 +317,7 @@ def test_names_without_folder_suffix_or_case(mine, data_dir):
     path = write_csv(mine / "labels.csv", [["image_id", "diagnosis"], *rows])
     dataset = data.load(path, data_dir)
     assert totals(dataset) == [10, 7, 5]
-    check_shades(dataset)
+    miniatures.check_shades(dataset)
     save(mine / "other" / "cat0.png", picture(0, 3, 0))
     refuses(path, data_dir / "new", "row 2: 'CAT0' is ambiguous")
 
