@@ -22,10 +22,12 @@ def images(count=23, shape=(3, 6, 5), seed=0):
 
 def equal(first, second):
     assert len(first) == len(second) > 0
-    return all(
-        torch.equal(a, b) and torch.equal(c, d)
-        for (a, c), (b, d) in zip(first, second, strict=True)
-    )
+    pairs = zip(first, second, strict=True)
+    return all(torch.equal(a, b) for batches in pairs for a, b in zip(*batches, strict=True))
+
+
+def labels_in(loader):
+    return [int(label) for _, labels in loader for label in labels]
 
 
 @given(
@@ -71,19 +73,16 @@ def test_what_ranks_leave_over_is_another_one_each_epoch():
         for rank in range(2):
             loader = Loader(images(7), 2, rank=rank, world=2)
             loader.set_epoch(epoch)
-            seen |= {int(label) for _, labels in loader for label in labels}
+            seen |= set(labels_in(loader))
         (rest,) = set(range(7)) - seen
         left.add(rest)
     assert len(left) > 3
 
 
 def test_a_rank_takes_every_second_sample_of_the_epoch():
-    whole = [int(k) for _, labels in Loader(images(8), 3, seed=1) for k in labels]
+    whole = labels_in(Loader(images(8), 3, seed=1))
     for rank in range(2):
-        mine = [
-            int(k) for _, labels in Loader(images(8), 3, seed=1, rank=rank, world=2) for k in labels
-        ]
-        assert mine == whole[rank::2]
+        assert labels_in(Loader(images(8), 3, seed=1, rank=rank, world=2)) == whole[rank::2]
 
 
 def test_more_ranks_than_samples():
@@ -120,17 +119,17 @@ def test_without_a_scale_images_lie_in_0_to_1_and_points_stay():
 
 @pytest.mark.parametrize("memory", [None, 0], ids=["held", "streamed"])
 def test_a_seed_fixes_every_epoch(memory):
-    def epochs(seed, count=2):
-        loader = Loader(images(), 4, augmentation="crop-flip", seed=seed, memory=memory)
-        return [list(loader) for _ in range(count)]
-
     before = torch.get_rng_state()
-    first, again, other = epochs(0), epochs(0), epochs(1)
+    first, again, other = (
+        Loader(images(), 4, augmentation="crop-flip", seed=seed, memory=memory)
+        for seed in (0, 0, 1)
+    )
+    epochs = [list(first), list(first)]
+    assert equal(epochs[0], list(again))
+    assert equal(epochs[1], list(again))
+    assert not equal(*epochs)
+    assert not equal(epochs[0], list(other))
     assert torch.equal(torch.get_rng_state(), before)
-    assert equal(first[0], again[0])
-    assert equal(first[1], again[1])
-    assert not equal(first[0], first[1])
-    assert not equal(first[0], other[0])
 
 
 @pytest.mark.parametrize("drop", [False, True])
@@ -150,13 +149,8 @@ class Counting:
     """Samples that count how many rows are read from them."""
 
     def __init__(self, split):
-        self.labels = split.labels
-        self.inner = split.samples
+        self.labels, self.inner, self.samples = split.labels, split.samples, self
         self.read = 0
-
-    @property
-    def samples(self):
-        return self
 
     def __getitem__(self, rows):
         self.read += len(rows)
@@ -192,22 +186,18 @@ def test_a_stream_that_is_left_early_ends_its_thread():
 def test_goes_on_in_the_middle_of_an_epoch(memory, stop):
     """Six batches in an epoch of 23, the last one of three: stop after 0 to 6 of them."""
 
-    def new():
-        return Loader(images(), 4, augmentation="crop-flip", seed=3, memory=memory)
-
-    whole = new()
-    expected = [*list(whole), *list(whole), *list(whole)]
-    first = new()
+    whole, first, second = (
+        Loader(images(), 4, augmentation="crop-flip", seed=3, memory=memory) for _ in range(3)
+    )
+    expected = [*whole, *whole, *whole]
     given = list(first)
     batches = iter(first)
     given += [next(batches) for _ in range(stop)]
     state = first.state_dict()
     assert state == {"epoch": 1, "position": stop, "seed": 3, "batch_size": 4}
-    second = new()
     second.load_state_dict(state)
     assert second.state_dict() == state
-    given += [*list(second), *list(second)]
-    assert equal(given, expected)
+    assert equal([*given, *second, *second], expected)
     assert second.state_dict()["epoch"] == 3
     # an epoch that was left is given again in full
     next(iter(second))
