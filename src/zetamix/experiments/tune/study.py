@@ -14,7 +14,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
 from zetamix.experiments.tune.sampler import make_pruner, make_sampler
-from zetamix.experiments.tune.spec import SearchPlan, check_settings
+from zetamix.experiments.tune.spec import SearchPlan, StudyError, check_settings
 from zetamix.experiments.tune.storage import GRACE, HEARTBEAT, open_storage, storage_errors
 from zetamix.results.tuning import SettingResult, State, StudySpec, Trial, best_of
 
@@ -47,7 +47,19 @@ def open_study(
         if "zetamix" not in study.user_attrs and not study.get_trials(deepcopy=False):
             study.set_user_attr("zetamix", spec.as_dict())
         check_settings(study.user_attrs.get("zetamix"), spec.as_dict(), name)
+        if plan.grid:
+            _check_seeds(study, plan)
     return study
+
+
+def _check_seeds(study: optuna.Study, plan: SearchPlan) -> None:
+    """More seeds extend a grid; other seeds would be another grid."""
+    used = [trial.user_attrs.get("seed") for trial in attempts(study)][:: len(plan.grid)]
+    if any(old not in (None, new) for old, new in zip(used, plan.seeds, strict=False)):
+        raise StudyError(
+            f"Study {study.study_name} was trained with seeds {', '.join(map(str, used))}. Begin "
+            "--seeds with those, or start a new study with --study NAME."
+        )
 
 
 # retries: a trial that is run again is a new trial of Optuna with the origin's number
