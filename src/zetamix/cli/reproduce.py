@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from zetamix.cli.errors import report_errors
 from zetamix.cli.live import print_line, show_runs, time_left
@@ -158,11 +156,8 @@ def _write_page(console: Console, views: Sequence["PaperView"]) -> None:
 
 def _print_outcome(console: Console, view: "PaperView", outcome: "Outcome") -> None:
     """Write the report of an artifact, and print its verdict; needs matplotlib and scipy."""
-    console.print(
-        f"[bold]{view.artifact}[/bold]: {outcome.ran} cells run, {outcome.had_record} had a "
-        f"record, {len(outcome.empty)} left",
-        highlight=False,
-    )
+    counts = f"{outcome.ran} cells run, {outcome.had_record} had a record"
+    print_line(console, f"{view.artifact}: {counts}, {len(outcome.empty)} left", style="bold")
     folder = view.store.folder / view.artifact
     try:
         from zetamix.report.paper.write import write_artifact
@@ -178,7 +173,7 @@ def _print_outcome(console: Console, view: "PaperView", outcome: "Outcome") -> N
             "zetamix reproduce page where it is."
         ]
     for text in (*outcome.reasons, *sentences):
-        console.print(Padding(Text(text), (0, 0, 0, 2)))
+        print_line(console, f"  {text}")
 
 
 def _exit(console: Console, session: "Session", outcomes: dict[str, "Outcome"]) -> None:
@@ -222,8 +217,7 @@ def _print_list(
         done = len(view.cells) - len(view.empty)
         table.add_row(view.artifact, text, str(done), str(len(view.empty)), left)
     console.print(table, highlight=False)
-    console.print(
-        "\nzetamix data info NAME explains how to get missing data. The time left is the median of "
-        f"the records of each dataset, for the cells that run on {device}.",
-        highlight=False,
+    note = (
+        "zetamix data info NAME explains how to get missing data. The time left is the median of "
     )
+    console.print(f"\n{note}the records of each dataset, for cells on {device}.", highlight=False)
