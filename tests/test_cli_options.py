@@ -71,7 +71,7 @@ def test_sizes_and_seeds():
 
 
 @pytest.mark.parametrize("name", ["train", "compare", "inspect", "tune"])
-def test_data_without_its_option_is_told_where_it_goes(name):
+def test_data_without_its_option_is_refused_with_the_option(name):
     done = CliRunner().invoke(app, [name, "photos"])
     assert done.exit_code == 2
     text = " ".join(done.output.replace("│", " ").split())

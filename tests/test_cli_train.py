@@ -123,7 +123,7 @@ def test_a_warning_has_no_line_of_code(zetamix):
     assert ".py" not in text
 
 
-def test_a_run_of_other_settings_is_told(zetamix):
+def test_a_run_of_other_settings_is_reported(zetamix):
     zetamix(*SMALL, "--out", "mine")
     text = zetamix(*SMALL, "--out", "mine", "--set", "lr=0.5", status=1)
     assert "mine holds another run (lr: 0.025 there, 0.5 requested)" in text

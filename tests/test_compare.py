@@ -203,14 +203,14 @@ CASES = {
 
 
 @pytest.mark.parametrize(("call", "message"), CASES.values(), ids=CASES.keys())
-def test_what_cannot_be_compared_is_told(call, message):
+def test_what_cannot_be_compared_is_reported(call, message):
     with pytest.raises(CompareError) as caught:
         call()
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_model_and_too_small_a_part_are_told():
+def test_an_unknown_model_and_too_small_a_part_are_reported():
     with pytest.raises(UnknownModelError, match="alexnet does not accept images of 8 × 8"):
         grid_of(make_dataset(shape=(3, 8, 8)), model="alexnet")
     with pytest.raises(UnknownModelError, match="got 'resnet19'"):

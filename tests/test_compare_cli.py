@@ -146,7 +146,7 @@ def test_a_limit_that_startup_takes_up_is_reported(tmp_path):
         (["--set", "rate=1"], 1, "A recipe has no 'rate'."),
     ],
 )
-def test_bad_input_is_told_in_a_sentence(arguments, code, message, tmp_path, monkeypatch):
+def test_bad_input_is_reported_in_a_sentence(arguments, code, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = invoke("--data", "crescents", "--out", "made", *arguments)
     assert result.exit_code == code, result.output
@@ -214,7 +214,7 @@ def test_images_get_the_side_that_is_asked_for(tmp_path):
     ],
     ids=["one class", "an empty class", "an empty folder"],
 )
-def test_a_folder_that_cannot_be_compared_is_told(make, message, tmp_path):
+def test_a_folder_that_cannot_be_compared_is_reported(make, message, tmp_path):
     make(tmp_path / "pets")
     result = invoke("--data", str(tmp_path / "pets"), "--out", str(tmp_path / "out"))
     assert result.exit_code == 1, result.output

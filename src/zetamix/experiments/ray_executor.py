@@ -86,10 +86,7 @@ class _Mailbox:
     def write(self, name: str, message: Message) -> None:
         self.contents[name] = message
 
-    def read(self, name: str) -> Message | None:
-        return self.contents.get(name)
-
-    def read_all(self) -> dict[str, Message]:
+    def read(self) -> dict[str, Message]:
         return self.contents
 
 
@@ -106,21 +103,21 @@ class RayChannel(Channel):
         self._write(STOP, {})
 
     def stop_requested(self) -> bool:
-        return self._get(self.mailbox.read.remote(STOP), None) is not None
+        return STOP in self._read()
 
     def messages(self) -> dict[str, Message]:
-        contents: dict[str, Message] = self._get(self.mailbox.read_all.remote(), {})
-        return {name: message for name, message in contents.items() if name != STOP}
+        return {name: message for name, message in self._read().items() if name != STOP}
 
     def _write(self, name: str, message: Message) -> None:
         self.mailbox.write.remote(name, message)
 
-    def _get(self, reference: Any, default: Any) -> Any:
+    def _read(self) -> dict[str, Message]:
         # training does not depend on messages: it goes on where the actor is slow or lost
         try:
-            return ray.get(reference, timeout=5)
+            contents: dict[str, Message] = ray.get(self.mailbox.read.remote(), timeout=5)
         except (RayActorError, GetTimeoutError):
-            return default
+            return {}
+        return contents
 
 
 @contextmanager
