@@ -1,4 +1,4 @@
-"""Accidents of a process, prepared in it before its command runs (see `processes`)."""
+"""Accidents of a process, prepared in it before its command runs (`before` of `processes`)."""
 
 import io
 import os
@@ -6,7 +6,7 @@ import resource
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -14,100 +14,66 @@ import torch
 from zetamix.train.trainer import Trainer
 
 
-@dataclass
-class KilledAt:
-    """The process is killed when it changes a file of its folder for the n-th time.
+def kill_at_change(folder: Path, number: int, trace: Path | None = None) -> None:
+    """Kill the process when it changes a file of its folder for the n-th time.
 
     trace: a file to which every change is written.
     """
+    seen = []
 
-    folder: Path
-    number: int
-    trace: Path | None = None
+    def audit(event: str, arguments: tuple[object, ...]) -> None:
+        if event not in ("open", "os.rename", "os.remove", "os.mkdir", "os.chmod"):
+            return
+        if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR):
+            return
+        path = str(arguments[0])
+        if not path.startswith(str(folder)) or path.endswith(".lock"):
+            return
+        seen.append(event)
+        if trace is not None:
+            with trace.open("a") as file:
+                file.write(f"{event} {Path(path).name}\n")
+        if len(seen) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    def __call__(self) -> None:
-        seen = []
-
-        def audit(event: str, arguments: tuple[object, ...]) -> None:
-            if event not in ("open", "os.rename", "os.remove", "os.mkdir", "os.chmod"):
-                return
-            if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR):
-                return
-            path = str(arguments[0])
-            if not path.startswith(str(self.folder)) or path.endswith(".lock"):
-                return
-            seen.append(event)
-            if self.trace is not None:
-                with self.trace.open("a") as file:
-                    file.write(f"{event} {Path(path).name}\n")
-            if len(seen) == self.number:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.addaudithook(audit)
+    sys.addaudithook(audit)
 
 
-@dataclass
-class KilledWhileSaving:
-    """The process is killed when half of its n-th `torch.save` is written."""
+def kill_while_saving(number: int) -> None:
+    """Kill the process when half of its n-th `torch.save` is written."""
+    real, saves = torch.save, []
 
-    number: int
+    def save(state: object, file: io.BufferedWriter) -> None:
+        saves.append(None)
+        if len(saves) == number:
+            whole = io.BytesIO()
+            real(state, whole)
+            file.write(whole.getvalue()[: whole.tell() // 2])
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+        real(state, file)
 
-    def __call__(self) -> None:
-        real, saves = torch.save, []
-
-        def save(state: object, file: io.BufferedWriter) -> None:
-            saves.append(None)
-            if len(saves) == self.number:
-                whole = io.BytesIO()
-                real(state, whole)
-                file.write(whole.getvalue()[: whole.tell() // 2])
-                file.flush()
-                os.kill(os.getpid(), signal.SIGKILL)
-            real(state, file)
-
-        torch.save = save
+    torch.save = save
 
 
-@dataclass
-class FullDisk:
+def fill_disk(size: int) -> None:
     """No file of the process can grow beyond `size` bytes, as on a full disk."""
-
-    size: int
-
-    def __call__(self) -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (self.size, self.size))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
-@dataclass
-class SignalledAt:
+def signal_at(step: int, number: int) -> None:
     """The process receives a signal within its n-th step."""
-
-    step: int
-    number: int
-
-    def __call__(self) -> None:
-        steps = []
-
-        def count() -> None:
-            steps.append(None)
-            if len(steps) == self.step:
-                os.kill(os.getpid(), self.number)
-
-        before_each_step(count)
+    steps = iter(range(1, 1000))
+    _before_each_step(lambda: next(steps) == step and os.kill(os.getpid(), number))
 
 
-@dataclass
-class Slow:
+def slow_down(seconds: float) -> None:
     """Every step takes `seconds` more."""
-
-    seconds: float
-
-    def __call__(self) -> None:
-        before_each_step(lambda: time.sleep(self.seconds))
+    _before_each_step(lambda: time.sleep(seconds))
 
 
-def before_each_step(call) -> None:
+def _before_each_step(call: Callable[[], object]) -> None:
     real = Trainer.compute
 
     def compute(trainer: Trainer, batch_size: int) -> None:

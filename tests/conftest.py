@@ -62,6 +62,22 @@ def _seed() -> None:
     torch.manual_seed(20240229)
 
 
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory):
+    """The digits of the tests of training: 100 to train on, 40 and 50 to evaluate."""
+    from folders import small_digits
+
+    return small_digits(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def new(digits, tmp_path):
+    """Makes small runs (`folders.Runs`)."""
+    from folders import Runs
+
+    return Runs(digits, tmp_path)
+
+
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(7)

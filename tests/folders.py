@@ -8,7 +8,8 @@ from torch import nn
 
 from zetamix import data
 from zetamix.methods import parse
-from zetamix.train import RECIPES, Run
+from zetamix.models import seeded
+from zetamix.train import RECIPES, Run, train
 from zetamix.train.run_folder import RunFolder
 
 # 100 digits in batches of 32: three steps an epoch, and four samples left over
@@ -51,13 +52,22 @@ class Runs:
         )
 
 
+def finish(run):
+    """Train a run to its end, and return its record."""
+    (record,) = train([run]).records
+    return record
+
+
+def stop_after(rounds):
+    """A stop condition that returns True in its n-th call."""
+    calls = iter(range(1, 1000))
+    return lambda: next(calls) == rounds
+
+
 def dropout_model(name, num_classes, shape, seed, **options):
     """In place of `zetamix.models.initialise`: a model with dropout."""
-    generator = torch.Generator().manual_seed(seed)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Dropout(0.5), nn.Linear(32, 10))
-    for part in model.parameters():
-        part.data = torch.randn(part.shape, generator=generator) * 0.1
-    return model
+    with seeded(seed):
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Dropout(0.5), nn.Linear(32, 10))
 
 
 def names(folder):

@@ -13,12 +13,12 @@ from folders import (
     METHODS,
     RECIPE,
     STEPS,
-    Runs,
     assert_same,
     checkpoint,
     dropout_model,
+    finish,
     names,
-    small_digits,
+    stop_after,
     weights,
 )
 
@@ -30,7 +30,7 @@ from zetamix.metrics import METRICS, classify, confusion
 from zetamix.models import initialise
 from zetamix.records import RunRecord
 from zetamix.sampling import mix64
-from zetamix.train import RECIPES, RecipeError, Run, load_model, train
+from zetamix.train import RecipeError, Run, load_model, train
 from zetamix.train import run as run_module
 from zetamix.train import trainer as trainer_module
 from zetamix.train.cuda_graph import can_capture
@@ -41,33 +41,6 @@ from zetamix.train.trainer import MIXING, NonFiniteLossError, Trainer, choose_dt
 METHODS = [*METHODS, "zeta:gamma=2.8,sources=4"]
 # a rate at which digits diverge in their second step
 DIVERGING = RECIPE.change(lr=1e30)
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory):
-    return small_digits(tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture
-def new(digits, tmp_path):
-    return Runs(digits, tmp_path)
-
-
-def finish(run):
-    """Train a run to its end, and return its record."""
-    (record,) = train([run]).records
-    return record
-
-
-def stop_after(rounds):
-    """A stop condition that returns True in its n-th call."""
-    calls = []
-
-    def stop():
-        calls.append(None)
-        return len(calls) >= rounds
-
-    return stop
 
 
 def test_a_run_leaves_its_folder(new):
@@ -180,15 +153,35 @@ def test_training_equals_a_plain_loop(new, digits, method, recipe):
         assert torch.equal(found[key], value), key
 
 
-def test_a_seed_decides_everything(new):
+@pytest.mark.parametrize("dropout", [False, True])
+def test_a_seed_decides_everything(new, monkeypatch, dropout):
+    if dropout:
+        monkeypatch.setattr(trainer_module, "initialise", dropout_model)
     first, again, other = (new("zeta", seed=seed) for seed in (0, 0, 1))
+    finish(first)
+    torch.rand(5)
     before = torch.get_rng_state()
-    for run in (first, again, other):
-        finish(run)
+    train([again, other], jobs=2)
     assert torch.equal(torch.get_rng_state(), before)
     assert_same(first.folder.path, again.folder.path)
     one, two = weights(first.folder.path), weights(other.folder.path)
     assert any(not torch.equal(one[key], two[key]) for key in one)
+    train([new("zeta", out="part")], stop=stop_after(2))
+    torch.rand(3)
+    last = new("zeta", out="part")
+    finish(last)
+    assert_same(first.folder.path, last.folder.path)
+
+
+def test_dropout_draws_anew_in_every_step(new, monkeypatch):
+    monkeypatch.setattr(trainer_module, "initialise", dropout_model)
+    run, drawn = new("none"), set()
+    steps = run.advance()
+    for _ in range(STEPS):
+        next(steps)
+        with run.trainer.layer_draws():
+            drawn.add(torch.rand(1).item())
+    assert len(drawn) == STEPS
 
 
 def test_mixing_has_a_seed_of_its_own():
@@ -197,28 +190,6 @@ def test_mixing_has_a_seed_of_its_own():
         epochs = {mix64(other * ROUND + epoch) >> 1 for other in range(5) for epoch in range(100)}
         assert derive(seed, MIXING) not in epochs
     assert len({derive(seed, purpose) for seed in range(50) for purpose in range(3)}) == 150
-
-
-def test_dropout_follows_the_seed_and_resumes(new, monkeypatch):
-    monkeypatch.setattr(trainer_module, "initialise", dropout_model)
-    first, again, other = (new("none", seed=seed) for seed in (0, 0, 1))
-    finish(first)
-    torch.rand(5)
-    train([again, other], jobs=2)
-    assert_same(first.folder.path, again.folder.path)
-    assert not torch.equal(weights(first.folder.path)["1.weight"],
-                           weights(other.folder.path)["1.weight"])  # fmt: skip
-    train([new("none", out="part")], stop=stop_after(2))
-    torch.rand(3)
-    last = new("none", out="part")
-    finish(last)
-    assert_same(first.folder.path, last.folder.path)
-    drawn = []
-    run = new("none")
-    for _ in run.advance():
-        with run.trainer.layer_draws() if run.trainer else torch.no_grad():
-            drawn.append(torch.rand(1).item())
-    assert len(set(drawn[:STEPS])) == STEPS
 
 
 CHANGES = [
@@ -282,26 +253,6 @@ def test_checkpoints_come_as_often_as_requested(new):
             if progress.line is not None and progress.epoch < 4 and saved is not None:
                 seen.append(saved["epoch"])
         assert seen == written
-
-
-@pytest.mark.parametrize("name", ["cifar10", "isic2016", "imagenette"])
-def test_the_optimizer_follows_the_schedule(new, name):
-    """Epochs of one step each: the rate of every step, against the recipe."""
-    paper = RECIPES[name]
-    recipe = RECIPE.change(
-        epochs=paper.epochs, lr=0.01 * paper.lr, milestones=paper.milestones, decay=paper.decay,
-        batch_size=100, evaluate_every=paper.epochs, model="mlp",
-    )  # fmt: skip
-    run = new("none", recipe)
-    rates = [
-        run.trainer.optimizer.param_groups[0]["lr"]
-        for progress in run.advance()
-        if progress.line is None
-    ]
-    passed = [sum(epoch >= m for m in paper.milestones) for epoch in range(paper.epochs)]
-    expected = [0.01 * paper.lr * paper.decay**count for count in passed]
-    assert rates == pytest.approx(expected)
-    assert [line["lr"] for line in run.folder.read_curve()] == pytest.approx(expected)
 
 
 def test_evaluation_every_few_epochs_and_at_the_end(new):

@@ -11,12 +11,11 @@ from dataclasses import replace
 import pytest
 import torch
 from filelock import FileLock
-from folders import FINISHED, checkpoint, names
+from folders import FINISHED, assert_same, checkpoint, names
 
 from zetamix import data
 from zetamix.methods import parse
 from zetamix.train import RECIPES, Run, load_model, train
-from zetamix.train.distributed import Ranks
 from zetamix.train.run_folder import FolderError, RunFolder, hold
 from zetamix.train.stop import MARGIN, SAME_PRESS, Stop, Stopped, parse_duration
 
@@ -36,7 +35,7 @@ def folder(tmp_path):
 @pytest.fixture
 def new(points, folder):
     def make(method="none", recipe=RECIPE, *, seed=0, dataset=points, **options):
-        return Run(dataset, parse(method), recipe, seed=seed, out=folder, **options)
+        return Run(dataset, parse(method), recipe, seed=seed, **{"out": folder, **options})
 
     return make
 
@@ -177,6 +176,8 @@ def test_an_unfinished_run_is_packed_and_resumed(new, folder, stopped, tmp_path)
     moved = RunFolder.unpack(tmp_path / "moved", RunFolder(folder).pack())
     assert moved.read_record() is None
     assert checkpoint(moved.path)["step_in_epoch"] == 1
+    train([new(out=moved.path), new(out=tmp_path / "whole")])
+    assert_same(moved.path, tmp_path / "whole")
 
 
 def test_a_model_can_be_removed_and_its_result_stays(new, folder):
@@ -198,14 +199,6 @@ def test_a_folder_is_locked_by_one_owner(tmp_path):
         # the folder that was locked before the refused one is free again
         with hold([one]):
             pass
-
-
-def test_one_process_needs_no_collectives():
-    alone = Ranks()
-    assert alone.leads
-    assert alone.gather(5) == [5]
-    assert alone.share("x") == "x"
-    assert (alone.any(True), alone.any(False)) == (True, False)
 
 
 DURATIONS = [

@@ -4,15 +4,12 @@ Every test compares with a run that was not interrupted: metrics, curve and weig
 """
 
 import random
-import shutil
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
+from functools import partial
 
 import pytest
-from accidents import FullDisk, KilledAt, KilledWhileSaving, SignalledAt, Slow
+from accidents import fill_disk, kill_at_change, kill_while_saving, signal_at, slow_down
 from folders import FINISHED, assert_same, checkpoint, names, result
 from processes import zetamix
 
@@ -82,7 +79,7 @@ def assert_resumes(start, whole, folder, log):
 def changes(arguments, tmp_path_factory):
     """All changes of files by a whole run."""
     folder = tmp_path_factory.mktemp("changes")
-    watch = KilledAt(folder / "run", -1, folder / "trace")
+    watch = partial(kill_at_change, folder / "run", -1, folder / "trace")
     command = zetamix(*arguments, "--out", folder / "run", log=folder / "log", before=watch)
     assert command.wait() == 0
     return (folder / "trace").read_text().splitlines()
@@ -104,7 +101,7 @@ MOMENTS = [1, 6, 8, 9, 12, 13, 15, *range(-10, 0)]
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_at_a_change_of_a_file(start, folder, changes, assert_resumes, moment):
     number = moment if moment > 0 else len(changes) + 1 + moment
-    assert start(before=KilledAt(folder, number)).wait() == -signal.SIGKILL
+    assert start(before=partial(kill_at_change, folder, number)).wait() == -signal.SIGKILL
     checkpoint(folder)
     assert_resumes()
 
@@ -112,7 +109,7 @@ def test_killed_at_a_change_of_a_file(start, folder, changes, assert_resumes, mo
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_killed_while_saving(start, folder, assert_resumes, number):
     """The three checkpoints and the final model: the previous checkpoint stays intact."""
-    assert start(before=KilledWhileSaving(number)).wait() == -signal.SIGKILL
+    assert start(before=partial(kill_while_saving, number)).wait() == -signal.SIGKILL
     assert any(name.endswith(".part") for name in names(folder))
     saved = checkpoint(folder)
     assert (0 if saved is None else saved["epoch"]) == number - 1
@@ -121,9 +118,9 @@ def test_killed_while_saving(start, folder, assert_resumes, number):
 
 def test_a_full_disk_is_reported_and_loses_nothing(start, folder, log, assert_resumes):
     """The first checkpoint is written, then the disk is full, then there is space again."""
-    assert start(before=KilledWhileSaving(2)).wait() == -signal.SIGKILL
+    assert start(before=partial(kill_while_saving, 2)).wait() == -signal.SIGKILL
     size = (folder / "checkpoint.pt").stat().st_size
-    assert start(before=FullDisk(size - 1), COLUMNS="200").wait() == 1
+    assert start(before=partial(fill_disk, size - 1), COLUMNS="200").wait() == 1
     text = log.read_text()
     assert f"{folder / 'checkpoint.pt'} cannot be written (File too large)." in text
     assert "Traceback" not in text
@@ -152,7 +149,7 @@ def test_killed_repeatedly_at_random_moments(start, folder, assert_resumes):
 @pytest.mark.parametrize("step", [STEPS + 5, 2 * STEPS, 2 * STEPS + 1])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
 def test_a_signal_saves_in_the_middle_of_an_epoch(start, folder, log, assert_resumes, number, step):
-    assert start(before=SignalledAt(step, number)).wait() == 128 + number, log.read_text()
+    assert start(before=partial(signal_at, step, number)).wait() == 128 + number, log.read_text()
     assert "Stopped. Everything is saved. Rerun the same command to resume." in log.read_text()
     assert "Traceback" not in log.read_text()
     saved = checkpoint(folder)
@@ -165,7 +162,7 @@ def test_a_signal_saves_in_the_middle_of_an_epoch(start, folder, log, assert_res
 def test_a_time_limit_stops_in_time(start, folder, log, assert_resumes):
     """Steps that take 13 s in all and a limit of 4 s: the command ends with status 0."""
     began = time.monotonic()
-    assert start("--time-limit", "4s", before=Slow(0.5)).wait() == 0
+    assert start("--time-limit", "4s", before=partial(slow_down, 0.5)).wait() == 0
     # besides the limit, the time to start a process on a busy machine
     assert time.monotonic() - began < 4 + 4
     assert "The time limit is reached." in log.read_text()
@@ -175,7 +172,7 @@ def test_a_time_limit_stops_in_time(start, folder, log, assert_resumes):
 
 
 def test_two_commands_cannot_use_one_folder(start, folder, log):
-    first = start(before=Slow(0.25))
+    first = start(before=partial(slow_down, 0.25))
     while not (folder / "cell.json").exists():
         assert first.running
         time.sleep(0.02)
@@ -183,18 +180,3 @@ def test_two_commands_cannot_use_one_folder(start, folder, log):
     assert f"{folder} is in use by another process." in log.read_text()
     first.send(signal.SIGTERM)
     assert first.wait() == 143
-
-
-def test_the_installed_command_is_killed_and_resumes(arguments, folder, whole, tmp_path):
-    """The script itself, in a fresh interpreter."""
-    script = Path(sys.executable).with_name("zetamix")
-    command = [str(part) for part in [script, *arguments, "--out", folder]]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while checkpoint(folder) is None:
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
-    shutil.copytree(folder, tmp_path / "copy")
-    assert zetamix(*command[1:-1], tmp_path / "copy", log=tmp_path / "log").wait() == 0
-    assert_same(tmp_path / "copy", whole)

@@ -7,11 +7,12 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from accidents import SignalledAt
+from accidents import signal_at
 from folders import FINISHED, RECIPE, assert_same, checkpoint, names, small_digits, weights
 from processes import start, zetamix
 from ranks import POINTS, TEST, TRAIN, environment, step_through, train_apart, train_points
@@ -202,7 +203,7 @@ def commands(folder, root, *more, before=(None, None)):
 def test_a_signal_to_one_process_stops_both(by_torchrun, root, tmp_path):
     folder = tmp_path / "run"
     # nine steps an epoch: in the middle of the second
-    stopped = commands(folder, root, before=(None, SignalledAt(13, signal.SIGTERM)))
+    stopped = commands(folder, root, before=(None, partial(signal_at, 13, signal.SIGTERM)))
     assert [process.wait() for process in stopped] == [0, 143], (tmp_path / "log1").read_text()
     state = checkpoint(folder)
     assert (state["epoch"], state["step_in_epoch"]) == (1, 4)
@@ -226,16 +227,6 @@ def test_killed_processes_resume(by_torchrun, root, tmp_path):
     assert -signal.SIGKILL in statuses
     assert [process.wait() for process in commands(folder, root)] == [0, 0]
     assert_same(folder, by_torchrun[0])
-
-
-def test_a_run_of_two_processes_does_not_resume_in_one(root, tmp_path):
-    folder = tmp_path / "run"
-    stopped = commands(folder, root, before=(SignalledAt(2, signal.SIGTERM), None))
-    assert [process.wait() for process in stopped] == [143, 0]
-    command = [*ARGUMENTS, "--data-dir", root, "--out", folder]
-    assert zetamix(*command, log=tmp_path / "log", environment={"COLUMNS": "200"}).wait() == 1
-    text = (tmp_path / "log").read_text()
-    assert "was started on cpu with 2 processes, this is cpu with 1 process." in text
 
 
 def test_layers_of_two_ranks_draw_different_numbers(root):

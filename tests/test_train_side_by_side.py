@@ -7,16 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from folders import (
-    METHODS,
-    RECIPE,
-    STEPS,
-    Runs,
-    assert_same,
-    checkpoint,
-    dropout_model,
-    small_digits,
-)
+from folders import METHODS, RECIPE, STEPS, assert_same, checkpoint, dropout_model, stop_after
 
 from zetamix.data.errors import DataError
 from zetamix.methods import parse
@@ -27,16 +18,6 @@ from zetamix.train.step_timer import StepTimer
 from zetamix.train.trainer import NonFiniteLossError, Trainer
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory):
-    return small_digits(tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture
-def new(digits, tmp_path):
-    return Runs(digits, tmp_path)
 
 
 def test_nothing_to_train():
@@ -100,9 +81,8 @@ def test_others_are_advanced_while_the_last_steps_of_an_epoch_are_under_way(new,
 def test_several_stopped_runs_resume(new):
     whole = [new(seed=seed) for seed in range(3)]
     train(whole)
-    calls = iter(range(100))
     first = [new(seed=seed, out=f"part{seed}") for seed in range(3)]
-    assert train(first, jobs=2, stop=lambda: next(calls) == 4).records == []
+    assert train(first, jobs=2, stop=stop_after(5)).records == []
     assert not first[2].folder.path.exists()
     second = [new(seed=seed, out=f"part{seed}") for seed in range(3)]
     assert len(train(second, jobs=3).records) == 3
