@@ -123,7 +123,7 @@ def test_a_time_limit_ends_politely(tmp_path):
             2,
             "Invalid value for --grid: leave out --sampler tpe for a grid",
         ),
-        (["--size", "8"], 1, "size is for data of your own; crescents"),
+        (["--size", "8"], 1, "size is for your own"),
         (["--device", "tpu"], 2, "expected cpu or cuda, got 'tpu'"),
         (["--time-limit", "soon"], 2, "Expected a duration such as 9m, 1h30m or 45s, got"),
         (
