@@ -40,7 +40,7 @@ def bench(
     console = Console()
     torch_device = parse_device(device)
     is_gpu = torch_device.type == "cuda"
-    if is_gpu:
+    if torch_device.index is not None and is_gpu:
         # streams, graphs and events belong to the current device
         torch.cuda.set_device(torch_device)
     cases = [
