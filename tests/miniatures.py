@@ -47,19 +47,15 @@ def build(name: str, data_dir: Path, *, packed: bool = False) -> DatasetSpec:
         for file in spec.files:
             if file.unpacks_to and (base / file.unpacks_to).exists():
                 pack(base / file.unpacks_to, base / file.path)
-    files = tuple(
+    files = [
         replace(file, md5=md5_of(base / file.path))
         if file.md5 is not None and (base / file.path).exists()
         else file
         for file in spec.files
-    )
-    return replace(
-        spec,
-        counts={split: tuple(sizes) for split, sizes in counts.items()},
-        sizes=sizes_of(counts),
-        files=files,
-        checksums=checksums,
-    )
+    ]
+    by_split = {split: tuple(sizes) for split, sizes in counts.items()}
+    described = {"counts": by_split, "sizes": sizes_of(counts), "checksums": checksums}
+    return replace(spec, files=tuple(files), **described)
 
 
 @contextmanager
@@ -107,8 +103,7 @@ def grey(label: int, classes: int, index: int, side: int = 28) -> np.ndarray:
 
 def save(path: Path, image: np.ndarray) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    options = {"quality": 95} if path.suffix.lower() in (".jpg", ".jpeg") else {}
-    Image.fromarray(image).save(path, **options)
+    Image.fromarray(image).save(path, quality=95)
 
 
 def split_sizes(dataset: Dataset) -> dict[str, int]:
@@ -274,16 +269,23 @@ def imagenet_subset(spec: DatasetSpec, base: Path) -> Counts:
     return counts
 
 
+def photographs(
+    folder: Path, split: str, labels: Sequence[int], classes: int, size: tuple[int, int] = (30, 24)
+) -> list[str]:
+    """Write the photographs of a split of ISIC; return their names."""
+    names = [f"ISIC_{FIRST[split]:03d}{k:04d}" for k in range(len(labels))]
+    for k, (name, label) in enumerate(zip(names, labels, strict=True), FIRST[split]):
+        save(folder / f"{name}.jpg", picture(label, classes, k, size))
+    return names
+
+
 def isic2016(spec: DatasetSpec, base: Path) -> Counts:
     counts = {"train": [5, 3], "test": [3, 2]}
     texts = {"train": ("benign", "malignant"), "test": ("0.0", "1.0")}
     for split, part in (("train", "Training"), ("test", "Test")):
-        rows = []
-        for k, label in enumerate(labels_of(counts[split])):
-            name = f"ISIC_{1000 * (split == 'test') + k:07d}"
-            image = picture(label, 2, k + FIRST[split])
-            save(base / f"ISBI2016_ISIC_Part3_{part}_Data" / f"{name}.jpg", image)
-            rows.append([name, texts[split][label]])
+        labels = labels_of(counts[split])
+        names = photographs(base / f"ISBI2016_ISIC_Part3_{part}_Data", split, labels, 2)
+        rows = [[name, texts[split][label]] for name, label in zip(names, labels, strict=True)]
         write_csv(base / f"ISBI2016_ISIC_Part3_{part}_GroundTruth.csv", rows)
     return counts
 
@@ -292,79 +294,73 @@ def isic2017(spec: DatasetSpec, base: Path) -> Counts:
     counts = {"train": [5, 3, 2], "val": [2, 1, 1], "test": [3, 2, 2]}
     for split, part in (("train", "Training"), ("val", "Validation"), ("test", "Test_v2")):
         folder = base / f"ISIC-2017_{part}_Data"
+        labels = labels_of(counts[split])
         rows: list[list[object]] = [["image_id", "melanoma", "seborrheic_keratosis"]]
-        for k, label in enumerate(labels_of(counts[split])):
-            name = f"ISIC_{len(part):03d}{k:04d}"
-            save(folder / f"{name}.jpg", picture(label, 3, k + FIRST[split]))
+        for name, label in zip(photographs(folder, split, labels, 3), labels, strict=True):
             save(folder / f"{name}_superpixels.png", np.zeros((24, 30, 3), np.uint8))
-            diagnosis = spec.classes[label]
-            rows.append([name, float(diagnosis == MELANOMA), float(diagnosis == SK)])
+            rows.append([name, *(float(spec.classes[label] == kind) for kind in (MELANOMA, SK))])
         write_csv(base / f"ISIC-2017_{part}_Part3_GroundTruth.csv", rows)
         write_csv(folder / f"ISIC-2017_{part}_Data_metadata.csv", [["image_id", "sex"]])
     return counts
 
 
 def isic2018(spec: DatasetSpec, base: Path) -> Counts:
-    codes = list(spec.labels)
     per_code = {"train": [6, 5, 4, 4, 2, 2, 1], "val": [2, 1, 1, 1, 1, 0, 1], "test": [3] + [1] * 6}
-    counts = {split: [0] * 5 for split in per_code}
+    counts = {}
     for split, part in (("train", "Training"), ("val", "Validation"), ("test", "Test")):
-        rows: list[list[object]] = [["image", "MEL", "NV", "BCC", "AKIEC", "BKL", "DF", "VASC"]]
-        for k, code in enumerate(labels_of(per_code[split])):
-            name = f"ISIC_{len(part):03d}{k:04d}"
-            label = spec.classes.index(spec.labels[codes[code]])
-            counts[split][label] += 1
-            folder = base / f"ISIC2018_Task3_{part}_Input"
-            save(folder / f"{name}.jpg", picture(label, 5, k + FIRST[split], (60, 45)))
-            rows.append(
-                [name, *(float(str(column).lower() == codes[code]) for column in rows[0][1:])]
-            )
+        codes = [list(spec.labels)[code] for code in labels_of(per_code[split])]
+        labels = [spec.classes.index(spec.labels[code]) for code in codes]
+        counts[split] = [labels.count(label) for label in range(5)]
+        folder = base / f"ISIC2018_Task3_{part}_Input"
+        names = photographs(folder, split, labels, 5, (60, 45))
+        header = ["image", "MEL", "NV", "BCC", "AKIEC", "BKL", "DF", "VASC"]
+        rows = [
+            [name, *(float(column.lower() == code) for column in header[1:])]
+            for name, code in zip(names, codes, strict=True)
+        ]
         stem = f"ISIC2018_Task3_{part}_GroundTruth"
-        write_csv(base / stem / f"{stem}.csv", rows)
+        write_csv(base / stem / f"{stem}.csv", [header, *rows])
         (folder / "LICENSE.txt").write_text("CC BY-NC 4.0\n")
     return counts
 
 
+# label, number of images, cells of the table
+MSK = (
+    (0, 10, ("Benign", "Benign melanocytic proliferations", "Nevus", "", "")),
+    (1, 6, ("Malignant", "Malignant melanocytic proliferations", "Melanoma, NOS", "", "")),
+    (1, 4, ("Malignant", "Malignant melanocytic proliferations", "Melanoma Invasive", "", "")),
+    (2, 8, ("Benign", "Benign epidermal proliferations", "Seborrheic keratosis", "", "")),
+    (3, 5, ("Malignant", "Malignant epidermal proliferations", "Basal cell carcinoma", "", "")),
+    (3, 3, ("Benign", "Flat melanotic pigmentations", "Lentigo NOS", "", "")),
+    (0, 2, ("", "", "", "", "")),
+    (0, 1, ("Indeterminate", "", "", "", "")),
+)
+UDA = (
+    *((0, 12, ("benign", NEVUS)), (1, 9, ("malignant", MELANOMA)), (0, 2, ("malignant", SK))),
+    *((0, 1, ("malignant", diagnosis)) for diagnosis in ("angioma", "unknown", "")),
+)
+
+
 def isic_archive(spec: DatasetSpec, base: Path) -> Counts:
-    return _msk(base) if spec.name == "msk" else _uda(base)
+    """MSK as the archive's tool writes it today: diagnoses in up to five levels.
 
-
-def _msk(base: Path) -> Counts:
-    """As the archive's tool writes it today: diagnoses in up to five levels."""
-    kinds = [
-        (0, 10, ("Benign", "Benign melanocytic proliferations", "Nevus", "", "")),
-        (1, 6, ("Malignant", "Malignant melanocytic proliferations", "Melanoma, NOS", "", "")),
-        (1, 4, ("Malignant", "Malignant melanocytic proliferations", "Melanoma Invasive", "", "")),
-        (2, 8, ("Benign", "Benign epidermal proliferations", "Seborrheic keratosis", "", "")),
-        (3, 5, ("Malignant", "Malignant epidermal proliferations", "Basal cell carcinoma", "", "")),
-        (3, 3, ("Benign", "Flat melanotic pigmentations", "Lentigo NOS", "", "")),
-        (0, 2, ("", "", "", "", "")),
-        (0, 1, ("Indeterminate", "", "", "", "")),
-    ]
+    UDA as in 2021: one diagnosis in lower case, images in a folder for each collection.
+    """
+    msk = spec.name == "msk"
+    attribution = ["Memorial Sloan Kettering"] if msk else []
     rows: list[list[str]] = []
-    for label, count, diagnosis in kinds:
+    for label, count, cells in MSK if msk else UDA:
         for _ in range(count):
-            name = f"ISIC_{len(rows):07d}"
-            save(base / f"{name}.jpg", picture(label, 4, len(rows)))
-            rows.append([name, "Memorial Sloan Kettering", *diagnosis])
-    header = ["isic_id", "attribution", *(f"diagnosis_{k}" for k in range(1, 6))]
-    write_csv(base / "metadata.csv", [header, *rows])
-    (base / "attribution.txt").write_text("Memorial Sloan Kettering\n")
-    return {"all": [10, 10, 8, 8]}
-
-
-def _uda(base: Path) -> Counts:
-    """As in 2021: one diagnosis in lower case, images in a folder for each collection."""
-    kinds = {NEVUS: 12, MELANOMA: 9, SK: 2, "angioma": 1, "unknown": 1, "": 1}
-    rows: list[list[str]] = []
-    for diagnosis, count in kinds.items():
-        for _ in range(count):
-            name = f"ISIC_{len(rows):07d}"
-            folder = base / ("ISIC_UDA-1_1" if len(rows) % 3 else "ISIC_UDA-2_1")
-            save(folder / f"{name}.jpg", picture(int(diagnosis == MELANOMA), 2, len(rows)))
-            rows.append([name, "benign" if diagnosis == NEVUS else "malignant", diagnosis])
-    write_csv(base / "metadata.csv", [["isic_id", "benign_malignant", "diagnosis"], *rows])
-    return {"all": [12, 9]}
+            k = len(rows)
+            folder = "." if msk else "ISIC_UDA-1_1" if k % 3 else "ISIC_UDA-2_1"
+            save(base / folder / f"ISIC_{k:07d}.jpg", picture(label, len(spec.classes), k))
+            rows.append([f"ISIC_{k:07d}", *attribution, *cells])
+    header = ["benign_malignant", "diagnosis"]
+    if msk:
+        header = ["attribution", *(f"diagnosis_{k}" for k in range(1, 6))]
+        (base / "attribution.txt").write_text(f"{attribution[0]}\n")
+    write_csv(base / "metadata.csv", [["isic_id", *header], *rows])
+    return {"all": [10, 10, 8, 8] if msk else [12, 9]}
 
 
 def dermofit(spec: DatasetSpec, base: Path) -> Counts:

@@ -98,7 +98,7 @@ def test_duplicates_of_a_published_dataset_come_with_advice(tmp_path):
     base = tmp_path / "isic2016"
     shutil.copy(
         base / "ISBI2016_ISIC_Part3_Training_Data" / "ISIC_0000000.jpg",
-        base / "ISBI2016_ISIC_Part3_Test_Data" / "ISIC_0001000.jpg",
+        base / "ISBI2016_ISIC_Part3_Test_Data" / "ISIC_1500000.jpg",
     )
     (problem,) = data.check(spec, tmp_path).problems
     assert problem.startswith("Duplicates across splits: 1 group")
@@ -203,7 +203,7 @@ def test_prepared_data_is_checked_if_there_are_no_files(tmp_path):
     spec = build("isic2017", tmp_path)
     # two of one class
     photos = tmp_path / "isic2017" / "ISIC-2017_Training_Data"
-    shutil.copy(photos / "ISIC_0080000.jpg", photos / "ISIC_0080003.jpg")
+    shutil.copy(photos / "ISIC_0000000.jpg", photos / "ISIC_0000003.jpg")
     data.load(spec, tmp_path)
     before = data.check(spec, tmp_path)
     shutil.rmtree(tmp_path / "isic2017")

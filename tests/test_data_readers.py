@@ -77,7 +77,7 @@ def test_created_splits_do_not_depend_on_the_order_of_a_table(tmp_path):
 def test_samples_have_the_names_of_their_files(tmp_path):
     with installed("isic2017", data_dir=tmp_path):
         names = data.load("isic2017").val.names()
-    assert names[0] == "ISIC-2017_Validation_Data/ISIC_0100000.jpg"
+    assert names[0] == "ISIC-2017_Validation_Data/ISIC_1000000.jpg"
     assert len(names) == 4
 
 
@@ -195,8 +195,8 @@ BROKEN = [
     ("isic2016", edit(ISIC2016, 4, "ant", "ant,1"), "csv, row 4: expected 2 cells, got 3"),
     (
         "isic2016",
-        remove("ISBI2016_ISIC_Part3_Test_Data/ISIC_0001002.jpg"),
-        "Test_GroundTruth.csv, row 3: image 'ISIC_0001002' not found in",
+        remove("ISBI2016_ISIC_Part3_Test_Data/ISIC_1500002.jpg"),
+        "Test_GroundTruth.csv, row 3: image 'ISIC_1500002' not found in",
     ),
     ("isic2017", edit(ISIC2017, 1, "melanoma", "mel"), "row 1: .*; missing: melanoma"),
     ("isic2017", edit(ISIC2017, 2, "0.0,0.0", "0.5,0.0"), "row 2: melanoma is '0.5'; expected 0"),

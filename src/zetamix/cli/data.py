@@ -3,13 +3,14 @@
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from rich.table import Table
 
 from zetamix.cli.errors import report_errors
@@ -43,29 +44,20 @@ def list_datasets(data_dir: DataDir = None) -> None:
     from zetamix.data.loading import status
     from zetamix.data.source import resolve_data_dir
 
-    console = Console()
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for heading in ("name", "images", "classes", "size", "licence", "get", "local"):
         right = heading in ("images", "classes")
         table.add_column(heading, justify="right" if right else "left", no_wrap=True)
-    group = ""
-    for spec in CATALOGUE.values():
-        if group and group != spec.group:
-            table.add_row()
-        group = spec.group
-        local = status(spec, data_dir)
-        table.add_row(
-            f"[bold]{spec.name}[/bold]" if local else spec.name,
-            f"{spec.images:,}",
-            str(len(spec.classes)),
-            describe_shape(spec.shape),
-            spec.licence,
-            ACCESS[spec.access],
-            local,
-        )
-    console.print(table)
-    _print(console, "\nauto: downloaded by zetamix data prepare; tool, request: see data info.")
-    _print(console, f"Data folder: {resolve_data_dir(data_dir)}")
+    for _, group in groupby(CATALOGUE.values(), lambda spec: spec.group):
+        for spec in group:
+            local = status(spec, data_dir)
+            name = f"[bold]{spec.name}[/bold]" if local else spec.name
+            size = (f"{spec.images:,}", str(len(spec.classes)), describe_shape(spec.shape))
+            table.add_row(name, *size, spec.licence, ACCESS[spec.access], local)
+        table.add_row()
+    Console().print(table)
+    typer.echo("auto: downloaded by zetamix data prepare; tool, request: see data info.")
+    typer.echo(f"Data folder: {resolve_data_dir(data_dir)}")
 
 
 @data.command()
@@ -76,18 +68,17 @@ def info(name: Name, data_dir: DataDir = None, seed: Seed = 0, size: Size = None
     with report_errors():
         request = resolve(name, data_dir, seed, size)
         dataset = request.open()
-    if request.spec is not None and dataset is None:
-        rows = [*_describe_spec(request.spec), *_describe_access(request.spec, request.data_dir)]
-    elif dataset is not None:
-        rows = _describe_dataset(dataset, request.folder)
-        if request.spec is not None:
-            known = _describe_spec(request.spec)
-            rows = known + [row for row in rows if row not in known and row[0] != "name"]
+    rows = _describe_spec(request.spec) if request.spec else [("name", request.name)]
+    if dataset is not None:
+        content = _describe_dataset(dataset, request.folder)
+        rows += [row for row in content if row not in rows and row[0] != "name"]
+    elif request.spec is not None:
+        rows += _describe_access(request.spec, request.data_dir)
     else:
         options = {"--data-dir": data_dir, "--seed": seed or None, "--size": size}
         given = [str(x) for pair in options.items() if pair[1] is not None for x in pair]
         command = shlex.join(["zetamix", "data", "prepare", name, *given])
-        rows = [("name", request.name), ("path", name), ("local", f"yes, not prepared: {command}")]
+        rows += [("path", name), ("local", f"yes, not prepared: {command}")]
     _print_rows(rows)
 
 
@@ -117,16 +108,14 @@ def check(name: Name, data_dir: DataDir = None, seed: Seed = 0, size: Size = Non
     """
     from zetamix.data import check as check_data
 
-    console = Console()
     with report_errors(), _progress_bar() as progress:
         report = check_data(name, data_dir, seed, size, progress=progress)
-    _print_summary(console, report)
-    console.print(_count_table(report))
-    duplicates = [" = ".join(map(str, group)) for group in report.duplicates]
-    _print_list(console, "Problems", report.problems)
-    _print_list(console, "Unreadable files", report.corrupt)
-    _print_list(console, "Duplicates", duplicates)
-    _print_list(console, "Notes", report.notes)
+    _print_summary(report)
+    Console().print(_count_table(report))
+    _print_list("Problems", report.problems)
+    _print_list("Unreadable files", report.corrupt)
+    _print_list("Duplicates", [" = ".join(map(str, group)) for group in report.duplicates])
+    _print_list("Notes", report.notes)
     if not report.ok:
         raise typer.Exit(1)
 
@@ -165,9 +154,8 @@ def _describe_access(spec: "DatasetSpec", data_dir: Path) -> list[tuple[str, str
         return [("local", "built in; prepared on first use")]
     if local == "files":
         return [("local", f"files, not prepared: zetamix data prepare {spec.name}")]
-    hint = npz_hint(spec, data_dir)
-    rows = [("local", f"no. {download_hint(spec, data_dir)}")]
-    return [*rows, ("or", hint)] if hint else rows
+    alternative = [("or", hint)] if (hint := npz_hint(spec, data_dir)) else []
+    return [("local", f"no. {download_hint(spec, data_dir)}"), *alternative]
 
 
 def _describe_dataset(dataset: "Dataset", folder: Path) -> list[tuple[str, str]]:
@@ -186,10 +174,9 @@ def _describe_dataset(dataset: "Dataset", folder: Path) -> list[tuple[str, str]]
 
 
 def _class_list(names: tuple[str, ...]) -> str:
-    shown, more = names, ""
-    if len(names) > 2 * MAX_SHOWN:
-        shown, more = names[:MAX_SHOWN], f" and {len(names) - MAX_SHOWN:,} more"
-    return f"{len(names)}: {', '.join(shown)}{more}"
+    if len(names) <= 2 * MAX_SHOWN:
+        return f"{len(names)}: {', '.join(names)}"
+    return f"{len(names)}: {', '.join(names[:MAX_SHOWN])} and {len(names) - MAX_SHOWN:,} more"
 
 
 def _print_rows(rows: Sequence[tuple[str, str]]) -> None:
@@ -201,7 +188,7 @@ def _print_rows(rows: Sequence[tuple[str, str]]) -> None:
     Console().print(table, highlight=False)
 
 
-def _print_summary(console: Console, report: "Report") -> None:
+def _print_summary(report: "Report") -> None:
     total = plural(sum(report.sizes.values()), "sample")
     problems = plural(len(report.problems) + len(report.corrupt), "problem")
     verdict = "[green]no problems[/green]" if report.ok else f"[red]{problems}[/red]"
@@ -211,8 +198,9 @@ def _print_summary(console: Console, report: "Report") -> None:
     if report.conflicts:
         duplicates += f", {report.conflicts:,} with conflicting labels"
     summary = f"{total}, {verdict}; {duplicates if report.duplicates else 'no duplicates'}"
-    console.print(f"[bold]{escape(report.name)}[/bold]: {summary}", highlight=False)
-    console.print(escape(report.origin), style="dim", highlight=False, soft_wrap=True)
+    console = Console(highlight=False)
+    console.print(f"[bold]{escape(report.name)}[/bold]: {summary}")
+    console.print(escape(report.origin), style="dim", soft_wrap=True)
 
 
 def _count_table(report: "Report") -> Table:
@@ -234,26 +222,21 @@ def _count_table(report: "Report") -> Table:
     return table
 
 
-def _print_list(console: Console, title: str, lines: Sequence[str]) -> None:
+def _print_list(title: str, lines: Sequence[str]) -> None:
     if lines:
-        console.print(f"\n[bold]{title}[/bold]")
+        typer.echo(f"\n{typer.style(title, bold=True)}")
     for line in lines[:MAX_SHOWN]:
-        _print(console, f"  {line}")
+        typer.echo(f"  {line}")
     if len(lines) > MAX_SHOWN:
-        _print(console, f"  and {len(lines) - MAX_SHOWN:,} more")
-
-
-def _print(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+        typer.echo(f"  and {len(lines) - MAX_SHOWN:,} more")
 
 
 @contextmanager
 def _progress_bar() -> Iterator["Callback"]:
     """A transient progress bar on stderr."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
-    bar.disable = not console.is_terminal
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     with bar:
         task = bar.add_task("reading", total=None)
 
