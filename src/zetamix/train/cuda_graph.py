@@ -32,13 +32,6 @@ def can_capture(device: torch.device, recipe: Recipe, samples: int, processes: i
     return device.type == "cuda" and processes == 1 and one_size
 
 
-def synchronize(device: torch.device) -> None:
-    """Wait for all streams of a GPU; while a thread captures a graph, CUDA forbids that."""
-    if device.type == "cuda":
-        with TORCH_LOCK:
-            torch.cuda.synchronize(device)
-
-
 class CapturedStep:
     """A trainer's step, captured once and replayed. The state of the trainer does not change.
 

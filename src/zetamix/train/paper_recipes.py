@@ -6,10 +6,8 @@ from zetamix.data.dataset import Dataset
 from zetamix.models import default_model
 from zetamix.train.recipe import Recipe
 
-NATURAL, SKIN, MED = "paper, Appendix D.1", "paper, Appendix D.2", "paper, Appendix D.3"
-
 _CIFAR = Recipe(
-    source=NATURAL,
+    source="paper, Appendix D.1",
     model="resnet18",
     epochs=200,
     batch_size=128,
@@ -22,7 +20,7 @@ _IMAGENET = _CIFAR.change(
     epochs=80, batch_size=32, lr=0.01, milestones=(25, 50, 65), evaluate_every=1
 )
 _SKIN = Recipe(
-    source=SKIN,
+    source="paper, Appendix D.2",
     model="resnet18",
     epochs=50,
     batch_size=32,
@@ -37,7 +35,7 @@ _SKIN = Recipe(
 # momentum without Nesterov, no weight decay, the constant rate, the normalisation and the selection
 # by validation AUC are those of MedMNIST v1's script (whose own rate is 0.001, not 0.01)
 _MED = Recipe(
-    source=MED,
+    source="paper, Appendix D.3",
     model="resnet18",
     epochs=100,
     batch_size=128,

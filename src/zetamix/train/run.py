@@ -12,11 +12,11 @@ import torch
 from zetamix.data.dataset import Dataset
 from zetamix.methods import Method
 from zetamix.metrics import METRICS, classify, confusion
-from zetamix.models import count_parameters
+from zetamix.models import TORCH_LOCK, count_parameters
 from zetamix.provenance import machine_info
 from zetamix.records import Cell, RunRecord
 from zetamix.text import plural
-from zetamix.train.cuda_graph import CapturedStep, can_capture, synchronize
+from zetamix.train.cuda_graph import CapturedStep, can_capture
 from zetamix.train.distributed import Ranks
 from zetamix.train.recipe import Recipe
 from zetamix.train.run_folder import FolderError, RunFolder
@@ -219,8 +219,10 @@ class Run:
 
         all_ranks: whether every rank calls it, as a checkpoint within an epoch requires.
         """
-        # steps that were launched on another stream are part of it
-        synchronize(self.device)
+        if self.device.type == "cuda":
+            # steps on other streams are part of it; CUDA cannot wait while a thread captures
+            with TORCH_LOCK:
+                torch.cuda.synchronize(self.device)
         if self.trainer is not None and all_ranks:
             self.trainer.collect()
         self._write_checkpoint()

@@ -72,69 +72,55 @@ def train(
         run.record = record
         if record is not None and run.ranks.leads:
             run.folder.clean_up()
-    scheduler = _Scheduler([run for run in runs if run.record is None], jobs, watch)
-    scheduler.train(stop)
-    records = [run.record for run in runs if run.record is not None]
-    return TrainResult(records, scheduler.failures)
+    waiting = [run for run in runs if run.record is None]
+    active: dict[Run, Iterator[Progress]] = {}
+    failures: dict[Run, RunFailure] = {}
+    stopped = False
+    try:
+        while (waiting or active) and not stopped:
+            # one run joins per round: runs that end their epochs at different times evaluate
+            # while the others train
+            if waiting and len(active) < jobs:
+                run = waiting.pop(0)
+                active[run] = run.advance()
+            for run in active:
+                run.share_device(len(active))
+            reached = [_advance(run, active, failures) for run in list(active)]
+            for progress in reached:
+                if progress is not None and watch is not None:
+                    watch(progress)
+            stopped = stop is not None and runs[0].ranks.any(stop())
+    finally:
+        for run in active:
+            try:
+                run.save(all_ranks=stopped)
+            except FolderError as error:
+                failures[run] = RunFailure("folder", str(error))
+    return TrainResult([run.record for run in runs if run.record is not None], failures)
 
 
-class _Scheduler:
-    """Takes every active run a few steps further in turn."""
-
-    def __init__(
-        self, waiting: list[Run], jobs: int, watch: Callable[[Progress], None] | None
-    ) -> None:
-        self.waiting, self.jobs, self.watch = waiting, jobs, watch
-        self.active: dict[Run, Iterator[Progress]] = {}
-        self.failures: dict[Run, RunFailure] = {}
-
-    def train(self, stop: Callable[[], bool] | None) -> None:
-        stopped = False
-        try:
-            while (self.waiting or self.active) and not stopped:
-                # one run joins per round: runs that end their epochs at different times evaluate
-                # while the others train
-                if self.waiting and len(self.active) < self.jobs:
-                    run = self.waiting.pop(0)
-                    self.active[run] = run.advance()
-                ranks = next(iter(self.active)).ranks
-                self._round()
-                stopped = stop is not None and ranks.any(stop())
-        finally:
-            for run in self.active:
-                try:
-                    run.save(all_ranks=stopped)
-                except FolderError as error:
-                    self.failures[run] = RunFailure("folder", str(error))
-
-    def _round(self) -> None:
-        for run in self.active:
-            run.share_device(len(self.active))
-        reached = [(run, self._advance(run)) for run in list(self.active)]
-        for _, progress in reached:
-            if progress is not None and self.watch is not None:
-                self.watch(progress)
-
-    def _advance(self, run: Run) -> Progress | None:
-        """Take a run a few steps further; one that has ended or failed is active no longer."""
-        # removed first: a run that is interrupted within a step keeps the checkpoint it has
-        steps = self.active.pop(run)
-        try:
-            progress = next(steps, None)
-        except Exception as error:
-            failure = RunFailure.from_error(error)
-            # ranks diverge together; any other error they do not see, and would wait for ever
-            if failure is None or (failure.kind != "diverged" and run.ranks.world > 1):
-                error.add_note(f"{run.method.label} seed {run.seed}")
-                raise
-            self.failures[run] = failure
-            progress = None
-        if progress is not None:
-            self.active[run] = steps
-        elif run in self.failures:
-            # out here nothing refers to the error any more, nor the error to the model
-            run.trainer = None
-            if run.device.type == "cuda":
-                with TORCH_LOCK:
-                    torch.cuda.empty_cache()
-        return progress
+def _advance(
+    run: Run, active: dict[Run, Iterator[Progress]], failures: dict[Run, RunFailure]
+) -> Progress | None:
+    """Take a run a few steps further; one that has ended or failed is active no longer."""
+    # removed first: a run that is interrupted within a step keeps the checkpoint it has
+    steps = active.pop(run)
+    try:
+        progress = next(steps, None)
+    except Exception as error:
+        failure = RunFailure.from_error(error)
+        # ranks diverge together; any other error they do not see, and would wait for ever
+        if failure is None or (failure.kind != "diverged" and run.ranks.world > 1):
+            error.add_note(f"{run.method.label} seed {run.seed}")
+            raise
+        failures[run] = failure
+        progress = None
+    if progress is not None:
+        active[run] = steps
+    elif run in failures:
+        # out here nothing refers to the error any more, nor the error to the model
+        run.trainer = None
+        if run.device.type == "cuda":
+            with TORCH_LOCK:
+                torch.cuda.empty_cache()
+    return progress
