@@ -19,6 +19,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -26,7 +27,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from zetamix.data import DataError, Dataset, load
+from zetamix.data import DataError, Dataset, DatasetNotFoundError, load
 from zetamix.data.catalogue import CATALOGUE, DatasetSpec
 
 Counts = dict[str, list[int]]
@@ -139,13 +140,18 @@ def split_folders(path: Path) -> Path:
     return path
 
 
-def refuses(dataset: DatasetSpec | Path, data_dir: Path, *messages: str) -> None:
-    """`load` raises a DataError with these patterns and leaves nothing behind."""
-    with pytest.raises(DataError) as caught:
+def refuses(
+    dataset: DatasetSpec | str | Path, data_dir: Path, *messages: str, kind: type = DataError
+) -> None:
+    """`load` raises an error with these patterns and leaves nothing behind."""
+    with pytest.raises(kind) as caught:
         load(dataset, data_dir)
     for message in messages:
         assert re.search(message, str(caught.value)), caught.value
     assert prepared(data_dir) == []
+
+
+not_found = partial(refuses, kind=DatasetNotFoundError)
 
 
 class Attack:

@@ -140,11 +140,9 @@ def test_all_problems_of_splits_are_reported_at_once(tmp_path):
 
 
 def test_a_folder_without_a_readable_image(tmp_path):
-    mine = tmp_path / "mine"
-    for name in ("a", "b"):
-        (mine / name).mkdir(parents=True)
-        for k in range(3):
-            (mine / name / f"{k}.png").write_text("no image")
+    mine = class_folders(tmp_path / "mine", {"a": 3, "b": 3})
+    for file in [*mine.glob("*/*")]:
+        file.write_text("no image")
     report = data.check(mine, tmp_path / "data")
     assert report.problems == (f"{mine}: none of 6 files can be read as an image.",)
     assert len(report.corrupt) == 6

@@ -1,13 +1,14 @@
 """Every dataset of the catalogue, read from a miniature in its exact layout, whole and broken."""
 
 import pickle
+import re
 import shutil
 from dataclasses import replace
 
 import miniatures
 import pytest
 import torch
-from miniatures import Attack, build, check_shades, installed, refuses, split_sizes
+from miniatures import Attack, build, check_shades, installed, not_found, refuses, split_sizes
 
 from zetamix import data
 from zetamix.data.catalogue import CATALOGUE
@@ -53,8 +54,7 @@ def test_files_are_found_where_torchvision_puts_them(name, tmp_path):
 def test_files_with_ambiguous_names_are_only_looked_for_in_their_own_folder(name, tmp_path):
     spec = build(name, tmp_path / "elsewhere")
     shutil.move(tmp_path / "elsewhere" / name, tmp_path / "data")
-    with pytest.raises(data.DatasetNotFoundError, match=f"is not in {tmp_path / 'data'}"):
-        data.load(spec, tmp_path / "data")
+    not_found(spec, tmp_path / "data", f"is not in {tmp_path / 'data'}")
 
 
 def test_created_splits_depend_on_the_seed_and_official_ones_do_not(tmp_path):
@@ -111,8 +111,7 @@ def test_isic2018_without_its_test_split(tmp_path):
     spec = build("isic2018", tmp_path)
     shutil.rmtree(tmp_path / "isic2018" / "ISIC2018_Task3_Test_Input")
     shutil.rmtree(tmp_path / "isic2018" / "ISIC2018_Task3_Test_GroundTruth")
-    dataset = data.load(spec, tmp_path)
-    assert list(dataset.splits) == ["train", "val"]
+    assert list(data.load(spec, tmp_path).splits) == ["train", "val"]
 
 
 def test_derm7pt_both_kinds_share_one_archive(tmp_path):
@@ -144,9 +143,7 @@ def test_an_archive_that_has_grown_gets_a_note_and_is_no_problem(tmp_path):
     ],
 )
 def test_a_missing_dataset_says_how_to_get_it(name, message, tmp_path):
-    with pytest.raises(data.DatasetNotFoundError) as caught:
-        data.load(name, tmp_path)
-    assert message.format(data_dir=tmp_path) in str(caught.value)
+    not_found(name, tmp_path, re.escape(message.format(data_dir=tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -157,8 +154,7 @@ def test_an_incomplete_folder_says_which_files_are_missing(name, missing, tmp_pa
     build(name, tmp_path)
     path = tmp_path / name / missing
     shutil.rmtree(path) if path.is_dir() else path.unlink()
-    with pytest.raises(data.DatasetNotFoundError, match=f"incomplete: {missing} not found"):
-        data.load(name, tmp_path)
+    not_found(name, tmp_path, f"incomplete: {missing} not found")
 
 
 # broken files: the error names the file and the row

@@ -15,12 +15,14 @@ def distances(samples):
     return torch.pdist(samples.flatten(1).double())
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e4])
-def test_distances_stay(offset):
-    samples = points(offset=offset)
+# around their mean 30 points have 29 directions, and no more than they have numbers
+@pytest.mark.parametrize(
+    ("shape", "offset", "size"), [((3, 9, 9), 0.0, 29), ((3, 9, 9), 1e4, 29), ((4,), 0.0, 4)]
+)
+def test_distances_stay(shape, offset, size):
+    samples = points(shape=shape, offset=offset)
     found = coordinates(samples)
-    # around their mean 30 points have 29 directions
-    assert found.shape == (30, 29)
+    assert found.shape == (30, size)
     assert found.dtype == torch.float32
     torch.testing.assert_close(distances(found), distances(samples), rtol=1e-6, atol=0)
 
@@ -31,12 +33,6 @@ def test_distances_of_mixtures_stay():
     weights = torch.rand(40, 30, generator=generator).softmax(1)
     mixed, short = weights @ samples.flatten(1), weights @ coordinates(samples)
     torch.testing.assert_close(distances(short), distances(mixed), rtol=1e-4, atol=1e-3)
-
-
-def test_few_numbers_need_no_more_coordinates():
-    found = coordinates(points(shape=(4,)))
-    assert found.shape == (30, 4)
-    torch.testing.assert_close(distances(found), distances(points(shape=(4,))), rtol=1e-5, atol=0)
 
 
 def test_duplicates_stay_equal_to_the_last_bit():

@@ -65,22 +65,14 @@ def medmnists_auc(truth, scores):
     """`getAUC` of MedMNIST's evaluator, for its multi-class and its binary tasks."""
     if scores.shape[1] == 2:
         return sk.roc_auc_score(truth, scores[:, -1])
-    areas = [sk.roc_auc_score(truth == k, scores[:, k]) for k in range(scores.shape[1])]
-    return sum(areas) / len(areas)
+    # MedMNIST's test splits have every class; a class that is missing has no area
+    return np.mean([sk.roc_auc_score(truth == k, scores[:, k]) for k in np.unique(truth)])
 
 
-@pytest.mark.parametrize("name", ["two", "three", "ten", "two, both wrong half the time"])
-def test_auc_is_medmnists(name):
-    logits, labels = CASES[name]
+def test_auc_is_medmnists(case):
+    logits, labels = case
     expected = medmnists_auc(labels.numpy(), logits.softmax(1).numpy())
     assert classify(logits, labels)["auc"] == pytest.approx(expected, abs=1e-6)
-
-
-def test_auc_without_some_classes_is_that_of_the_others():
-    logits, labels = CASES["three missing"]
-    scores = logits.softmax(1).numpy()
-    areas = [sk.roc_auc_score(labels.numpy() == k, scores[:, k]) for k in (1, 2, 4)]
-    assert classify(logits, labels)["auc"] == pytest.approx(sum(areas) / 3, abs=1e-6)
 
 
 def test_ties_in_the_auc_count_half():
