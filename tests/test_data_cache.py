@@ -17,7 +17,7 @@ from miniatures import installed, prepared, refuses, write_npz
 
 from zetamix import data
 from zetamix.data import image_files
-from zetamix.data.loading import resolve
+from zetamix.data.load_dataset import resolve
 
 
 @pytest.fixture

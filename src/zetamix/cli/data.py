@@ -41,7 +41,7 @@ MAX_SHOWN = 10
 def list_datasets(data_dir: DataDir = None) -> None:
     """List all datasets that are available by name, and which of them are on this machine."""
     from zetamix.data import CATALOGUE
-    from zetamix.data.loading import status
+    from zetamix.data.load_dataset import status
     from zetamix.data.source import resolve_data_dir
 
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
@@ -63,7 +63,7 @@ def list_datasets(data_dir: DataDir = None) -> None:
 @data.command()
 def info(name: Name, data_dir: DataDir = None, seed: Seed = 0, size: Size = None) -> None:
     """Show what a dataset is, where it comes from, and whether it is on this machine."""
-    from zetamix.data.loading import resolve
+    from zetamix.data.load_dataset import resolve
 
     with report_errors():
         request = resolve(name, data_dir, seed, size)
@@ -88,7 +88,7 @@ def prepare(
 ) -> None:
     """Download a dataset where possible, verify it, and decode it once for fast loading."""
     from zetamix.data import prepare as prepare_data
-    from zetamix.data.loading import resolve
+    from zetamix.data.load_dataset import resolve
 
     with report_errors(), _progress_bar() as progress:
         dataset = prepare_data(name, data_dir, seed, size, progress=progress, force=force)
@@ -147,7 +147,7 @@ def _describe_spec(spec: "DatasetSpec") -> list[tuple[str, str]]:
 def _describe_access(spec: "DatasetSpec", data_dir: Path) -> list[tuple[str, str]]:
     """Whether a dataset that is not prepared is on this machine, and how to get it."""
     from zetamix.data.download import download_hint, npz_hint
-    from zetamix.data.loading import status
+    from zetamix.data.load_dataset import status
 
     local = status(spec, data_dir)
     if local == "built in":

@@ -196,7 +196,7 @@ def _print_list(
     console: Console, views: Sequence["PaperView"], data_dir: Path | None, device: str
 ) -> None:
     from zetamix.data import CATALOGUE
-    from zetamix.data.loading import status
+    from zetamix.data.load_dataset import status
     from zetamix.experiments.reproduce import estimate_seconds
 
     table = Table("id", "artifact and data", box=None, header_style="bold", pad_edge=False)

@@ -8,14 +8,14 @@ try:
     from zetamix.data.dataset import from_tensors as from_tensors
     from zetamix.data.errors import DataError as DataError
     from zetamix.data.errors import DatasetNotFoundError as DatasetNotFoundError
+    from zetamix.data.load_dataset import DatasetRef as DatasetRef
+    from zetamix.data.load_dataset import check as check
+    from zetamix.data.load_dataset import check_fingerprint as check_fingerprint
+    from zetamix.data.load_dataset import load as load
+    from zetamix.data.load_dataset import load_cached as load_cached
+    from zetamix.data.load_dataset import prepare as prepare
+    from zetamix.data.load_dataset import with_reported_split as with_reported_split
     from zetamix.data.loader import Loader as Loader
-    from zetamix.data.loading import DatasetRef as DatasetRef
-    from zetamix.data.loading import check as check
-    from zetamix.data.loading import check_fingerprint as check_fingerprint
-    from zetamix.data.loading import load as load
-    from zetamix.data.loading import load_cached as load_cached
-    from zetamix.data.loading import prepare as prepare
-    from zetamix.data.loading import with_reported_split as with_reported_split
     from zetamix.data.quality import Report as Report
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(

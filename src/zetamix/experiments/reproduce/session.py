@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from zetamix.data import Dataset, DatasetNotFoundError, load, with_reported_split
-from zetamix.data.loading import DataDir
+from zetamix.data.load_dataset import DataDir
 from zetamix.experiments.progress import CellProgress
 from zetamix.experiments.reproduce import smoke
 from zetamix.experiments.reproduce.artifacts import MEASURES
