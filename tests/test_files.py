@@ -2,11 +2,9 @@
 
 import json
 import os
-import signal
 
 import pytest
 from folders import names
-from processes import start
 
 from zetamix.atomic_io import new_folder, write_file, write_json, write_text
 
@@ -42,24 +40,6 @@ def test_a_writer_that_fails_keeps_the_old_file(tmp_path, error, before):
         write_file(path, write)
     assert names(tmp_path) == ([] if before is None else ["file"])
     assert before is None or path.read_bytes() == before
-
-
-def die_writing(path):
-    def write(file):
-        file.write(b"half of what ")
-        file.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    write_file(path, write)
-
-
-@pytest.mark.slow
-def test_a_writer_that_is_killed_keeps_the_old_file(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-    assert start(die_writing, path).wait() == -signal.SIGKILL
-    assert path.read_bytes() == b"old"
-    assert sorted(name.split(".")[-1] for name in names(tmp_path)) == ["file", "part"]
 
 
 def test_the_content_is_synced_before_the_rename(tmp_path, monkeypatch):

@@ -110,8 +110,11 @@ def assert_same_state(found, expected, device):
 def assert_same(first, second, device):
     assert_same_state(weights(first.folder.path), weights(second.folder.path), device)
     for one, two in zip(first.folder.read_curve(), second.folder.read_curve(), strict=True):
-        for name in ("lr", "train_loss", "train_accuracy"):
+        for name in ("lr", "train_loss"):
             assert one[name] == pytest.approx(two[name], rel=1e-3)
+        # on a GPU the prediction of one of 96 samples may change
+        tolerance = 0 if device.type == "cpu" else 0.011
+        assert one["train_accuracy"] == pytest.approx(two["train_accuracy"], abs=tolerance)
     assert first.record.last["nll"] == pytest.approx(second.record.last["nll"], rel=1e-2)
 
 
