@@ -47,11 +47,13 @@ def test_list_shows_every_dataset(width, zetamix, monkeypatch):
     # the last lines are a legend and a path, which are not broken
     assert max(len(line) for line in lines[: len(CATALOGUE) + 4]) <= width
     assert "…" not in text
-    assert rows(text)["pathmnist"] == "pathmnist 107,180 9 28² RGB CC BY 4.0 auto"
-    assert rows(text)["dermofit"] == "dermofit 1,300 5 256² RGB signed, with a fee request"
-    assert rows(text)["msk"] == "msk 3,676 4 256² RGB per image tool"
-    assert rows(text)["helix12"] == "helix12 8,192 1 R¹² drawn from a seed built in"
-    assert rows(text)["digits"] == "digits 1,797 10 8² grey CC BY 4.0 built in"
+    assert {
+        "pathmnist 107,180 9 28² RGB CC BY 4.0 auto",
+        "dermofit 1,300 5 256² RGB signed, with a fee request",
+        "msk 3,676 4 256² RGB per image tool",
+        "helix12 8,192 1 R¹² drawn from a seed built in",
+        "digits 1,797 10 8² grey CC BY 4.0 built in",
+    } <= set(rows(text).values())
 
 
 def test_list_shows_local_datasets(zetamix, tmp_path):
@@ -117,10 +119,8 @@ def test_check_without_problems(zetamix, tmp_path):
     with installed("isic2016", data_dir=tmp_path / "data"):
         text = zetamix("check", "isic2016")
     assert flat(text).startswith("isic2016: 13 samples, no problems; no duplicates")
-    assert rows(text)["class"] == "class train test"
-    assert rows(text)["benign"] == "benign 5 3"
-    assert rows(text)["malignant"] == "malignant 3 2"
-    assert rows(text)["total"] == "total 8 5"
+    table = ["class train test", "benign 5 3", "malignant 3 2", "total 8 5"]
+    assert [rows(text)[row.split()[0]] for row in table] == table
 
 
 def test_check_with_problems(zetamix, tmp_path):

@@ -13,18 +13,24 @@ from miniatures import save
 from zetamix import data
 from zetamix.data import DatasetRef, check_fingerprint, load_cached
 
+SAMPLES = torch.arange(40, dtype=torch.uint8).view(20, 1, 1, 2)
+LABELS = torch.tensor([0] * 10 + [1] * 6 + [2] * 4)
 
-def small(**options):
-    samples = torch.arange(40, dtype=torch.uint8).view(20, 1, 1, 2)
-    labels = torch.tensor([0] * 10 + [1] * 6 + [2] * 4)
+
+def small(samples=SAMPLES, labels=LABELS, **options):
     return data.from_tensors("small", {"train": (samples, labels)}, **options)
 
 
-def test_a_split_knows_its_counts_and_shape():
-    split = small().train
+def test_a_dataset_describes_its_splits_classes_and_shape():
+    whole = small()
+    split = whole.train
     assert (len(split), split.shape, split.counts().tolist()) == (20, (1, 1, 2), [10, 6, 4])
     assert split.names() is None
     assert torch.equal(split.take(torch.tensor([3, 1])), split.samples[[3, 1]])
+    assert list(whole.splits) == ["train"]
+    assert list(whole.holdout().splits) == ["train", "val"]
+    assert (whole.val, whole.test) == (None, None)
+    assert (whole.classes, whole.num_classes, whole.shape) == (("0", "1", "2"), 3, (1, 1, 2))
 
 
 @pytest.mark.parametrize(
@@ -91,26 +97,14 @@ def test_holdout_leaves_an_own_validation_split_alone():
         small().holdout(1)
 
 
-def test_splits_are_those_that_exist():
-    whole = small()
-    assert list(whole.splits) == ["train"]
-    assert list(whole.holdout().splits) == ["train", "val"]
-    assert (whole.val, whole.test) == (None, None)
-    assert (whole.classes, whole.num_classes, whole.shape) == (("0", "1", "2"), 3, (1, 1, 2))
-
-
-def test_the_fingerprint_is_of_classes_samples_and_labels():
-    one = small()
-    assert one.fingerprint == small().fingerprint
-    assert one.fingerprint != small(classes=["a", "b", "c"]).fingerprint
-    samples, labels = one.train.samples, one.train.labels
-    changed = samples.clone()
+def test_the_fingerprint_is_of_classes_samples_labels_and_splits():
+    assert small().fingerprint == small().fingerprint
+    changed = SAMPLES.clone()
     changed[7] += 1
-    other = data.from_tensors("small", {"train": (changed, labels)})
-    relabelled = data.from_tensors("small", {"train": (samples, labels.flip(0))})
-    moved = data.from_tensors("small", {"train": (samples, labels), "test": (samples, labels)})
-    prints = {one.fingerprint, other.fingerprint, relabelled.fingerprint, moved.fingerprint}
-    assert len(prints) == 4
+    renamed = small(classes=["a", "b", "c"])
+    moved = data.from_tensors("small", dict.fromkeys(["train", "test"], (SAMPLES, LABELS)))
+    variants = [small(), renamed, small(changed), small(labels=LABELS.flip(0)), moved]
+    assert len({variant.fingerprint for variant in variants}) == 5
 
 
 @pytest.mark.parametrize(
@@ -128,8 +122,7 @@ def test_invalid_tensors_are_refused(splits, message):
 
 def test_a_split_goes_into_torchs_loader_and_is_shown_in_a_line():
     samples = torch.arange(6.0).view(6, 1)
-    labels = torch.tensor([0, 1, 0, 1, 0, 1])
-    dataset = data.from_tensors("six", {"train": (samples, labels)})
+    dataset = small(samples, torch.arange(6) % 2)
     split = dataset.train.keep(torch.tensor([1, 2, 5]))
     assert [(float(sample), label) for sample, label in split] == [(1.0, 1), (2.0, 0), (5.0, 1)]
     assert split[-1] == (samples[5], 1)
@@ -138,27 +131,24 @@ def test_a_split_goes_into_torchs_loader_and_is_shown_in_a_line():
     with pytest.raises(TypeError, match=r"one row, got slice\. For several use keep"):
         split[:2]
     assert repr(split) == "Split(3 samples of 1 in 2 classes)"
-    assert repr(dataset).startswith("Dataset('six', train=Split(6 samples of 1 in 2 classes), ")
+    assert repr(dataset).startswith("Dataset('small', train=Split(6 samples of 1 in 2 classes), ")
 
 
 def test_a_holdout_keeps_duplicates_together():
     samples = torch.randint(256, (40, 1, 4, 4), dtype=torch.uint8).repeat(2, 1, 1, 1)
-    labels = (torch.arange(40) % 2).repeat(2)
-    dataset = data.from_tensors("twice", {"train": (samples, labels)})
+    dataset = small(samples, (torch.arange(40) % 2).repeat(2))
     for seed in range(3):
         parted = dataset.holdout(0.25, seed)
         assert (len(parted.train), len(parted.val)) == (60, 20)
         assert parted.val.counts().tolist() == [10, 10]
-        seen = {bytes(sample.flatten().tolist()) for sample in parted.train.samples}
-        assert not any(bytes(sample.flatten().tolist()) in seen for sample in parted.val.samples)
+        train, val = (map(str, part.samples.tolist()) for part in (parted.train, parted.val))
+        assert set(train).isdisjoint(val)
 
 
 def test_a_holdout_of_a_class_that_is_one_image_over_and_over():
     samples = torch.zeros(8, 2)
     samples[4:] = torch.rand(4, 2)
-    dataset = data.from_tensors("same", {"train": (samples, torch.tensor([0] * 4 + [1] * 4))})
-    parted = dataset.holdout(0.25)
-    assert parted.val.counts().tolist() == [1, 1]
+    assert small(samples, torch.arange(8) // 4).holdout(0.25).val.counts().tolist() == [1, 1]
 
 
 # computed with the code of commit 99cc921; committed records carry such fingerprints

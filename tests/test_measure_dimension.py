@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import math
 import warnings
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import torch
 from memory import peak_bytes
 from sklearn.datasets import load_digits
 
+from zetamix.data import manifolds
 from zetamix.measure import local_dimension
 from zetamix.measure.eigenvalue_count import count_above, count_above_shifts, count_by_signs
 from zetamix.measure.neighbours import Cloud, nearest
@@ -20,13 +20,11 @@ skdim = pytest.importorskip("skdim")
 
 
 def helix(n, generator):
-    angle = torch.rand(n, generator=generator, dtype=torch.float64) * 8 * math.pi
-    return torch.stack([angle.cos(), angle.sin(), angle / 5], 1)
+    return manifolds.helix(n).samples.double()
 
 
 def paraboloid(n, generator):
-    flat = torch.randn(n, 3, generator=generator, dtype=torch.float64)
-    return torch.cat([flat, flat.square().sum(1, keepdim=True)], 1)
+    return manifolds.paraboloid(n).samples[:, :4].double()
 
 
 def digits(n, generator):
@@ -240,10 +238,7 @@ def test_the_benchmark_compares_with_scikit_dimension(benchmark, tmp_path, capsy
 
 
 def test_the_benchmark_prints_no_time_for_a_wrong_result(benchmark, tmp_path, monkeypatch):
-    right = benchmark.local_dimension
-    monkeypatch.setattr(
-        benchmark, "local_dimension", lambda *given, **how: right(*given, **how) + 1
-    )
+    monkeypatch.setattr(benchmark, "local_dimension", lambda *a, **k: local_dimension(*a, **k) + 1)
     with pytest.raises(SystemExit, match="150 of 150 points have another dimension"):
         benchmark.main()
     assert not (tmp_path / "out.json").exists()

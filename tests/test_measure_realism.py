@@ -79,13 +79,18 @@ def test_a_failing_oracle_is_left_in_its_mode():
     assert oracle.training
 
 
-@pytest.mark.parametrize("spread", [1e-4, 0.1, 1.0])
-def test_a_density_has_area_one_and_stays_above_zero(spread, generator):
-    values = torch.randn(500, generator=generator).abs() * spread
+NORMAL = torch.randn(500, generator=torch.Generator().manual_seed(7)).abs()
+
+
+@pytest.mark.parametrize(
+    "values", [1e-4 * NORMAL, 0.1 * NORMAL, NORMAL, [0.3], [0.3, 0.3, 0.3], [0.0, 0.0, 1.0]]
+)
+def test_a_density_has_area_one_and_stays_above_zero(values):
     grid = torch.linspace(0, 8, 2001)
-    found = density(values, grid)
+    found = density(torch.as_tensor(values), grid)
     assert torch.trapezoid(found, grid) == pytest.approx(1, abs=2e-3)
     assert (found >= 0).all()
+    assert found.isfinite().all()
 
 
 def test_a_density_is_that_of_its_values(generator):
@@ -104,11 +109,3 @@ def test_a_density_has_the_height_of_a_peak_and_no_spikes_in_the_tail(generator)
     assert found[40] == pytest.approx(0.8 / (0.02 * math.sqrt(2 * math.pi)) + 0.2 / 3, rel=0.08)
     level = torch.full((201,), 0.2 / 3).double()
     torch.testing.assert_close(found[200:401], level, rtol=0.4, atol=0)
-
-
-@pytest.mark.parametrize("values", [[0.3], [0.3, 0.3, 0.3], [0.0, 0.0, 1.0]])
-def test_a_density_of_few_or_equal_values_is_finite(values):
-    grid = torch.linspace(0, 2, 201)
-    found = density(torch.tensor(values), grid)
-    assert found.isfinite().all()
-    assert torch.trapezoid(found, grid) == pytest.approx(1, abs=2e-3)
