@@ -4,6 +4,7 @@ import json
 import math
 import sys
 from dataclasses import replace
+from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -380,32 +381,19 @@ LINE = {"epoch": 3, "lr": 0.1, "test": {"error": 0.25}}
 
 
 def test_curves_are_logged_for_wandb(new, monkeypatch):
-    calls = []
-
-    class Wandb:
-        @staticmethod
-        def init(**options):
-            calls.append(options)
-            return Wandb()
-
-        def log(self, values, step):
-            calls.append((values, step))
-
-        def finish(self):
-            calls.append("finished")
-
-    monkeypatch.setitem(sys.modules, "wandb", Wandb)
-    monkeypatch.setattr(Wandb, "__spec__", "installed", raising=False)
+    wandb = Mock(__spec__="installed")
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
     cell = new(seed=3).cell
     logger = CurveLogger("wandb", {})
     for epoch in (3, 4):
         logger.write(cell, {**LINE, "epoch": epoch})
     logger.close()
-    options, *logged, end = calls
+    options = wandb.init.call_args.kwargs
     assert (options["id"], options["resume"]) == (cell.key, "allow")
     assert options["config"]["batch_size"] == 32
-    assert logged == [({"lr": 0.1, "test/error": 0.25}, epoch) for epoch in (3, 4)]
-    assert end == "finished"
+    logged = [call.log({"lr": 0.1, "test/error": 0.25}, step=epoch) for epoch in (3, 4)]
+    assert wandb.init.return_value.mock_calls == [*logged, call.finish()]
+    wandb.init.assert_called_once()
 
 
 def test_loggers_that_cannot_be_used(new, tmp_path, monkeypatch):
