@@ -95,11 +95,9 @@ def test_duplicates_across_splits_or_classes_are_problems(split, copy, leaks, co
 
 def test_duplicates_of_a_published_dataset_come_with_advice(tmp_path):
     spec = build("isic2016", tmp_path)
-    base = tmp_path / "isic2016"
-    shutil.copy(
-        base / "ISBI2016_ISIC_Part3_Training_Data" / "ISIC_0000000.jpg",
-        base / "ISBI2016_ISIC_Part3_Test_Data" / "ISIC_1500000.jpg",
-    )
+    photos = "ISBI2016_ISIC_Part3_{}_Data/ISIC_{}.jpg"
+    train, test = photos.format("Training", "0000000"), photos.format("Test", "1500000")
+    shutil.copy(tmp_path / "isic2016" / train, tmp_path / "isic2016" / test)
     (problem,) = data.check(spec, tmp_path).problems
     assert problem.startswith("Duplicates across splits: 1 group")
     assert "If ISIC 2016 is published like this, leave it unchanged" in problem

@@ -43,10 +43,9 @@ def test_every_sample_comes_once(count, batch_size, drop, world, shuffle, epoch)
     if world > count and (shuffle or drop):
         return
     parts, steps = [], []
+    options = {"drop_last": drop, "shuffle": shuffle, "world": world, "seed": 5}
     for rank in range(world):
-        loader = Loader(
-            split, batch_size, drop_last=drop, shuffle=shuffle, rank=rank, world=world, seed=5
-        )
+        loader = Loader(split, batch_size, rank=rank, **options)
         loader.set_epoch(epoch)
         batches = [labels for _, labels in loader]
         assert len(batches) == len(loader)
