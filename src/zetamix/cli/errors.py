@@ -41,7 +41,7 @@ def exit_stopped(console: Console, stop: "Stop", hint: str = "") -> None:
 
 def _message(error: Exception) -> str | None:
     """The sentence to print; None for a bug."""
-    from zetamix.train.side_by_side import RunFailure
+    from zetamix.train.concurrent_runs import RunFailure
 
     failure = RunFailure.from_error(error)
     if failure is not None:

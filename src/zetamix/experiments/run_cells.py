@@ -25,10 +25,10 @@ from zetamix.experiments.progress import CellProgress, Snapshot, Tracker
 from zetamix.methods import parse
 from zetamix.records import Cell, RunRecord
 from zetamix.train import Progress, Recipe, Run
+from zetamix.train.concurrent_runs import train
 from zetamix.train.cuda_graph import compiling_pays
 from zetamix.train.distributed import Ranks
 from zetamix.train.run_folder import FolderError, RunFolder, hold
-from zetamix.train.side_by_side import train
 
 Watch: TypeAlias = Callable[[Snapshot], None]
 

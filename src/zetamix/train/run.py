@@ -71,8 +71,8 @@ class Run:
     chunk_steps: captured steps that are launched before control is yielded.
     data_memory: bytes of the device that a split may occupy (`Loader`).
 
-    Several runs may be advanced by one thread in turns (`zetamix.train.side_by_side`), or each by
-    a thread of its own; a single run belongs to one thread.
+    Several runs may be advanced by one thread in turns (`zetamix.train.concurrent_runs`), or each
+    by a thread of its own; a single run belongs to one thread.
     """
 
     def __init__(
