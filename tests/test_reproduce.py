@@ -15,17 +15,17 @@ from zetamix.experiments.reproduce import (
     ARTIFACTS,
     CellRequest,
     Session,
-    distributions,
     estimate_seconds,
     make_view,
     mnist,
+    point_clouds,
     select_cells,
     theorems,
 )
 from zetamix.experiments.reproduce.artifacts import MEASURES
 from zetamix.experiments.reproduce.measure_context import MeasureContext
-from zetamix.experiments.reproduce.sensitivity import sweep_settings
 from zetamix.experiments.reproduce.smoke import shorten, synthetic_data
+from zetamix.experiments.reproduce.training_cells import sweep_settings
 from zetamix.gamma import dominance_threshold
 from zetamix.measure.mixed_samples import MixedSamples
 from zetamix.report.paper import REPORTS
@@ -448,7 +448,7 @@ def test_labels_are_wrong_where_the_nearest_original_is_of_another_class():
         torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7]]),
         torch.zeros(3, 2),
     )
-    found = distributions.wrong_labels(outputs, torch.tensor([[0.0], [1.0]]), torch.tensor([0, 1]))
+    found = point_clouds.wrong_labels(outputs, torch.tensor([[0.0], [1.0]]), torch.tensor([0, 1]))
     assert found.tolist() == [False, True, True]
 
 

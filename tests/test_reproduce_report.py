@@ -11,9 +11,8 @@ from records_by_hand import FACTS, measurement, run_record
 
 from zetamix.experiments.reproduce import ARTIFACTS, CellRequest, make_view
 from zetamix.report.paper import make_report
-from zetamix.report.paper.comparisons import rows_of
-from zetamix.report.paper.distributions import project
-from zetamix.report.paper.tables import SPECS, comparison_table, readme_table
+from zetamix.report.paper.point_clouds import project
+from zetamix.report.paper.tables import SPECS, comparison_table, readme_table, rows_of
 from zetamix.report.paper.write import write_artifact, write_page
 from zetamix.results.record_store import RecordStore
 

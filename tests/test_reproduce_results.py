@@ -11,8 +11,8 @@ import pytest
 from zetamix.experiments.reproduce import ARTIFACTS, CellRequest, make_view, select_cells
 from zetamix.records import RunRecord
 from zetamix.report.paper import make_report
-from zetamix.report.paper.distributions import farther_than_mixup
 from zetamix.report.paper.mnist import is_lower
+from zetamix.report.paper.point_clouds import farther_than_mixup
 from zetamix.report.paper.tables import readme_table
 from zetamix.results.record_store import RecordStore
 

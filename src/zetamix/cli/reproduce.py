@@ -28,7 +28,7 @@ from zetamix.text import did_you_mean
 if TYPE_CHECKING:
     from zetamix.experiments.progress import CellProgress
     from zetamix.experiments.reproduce import Outcome, Session
-    from zetamix.results.paper_view import PaperView
+    from zetamix.results.record_store import PaperView
 
 PAGE, ALL = "page", "all"
 OUT, SMOKE_OUT = Path("out/reproduce"), Path("out/reproduce-quick")

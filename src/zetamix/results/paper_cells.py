@@ -21,15 +21,18 @@ class Variant:
     epochs: int | None = None
     """None: the recipe's own. A smaller number is a shortened recipe and is labelled as one."""
 
-    def recipe(self, dataset: str, model: str | None = None) -> Recipe:
+    def recipe(
+        self, dataset: str, model: str | None = None, weight_decay: float | None = None
+    ) -> Recipe:
         """The recipe of a dataset under this variant.
 
         >>> Variant("crop-flip", epochs=30).recipe("cifar10").milestones
         (12, 18, 24)
         """
-        changes = {"model": model, "augmentation": self.augmentation, "epochs": self.epochs}
-        base = RECIPES[dataset]
-        return base.change(**{key: value for key, value in changes.items() if value is not None})
+        changes = {"model": model, "weight_decay": weight_decay}
+        changes |= {"augmentation": self.augmentation, "epochs": self.epochs}
+        given = {key: value for key, value in changes.items() if value is not None}
+        return RECIPES[dataset].change(**given)
 
     @property
     def label(self) -> str:

@@ -6,4 +6,4 @@ from zetamix.experiments.reproduce.artifacts import make_view as make_view
 from zetamix.experiments.reproduce.artifacts import select_cells as select_cells
 from zetamix.experiments.reproduce.session import Outcome as Outcome
 from zetamix.experiments.reproduce.session import Session as Session
-from zetamix.experiments.reproduce.training_tables import CellRequest as CellRequest
+from zetamix.experiments.reproduce.training_cells import CellRequest as CellRequest

@@ -7,23 +7,14 @@ from dataclasses import dataclass
 import torch
 
 from zetamix.data.augment import AUGMENTATIONS
-from zetamix.experiments.reproduce import (
-    dimension,
-    distributions,
-    mnist,
-    overview,
-    sensitivity,
-    smoke,
-    theorems,
-    timing,
-)
-from zetamix.experiments.reproduce import training_tables as tables
+from zetamix.experiments.reproduce import mnist, smoke, theorems, timing
+from zetamix.experiments.reproduce import point_clouds as clouds
+from zetamix.experiments.reproduce import training_cells as training
 from zetamix.experiments.reproduce.measure_context import Measure
-from zetamix.experiments.reproduce.training_tables import CellRequest
+from zetamix.experiments.reproduce.training_cells import CellRequest
 from zetamix.records import RunRecord
 from zetamix.results.paper_cells import PaperCell, ReproduceError, TrainingCell, Variant
-from zetamix.results.paper_view import PaperView
-from zetamix.results.record_store import RecordStore
+from zetamix.results.record_store import PaperView, RecordStore
 from zetamix.text import did_you_mean
 from zetamix.train.paper_recipes import RECIPES
 from zetamix.train.recipe import Recipe
@@ -33,46 +24,42 @@ from zetamix.train.recipe import Recipe
 class Artifact:
     """One figure or table of the paper."""
 
-    id: str
     title: str
-    cells: Callable[[CellRequest], Sequence[PaperCell]]
-    trains: bool
+    make_cells: Callable[..., Sequence[PaperCell]]
+    """Called with a `CellRequest` if the artifact trains models, else without arguments."""
+    trains: bool = False
     """Whether its cells are training runs, with a choice of seeds, augmentation and epochs."""
 
-
-def _measured(id: str, title: str, cells: Callable[[], Sequence[PaperCell]]) -> Artifact:
-    return Artifact(id, title, lambda request: cells(), trains=False)
-
-
-def _trained(id: str, title: str, cells: Callable[[CellRequest], Sequence[PaperCell]]) -> Artifact:
-    return Artifact(id, title, cells, trains=True)
+    def cells(self, request: CellRequest) -> list[PaperCell]:
+        return list(self.make_cells(request) if self.trains else self.make_cells())
 
 
 ARTIFACTS: Mapping[str, Artifact] = {
-    artifact.id: artifact
-    for artifact in (
-        _measured("overview", "samples and weights of each output, N = 3, 4, 8", overview.cells),
-        _measured("distributions", "crescents, spirals, helix over γ and N", distributions.cells),
-        _measured("mnist", "mixed digits, soft labels, realism by LeNet-5", mnist.cells),
-        _measured("dimension", "local intrinsic dimension against γ", dimension.cells),
-        _trained("natural", "table 1: error on natural images", tables.natural_cells),
-        _trained("skin", "balanced accuracy on skin lesions", tables.skin_cells),
-        _trained("skin-detailed", "skin lesions with micro and macro F1", tables.skin_cells),
-        _trained("medmnist", "AUC and accuracy on MedMNIST", tables.medmnist_cells),
-        _measured("timing", "time of training and of one batch", timing.cells),
-        _trained("sensitivity", "error against γ and weight decay", sensitivity.cells),
-        _measured("theorems", "dominance over γ and N; equivalence to mixup", theorems.cells),
-    )
+    "overview": Artifact("samples and weights of each output, N = 3, 4, 8", clouds.overview_cells),
+    "distributions": Artifact("crescents, spirals, helix over γ and N", clouds.distribution_cells),
+    "mnist": Artifact("mixed digits, soft labels, realism by LeNet-5", mnist.cells),
+    "dimension": Artifact("local intrinsic dimension against γ", clouds.dimension_cells),
+    "natural": Artifact("table 1: error on natural images", training.natural_cells, trains=True),
+    "skin": Artifact("balanced accuracy on skin lesions", training.skin_cells, trains=True),
+    "skin-detailed": Artifact(
+        "skin lesions with micro and macro F1", training.skin_cells, trains=True
+    ),
+    "medmnist": Artifact("AUC and accuracy on MedMNIST", training.medmnist_cells, trains=True),
+    "timing": Artifact("time of training and of one batch", timing.cells),
+    "sensitivity": Artifact(
+        "error against γ and weight decay", training.sensitivity_cells, trains=True
+    ),
+    "theorems": Artifact("dominance over γ and N; equivalence to mixup", theorems.cells),
 }
 
 MEASURES: Mapping[str, Measure] = {
-    "overview": overview.measure,
-    "distribution": distributions.measure,
+    "overview": clouds.measure_overview,
+    "distribution": clouds.measure_distribution,
     "dominance": theorems.measure_dominance,
     "equivalence": theorems.measure_equivalence,
     "oracle": mnist.measure_oracle,
     "realism": mnist.measure_realism,
-    "dimension": dimension.measure,
+    "dimension": clouds.measure_dimension,
     "training-time": timing.measure_training,
     "batch-time": timing.measure_batch,
 }
@@ -89,7 +76,7 @@ def select_cells(id: str, request: CellRequest) -> list[PaperCell]:
         if name not in AUGMENTATIONS:
             expected = ", ".join(AUGMENTATIONS)
             raise ReproduceError(f"Expected an augmentation of {expected}, got {name!r}.")
-    cells = list(ARTIFACTS[id].cells(request))
+    cells = ARTIFACTS[id].cells(request)
     for field, names in (("dataset", request.datasets), ("method", request.methods)):
         choices = [name for name in dict.fromkeys(getattr(cell, field) for cell in cells) if name]
         for name in names or ():
@@ -105,7 +92,7 @@ def select_cells(id: str, request: CellRequest) -> list[PaperCell]:
 def make_view(id: str, store: RecordStore, *, is_smoke: bool = False) -> PaperView:
     """An artifact's cells, and those of other variants of the recipe that have records."""
     artifact = ARTIFACTS[id]
-    cells = list(artifact.cells(CellRequest()))
+    cells = artifact.cells(CellRequest())
     if is_smoke:
         cells = smoke.shorten(cells, torch.device("cpu"))
         return PaperView(id, artifact.title, cells, store, smoke_label=smoke.LABEL)
@@ -119,7 +106,7 @@ def _other_variants(
 
     A shortened recipe that was run for one artifact is not evidence for another.
     """
-    own = [id for id, other in ARTIFACTS.items() if other.cells is artifact.cells]
+    own = [id for id, other in ARTIFACTS.items() if other.make_cells is artifact.make_cells]
     trainings = [cell for cell in cells if isinstance(cell, TrainingCell)]
     methods = {(cell.dataset, cell.method) for cell in trainings}
     default_variants = {cell.variant for cell in trainings}

@@ -1,24 +1,23 @@
-"""Reports of the paper's figures and tables, made from `results.paper_view.PaperView`."""
+"""Reports of the paper's figures and tables, made from `results.record_store.PaperView`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from zetamix.report.paper import (
     dimension,
-    distributions,
     mnist,
-    overview,
+    point_clouds,
     sensitivity,
     tables,
     theorems,
     timing,
 )
-from zetamix.report.paper.verdict import NOT_RUN, ArtifactReport, Verdict
-from zetamix.results.paper_view import PaperView
+from zetamix.report.paper.artifact_report import NOT_RUN, ArtifactReport, Verdict
+from zetamix.results.record_store import PaperView
 
 REPORTS: Mapping[str, Callable[[PaperView], ArtifactReport]] = {
-    "overview": overview.report,
-    "distributions": distributions.report,
+    "overview": point_clouds.overview,
+    "distributions": point_clouds.distributions,
     "mnist": mnist.report,
     "dimension": dimension.report,
     "natural": tables.report,

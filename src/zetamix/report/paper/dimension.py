@@ -9,10 +9,17 @@ from zetamix.data import CATALOGUE
 from zetamix.gamma import GAMMA_MIN
 from zetamix.report import Cell, Column, Picture, Table, drawing
 from zetamix.report.figure import COLOURS
-from zetamix.report.paper.style import blank, estimate_cell, finish, gamma_of
-from zetamix.report.paper.verdict import ArtifactReport, Verdict, status_of
+from zetamix.report.paper.artifact_report import (
+    ArtifactReport,
+    Verdict,
+    blank,
+    estimate_cell,
+    finish,
+    gamma_of,
+    status_of,
+)
 from zetamix.report.table import Plain
-from zetamix.results.paper_view import PaperView
+from zetamix.results.record_store import PaperView
 
 # k neighbours span k − 1 dimensions; a mean above this fraction of them is saturated
 SATURATED = 0.95

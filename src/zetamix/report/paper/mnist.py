@@ -12,11 +12,18 @@ from zetamix.measure.realism import CERTAIN, FLOOR
 from zetamix.records import Measurement
 from zetamix.report import Cell, Column, Picture, Table, drawing
 from zetamix.report.figure import COLOURS
-from zetamix.report.paper.style import bare, estimate_cell, finish, method_name
-from zetamix.report.paper.verdict import ArtifactReport, Verdict, status_of
+from zetamix.report.paper.artifact_report import (
+    ArtifactReport,
+    Verdict,
+    bare,
+    estimate_cell,
+    finish,
+    method_name,
+    status_of,
+)
 from zetamix.report.table import Plain
 from zetamix.results import paper_values as paper
-from zetamix.results.paper_view import PaperView
+from zetamix.results.record_store import PaperView
 from zetamix.text import join
 
 MIXUP, ZETA = "mixup:1.0", "zeta:2.8"

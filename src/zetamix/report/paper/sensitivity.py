@@ -9,10 +9,16 @@ from zetamix.gamma import GAMMA_MIN
 from zetamix.measure.statistics import Summary, standard_error, summarise
 from zetamix.records import RunRecord
 from zetamix.report import Cell, Column, Picture, Table, drawing, series_style
-from zetamix.report.paper.comparisons import summary_cell
-from zetamix.report.paper.style import blank, finish, gamma_of
-from zetamix.report.paper.verdict import INCONCLUSIVE, ArtifactReport, Verdict
-from zetamix.results.paper_view import PaperView
+from zetamix.report.paper.artifact_report import (
+    INCONCLUSIVE,
+    ArtifactReport,
+    Verdict,
+    blank,
+    finish,
+    gamma_of,
+)
+from zetamix.report.paper.tables import summary_cell
+from zetamix.results.record_store import PaperView
 
 # the grid of γ and a margin
 GAMMA_LIMITS = (1.65, 5.15)

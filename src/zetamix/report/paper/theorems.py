@@ -6,10 +6,9 @@ from zetamix.gamma import GAMMA_MIN, lam_from_gamma
 from zetamix.records import Measurement
 from zetamix.report import Cell, Column, Picture, Table, drawing, series_style
 from zetamix.report.figure import COLOURS
-from zetamix.report.paper.style import finish
-from zetamix.report.paper.verdict import ArtifactReport, Verdict, status_of
+from zetamix.report.paper.artifact_report import ArtifactReport, Verdict, finish, status_of
 from zetamix.report.table import Plain
-from zetamix.results.paper_view import PaperView
+from zetamix.results.record_store import PaperView
 
 # of double precision
 ROUNDING = 1e-12

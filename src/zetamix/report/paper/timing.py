@@ -5,11 +5,10 @@ from typing import Any
 
 from zetamix.data import CATALOGUE
 from zetamix.report import Cell, Column, Table
-from zetamix.report.paper.style import method_name
-from zetamix.report.paper.verdict import ArtifactReport, Verdict, status_of
+from zetamix.report.paper.artifact_report import ArtifactReport, Verdict, method_name, status_of
 from zetamix.report.table import Plain
 from zetamix.results import paper_values as paper
-from zetamix.results.paper_view import PaperView
+from zetamix.results.record_store import PaperView
 
 # a column and a row of the paper's table
 BATCH, PAPER_LOCAL = "batch_tensor", "local_synthetic_instances"

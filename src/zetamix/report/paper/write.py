@@ -10,11 +10,11 @@ from zetamix.provenance import machine_summary
 from zetamix.report import Cell, Column, Section, Table, render_page
 from zetamix.report.page import Block, Fold
 from zetamix.report.paper import make_report
-from zetamix.report.paper.verdict import ArtifactReport
+from zetamix.report.paper.artifact_report import ArtifactReport
 from zetamix.report.table import Plain
 from zetamix.results import paper_values as paper
 from zetamix.results.paper_cells import PaperCell
-from zetamix.results.paper_view import PaperView
+from zetamix.results.record_store import PaperView
 
 TITLE = "Reproduction of ζ-mixup"
 

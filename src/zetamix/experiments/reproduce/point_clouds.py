@@ -1,0 +1,132 @@
+"""Geometry of mixed points: the overview, their distribution, and the local intrinsic dimension."""
+
+import torch
+from torch import Tensor
+
+from zetamix.experiments.reproduce.measure_context import MeasureContext, Measured
+from zetamix.measure import local_dimension, mean_of
+from zetamix.measure.mixed_samples import MixedSamples
+from zetamix.measure.neighbours import Cloud, distances_to
+from zetamix.methods import parse
+from zetamix.mix import apply_plan
+from zetamix.plan import mixup_plan, zeta_plan
+from zetamix.results.paper_cells import MeasurementCell
+
+# chosen among several seeds: its mixup outputs spread over whole segments
+OVERVIEW_SEED = 4
+OVERVIEW_PANELS = (("mixup:1.0", 8), ("zeta:2.8", 3), ("zeta:2.8", 4), ("zeta:2.8", 8))
+PLANAR = ("crescents", "spirals")
+GAMMAS = (2.0, 2.4, 2.8, 4.0, 6.0)
+# the paper does not say how many samples it mixes here; 32 is its batch for large images
+BATCH = 32
+# N of the helix beside that of the figure above
+GRID_BATCHES = (4, 8, 128)
+# bytes of distances to hold at a time
+MEMORY = 2.5e8
+DIMENSION_DATASETS = ("helix", "paraboloid", "cifar10", "cifar100")
+DIMENSION_NEIGHBOURS = (8, 128)
+# denser where the curve bends
+DIMENSION_GAMMAS = (
+    *(0.0, 0.5, 1.0, 1.25, 1.5, 1.75, 2.0, 2.4, 2.8, 3.2),
+    *(3.6, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 15.0),
+)
+# the paper does not say how many samples it mixes here; 128 is its batch for CIFAR
+DIMENSION_BATCH = 128
+# GB that local_dimension may use beside the points
+CPU_MEMORY = 2.0
+
+
+def overview_cells() -> list[MeasurementCell]:
+    return [
+        MeasurementCell("overview", "crescents", method, OVERVIEW_SEED, {"sources": sources})
+        for method, sources in OVERVIEW_PANELS
+    ]
+
+
+def measure_overview(cell: MeasurementCell, context: MeasureContext) -> Measured:
+    """Mix a few points that are spread evenly over both crescents."""
+    train, count = context.dataset.train, cell.recipe["sources"]
+    rows = [int((k + 0.5) * len(train) / count) for k in range(count)]
+    points = train.samples[rows]
+    generator = torch.Generator().manual_seed(cell.seed)
+    method = parse(cell.method)
+    if method.name == "mixup":
+        plan = mixup_plan(count, method.option("alpha"), generator=generator)
+    else:
+        plan = zeta_plan(count, method.option("gamma"), generator=generator)
+    arrays = {
+        "background": train.samples.half(),
+        "background_labels": train.labels.to(torch.uint8),
+        "originals": points,
+        "labels": train.labels[rows].to(torch.uint8),
+        "outputs": apply_plan(points, plan),
+        "indices": plan.indices,
+        "weights": plan.weights.contiguous(),
+    }
+    return Measured({"largest_weight": round(float(plan.weights.amax(1).mean()), 6)}, arrays)
+
+
+def distribution_cells() -> list[MeasurementCell]:
+    methods = ["none", "mixup:1.0", *(f"zeta:{gamma}" for gamma in GAMMAS)]
+    rows = [(name, method, BATCH) for name in (*PLANAR, "helix") for method in methods]
+    grid = [("helix", f"zeta:{gamma}", batch) for batch in GRID_BATCHES for gamma in GAMMAS]
+    return [
+        MeasurementCell("distribution", name, method, recipe={"batch": batch})
+        for name, method, batch in (*rows, *grid)
+    ]
+
+
+def measure_distribution(cell: MeasurementCell, context: MeasureContext) -> Measured:
+    """Outputs, their distance from the data, and the fraction with a wrong label."""
+    dataset, samples = context.dataset, context.samples()
+    outputs = context.mix(cell, samples, dataset.train.labels)
+    values = {}
+    if cell.method != "none":
+        values["distance"] = mean_of(_distances(outputs.samples, samples)).as_dict()
+    # half precision is exact to a thousandth: a tenth of the width of a plotted dot
+    arrays = {"samples": outputs.samples.half()}
+    if dataset.num_classes > 1:
+        wrong = wrong_labels(outputs, samples, dataset.train.labels.to(samples.device))
+        values["label_error"] = mean_of(wrong).as_dict()
+        arrays["targets"] = outputs.targets.half()
+    return Measured(values, arrays)
+
+
+def _distances(outputs: Tensor, originals: Tensor) -> Tensor:
+    """[n]: Euclidean distance from each output to the nearest original."""
+    cloud = Cloud(originals, MEMORY)
+    return distances_to(Cloud(outputs, MEMORY, cloud.origin), cloud, 1)
+
+
+def wrong_labels(outputs: MixedSamples, originals: Tensor, labels: Tensor) -> Tensor:
+    """[n], bool: whether the heaviest class of a label is not that of the nearest original."""
+    nearest = torch.cdist(outputs.samples.double(), originals.double()).argmin(1)
+    return outputs.targets.argmax(1) != labels[nearest]
+
+
+def dimension_cells() -> list[MeasurementCell]:
+    methods = ["none", "mixup:1.0", *(f"zeta:{gamma}" for gamma in DIMENSION_GAMMAS)]
+    return [
+        MeasurementCell(
+            "dimension", name, method, recipe={"neighbours": count, "batch": DIMENSION_BATCH}
+        )
+        for name in DIMENSION_DATASETS
+        for method in methods
+        for count in DIMENSION_NEIGHBOURS
+    ]
+
+
+def measure_dimension(cell: MeasurementCell, context: MeasureContext) -> Measured:
+    """Mean and spread of the local dimension over all outputs."""
+    outputs = context.mix(cell, context.samples(), context.dataset.train.labels)
+    dimensions = local_dimension(
+        outputs.samples, cell.recipe["neighbours"], memory_gb=_memory(context.device)
+    )
+    return Measured(mean_of(dimensions).as_dict())
+
+
+def _memory(device: torch.device) -> float:
+    """Half of the free memory of a GPU: 50,000 images take 20 GB for all their products."""
+    if device.type != "cuda":
+        return CPU_MEMORY
+    return max(CPU_MEMORY, torch.cuda.mem_get_info(device)[0] / 2e9)
