@@ -114,7 +114,7 @@ def _edge(tuning: Tuning, flat: Flatness) -> str:
     Among few γ the best is often at an end by chance: there it must stand out, in a grid.
     """
     gamma = tuning.spec.space.gamma
-    if gamma is None or gamma.span is None or flat.ties > 1:
+    if gamma is None or flat.ties > 1:
         return ""
     stands_out = bool(gamma.values) and flat.within == 1
     if len(at_gammas(tuning.trials)) < MIN_SHAPE_GAMMAS and not stands_out:

@@ -1,10 +1,9 @@
 """The search space of a study: parameters of ζ-mixup and of the recipe, each with its values."""
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product
 from typing import Any, TypeAlias, get_type_hints
 
@@ -23,10 +22,9 @@ TITLES = {"gamma": "γ", "weight_decay": "weight decay", "batch_size": "batch si
 
 # trials with other lengths or other selection rules cannot be compared
 NOT_SEARCHED = ("source", "epochs", "milestones", "select", "evaluate_every")
-FIELD_TYPES = get_type_hints(Recipe)
-RECIPE_FIELDS = tuple(f.name for f in dataclasses.fields(Recipe) if f.name not in NOT_SEARCHED)
+RECIPE_FIELDS = tuple(f.name for f in fields(Recipe) if f.name not in NOT_SEARCHED)
 METHOD_OPTIONS = tuple(methods.OPTIONS["zeta"])
-INTEGERS = ("sources", *(name for name, kind in FIELD_TYPES.items() if kind is int))
+INTEGERS = ("sources", *(name for name, kind in get_type_hints(Recipe).items() if kind is int))
 # significant digits of a drawn number: training is not sensitive to the fifth
 DIGITS = 4
 # a longer list of values is a typing error, not a search
@@ -61,10 +59,8 @@ class Parameter:
         return self.values or (self.round(self.low), self.round(self.high))
 
     @property
-    def span(self) -> tuple[float, float] | None:
-        """The smallest and the largest number; None without numbers, or with only one."""
-        if self.fixed or any(isinstance(value, str) for value in self.values):
-            return None
+    def span(self) -> tuple[float, float]:
+        """The smallest and the largest of numbers."""
         numbers = [float(value) for value in self.ends]
         return min(numbers), max(numbers)
 
@@ -74,25 +70,21 @@ class Parameter:
         >>> Parameter("gamma", "1..6", low=1.0, high=6.0).share(2.0, 3.0)
         0.2
         """
-        if self.span is None:
-            return 0.0
-        first, last = self.span
-        if self.log:
-            first, last, low, high = (math.log(number) for number in (first, last, low, high))
+        ends = (*self.span, low, high)
+        first, last, low, high = map(math.log, ends) if self.log else ends
         return (high - low) / (last - first)
 
-    def round(self, value: float | str) -> Value:
+    def round(self, value: Value) -> Value:
         """A drawn value as it is used: the nearest of the values, or a number of four digits."""
+        if isinstance(value, str) or (self.values and self.step is None):
+            return value
         if self.values:
-            if self.step is None:
-                return next(choice for choice in self.values if choice == value)
             # a sampler adds up steps, and with them their rounding errors
-            return min(self.values, key=lambda choice: abs(float(choice) - float(value)))
-        number = float(value)
+            return min(self.values, key=lambda choice: abs(float(choice) - value))
         if self.name in INTEGERS:
-            return round(number)
-        short = float(f"{number:.{DIGITS}g}")
-        return short if self.low <= short <= self.high else number
+            return round(value)
+        short = float(f"{value:.{DIGITS}g}")
+        return short if self.low <= short <= self.high else value
 
     def distribution(self) -> Any:
         """Optuna's distribution for this parameter."""
@@ -132,8 +124,8 @@ class Space:
 
     @property
     def gamma(self) -> Parameter | None:
-        """γ, if it is searched over numbers."""
-        return next((p for p in self.searched if p.name == "gamma" and p.span is not None), None)
+        """γ, if it is searched."""
+        return next((parameter for parameter in self.searched if parameter.name == "gamma"), None)
 
     def distributions(self) -> dict[str, Any]:
         return {parameter.name: parameter.distribution() for parameter in self.searched}
@@ -188,7 +180,17 @@ def parse_space(text: str) -> Space:
                 f"Expected name=values pieces separated by commas, such as {EXAMPLE}, got "
                 f"{piece.strip()!r}."
             )
-        _check_name(name)
+        names = (*METHOD_OPTIONS, *RECIPE_FIELDS)
+        if name in NOT_SEARCHED:
+            raise SpaceError(
+                f"{name} cannot be searched: trials that differ in it cannot be compared. Set it "
+                f"for all trials with --set {name}=..., and search any of {', '.join(names)}."
+            )
+        if name not in names:
+            hint = did_you_mean(name, names)
+            raise SpaceError(
+                f"There is no parameter {name!r}.{hint} There are: {', '.join(names)}."
+            )
         if name in parameters:
             raise SpaceError(f"{name} is given twice; give each parameter once.")
         parameters[name] = _parse_values(name, values)
@@ -205,23 +207,11 @@ def parse_space(text: str) -> Space:
     return space
 
 
-def _check_name(name: str) -> None:
-    names = (*METHOD_OPTIONS, *RECIPE_FIELDS)
-    if name in NOT_SEARCHED:
-        raise SpaceError(
-            f"{name} cannot be searched: trials that differ in it cannot be compared. Set it for "
-            f"all trials with --set {name}=..., and search any of {', '.join(names)}."
-        )
-    if name not in names:
-        hint = did_you_mean(name, names)
-        raise SpaceError(f"There is no parameter {name!r}.{hint} There are: {', '.join(names)}.")
-
-
 def _parse_values(name: str, text: str) -> Parameter:
     ends = text.removeprefix("log:")
-    if ".." in text or ends != text:
+    log = ends != text
+    if log or ".." in text:
         low, high = _numbers(name, ends.split(".."), text, 2, "a range such as 1..6")
-        log = ends != text
         if low >= high or (log and low <= 0):
             raise SpaceError(
                 f"{name}: expected the smaller end of a range first{', above 0' if log else ''}, "
@@ -229,25 +219,21 @@ def _parse_values(name: str, text: str) -> Parameter:
             )
         return Parameter(name, text, low=low, high=high, log=log)
     if ":" in text:
-        return _parse_steps(name, text)
-    values = tuple(_parse_value(name, part.strip()) for part in text.split("|"))
-    if len(set(values)) < len(values):
+        expected = "first:last:step, such as 1.8:5.0:0.2"
+        first, last, step = _numbers(name, text.split(":"), text, 3, expected)
+        if first > last or step <= 0:
+            raise SpaceError(f"{name}: expected {expected}, with a step above 0, got {text!r}.")
+        # 1.8 + 16 × 0.2 is 5.000000000000001
+        count = math.floor(min((last - first) / step, MOST_VALUES) + 1e-9) + 1
+        if count > MOST_VALUES:
+            raise SpaceError(f"{name}: expected at most {MOST_VALUES:,} values, got {text!r}.")
+        kind = int if name in INTEGERS else float
+        values = tuple(kind(round(first + index * step, 10)) for index in range(count))
+        return Parameter(name, text, values=values, step=step)
+    choices = tuple(_parse_value(name, part.strip()) for part in text.split("|"))
+    if len(set(choices)) < len(choices):
         raise SpaceError(f"{name}={text} names a value twice.")
-    return Parameter(name, text, values=values)
-
-
-def _parse_steps(name: str, text: str) -> Parameter:
-    expected = "first:last:step, such as 1.8:5.0:0.2"
-    first, last, step = _numbers(name, text.split(":"), text, 3, expected)
-    if first > last or step <= 0:
-        raise SpaceError(f"{name}: expected {expected}, with a step above 0, got {text!r}.")
-    # 1.8 + 16 × 0.2 is 5.000000000000001
-    count = math.floor(min((last - first) / step, MOST_VALUES) + 1e-9) + 1
-    if count > MOST_VALUES:
-        raise SpaceError(f"{name}: expected at most {MOST_VALUES:,} values, got {text!r}.")
-    numbers = [round(first + index * step, 10) for index in range(count)]
-    values = tuple(int(number) if name in INTEGERS else number for number in numbers)
-    return Parameter(name, text, values=values, step=step)
+    return Parameter(name, text, values=choices)
 
 
 def _numbers(name: str, parts: list[str], text: str, count: int, expected: str) -> list[float]:
@@ -275,8 +261,5 @@ def format_setting(setting: Setting) -> str:
     >>> format_setting({"gamma": 2.4, "weight_decay": 5e-4})
     'γ = 2.4, weight decay = 0.0005'
     """
-    parts = (
-        f"{TITLES.get(name, name)} = {f'{value:g}' if isinstance(value, float) else value}"
-        for name, value in setting.items()
-    )
-    return ", ".join(parts)
+    texts = {k: f"{v:g}" if isinstance(v, float) else v for k, v in setting.items()}
+    return ", ".join(f"{TITLES.get(name, name)} = {text}" for name, text in texts.items())
