@@ -193,7 +193,7 @@ def progress(complete=3, deaths=0):
         total=20,
         counts={"complete": complete, "pruned": 1, "diverged": 0, "failed": 1},
         running={3: 12, 4: 0},
-        best=best_of(trials, lower_is_better=True),
+        best=best_of(trials, "error"),
         seconds_left=480.0,
         deaths=deaths,
     )

@@ -84,19 +84,19 @@ def test_the_best_setting_has_the_best_mean():
         make_trial(5, 0.001, gamma=5.0, state="pruned"),
         make_trial(6, None, gamma=6.0, state="diverged"),
     ]
-    best = best_of(trials, lower_is_better=True)
+    best = best_of(trials, "error")
     assert (best.setting, best.n) == ({"gamma": 3.0}, 2)
-    assert best_of(trials, lower_is_better=False).setting == {"gamma": 2.0}
+    assert best_of(trials, "accuracy").setting == {"gamma": 2.0}
     assert [result.setting["gamma"] for result in by_setting(trials)] == [2.0, 3.0, 4.0]
-    assert best_of(trials[5:], lower_is_better=True) is None
+    assert best_of(trials[5:], "error") is None
     # a setting that was drawn twice by chance is no better for it
-    assert best_of(trials[:2] + [make_trial(7, 0.1, gamma=6.0)] * 1 + trials[4:5], True).n == 1
+    assert best_of([*trials[:2], make_trial(7, 0.1, gamma=6.0), *trials[4:5]], "error").n == 1
 
 
 def test_among_equals_the_smaller_loss_is_better():
     trials = [make_trial(k, 0.0, gamma=2.0 + k, nll=nll) for k, nll in enumerate((0.3, 0.1, 0.2))]
-    for lower_is_better in (True, False):
-        assert best_of(trials, lower_is_better).setting["gamma"] == 3.0
+    for metric in ("error", "accuracy"):
+        assert best_of(trials, metric).setting["gamma"] == 3.0
 
 
 # analysis

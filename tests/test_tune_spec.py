@@ -125,11 +125,6 @@ def test_the_default_metric_depends_on_the_balance_of_classes(counts, expected):
     assert make_spec(dataset=make_dataset(counts=counts)).metric == expected
 
 
-def test_the_metric_and_its_direction():
-    assert not make_spec(metric="auc").lower_is_better
-    assert make_spec(metric="nll").lower_is_better
-
-
 def labelled(name, labels):
     return from_tensors(name, dict.fromkeys(("train", "test"), (torch.rand(4, 2), labels)))
 

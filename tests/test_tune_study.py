@@ -91,6 +91,11 @@ def claim_all(open_again, expected):
     assert sorted(claimed) == list(expected)
 
 
+@pytest.mark.parametrize(("metric", "direction"), [("auc", "MAXIMIZE"), ("nll", "MINIMIZE")])
+def test_a_study_has_the_direction_of_its_metric(metric, direction, tmp_path):
+    assert open_in(tmp_path, make_spec(metric=metric)).direction.name == direction
+
+
 def over(study):
     return sum(is_over(trial) for trial in attempts(study))
 

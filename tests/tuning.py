@@ -12,7 +12,7 @@ from zetamix.experiments.tune import make_plan
 from zetamix.experiments.tune import make_spec as spec_of
 from zetamix.experiments.tune.run import make_candidates, tune
 from zetamix.records import Cell, RunRecord
-from zetamix.results.tuning import StudySpec, Trial, Tuning
+from zetamix.results.tuning import SearchPlan, StudySpec, Trial, Tuning
 from zetamix.train import Recipe
 
 RECIPE = Recipe(source="test", model="mlp", epochs=4, batch_size=16, lr=0.05, augmentation="none")
@@ -117,16 +117,10 @@ def make_record(spec, candidate, seed, error) -> RunRecord:
 def make_tuning(trials, spec=None, *, errors=None, **options) -> Tuning:
     """A search of these trials; errors: of each candidate on the test split, one for each seed."""
     spec = make_spec() if spec is None else spec
-    tuning = Tuning(
-        spec=spec,
-        trials=tuple(trials),
-        **{
-            "total": len(trials),
-            "description": "1 process",
-            "settings_tested": bool(errors),
-            **options,
-        },
-    )
+    total, prune = options.pop("total", len(trials)), options.pop("prune", False)
+    plan = SearchPlan(options.pop("sampler", "tpe"), total, prune)
+    options = {"description": "1 process", "settings_tested": bool(errors), **options}
+    tuning = Tuning(spec, plan, tuple(trials), **options)
     if errors is None:
         return tuning
     tested = [
@@ -138,4 +132,4 @@ def make_tuning(trials, spec=None, *, errors=None, **options) -> Tuning:
         )
         for candidate in make_candidates(spec, tuning.chosen.setting)
     ]
-    return Tuning(**{**vars(tuning), "tested": tuple(tested)})
+    return replace(tuning, tested=tuple(tested))

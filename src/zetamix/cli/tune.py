@@ -12,20 +12,12 @@ from rich.text import Text
 
 from zetamix.cli import options
 from zetamix.cli.errors import exit_stopped, report_errors
-from zetamix.cli.live import (
-    LiveDisplay,
-    RunsView,
-    print_line,
-    print_table,
-    short_path,
-    time_left,
-)
+from zetamix.cli.live import LiveDisplay, RunsView, print_line, print_table, short_path, time_left
 from zetamix.text import plural
 
 if TYPE_CHECKING:
-    from zetamix.experiments.tune import SearchPlan
     from zetamix.experiments.tune.study import SearchProgress
-    from zetamix.results.tuning import StudySpec, Tuning
+    from zetamix.results.tuning import SearchPlan, StudySpec
 
 SPACE = "gamma=1..6,weight_decay=log:5e-5..1e-3"
 
@@ -94,12 +86,16 @@ def tune(
     """
     # importing and loading count towards the time limit
     began = time.monotonic()
-    from zetamix.report.tune import write_report
+    import torch
+
+    from zetamix.provenance import machine_info
+    from zetamix.report.tune import results_table, write_report
+    from zetamix.report.tune_text import summarise_tuning
 
     console = Console()
     options.check_device(device)
     stop = options.make_stop(time_limit, began)
-    kind, text = _sampler(space, grid, sampler)
+    sampler, text = _sampler(space, grid, sampler)
     with report_errors():
         from zetamix.experiments.tune import make_plan, make_spec
         from zetamix.experiments.tune import tune as search
@@ -118,8 +114,8 @@ def tune(
             size=size,
         )
         grid_seeds = None if seeds is None else options.parse_seeds(seeds, 3)
-        plan = make_plan(spec, kind, trials, prune, grid_seeds)
-        name = f"tune-{spec.dataset.name}" + ("-grid" if kind == "grid" else "")
+        plan = make_plan(spec, sampler, trials, prune, grid_seeds)
+        name = f"tune-{spec.dataset.name}" + ("-grid" if sampler == "grid" else "")
         folder = out or Path("out") / name
         _print_header(console, spec, plan)
         with stop, show_trials(console, spec) as watch:
@@ -138,8 +134,12 @@ def tune(
                 watch=watch,
                 stop=stop,
             )
-        page = write_report(tuning, folder, _machine())
-        _print(console, tuning)
+        kind = "cuda" if torch.cuda.is_available() else "cpu"
+        page = write_report(tuning, folder, machine_info(torch.device(kind)))
+        if tuning.tested:
+            print_table(console, results_table(tuning))
+        for heading, sentence in summarise_tuning(tuning):
+            console.print(f"[bold]{heading}[/bold]  {sentence}", highlight=False)
         print_line(console, f"Report written to {short_path(page)}")
         if tuning.test_failures:
             raise typer.Exit(1)
@@ -225,21 +225,3 @@ def _print_header(console: Console, spec: "StudySpec", plan: "SearchPlan") -> No
     )
     for note in dataset.notes:
         print_line(console, note, style="dim")
-
-
-def _print(console: Console, tuning: "Tuning") -> None:
-    from zetamix.report.tune import results_table
-    from zetamix.report.tune_text import summarise_tuning
-
-    if tuning.tested:
-        print_table(console, results_table(tuning))
-    for heading, sentence in summarise_tuning(tuning):
-        console.print(f"[bold]{heading}[/bold]  {sentence}", highlight=False)
-
-
-def _machine() -> dict[str, str]:
-    import torch
-
-    from zetamix.provenance import machine_info
-
-    return machine_info(torch.device("cuda" if torch.cuda.is_available() else "cpu"))

@@ -1,7 +1,5 @@
 """The report of a search: figures, tables, one page, and files for programs."""
 
-import csv
-import io
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -66,9 +64,9 @@ def as_dict(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Any]
         "schema": SCHEMA,
         "study": tuning.spec.as_dict(),
         "notes": list(tuning.spec.dataset.notes),
-        "sampler": tuning.sampler,
-        "pruned": tuning.prune,
-        "requested_trials": tuning.total,
+        "sampler": tuning.plan.sampler,
+        "pruned": tuning.plan.prune,
+        "requested_trials": tuning.plan.trials,
         "finished": tuning.finished,
         "summary": dict(summarise_tuning(tuning)),
         "chosen": None
@@ -87,10 +85,7 @@ def as_dict(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Any]
             }
             for candidate in tuning.tested
         ],
-        "differences": [
-            vars(difference)
-            for difference in (differences(tuning.tested, metric) if tuning.tested else ())
-        ],
+        "differences": [vars(difference) for difference in differences(tuning.tested, metric)],
     }
 
 
@@ -126,7 +121,8 @@ def _page(
 
 def results_table(tuning: Tuning) -> Table:
     """The chosen setting beside no mixing and the default γ, on the test split."""
-    metrics = _test_metrics(tuning)
+    first = tuning.spec.metric
+    metrics = [METRICS[name] for name in dict.fromkeys((first, *TEST_METRICS))]
     rows: list[list[Cell | str | int | float | None]] = []
     for candidate in tuning.tested:
         name = f"chosen: {candidate.method}" if candidate.name == CHOSEN else candidate.method
@@ -144,18 +140,12 @@ def results_table(tuning: Tuning) -> Table:
     chosen = {} if tuning.chosen is None else tuning.chosen.setting
     if changed := {name: value for name, value in chosen.items() if name in recipe}:
         notes.append(f"Chosen with {format_setting(changed)}; the others use the recipe unchanged.")
-    columns = [Column("method"), *(_column(metric) for metric in metrics), Column("seeds")]
+    columns = [Column("method")]
+    for metric in metrics:
+        better = "higher" if metric.higher_is_better else "lower"
+        columns.append(Column(metric.heading, f"{metric.title}; {better} is better"))
+    columns.append(Column("seeds"))
     return Table(columns, rows, f"{tuning.spec.dataset.name}, test split", notes)
-
-
-def _column(metric: Metric) -> Column:
-    better = "higher" if metric.higher_is_better else "lower"
-    return Column(metric.heading, f"{metric.title}; {better} is better")
-
-
-def _test_metrics(tuning: Tuning) -> list[Metric]:
-    names = [tuning.spec.metric, *(name for name in TEST_METRICS if name != tuning.spec.metric)]
-    return [METRICS[name] for name in names]
 
 
 def trial_table(tuning: Tuning) -> Table:
@@ -190,12 +180,12 @@ def method_table(tuning: Tuning) -> Table:
     sizes = {name: f"{len(split):,} samples" for name, split in spec.dataset.splits.items()}
     if spec.held_out:
         sizes["val"] += f", {100 * HELD_OUT:.0f} % of the training split, held out"
-    sampling = f"{tuning.sampler}, seed {spec.seed}; trial n trains with seed {spec.seed} + n"
-    if tuning.sampler == "grid":
+    sampling = f"{tuning.plan.sampler}, seed {spec.seed}; trial n trains with seed {spec.seed} + n"
+    if tuning.plan.sampler == "grid":
         seeds = sorted({trial.seed for trial in tuning.trials})
         sampling = f"grid, every setting with seeds {', '.join(map(str, seeds))}"
     pruning = "none"
-    if tuning.prune:
+    if tuning.plan.prune:
         pruning = (
             f"from a third of the epochs on, if {PRUNE_PERCENT:.0f} % of the trials are better"
         )
@@ -219,15 +209,14 @@ def trials_csv(tuning: Tuning) -> str:
     """One line per trial; fractions stay fractions, with six digits."""
     names = [parameter.name for parameter in tuning.spec.space.parameters]
     score = f"val_{tuning.spec.metric}"
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["trial", *names, "seed", score, f"{score}_se", "state", "seconds"])
+    heads = ["trial", *names, "seed", score, f"{score}_se", "state", "seconds"]
+    rows = []
     for trial in tuning.trials:
         settings = [trial.setting.get(name) for name in names]
         scores = [trial.seed, trial.value, trial.standard_error, trial.state, trial.seconds]
         line = [trial.number, *settings, *scores]
-        writer.writerow(f"{value:.6g}" if isinstance(value, float) else value for value in line)
-    return file.getvalue()
+        rows.append([f"{value:.6g}" if isinstance(value, float) else value for value in line])
+    return Table([Column(head) for head in heads], rows).csv()
 
 
 # figures
@@ -263,9 +252,8 @@ def draw_gamma(
     with drawing(6.8, 3.9) as figure:
         axes = figure.subplots()
         draw = _draw_curve if has_seeds(trials) else _draw_trials
-        caption = draw(axes, trials, METRICS[metric]) + _draw_near_best(
-            axes, trials, METRICS[metric]
-        )
+        caption = draw(axes, trials, METRICS[metric])
+        caption += _draw_near_best(axes, trials, METRICS[metric])
         # a band may reach below 0, the metric does not; a point at 0 is shown whole
         low, high = axes.get_ylim()
         axes.set_ylim(bottom=max(low, -0.04 * high))
@@ -292,9 +280,7 @@ def draw_gamma(
 
 def _draw_curve(axes: Axes, trials: Sequence[Trial], metric: Metric) -> str:
     points, style = curve(trials), series_style(0)
-    _draw_band(axes, points, metric, style["color"])
-    values = [metric.scale(point.value) for point in points]
-    axes.plot([point.gamma for point in points], values, **style, label="mean")
+    _draw_means(axes, points, metric, label="mean", **style)
     x, y = zip(*_points(trials, metric, "complete"), strict=True)
     axes.scatter(x, y, s=9, color=style["color"], alpha=0.35, lw=0, label="one seed")
     counts = sorted({int(point.n) for point in points})
@@ -306,9 +292,7 @@ def _draw_trials(axes: Axes, trials: Sequence[Trial], metric: Metric) -> str:
     points, colour = trend(trials), series_style(0)["color"]
     caption = "One point per trial; all other parameters vary."
     if points:
-        _draw_band(axes, points, metric, colour)
-        values = [metric.scale(point.value) for point in points]
-        axes.plot([point.gamma for point in points], values, color=colour, label="local mean")
+        _draw_means(axes, points, metric, label="local mean", color=colour)
         caption += " Line and band: local mean ± 1 standard error."
     limit = _axis_limit(trials, metric)
     looks: dict[str, dict[str, Any]] = {
@@ -339,16 +323,14 @@ def _points(trials: Sequence[Trial], metric: Metric, state: str) -> list[tuple[f
     ]
 
 
-def _draw_band(axes: Axes, points: Sequence[CurvePoint], metric: Metric, colour: Any) -> None:
-    bands = [(p.gamma, p.value, p.band) for p in points if p.band is not None]
-    axes.fill_between(
-        [gamma for gamma, _, _ in bands],
-        [metric.scale(value - band) for _, value, band in bands],
-        [metric.scale(value + band) for _, value, band in bands],
-        color=colour,
-        alpha=0.15,
-        lw=0,
-    )
+def _draw_means(axes: Axes, points: Sequence[CurvePoint], metric: Metric, **style: Any) -> None:
+    """A line, with a band where there is one."""
+    values = [metric.scale(point.value) for point in points]
+    axes.plot([point.gamma for point in points], values, **style)
+    bands = [(p.gamma, p.value - p.band, p.value + p.band) for p in points if p.band is not None]
+    gammas, *ends = zip(*bands, strict=True)
+    low, high = (list(map(metric.scale, values)) for values in ends)
+    axes.fill_between(gammas, low, high, color=style["color"], alpha=0.15, lw=0)
 
 
 def _draw_near_best(axes: Axes, trials: Sequence[Trial], metric: Metric) -> str:

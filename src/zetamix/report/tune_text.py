@@ -1,6 +1,7 @@
 """The findings of a search as sentences."""
 
 from zetamix.measure.statistics import Difference
+from zetamix.methods import display_name
 from zetamix.metrics import METRICS, chance_level
 from zetamix.results.search_space import format_setting
 from zetamix.results.tuning import (
@@ -74,7 +75,7 @@ def _counts(tuning: Tuning) -> str:
     states = [trial.state for trial in tuning.trials]
     parts = [plural(states.count("complete"), "complete trial")]
     counts = {state: states.count(state) for state in ("pruned", "diverged", "failed")}
-    counts["to go"] = tuning.total - len(states)
+    counts["to go"] = tuning.plan.trials - len(states)
     return ", ".join(parts + [f"{count} {state}" for state, count in counts.items() if count > 0])
 
 
@@ -130,7 +131,7 @@ def _test(tuning: Tuning) -> str:
     metric, n = METRICS[tuning.spec.metric], len(tuning.tested[0].records)
     values = []
     for candidate in tuning.tested:
-        name, summary = _name(candidate.name), candidate.summary(metric.name)
+        name, summary = display_name(candidate.name), candidate.summary(metric.name)
         if name == CHOSEN:
             name = f"chosen setting ({candidate.method})"
         values.append(f"{name} {metric.format(summary.mean, summary.sd)}")
@@ -144,14 +145,10 @@ def _test(tuning: Tuning) -> str:
     return f"Test {text}"
 
 
-def _name(candidate: str) -> str:
-    return "no mixing" if candidate == "none" else candidate
-
-
 def _claim(difference: Difference) -> str:
     """The claim that a difference supports."""
     metric = METRICS[difference.metric]
-    text = f"The difference to {_name(difference.baseline)} is "
+    text = f"The difference to {display_name(difference.baseline)} is "
     text += metric.format_difference(difference.mean)
     if difference.low is None or difference.high is None or difference.p_holm is None:
         return f"{text}; one seed supports no claim."

@@ -46,10 +46,6 @@ class StudySpec:
     """Whether the validation split was held out of the training split."""
 
     @property
-    def lower_is_better(self) -> bool:
-        return not METRICS[self.metric].higher_is_better
-
-    @property
     def trial_dataset(self) -> Dataset:
         """The dataset of a trial, in which the validation split takes the place of `test`.
 
@@ -87,6 +83,19 @@ class StudySpec:
             "recipe": self.recipe.as_dict(),
             "seed": self.seed,
         }
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """How settings are drawn, and how many."""
+
+    sampler: str
+    trials: int
+    """Total number of trials, including those that the study has already."""
+    prune: bool
+    grid: tuple[Setting, ...] = ()
+    seeds: tuple[int, ...] = ()
+    """Seeds of a grid, which is trained with all settings for the first seed first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +157,8 @@ def by_setting(trials: Sequence[Trial]) -> list[SettingResult]:
     return [SettingResult(dict(key), tuple(group)) for key, group in groups.items()]
 
 
-def best_of(trials: Sequence[Trial], lower_is_better: bool) -> SettingResult | None:
-    """The setting with the best mean; among equals, the one with the smaller loss.
+def best_of(trials: Sequence[Trial], metric: str) -> SettingResult | None:
+    """The setting with the best mean of the metric; among equals, that with the smaller loss.
 
     Only settings with at least the median number of seeds compete: the mean of three seeds is not
     compared with one lucky seed.
@@ -158,10 +167,9 @@ def best_of(trials: Sequence[Trial], lower_is_better: bool) -> SettingResult | N
     if not results:
         return None
     enough = median_high(result.n for result in results)
-    sign = 1 if lower_is_better else -1
     return min(
         (result for result in results if result.n >= enough),
-        key=lambda result: (sign * result.value, result.nll),
+        key=lambda result: (-METRICS[metric].sign * result.value, result.nll),
     )
 
 
@@ -188,6 +196,8 @@ class Candidate:
 
 def differences(tested: Sequence[Candidate], metric: str) -> list[Difference]:
     """The chosen setting minus every baseline, paired by seed, with Holm's correction."""
+    if not tested:
+        return []
     chosen = next(candidate for candidate in tested if candidate.name == CHOSEN)
     counts = torch.tensor(chosen.records[0].confusion).sum(1)
     made = [
@@ -210,25 +220,22 @@ class Tuning:
     """Everything that a report of a search is made of."""
 
     spec: StudySpec
+    plan: SearchPlan
     trials: tuple[Trial, ...]
-    total: int
-    """Number of trials that were requested."""
     tested: tuple[Candidate, ...] = ()
     """Results on the test split; empty while the search is unfinished."""
     settings_tested: int = 0
     """Number of chosen settings that were scored on the test split so far, including this one."""
     test_failures: tuple[str, ...] = ()
     """Why runs of the final test have no result."""
-    sampler: str = "tpe"
-    prune: bool = False
     description: str = ""
     """Where it was trained, as in "2 processes side by side"."""
 
     @property
     def finished(self) -> bool:
-        return len(self.trials) >= self.total
+        return len(self.trials) >= self.plan.trials
 
     @property
     def chosen(self) -> SettingResult | None:
         """The best setting; None if no trial is complete."""
-        return best_of(self.trials, self.spec.lower_is_better)
+        return best_of(self.trials, self.spec.metric)

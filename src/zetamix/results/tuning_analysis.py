@@ -115,7 +115,7 @@ def _local_mean(at: float, width: float, pairs: Sequence[tuple[float, float]]) -
 def flatness(trials: Sequence[Trial], metric: str) -> Flatness | None:
     """The γ within one standard error of the best; None if that is unknown or if all trials tie."""
     sign = METRICS[metric].sign
-    best = best_of(trials, lower_is_better=sign < 0)
+    best = best_of(trials, metric)
     if best is None or "gamma" not in best.setting or all_tie(trials):
         return None
     gamma, value, error = float(best.setting["gamma"]), best.value, best.trials[0].standard_error
@@ -173,20 +173,16 @@ def importance(
     import optuna
 
     evaluator = optuna.importance.FanovaImportanceEvaluator(seed=seed)
-    shares = optuna.importance.get_param_importances(
-        optuna_study(complete, parameters), evaluator=evaluator
-    )
-    return {name: float(share) for name, share in shares.items()}
+    study = optuna_study(complete, parameters)
+    return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
 
 
-def optuna_study(
-    trials: Sequence[Trial], parameters: Sequence[Parameter], higher_is_better: bool = False
-) -> Any:
+def optuna_study(trials: Sequence[Trial], parameters: Sequence[Parameter]) -> Any:
     """An Optuna study in memory that holds the complete trials, for its analysis and plots."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(direction="maximize" if higher_is_better else "minimize")
+    study = optuna.create_study()
     distributions = {parameter.name: parameter.distribution() for parameter in parameters}
     for trial in trials:
         if trial.state == "complete" and trial.value is not None:

@@ -1,6 +1,5 @@
 """Hyperparameter search with Optuna on the validation split."""
 
-from zetamix.experiments.tune.spec import SearchPlan as SearchPlan
 from zetamix.experiments.tune.spec import StudyError as StudyError
 from zetamix.experiments.tune.spec import make_plan as make_plan
 from zetamix.experiments.tune.spec import make_spec as make_spec

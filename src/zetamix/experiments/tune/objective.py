@@ -11,11 +11,11 @@ import torch
 from optuna.distributions import CategoricalDistribution, IntDistribution
 from optuna.exceptions import UpdateFinishedTrialError
 
-from zetamix.experiments.tune.spec import SearchPlan, StudyError
+from zetamix.experiments.tune.spec import StudyError
 from zetamix.experiments.tune.study import index_of, lock_name
 from zetamix.measure.statistics import standard_error
 from zetamix.results.search_space import Setting
-from zetamix.results.tuning import StudySpec
+from zetamix.results.tuning import SearchPlan, StudySpec
 from zetamix.train import Progress, Run, train
 from zetamix.train.run_folder import LOCK, hold
 
@@ -149,8 +149,7 @@ def _suggest(trial: optuna.Trial, name: str, distribution: Any) -> Any:
     """The value of a parameter, by the method of its kind of distribution."""
     if isinstance(distribution, CategoricalDistribution):
         return trial.suggest_categorical(name, distribution.choices)
-    suggest: Any = trial.suggest_float
-    if isinstance(distribution, IntDistribution):
-        suggest = trial.suggest_int
-    d = distribution
-    return suggest(name, d.low, d.high, step=d.step, log=d.log)
+    is_int = isinstance(distribution, IntDistribution)
+    suggest: Any = trial.suggest_int if is_int else trial.suggest_float
+    options = {"step": distribution.step, "log": distribution.log}
+    return suggest(name, distribution.low, distribution.high, **options)

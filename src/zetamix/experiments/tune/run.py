@@ -27,7 +27,6 @@ from zetamix.experiments.run_cells import (
     working_folder,
 )
 from zetamix.experiments.tune.objective import Objective, TrialStopped
-from zetamix.experiments.tune.spec import SearchPlan
 from zetamix.experiments.tune.storage import GRACE, HEARTBEAT, patiently, sqlite_url
 from zetamix.experiments.tune.study import (
     SearchProgress,
@@ -43,7 +42,7 @@ from zetamix.experiments.tune.study import (
 from zetamix.methods import parse
 from zetamix.records import Cell
 from zetamix.results.search_space import Setting
-from zetamix.results.tuning import CHOSEN, Candidate, StudySpec, Tuning
+from zetamix.results.tuning import CHOSEN, Candidate, SearchPlan, StudySpec, Tuning
 from zetamix.train import make_cell
 from zetamix.train.cuda_graph import compiling_pays
 
@@ -143,14 +142,7 @@ def tune(
     with open_executor(jobs=plan.trials, workers=workers, **options) as executor:
         _search(executor, study, url, settings, devices, threads, watch)
         description = executor.description
-    tuning = Tuning(
-        spec=spec,
-        trials=tuple(read_trials(study, spec)),
-        total=plan.trials,
-        sampler=plan.sampler,
-        prune=plan.prune,
-        description=description,
-    )
+    tuning = Tuning(spec, plan, tuple(read_trials(study, spec)), description=description)
     if tuning.chosen is None or not (test_seeds and tuning.finished):
         return tuning
     options |= {"jobs": jobs, "device": device, "save_every": save_every, "watch": watch}

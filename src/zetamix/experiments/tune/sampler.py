@@ -10,8 +10,7 @@ from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler, TPE
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from zetamix.experiments.tune.spec import SearchPlan
-from zetamix.results.tuning import PRUNE_PERCENT, PRUNE_STARTUP_TRIALS
+from zetamix.results.tuning import PRUNE_PERCENT, PRUNE_STARTUP_TRIALS, SearchPlan
 from zetamix.sampling import mix64
 
 
@@ -22,13 +21,11 @@ class SeededSampler(BaseSampler):
     that start at the same time do not draw the same settings.
 
     make: returns the sampler of the trial with this index.
-    index_of: the index of a trial in the search, which its retries share.
+    index_of: the index in the search of the trial with this number, which its retries share.
     """
 
     def __init__(
-        self,
-        make: Callable[[int], BaseSampler],
-        index_of: Callable[[Study, FrozenTrial], int],
+        self, make: Callable[[int], BaseSampler], index_of: Callable[[Study, int], int]
     ) -> None:
         self.make, self.index_of = make, index_of
         # all parameters of a trial come from one stream; a thread draws one trial at a time
@@ -37,7 +34,7 @@ class SeededSampler(BaseSampler):
     def _sampler(self, study: Study, trial: FrozenTrial) -> BaseSampler:
         if getattr(self._current, "number", None) != trial.number:
             self._current.number = trial.number
-            self._current.sampler = self.make(self.index_of(study, trial))
+            self._current.sampler = self.make(self.index_of(study, trial.number))
         sampler: BaseSampler = self._current.sampler
         return sampler
 
@@ -58,9 +55,7 @@ class SeededSampler(BaseSampler):
         return sampler.sample_independent(study, trial, param_name, distribution)
 
 
-def make_sampler(
-    plan: SearchPlan, seed: int, index_of: Callable[[Study, FrozenTrial], int]
-) -> BaseSampler:
+def make_sampler(plan: SearchPlan, seed: int, index_of: Callable[[Study, int], int]) -> BaseSampler:
     """tpe: Bayesian, as the paper's search. random: uniform. grid: all settings in order.
 
     Optuna's GridSampler shuffles the grid; here all settings come with the first seed first, so

@@ -1,7 +1,6 @@
 """The settings of a study and of its sampler, checked before anything is trained."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +9,8 @@ import torch
 from zetamix.data import DataError, Dataset, DatasetRef, load_cached
 from zetamix.metrics import METRICS, primary_metric
 from zetamix.models import build
-from zetamix.results.search_space import (
-    Parameter,
-    Setting,
-    Space,
-    SpaceError,
-    parse_space,
-)
-from zetamix.results.tuning import HELD_OUT, StudySpec
+from zetamix.results.search_space import Space, SpaceError, parse_space
+from zetamix.results.tuning import HELD_OUT, SearchPlan, StudySpec
 from zetamix.train import Recipe, make_recipe
 
 SAMPLERS = ("tpe", "grid", "random")
@@ -30,21 +23,9 @@ class StudyError(ValueError):
     """A study that cannot be opened or continued; the message says why and what to do."""
 
 
-@dataclass(frozen=True)
-class SearchPlan:
-    """How settings are drawn, and how many; `make_plan` checks it."""
-
-    sampler: str
-    trials: int
-    prune: bool
-    grid: tuple[Setting, ...] = ()
-    seeds: tuple[int, ...] = ()
-    """Seeds of a grid, which is trained with all settings for the first seed first."""
-
-
 def make_spec(
     data: str | Path | Dataset,
-    space: str | Space,
+    space: str,
     *,
     recipe: Recipe | None = None,
     metric: str | None = None,
@@ -72,7 +53,7 @@ def make_spec(
     else:
         ref = DatasetRef.resolve(data, data_dir, train_size, size)
         dataset = load_cached(ref)
-    space = space if isinstance(space, Space) else parse_space(space)
+    parsed = parse_space(space)
     if recipe is None:
         recipe = make_recipe(dataset, model=model, epochs=epochs, changes=changes)
     _check_dataset(dataset)
@@ -83,9 +64,8 @@ def make_spec(
         metric = primary_metric(dataset.splits["val"].counts(), auc=False)
     if metric not in METRICS:
         raise SpaceError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}.")
-    _check_models(dataset, space, recipe)
-    _check_sources(dataset, space, recipe)
-    return StudySpec(dataset, ref, recipe, space, metric, seed, held_out)
+    _check_space(dataset, parsed, recipe)
+    return StudySpec(dataset, ref, recipe, parsed, metric, seed, held_out)
 
 
 def make_plan(
@@ -127,7 +107,7 @@ def check_settings(
     """Raise if a study was created with other settings."""
     if stored is None:
         raise StudyError(f"Study {name} was not created by zetamix. Choose another --study NAME.")
-    old, new = _flatten(stored), _flatten(requested)
+    old, new = ({**study, "recipe": None, **study["recipe"]} for study in (stored, requested))
     changed = [
         f"{key}: {old.get(key)} ≠ {new.get(key)}"
         for key in sorted({*old, *new})
@@ -138,12 +118,6 @@ def check_settings(
             f"Study {name} was created with other settings ({'; '.join(changed)}). Rerun with "
             "those, or start a new study with --study NAME."
         )
-
-
-def _flatten(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key != "recipe"} | dict(
-        settings.get("recipe", {})
-    )
 
 
 def _check_dataset(dataset: Dataset) -> None:
@@ -159,24 +133,15 @@ def _check_dataset(dataset: Dataset) -> None:
             )
 
 
-def _check_models(dataset: Dataset, space: Space, recipe: Recipe) -> None:
-    """Build every model of the space without allocating memory."""
-    for name in _values(space.parameters, "model") or (recipe.model,):
+def _check_space(dataset: Dataset, space: Space, recipe: Recipe) -> None:
+    """Build every model, and check the largest number of sources with the smallest batch."""
+    ends = {parameter.name: parameter.ends for parameter in space.parameters}
+    for model in ends.get("model", (recipe.model,)):
+        # without allocating memory
         with torch.device("meta"):
-            build(str(name), dataset.num_classes, dataset.shape, stem=recipe.stem)
-
-
-def _check_sources(dataset: Dataset, space: Space, recipe: Recipe) -> None:
-    """Check the largest number of sources with the smallest batch."""
-    counts = [value for value in _values(space.parameters, "sources") if isinstance(value, int)]
-    if counts:
-        setting = {parameter.name: parameter.ends[0] for parameter in space.parameters}
-        setting["sources"] = max(counts)
-        if batches := _values(space.parameters, "batch_size"):
-            setting["batch_size"] = min(int(value) for value in batches)
-        smallest = space.recipe(setting, recipe)
-        smallest.check_sources(space.method(setting), len(dataset.train))
-
-
-def _values(parameters: Sequence[Parameter], name: str) -> tuple[Any, ...]:
-    return next((parameter.ends for parameter in parameters if parameter.name == name), ())
+            build(str(model), dataset.num_classes, dataset.shape, stem=recipe.stem)
+    if counts := [value for value in ends.get("sources", ()) if isinstance(value, int)]:
+        setting = {name: values[0] for name, values in ends.items()} | {"sources": max(counts)}
+        if "batch_size" in ends:
+            setting["batch_size"] = min(int(value) for value in ends["batch_size"])
+        space.recipe(setting, recipe).check_sources(space.method(setting), len(dataset.train))

@@ -14,9 +14,10 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
 from zetamix.experiments.tune.sampler import make_pruner, make_sampler
-from zetamix.experiments.tune.spec import SearchPlan, StudyError, check_settings
+from zetamix.experiments.tune.spec import StudyError, check_settings
 from zetamix.experiments.tune.storage import GRACE, HEARTBEAT, open_storage, storage_errors
-from zetamix.results.tuning import SettingResult, State, StudySpec, Trial, best_of
+from zetamix.metrics import METRICS
+from zetamix.results.tuning import SearchPlan, SettingResult, State, StudySpec, Trial, best_of
 
 # times that a trial is retried after its process died
 MAX_RETRIES = 3
@@ -37,10 +38,8 @@ def open_study(
         study = optuna.create_study(
             storage=storage,
             study_name=name,
-            direction="minimize" if spec.lower_is_better else "maximize",
-            sampler=make_sampler(
-                plan, spec.seed, lambda study, trial: index_of(study, trial.number)
-            ),
+            direction="maximize" if METRICS[spec.metric].higher_is_better else "minimize",
+            sampler=make_sampler(plan, spec.seed, index_of),
             pruner=make_pruner(plan.prune, spec.recipe.epochs),
             load_if_exists=True,
         )
@@ -222,7 +221,7 @@ def read_progress(
         total=total,
         counts=Counter(trial.state for trial in over),
         running={origin(trial): trial.last_step or 0 for trial in running},
-        best=best_of(over, spec.lower_is_better),
+        best=best_of(over, spec.metric),
         seconds_left=seconds_left(total - len(over), len(running), spans),
         deaths=deaths,
     )
