@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 import sqlalchemy
@@ -14,7 +15,7 @@ from tuning import make_spec
 
 from zetamix.experiments.tune import StudyError, make_plan
 from zetamix.experiments.tune.storage import open_storage
-from zetamix.experiments.tune.study import open_study, read_trials, retry
+from zetamix.experiments.tune.study import WorkerSettings, open_study, read_trials, retry
 
 pytestmark = [
     needs_postgres,
@@ -35,7 +36,8 @@ def url():
 
 def open_in(url, name, spec=None, **options):
     spec = make_spec() if spec is None else spec
-    return open_study(url, name, spec, make_plan(spec, "random", 12), **options)
+    plan = make_plan(spec, "random", 12)
+    return open_study(url, WorkerSettings(name, spec, plan, Path(), **options))
 
 
 def test_commands_of_two_machines_share_one_study(url, tmp_path):

@@ -19,6 +19,7 @@ from zetamix.experiments.tune import StudyError, make_plan
 from zetamix.experiments.tune.storage import open_storage, parse_url, patiently, sqlite_url
 from zetamix.experiments.tune.study import (
     MAX_RETRIES,
+    WorkerSettings,
     attempts,
     can_start,
     index_of,
@@ -44,7 +45,8 @@ FAIL = TrialState.FAIL
 def open_in(folder, spec=None, *, name="study", plan=None, **options):
     spec = make_spec() if spec is None else spec
     plan = make_plan(spec, "random", 3) if plan is None else plan
-    return open_study(sqlite_url(folder / "study.db"), name, spec, plan, **options)
+    settings = WorkerSettings(name, spec, plan, folder, **options)
+    return open_study(sqlite_url(folder / "study.db"), settings)
 
 
 def ask(study, spec=None, lock=None):

@@ -12,10 +12,9 @@ from optuna.distributions import CategoricalDistribution, IntDistribution
 from optuna.exceptions import UpdateFinishedTrialError
 
 from zetamix.experiments.tune.spec import StudyError
-from zetamix.experiments.tune.study import index_of, lock_name
+from zetamix.experiments.tune.study import WorkerSettings, index_of, lock_name
 from zetamix.measure.statistics import standard_error
 from zetamix.results.search_space import Setting
-from zetamix.results.tuning import SearchPlan, StudySpec
 from zetamix.train import Progress, Run, train
 from zetamix.train.run_folder import LOCK, hold
 
@@ -31,13 +30,11 @@ class TrialStopped(Exception):
 class Objective:
     """Trains one run per trial; threads of one process may share it."""
 
-    spec: StudySpec
-    plan: SearchPlan
+    settings: WorkerSettings
     folder: Path
     """Folder of the trials; every trial keeps its checkpoint there until it is over."""
     device: torch.device
     compile: bool
-    save_every: float
     stop: Callable[[], bool]
     aborted: bool = False
     """Set by an error of one thread; the others save their checkpoints and end."""
@@ -48,25 +45,24 @@ class Objective:
         return self.aborted or self.stop()
 
     def __call__(self, trial: optuna.Trial) -> float:
+        spec, plan = self.settings.spec, self.settings.plan
         index = index_of(trial.study, trial.number)
-        if index >= self.plan.trials:
+        if index >= plan.trials:
             # two workers started the last trial at the same time
             trial.set_user_attr("surplus", True)
             raise TrialStopped
         drawn = {
             name: _suggest(trial, name, distribution)
-            for name, distribution in self.spec.space.distributions().items()
+            for name, distribution in spec.space.distributions().items()
         }
-        seed = self.spec.seed + index
-        if self.plan.grid:
-            seed = self.plan.seeds[index // len(self.plan.grid)]
+        seed = plan.seeds[index // len(plan.grid)] if plan.grid else spec.seed + index
         trial.set_user_attr("seed", seed)
         path = self.folder / f"{index:04d}"
         try:
             with hold([path], wait=ORPHAN_SECONDS):
                 trial.set_user_attr("lock", lock_name(path / LOCK))
                 try:
-                    return self._train(trial, self.spec.space.setting(drawn), seed, path)
+                    return self._train(trial, spec.space.setting(drawn), seed, path)
                 finally:
                     # from here on a free lock does not mean that this process has died
                     trial.set_user_attr("lock", "")
@@ -81,17 +77,18 @@ class Objective:
             raise
 
     def _train(self, trial: optuna.Trial, setting: Setting, seed: int, path: Path) -> float:
+        spec, metric = self.settings.spec, self.settings.spec.metric
         run = Run(
-            self.spec.trial_dataset,
-            self.spec.space.method(setting),
-            self.spec.space.recipe(setting, self.spec.recipe),
+            spec.trial_dataset,
+            spec.space.method(setting),
+            spec.space.recipe(setting, spec.recipe),
             seed=seed,
             out=path,
             device=self.device,
             compile=self.compile,
-            save_every=self.save_every,
+            save_every=self.settings.save_every,
         )
-        reporter = _Reporter(trial, self.spec.metric)
+        reporter = _Reporter(trial, metric)
         result = train([run], watch=reporter, stop=self.stopped)
         failure, record = result.failures.get(run), run.record
         if record is None and failure is None and not reporter.pruned:
@@ -105,7 +102,6 @@ class Objective:
         run.folder.remove_model()
         seconds = run.seconds if record is None else record.wall_s
         trial.set_user_attr("seconds", round(seconds, 2))
-        metric = self.spec.metric
         if record is not None and math.isfinite(record.last[metric]):
             trial.set_user_attr("scores", record.last)
             trial.set_user_attr("standard_error", standard_error(metric, record.confusion))

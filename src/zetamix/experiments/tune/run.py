@@ -30,6 +30,7 @@ from zetamix.experiments.tune.objective import Objective, TrialStopped
 from zetamix.experiments.tune.storage import GRACE, HEARTBEAT, patiently, sqlite_url
 from zetamix.experiments.tune.study import (
     SearchProgress,
+    WorkerSettings,
     attempts,
     can_start,
     is_over,
@@ -53,30 +54,6 @@ FIRST_TEST_SEED = 1_000_000
 PATIENCE = 60.0
 
 Watch: TypeAlias = Callable[[SearchProgress | Snapshot], None]
-
-
-@dataclass(frozen=True)
-class WorkerSettings:
-    """What all workers of one command share."""
-
-    spec: StudySpec
-    plan: SearchPlan
-    study_name: str
-    out: Path
-    token: str = ""
-    save_every: float = 60.0
-    heartbeat: int = HEARTBEAT
-    grace: int = GRACE
-
-    def open_study(self, url: str) -> Study:
-        return open_study(
-            url,
-            self.study_name,
-            self.spec,
-            self.plan,
-            heartbeat=self.heartbeat,
-            grace=self.grace,
-        )
 
 
 @dataclass(frozen=True)
@@ -129,9 +106,9 @@ def tune(
         )
     url, study_name = storage or sqlite_url(out / "study.db"), name or f"tune-{spec.dataset.name}"
     settings = WorkerSettings(
-        spec, plan, study_name, out.absolute(), "", save_every, heartbeat, grace
+        study_name, spec, plan, out.absolute(), "", save_every, heartbeat, grace
     )
-    study = settings.open_study(url)
+    study = open_study(url, settings)
     options: dict[str, Any] = {
         "backend": backend,
         "address": address,
@@ -217,30 +194,23 @@ def _search(
 
 def run_trials(job: WorkerJob, settings: WorkerSettings, channel: Channel) -> None:
     """Run trials of a study; this is what a worker runs."""
-    spec, plan = settings.spec, settings.plan
-    device = use_device(job.device)
-    steps = spec.recipe.epochs * (len(spec.dataset.train) // spec.recipe.batch_size)
-    objective = Objective(
-        spec=spec,
-        plan=plan,
-        folder=working_folder(settings.out, settings.token) / "trials",
-        device=device,
-        compile=compiling_pays(device, steps),
-        save_every=settings.save_every,
-        stop=channel.stopped,
-    )
+    device, recipe = use_device(job.device), settings.spec.recipe
+    steps = recipe.epochs * (len(settings.spec.dataset.train) // recipe.batch_size)
+    folder = working_folder(settings.out, settings.token) / "trials"
+    compiled = compiling_pays(device, steps)
+    objective = Objective(settings, folder, device, compiled, channel.stopped)
 
     def after_trial(study: Study, trial: FrozenTrial) -> None:
         if trial.state == TrialState.FAIL and "interrupted" in trial.user_attrs:
             retry(study, trial)
-        if objective.stopped() or not can_start(study, plan.trials):
+        if objective.stopped() or not can_start(study, settings.plan.trials):
             study.stop()
 
     with warnings.catch_warnings():
         # a γ below GAMMA_MIN, for which the transform warns, is part of the search
         warnings.simplefilter("ignore", UserWarning)
         try:
-            settings.open_study(job.url).optimize(
+            open_study(job.url, settings).optimize(
                 objective,
                 n_trials=1 if job.threads == 1 else None,
                 n_jobs=job.threads,

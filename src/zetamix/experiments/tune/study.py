@@ -23,17 +23,24 @@ from zetamix.results.tuning import SearchPlan, SettingResult, State, StudySpec, 
 MAX_RETRIES = 3
 
 
-def open_study(
-    url: str,
-    name: str,
-    spec: StudySpec,
-    plan: SearchPlan,
-    *,
-    heartbeat: int = HEARTBEAT,
-    grace: int = GRACE,
-) -> optuna.Study:
+@dataclass(frozen=True)
+class WorkerSettings:
+    """What all workers of one command share."""
+
+    study_name: str
+    spec: StudySpec
+    plan: SearchPlan
+    out: Path
+    token: str = ""
+    save_every: float = 60.0
+    heartbeat: int = HEARTBEAT
+    grace: int = GRACE
+
+
+def open_study(url: str, settings: WorkerSettings) -> optuna.Study:
     """Load a study, or create it; raises if it was created with other settings."""
-    storage = open_storage(url, heartbeat=heartbeat, grace=grace, on_stale=retry)
+    name, spec, plan = settings.study_name, settings.spec, settings.plan
+    storage = open_storage(url, heartbeat=settings.heartbeat, grace=settings.grace, on_stale=retry)
     with storage_errors(storage.engine.url):
         study = optuna.create_study(
             storage=storage,
