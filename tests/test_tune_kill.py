@@ -83,28 +83,19 @@ def test_the_trials_of_a_killed_worker_resume(whole, tmp_path):
     assert curve(out)[0] == before[0]
 
 
-def test_a_killed_command_is_resumed_by_the_same_command(whole, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_same_command_resumes_after_a_signal(number, whole, tmp_path):
     out = tmp_path / "out"
     command = tune(out)
     before = wait_for_epochs(command, out)
-    command.send(signal.SIGKILL)
-    assert command.wait() == -signal.SIGKILL
-    assert not (out / "results.json").exists()
-    assert tune(out).wait() == 0, (tmp_path / "log").read_text()
-    trials = check(out)
-    assert values(trials) == values(whole)
-    assert curve(out)[0] == before[0]
-
-
-def test_sigterm_writes_a_report_and_the_same_command_resumes(whole, tmp_path):
-    out = tmp_path / "out"
-    command = tune(out)
-    wait_for_epochs(command, out)
-    command.send(signal.SIGTERM)
-    assert command.wait() == 128 + signal.SIGTERM
-    log = (tmp_path / "log").read_text()
-    assert "Rerun the same command to resume." in log
-    results = json.loads((out / "results.json").read_text())
-    assert not results["finished"]
+    command.send(number)
+    if number == signal.SIGKILL:
+        assert command.wait() == -number
+        assert not (out / "results.json").exists()
+    else:
+        assert command.wait() == 128 + number
+        assert "Rerun the same command to resume." in (tmp_path / "log").read_text()
+        assert not json.loads((out / "results.json").read_text())["finished"]
     assert tune(out).wait() == 0, (tmp_path / "log").read_text()
     assert values(check(out)) == values(whole)
+    assert curve(out)[0] == before[0]

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from zetamix.measure.statistics import summarise
 from zetamix.metrics import METRICS
 from zetamix.results.search_space import Parameter
@@ -92,24 +94,21 @@ def trend(trials: Sequence[Trial]) -> list[CurvePoint]:
     pairs = [(gamma, value) for gamma, values in at_gammas(trials).items() for value in values]
     if len(pairs) < MIN_TREND_TRIALS or pairs[0][0] == pairs[-1][0]:
         return []
+    gammas, values = torch.tensor(pairs, dtype=torch.float64).T
     low, high = pairs[0][0], pairs[-1][0]
-    gammas = [low + (high - low) * k / (GRID_POINTS - 1) for k in range(GRID_POINTS)]
-    points = [_local_mean(gamma, BANDWIDTH * (high - low), pairs) for gamma in gammas]
-    drawn = [point for point in points if point.n >= MIN_EFFECTIVE_TRIALS]
-    return drawn if len(drawn) >= MIN_COVERAGE * GRID_POINTS else []
-
-
-def _local_mean(at: float, width: float, pairs: Sequence[tuple[float, float]]) -> CurvePoint:
-    weights = [math.exp(-0.5 * ((gamma - at) / width) ** 2) for gamma, _ in pairs]
-    total = math.fsum(weights)
-    effective = total**2 / math.fsum(weight**2 for weight in weights)
-    mean = math.fsum(w * value for w, (_, value) in zip(weights, pairs, strict=True)) / total
-    squares = (w * (value - mean) ** 2 for w, (_, value) in zip(weights, pairs, strict=True))
-    variance = math.fsum(squares) / total * effective / max(1.0, effective - 1)
+    at = torch.linspace(low, high, GRID_POINTS, dtype=torch.float64)
+    weights = torch.exp(-0.5 * ((gammas - at[:, None]) / (BANDWIDTH * (high - low))) ** 2)
+    totals = weights.sum(1)
+    means = weights @ values / totals
+    effective = totals**2 / (weights**2).sum(1)
+    variances = (weights * (values - means[:, None]) ** 2).sum(1) / totals
+    errors = (variances / (effective - 1).clamp(min=1)).sqrt()
     # far from all trials the weights are small and equal, so that `effective` is large although no
     # trial is near. Where trials are evenly spaced both numbers agree
-    near = min(effective, math.sqrt(2) * total)
-    return CurvePoint(at, mean, math.sqrt(variance / effective), near)
+    near = torch.minimum(effective, math.sqrt(2) * totals)
+    columns = (column.tolist() for column in (at, means, errors, near))
+    drawn = [point for point in map(CurvePoint, *columns) if point.n >= MIN_EFFECTIVE_TRIALS]
+    return drawn if len(drawn) >= MIN_COVERAGE * GRID_POINTS else []
 
 
 def flatness(trials: Sequence[Trial], metric: str) -> Flatness | None:
