@@ -98,10 +98,9 @@ def _page(
     sections: list[Section] = []
     if tuning.tested:
         sections.append(Section("Test results", [results_table(tuning)]))
-    if "gamma" in pictures:
-        sections.append(Section("Score against γ", [pictures["gamma"]]))
-    if "parallel" in pictures:
-        sections.append(Section("All parameters", [pictures["parallel"]]))
+    for name, title in (("gamma", "Score against γ"), ("parallel", "All parameters")):
+        if name in pictures:
+            sections.append(Section(title, [pictures[name]]))
     if len(tuning.spec.space.searched) > 1:
         block: Block = shares if isinstance(shares, str) else pictures["importance"]
         sections.append(Section("Parameter importance", [block]))

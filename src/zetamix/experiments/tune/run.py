@@ -27,7 +27,7 @@ from zetamix.experiments.run_cells import (
     working_folder,
 )
 from zetamix.experiments.tune.objective import Objective, TrialStopped
-from zetamix.experiments.tune.storage import GRACE, HEARTBEAT, patiently, sqlite_url
+from zetamix.experiments.tune.storage import patiently, sqlite_url
 from zetamix.experiments.tune.study import (
     SearchProgress,
     WorkerSettings,
@@ -79,8 +79,6 @@ def tune(
     address: str | None = None,
     device: str | None = None,
     save_every: float = 60.0,
-    heartbeat: int = HEARTBEAT,
-    grace: int = GRACE,
     poll_seconds: float = POLL_SECONDS,
     watch: Watch | None = None,
     stop: Stop | None = None,
@@ -94,8 +92,6 @@ def tune(
     test_seeds: number of seeds of the final test; 0 skips it.
     jobs: trials at a time: processes on a CPU (default: one per core), threads of one process on
         each GPU (default: 4).
-    heartbeat, grace: seconds between two signs of life of a trial, and from the last one until
-        another worker takes the trial over. On the same machine a death is noticed at once.
     watch: called with the progress every `poll_seconds`, from a thread, and at the end.
     stop: once it returns True, trials under way save their checkpoints and end.
     """
@@ -105,9 +101,7 @@ def tune(
             "choose without a final test."
         )
     url, study_name = storage or sqlite_url(out / "study.db"), name or f"tune-{spec.dataset.name}"
-    settings = WorkerSettings(
-        study_name, spec, plan, out.absolute(), "", save_every, heartbeat, grace
-    )
+    settings = WorkerSettings(study_name, spec, plan, out.absolute(), save_every=save_every)
     study = open_study(url, settings)
     options: dict[str, Any] = {
         "backend": backend,

@@ -34,7 +34,9 @@ class WorkerSettings:
     token: str = ""
     save_every: float = 60.0
     heartbeat: int = HEARTBEAT
+    """Seconds between two signs of life of a trial."""
     grace: int = GRACE
+    """Seconds from the last sign of life until another worker takes the trial over."""
 
 
 def open_study(url: str, settings: WorkerSettings) -> optuna.Study:
