@@ -93,10 +93,8 @@ def test_a_time_limit_ends_politely(tmp_path):
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (["--space", "gama=1..6"], 1, "There is no parameter 'gama'. Did you mean gamma? There"),
         (["--grid", "gamma=1..6"], 1, "A grid needs the values of gamma, got the range 1..6."),
         (["--grid", "gamma=1:2:1", "--trials", "5"], 1, "A grid trains every setting with every"),
-        (["--sampler", "luck"], 1, "sampler must be one of tpe, grid, random, got 'luck'."),
         (["--metric", "luck"], 1, "metric must be one of error, accuracy, balanced_accuracy,"),
         (["--backend", "slurm"], 1, "backend must be one of local, ray, got 'slurm'."),
         (["--data", "nowhere"], 1, "nowhere"),
