@@ -47,9 +47,8 @@ def write_report(tuning: Tuning, out: Path, machine: Mapping[str, str]) -> Path:
     for picture in pictures.values():
         picture.save(out / "figures")
     write_text(out / "trials.csv", trials_csv(tuning))
-    write_json(
-        out / "results.json", json_safe({"machine": dict(machine), **as_dict(tuning, shares)})
-    )
+    results = {"machine": dict(machine), **as_dict(tuning, shares)}
+    write_json(out / "results.json", json_safe(results))
     page = out / "report.html"
     write_text(page, _page(tuning, pictures, shares, machine))
     return page
@@ -139,12 +138,11 @@ def results_table(tuning: Tuning) -> Table:
     chosen = {} if tuning.chosen is None else tuning.chosen.setting
     if changed := {name: value for name, value in chosen.items() if name in recipe}:
         notes.append(f"Chosen with {format_setting(changed)}; the others use the recipe unchanged.")
-    columns = [Column("method")]
-    for metric in metrics:
-        better = "higher" if metric.higher_is_better else "lower"
-        columns.append(Column(metric.heading, f"{metric.title}; {better} is better"))
-    columns.append(Column("seeds"))
-    return Table(columns, rows, f"{tuning.spec.dataset.name}, test split", notes)
+    better = {True: "higher is better", False: "lower is better"}
+    heads = [Column(m.heading, f"{m.title}; {better[m.higher_is_better]}") for m in metrics]
+    return Table(
+        ["method", *heads, "seeds"], rows, f"{tuning.spec.dataset.name}, test split", notes
+    )
 
 
 def trial_table(tuning: Tuning) -> Table:
@@ -161,12 +159,12 @@ def trial_table(tuning: Tuning) -> Table:
         rows.append(
             [Cell(trial.number), *settings, trial.seed, value, Cell(trial.seconds, digits=1)]
         )
-    columns = [
-        Column("trial"),
-        *(Column(TITLES.get(name, name)) for name in names),
-        Column("seed"),
+    columns: list[Column | str] = [
+        "trial",
+        *(TITLES.get(name, name) for name in names),
+        "seed",
         Column(f"validation {metric.axis_label}", "± standard error over samples"),
-        Column("seconds"),
+        "seconds",
     ]
     all_shown = len(complete) <= SHOWN_TRIALS
     caption = "Complete trials" if all_shown else f"The best {SHOWN_TRIALS} trials"
@@ -201,7 +199,7 @@ def method_table(tuning: Tuning) -> Table:
         f"{recipe.weight_decay:g}, augmentation {recipe.augmentation}",
         "trained by": tuning.description,
     }
-    return Table([Column("setting"), Column("value")], [list(row) for row in rows.items()])
+    return Table(["setting", "value"], [list(row) for row in rows.items()])
 
 
 def trials_csv(tuning: Tuning) -> str:
@@ -215,7 +213,7 @@ def trials_csv(tuning: Tuning) -> str:
         scores = [trial.seed, trial.value, trial.standard_error, trial.state, trial.seconds]
         line = [trial.number, *settings, *scores]
         rows.append([f"{value:.6g}" if isinstance(value, float) else value for value in line])
-    return Table([Column(head) for head in heads], rows).csv()
+    return Table(heads, rows).csv()
 
 
 # figures
