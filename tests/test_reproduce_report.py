@@ -12,7 +12,7 @@ from records_by_hand import FACTS, measurement, run_record
 from zetamix.experiments.reproduce import ARTIFACTS, CellRequest, make_view
 from zetamix.report.paper import make_report
 from zetamix.report.paper.point_clouds import project
-from zetamix.report.paper.tables import SPECS, comparison_table, readme_table, rows_of
+from zetamix.report.paper.tables import comparison_table, readme_table, rows_of
 from zetamix.report.paper.write import write_artifact, write_page
 from zetamix.results.record_store import RecordStore
 
@@ -47,12 +47,12 @@ def table_rows(table):
 
 
 def natural_rows(store):
-    table = comparison_table(make_view("natural", store), SPECS["natural"])
+    table = comparison_table(make_view("natural", store))
     return table_rows(table)[2:]
 
 
 def test_a_table_has_the_papers_value_ours_and_the_difference(natural):
-    head, _, *rows = table_rows(comparison_table(natural, SPECS["natural"]))
+    head, _, *rows = table_rows(comparison_table(natural))
     assert head == [
         "dataset",
         "method",
@@ -78,7 +78,7 @@ def test_best_is_marked_only_where_every_method_was_run(tmp_path):
 
 
 def test_footnotes_are_numbered_and_referred_to(natural):
-    table = comparison_table(natural, SPECS["natural"])
+    table = comparison_table(natural)
     notes = [note for note in table.notes if note.startswith("[")]
     assert notes[0].startswith("[1] CIFAR-100: the paper prints 10 classes")
     assert {row[0] for row in table_rows(table)[2:] if row[-1] == "3"} == {"STL-10"}
@@ -92,7 +92,7 @@ def test_variants_have_separate_columns(tmp_path):
 
 
 def test_csv_keeps_numbers_in_full_and_columns_apart(natural):
-    text = comparison_table(natural, SPECS["natural"]).csv()
+    text = comparison_table(natural).csv()
     head, first, *_ = csv.reader(io.StringIO(text))
     assert len(set(head)) == len(head)
     values = dict(zip(head, first, strict=True))

@@ -79,10 +79,6 @@ class RecordStore:
             ) from None
 
 
-def fingerprint_of(record: Record) -> str:
-    return record.cell.fingerprint if isinstance(record, RunRecord) else record.fingerprint
-
-
 def _write_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
     """Write tensors as one compressed `.npz`; equal numbers give equal bytes."""
     content = io.BytesIO()
@@ -144,9 +140,6 @@ class PaperView:
         """Records of one kind, in the order of their cells."""
         measured = self.measured(kind, dataset, **recipe)
         return [record for _, record in measured if record is not None]
-
-    def arrays(self, record: Measurement) -> dict[str, Tensor]:
-        return self.store.arrays(record)
 
     @property
     def empty(self) -> list[PaperCell]:

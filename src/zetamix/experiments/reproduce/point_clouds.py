@@ -82,7 +82,9 @@ def measure_distribution(cell: MeasurementCell, context: MeasureContext) -> Meas
     outputs = context.mix(cell, samples, dataset.train.labels)
     values = {}
     if cell.method != "none":
-        values["distance"] = mean_of(_distances(outputs.samples, samples)).as_dict()
+        cloud = Cloud(samples, MEMORY)
+        nearest = distances_to(Cloud(outputs.samples, MEMORY, cloud.origin), cloud, 1)
+        values["distance"] = mean_of(nearest).as_dict()
     # half precision is exact to a thousandth: a tenth of the width of a plotted dot
     arrays = {"samples": outputs.samples.half()}
     if dataset.num_classes > 1:
@@ -90,12 +92,6 @@ def measure_distribution(cell: MeasurementCell, context: MeasureContext) -> Meas
         values["label_error"] = mean_of(wrong).as_dict()
         arrays["targets"] = outputs.targets.half()
     return Measured(values, arrays)
-
-
-def _distances(outputs: Tensor, originals: Tensor) -> Tensor:
-    """[n]: Euclidean distance from each output to the nearest original."""
-    cloud = Cloud(originals, MEMORY)
-    return distances_to(Cloud(outputs, MEMORY, cloud.origin), cloud, 1)
 
 
 def wrong_labels(outputs: MixedSamples, originals: Tensor, labels: Tensor) -> Tensor:
@@ -119,14 +115,9 @@ def dimension_cells() -> list[MeasurementCell]:
 def measure_dimension(cell: MeasurementCell, context: MeasureContext) -> Measured:
     """Mean and spread of the local dimension over all outputs."""
     outputs = context.mix(cell, context.samples(), context.dataset.train.labels)
-    dimensions = local_dimension(
-        outputs.samples, cell.recipe["neighbours"], memory_gb=_memory(context.device)
-    )
+    memory = CPU_MEMORY
+    if context.device.type == "cuda":
+        # half of what is free: 50,000 images take 20 GB for all their products
+        memory = max(memory, torch.cuda.mem_get_info(context.device)[0] / 2e9)
+    dimensions = local_dimension(outputs.samples, cell.recipe["neighbours"], memory_gb=memory)
     return Measured(mean_of(dimensions).as_dict())
-
-
-def _memory(device: torch.device) -> float:
-    """Half of the free memory of a GPU: 50,000 images take 20 GB for all their products."""
-    if device.type != "cuda":
-        return CPU_MEMORY
-    return max(CPU_MEMORY, torch.cuda.mem_get_info(device)[0] / 2e9)

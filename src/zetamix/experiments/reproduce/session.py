@@ -17,9 +17,9 @@ from zetamix.experiments.reproduce.measure_context import Measure, MeasureContex
 from zetamix.experiments.run_cells import Watch, run_cells
 from zetamix.methods import parse
 from zetamix.provenance import machine_info
-from zetamix.records import Measurement
+from zetamix.records import Measurement, RunRecord
 from zetamix.results.paper_cells import MeasurementCell, PaperCell, ReproduceError, TrainingCell
-from zetamix.results.record_store import RecordStore, fingerprint_of
+from zetamix.results.record_store import RecordStore
 from zetamix.train.run import make_cell
 from zetamix.train.stop import Stop, Stopped
 
@@ -100,7 +100,12 @@ class Session:
         if runnable and not self.stop():
             try:
                 dataset = self._load(name, cells) if name else None
-                self._fill(artifact, runnable, dataset, outcome)
+                for cell in runnable:
+                    if isinstance(cell, MeasurementCell) and not self.stop():
+                        self._measure(artifact, cell, dataset)
+                trainings = [cell for cell in runnable if isinstance(cell, TrainingCell)]
+                if trainings and dataset is not None:
+                    self._train(artifact, trainings, dataset, outcome)
             except DatasetNotFoundError as error:
                 outcome.reasons.append(str(error))
         left = [cell for cell in empty if self.store.find(cell) is None]
@@ -117,7 +122,11 @@ class Session:
             dataset = self.load_dataset(name, self.data_dir)
         dataset = with_reported_split(dataset) if training else dataset
         records = (self.store.find(cell) for cell in cells)
-        others = {fingerprint_of(record) for record in records if record is not None}
+        others = {
+            record.cell.fingerprint if isinstance(record, RunRecord) else record.fingerprint
+            for record in records
+            if record is not None
+        }
         if others - {dataset.fingerprint}:
             # results of different data must not be averaged
             raise ReproduceError(
@@ -126,16 +135,6 @@ class Session:
                 "another --out, or remove those records."
             )
         return dataset
-
-    def _fill(
-        self, artifact: str, cells: list[PaperCell], dataset: Dataset | None, outcome: Outcome
-    ) -> None:
-        for cell in cells:
-            if isinstance(cell, MeasurementCell) and not self.stop():
-                self._measure(artifact, cell, dataset)
-        trainings = [cell for cell in cells if isinstance(cell, TrainingCell)]
-        if trainings and dataset is not None:
-            self._train(artifact, trainings, dataset, outcome)
 
     def _measure(self, artifact: str, cell: MeasurementCell, dataset: Dataset | None) -> None:
         self.log(cell.name)

@@ -19,38 +19,31 @@ from zetamix.train.cuda_graph import compiling_pays
 from zetamix.transforms import LocalMixup
 
 METHODS = ("none", "mixup:1.0", "zeta:2.8")
-# dataset: epochs of the paper's table of times
-EPOCHS = {"cifar10": 200, "stl10": 200, "imagenette": 80}
+DATASETS = ("cifar10", "stl10", "imagenette")
 TIMED = 5
 SHAPE = (32, 3, 224, 224)
 ROUNDS = 50
-LOCAL = "local synthetic instances"
 BATCH_CONTENDERS = (
     *(c for c in CONTENDERS if c.name in (COPY, OURS, "zetamix Mixup", "paper listing")),
     *(c for c in CONTENDERS if c.name == "mixup, original"),
-    Contender(LOCAL, lambda classes: LocalMixup(num_classes=classes)),
+    Contender("local synthetic instances", lambda classes: LocalMixup(num_classes=classes)),
 )
 
 
 def cells() -> list[MeasurementCell]:
     """Training is timed on a GPU, as in the paper; a batch on both device types."""
+    recipes = {
+        name: {"device": "cuda", "timed": TIMED, "training": RECIPES[name].as_dict()}
+        for name in DATASETS
+    }
     training = [
-        MeasurementCell(
-            "training-time",
-            name,
-            method,
-            recipe={"device": "cuda", "timed": TIMED, "training": RECIPES[name].as_dict()},
-        )
-        for name in EPOCHS
+        MeasurementCell("training-time", name, method, recipe=recipe)
+        for name, recipe in recipes.items()
         for method in METHODS
     ]
+    batch = {"shape": list(SHAPE), "rounds": ROUNDS}
     batches = [
-        MeasurementCell(
-            "batch-time",
-            "",
-            "all",
-            recipe={"device": device, "shape": list(SHAPE), "rounds": ROUNDS},
-        )
+        MeasurementCell("batch-time", "", "all", recipe={"device": device, **batch})
         for device in ("cuda", "cpu")
     ]
     return [*training, *batches]
@@ -80,7 +73,8 @@ def measure_training(cell: MeasurementCell, context: MeasureContext) -> Measured
     ends = []
     for progress in run.advance():
         if progress.line is not None:
-            _wait(context.device)
+            if context.device.type == "cuda":
+                torch.cuda.synchronize(context.device)
             ends.append(time.perf_counter())
     shutil.rmtree(folder, ignore_errors=True)
     seconds = [late - early for early, late in pairwise(ends[:-1])]
@@ -107,8 +101,3 @@ def measure_batch(cell: MeasurementCell, context: MeasureContext) -> Measured:
             ]
         }
     )
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

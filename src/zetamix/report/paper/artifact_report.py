@@ -56,7 +56,6 @@ def status_of(claims: Sequence[bool | None]) -> str:
 
 
 # from one class to the other; both ends and the middle differ in lightness
-CLASS_COLOURS = COLOURS[:2]
 SOFT_LABELS = LinearSegmentedColormap.from_list("labels", [COLOURS[0], "#b0a8b9", COLOURS[1]])
 # point clouds take 1.2 MB at 160 dpi, 1.5 MB at 200 dpi, and look the same
 DPI = 160
@@ -93,14 +92,9 @@ def finish(view: PaperView, figure: Figure, name: str, *, alt: str, caption: str
     """Render a figure; that of a smoke test says so in a watermark and in its caption."""
     matplotlib.rcParams["savefig.dpi"] = DPI
     if view.smoke_label:
-        watermark: dict[str, Any] = {
-            "rotation": 20,
-            "ha": "center",
-            "va": "center",
-            "alpha": 0.12,
-            "zorder": 10,
-        }
-        figure.text(0.5, 0.5, "smoke test", size=6 * figure.get_figwidth(), **watermark)
+        style: dict[str, Any] = {"ha": "center", "va": "center", "alpha": 0.12, "zorder": 10}
+        size = 6 * figure.get_figwidth()
+        figure.text(0.5, 0.5, "smoke test", size=size, rotation=20, **style)
         caption = f"{view.smoke_label.capitalize()}. {caption}"
     return Picture.of(figure, name, alt=alt, caption=caption)
 
@@ -116,7 +110,8 @@ def bare(axes: Axes) -> None:
         side.set_color("#bbbbbb")
 
 
-def blank(axes: Axes, text: str = "no record yet") -> None:
+def blank(axes: Axes) -> None:
     """A panel without data."""
     bare(axes)
-    axes.text(0.5, 0.5, text, ha="center", va="center", size=8, transform=axes.transAxes)
+    style: dict[str, Any] = {"ha": "center", "va": "center", "transform": axes.transAxes}
+    axes.text(0.5, 0.5, "no record yet", size=8, **style)

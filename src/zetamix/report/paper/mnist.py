@@ -63,7 +63,7 @@ def report(view: PaperView) -> ArtifactReport:
         f"the paper's has {theirs:.2f} %"
     )
     return ArtifactReport(
-        [_draw(view, {m: view.arrays(record) for m, record in records.items()}, description)],
+        [_draw(view, {m: view.store.arrays(record) for m, record in records.items()}, description)],
         {"realism": _table(records, description)},
         _verdict(records),
     )

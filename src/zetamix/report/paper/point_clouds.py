@@ -11,7 +11,6 @@ from zetamix.records import Measurement
 from zetamix.report import Cell, Column, Picture, Table, drawing
 from zetamix.report.figure import COLOURS, GREY
 from zetamix.report.paper.artifact_report import (
-    CLASS_COLOURS,
     SOFT_LABELS,
     ArtifactReport,
     Verdict,
@@ -46,7 +45,7 @@ def overview(view: PaperView) -> ArtifactReport:
     with drawing(8.4, 5.4) as figure:
         grid: Any = figure.subplots(2, 2)
         for letter, axes, record in zip("abcd", grid.flat, records, strict=True):
-            _draw_weights(axes, view.arrays(record))
+            _draw_weights(axes, view.store.arrays(record))
             is_mixup = record.method.startswith("mixup")
             sources = "pairs" if is_mixup else f"N = {record.recipe['sources']}"
             axes.set_title(f"({letter}) {method_name(record.method)}, {sources}")
@@ -71,7 +70,7 @@ def overview(view: PaperView) -> ArtifactReport:
 
 def _draw_weights(axes: Axes, arrays: dict[str, Tensor]) -> None:
     background, labels = arrays["background"].float(), arrays["background_labels"]
-    for label, colour in enumerate(CLASS_COLOURS):
+    for label, colour in enumerate(COLOURS[:2]):
         points = background[labels == label]
         axes.scatter(points[:, 0], points[:, 1], s=7, lw=0, color=colour, alpha=0.16)
     originals, outputs = arrays["originals"], arrays["outputs"]
@@ -170,7 +169,7 @@ def _draw_grid(view: PaperView) -> Picture:
 
 
 def _points(view: PaperView, record: Measurement, angles: Angles) -> Tensor:
-    return project(view.arrays(record)["samples"].float(), angles)
+    return project(view.store.arrays(record)["samples"].float(), angles)
 
 
 def _draw_panel(
@@ -189,7 +188,7 @@ def _draw_panel(
         if is_mixed:
             axes.scatter(originals[:, 0], originals[:, 1], s=3, color=PALE_GREY, **style)
             _annotate(axes, f"{100 * record.values['label_error']['value']:.0f} % wrong")
-        label = view.arrays(record)["targets"].float()[:, 1]
+        label = view.store.arrays(record)["targets"].float()[:, 1]
         style = {"s": 6, "lw": 0, "cmap": SOFT_LABELS, "vmin": 0, "vmax": 1}
         for rows, marker in ((label <= 0.5, "o"), (label > 0.5, "^")):
             axes.scatter(points[rows, 0], points[rows, 1], c=label[rows], marker=marker, **style)

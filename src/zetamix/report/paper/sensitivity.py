@@ -139,7 +139,10 @@ def _sentence(curve: Curve) -> str:
 
 
 def _draw_sweep(view: PaperView, curve: Curve) -> Picture:
-    gammas, decays, errors = zip(*map(_setting, curve.sweep.values()), strict=True)
+    runs = curve.sweep.values()
+    gammas = [float(gamma_of(run.cell.method)) for run in runs]
+    decays = [run.cell.recipe["weight_decay"] for run in runs]
+    errors = [100 * run.last["error"] for run in runs]
     with drawing(6.0, 3.6) as figure:
         axes = figure.subplots()
         points = axes.scatter(gammas, decays, c=errors, cmap="cividis_r", s=26, lw=0)
@@ -156,9 +159,3 @@ def _draw_sweep(view: PaperView, curve: Curve) -> Picture:
             f"with their error on the test split. Dotted: {GAMMA_MIN:.5f}. Settings are "
             "drawn at random; the paper's come from a Bayesian search.",
         )
-
-
-def _setting(record: RunRecord) -> tuple[float, float, float]:
-    """γ, weight decay and error in percent."""
-    gamma, recipe = float(gamma_of(record.cell.method)), record.cell.recipe
-    return gamma, float(recipe["weight_decay"]), 100 * record.last["error"]

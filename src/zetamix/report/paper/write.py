@@ -66,15 +66,12 @@ def _section(view: PaperView, report: ArtifactReport) -> Section:
         blocks.append(Fold("The paper's values", tables))
     empty = empty_cells(view)
     blocks += [empty] if empty is not None else []
-    blocks += [*_about_the_paper(view), *_provenance(view)]
+    if view.artifact not in paper.TABLES:
+        # tables of trained models have these as notes
+        issues = paper.footnotes(view.artifact)
+        blocks += [f"About the paper: {issue.sentence}" for issue in issues]
+    blocks += _provenance(view)
     return Section(f"{view.artifact}: {view.title}", blocks, anchor=view.artifact)
-
-
-def _about_the_paper(view: PaperView) -> list[str]:
-    """Known issues, which tables of trained models have as notes already."""
-    if view.artifact in paper.TABLES:
-        return []
-    return [f"About the paper: {issue.sentence}" for issue in paper.footnotes(view.artifact)]
 
 
 def _provenance(view: PaperView) -> list[str]:
