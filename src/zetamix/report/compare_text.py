@@ -91,7 +91,9 @@ def _with_change(difference: Difference, brief: bool) -> str:
 def _before_correction(tested: Sequence[Difference]) -> str:
     """Differences that are significant on their own, but not as one of several."""
     near = [d for d in tested if d.excludes_zero and not d.significant]
-    names = join([f"{display_name(d.method)} (p = {d.p_holm:.2f})" for d in near])
+    names = join(
+        [f"{display_name(d.method)} (p = {d.p:.2g}, corrected {d.p_holm:.2f})" for d in near]
+    )
     verb = "is significant on its" if len(near) == 1 else "are significant on their"
     return f" {names} {verb} own but not after Holm correction." if near else ""
 

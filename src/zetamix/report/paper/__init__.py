@@ -12,7 +12,7 @@ from zetamix.report.paper import (
     theorems,
     timing,
 )
-from zetamix.report.paper.artifact_report import NOT_RUN, ArtifactReport, Verdict
+from zetamix.report.paper.artifact_report import NOT_RUN, SMOKE_TEST, ArtifactReport, Verdict
 from zetamix.results.record_store import PaperView
 
 REPORTS: Mapping[str, Callable[[PaperView], ArtifactReport]] = {
@@ -45,4 +45,4 @@ def make_report(view: PaperView) -> ArtifactReport:
         name: replace(table, caption=f"{label} {table.caption}")
         for name, table in report.tables.items()
     }
-    return replace(report, tables=captioned, verdict=Verdict(NOT_RUN, [label]))
+    return replace(report, tables=captioned, verdict=Verdict(SMOKE_TEST, [label]))

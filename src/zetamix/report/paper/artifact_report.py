@@ -14,7 +14,7 @@ from zetamix.report.figure import COLOURS
 from zetamix.results.record_store import PaperView
 
 REPRODUCED, PARTLY, NOT_REPRODUCED = "reproduced", "partly reproduced", "not reproduced"
-INCONCLUSIVE, NOT_RUN = "inconclusive", "not run"
+INCONCLUSIVE, NOT_RUN, SMOKE_TEST = "inconclusive", "not run", "smoke test"
 INCOMPLETE = "(incomplete)"
 
 

@@ -193,7 +193,8 @@ def judge(comparisons: Sequence[Comparison]) -> Verdict:
     ours = ", ".join(f"{counts[name]} {OUTCOMES[name]}" for name in OUTCOMES if counts[name])
     sentence = (
         f"The paper reports ζ-mixup ahead of mixup and ERM in {sum(wins.values())} of the "
-        f"{plural(len(wins), 'comparison')} run here. Ours: {ours}."
+        f"{plural(len(wins), 'comparison')} run here. Ours, each variant of the recipe counted "
+        f"({plural(len(comparisons), 'comparison')}): {ours}."
     )
     claims = [c.claim_holds for c in comparisons if c.is_win_in_paper]
     return Verdict(status_of(claims), [sentence])
