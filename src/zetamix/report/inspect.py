@@ -240,9 +240,10 @@ def _page(
 
 def _method(inspection: Inspection) -> list[str]:
     settings = inspection.settings
+    batch_size = min(settings.batch_size, inspection.samples)
     paragraphs = [
         f"{inspection.samples:,} samples of the training split were mixed in random batches of "
-        f"about {min(settings.batch_size, inspection.samples)}, the same for every method (seed {settings.seed}), with one "
+        f"about {batch_size}, the same for every method (seed {settings.seed}), with one "
         "output per sample.",
         f"Local dimension: the number of principal components of the {inspection.neighbours} "
         "nearest outputs of the same method whose variance exceeds 5 % of the largest (Fukunaga "
