@@ -4,8 +4,8 @@ import math
 import os
 import sqlite3
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import optuna
 import pytest
@@ -79,17 +79,13 @@ def wait_for_retry(study):
 
 def claim_all(open_again, expected):
     """Four commands at once claim three waiting trials each."""
-    claimed = []
-    threads = [
-        threading.Thread(
-            target=lambda: claimed.extend(ask(study).number for study in [open_again()] * 3)
-        )
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+
+    def claim(_):
+        study = open_again()
+        return [ask(study).number for _ in range(3)]
+
+    with ThreadPoolExecutor(4) as pool:
+        claimed = [number for numbers in pool.map(claim, range(4)) for number in numbers]
     assert sorted(claimed) == list(expected)
 
 
