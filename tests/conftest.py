@@ -23,6 +23,14 @@ TOLERANCES = {
     torch.int16: (0.0, 1.0),
 }
 
+# files whose tests train, start processes, compile kernels or render pages for seconds each
+SLOW_FILES = {
+    "test_cli_train", "test_compare_cli", "test_compare_report", "test_executor", "test_inspect",
+    "test_kernels", "test_ray_executor", "test_reproduce_cli", "test_reproduce_results",
+    "test_run_cells", "test_tune_cli", "test_tune_kill", "test_tune_postgres", "test_tune_ray",
+    "test_tune_run", "test_tune_study",
+}  # fmt: skip
+
 # the same examples on every machine and in every run
 hypothesis.settings.register_profile("suite", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("suite")
@@ -43,6 +51,9 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.stem in SLOW_FILES:
+            item.add_marker(pytest.mark.slow)
     if torch.cuda.is_available():
         return
     for item in items:
