@@ -28,8 +28,16 @@ def test_on_a_cluster_a_killed_worker_costs_no_trial(address, tmp_path):
         text=True,
     )  # fmt: skip
     folder = tmp_path / "trials/0000"
-    wait_for(lambda: (folder / "metrics.jsonl").exists() and trained_by(folder), process)
-    os.kill(trained_by(folder), signal.SIGKILL)
+    workers = []
+
+    def has_trained():
+        # asked once: a list of locks that changes while it is read may lack this one
+        worker = (folder / "metrics.jsonl").exists() and trained_by(folder)
+        workers.extend([worker] if worker else [])
+        return worker
+
+    wait_for(has_trained, process)
+    os.kill(workers[0], signal.SIGKILL)
     text = process.communicate(timeout=300)[0]
     assert process.returncode == 0, text
     results = json.loads((tmp_path / "results.json").read_text())
