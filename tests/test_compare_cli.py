@@ -1,5 +1,6 @@
 """`zetamix compare` as users run it: output, bad input, Ctrl-C, kill -9, photographs in folders."""
 
+import glob
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -248,15 +250,11 @@ def finished(out):
 def trained_by(folder):
     """The process that holds the folder of a run."""
     lock = str(folder / ".lock")
-    for process in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            held = [
-                os.readlink(f"/proc/{process}/fd/{fd}") for fd in os.listdir(f"/proc/{process}/fd")
-            ]
-        except OSError:
-            continue
-        if lock in held:
-            return int(process)
+    for link in glob.glob("/proc/[0-9]*/fd/*"):
+        # a process may end, or close another file, while it is looked at
+        with suppress(OSError):
+            if os.readlink(link) == lock:
+                return int(link.split("/")[2])
     return None
 
 

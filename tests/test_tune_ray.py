@@ -31,7 +31,6 @@ def test_on_a_cluster_a_killed_worker_costs_no_trial(address, tmp_path):
     workers = []
 
     def has_trained():
-        # asked once: a list of locks that changes while it is read may lack this one
         worker = (folder / "metrics.jsonl").exists() and trained_by(folder)
         workers.extend([worker] if worker else [])
         return worker
