@@ -1,10 +1,10 @@
-# setup · demo · quick · test · check · bench · results · pins · clean
+# setup · demo · quick · test · fuzz · check · bench · results · pins · clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo quick test check bench results pins clean
+.PHONY: setup demo quick test fuzz check bench results pins clean
 
 setup: $(READY)
 
@@ -32,6 +32,11 @@ quick: check
 
 test: check
 	$(BIN)/python -m pytest -n 2
+
+# the tests marked `fuzz`, round after round, each with another seed: make fuzz MINUTES=600
+MINUTES ?= 10
+fuzz: $(READY)
+	$(BIN)/python tests/fuzz.py --minutes $(MINUTES)
 
 bench: $(READY)
 	$(BIN)/zetamix bench

@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 
+import fuzz
 import hypothesis
 import pytest
 import torch
@@ -33,6 +34,10 @@ SLOW_FILES = {
 
 # the same examples on every machine and in every run
 hypothesis.settings.register_profile("suite", deadline=None, derandomize=True, database=None)
+# `make fuzz`: other examples in every round, by the seed of the round (see fuzz.py)
+hypothesis.settings.register_profile(
+    "fuzz", deadline=None, database=None, max_examples=2000, print_blob=True
+)
 hypothesis.settings.load_profile("suite")
 
 
@@ -48,6 +53,10 @@ def pytest_configure() -> None:
         folder = tempfile.mkdtemp(prefix="zetamix-tests-")
         os.environ["ZETAMIX_DATA"] = folder
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+
+def pytest_sessionfinish() -> None:
+    fuzz.write_counts()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -71,6 +80,12 @@ def assert_close(actual: Tensor, expected: Tensor) -> None:
 def _seed() -> None:
     """Every test starts from the same state of torch's default generator."""
     torch.manual_seed(20240229)
+
+
+@pytest.fixture(scope="session")
+def fuzz_seed(request) -> int:
+    """The seed of the round: 0 in `make test`, another one in every round of `make fuzz`."""
+    return int(request.config.getoption("--hypothesis-seed") or 0)
 
 
 @pytest.fixture(scope="session")
