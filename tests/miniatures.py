@@ -141,11 +141,15 @@ def split_folders(path: Path) -> Path:
 
 
 def refuses(
-    dataset: DatasetSpec | str | Path, data_dir: Path, *messages: str, kind: type = DataError
+    dataset: DatasetSpec | str | Path,
+    data_dir: Path,
+    *messages: str,
+    kind: type = DataError,
+    **options: object,
 ) -> None:
     """`load` raises an error with these patterns and leaves nothing behind."""
     with pytest.raises(kind) as caught:
-        load(dataset, data_dir)
+        load(dataset, data_dir, **options)
     for message in messages:
         assert re.search(message, str(caught.value)), caught.value
     assert prepared(data_dir) == []

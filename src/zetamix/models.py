@@ -210,6 +210,8 @@ class TrainedModel(nn.Module):
 
     shape: of one sample in training; most networks accept images of other sizes too.
     mean, std: of each channel, in the units of the stored samples.
+    is_bytes: whether it was trained on images of bytes; a model of float images takes them in the
+        units of the training data.
     """
 
     def __init__(
@@ -219,9 +221,11 @@ class TrainedModel(nn.Module):
         shape: tuple[int, ...],
         mean: Tensor,
         std: Tensor,
+        *,
+        is_bytes: bool = True,
     ) -> None:
         super().__init__()
-        self.network, self.shape = network, shape
+        self.network, self.shape, self.is_bytes = network, shape, is_bytes
         self.classes = classes
         """Class names, in the order of the logits."""
         channels = (1, -1, *[1] * (len(shape) - 1))
@@ -239,7 +243,7 @@ class TrainedModel(nn.Module):
                 f"Expected a batch of samples like {list(self.shape)}, as in training, got "
                 f"{list(samples.shape)}."
             )
-        if len(self.shape) == 3 and samples.is_floating_point():
+        if self.is_bytes and len(self.shape) == 3 and samples.is_floating_point():
             samples = 255 * samples
         scaled = (samples.float() - self.get_buffer("mean")) / self.get_buffer("std")
         logits: Tensor = self.network(scaled)

@@ -100,7 +100,7 @@ def choose_scale(normalize: str, samples: Tensor) -> Scale:
     """The normalisation of a recipe.
 
     normalize: "dataset" for zero mean and unit variance, "half" for images in [-1, 1], "none" for
-        images in [0, 1]. Points change only under "dataset".
+        images in [0, 1]. Images of floating point and points change only under "dataset".
     """
     if normalize == "dataset":
         return measure_scale(samples)

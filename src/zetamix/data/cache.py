@@ -28,7 +28,7 @@ from zetamix.data.source import Part, Progress, Source
 from zetamix.text import plural
 
 # increase it if the format below changes, or the output of any reader
-FORMAT = 3
+FORMAT = 4
 # reading stops after so many broken images
 MAX_BROKEN = 20
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from zetamix.data.errors import DataError
-from zetamix.data.source import Block, Part, Source
+from zetamix.data.source import Block, Part, Rows, Source
 from zetamix.data.splits import SPLITS, digest, first_duplicates, stratified
 
 
@@ -40,7 +40,7 @@ class Split:
 
     @cached_property
     def samples(self) -> Tensor:
-        """[n, c, h, w] uint8, or [n, d] float32; a subset is copied when first used."""
+        """[n, c, h, w] uint8 or float32, or [n, d] float32; a subset is copied when first used."""
         return self.pool if self.rows is None else self.pool[self.rows]
 
     @property
@@ -97,10 +97,10 @@ class Split:
         """The split as one part of a `Source`."""
         return Part(self.labels.numpy(), self._blocks, self.names())
 
-    def _blocks(self) -> Iterator[Block]:
-        for first in range(0, len(self), 1024):
-            rows = torch.arange(first, min(first + 1024, len(self)))
-            yield Block(first, self.take(rows).numpy(), {})
+    def _blocks(self, rows: Rows | None = None) -> Iterator[Block]:
+        chosen = torch.arange(len(self)) if rows is None else torch.from_numpy(rows)
+        for first in range(0, len(chosen), 1024):
+            yield Block(first, self.take(chosen[first : first + 1024]).numpy(), {})
 
 
 @dataclass(frozen=True, eq=False)

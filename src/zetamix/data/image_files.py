@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from zetamix.data.errors import DataError
-from zetamix.data.source import BLOCK_BYTES, Array, Block, Part
+from zetamix.data.source import BLOCK_BYTES, Array, Block, Part, Rows
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 
@@ -86,6 +86,17 @@ def decode(path: Path, fit: Fit, channels: int) -> Array:
     return pixels[None] if channels == 1 else np.moveaxis(pixels, 2, 0)
 
 
+def resize_images(images: Array, fit: Fit) -> Array:
+    """Images [n, channels, height, width], of bytes or floating point, as `fit` says."""
+
+    def resize(channel: Array) -> Array:
+        return np.asarray(_apply_fit(Image.fromarray(channel), fit))
+
+    channels = np.ascontiguousarray(images).reshape(-1, *images.shape[2:])
+    resized = [channel for _, some in map_parallel(resize, channels, 1024) for channel in some]
+    return np.stack(resized).reshape(*images.shape[:2], *resized[0].shape)
+
+
 def read_header(path: Path) -> Header:
     with _open(path) as image:
         sideways = _orientation(image) in SIDEWAYS
@@ -109,9 +120,10 @@ def file_part(items: Sequence[LabelledFile], shape: tuple[int, ...], fit: Fit, b
             return f"{item.file}: {_sides(image.shape)} pixels instead of {_sides(shape)}"
         return image
 
-    def blocks() -> Iterator[Block]:
+    def blocks(rows: Rows | None = None) -> Iterator[Block]:
         step = max(1, min(64, BLOCK_BYTES // int(np.prod(shape))))
-        for first, results in map_parallel(attempt, items, step):
+        chosen = items if rows is None else [items[row] for row in rows.tolist()]
+        for first, results in map_parallel(attempt, chosen, step):
             good = [image for image in results if not isinstance(image, str)]
             broken = {first + k: why for k, why in enumerate(results) if isinstance(why, str)}
             stacked = np.stack(good) if good else np.empty((0, *shape), np.uint8)
@@ -122,7 +134,7 @@ def file_part(items: Sequence[LabelledFile], shape: tuple[int, ...], fit: Fit, b
 
 
 def map_parallel(
-    work: Callable[[Item], Result], items: Sequence[Item], step: int
+    work: Callable[[Item], Result], items: Sequence[Item] | Array, step: int
 ) -> Iterator[tuple[int, list[Result]]]:
     """Map `step` items at a time, in threads: Pillow decodes and resizes without the GIL."""
     with ThreadPoolExecutor(thread_name_prefix="zetamix-decode") as pool:

@@ -255,10 +255,8 @@ def _resolve_path(
         splits, state = tuple(listing.splits), listing.state()
         read = partial(listing_source, listing, seed, size, on_problem)
     elif path.suffix.lower() == ".npz":
-        if size is not None:
-            raise ValueError(f"size is for image files; {path.name} holds images of one size.")
         splits, state = arrays.npz_splits(path), [path.stat().st_size, path.stat().st_mtime_ns]
-        read = partial(arrays.npz_source, path, seed, on_problem)
+        read = partial(arrays.npz_source, path, seed, size, on_problem)
     else:
         raise DataError(
             f"{path}: expected a folder of images, a .csv file or an .npz file, got "

@@ -4,12 +4,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
+Rows: TypeAlias = npt.NDArray[np.int64]
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with the current activity, how much is done, and the total (0 if unknown)."""
 
@@ -24,18 +25,33 @@ class Block(NamedTuple):
     broken: Mapping[int, str]
 
 
+class ReadBlocks(Protocol):
+    """Reads the samples of a split in order, all or those of some rows."""
+
+    def __call__(self, rows: Rows | None = None, /) -> Iterator[Block]: ...
+
+
 @dataclass(frozen=True)
 class Part:
     """One split: its labels, and an iterator over blocks of its samples."""
 
     labels: npt.NDArray[np.int64]
-    blocks: Callable[[], Iterator[Block]]
-    """Reads the samples in order; called once per pass."""
+    blocks: ReadBlocks
+    """Called once per pass."""
     names: Sequence[str] | None = None
     """The file of every sample, if samples are files."""
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def keep(self, rows: Rows) -> "Part":
+        """The part with only these rows of this one, in ascending order."""
+
+        def blocks(inner: Rows | None = None) -> Iterator[Block]:
+            return self.blocks(rows if inner is None else rows[inner])
+
+        names = None if self.names is None else [self.names[row] for row in rows.tolist()]
+        return Part(self.labels[rows], blocks, names)
 
 
 @dataclass(frozen=True)
@@ -47,7 +63,7 @@ class Source:
     shape: tuple[int, ...]
     """Shape of one prepared sample."""
     dtype: str
-    """uint8 for images, float32 for points."""
+    """uint8 for images of bytes; float32 for images of floating point, and for points."""
     parts: Mapping[str, Part]
     origin: str
     """Where the samples come from, for people to read."""
@@ -57,14 +73,17 @@ class Source:
         return sum(map(len, self.parts.values()))
 
 
-def array_part(labels: Array, samples: Array, rows: Array | None = None) -> Part:
-    """A split whose samples are rows of one array; None means all."""
+def array_part(
+    labels: Array, samples: Array, change: Callable[[Array], Array] | None = None
+) -> Part:
+    """A split whose samples are the rows of one array, changed block by block."""
 
-    def blocks() -> Iterator[Block]:
+    def blocks(rows: Rows | None = None) -> Iterator[Block]:
         step = max(1, BLOCK_BYTES // max(1, samples[:1].nbytes))
-        for first in range(0, len(labels), step):
+        for first in range(0, len(labels if rows is None else rows), step):
             chosen = slice(first, first + step)
             block = samples[chosen if rows is None else rows[chosen]]
+            block = block if change is None else change(block)
             yield Block(first, np.ascontiguousarray(block), {})
 
     return Part(np.asarray(labels, np.int64), blocks)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from zetamix.data.errors import OnProblem, raise_problems
-from zetamix.data.source import Array
+from zetamix.data.source import Array, Part
 from zetamix.text import plural
 
 SPLITS = ("train", "val", "test")
@@ -68,6 +68,30 @@ def allocate(sizes: Sequence[int], count: int, *, least: int, keep: int) -> list
     return shares
 
 
+def complete_splits(
+    parts: Mapping[str, Part],
+    classes: Sequence[str],
+    *,
+    seed: int,
+    origin: str,
+    keys: Callable[[], Sequence[Hashable]] | None = None,
+    on_problem: OnProblem = raise_problems,
+) -> tuple[dict[str, Part], tuple[str, ...]]:
+    """All three splits, those that are missing taken from train, and notes (`make_splits`)."""
+    train = parts["train"]
+    rows, notes = make_splits(
+        torch.from_numpy(train.labels),
+        list(parts),
+        classes,
+        seed=seed,
+        origin=origin,
+        on_problem=on_problem,
+        keys=keys,
+    )
+    made = {split: train.keep(chosen.numpy()) for split, chosen in rows.items()}
+    return {split: {**parts, **made}[split] for split in SPLITS}, notes
+
+
 def make_splits(
     labels: Tensor,
     present: Sequence[str],
@@ -85,8 +109,8 @@ def make_splits(
     it stays in train.
 
     origin: names the data in messages.
-    keys: returns a key for every row, equal for duplicates. Duplicates of one class stay in one
-        split, so that no test sample is a training sample. None means no duplicates.
+    keys: returns a key for every row, equal for duplicates. Duplicates stay in one split, so that
+        no test sample is a training sample. None means no duplicates.
     """
     missing = [name for name in ("val", "test") if name not in present]
     if not missing:
@@ -114,17 +138,18 @@ def _draw(labels: Tensor, missing: Sequence[str], generator: torch.Generator) ->
 
 
 def first_duplicates(keys: Sequence[Hashable], labels: Tensor, least: int) -> Tensor:
-    """[n], int64: for every row the first of its class with an equal key.
+    """[n], int64: for every row the first with an equal key, of any class.
 
-    A class with fewer than `least` distinct samples has no duplicates: it must be split as well.
+    The samples of a class with fewer than `least` such rows are distinct: it must be split as well.
 
-    >>> first_duplicates(["a", "b", "a", "c", "a"], torch.tensor([0, 0, 0, 0, 1]), 2)
+    >>> first_duplicates(["a", "b", "a", "c", "b"], torch.tensor([0, 0, 0, 1, 1]), 1)
+    tensor([0, 1, 0, 3, 1])
+    >>> first_duplicates(["a", "b", "a", "c", "b"], torch.tensor([0, 0, 0, 1, 1]), 2)
     tensor([0, 1, 0, 3, 4])
     """
     seen: dict[Hashable, int] = {}
-    pairs = enumerate(zip(keys, labels.tolist(), strict=True))
-    first = torch.tensor([seen.setdefault(pair, row) for row, pair in pairs], dtype=torch.int64)
-    distinct = torch.bincount(labels[torch.unique(first)])
+    first = torch.tensor([seen.setdefault(key, row) for row, key in enumerate(keys)])
+    distinct = torch.bincount(labels[torch.unique(first)], minlength=int(labels.max()) + 1)
     return torch.where(distinct[labels] < least, torch.arange(len(labels)), first)
 
 

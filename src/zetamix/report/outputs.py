@@ -16,7 +16,7 @@ MAX_IMAGE_SIDE = 96
 NAMED_CLASSES = 12
 
 
-# label of a row: (samples [shown, channels, height, width] from 0 to 255 or [shown, d], targets)
+# label of a row: (samples [shown, channels, height, width] or [shown, d], targets)
 Rows: TypeAlias = Mapping[str, tuple[Tensor, Tensor]]
 
 
@@ -32,7 +32,8 @@ def draw_outputs(rows: Rows, classes: Sequence[str]) -> Picture:
 
 
 def _draw_images(rows: Rows, classes: Sequence[str]) -> Picture:
-    columns = len(next(iter(rows.values()))[0])
+    originals, _ = next(iter(rows.values()))
+    columns, levels = len(originals), _grey_levels(originals)
     left = 0.3 + 0.085 * max(map(len, rows))
     below = 0.12 + 0.06 * max(len(name) for name in classes) * (len(classes) <= NAMED_CLASSES)
     width, height = 0.9 * columns + left + 0.1, 1.35 * len(rows) + below + 0.1
@@ -50,7 +51,7 @@ def _draw_images(rows: Rows, classes: Sequence[str]) -> Picture:
         )
         for row, (name, (samples, targets)) in enumerate(rows.items()):
             for column in range(columns):
-                _show_image(axes[2 * row, column], samples[column])
+                _show_image(axes[2 * row, column], samples[column], levels)
                 _show_label(axes[2 * row + 1, column], targets[column])
             axes[2 * row, 0].set_ylabel(
                 name, rotation=0, ha="right", va="center", fontweight="bold"
@@ -97,11 +98,20 @@ def _plane(points: Tensor) -> Tensor:
     return F.pad(directions[:2].T, (0, max(0, 2 - len(directions))))
 
 
-def _show_image(axes: Axes, image: Tensor) -> None:
+def _grey_levels(images: Tensor) -> tuple[float, float]:
+    """The values to show as black and white: those of bytes, or else the extremes."""
+    low, high = images.min().item(), images.max().item()
+    if low >= 0 and high <= 255 and torch.equal(images, images.round()):
+        return 0.0, 255.0
+    return low, max(high, low + 1e-6)
+
+
+def _show_image(axes: Axes, image: Tensor, levels: tuple[float, float]) -> None:
     if max(image.shape[1:]) > MAX_IMAGE_SIDE:
         scale = MAX_IMAGE_SIDE / max(image.shape[1:])
         image = F.interpolate(image[None], scale_factor=scale, mode="area")[0]
-    pixels = (image / 255).clamp(0, 1).permute(1, 2, 0).numpy()
+    low, high = levels
+    pixels = ((image - low) / (high - low)).clamp(0, 1).permute(1, 2, 0).numpy()
     if pixels.shape[2] == 3:
         axes.imshow(pixels, interpolation="none")
     else:

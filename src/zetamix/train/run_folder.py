@@ -210,4 +210,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Traine
     network = build(form["model"], len(classes), shape, stem=form["stem"])
     network.load_state_dict(weights)
     mean, std = torch.tensor(form["mean"]), torch.tensor(form["std"])
-    return TrainedModel(network, classes, shape, mean, std).to(device).eval()
+    # runs of version 0.1 do not name the type of their images: bytes
+    is_bytes = form.get("dtype", "uint8") == "uint8"
+    model = TrainedModel(network, classes, shape, mean, std, is_bytes=is_bytes)
+    return model.to(device).eval()

@@ -247,6 +247,7 @@ class Trainer:
             "classes": list(self.dataset.classes),
             "mean": self.loader.scale.mean.tolist(),
             "std": self.loader.scale.std.tolist(),
+            "dtype": str(self.dataset.train.pool.dtype).removeprefix("torch."),
         }
 
     def collect(self) -> None:

@@ -2,21 +2,23 @@
 
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from zetamix.data.catalogue import DatasetSpec
 from zetamix.data.errors import DataError, OnProblem, raise_problems
+from zetamix.data.image_files import NATIVE, Fit, resize_images
 from zetamix.data.source import Array, Part, Source, array_part
-from zetamix.data.splits import SPLITS, digest, make_splits
+from zetamix.data.splits import SPLITS, complete_splits, digest
 from zetamix.text import plural
 
 LAYOUT = (
-    "expected the MedMNIST layout: train_images [n, h, w] or [n, h, w, 3], uint8, and train_labels "
-    "[n], integers; optionally the same as val_… and test_…, and classes with the classes' names"
+    "expected the MedMNIST layout: train_images [n, h, w] or [n, h, w, 3], uint8 or floating point "
+    "(points: [n, d]), and train_labels [n], integers; optionally the same as val_… and test_… and "
+    "classes with their names"
 )
 # errors of zipfile, zlib and numpy for a file that is damaged, encrypted or not an .npz
 UNREADABLE = (
@@ -76,23 +78,20 @@ class NpzFile:
             raise DataError(f"{self.path}: {key} cannot be read ({error}); {LAYOUT}.") from None
 
     def _images(self, arrays: Mapping[str, Array], split: str) -> Array:
-        """[n, c, h, w] uint8, or [n, d] float32."""
+        """[n, c, h, w], uint8 or float32, or [n, d], float32."""
         key = f"{split}_images"
         images = self._read(arrays, key)
-        is_bytes = images.dtype == np.uint8 and images.size > 0
-        if is_bytes and images.ndim == 3:
+        shape, is_float = images.shape, images.dtype.kind == "f"
+        is_image = images.ndim == 3 or (images.ndim == 4 and shape[3] in (1, 3))
+        is_points = images.ndim == 2 and is_float
+        if not images.size or not (is_image or is_points) or not (is_float or images.dtype == "u1"):
+            raise DataError(f"{self.path}: {key} is {list(shape)}, {images.dtype}; {LAYOUT}.")
+        if is_float:
+            check_finite(images, f"{self.path}: row {{}} of {key}")
+            images = images.astype(np.float32)
+        if images.ndim == 3:
             return images[:, None]
-        if is_bytes and images.ndim == 4 and images.shape[3] in (1, 3):
-            return np.moveaxis(images, 3, 1)
-        if images.dtype.kind != "f" or images.ndim != 2 or not images.size:
-            shape = list(images.shape)
-            raise DataError(f"{self.path}: {key} is {shape}, {images.dtype}; {LAYOUT}.")
-        if not np.isfinite(images).all():
-            row = int((~np.isfinite(images)).any(1).argmax())
-            raise DataError(
-                f"{self.path}: row {row} of {key} holds NaN or infinity; expected finite numbers."
-            )
-        return images.astype(np.float32)
+        return np.moveaxis(images, 3, 1) if images.ndim == 4 else images
 
     def _labels(self, arrays: Mapping[str, Array], split: str) -> Array:
         """[n], int64."""
@@ -113,6 +112,19 @@ class NpzFile:
                 f"{plural(count, 'image')}. Number the classes from 0 without gaps."
             )
         return tuple(map(str, range(highest + 1)))
+
+
+def check_finite(samples: Array, where: str) -> None:
+    """Raise for the first sample with NaN, infinity or a number that float32 cannot hold.
+
+    where: names a row, as in "a.npz: row {} of train_images".
+    """
+    bad = ~(np.abs(samples) <= np.finfo(np.float32).max).reshape(len(samples), -1).all(1)
+    if bad.any():
+        raise DataError(
+            f"{where.format(int(bad.argmax()))} holds NaN, infinity or a number beyond float32; "
+            "expected finite numbers."
+        )
 
 
 def _check_labels(path: Path, labels: Mapping[str, Array], classes: Sequence[str]) -> None:
@@ -156,33 +168,37 @@ def replacement_source(spec: DatasetSpec, path: Path) -> Source:
     return spec.source(_parts(file), f"{path}, .npz in the MedMNIST layout", note)
 
 
-def _parts(file: NpzFile) -> dict[str, Part]:
-    return {split: array_part(file.labels[split], file.images[split]) for split in file.splits}
+def _parts(file: NpzFile, change: Callable[[Array], Array] | None = None) -> dict[str, Part]:
+    return {
+        split: array_part(file.labels[split], file.images[split], change) for split in file.splits
+    }
 
 
-def npz_source(path: Path, seed: int, on_problem: OnProblem = raise_problems) -> Source:
+def npz_source(
+    path: Path, seed: int, size: int | None = None, on_problem: OnProblem = raise_problems
+) -> Source:
     """A user's file; missing val and test splits are created."""
     file = NpzFile(path)
-    images, labels = file.images["train"], file.labels["train"]
-    rows, notes = make_splits(
-        torch.from_numpy(labels),
-        file.splits,
+    fit = NATIVE if size is None else Fit(size, crop=1.0)
+    shape = file.shape if size is None else (file.shape[0], size, size)
+    if size is not None and len(file.shape) == 1:
+        raise DataError(f"{path} holds points of {file.shape[0]} coordinates; size is for images.")
+    resize = None if size is None else partial(resize_images, fit=fit)
+    parts, notes = complete_splits(
+        _parts(file, resize),
         file.classes,
         seed=seed,
         origin=str(path),
+        keys=lambda: list(map(digest, file.images["train"])),
         on_problem=on_problem,
-        keys=lambda: list(map(digest, images)),
     )
-    parts = _parts(file)
-    for split, chosen in rows.items():
-        parts[split] = array_part(labels[chosen.numpy()], images, chosen.numpy())
     return Source(
         name=path.stem,
         classes=file.classes,
-        shape=file.shape,
-        dtype=str(images.dtype),
-        parts={split: parts[split] for split in SPLITS},
-        origin=f"{path}, .npz in the MedMNIST layout",
+        shape=shape,
+        dtype=str(file.images["train"].dtype),
+        parts=parts,
+        origin=f"{path}, .npz in the MedMNIST layout; images {fit.describe()}",
         notes=notes,
     )
 
@@ -196,12 +212,9 @@ def digits_source(seed: int) -> Source:
     samples = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
     labels = bunch.target.astype(np.int64)
     classes = tuple("0123456789")
-    every = torch.from_numpy(labels)
-    rows, notes = make_splits(every, ["train"], classes, seed=seed, origin="digits")
-    parts = {
-        split: array_part(labels[chosen.numpy()], samples, chosen.numpy())
-        for split, chosen in rows.items()
-    }
+    parts, notes = complete_splits(
+        {"train": array_part(labels, samples)}, classes, seed=seed, origin="digits"
+    )
     origin = "handwritten digits of scikit-learn (UCI, optical recognition, 8 × 8)"
     return Source("digits", classes, (1, 8, 8), "uint8", parts, origin, notes)
 

@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from statistics import median_low
 
-import torch
-
 from zetamix.data.errors import DataError, OnProblem, raise_problems
 from zetamix.data.image_files import (
     NATIVE,
@@ -24,7 +22,7 @@ from zetamix.data.image_files import (
 )
 from zetamix.data.label_csv import ImageIndex, Row, find_column, read_rows
 from zetamix.data.source import Source
-from zetamix.data.splits import SPLITS, file_keys, make_splits
+from zetamix.data.splits import complete_splits, file_keys
 from zetamix.text import plural
 
 SPLIT_NAMES = {
@@ -150,30 +148,25 @@ def listing_source(
     listing: Listing, seed: int, size: int | None, on_problem: OnProblem = raise_problems
 ) -> Source:
     """Read every image's header, choose one size for all, and create missing splits."""
-    items = {split: list(files) for split, files in listing.splits.items()}
-    files = [item.file for split in items.values() for item in split]
+    files = [item.file for split in listing.splits.values() for item in split]
     shape, fit = choose_shape(files, size, listing.path, on_problem)
-    train = items["train"]
-    labels = torch.tensor([item.label for item in train], dtype=torch.int64)
-    rows, created = make_splits(
-        labels,
-        list(items),
+    is_folder = listing.path.is_dir()
+    base = listing.path if is_folder else listing.path.parent
+    parts, created = complete_splits(
+        {split: file_part(files, shape, fit, base) for split, files in listing.splits.items()},
         listing.classes,
         seed=seed,
         origin=str(listing.path),
+        keys=lambda: file_keys([item.file for item in listing.splits["train"]]),
         on_problem=on_problem,
-        keys=lambda: file_keys([item.file for item in train]),
     )
-    items |= {split: [train[row] for row in chosen.tolist()] for split, chosen in rows.items()}
-    is_folder = listing.path.is_dir()
-    base = listing.path if is_folder else listing.path.parent
     kind = "a folder of images" if is_folder else "a CSV file and its images"
     return Source(
         name=listing.path.name if is_folder else listing.path.stem,
         classes=listing.classes,
         shape=shape,
         dtype="uint8",
-        parts={split: file_part(items[split], shape, fit, base) for split in SPLITS},
+        parts=parts,
         origin=f"{listing.path}, {kind}; images {fit.describe()}",
         notes=(*listing.notes, *filter(None, [fit.why]), *created),
     )
