@@ -31,7 +31,13 @@ from zetamix.measure.mixed_samples import MixedSamples
 from zetamix.report.paper import REPORTS
 from zetamix.report.paper.write import empty_cells
 from zetamix.results import paper_values as paper
-from zetamix.results.paper_cells import MeasurementCell, ReproduceError, TrainingCell, Variant
+from zetamix.results.paper_cells import (
+    MeasurementCell,
+    ReproduceError,
+    Subset,
+    TrainingCell,
+    Variant,
+)
 from zetamix.results.record_store import RecordStore
 from zetamix.train import RECIPES
 from zetamix.train.stop import Stop
@@ -384,6 +390,43 @@ def test_a_measurement_does_not_delay_a_stop(tmp_path):
     assert [cell.kind for cell in outcome.empty] == ["equivalence"]
     assert stopped.discarded == outcome.empty
     assert open_session(tmp_path).run("theorems", cells).ran == 1
+
+
+@pytest.mark.parametrize(("validation", "evaluated_on"), [(None, "test"), (30, "train")])
+def test_a_subset_is_another_cell_and_says_what_it_was_evaluated_on(
+    tmp_path, validation, evaluated_on
+):
+    whole = small_cells()[0]
+    cut = dataclasses.replace(whole, subset=Subset(40, validation))
+    data = small(count=100)
+    made = cut.subset.apply(data)
+    where = getattr(data, evaluated_on)
+    assert (len(made.train), made.val) == (40, None)
+    held = {sample.numpy().tobytes() for sample in made.test.samples}
+    assert len(held) == (validation or 100)
+    assert held <= {sample.numpy().tobytes() for sample in where.samples}
+    session = Session(RecordStore(tmp_path), jobs=1, load_dataset=lambda *_: data)
+    assert session.run("natural", [whole, cut]).ran == 2
+    store = RecordStore(tmp_path)
+    assert store.find(cut).cell.train_size == 40
+    assert store.find(cut).test_size == (validation or 100)
+    assert store.find(whole).cell.train_size == 100
+    other = dataclasses.replace(whole, subset=Subset(40, 20))
+    assert store.find(other) is None
+
+
+def test_cells_that_depend_on_results_are_chosen_after_each_group(tmp_path):
+    session = open_session(tmp_path)
+    first, second = small_cells()
+
+    def choose():
+        # a dataset between them: neighbours of one dataset are one group
+        missing = TrainingCell("cifar100", "none", 0, RECIPES["cifar100"], "resnet18")
+        record = session.store.find(first)
+        return [first, missing, *([] if record is None else [second])]
+
+    outcome = session.run("natural", choose)
+    assert (outcome.ran, len(outcome.empty)) == (2, 1)
 
 
 def test_a_run_that_fails_leaves_the_others(tmp_path):

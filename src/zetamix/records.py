@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,11 @@ class Cell:
         (12, False)
         """
         return _hash(dataclasses.asdict(self))
+
+    @property
+    def file_name(self) -> str:
+        """The method in letters that any file system takes: zeta-gamma-2..4-sources-8."""
+        return re.sub(r"[^\w.-]+", "-", self.method)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,5 @@
 """Compare methods on one dataset: every method with every seed, by one recipe."""
 
-import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,8 +54,7 @@ class Grid:
 
 def folder_of(cell: Cell) -> Path:
     """Within the folder of the comparison; other settings have another key and folder."""
-    plain = re.sub(r"[^\w.-]+", "-", cell.method)
-    return Path("runs") / f"{plain}-s{cell.seed}-{cell.key}"
+    return Path("runs") / f"{cell.file_name}-s{cell.seed}-{cell.key}"
 
 
 def make_grid(

@@ -1,8 +1,9 @@
 """Cells of the paper's figures and tables: training runs and measurements to make."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
+from zetamix.data import CATALOGUE, Dataset
 from zetamix.records import Measurement, Record, RunRecord
 from zetamix.train.paper_recipes import RECIPES
 from zetamix.train.recipe import Recipe
@@ -41,6 +42,24 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class Subset:
+    """Part of the training split, and what a model trained on it is evaluated on."""
+
+    train: int
+    """Number of training samples."""
+    validation: int | None = None
+    """Samples of the training split that replace the test split; None: the test split itself."""
+
+    def apply(self, dataset: Dataset) -> Dataset:
+        """The dataset cut down. With `validation` the official test split is not even in it."""
+        if self.validation is not None:
+            held = dataset.holdout(self.validation / len(dataset.train))
+            note = "evaluated on samples of the training split, not on the test split"
+            dataset = replace(held, val=None, test=held.val, notes=(*held.notes, note))
+        return dataset.with_train_size(self.train)
+
+
+@dataclass(frozen=True)
 class TrainingCell:
     """A model to train."""
 
@@ -53,6 +72,17 @@ class TrainingCell:
     variant: Variant = Variant()
     in_sweep: bool = False
     """One of the settings that are drawn at random for the sweep over γ and weight decay."""
+    subset: Subset | None = None
+    """None: all of the training split, evaluated on the split that the paper reports on."""
+
+    @property
+    def train_size(self) -> int:
+        return CATALOGUE[self.dataset].sizes["train"] if self.subset is None else self.subset.train
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """What the record of this cell says in its `extra` to be told from one of all the data."""
+        return {} if self.subset is None else {"subset": asdict(self.subset)}
 
     def matches(self, record: Record, *, any_seed: bool = False) -> bool:
         """Whether a record is a result of this cell."""
@@ -62,6 +92,7 @@ class TrainingCell:
         return (
             (cell.dataset, cell.method) == (self.dataset, self.method)
             and (any_seed or cell.seed == self.seed)
+            and record.extra.get("subset") == self.extra.get("subset")
             # through Recipe: a field that a later version added takes its default
             and Recipe.from_dict(cell.recipe) == self.recipe
         )
@@ -88,6 +119,10 @@ class MeasurementCell:
             (record.kind, record.dataset, record.method, record.seed, record.recipe)
             == (self.kind, self.dataset, self.method, self.seed, self.recipe)
         )
+
+    @property
+    def subset(self) -> Subset | None:
+        return None
 
     @property
     def device(self) -> str | None:

@@ -143,24 +143,25 @@ def _variant_of(record: RunRecord) -> Variant | None:
 def estimate_seconds(cells: Sequence[PaperCell], store: RecordStore) -> list[float | None]:
     """Median time of the records of the same dataset, for each cell; None without a record.
 
-    A training run is estimated by its model's time per epoch.
+    A training run is estimated by its model's time per epoch and training sample.
     """
     seconds: dict[tuple[str, str], list[float]] = {}
     for record in store.records.values():
         if isinstance(record, RunRecord):
             recipe = record.cell.recipe
             # runs that share a device take longer each, and less time together
-            epoch = record.wall_s / record.extra.get("concurrent", 1) / recipe["epochs"]
-            seconds.setdefault((recipe["model"], record.cell.dataset), []).append(epoch)
+            work = recipe["epochs"] * record.cell.train_size
+            share = record.wall_s / record.extra.get("concurrent", 1) / work
+            seconds.setdefault((recipe["model"], record.cell.dataset), []).append(share)
         else:
             seconds.setdefault((record.kind, record.dataset), []).append(record.wall_s)
     estimates: list[float | None] = []
     for cell in cells:
-        kind, epochs = (
-            (cell.recipe.model, cell.recipe.epochs)
+        kind, work = (
+            (cell.recipe.model, cell.recipe.epochs * cell.train_size)
             if isinstance(cell, TrainingCell)
             else (cell.kind, 1)
         )
         times = seconds.get((kind, cell.dataset))
-        estimates.append(None if times is None else statistics.median(times) * epochs)
+        estimates.append(None if times is None else statistics.median(times) * work)
     return estimates

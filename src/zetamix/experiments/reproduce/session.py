@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import torch
 
@@ -77,18 +78,30 @@ class Session:
         self.discarded: list[MeasurementCell] = []
         """Measurements that were stopped; they start again."""
 
-    def run(self, artifact: str, cells: Sequence[PaperCell]) -> Outcome:
-        """Run the cells without a record, dataset after dataset, until stopped."""
-        if self.is_smoke:
-            cells = smoke.shorten(cells, self.device)
-        outcome = Outcome()
-        for name in dict.fromkeys(cell.dataset for cell in cells):
-            self._run_dataset(artifact, name, [c for c in cells if c.dataset == name], outcome)
-        return outcome
+    def run(
+        self, artifact: str, cells: Sequence[PaperCell] | Callable[[], Sequence[PaperCell]]
+    ) -> Outcome:
+        """Run the cells without a record in their order, until stopped.
 
-    def _run_dataset(
-        self, artifact: str, name: str, cells: list[PaperCell], outcome: Outcome
-    ) -> None:
+        Neighbours that share a dataset are a group: trainings of a group run side by side.
+
+        cells: a function is called again after each group, for cells that depend on earlier
+            results.
+        """
+        outcome, tried = Outcome(), list[list[PaperCell]]()
+        while True:
+            chosen = cells() if callable(cells) else cells
+            if self.is_smoke:
+                chosen = smoke.shorten(chosen, self.device)
+            groups = (list(group) for _, group in groupby(chosen, lambda c: (c.dataset, c.subset)))
+            group = next((group for group in groups if group not in tried), None)
+            if group is None:
+                return outcome
+            self._run_group(artifact, group, outcome)
+            tried.append(group)
+
+    def _run_group(self, artifact: str, cells: list[PaperCell], outcome: Outcome) -> None:
+        name = cells[0].dataset
         empty = [cell for cell in cells if self.store.find(cell) is None]
         runnable = [cell for cell in empty if cell.device in (None, self.device.type)]
         if len(runnable) < len(empty):
@@ -99,7 +112,7 @@ class Session:
             )
         if runnable and not self.stop():
             try:
-                dataset = self._load(name, cells) if name else None
+                dataset = self._load(cells) if name else None
                 for cell in runnable:
                     if isinstance(cell, MeasurementCell) and not self.stop():
                         self._measure(artifact, cell, dataset)
@@ -113,14 +126,16 @@ class Session:
         outcome.ran += len(empty) - len(left)
         outcome.had_record += len(cells) - len(empty)
 
-    def _load(self, name: str, cells: list[PaperCell]) -> Dataset:
+    def _load(self, cells: list[PaperCell]) -> Dataset:
+        name, subset = cells[0].dataset, cells[0].subset
         training = all(isinstance(cell, TrainingCell) for cell in cells)
         if self.is_smoke:
-            dataset = smoke.synthetic_data(name, training=training)
+            dataset = smoke.synthetic_data(name, training=training, cut=subset is not None)
         else:
             self.log(f"loading {name}")
             dataset = self.load_dataset(name, self.data_dir)
         dataset = with_reported_split(dataset) if training else dataset
+        dataset = dataset if subset is None else subset.apply(dataset)
         records = (self.store.find(cell) for cell in cells)
         others = {
             record.cell.fingerprint if isinstance(record, RunRecord) else record.fingerprint
@@ -173,7 +188,7 @@ class Session:
                 [make_cell(dataset, parse(cell.method), cell.recipe, cell.seed) for cell in cells],
                 dataset,
                 out=self.runs,
-                folder_of=lambda c: f"{c.dataset}-{c.method.replace(':', '-')}-{c.key}",
+                folder_of=lambda c: f"{c.dataset}-{c.file_name}-{c.key}",
                 jobs=self.jobs,
                 device=str(self.device),
                 keep_model=False,
@@ -181,7 +196,8 @@ class Session:
                 stop=self.stop,
             )
         for record in results.records.values():
-            extra = {**record.extra, "notes": list(dataset.notes), **self._smoke_label()}
+            extra = {**record.extra, "notes": list(dataset.notes)}
+            extra |= {**cells[0].extra, **self._smoke_label()}
             self.store.add(artifact, dataclasses.replace(record, extra=extra))
         for key, progress in results.progress.items():
             if key in results.failures:

@@ -13,7 +13,7 @@ import torch
 from zetamix.data import CATALOGUE, Dataset, from_tensors
 from zetamix.data.manifolds import MANIFOLDS
 from zetamix.data.splits import SPLITS
-from zetamix.results.paper_cells import PaperCell, TrainingCell
+from zetamix.results.paper_cells import PaperCell, Subset, TrainingCell
 from zetamix.train import Recipe
 
 LABEL = "smoke test on synthetic data, these numbers are meaningless"
@@ -40,7 +40,14 @@ def shorten(cells: Sequence[PaperCell], device: torch.device) -> list[PaperCell]
             swept[cell.dataset] += cell.in_sweep
             if cell.in_sweep and swept[cell.dataset] > SWEEP_MODELS:
                 continue
-            new: PaperCell = dataclasses.replace(cell, seed=0, recipe=_shorten(cell.recipe))
+            classes, subset = len(CATALOGUE[cell.dataset].classes), cell.subset
+            if subset is not None:
+                # one sample of each class in every split
+                held = None if subset.validation is None else classes
+                subset = Subset(train=classes, validation=held)
+            new: PaperCell = dataclasses.replace(
+                cell, seed=0, recipe=_shorten(cell.recipe), subset=subset
+            )
         else:
             recipe = {**cell.recipe, **CHANGES.get(cell.kind, {})}
             if cell.device is not None:
@@ -60,9 +67,13 @@ def _shorten(recipe: Recipe) -> Recipe:
     return recipe.change(model=model, epochs=1, batch_size=8, evaluate_every=1, precision="float32")
 
 
-def synthetic_data(name: str, *, training: bool) -> Dataset:
-    """A few samples in place of a dataset: points of a manifold, or images that can be learnt."""
+def synthetic_data(name: str, *, training: bool, cut: bool = False) -> Dataset:
+    """A few samples in place of a dataset: points of a manifold, or images that can be learnt.
+
+    cut: whether a `Subset` will be taken of it, which needs several samples of every class.
+    """
     spec, count = CATALOGUE[name], TRAINED if training else MEASURED
+    count = 3 * len(spec.classes) if cut else count
     if spec.split == "drawn":
         points = MANIFOLDS[name](count=count)
         return from_tensors(name, dict.fromkeys(("train", "test"), points), spec.classes)

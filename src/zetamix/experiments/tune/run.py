@@ -1,6 +1,5 @@
 """`tune`: search on the validation split, then score the chosen setting on the test split."""
 
-import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -276,5 +275,4 @@ def _test(
 
 def _test_folder(cell: Cell) -> str:
     # with more trials a study may choose another setting, whose cell has another key
-    method = re.sub(r"[^\w.-]+", "-", cell.method)
-    return f"test/{method}-s{cell.seed}-{cell.key}"
+    return f"test/{cell.file_name}-s{cell.seed}-{cell.key}"
