@@ -63,7 +63,13 @@ def test_a_run_leaves_its_folder(new):
     assert record.wall_s > 0
     assert record.step_ms > 0
     assert record.machine["torch"] == torch.__version__
-    assert record.extra == {"concurrent": 1, "compiled": False, "graph": False, "processes": 1}
+    assert record.extra == {
+        "concurrent": 1,
+        "compiled": False,
+        "graph": False,
+        "processes": 1,
+        "weights": "from scratch",
+    }
 
 
 @pytest.mark.parametrize("normalize", ["dataset", "half", "none"])

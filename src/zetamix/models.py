@@ -2,14 +2,18 @@
 
 import math
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import torch
 import torchvision
 from torch import Tensor, nn
 
-from zetamix.text import did_you_mean
+from zetamix.provenance import FileRef
+from zetamix.text import did_you_mean, join
 
 # up to this side, images keep their resolution in the first layers; the ImageNet stem leaves 8 × 8
 # of a 32 × 32 image before the first block
@@ -22,6 +26,10 @@ TORCH_LOCK = threading.RLock()
 
 class UnknownModelError(ValueError):
     """An unknown model, or one that does not accept such samples."""
+
+
+class WeightsError(ValueError):
+    """A file that does not hold the weights of a model."""
 
 
 def build(name: str, num_classes: int, shape: tuple[int, ...], *, stem: str = "auto") -> nn.Module:
@@ -177,11 +185,103 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def initialise(
-    name: str, num_classes: int, shape: tuple[int, ...], seed: int, **options: str
+    name: str,
+    num_classes: int,
+    shape: tuple[int, ...],
+    seed: int,
+    *,
+    weights: FileRef | None = None,
+    **options: Any,
 ) -> nn.Module:
-    """`build` with weights from a seed, drawn on the CPU, so that they are the same anywhere."""
+    """`build` with weights from a seed, drawn on the CPU, so that they are the same anywhere.
+
+    weights: a file of weights to start from (`load_weights`); None starts from scratch.
+    """
     with seeded(seed):
-        return build(name, num_classes, shape, **options)
+        model = build(name, num_classes, shape, **options)
+    if weights is not None:
+        load_weights(model, weights, num_classes)
+    return model
+
+
+def load_weights(model: nn.Module, file: FileRef, num_classes: int) -> None:
+    """Load a state dict, such as torchvision's for ImageNet, into a model.
+
+    A classifier for another number of classes keeps its new weights, with a warning. A first layer
+    for RGB images is summed over its channels where the model takes grey ones. Anything else that
+    differs is an error.
+
+    file: written by `torch.save` or safetensors; the state dict itself, or a checkpoint that holds
+        it as "state_dict" or "model".
+    """
+    saved, own = _read_weights(file.check()), model.state_dict()
+    own_names = {name.removeprefix("1."): name for name in own} if _is_grey(model) else {}
+    loaded: dict[str, Tensor] = {}
+    heads: dict[str, int] = {}
+    wrong = []
+    for name, tensor in saved.items():
+        name = own_names.get(name, name)
+        if name not in own:
+            # auxiliary classifiers of GoogLeNet and Inception, which are built without them
+            if not name.lower().startswith("aux"):
+                wrong.append(f"{name} is not part of this model")
+            continue
+        shape = own[name].shape
+        if tensor.ndim == 4 and tensor.shape[1] == 3 and shape[1] == 1:
+            tensor = tensor.sum(1, keepdim=True)
+        if tensor.shape == shape:
+            loaded[name] = tensor
+        elif tensor.shape[1:] == shape[1:] and shape[0] == num_classes:
+            heads[name] = len(tensor)
+        else:
+            wrong.append(f"{name} is {list(tensor.shape)} there and {list(shape)} here")
+    there = {own_names.get(name, name) for name in saved}
+    wrong += [
+        f"{name} is missing there"
+        for name in own
+        if name not in there and not name.endswith("num_batches_tracked")
+    ]
+    if wrong:
+        more = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        stem = any(text.startswith("conv1.weight is [") for text in wrong)
+        hint = " For the ImageNet stem add --set stem=imagenet." if stem else ""
+        raise WeightsError(
+            f"{file.path.name} does not hold the weights of this model: {'; '.join(wrong[:3])}"
+            f"{more}.{hint}"
+        )
+    model.load_state_dict(loaded, strict=False)
+    if heads:
+        warnings.warn(
+            f"{file.path.name} has {max(heads.values()):,} classes, this data {num_classes}: "
+            f"{join(list(heads))} start from random weights.",
+            stacklevel=2,
+        )
+
+
+def _is_grey(model: nn.Module) -> bool:
+    return isinstance(model, nn.Sequential) and isinstance(model[0], GreyToRGB)
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            saved: Any = load_file(path)
+        else:
+            saved = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        raise WeightsError(f"{path} cannot be read as weights ({reason}).") from error
+    for name in ("state_dict", "model"):
+        if isinstance(saved, dict) and isinstance(saved.get(name), dict):
+            saved = saved[name]
+    if not isinstance(saved, dict) or not all(isinstance(v, Tensor) for v in saved.values()):
+        raise WeightsError(
+            f"{path} holds no state dict: expected tensors by name, as torch.save("
+            "model.state_dict(), ...) writes them."
+        )
+    return {name.removeprefix("module."): tensor for name, tensor in saved.items()}
 
 
 def is_random(model: nn.Module) -> bool:

@@ -1,11 +1,14 @@
-"""Where a result comes from: machine, package versions, commit, command."""
+"""Where a result comes from: machine, package versions, commit, command, files."""
 
+import hashlib
 import importlib.metadata
 import os
 import platform
 import shlex
 import subprocess
 import sys
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -13,6 +16,55 @@ import torch
 from zetamix.text import plural
 
 PACKAGES = ("triton", "torchvision", "torchmetrics", "timm", "kornia", "zetamix")
+
+
+class FileChangedError(ValueError):
+    """A file that a run needs is missing, or has another content."""
+
+
+@dataclass(frozen=True)
+class FileRef:
+    """A file that decides a result, such as initial weights: its content, and where it lies."""
+
+    path: Path
+    sha256: str
+
+    @classmethod
+    def read(cls, path: str | Path) -> "FileRef":
+        """The file at `path` as it is now."""
+        full = Path(path).expanduser().absolute()
+        if not full.is_file():
+            raise FileChangedError(f"{full} is not a file.")
+        stat = full.stat()
+        return cls(full, _sha256(full, stat.st_mtime_ns, stat.st_size))
+
+    def check(self) -> Path:
+        """The path; raises unless the file is still there, with the same content."""
+        if not self.path.is_file():
+            raise FileChangedError(f"{self.path} is not on this machine; this run needs it.")
+        if FileRef.read(self.path) != self:
+            raise FileChangedError(
+                f"{self.path} has changed since this run was set up: expected sha256 "
+                f"{self.sha256[:12]}…. Restore it, or start a new run."
+            )
+        return self.path
+
+    def __str__(self) -> str:
+        return f"{self.path.name} (sha256 {self.sha256})"
+
+    def as_dict(self) -> dict[str, str]:
+        return {"file": self.path.name, "sha256": self.sha256, "path": str(self.path)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, str]) -> "FileRef":
+        return cls(Path(values["path"]), values["sha256"])
+
+
+@lru_cache(maxsize=64)
+def _sha256(path: Path, modified: int, size: int) -> str:
+    """Of the file; time and size make sure that a changed one is read again."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def machine_info(device: torch.device) -> dict[str, str]:

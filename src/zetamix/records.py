@@ -36,7 +36,14 @@ class Cell:
         >>> len(cell.key), cell.key == dataclasses.replace(cell, seed=1).key
         (12, False)
         """
-        return _hash(dataclasses.asdict(self))
+        recipe = {
+            # a file counts by its content, wherever it lies
+            name: {k: v for k, v in value.items() if k != "path"}
+            if isinstance(value, dict)
+            else value
+            for name, value in self.recipe.items()
+        }
+        return _hash({**dataclasses.asdict(self), "recipe": recipe})
 
     @property
     def file_name(self) -> str:

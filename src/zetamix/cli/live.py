@@ -167,10 +167,13 @@ def print_header(
     runs = f"{plural(methods, 'method')} × {plural(seeds, 'seed')}"
     shape = " × ".join(map(str, dataset.shape))
     test = 0 if dataset.test is None else len(dataset.test)
+    model = recipe.model
+    if recipe.weights is not None:
+        model += f" from {recipe.weights.path.name}"
     augmentation = "no" if recipe.augmentation == "none" else recipe.augmentation
     console.print(
         f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} training and {test:,} test samples, "
-        f"{dataset.num_classes} classes, {shape} · {runs} · {recipe.model}, "
+        f"{dataset.num_classes} classes, {shape} · {runs} · {model}, "
         f"{plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, {augmentation} "
         f"augmentation · recipe: {recipe.source}",
         highlight=False,

@@ -27,6 +27,14 @@ Model = Annotated[
     str | None,
     typer.Option("--model", help="resnet18, lenet5, mlp or any torchvision classifier."),
 ]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        "--weights",
+        help="Start from a state dict (.pt, .pth, .safetensors), such as torchvision's for "
+        "ImageNet. Default: from scratch.",
+    ),
+]
 TrainSize = Annotated[
     str | None,
     typer.Option("--train-size", help="Train on a subset: a number of samples or a fraction."),

@@ -27,6 +27,7 @@ def train(
     seeds: options.Seeds = None,
     epochs: options.Epochs = None,
     model: options.Model = None,
+    weights: options.Weights = None,
     train_size: options.TrainSize = None,
     size: options.Size = None,
     change: options.Changes = None,
@@ -57,6 +58,7 @@ def train(
 
     from zetamix.experiments.run_cells import run_cells
     from zetamix.methods import parse_list
+    from zetamix.models import initialise
     from zetamix.train import make_cell, make_recipe
     from zetamix.train.distributed import join, leave
     from zetamix.train.loggers import CurveLogger
@@ -67,11 +69,16 @@ def train(
         ranks, torch_device = join(options.parse_device(device))
         console.quiet = not ranks.leads
         dataset, ref = _load(data, data_dir, train_size, size)
-        recipe = make_recipe(dataset, model=model, epochs=epochs, changes=change or [])
+        recipe = make_recipe(
+            dataset, model=model, epochs=epochs, weights=weights, changes=change or []
+        )
         chosen, numbers = parse_list(methods or "zeta:2.8"), options.parse_seeds(seeds, 1)
         cells = [make_cell(dataset, method, recipe, seed) for method in chosen for seed in numbers]
         folder, folder_of = _folders(out, dataset.name, cells)
         print_header(console, dataset, recipe, len(chosen), len(numbers))
+        if recipe.weights is not None:
+            # warns about a classifier of another size; workers do so silently
+            initialise(recipe.model, dataset.num_classes, dataset.shape, 0, **recipe.network)
         for method in chosen:
             # warns, once, about a γ that lets no sample dominate
             method.transform(dataset.num_classes, torch.Generator())

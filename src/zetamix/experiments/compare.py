@@ -13,7 +13,7 @@ from zetamix.data import Dataset, DatasetRef
 from zetamix.experiments.executor import POLL_SECONDS, Stop, check_backend
 from zetamix.experiments.run_cells import Watch, run_cells
 from zetamix.methods import Method, parse, parse_list
-from zetamix.models import UnknownModelError, initialise
+from zetamix.models import UnknownModelError, WeightsError, initialise
 from zetamix.records import Cell
 from zetamix.results.comparison import Comparison, Examples
 from zetamix.train import Recipe, make_cell, make_recipe
@@ -66,6 +66,7 @@ def make_grid(
     train_size: int | float | None = None,
     model: str | None = None,
     epochs: int | None = None,
+    weights: str | Path | None = None,
     changes: Sequence[str] = (),
     data_dir: Path | None = None,
     size: int | None = None,
@@ -77,7 +78,7 @@ def make_grid(
     out: the folder of the comparison; out/compare-NAME if None.
     seeds: their number, from 0 on, or a list. More seeds, later, add runs to the same folder.
     train_size: a number of training samples or a fraction; the same ones for every run.
-    model, epochs, changes: override the recipe; changes as in "lr=0.05".
+    model, epochs, weights, changes: override the recipe; changes as in "lr=0.05".
     size: resize the images of a path to this number of pixels.
     """
     numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
@@ -92,7 +93,7 @@ def make_grid(
         ref = DatasetRef.resolve(data, data_dir, train_size, size)
         dataset = ref.load()
     _check_dataset(dataset)
-    recipe = make_recipe(dataset, model=model, epochs=epochs, changes=changes)
+    recipe = make_recipe(dataset, model=model, epochs=epochs, weights=weights, changes=changes)
     chosen = suitable_methods(dataset) if methods is None else tuple(methods)
     folder = (out or Path("out") / f"compare-{dataset.name}").absolute()
     grid = Grid(dataset, ref, chosen, numbers, recipe, folder)
@@ -238,8 +239,8 @@ def _check_methods(grid: Grid) -> None:
             raise CompareError(f"{method.label} cannot mix this data: {error}") from error
     shape = grid.dataset.shape
     try:
-        initialise(recipe.model, grid.dataset.num_classes, shape, 0, stem=recipe.stem)
-    except UnknownModelError:
+        initialise(recipe.model, grid.dataset.num_classes, shape, 0, **recipe.network)
+    except (UnknownModelError, WeightsError):
         raise
     except ValueError as error:
         raise CompareError(

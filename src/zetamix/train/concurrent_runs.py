@@ -8,6 +8,7 @@ import torch
 
 from zetamix.data.errors import DataError
 from zetamix.models import TORCH_LOCK
+from zetamix.provenance import FileChangedError
 from zetamix.records import RunRecord
 from zetamix.train.run import Progress, Run
 from zetamix.train.run_folder import FolderError
@@ -39,7 +40,8 @@ class RunFailure:
             return cls("diverged", str(error))
         if isinstance(error, FolderError):
             return cls("folder", str(error))
-        return cls("data", str(error)) if isinstance(error, DataError) else None
+        of_files = isinstance(error, DataError | FileChangedError)
+        return cls("data", str(error)) if of_files else None
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,14 @@
 """The recipes of the paper's Appendix D, one row per dataset."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from zetamix.data.dataset import Dataset
 from zetamix.models import default_model
 from zetamix.train.recipe import Recipe
+
+# the source of recipes that are not the paper's
+OWN = "zetamix"
 
 _CIFAR = Recipe(
     source="paper, Appendix D.1",
@@ -77,12 +81,19 @@ def make_recipe(
     *,
     model: str | None = None,
     epochs: int | None = None,
+    weights: str | Path | None = None,
     changes: Sequence[str] = (),
 ) -> Recipe:
-    """The recipe for a dataset after changes such as "lr=0.05"."""
-    options = {"model": model, "epochs": epochs}
+    """The recipe for a dataset after changes such as "lr=0.05".
+
+    weights: a file with the state dict that training starts from (`zetamix.models.load_weights`).
+    """
+    options = {"model": model, "epochs": epochs, "weights": weights}
     named = [f"{name}={value}" for name, value in options.items() if value is not None]
     recipe = default_recipe(dataset.name, dataset.shape, len(dataset.train))
+    if weights is not None and recipe.source == OWN:
+        # a tenth, as usual for fine-tuning: the rate for a start from scratch forgets the weights
+        recipe = recipe.change(lr=recipe.lr / 10)
     return recipe.override(*named, *changes)
 
 
@@ -103,7 +114,7 @@ def default_recipe(name: str, shape: tuple[int, ...], count: int) -> Recipe:
     batch_size = 128 if count >= 10_000 else 64 if count >= 1_000 else 32
     images = len(shape) == 3
     return Recipe(
-        source="zetamix",
+        source=OWN,
         model=default_model(shape),
         epochs=30,
         batch_size=batch_size,

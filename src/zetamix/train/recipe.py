@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
 from zetamix.data.augment import AUGMENTATIONS
 from zetamix.methods import Method
 from zetamix.metrics import METRICS
+from zetamix.provenance import FileChangedError, FileRef
 from zetamix.text import did_you_mean
 
 CHOICES = {
@@ -23,6 +24,11 @@ CHOICES = {
 
 class RecipeError(ValueError):
     """An invalid recipe. The message says which values are valid."""
+
+
+# of a field that enters `Recipe.as_dict`, and with it the key of a cell, only if it is set: records
+# that were written before the field existed keep their keys
+LATER = {"later": True}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +70,9 @@ class Recipe:
 
     evaluate_every: int = 1
     """Evaluate every so many epochs, and after the last one."""
+
+    weights: FileRef | None = field(default=None, metadata=LATER)
+    """The state dict that training starts from; None starts from scratch."""
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
@@ -144,27 +153,46 @@ class Recipe:
         return self.change(**changes)
 
     def _check_name(self, name: str) -> None:
-        names = [field.name for field in dataclasses.fields(self) if field.name != "source"]
+        names = [each.name for each in dataclasses.fields(self) if each.name != "source"]
         if name not in names:
             hint = did_you_mean(name, names)
             raise RecipeError(f"A recipe has no {name!r}.{hint} It has: {', '.join(names)}.")
 
     def as_dict(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "milestones": list(self.milestones)}
+        values: dict[str, Any] = {}
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            if not each.metadata.get("later") or value != each.default:
+                values[each.name] = value.as_dict() if isinstance(value, FileRef) else value
+        return {**values, "milestones": list(self.milestones)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Recipe":
-        return cls(**{**values, "milestones": tuple(values["milestones"])})
+        files = {
+            name: FileRef.from_dict(value)
+            for name, value in values.items()
+            if isinstance(value, dict)
+        }
+        return cls(**{**values, "milestones": tuple(values["milestones"]), **files})
+
+    @property
+    def network(self) -> dict[str, Any]:
+        """How the network is built, as options of `zetamix.models.initialise`."""
+        return {"stem": self.stem, "weights": self.weights}
 
 
 def _parse_value(name: str, value: str) -> Any:
     kind = get_type_hints(Recipe)[name]
     try:
+        if name == "weights":
+            return FileRef.read(value)
         if name == "milestones":
             return tuple(int(part) for part in value.split(",") if part.strip())
         if kind is bool:
             return {"true": True, "false": False}[value.lower()]
         return kind(value)
+    except FileChangedError as error:
+        raise RecipeError(f"{name}: {error}") from None
     except (KeyError, ValueError):
         expected = {"milestones": "epochs separated by commas", bool: "true or false"}
         text = expected.get(name, expected.get(kind, f"a value of type {kind.__name__}"))

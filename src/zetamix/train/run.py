@@ -278,6 +278,7 @@ class Run:
                 "compiled": self.compile,
                 "graph": self.graph,
                 "processes": self.ranks.world,
+                "weights": str(self.recipe.weights or "from scratch"),
             },
         )
         if self.ranks.leads:

@@ -56,7 +56,7 @@ class Trainer:
         self.data_memory = data_memory
         self.epoch = self.step_in_epoch = 0
 
-        model = initialise(recipe.model, dataset.num_classes, dataset.shape, seed, stem=recipe.stem)
+        model = initialise(recipe.model, dataset.num_classes, dataset.shape, seed, **recipe.network)
         self.is_random = is_random(model)
         on_gpu = self.device.type == "cuda"
         layout = torch.channels_last if on_gpu else torch.preserve_format

@@ -1,6 +1,7 @@
 """The settings of a study and of its sampler, checked before anything is trained."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 
 from zetamix.data import DataError, Dataset, DatasetRef, load_cached
 from zetamix.metrics import METRICS, primary_metric
-from zetamix.models import build
+from zetamix.models import initialise
 from zetamix.results.search_space import Space, SpaceError, parse_space
 from zetamix.results.tuning import HELD_OUT, SearchPlan, StudySpec
 from zetamix.train import Recipe, make_recipe
@@ -33,6 +34,7 @@ def make_spec(
     train_size: int | float | None = None,
     model: str | None = None,
     epochs: int | None = None,
+    weights: str | Path | None = None,
     changes: Sequence[str] = (),
     data_dir: Path | None = None,
     size: int | None = None,
@@ -40,8 +42,8 @@ def make_spec(
     """The spec of a study; raises if any setting of the space could not be trained.
 
     data: a dataset, its name or its path.
-    recipe: None takes the recipe of the dataset, with `model`, `epochs` and `changes` (such as
-        "lr=0.05") applied.
+    recipe: None takes the recipe of the dataset, with `model`, `epochs`, `weights` and `changes`
+        (such as "lr=0.05") applied.
     metric: the metric to optimise; None takes the error rate if classes are balanced, else
         balanced accuracy.
     size: side in pixels to which images of a path are resized.
@@ -55,7 +57,7 @@ def make_spec(
         dataset = load_cached(ref)
     parsed = parse_space(space)
     if recipe is None:
-        recipe = make_recipe(dataset, model=model, epochs=epochs, changes=changes)
+        recipe = make_recipe(dataset, model=model, epochs=epochs, weights=weights, changes=changes)
     _check_dataset(dataset)
     held_out = dataset.val is None
     if held_out:
@@ -137,9 +139,9 @@ def _check_space(dataset: Dataset, space: Space, recipe: Recipe) -> None:
     """Build every model, and check the largest number of sources with the smallest batch."""
     ends = {parameter.name: parameter.ends for parameter in space.parameters}
     for model in ends.get("model", (recipe.model,)):
-        # without allocating memory
-        with torch.device("meta"):
-            build(str(model), dataset.num_classes, dataset.shape, stem=recipe.stem)
+        # without allocating memory, unless there are weights to be checked
+        with torch.device("meta") if recipe.weights is None else nullcontext():
+            initialise(str(model), dataset.num_classes, dataset.shape, 0, **recipe.network)
     if counts := [value for value in ends.get("sources", ()) if isinstance(value, int)]:
         setting = {name: values[0] for name, values in ends.items()} | {"sources": max(counts)}
         if "batch_size" in ends:
