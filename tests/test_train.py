@@ -22,6 +22,7 @@ from folders import (
     stop_after,
     weights,
 )
+from torch import nn
 
 from zetamix import data
 from zetamix.data.augment import ROUND, measure_scale
@@ -298,6 +299,35 @@ def test_the_best_epoch_is_selected_on_val_and_measured_on_test(
     assert record.best["val_score"] == values[epoch - 1]
     assert record.best["error"] == [0.4, 0.3, 0.2, 0.1][epoch - 1]
     assert record.last["error"] == 0.1
+
+
+def test_new_batch_norm_statistics_are_those_of_unmixed_data(new, digits):
+    run, plain = new("zeta:1.8", new_bn=True), new("zeta:1.8")
+    record = finish(run)
+    assert record.last == finish(plain).last
+    assert "new_bn" not in plain.record.extra
+    torch.testing.assert_close(weights(run.folder.path), weights(plain.folder.path))
+    # by hand: the average over the batches of an epoch after the last one
+    model = initialise("digitnet", 10, digits.shape, 0)
+    model.load_state_dict(weights(run.folder.path))
+    scale = measure_scale(digits.train.samples)
+    loader = Loader(digits.train, 32, scale=scale, drop_last=True)
+    loader.set_epoch(RECIPE.epochs)
+    for count, (images, _) in enumerate(loader, 1):
+        for layer in model.modules():
+            if isinstance(layer, nn.BatchNorm2d):
+                layer.momentum = 1 / count
+        model(images)
+    model.eval()
+    test = digits.splits["test"]
+    expected = classify(model(scale.apply(test.samples, torch.float32)), test.labels)
+    assert record.extra["new_bn"] == pytest.approx(expected, rel=1e-4)
+    assert record.extra["new_bn"]["nll"] != pytest.approx(record.last["nll"], rel=1e-2)
+
+
+def test_a_model_without_batch_norm_has_no_new_statistics(new, monkeypatch):
+    monkeypatch.setattr(trainer_module, "initialise", dropout_model)
+    assert "new_bn" not in finish(new(new_bn=True)).extra
 
 
 def test_without_a_validation_or_test_split(new, digits):

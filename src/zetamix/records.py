@@ -72,6 +72,8 @@ class RunRecord:
     parameters: int = 0
     schema: str = RUN_SCHEMA
     extra: dict[str, Any] = field(default_factory=dict)
+    """How it was run, and optional results: "new_bn" has the metrics of `last` after batch-norm
+    statistics were taken anew on unmixed training data."""
 
     @property
     def key(self) -> str:

@@ -84,6 +84,7 @@ class Settings:
     ranks: Ranks = field(default_factory=Ranks)
     save_every: float = 60.0
     keep_model: bool = True
+    new_bn: bool = False
     orphan_seconds: float = ORPHAN_SECONDS
 
 
@@ -112,6 +113,7 @@ def run_cells(
     ranks: Ranks | None = None,
     save_every: float = 60.0,
     keep_model: bool = True,
+    new_bn: bool = False,
     watch: Watch | None = None,
     stop: Stop | None = None,
     poll_seconds: float = POLL_SECONDS,
@@ -130,6 +132,7 @@ def run_cells(
     compile: torch.compile; None decides by the number of steps that a process will take.
     ranks: the processes of a distributed run (torchrun); every rank makes the same call.
     keep_model: whether the weights of finished runs are kept.
+    new_bn: as in `Run`.
     watch: called with a snapshot at the start, every `poll_seconds` from a thread, and at the end.
     stop: once it returns True, runs under way are saved; the same call resumes them.
     """
@@ -142,6 +145,7 @@ def run_cells(
         ranks=ranks,
         save_every=save_every,
         keep_model=keep_model,
+        new_bn=new_bn,
     )
     call = _Call(cells, dataset, settings, watch if ranks.leads else None)
     if call.missing:
@@ -337,6 +341,7 @@ def _train(
                 compile=compile,
                 ranks=settings.ranks,
                 save_every=settings.save_every,
+                new_bn=settings.new_bn,
             )
             for cell, recipe in zip(job.cells, recipes, strict=True)
         ]

@@ -70,6 +70,8 @@ class Run:
     save_every: seconds between checkpoints, which are written at the end of an epoch.
     chunk_steps: captured steps that are launched before control is yielded.
     data_memory: bytes of the device that a split may occupy (`Loader`).
+    new_bn: whether the record's `extra` has the test metrics after batch-norm statistics were taken
+        anew on unmixed data, as "new_bn" (`Trainer.predict_with_new_statistics`).
 
     Several runs may be advanced by one thread in turns (`zetamix.train.concurrent_runs`), or each
     by a thread of its own; a single run belongs to one thread.
@@ -90,12 +92,13 @@ class Run:
         save_every: float = SAVE_SECONDS,
         chunk_steps: int = CHUNK_STEPS,
         data_memory: int | None = None,
+        new_bn: bool = False,
     ) -> None:
         if dataset.test is None:
             raise ValueError(f"{dataset.name} has no test split to report on.")
         self.dataset, self.method, self.recipe, self.seed = dataset, method, recipe, seed
         self.device, self.compile = torch.device(device), compile
-        self.save_every, self.data_memory = save_every, data_memory
+        self.save_every, self.data_memory, self.new_bn = save_every, data_memory, new_bn
         self.ranks = Ranks() if ranks is None else ranks
         world, samples = self.ranks.world, len(dataset.train)
         recipe.check_sources(method, samples, world)
@@ -262,7 +265,9 @@ class Run:
         return scores
 
     def _finish(self, trainer: Trainer) -> None:
-        logits, labels = trainer.predict(self.dataset.splits["test"])
+        test = self.dataset.splits["test"]
+        logits, labels = trainer.predict(test)
+        renewed = trainer.predict_with_new_statistics(test) if self.new_bn else None
         record = RunRecord(
             cell=self.cell,
             last=classify(logits, labels),
@@ -279,6 +284,7 @@ class Run:
                 "graph": self.graph,
                 "processes": self.ranks.world,
                 "weights": str(self.recipe.weights or "from scratch"),
+                **({} if renewed is None else {"new_bn": classify(*renewed)}),
             },
         )
         if self.ranks.leads:

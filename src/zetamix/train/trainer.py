@@ -8,7 +8,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import update_bn
 
 from zetamix.data.augment import choose_scale
 from zetamix.data.dataset import Dataset
@@ -221,6 +223,24 @@ class Trainer:
                 "precision=float32."
             )
         return logits, labels
+
+    @torch.no_grad()
+    def predict_with_new_statistics(self, split: Labelled) -> tuple[Tensor, Tensor] | None:
+        """`predict` after batch-norm statistics were taken anew; None without batch norm.
+
+        They are averages over one epoch of the training split, augmented as ever and not mixed. The
+        statistics of training are put back.
+        """
+        if not any(isinstance(layer, _BatchNorm) for layer in self.model.modules()):
+            return None
+        kept = [buffer.clone() for buffer in self.model.buffers()]
+        self.loader.set_epoch(self.epoch)
+        with self.layer_draws(), self.autocast():
+            update_bn(self.loader, self.model)
+        predicted = self.predict(split)
+        for buffer, old in zip(self.model.buffers(), kept, strict=True):
+            buffer.copy_(old)
+        return predicted
 
     def _loader(self, split: Labelled, batch_size: int, *, training: bool) -> Loader:
         return Loader(

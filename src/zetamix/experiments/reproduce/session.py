@@ -192,6 +192,7 @@ class Session:
                 jobs=self.jobs,
                 device=str(self.device),
                 keep_model=False,
+                new_bn=True,
                 watch=watch,
                 stop=self.stop,
             )
