@@ -80,8 +80,7 @@ def test_info_of_every_dataset(name, zetamix):
     elif spec.access != "built in":
         assert "local no. " in text
         assert spec.url.split()[0] in text.replace(" ", "") or spec.url.split()[0] in text
-    # arrays replace the official files of all but MedMNIST, which has arrays itself
-    assert ("MedMNIST layout (" in text) == (spec.group in ("natural", "skin"))
+    assert ("If you have a copy (" in text) == (spec.access != "built in")
 
 
 def test_info_of_a_replacement(zetamix, tmp_path, monkeypatch):

@@ -225,8 +225,8 @@ def test_prepare_downloads_nothing_that_needs_a_request(tmp_path):
 
 
 def test_a_wrong_md5_is_named(tmp_path):
-    spec = miniatures.build("breastmnist", tmp_path)
-    file = tmp_path / "breastmnist" / "breastmnist.npz"
+    spec = miniatures.build("imagenette", tmp_path, packed=True)
+    file = tmp_path / "imagenette" / "imagenette2.tgz"
     wrong = replace(spec, files=(replace(spec.files[0], md5="f" * 32),))
     with pytest.raises(data.DataError, match=f"{file} has the md5 {miniatures.md5_of(file)}"):
         data.load(wrong, tmp_path)

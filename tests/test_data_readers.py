@@ -211,8 +211,12 @@ BROKEN = [
     ("ph2", remove("PH2Dataset/PH2 Dataset images/IMD005"), "row 5: image 'IMD005' not found"),
     ("ph2", rename(PH2, "PH2_dataset.xlsx"), "PH2_dataset.txt is missing.* Extract it from"),
     ("mednode", remove("complete_mednode_dataset/naevus"), "missing: naevus"),
-    ("imagenette", rename("imagenette2/val/n01440764", "fish"), "unexpected: fish, n01440764"),
-    ("imagenette", remove("imagenette2/train/n03888257/n03888257_2.JPEG"), "21 train.* got 20 tra"),
+    ("imagenette", rename("imagenette2/val/n01440764", "fish"), "missing tench; unexpected fish"),
+    (
+        "imagenette",
+        remove("imagenette2/train/n03888257/n03888257_2.JPEG"),
+        "train has 2 of parachute instead of 3",
+    ),
 ]
 
 

@@ -146,7 +146,7 @@ def _describe_spec(spec: "DatasetSpec") -> list[tuple[str, str]]:
 
 def _describe_access(spec: "DatasetSpec", data_dir: Path) -> list[tuple[str, str]]:
     """Whether a dataset that is not prepared is on this machine, and how to get it."""
-    from zetamix.data.download import download_hint, npz_hint
+    from zetamix.data.download import copy_hint, download_hint
     from zetamix.data.load_dataset import status
 
     local = status(spec, data_dir)
@@ -154,7 +154,7 @@ def _describe_access(spec: "DatasetSpec", data_dir: Path) -> list[tuple[str, str
         return [("local", "built in; prepared on first use")]
     if local == "files":
         return [("local", f"files, not prepared: zetamix data prepare {spec.name}")]
-    alternative = [("or", hint)] if (hint := npz_hint(spec, data_dir)) else []
+    alternative = [("or", hint)] if (hint := copy_hint(spec, data_dir)) else []
     return [("local", f"no. {download_hint(spec, data_dir)}"), *alternative]
 
 

@@ -38,11 +38,11 @@ def obtain(
                 download(file.url, base / file.path, file.md5, progress)
     for file in spec.files:
         path = base / file.path
-        if path.exists() and not (file.unpacks_to and (base / file.unpacks_to).exists()):
+        # a file that is not unpacked is verified by its reader, which accepts a copy of it
+        if file.unpacks_to and path.exists() and not (base / file.unpacks_to).exists():
             if file.md5 is not None:
                 _verify(path, file.md5)
-            if file.unpacks_to:
-                unpack(path, base / file.unpacks_to, progress)
+            unpack(path, base / file.unpacks_to, progress)
     for name, md5 in spec.checksums.items():
         _verify(base / name, md5)
     return base
@@ -58,19 +58,19 @@ def not_found_message(spec: DatasetSpec, data_dir: Path) -> str:
     text = f"{spec.title} ({spec.name}) is not in {data_dir}."
     for base in _partial(spec, data_dir)[:1]:
         text += f" {base} is incomplete: {', '.join(_missing(spec, base))} not found."
-    hints = (npz_hint(spec, data_dir), download_hint(spec, data_dir))
-    return " ".join([text, *filter(None, hints)])
+    return " ".join([text, copy_hint(spec, data_dir), download_hint(spec, data_dir)])
 
 
-def npz_hint(spec: DatasetSpec, data_dir: Path) -> str:
-    """How to use arrays instead of the official files; "" where that is not supported."""
-    if spec.access == "built in" or spec.group == "medmnist":
+def copy_hint(spec: DatasetSpec, data_dir: Path) -> str:
+    """How to use a copy of the images instead of the official files; "" for built-in data."""
+    if spec.access == "built in":
         return ""
     arrays = ", ".join(f"{split}_images, {split}_labels" for split in spec.sizes)
     sizes = ", ".join(f"{count:,} {split}" for split, count in spec.sizes.items())
     return (
-        f"If you have its images as arrays, save them as {data_dir / f'{spec.name}.npz'} in the "
-        f"MedMNIST layout ({arrays}; {sizes})."
+        f"If you have a copy ({sizes}), save it as {data_dir / f'{spec.name}.npz'} in the MedMNIST "
+        f"layout ({arrays}), or as {'|'.join(spec.sizes)}/class/… in {data_dir / spec.name}, a "
+        "folder, .tar or .zip."
     )
 
 
@@ -179,13 +179,17 @@ def _missing(spec: DatasetSpec, base: Path) -> list[str]:
 def _verify(path: Path, md5: str) -> None:
     if not path.exists():
         raise DataError(f"{path} is missing. Unpack or download the dataset again.")
-    with path.open("rb") as file:
-        actual = hashlib.file_digest(file, "md5").hexdigest()
+    actual = md5_of(path)
     if actual != md5:
         raise DataError(
             f"{path} has the md5 {actual}, expected {md5}: it is damaged, or another version. "
             "Delete it, and the archive it came from, and download it again."
         )
+
+
+def md5_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest()
 
 
 def _fetch(url: str, path: Path, md5: str | None, progress: Progress | None) -> None:

@@ -108,6 +108,14 @@ def read_header(path: Path) -> Header:
         return Header(width, height, image.mode in ("1", "L", "I;16", "I;16B", "I;16L"))
 
 
+def try_header(file: Path) -> Header | None:
+    """As `read_header`; None for a file that cannot be read."""
+    try:
+        return read_header(file)
+    except Exception:  # decoders raise errors of any type for broken files
+        return None
+
+
 def file_part(items: Sequence[LabelledFile], shape: tuple[int, ...], fit: Fit, base: Path) -> Part:
     """A split whose samples are image files; their names are kept relative to `base`."""
 

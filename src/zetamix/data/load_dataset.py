@@ -21,6 +21,7 @@ from zetamix.data.errors import (
 from zetamix.data.manifolds import draw_splits
 from zetamix.data.quality import Report, check_source
 from zetamix.data.readers import READERS, arrays
+from zetamix.data.readers.copies import find_copy, read_copy
 from zetamix.data.readers.user_images import list_csv, list_folder, listing_source
 from zetamix.data.source import Progress, Source, resolve_data_dir
 from zetamix.text import did_you_mean
@@ -187,7 +188,7 @@ def status(spec: DatasetSpec, data_dir: DataDir = None, seed: int = 0) -> str:
     request = _resolve_spec(spec, resolve_data_dir(data_dir), seed)
     if cache.read_meta(request.folder) is not None:
         return "prepared"
-    files = locate(spec, request.data_dir) or _replacement(spec, request.data_dir)
+    files = locate(spec, request.data_dir) or find_copy(spec, request.data_dir)
     return "" if files is None else "files"
 
 
@@ -236,9 +237,9 @@ def _resolve_spec(spec: DatasetSpec, data_dir: Path, seed: int) -> Request:
     def source(fetch: bool, progress: Progress | None) -> Source:
         if spec.reader == "digits":
             return arrays.digits_source(seed)
-        replacement = _replacement(spec, data_dir)
-        if locate(spec, data_dir) is None and replacement is not None:
-            return arrays.replacement_source(spec, replacement)
+        copy = find_copy(spec, data_dir) if locate(spec, data_dir) is None else None
+        if copy is not None:
+            return read_copy(spec, copy, progress)
         base = obtain(spec, data_dir, fetch=fetch, progress=progress)
         return READERS[spec.reader](spec, base, seed)
 
@@ -284,14 +285,6 @@ def _source_to_check(request: Request, problems: list[str], progress: Progress |
         if prepared is None:
             raise
         return prepared.source()
-
-
-def _replacement(spec: DatasetSpec, data_dir: Path) -> Path | None:
-    """NAME.npz in the data folder, which replaces the official files."""
-    for file in (data_dir / f"{spec.name}.npz", data_dir / spec.subfolder / f"{spec.name}.npz"):
-        if spec.group != "medmnist" and file.is_file():
-            return file
-    return None
 
 
 def _canonical(name: str) -> str:

@@ -1,5 +1,6 @@
 """Arrays: `.npz` files in the MedMNIST layout, and scikit-learn's digits."""
 
+import hashlib
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from zetamix.data.catalogue import DatasetSpec
+from zetamix.data.download import md5_of
 from zetamix.data.errors import DataError, OnProblem, raise_problems
 from zetamix.data.image_files import NATIVE, Fit, resize_images
 from zetamix.data.source import Array, Part, Source, array_part
@@ -70,6 +72,14 @@ class NpzFile:
     @property
     def sizes(self) -> dict[str, int]:
         return {split: len(labels) for split, labels in self.labels.items()}
+
+    def content_md5(self) -> str:
+        """md5 of the images and labels of each split, which does not depend on the zip file."""
+        digest = hashlib.md5(usedforsecurity=False)
+        for split in self.splits:
+            digest.update(np.ascontiguousarray(self.images[split]).data)
+            digest.update(self.labels[split].astype(np.uint8).data)
+        return digest.hexdigest()
 
     def _read(self, arrays: Mapping[str, Array], key: str) -> Array:
         try:
@@ -149,13 +159,14 @@ def _check_labels(path: Path, labels: Mapping[str, Array], classes: Sequence[str
 
 
 def medmnist(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """One of MedMNIST's own files."""
+    """One of MedMNIST's own files, or a copy of it that was saved again."""
     path = base / spec.files[0].path
-    file = NpzFile(path, spec.classes)
-    return spec.source(_parts(file), f"official file {path}")
+    if md5_of(path) != spec.files[0].md5:
+        return npz_copy(spec, path)
+    return spec.source(_parts(NpzFile(path, spec.classes)), f"official file {path}")
 
 
-def replacement_source(spec: DatasetSpec, path: Path) -> Source:
+def npz_copy(spec: DatasetSpec, path: Path) -> Source:
     """NAME.npz instead of a dataset's official files; it must have the same sizes."""
     file = NpzFile(path, spec.classes)
     if file.sizes != spec.sizes or file.shape != spec.shape:
@@ -164,8 +175,27 @@ def replacement_source(spec: DatasetSpec, path: Path) -> Source:
             f"{list(spec.shape)}, got {describe_sizes(file.sizes)} of {list(file.shape)}. To use "
             "it as your own data, pass its path."
         )
+    check_counts(spec, file.labels, path)
     note = f"read from {path.name} instead of the official files, without a checksum"
+    if spec.content_md5 and file.content_md5() == spec.content_md5:
+        note = (
+            f"{path.name} is a copy of the official file that was saved again: its md5 differs, "
+            "its images and labels are identical"
+        )
     return spec.source(_parts(file), f"{path}, .npz in the MedMNIST layout", note)
+
+
+def check_counts(spec: DatasetSpec, labels: Mapping[str, Array], path: Path) -> None:
+    """Raise if a copy has other class counts than the dataset is published with."""
+    for split in filter(spec.counts.__contains__, labels):
+        counts = np.bincount(labels[split], minlength=len(spec.classes)).tolist()
+        rows = zip(spec.classes, counts, spec.counts[split], strict=True)
+        wrong = [f"{size:,} of {name} instead of {n:,}" for name, size, n in rows if size != n]
+        if wrong:
+            raise DataError(
+                f"{path} is not {spec.title} as published: {split} has {', '.join(wrong)}. "
+                "To use it as your own data, pass its path."
+            )
 
 
 def _parts(file: NpzFile, change: Callable[[Array], Array] | None = None) -> dict[str, Part]:

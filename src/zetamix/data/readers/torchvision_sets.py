@@ -8,7 +8,7 @@ import numpy as np
 
 from zetamix.data.catalogue import DatasetSpec
 from zetamix.data.errors import DataError
-from zetamix.data.image_files import LabelledFile, file_part, is_image
+from zetamix.data.readers.copies import folder_source
 from zetamix.data.source import Part, Source, array_part
 
 
@@ -83,25 +83,7 @@ def stl10(spec: DatasetSpec, base: Path, seed: int) -> Source:
 
 def imagenet_subset(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Imagenette and Imagewoof: `train` and `val`, one folder per class."""
-
-    def read(split: str) -> Part:
-        folder = base / spec.files[0].content / split
-        names = {path.name for path in folder.glob("*") if path.is_dir()}
-        if names != set(spec.labels):
-            raise DataError(
-                f"{folder}: expected one folder for each of {', '.join(spec.labels)}; missing or "
-                f"unexpected: {', '.join(sorted(names ^ set(spec.labels)))}. Unpack "
-                f"{spec.files[0].path} again."
-            )
-        items = [
-            LabelledFile(file, label)
-            for label, wnid in enumerate(spec.labels)
-            for file in sorted(filter(is_image, (folder / wnid).iterdir()))
-        ]
-        return file_part(items, spec.shape, spec.fit, base)
-
-    # the archive's val is the test split, and the paper calls it so too
-    return _source(spec, base, read("train"), read("val"))
+    return folder_source(spec, base / spec.files[0].content)
 
 
 READERS = {reader.__name__: reader for reader in (idx, cifar, stl10, imagenet_subset)}

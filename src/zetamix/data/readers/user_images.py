@@ -18,7 +18,7 @@ from zetamix.data.image_files import (
     images_below,
     is_image,
     map_parallel,
-    read_header,
+    try_header,
 )
 from zetamix.data.label_csv import ImageIndex, Row, find_column, read_rows
 from zetamix.data.source import Source
@@ -179,7 +179,7 @@ def choose_shape(
     # unreadable files are reported when they are decoded
     headers = [
         header
-        for _, some in map_parallel(_try_header, files, 1024)
+        for _, some in map_parallel(try_header, files, 1024)
         for header in some
         if header is not None
     ]
@@ -204,13 +204,6 @@ def _choose_side(headers: Sequence[Header]) -> tuple[int, str]:
         f"images differ in size and none has a side over {SMALL_SIDE} pixels: resized to {side} × "
         f"{side}, the median of their shorter sides rounded up to a multiple of 8"
     )
-
-
-def _try_header(file: Path) -> Header | None:
-    try:
-        return read_header(file)
-    except Exception:  # decoders raise errors of any type for broken files
-        return None
 
 
 def _split_folders(path: Path, folders: Sequence[Path], on_problem: OnProblem) -> dict[str, Path]:
