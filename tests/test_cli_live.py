@@ -60,9 +60,9 @@ def printed(*snapshots):
 
 
 def test_a_row_shows_every_run():
-    assert shown(Snapshot(STATES, 75.0), 100) == [
-        "none seed 0 3.61 %",
-        "none seed 1 epoch 13/30 · loss 1.250 · train 50.0 % · test error 5.10 %",
+    assert shown(Snapshot(STATES, 75.0), 110) == [
+        "no mixing seed 0 3.61 %",
+        "no mixing seed 1 epoch 13/30 · loss 1.250 · train 50.0 % · test error 5.10 %",
         "zeta:2.8 seed 0 failed",
         "zeta:2.8 seed 1 waiting",
         "1 of 4 runs finished · 1 failed · about 80 s left · error rate on the test split",
@@ -70,7 +70,7 @@ def test_a_row_shows_every_run():
 
 
 def test_on_a_low_terminal_only_training_runs_have_a_row():
-    assert len(shown(Snapshot(STATES), 100, height=5)) == 2
+    assert len(shown(Snapshot(STATES), 110, height=5)) == 2
 
 
 def test_a_row_shows_the_speed():
@@ -81,7 +81,7 @@ def test_a_row_shows_the_speed():
     clock.now = 4.0
     console.print(runs.view(Snapshot((progress("none", 1, "training", 12.4, LINE),), 20.0)))
     text = console.file.getvalue()
-    assert "none seed 1" in text
+    assert "no mixing seed 1" in text
     # two epochs of 100 samples in four seconds
     status = "epoch 13/30 · loss 1.250 · train 50.0 % · test error 5.10 % · 50 samples/s"
     assert status in text
@@ -107,7 +107,7 @@ def test_elsewhere_there_is_a_line_for_each_run():
     after = Snapshot((done("none", 0), done("none", 1, 0.1), *rest), 75.0)
     assert printed(before, training, after, after) == [
         "1 of 6 runs are finished.",
-        "none seed 1: error rate 10.00 % (2 of 6 runs finished, about 80 s left)",
+        "no mixing seed 1: error rate 10.00 % (2 of 6 runs finished, about 80 s left)",
     ]
 
 
@@ -118,8 +118,8 @@ def test_elsewhere_a_single_run_prints_ten_lines():
         snapshots.append(Snapshot((progress("none", 0, "training", float(epoch), line),)))
     lines = printed(*snapshots, Snapshot((done("none", 0),), 0.0))
     assert len(lines) == 10
-    assert lines[0] == "none seed 0: epoch 3/30, loss 1.250, error rate 5.10 %"
-    assert lines[-1] == "none seed 0: error rate 3.61 % (1 of 1 runs finished)"
+    assert lines[0] == "no mixing seed 0: epoch 3/30, loss 1.250, error rate 5.10 %"
+    assert lines[-1] == "no mixing seed 0: error rate 3.61 % (1 of 1 runs finished)"
 
 
 @pytest.mark.parametrize("terminal", [True, False])

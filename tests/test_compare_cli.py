@@ -41,7 +41,7 @@ def test_the_command_trains_answers_and_writes(tmp_path):
     text = words(result)
     assert "crescents: 64 training and 512 test samples, 2 classes" in text
     assert "3 methods × 2 seeds · mlp, 2 epochs, batch size 32, no augmentation" in text
-    assert re.search(r"none seed 1: AUC 0\.\d{4} \(\d of 6 runs finished", text)
+    assert re.search(r"no mixing seed 1: AUC 0\.\d{4} \(\d of 6 runs finished", text)
     assert re.search(r" 0\.\d{4} ± 0\.\d{4} ", text)
     assert f"Report written to {out / 'report.html'}" in text
     found = json.loads((out / "results.json").read_text())
@@ -105,7 +105,7 @@ def test_a_time_limit_saves_and_goes_on(tmp_path):
     )
     assert result.exit_code == 0, result.output
     assert "The time limit is reached. Everything is saved. Rerun the same command" in words(result)
-    assert re.search(r"none seed 0 at epoch \d+ of 100000", words(result))
+    assert re.search(r"no mixing seed 0 at epoch \d+ of 100000", words(result))
     (folder,) = tmp_path.glob("runs/*")
     assert (folder / "checkpoint.pt").exists()
 

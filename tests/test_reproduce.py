@@ -434,7 +434,7 @@ def test_a_run_that_fails_leaves_the_others(tmp_path):
     outcome = open_session(tmp_path).run("natural", [*diverging, *small_cells()[1:]])
     assert (outcome.ran, outcome.empty) == (1, diverging)
     assert len(outcome.reasons) == 1
-    assert outcome.reasons[0].startswith("cifar10, none seed 0 failed: ")
+    assert outcome.reasons[0].startswith("cifar10, no mixing seed 0 failed: ")
 
 
 def test_a_run_that_finished_before_a_crash_is_collected(tmp_path):

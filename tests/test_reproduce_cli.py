@@ -83,7 +83,7 @@ def test_without_data_the_table_has_the_papers_values(zetamix, tmp_path):
     assert "0 cells run, 0 had a record, 30 left" in output
     assert "zetamix data prepare cifar10" in output
     table = (tmp_path / "out" / "reproduce" / "natural" / "natural.md").read_text()
-    assert "| CIFAR-10 | ERM | 5.48 | – | – | – | – |  |" in table
+    assert "| CIFAR-10 | no mixing | 5.48 | – | – | – | – |  |" in table
 
 
 def test_no_time_leaves_everything_and_is_no_failure(zetamix):
@@ -108,7 +108,9 @@ def test_a_measurement_that_is_interrupted_is_not_saved(zetamix, monkeypatch):
 def test_runs_that_are_stopped_are_named(zetamix, monkeypatch):
     monkeypatch.setattr(Stop, "__call__", lambda self: any(Path("out").glob("*/runs/*/cell.json")))
     output = zetamix("natural", "--quick", "--datasets", "cifar10", "--methods", "none")
-    assert re.search(r"Saved: cifar10 digitnet crop-flip none seed 0, [\d.]+ of 1 epochs", output)
+    assert re.search(
+        r"Saved: cifar10 digitnet crop-flip no mixing seed 0, [\d.]+ of 1 epochs", output
+    )
 
 
 def test_list_shows_records_data_and_time_left(zetamix, tmp_path):

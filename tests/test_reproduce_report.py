@@ -64,12 +64,21 @@ def test_a_table_has_the_papers_value_ours_and_the_difference(natural):
         "see",
     ]
     assert len(rows) == 30
-    assert rows[0] == ["CIFAR-10", "ERM", "5.48", "4.85 ± 0.06 (n = 3)", "−0.63", "–", "–", ""]
+    assert rows[0] == [
+        "CIFAR-10",
+        "no mixing",
+        "5.48",
+        "4.85 ± 0.06 (n = 3)",
+        "−0.63",
+        "–",
+        "–",
+        "",
+    ]
     assert rows[1][2:5] == ["4.68", "**4.26 ± 0.06 (n = 3)**", "−0.42"]
     assert rows[2][2:5] == ["**4.42**", "4.81 ± 0.05 (n = 3)", "+0.39"]
     assert rows[3][2:5] == ["*4.67*", "4.97 ± 0.08 (n = 3)", "+0.30"]
     assert rows[4][2:5] == ["**4.42**", "*4.28 ± 0.09 (n = 3)*", "−0.14"]
-    assert rows[5] == ["CIFAR-100", "ERM", "23.33", "–", "–", "–", "–", "1"]
+    assert rows[5] == ["CIFAR-100", "no mixing", "23.33", "–", "–", "–", "–", "1"]
 
 
 def test_best_is_marked_only_where_every_method_was_run(tmp_path):
@@ -373,7 +382,7 @@ def test_the_page_opens_and_shows_what_is_empty(tmp_path):
     assert opened.headings[0] == "Reproduction of ζ-mixup"
     assert [heading.split(":")[0] for heading in opened.headings[1:]] == ids
     assert [image["alt"].split()[0] for image in opened.images] == ["Panels", "Error"]
-    assert opened.tables[0][1][:4] == ["CIFAR-10", "ERM", "5.48", "4.85 ± 0.06 n = 3"]
+    assert opened.tables[0][1][:4] == ["CIFAR-10", "no mixing", "5.48", "4.85 ± 0.06 n = 3"]
     assert opened.tables[0][6][3] == "–"
     cells = [cell for table in opened.tables for row in table for cell in row]
     assert "zetamix reproduce sensitivity --datasets cifar10" in " ".join(cells)

@@ -191,6 +191,7 @@ def _print_results(console: Console, results: "CellResults", folder: Path) -> No
 
 
 def _table(records: list["RunRecord"]) -> Table:
+    from zetamix.methods import display_name
     from zetamix.metrics import METRICS
 
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -209,10 +210,10 @@ def _table(records: list["RunRecord"]) -> Table:
             "time": f"{minutes}m {seconds:02d}s",
         }
         if record.best is not None:
-            row["error % at\nbest val epoch"] = METRICS["error"].number(record.best["error"])
+            row["test error %\nat best val"] = METRICS["error"].number(record.best["error"])
         for head in row if index == 0 else ():
             table.add_column(head, justify="right", no_wrap=True)
-        table.add_row(record.cell.method, *row.values())
+        table.add_row(display_name(record.cell.method), *row.values())
     return table
 
 

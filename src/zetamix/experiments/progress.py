@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from zetamix.methods import display_name
 from zetamix.records import Cell
 
 State: TypeAlias = Literal["waiting", "training", "done", "failed"]
@@ -35,7 +36,7 @@ class CellProgress:
 
     @property
     def name(self) -> str:
-        return f"{self.cell.method} seed {self.cell.seed}"
+        return f"{display_name(self.cell.method)} seed {self.cell.seed}"
 
 
 @dataclass(frozen=True)

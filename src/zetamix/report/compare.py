@@ -84,8 +84,8 @@ def main_table(comparison: Comparison) -> Table:
         row += [_mean_cell(comparison, label, name) for name in comparison.metrics]
         rows.append([*row, comparison.summary(label, comparison.primary).n])
     notes = [
-        "Mean ± standard deviation over seeds. Bold: best mean; underlined, or italic in Markdown: "
-        "second best. Ties are not marked. Marks do not imply significance."
+        "Mean ± standard deviation over seeds. Bold: best mean, which need not be significantly "
+        "better; ties are not bold."
     ]
     test = len(comparison.dataset.splits["test"])
     caption = f"{comparison.dataset.name}: {test:,} test samples, after the last epoch"
@@ -95,14 +95,14 @@ def main_table(comparison: Comparison) -> Table:
 def _mean_cell(comparison: Comparison, label: str, name: str) -> Cell:
     metric, summary = METRICS[name], comparison.summary(label, name)
     means = [comparison.summary(other, name).mean for other in comparison.methods]
-    better = sum(metric.sign * mean > metric.sign * summary.mean for mean in means)
     # as printed: means that differ by rounding only are tied
     tied = [metric.number(mean) for mean in means].count(metric.number(summary.mean)) > 1
+    best = summary.mean == max(means, key=lambda mean: metric.sign * mean)
     return Cell(
         metric.scale(summary.mean),
         error=None if summary.sd is None else metric.scale(summary.sd),
         digits=metric.digits,
-        mark="" if tied or better > 1 or len(means) == 1 else ("second" if better else "best"),
+        mark="best" if best and not tied and len(means) > 1 else "",
         note=", ".join(f"seed {seed}: {metric.number(v)}" for seed, v in summary.values.items()),
     )
 

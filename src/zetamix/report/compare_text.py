@@ -121,12 +121,12 @@ def _single_method(comparison: Comparison) -> str:
 def _incomplete(comparison: Comparison) -> str:
     text = f"{len(comparison.records)} of {comparison.total} runs are finished."
     names = [
-        f"{method} seed {seed} at epoch {int(reached)} of {comparison.recipe.epochs}"
+        f"{display_name(method)} seed {seed} at epoch {int(reached)} of {comparison.recipe.epochs}"
         for (method, seed), reached in comparison.unfinished.items()
     ]
     if names:
         more = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
         text += f" In progress: {join([*names[:MAX_NAMED], *more])}."
     for (method, seed), reason in comparison.failures.items():
-        text += f" {method} seed {seed} failed: {reason}"
+        text += f" {display_name(method)} seed {seed} failed: {reason}"
     return text

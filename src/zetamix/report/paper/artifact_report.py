@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from zetamix.methods import display_name
 from zetamix.report import Cell, Picture, Table
 from zetamix.report.figure import COLOURS
 from zetamix.results.record_store import PaperView
@@ -59,18 +60,17 @@ def status_of(claims: Sequence[bool | None]) -> str:
 SOFT_LABELS = LinearSegmentedColormap.from_list("labels", [COLOURS[0], "#b0a8b9", COLOURS[1]])
 # point clouds take 1.2 MB at 160 dpi, 1.5 MB at 200 dpi, and look the same
 DPI = 160
-METHOD_NAMES = {"none": "ERM", "mixup:1.0": "mixup"}
 
 
 def method_name(method: str) -> str:
     """The display name of a method.
 
     >>> method_name("zeta:2.8"), method_name("none")
-    ('ζ-mixup (2.8)', 'ERM')
+    ('ζ-mixup (2.8)', 'no mixing')
     """
     if method.startswith("zeta:"):
         return f"ζ-mixup ({gamma_of(method)})"
-    return METHOD_NAMES.get(method, method)
+    return "mixup" if method == "mixup:1.0" else display_name(method)
 
 
 def gamma_of(method: str) -> str:
