@@ -8,7 +8,10 @@ from scipy.stats import ks_2samp
 from torchvision.transforms import v2
 
 from zetamix import apply_plan, local_plan
-from zetamix.transforms import CutMix, LocalMixup, box_mask, cut_and_paste
+from zetamix.boxes import inside, place_around, visible_shares, whole
+from zetamix.plan import MixPlan, with_boxes
+from zetamix.rules import OneHot
+from zetamix.transforms import CutMix, LocalMixup
 
 CLASSES = 7
 
@@ -34,10 +37,13 @@ def torchvisions(monkeypatch, lam, row, column):
 
 def ours(samples, labels, lam, row, column):
     """Our CutMix with the same draws: a centre anywhere in a pixel is that pixel."""
-    height, width = samples.shape[-2:]
-    centre = torch.tensor([(row + 0.5) / height, (column + 0.5) / width], dtype=torch.float64)
-    targets = torch.nn.functional.one_hot(labels, CLASSES).float()
-    return cut_and_paste(samples, targets, torch.tensor([lam], dtype=torch.float64), centre)
+    height, width = size = tuple(samples.shape[-2:])
+    centre = torch.tensor([[(row + 0.5) / height, (column + 0.5) / width]], dtype=torch.float64)
+    box = place_around(torch.tensor([1 - lam], dtype=torch.float64), centre, size)
+    rows = torch.arange(len(samples))
+    pairs = MixPlan(torch.stack([rows, rows.roll(1)], 1), torch.ones(len(rows), 2), len(rows))
+    plan = with_boxes(pairs, box.expand(len(rows), 1, 4), size)
+    return apply_plan(samples, plan), OneHot(CLASSES).mix(labels, plan)
 
 
 CASES = [
@@ -75,11 +81,14 @@ def test_the_cases_cut_something():
     size=st.tuples(st.integers(1, 40), st.integers(1, 40)),
 )
 def test_the_share_kept_is_the_share_of_pixels(lam, centre, size):
-    inside, kept = box_mask(
-        torch.tensor([lam], dtype=torch.float64), torch.tensor(centre, dtype=torch.float64), *size
-    )
-    assert inside.shape == size
-    assert float(kept) == pytest.approx(1 - inside.double().mean().item(), abs=1e-12)
+    area, centre = torch.tensor([1 - lam]), torch.tensor([centre], dtype=torch.float64)
+    box = place_around(area, centre, size)
+    boxes = torch.cat([whole(1, size, torch.device("cpu")), box[None]], 1)
+    pasted = inside(box, size)
+    assert pasted.shape == (1, *size)
+    kept, taken = visible_shares(boxes, size)[0].tolist()
+    assert taken == pytest.approx(pasted.double().mean().item(), abs=1e-6)
+    assert kept + taken == pytest.approx(1, abs=1e-6)
 
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0])

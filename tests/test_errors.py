@@ -15,6 +15,7 @@ from zetamix import (
     MixPlan,
     Mixup,
     SoftCrossEntropy,
+    ZetaMix,
     ZetaMixup,
     apply_plan,
     describe_gamma,
@@ -28,11 +29,11 @@ from zetamix import (
 from zetamix.gamma import dominance_threshold, gamma_from_lam, lam_from_gamma
 from zetamix.losses import dominant_accuracy, expected_loss, soft_binary_cross_entropy
 from zetamix.rules import Average, Blend, FromAnchor, OneHot
-from zetamix.transforms import CutMix, LocalMixup
+from zetamix.transforms import CutMix, LocalMixup, MixupOrCutMix
 
 SOURCE = Path(zetamix.__file__).parent
 CORE = (
-    "_checks", "batch_tree", "gamma", "kernels/dispatch", "losses", "methods", "mix", "plan",
+    "_checks", "batch_tree", "boxes", "gamma", "kernels/dispatch", "losses", "methods", "mix", "plan",
     "rules", "sampling", "transforms",
 )  # fmt: skip
 X = torch.zeros(4, 3)
@@ -44,6 +45,14 @@ ON_META = torch.zeros(4, device="meta")
 
 def plan_of(indices=((0, 1), (1, 0)), weights=((0.5, 0.5), (0.5, 0.5)), batch_size=2):
     return MixPlan(torch.tensor(indices), torch.tensor(weights), batch_size)
+
+
+EMPTY = torch.zeros(2, 2, 4, dtype=torch.int64)
+
+
+def pasted(boxes=EMPTY, size=(8, 8)):
+    plan = plan_of()
+    return MixPlan(plan.indices, plan.weights, 2, boxes=boxes, size=size)
 
 
 def per_batch(predictions, targets):
@@ -288,6 +297,44 @@ CASES = [
      lambda: expected_loss(per_batch, X, Y[:3], zeta_plan(4))),
     ("criterion must return one loss per output, [4], got []. Use reduction='none' and average over other dimensions.", ValueError,
      lambda: expected_loss(per_batch, X[:, 0], X[:, 0], zeta_plan(4))),
+
+    # ZetaMix and boxes
+    ("gamma as a range must be (low, high) with low <= high, got (4.0, 0.0).", ValueError,
+     lambda: ZetaMix(gamma=(4.0, 0.0)), lambda: setattr(ZetaMix(), "gamma", (4.0, 0.0))),
+    ("gamma must be finite and at least 0, got -1.0.", ValueError,
+     lambda: ZetaMix(gamma=(-1.0, 2.0)), lambda: ZetaMix(gamma=-1.0)),
+    ("sources must be at least 2, got 1.", ValueError, lambda: ZetaMix(sources=1)),
+    ("paste must be finite and between 0 and 1, got 1.5.", ValueError,
+     lambda: ZetaMix(paste=1.5), lambda: setattr(ZetaMix(), "paste", 1.5)),
+    ("keep_variance must be True or False, got int.", TypeError, lambda: ZetaMix(keep_variance=1)),
+    ("ZetaMix cuts boxes out of images, [batch, channels, height, width], got [4, 3]. Pass paste=0 to blend other data.", ValueError,
+     lambda: ZetaMix(num_classes=4, paste=0.5)(X, Y),
+     lambda: ZetaMix(rules={"x": Blend()}, paste=0.5)({"x": X})),
+    ("Keeping the variance of torch.uint8 samples needs their mean: pass mean=(0.5, 0.5, 0.5) or whatever they have, or keep_variance=False.", TypeError,
+     lambda: ZetaMix(num_classes=4)(X.byte(), Y)),
+    ("mean is for samples in [0, 1] or of dtype uint8, got torch.int16.", TypeError,
+     lambda: ZetaMix(num_classes=4, mean=0.5)(X.short(), Y)),
+    ("mean is for samples in [0, 1] or of dtype uint8, got values from -1 to -1. For normalised samples leave it out.", ValueError,
+     lambda: ZetaMix(num_classes=4, mean=0.5)(X - 1, Y)),
+    ("mean must be one number or one per channel (3), got 2.", ValueError,
+     lambda: ZetaMix(num_classes=4, mean=(0.5, 0.5))(X, Y)),
+    ("mean must be finite and between 0 and 1, got 127.", ValueError,
+     lambda: ZetaMix(mean=127), lambda: Blend(mean=(0.5, 127))),
+    ("Pass mean or rules, not both: Blend(mean=...) holds its own.", ValueError,
+     lambda: ZetaMix(mean=0.5, rules=Blend())),
+    ("Masks must have the height and width of the images they are pasted with, [8, 8], got [4, 9, 9].", ValueError,
+     lambda: CutMix(num_classes=4)(torch.zeros(4, 3, 8, 8), torch.zeros(4, 9, 9, dtype=torch.int64))),
+    ("Images are cut: size must be (height, width) in pixels, got None.", ValueError,
+     lambda: CutMix().make_plan(4), lambda: ZetaMix(paste=0.5).make_plan(4), lambda: pasted(size=None)),
+    ("Images are cut: size must be (height, width) in pixels, got (8, 0).", ValueError,
+     lambda: CutMix().make_plan(4, size=(8, 0))),
+    ("boxes must be [outputs, sources, 4] = [2, 2, 4], int64, got [2, 1, 4], torch.int64.", ValueError,
+     lambda: pasted(torch.zeros(2, 1, 4, dtype=torch.int64))),
+    ("boxes must be [outputs, sources, 4] = [2, 2, 4], int64, got None.", ValueError, lambda: pasted(None)),
+    ("indices and boxes must be on one device, got cpu and meta.", ValueError,
+     lambda: pasted(torch.zeros(2, 2, 4, dtype=torch.int64, device="meta"))),
+    ("switch_prob must be finite and between 0 and 1, got -0.5.", ValueError,
+     lambda: MixupOrCutMix(switch_prob=-0.5)),
     ("CutMix cuts boxes out of images, [batch, channels, height, width], got [4, 3]. Use mixup or zeta for other data.", ValueError,
      lambda: CutMix(num_classes=4)(X, Y)),
 ]

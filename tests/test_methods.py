@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zetamix.methods import BUILDERS, OPTIONS, Method, UnknownMethodError, parse, parse_list
-from zetamix.transforms import CutMix, LocalMixup, Mixup, ZetaMixup
+from zetamix.transforms import (
+    CutMix,
+    LabelSmoothing,
+    LocalMixup,
+    Mixup,
+    MixupOrCutMix,
+    ZetaMix,
+    ZetaMixup,
+)
 
 # what a user may write, the label that comes back, and the options that differ from the defaults
 WRITTEN = [
@@ -21,6 +29,21 @@ WRITTEN = [
     ("mixup:p=0.5,alpha=2", "mixup:alpha=2.0,p=0.5", {"alpha": 2.0, "p": 0.5}),
     ("cutmix", "cutmix:1.0", {}),
     ("cutmix:0.5", "cutmix:0.5", {"alpha": 0.5}),
+    ("cutmix:per=sample", "cutmix:alpha=1.0,per=sample", {"per": "sample"}),
+    ("switch", "switch", {}),
+    ("switch:0.5,per=sample", "switch:per=sample", {"per": "sample"}),
+    ("smoothing", "smoothing:0.1", {}),
+    ("smoothing:0.2", "smoothing:0.2", {"amount": 0.2}),
+    ("zetamix", "zetamix", {}),
+    ("zetamix:keep_variance=yes,until=1", "zetamix", {}),
+    ("zetamix:0..3,sources=3", "zetamix:gamma=0.0..3.0,sources=3", {"sources": 3}),
+    ("zetamix:2", "zetamix:gamma=2.0", {"gamma": 2.0}),
+    ("zetamix:sources=all", "zetamix:sources=all", {"sources": None}),
+    (
+        "zetamix:keep_variance=no,paste=1,until=0.9",
+        "zetamix:keep_variance=no,paste=1.0,until=0.9",
+        {"keep_variance": False, "paste": 1.0, "until": 0.9},
+    ),
     ("zeta", "zeta:2.8", {}),
     (" zeta:2.8 ", "zeta:2.8", {}),
     ("zeta:gamma=2.8", "zeta:2.8", {}),
@@ -51,12 +74,35 @@ def test_a_label_parses_to_the_same_method(text):
     assert (again, hash(again)) == (method, hash(method))
 
 
+@pytest.mark.parametrize("text", [row[0] for row in WRITTEN])
+def test_a_full_label_spells_every_option(text):
+    method = parse(text)
+    assert parse(method.full_label) == method
+    assert method.full_label.count("=") == len(OPTIONS[method.name])
+
+
+def test_until_and_sources_of_a_method():
+    assert [parse(text).until for text in ("none", "smoothing", "zeta", "zetamix:until=0.8")] == [
+        1.0,
+        1.0,
+        1.0,
+        0.8,
+    ]
+    assert [parse(text).sources for text in ("mixup", "zeta", "zetamix")] == [None, None, 2]
+
+
 NUMBERS = st.floats(0.01, 50, allow_nan=False)
 ANY_METHOD = st.one_of(
     st.just("none"),
     NUMBERS.map(lambda alpha: f"cutmix:{alpha}"),
     st.builds("mixup:{},per={}".format, NUMBERS, st.sampled_from(["sample", "batch"])),
     st.builds("zeta:{},sources={}".format, NUMBERS, st.sampled_from([2, 8, "all"])),
+    st.builds(
+        "zetamix:paste={},keep_variance={},p={}".format,
+        st.floats(0, 1),
+        st.sampled_from(["yes", "no"]),
+        st.floats(0, 1),
+    ),
     st.builds(lambda low, more: f"zeta:{low}..{low + more}", NUMBERS, NUMBERS),
 )
 
@@ -73,12 +119,12 @@ def test_the_same_method_is_one_value():
 UNKNOWN = [
     (
         "zetta",
-        "Expected a method such as none, mixup:1.0, cutmix, zeta:2.8 or local:2.8, got 'zetta'. "
-        "Did you mean zeta?",
+        "Expected a method such as none, mixup:1.0, cutmix, switch, zetamix or zeta:2.8, got "
+        "'zetta'. Did you mean zeta?",
     ),
-    ("", "Expected a method such as none, mixup:1.0, cutmix, zeta:2.8 or local:2.8, got ''."),
+    ("", "Expected a method such as none, mixup:1.0, cutmix, switch, zetamix or zeta:2.8, got ''."),
     ("none:1", "none has no option '1'; its options: none."),
-    ("mixup:gamma=2", "mixup has no option 'gamma=2'; its options: alpha, per, p."),
+    ("mixup:gamma=2", "mixup has no option 'gamma=2'; its options: alpha, per, p, until."),
     (
         "zeta:2:sources=8",
         "Expected commas between options, as in zeta:gamma=2,sources=8, got 'zeta:2:sources=8'.",
@@ -92,6 +138,23 @@ UNKNOWN = [
     ("mixup:per=epoch", "mixup: expected per=sample or batch, got 'epoch'."),
     ("zeta:sources=1", "zeta:gamma=2.8,sources=1: sources must be at least 2, got 1."),
     ("local:sources=1", "local:gamma=2.8,sources=1: sources must be at least 2, got 1."),
+    ("zetamix:keep_variance=1", "zetamix: expected keep_variance=yes or no, got '1'."),
+    ("zetamix:paste=2", "zetamix:paste=2.0: paste must be finite and between 0 and 1, got 2.0."),
+    ("zetamix:sources=1", "zetamix:sources=1: sources must be at least 2, got 1."),
+    (
+        "zetamix:4..0",
+        "zetamix:gamma=4.0..0.0: gamma as a range must be (low, high) with low <= high, got "
+        "(4.0, 0.0).",
+    ),
+    (
+        "mixup:until=0",
+        "mixup:alpha=1.0,until=0.0: until must be above 0 and at most 1, got 0.0.",
+    ),
+    (
+        "zeta:until=1.5",
+        "zeta:gamma=2.8,until=1.5: until must be above 0 and at most 1, got 1.5.",
+    ),
+    ("smoothing:-1", "smoothing:-1.0: amount must be finite and between 0 and 1, got -1.0."),
     ("zeta:-1", "zeta:-1.0: gamma must be finite and at least 0, got -1.0."),
     ("zeta:nan", "zeta:nan: gamma must be finite and at least 0, got nan."),
     ("local:inf", "local:inf: gamma must be finite and at least 0, got inf."),
@@ -147,7 +210,14 @@ def test_lists_that_are_none(text, message):
 
 BUILT = [
     ("mixup:alpha=0.5,per=batch,p=0.25", Mixup, {"alpha": 0.5, "per": "batch", "p": 0.25}),
-    ("cutmix:0.5", CutMix, {"alpha": 0.5}),
+    ("cutmix:0.5,until=0.9", CutMix, {"alpha": 0.5}),
+    ("switch:per=sample,cutmix_alpha=2", MixupOrCutMix, {"per": "sample", "cutmix_alpha": 2.0}),
+    ("smoothing:0.2", LabelSmoothing, {"amount": 0.2}),
+    (
+        "zetamix:gamma=0..3,sources=3,keep_variance=no,paste=0.5,p=0.5,until=0.5",
+        ZetaMix,
+        {"gamma": (0.0, 3.0), "sources": 3, "keep_variance": False, "paste": 0.5, "p": 0.5},
+    ),
     ("zeta:gamma=3,sources=4,anchor=random", ZetaMixup, {"gamma": 3.0, "sources": 4}),
     ("local:3,sources=4", LocalMixup, {"gamma": 3.0, "sources": 4}),
 ]
@@ -164,9 +234,15 @@ def test_none_has_no_transform():
     assert parse("none").transform(10) is None
 
 
-@pytest.mark.parametrize("text", ["mixup", "cutmix", "zeta", "zeta:sources=4", "local"])
+MIXING = [
+    "mixup", "cutmix", "cutmix:per=sample", "switch", "switch:per=sample", "zetamix",
+    "zetamix:paste=0.5,sources=3", "zeta", "zeta:sources=4", "local",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MIXING)
 def test_transforms_mix_into_soft_targets_from_the_generator_alone(text):
-    samples, labels = torch.rand(16, 1, 8, 8), torch.arange(16) % 5
+    samples, labels = torch.randn(16, 1, 8, 8), torch.arange(16) % 5
     before = torch.get_rng_state()
     results = [
         parse(text).transform(5, torch.Generator().manual_seed(seed))(samples, labels)

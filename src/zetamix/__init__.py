@@ -13,6 +13,7 @@ from zetamix.plan import local_plan as local_plan
 from zetamix.plan import mixup_plan as mixup_plan
 from zetamix.plan import zeta_plan as zeta_plan
 from zetamix.transforms import Mixup as Mixup
+from zetamix.transforms import ZetaMix as ZetaMix
 from zetamix.transforms import ZetaMixup as ZetaMixup
 
 __version__ = "0.1.0"

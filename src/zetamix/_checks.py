@@ -53,6 +53,11 @@ def check_number(name: str, value: float, *, low: float, high: float = math.inf)
         raise ValueError(f"{name} must be finite and {bounds}, got {value}.")
 
 
+def check_flag(name: str, value: bool) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {type(value).__name__}.")
+
+
 def check_alpha(alpha: float) -> None:
     if isinstance(alpha, (int, float)) and alpha <= 0:
         raise ValueError(f"alpha must be positive, got {alpha}. For no mixing leave mixup out.")

@@ -1,4 +1,4 @@
-"""Mixing methods as text, for every command: `none`, `mixup:0.2`, `zeta:2.8`."""
+"""Mixing methods as text, for every command: `none`, `mixup:0.2`, `zetamix`, `zeta:2.8`."""
 
 import re
 import warnings
@@ -11,19 +11,46 @@ from torch import Tensor
 
 from zetamix.plan import ANCHORS, LAMS
 from zetamix.text import did_you_mean
-from zetamix.transforms import CutMix, LocalMixup, Mixup, ZetaMixup
+from zetamix.transforms import (
+    CutMix,
+    LabelSmoothing,
+    LocalMixup,
+    Mixup,
+    MixupOrCutMix,
+    ZetaMix,
+    ZetaMixup,
+)
 
 Transform: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 # the options of each method with their defaults; the first may be given without its name: zeta:2.8
 OPTIONS: dict[str, dict[str, Any]] = {
     "none": {},
-    "mixup": {"alpha": 1.0, "per": "sample", "p": 1.0},
-    "cutmix": {"alpha": 1.0},
-    "zeta": {"gamma": 2.8, "sources": None, "anchor": "self", "p": 1.0},
-    "local": {"gamma": 2.8, "sources": None},
+    "smoothing": {"amount": 0.1},
+    "mixup": {"alpha": 1.0, "per": "sample", "p": 1.0, "until": 1.0},
+    "cutmix": {"alpha": 1.0, "per": "batch", "p": 1.0, "until": 1.0},
+    "switch": {
+        "switch_prob": 0.5,
+        "mixup_alpha": 0.8,
+        "cutmix_alpha": 1.0,
+        "per": "batch",
+        "p": 1.0,
+        "until": 1.0,
+    },
+    "zetamix": {
+        "gamma": (0.0, 4.0),
+        "sources": 2,
+        "keep_variance": True,
+        "paste": 0.0,
+        "p": 1.0,
+        "until": 1.0,
+    },
+    "zeta": {"gamma": 2.8, "sources": None, "anchor": "self", "p": 1.0, "until": 1.0},
+    "local": {"gamma": 2.8, "sources": None, "until": 1.0},
 }
-CHOICES = {"per": LAMS, "anchor": ANCHORS}
+CHOICES = {"per": LAMS, "anchor": ANCHORS, "keep_variance": ("yes", "no")}
+# methods whose label names the options that differ from their defaults and no others
+SHORT = ("none", "switch", "zetamix")
 
 
 class UnknownMethodError(ValueError):
@@ -39,20 +66,31 @@ class Method:
 
     @property
     def label(self) -> str:
-        """The text that parses to this method: `zeta:2.8`, `zeta:gamma=0..4,sources=4`."""
-        if self.name == "none":
-            return self.name
+        """The text that parses to this method: `zetamix`, `zeta:2.8`, `zeta:gamma=2.4,p=0.5`."""
+        if self.name in SHORT:
+            return _spell(self.name, dict(self.options))
         first = next(iter(OPTIONS[self.name]))
         values = {first: OPTIONS[self.name][first], **dict(self.options)}
         if list(values) == [first] and not isinstance(values[first], tuple):
             return f"{self.name}:{_print(values[first])}"
-        return f"{self.name}:" + ",".join(f"{key}={_print(values[key])}" for key in values)
+        return _spell(self.name, values)
+
+    @property
+    def full_label(self) -> str:
+        """The label with every option spelled out, whatever the defaults will be."""
+        return _spell(self.name, {**OPTIONS[self.name], **dict(self.options)})
 
     @property
     def sources(self) -> int | None:
         """How many samples go into one output; None where the method does not say."""
-        sources: int | None = dict(self.options).get("sources")
+        sources: int | None = {**OPTIONS[self.name], **dict(self.options)}.get("sources")
         return sources
+
+    @property
+    def until(self) -> float:
+        """The share of training in which samples are mixed; the rest of the epochs is unmixed."""
+        until: float = dict(self.options).get("until", 1.0)
+        return until
 
     def option(self, key: str) -> Any:
         return dict(self.options).get(key, OPTIONS[self.name][key])
@@ -60,10 +98,14 @@ class Method:
     def transform(
         self, num_classes: int, generator: torch.Generator | None = None
     ) -> Transform | None:
-        """The transform from `(samples, labels)` to `(samples, targets)`; None for `none`."""
+        """The transform from `(samples, labels)` to `(samples, targets)`; None for `none`.
+
+        It mixes whenever it is called; `until` is for whoever counts the epochs.
+        """
         if self.name == "none":
             return None
         options = {**OPTIONS[self.name], **dict(self.options)}
+        options.pop("until", None)
         return BUILDERS[self.name](num_classes=num_classes, generator=generator, **options)
 
     def __str__(self) -> str:
@@ -94,7 +136,7 @@ def parse(text: str) -> Method:
         )
     if name not in OPTIONS:
         raise UnknownMethodError(
-            f"Expected a method such as none, mixup:1.0, cutmix, zeta:2.8 or local:2.8, got "
+            f"Expected a method such as none, mixup:1.0, cutmix, switch, zetamix or zeta:2.8, got "
             f"{text.strip()!r}.{did_you_mean(name, OPTIONS)}"
         )
     options: dict[str, Any] = {}
@@ -143,17 +185,17 @@ def _read(name: str, key: str, value: str) -> Any:
         if value not in CHOICES[key]:
             expected = " or ".join(CHOICES[key])
             raise UnknownMethodError(f"{name}: expected {key}={expected}, got {value!r}.")
-        return value
+        return value == "yes" if key == "keep_variance" else value
     try:
         if key == "sources":
             return None if value == "all" else int(value)
-        if key == "gamma" and name == "zeta" and ".." in value:
+        if key == "gamma" and name != "local" and ".." in value:
             low, _, high = value.partition("..")
             return float(low), float(high)
         return float(value)
     except ValueError:
         expected = "a whole number or all" if key == "sources" else "a number"
-        if (name, key) == ("zeta", "gamma"):
+        if key == "gamma" and name != "local":
             expected = "a number or a range as 0..4"
         raise UnknownMethodError(f"{name}: expected {key}={expected}, got {value!r}.") from None
 
@@ -166,17 +208,30 @@ def _check(method: Method) -> None:
             method.transform(2)
     except (TypeError, ValueError) as error:
         raise UnknownMethodError(f"{method.label}: {error}") from None
+    if not 0 < method.until <= 1:
+        raise UnknownMethodError(
+            f"{method.label}: until must be above 0 and at most 1, got {method.until}."
+        )
 
 
 def _print(value: Any) -> str:
     if isinstance(value, tuple):
         return "..".join(_print(part) for part in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return "all" if value is None else str(value)
 
 
+def _spell(name: str, options: dict[str, Any]) -> str:
+    return ":".join([name, ",".join(f"{k}={_print(v)}" for k, v in options.items())]).rstrip(":")
+
+
 BUILDERS: dict[str, Callable[..., Transform]] = {
+    "smoothing": LabelSmoothing,
     "mixup": Mixup,
     "cutmix": CutMix,
+    "switch": MixupOrCutMix,
+    "zetamix": ZetaMix,
     "zeta": ZetaMixup,
     "local": LocalMixup,
 }

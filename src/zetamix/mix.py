@@ -1,5 +1,6 @@
 """Apply a plan to samples (Eq. 2), and ζ-mixup and mixup of samples and labels in one call."""
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -26,13 +27,22 @@ Nest = TypeVar("Nest")
 """A tensor or a nest of tensors: what comes back has the form that went in."""
 
 
-def apply_plan(samples: Nest, plan: MixPlan, *, implementation: Implementation = "auto") -> Nest:
+def apply_plan(
+    samples: Nest,
+    plan: MixPlan,
+    *,
+    mean: float | Sequence[float] | None = None,
+    implementation: Implementation = "auto",
+) -> Nest:
     """Mix every tensor of `samples`, a tensor or any nest of dicts, tuples and lists of tensors.
 
     Tensors have the batch first and any shape behind it. Dtype and memory format are kept, the
     input is left alone, and gradients flow. uint8, int8 and int16 are mixed in float32 and rounded.
-    A sample that holds NaN or infinity can reach every output of its batch.
+    A sample that holds NaN or infinity can reach every output of its batch. Where the plan has
+    boxes, tensors [n, ..., height, width] of its size are pasted.
 
+    mean: the mean of samples in [0, 1] or of bytes, for plans that keep the variance; see
+        `zetamix.rules.Blend`. Without it samples are taken as normalised.
     implementation: "auto" takes the fastest that can do it, "reference" plain torch, "fused" the
         Triton kernels or an error that says why not.
 
@@ -43,7 +53,7 @@ def apply_plan(samples: Nest, plan: MixPlan, *, implementation: Implementation =
             [2.]])
     """
     check_is_plan(plan)
-    mixed: Nest = Blend().mix(samples, plan, implementation)
+    mixed: Nest = Blend(mean).mix(samples, plan, implementation)
     return mixed
 
 

@@ -4,16 +4,18 @@ Every method of this library is a plan. Making one is random and happens here; a
 deterministic and happens in `zetamix.mix`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from zetamix import _checks, sampling
+from zetamix import boxes as box
 from zetamix._checks import Gamma
+from zetamix.boxes import Size
 from zetamix.gamma import GAMMA_MIN, weigh
 from zetamix.kernels import dispatch
 from zetamix.kernels.plan_spec import Law, PlanShape, PlanSpec
@@ -42,10 +44,21 @@ class MixPlan:
     """[outputs, sources], floating point: rows of every plan made here sum to 1."""
     batch_size: int
     """How many rows the batch has that this plan is for."""
+    keep_variance: bool = False
+    """Whether samples are scaled to the variance that they have unmixed (see `scale`)."""
+    boxes: Tensor | None = None
+    """[outputs, sources, 4], int64: each source covers its box (top, left, bottom, right) of the
+    image, later sources over earlier ones, and pixels outside of all boxes are blended. A blended
+    output has empty boxes. In a pasted one column 0 has the whole image, and the weights are the
+    shares of pixels."""
+    size: Size | None = None
+    """(height, width) of the images that boxes are for."""
 
     def __repr__(self) -> str:
+        pasted = "" if self.size is None else ", boxes in images of {} × {}".format(*self.size)
+        kept = ", variance kept" if self.keep_variance else ""
         return (
-            f"MixPlan({self.outputs} outputs of {self.sources} sources each, "
+            f"MixPlan({self.outputs} outputs of {self.sources} sources each{pasted}{kept}, "
             f"batch_size={self.batch_size}, {self.weights.dtype}, {self.device})"
         )
 
@@ -75,6 +88,40 @@ class MixPlan:
                     f"indices must lie in [0, {self.batch_size}) for this batch, "
                     f"got {low if low < 0 else high}."
                 )
+        if self.boxes is not None or self.size is not None:
+            self._check_boxes()
+
+    def _check_boxes(self) -> None:
+        shape = (*self.indices.shape, 4)
+        boxes = self.boxes
+        if not isinstance(boxes, Tensor) or boxes.shape != shape or boxes.dtype != torch.int64:
+            got = f"{list(boxes.shape)}, {boxes.dtype}" if isinstance(boxes, Tensor) else boxes
+            raise ValueError(
+                f"boxes must be [outputs, sources, 4] = {list(shape)}, int64, got {got}."
+            )
+        object.__setattr__(self, "size", box.check_size(self.size))
+        if boxes.device != self.device:
+            raise ValueError(
+                f"indices and boxes must be on one device, got {self.device} and {boxes.device}."
+            )
+
+    @property
+    def scale(self) -> Tensor | None:
+        """[outputs]: the factor on deviations from the mean that keeps the variance, or None.
+
+        1/‖w‖₂, for independent samples, where an output is blended; 1 where it is pasted.
+        """
+        if not self.keep_variance:
+            return None
+        scale = 1 / torch.linalg.vector_norm(self.weights, dim=1)
+        return scale if self.boxes is None else torch.where(self.pasted, 1, scale)
+
+    @property
+    def pasted(self) -> Tensor:
+        """[outputs], bool: which outputs are pasted from boxes, not blended."""
+        if self.boxes is None:
+            return torch.zeros(self.outputs, dtype=torch.bool, device=self.device)
+        return self.boxes[:, 0, 2] > 0
 
     @property
     def outputs(self) -> int:
@@ -98,18 +145,30 @@ class MixPlan:
         return self.weights.amax(1) > self.weights.sum(1) / 2
 
     def matrix(self) -> Tensor:
-        """The plan as a dense [outputs, batch_size] matrix: mixing is `plan.matrix() @ samples`."""
+        """The weights as a dense [outputs, batch_size] matrix.
+
+        `plan.matrix() @ targets` mixes targets; so it does samples, unless boxes are pasted or the
+        variance is kept.
+        """
         return dense(self.indices, self.weights, self.batch_size)
 
     def to(self, device: torch.device | str | int) -> "MixPlan":
         """The same plan on another device."""
-        return _trusted_plan(self.indices.to(device), self.weights.to(device), self.batch_size)
+        return _changed(
+            self,
+            indices=self.indices.to(device),
+            weights=self.weights.to(device),
+            boxes=None if self.boxes is None else self.boxes.to(device),
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a file that `MixPlan.load` reads back exactly."""
         # clone: weights may be an expanded view, and the file should hold what it shows
-        state = {"indices": self.indices, "weights": self.weights.clone()}
-        torch.save({**state, "batch_size": self.batch_size}, path)
+        state = {
+            name: value.clone() if isinstance(value, Tensor) else value
+            for name, value in vars(self).items()
+        }
+        torch.save(state, path)
 
     @classmethod
     def load(cls, path: str | Path, device: torch.device | str = "cpu") -> "MixPlan":
@@ -121,7 +180,11 @@ class MixPlan:
         except Exception:
             # torch raises many kinds of errors for a file that is not its own
             state = None
-        if not isinstance(state, dict) or set(state) != {"indices", "weights", "batch_size"}:
+        known = {field.name for field in fields(cls)}
+        if (
+            not isinstance(state, dict)
+            or not {"indices", "weights", "batch_size"} <= set(state) <= known
+        ):
             raise ValueError(f"{path} does not hold a plan. Write one with MixPlan.save.")
         return cls(**state).to(device)
 
@@ -138,6 +201,14 @@ def _trusted_plan(indices: Tensor, weights: Tensor, batch_size: int) -> MixPlan:
     object.__setattr__(plan, "weights", weights)
     object.__setattr__(plan, "batch_size", batch_size)
     return plan
+
+
+def _changed(plan: MixPlan, **parts: Any) -> MixPlan:
+    """The plan with other parts, which are right by construction."""
+    changed = object.__new__(MixPlan)
+    for name, value in {**vars(plan), **parts}.items():
+        object.__setattr__(changed, name, value)
+    return changed
 
 
 def zeta_plan(
@@ -248,8 +319,60 @@ def with_probability(plan: MixPlan, p: float, draw: Draw) -> MixPlan:
     alone = torch.zeros_like(plan.weights)
     alone[:, 0] = 1
     own = torch.arange(plan.outputs, device=plan.device)[:, None] % plan.batch_size
-    indices = torch.where(mixed, plan.indices, own)
-    return _trusted_plan(indices, torch.where(mixed, plan.weights, alone), plan.batch_size)
+    return _changed(
+        plan,
+        indices=torch.where(mixed, plan.indices, own),
+        weights=torch.where(mixed, plan.weights, alone),
+        boxes=None if plan.boxes is None else torch.where(mixed[:, :, None], plan.boxes, 0),
+    )
+
+
+def with_variance(plan: MixPlan) -> MixPlan:
+    """The same plan, but samples keep the variance that they have unmixed."""
+    return _changed(plan, keep_variance=True)
+
+
+def with_boxes(plan: MixPlan, boxes: Tensor, size: Size, chosen: Tensor | None = None) -> MixPlan:
+    """Paste in place of blending: column 0 is the ground, column r ≥ 1 covers boxes[:, r − 1].
+
+    boxes: [outputs, sources − 1, 4]. chosen: [outputs] or [1], bool: the outputs to paste; all by
+    default. Their weights become the shares of pixels.
+    """
+    boxes = torch.cat([box.whole(plan.outputs, size, plan.device), boxes], 1)
+    weights = box.visible_shares(boxes, size).to(plan.weights.dtype)
+    if chosen is not None:
+        weights = torch.where(chosen[:, None], weights, plan.weights)
+        boxes = torch.where(chosen[:, None, None], boxes, 0)
+    return _changed(plan, weights=weights, boxes=boxes, size=size)
+
+
+def paste_plan(plan: MixPlan, share: float, size: Size, draw: Draw) -> MixPlan:
+    """Paste outputs with probability `share`: source r covers a box whose area is its weight."""
+    corners = draw.uniform(sampling.BOX, plan.outputs, plan.sources - 1, 2)
+    boxes = box.place_inside(plan.weights[:, 1:], corners, size)
+    chosen = draw.uniform(sampling.PASTED, plan.outputs) < share
+    return with_boxes(plan, boxes, size, chosen)
+
+
+def cutmix_plan(
+    plan: MixPlan, alpha: float, per: LamChoice, size: Size, draw: Draw, share: float = 1.0
+) -> MixPlan:
+    """Paste the box of CutMix with probability `share`, 1 − λ of the image, λ ~ Beta(α, α).
+
+    plan: of two sources. per: whether λ, box and toss are drawn for each output or one for all.
+    """
+    count = 1 if per == "batch" else plan.outputs
+    areas = 1 - sampling.draw_lam(draw, alpha, count)
+    boxes = box.place_around(areas, draw.uniform(sampling.BOX, count, 2), size)
+    boxes = boxes.expand(plan.outputs, 4)[:, None][:, : plan.sources - 1]
+    chosen = None if share == 1 else draw.uniform(sampling.PASTED, count) < share
+    return with_boxes(plan, boxes, size, chosen)
+
+
+def rolled(plan: MixPlan) -> MixPlan:
+    """The plan with the pairs of torchvision's transforms: samples k and k − 1."""
+    rows = torch.arange(plan.batch_size, device=plan.device)
+    return _changed(plan, indices=torch.stack([rows, rows.roll(1)], 1)[:, : plan.sources])
 
 
 def draw_plan(spec: PlanSpec, draw: Draw, dtype: torch.dtype) -> MixPlan:

@@ -3,7 +3,7 @@
 `rules={"image": rules.Blend(), "label": rules.OneHot(10)}` in a transform mixes any batch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeGuard
 
@@ -11,23 +11,94 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from zetamix._checks import check_count, check_ignore_index, check_tensor
+from zetamix._checks import (
+    check_count,
+    check_ignore_index,
+    check_number,
+    check_tensor,
+    reads_need_sync,
+)
+from zetamix.boxes import paste
 from zetamix.kernels import dispatch
 from zetamix.kernels.dispatch import Implementation
+from zetamix.kernels.reference import narrow
 from zetamix.plan import MixPlan
 from zetamix.sampling import precise_dtype
 
 
 @dataclass(frozen=True)
 class Blend:
-    """Rule for inputs, tensors or nests of them: the weighted sum, in the dtype that came in."""
+    """Rule for inputs, tensors or nests of them: the weighted sum, in the dtype that came in.
+
+    Where the plan has boxes, tensors [n, ..., height, width] of its size are pasted.
+
+    mean: the mean of the samples, for plans that keep the variance: one number or one per channel,
+        in [0, 1] as torchvision's Normalize takes it. The samples then lie in [0, 1] or are bytes,
+        and so do the outputs: they are clipped, and bytes are rounded. Without a mean, samples are
+        taken as normalised, to a mean of 0.
+    """
+
+    mean: float | Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.mean is not None:
+            for number in self.mean if isinstance(self.mean, Sequence) else [self.mean]:
+                check_number("mean", number, low=0, high=1)
 
     def mix(self, value: Any, plan: MixPlan, implementation: Implementation = "auto") -> Any:
         def blend(leaf: Tensor) -> Tensor:
             _check_fits("samples", leaf, plan)
-            return dispatch.mix_samples(leaf, plan.indices, plan.weights, implementation)
+            return _paste(self._blend(leaf, plan, implementation), leaf, plan)
 
         return blend(value) if isinstance(value, Tensor) else pytree.tree_map(blend, value)
+
+    def _blend(self, leaf: Tensor, plan: MixPlan, implementation: Implementation) -> Tensor:
+        """Eq. 2, or mean + scale · Σ wᵢ (xᵢ − mean) where the plan keeps the variance."""
+        scale = plan.scale
+        if scale is None:
+            return dispatch.mix_samples(leaf, plan.indices, plan.weights, implementation)
+        if self.mean is None and not leaf.is_floating_point():
+            raise TypeError(
+                f"Keeping the variance of {leaf.dtype} samples needs their mean: pass "
+                "mean=(0.5, 0.5, 0.5) or whatever they have, or keep_variance=False."
+            )
+        weights = plan.weights * scale[:, None]
+        if self.mean is None:
+            return dispatch.mix_samples(leaf, plan.indices, weights, implementation)
+        largest = self._check_range(leaf)
+        wide = leaf.to(torch.promote_types(leaf.dtype, torch.float32))
+        mixed = dispatch.mix_samples(wide, plan.indices, weights, implementation)
+        each = (-1, *[1] * (leaf.ndim - 1))
+        mixed = mixed + largest * self._mean_of(leaf) * (1 - scale).to(wide.dtype).view(each)
+        return narrow(mixed.clamp(0, largest), leaf.dtype)
+
+    def _check_range(self, leaf: Tensor) -> int:
+        """The largest value of samples that a mean can belong to: 1, or 255 for bytes."""
+        if leaf.dtype == torch.uint8:
+            return 255
+        if not leaf.is_floating_point():
+            raise TypeError(f"mean is for samples in [0, 1] or of dtype uint8, got {leaf.dtype}.")
+        if not reads_need_sync(leaf) and leaf.numel():
+            low, high = (float(bound) for bound in leaf.aminmax())
+            if low < 0 or high > 1:
+                raise ValueError(
+                    "mean is for samples in [0, 1] or of dtype uint8, got values from "
+                    f"{low:g} to {high:g}. For normalised samples leave it out."
+                )
+        return 1
+
+    def _mean_of(self, leaf: Tensor) -> float | Tensor:
+        """The mean, shaped to fit the channels."""
+        if not isinstance(self.mean, Sequence):
+            return self.mean or 0.0
+        channels = leaf.shape[1] if leaf.ndim > 1 else 1
+        if len(self.mean) != channels:
+            raise ValueError(
+                f"mean must be one number or one per channel ({channels}), got {len(self.mean)}."
+            )
+        # filled, not copied from the host, which a CUDA graph could not capture
+        parts = [torch.full((1,), number, device=leaf.device) for number in self.mean]
+        return torch.cat(parts).view(-1, *[1] * (leaf.ndim - 2))
 
 
 @dataclass(frozen=True)
@@ -102,11 +173,15 @@ class OneHot:
         return _mix_exactly(hot, plan)
 
     def _mix_dense(self, labels: Tensor, plan: MixPlan) -> Tensor:
+        if plan.size is not None and labels.shape[1:] != plan.size:
+            raise ValueError(
+                "Masks must have the height and width of the images they are pasted with, "
+                f"{list(plan.size)}, got {list(labels.shape)}."
+            )
         # one class at a time: a one-hot tensor of all classes is as large as the result again
         classes = range(self.num_classes)
-        layers = [(labels == k).flatten(1) & (k != self.ignore_index) for k in classes]
-        soft = torch.stack([_mix_exactly(layer, plan) for layer in layers], dim=1)
-        return soft.view(plan.outputs, self.num_classes, *labels.shape[1:])
+        layers = [(labels == k) & (k != self.ignore_index) for k in classes]
+        return torch.stack([_mix_targets(layer, plan) for layer in layers], dim=1)
 
 
 @dataclass(frozen=True)
@@ -120,9 +195,7 @@ class Average:
         _check_fits("targets", value, plan)
         if value.is_complex():
             raise TypeError(f"Targets must be real numbers, got {value.dtype}.")
-        shape = value.shape[1:]
-        mixed = _mix_exactly(value.reshape(plan.batch_size, shape.numel()), plan)
-        return mixed.view(plan.outputs, *shape)
+        return _mix_targets(value, plan)
 
 
 @dataclass(frozen=True)
@@ -142,6 +215,20 @@ class FromAnchor:
 
 
 Rule: TypeAlias = Blend | OneHot | Average | FromAnchor
+
+
+def _paste(mixed: Tensor, value: Tensor, plan: MixPlan) -> Tensor:
+    """Cover values [n, ..., height, width] by the boxes of the plan, if it has boxes for them."""
+    if plan.boxes is None or value.ndim < 3 or value.shape[-2:] != plan.size:
+        return mixed
+    return paste(mixed, value.to(mixed.dtype), plan.indices, plan.boxes)
+
+
+def _mix_targets(value: Tensor, plan: MixPlan) -> Tensor:
+    """Targets of any shape, blended exactly and pasted where they are dense."""
+    shape = value.shape[1:]
+    mixed = _mix_exactly(value.reshape(plan.batch_size, shape.numel()), plan)
+    return _paste(mixed.view(plan.outputs, *shape), value, plan)
 
 
 def _mix_exactly(rows: Tensor, plan: MixPlan) -> Tensor:

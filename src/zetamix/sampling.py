@@ -20,7 +20,7 @@ GOLDEN = 0x9E3779B97F4A7C15
 STREAM_STEP = 0xD1B54A32D192ED03
 
 # the purpose of a random number: each has counters of its own, so that no two share a number
-ORDER, LAM, TRIES, GAMMA, MIXED, BOX = range(6)
+ORDER, LAM, TRIES, GAMMA, MIXED, BOX, PASTED = range(7)
 LANE_STEP = 2**40
 
 ANY_CUDA = torch.device("cuda")

@@ -1,4 +1,4 @@
-"""ZetaMixup, Mixup, CutMix and LocalMixup: hyperparameters, a generator, and one call.
+"""ZetaMix, ZetaMixup, Mixup, CutMix and others: hyperparameters, a generator, and one call.
 
 They take a batch `(samples, labels)` and return `(samples, targets)`: behind a loader, as its
 `collate_fn`, or inside `torchvision.transforms.v2` containers.
@@ -6,24 +6,26 @@ They take a batch `(samples, labels)` and return `(samples, targets)`: behind a 
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 from torch.utils.data import default_collate, get_worker_info
 
 from zetamix import _checks, batch_tree
 from zetamix import plan as plans
 from zetamix._checks import Gamma, GammaSchedule
 from zetamix.batch_tree import Rules
+from zetamix.boxes import Size, check_size
 from zetamix.gamma import dominance_threshold
 from zetamix.kernels.dispatch import IMPLEMENTATIONS, Implementation
 from zetamix.kernels.plan_spec import PlanSpec
 from zetamix.mix import apply_plan, check_pair, mix_pair, plan_dtype
 from zetamix.plan import ANCHORS, LAMS, AnchorChoice, LamChoice, MixPlan
 from zetamix.rules import Blend, OneHot, infer_rule
-from zetamix.sampling import BOX, Draw, draw_lam, process_rank, process_stream
+from zetamix.sampling import Draw, process_rank, process_stream
 
 NOT_SET = -1.0
 
@@ -39,7 +41,12 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "sources": lambda value: _checks.check_count("sources", value, 2),
     "anchor": lambda value: _checks.check_choice("anchor", value, ANCHORS),
     "alpha": _checks.check_alpha,
+    "mixup_alpha": _checks.check_alpha,
+    "cutmix_alpha": _checks.check_alpha,
     "per": lambda value: _checks.check_choice("per", value, LAMS),
+    "paste": lambda value: _checks.check_number("paste", value, low=0, high=1),
+    "switch_prob": lambda value: _checks.check_number("switch_prob", value, low=0, high=1),
+    "keep_variance": lambda value: _checks.check_flag("keep_variance", value),
 }
 
 
@@ -56,11 +63,14 @@ class Controls(NamedTuple):
 
 
 class BatchMix(nn.Module):
-    """The base of ZetaMixup and Mixup: it reads a batch, applies a plan, and holds the controls.
+    """The base of all that mix by a plan: it reads a batch, applies a plan, holds the controls.
 
     The controls (`enabled`, `p`, γ, the epoch, train or eval mode) live in shared memory, so that
     changing them in the training process reaches loader workers that are already running.
     """
+
+    keep_variance = False
+    _without_images = "Use mixup or zeta for other data."
 
     def __init__(
         self,
@@ -82,6 +92,7 @@ class BatchMix(nn.Module):
             raise ValueError("Pass num_classes or rules, not both: OneHot() holds its own.")
         if rules is not None and ignore_index is not None:
             raise ValueError("Pass ignore_index or rules, not both: OneHot() holds its own.")
+        self._blend = Blend()
         self._home_rank = 0
         self._controls = Controls(p=float(p))
         self._shared = _share(torch.tensor(self._controls, dtype=torch.float64, device="cpu"))
@@ -108,8 +119,7 @@ class BatchMix(nn.Module):
 
     @enabled.setter
     def enabled(self, value: bool) -> None:
-        if not isinstance(value, bool):
-            raise TypeError(f"enabled must be True or False, got {type(value).__name__}.")
+        _checks.check_flag("enabled", value)
         self._set_controls(enabled=value)
 
     @property
@@ -145,6 +155,11 @@ class BatchMix(nn.Module):
         self._controls = self._controls._replace(**{k: float(v) for k, v in changes.items()})
         self._shared.copy_(torch.tensor(self._controls, dtype=torch.float64, device="cpu"))
 
+    @property
+    def _pastes(self) -> bool:
+        """Whether plans have boxes, for which they need the size of the images."""
+        return False
+
     def _mixes(self, controls: Controls) -> bool:
         """Whether anything is mixed now."""
         if not controls.enabled or not controls.training:
@@ -162,20 +177,19 @@ class BatchMix(nn.Module):
         mixes = self._mixes(controls)
         implementation = self.implementation if mixes else None
         if self.rules is not None:
-            first = batch_tree.check_first_tensor(batch)
-            plan = self.make_plan(first.shape[0], device=first.device, dtype=plan_dtype(batch))
+            plan = self._plan_for(batch, batch_tree.check_first_tensor(batch), plan_dtype(batch))
             return batch_tree.mix_tree(batch, self.rules, plan, implementation)
         samples, labels = batch
         rule = infer_rule(labels, self.num_classes, self.ignore_index)
         first = check_pair(samples, labels)
-        if mixes and controls.p == 1:
+        if mixes and controls.p == 1 and not self._pastes and not self.keep_variance:
             # the plain case, which on a GPU needs no plan
             draw = self._draw(first.device)
             spec = self._spec(first.shape[0], draw, controls)
             pair = mix_pair(samples, labels, rule, spec, draw, self.implementation)
         else:
-            plan = self.make_plan(first.shape[0], device=first.device, dtype=plan_dtype(batch))
-            mixed = batch_tree.mix_tree(samples, Blend(), plan, implementation)
+            plan = self._plan_for(samples, first, plan_dtype(batch))
+            mixed = batch_tree.mix_tree(samples, self._blend, plan, implementation)
             pair = mixed, rule.mix(labels, plan)
         return pair if type(batch) is tuple else batch_tree.in_form_of(batch, pair)
 
@@ -187,21 +201,48 @@ class BatchMix(nn.Module):
         self,
         batch_size: int,
         *,
+        size: Size | None = None,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> MixPlan:
-        """Draw the plan for one batch, as `forward` does. Nothing is mixed in eval mode."""
+        """Draw the plan for one batch, as `forward` does. Nothing is mixed in eval mode.
+
+        size: (height, width) of the images, which transforms that paste need.
+        """
         _checks.check_batch_size(batch_size)
         controls = self._read_controls()
         if not self._mixes(controls):
             return plans.identity_plan(batch_size, device=device, dtype=dtype)
         draw = self._draw(device)
         plan = plans.draw_plan(self._spec(batch_size, draw, controls), draw, dtype)
-        if controls.p == 1:
-            return plan
-        return plans.with_probability(plan, controls.p, self._draw(device))
+        if self._pastes:
+            plan = self._paste_boxes(plan, check_size(size), draw)
+        if controls.p != 1:
+            plan = plans.with_probability(plan, controls.p, self._draw(device))
+        return plans.with_variance(plan) if self.keep_variance else plan
+
+    def _plan_for(self, samples: Any, first: Tensor, dtype: torch.dtype) -> MixPlan:
+        """The plan for these samples, a tensor or a nest of them."""
+        size = self._image_size(samples) if self._pastes else None
+        return self.make_plan(first.shape[0], size=size, device=first.device, dtype=dtype)
+
+    def _image_size(self, samples: Any) -> Size:
+        leaves = [samples] if isinstance(samples, Tensor) else pytree.tree_leaves(samples)
+        shapes = [leaf.shape for leaf in leaves if isinstance(leaf, Tensor)]
+        for shape in shapes:
+            if len(shape) >= 4:
+                return shape[-2], shape[-1]
+        raise ValueError(
+            f"{type(self).__name__} cuts boxes out of images, [batch, channels, height, width], "
+            f"got {list(shapes[0])}. {self._without_images}"
+        )
 
     def _spec(self, batch_size: int, draw: Draw, controls: Controls) -> PlanSpec:
+        """The plan that blends every output."""
+        raise NotImplementedError
+
+    def _paste_boxes(self, plan: MixPlan, size: Size, draw: Draw) -> MixPlan:
+        """The plan with boxes, for transforms that paste."""
         raise NotImplementedError
 
     def _read_batch(self, inputs: tuple[Any, ...]) -> Any:
@@ -278,7 +319,127 @@ def _share(tensor: Tensor) -> Tensor:
     return tensor.share_memory_()  # type: ignore[no-untyped-call, no-any-return]
 
 
-class ZetaMixup(BatchMix):
+class GammaMix(BatchMix):
+    """What ZetaMix and ZetaMixup share: γ as a number, a range or a schedule, and the sources."""
+
+    sources: int | None
+    anchor: AnchorChoice = "self"
+    _gamma: Gamma | GammaSchedule
+
+    @property
+    def gamma(self) -> Gamma:
+        """γ of the current epoch. Setting a number or a range reaches running loader workers."""
+        return self._gamma_at(self._read_controls())
+
+    @gamma.setter
+    def gamma(self, value: float | tuple[float, float]) -> None:
+        if isinstance(value, Tensor) or callable(value):
+            raise TypeError(
+                "gamma can be set to a number or a range (low, high), got "
+                f"{type(value).__name__}, which running loader workers would not see. Pass it to "
+                "the constructor."
+            )
+        # past our own and torch's __setattr__
+        self._check_gamma(value, stacklevel=5)
+        low, high = value if isinstance(value, (tuple, list)) else (value, NOT_SET)
+        self._set_controls(gamma_low=low, gamma_high=high)
+
+    def _gamma_at(self, controls: Controls) -> Gamma:
+        if controls.gamma_high != NOT_SET:
+            return controls.gamma_low, controls.gamma_high
+        if controls.gamma_low != NOT_SET:
+            return controls.gamma_low
+        return self._gamma(int(controls.epoch)) if callable(self._gamma) else self._gamma
+
+    def _check_gamma(self, gamma: Gamma, stacklevel: int = 3) -> None:
+        """Refuse an impossible γ."""
+        _checks.check_gamma(gamma)
+
+    def set_epoch(self, epoch: int) -> None:
+        _checks.check_count("epoch", epoch, 0)
+        self._check_gamma(self._gamma_at(self._read_controls()._replace(epoch=float(epoch))))
+        super().set_epoch(epoch)
+
+    def _spec(self, batch_size: int, draw: Draw, controls: Controls) -> PlanSpec:
+        gamma = self._gamma_at(controls)
+        if isinstance(gamma, Tensor):
+            _checks.check_gamma(gamma, batch_size, draw.device)
+        # a last, smaller batch uses all that it has
+        few = self.sources is not None and self.sources < batch_size
+        sources = self.sources if few else None
+        return plans.zeta_spec(batch_size, gamma, sources, None, self.anchor, draw, checked=True)
+
+    def extra_repr(self) -> str:
+        # a schedule by its name, unless a number was set in its place
+        scheduled = callable(self._gamma) and self._controls.gamma_low == NOT_SET
+        gamma = getattr(self._gamma, "__name__", self._gamma) if scheduled else self.gamma
+        return f"gamma={gamma}, sources={self.sources}, {super().extra_repr()}"
+
+
+class ZetaMix(GammaMix):
+    """The member of the ζ-mixup family that we recommend: few sources, a random γ, full contrast.
+
+    Every output blends its own sample with one other. γ is drawn anew for each, so outputs range
+    from an even blend (γ = 0) to nearly unmixed samples, and blends are scaled to the contrast of
+    unmixed samples: the network meets in training what it meets in testing.
+
+    gamma, sources: as in `ZetaMixup`.
+    keep_variance: divide the weights of samples by their 2-norm, so that a blend of independent
+        samples has the variance of one; targets keep the weights. Samples must be normalised to
+        mean 0, or have their `mean` given.
+    paste: the probability that an output is pasted rather than blended: every other source then
+        covers a random box whose area is its weight, and targets are the exact shares of pixels.
+        For images [batch, channels, height, width].
+    mean: the mean of samples in [0, 1] or of bytes, one number or one per channel, as
+        `torchvision.transforms.Normalize` takes it; see `zetamix.rules.Blend`.
+    num_classes, ignore_index, rules, p, implementation: as in `ZetaMixup`.
+
+    >>> mix = ZetaMix(num_classes=10)
+    >>> samples, targets = mix(torch.randn(32, 3, 28, 28), torch.randint(10, (32,)))
+    >>> targets.shape
+    torch.Size([32, 10])
+    """
+
+    _without_images = "Pass paste=0 to blend other data."
+
+    def __init__(
+        self,
+        *,
+        num_classes: int | None = None,
+        gamma: Gamma | GammaSchedule = (0.0, 4.0),
+        sources: int | None = 2,
+        keep_variance: bool = True,
+        paste: float = 0.0,
+        mean: float | Sequence[float] | None = None,
+        ignore_index: int | None = None,
+        rules: Rules | None = None,
+        p: float = 1.0,
+        generator: torch.Generator | None = None,
+        implementation: Implementation = "auto",
+    ) -> None:
+        super().__init__(num_classes, ignore_index, rules, p, generator, implementation)
+        if rules is not None and mean is not None:
+            raise ValueError("Pass mean or rules, not both: Blend(mean=...) holds its own.")
+        self._blend = Blend(mean)
+        self.sources = sources
+        self.keep_variance = keep_variance
+        self.paste = paste
+        self._gamma = gamma
+        self._check_gamma(self.gamma)
+
+    @property
+    def _pastes(self) -> bool:
+        return self.paste > 0
+
+    def _paste_boxes(self, plan: MixPlan, size: Size, draw: Draw) -> MixPlan:
+        return plans.paste_plan(plan, self.paste, size, draw)
+
+    def extra_repr(self) -> str:
+        options = f"keep_variance={self.keep_variance}, paste={self.paste}"
+        return f"{options}, {super().extra_repr()}"
+
+
+class ZetaMixup(GammaMix):
     """ζ-mixup of a batch: every output blends many samples, one of which dominates.
 
     gamma: how strongly the anchor dominates (see `zetamix.describe_gamma`): one number, a range
@@ -318,39 +479,9 @@ class ZetaMixup(BatchMix):
         self._warned = False
         self._check_gamma(self.gamma)
 
-    @property
-    def gamma(self) -> Gamma:
-        """γ of the current epoch. Setting a number or a range reaches running loader workers."""
-        return self._gamma_at(self._read_controls())
-
-    @gamma.setter
-    def gamma(self, value: float | tuple[float, float]) -> None:
-        if isinstance(value, Tensor) or callable(value):
-            raise TypeError(
-                "gamma can be set to a number or a range (low, high), got "
-                f"{type(value).__name__}, which running loader workers would not see. Pass it to "
-                "the constructor."
-            )
-        # past our own and torch's __setattr__
-        self._check_gamma(value, stacklevel=5)
-        low, high = value if isinstance(value, (tuple, list)) else (value, NOT_SET)
-        self._set_controls(gamma_low=low, gamma_high=high)
-
-    def _gamma_at(self, controls: Controls) -> Gamma:
-        if controls.gamma_high != NOT_SET:
-            return controls.gamma_low, controls.gamma_high
-        if controls.gamma_low != NOT_SET:
-            return controls.gamma_low
-        return self._gamma(int(controls.epoch)) if callable(self._gamma) else self._gamma
-
-    def set_epoch(self, epoch: int) -> None:
-        _checks.check_count("epoch", epoch, 0)
-        self._check_gamma(self._gamma_at(self._read_controls()._replace(epoch=float(epoch))))
-        super().set_epoch(epoch)
-
     def _check_gamma(self, gamma: Gamma, stacklevel: int = 3) -> None:
         """Refuse an impossible γ, and warn once about one that lets no sample dominate."""
-        _checks.check_gamma(gamma)
+        super()._check_gamma(gamma)
         if isinstance(gamma, Tensor):
             # reading a tensor on a GPU would make the host wait
             gamma = float(gamma.min()) if gamma.device.type == "cpu" else math.inf
@@ -365,21 +496,8 @@ class ZetaMixup(BatchMix):
                 stacklevel=stacklevel,
             )
 
-    def _spec(self, batch_size: int, draw: Draw, controls: Controls) -> PlanSpec:
-        gamma = self._gamma_at(controls)
-        if isinstance(gamma, Tensor):
-            _checks.check_gamma(gamma, batch_size, draw.device)
-        # a last, smaller batch uses all that it has
-        few = self.sources is not None and self.sources < batch_size
-        sources = self.sources if few else None
-        return plans.zeta_spec(batch_size, gamma, sources, None, self.anchor, draw, checked=True)
-
     def extra_repr(self) -> str:
-        # a schedule by its name, unless a number was set in its place
-        scheduled = callable(self._gamma) and self._controls.gamma_low == NOT_SET
-        gamma = getattr(self._gamma, "__name__", self._gamma) if scheduled else self.gamma
-        options = f"gamma={gamma}, sources={self.sources}, anchor={self.anchor!r}"
-        return f"{options}, {super().extra_repr()}"
+        return f"anchor={self.anchor!r}, {super().extra_repr()}"
 
 
 class Mixup(BatchMix):
@@ -416,12 +534,16 @@ class Mixup(BatchMix):
         return f"alpha={self.alpha}, per={self.per!r}, {super().extra_repr()}"
 
 
-class CutMix(nn.Module):
-    """torchvision's CutMix, drawn on the batch's device from the caller's generator.
+class CutMix(BatchMix):
+    """CutMix: output k is sample k with a box of another sample, and targets the shares of pixels.
 
-    As in torchvision's, one box and one λ ~ Beta(α, α) for the whole batch; sample k gets the
-    box of sample k − 1, and targets the exact share of pixels. torchvision's own draws on the
-    host from global randomness, which neither a seed per run nor a captured CUDA graph can use.
+    per: "batch" is torchvision's CutMix: one box and one λ ~ Beta(α, α) for the whole batch, and
+        sample k gets the box of sample k − 1. "sample" draws partner, λ and box for each output.
+    num_classes, ignore_index, rules, p: as in `ZetaMixup`.
+
+    Everything is drawn on the batch's device from the caller's generator. torchvision's own draws
+    on the host from global randomness, which neither a seed per run nor a captured CUDA graph can
+    use.
 
     >>> cut = CutMix(num_classes=10, generator=torch.Generator().manual_seed(0))
     >>> samples, targets = cut(torch.rand(8, 3, 32, 32), torch.arange(8))
@@ -430,59 +552,108 @@ class CutMix(nn.Module):
     """
 
     def __init__(
-        self, *, num_classes: int, alpha: float = 1.0, generator: torch.Generator | None = None
+        self,
+        *,
+        num_classes: int | None = None,
+        alpha: float = 1.0,
+        per: LamChoice = "batch",
+        ignore_index: int | None = None,
+        rules: Rules | None = None,
+        p: float = 1.0,
+        generator: torch.Generator | None = None,
+        implementation: Implementation = "auto",
+    ) -> None:
+        super().__init__(num_classes, ignore_index, rules, p, generator, implementation)
+        self.alpha = alpha
+        self.per = per
+
+    @property
+    def _pastes(self) -> bool:
+        return True
+
+    def _spec(self, batch_size: int, draw: Draw, controls: Controls) -> PlanSpec:
+        return plans.mixup_spec(batch_size, self.alpha, self.per, None, checked=True)
+
+    def _paste_boxes(self, plan: MixPlan, size: Size, draw: Draw) -> MixPlan:
+        pairs = plans.rolled(plan) if self.per == "batch" else plan
+        return plans.cutmix_plan(pairs, self.alpha, self.per, size, draw)
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}, per={self.per!r}, {super().extra_repr()}"
+
+
+class MixupOrCutMix(BatchMix):
+    """CutMix with probability `switch_prob`, else mixup: what timm does by default.
+
+    mixup_alpha, cutmix_alpha: α of λ ~ Beta(α, α) in either.
+    per: "batch" tosses once for the whole batch, with one λ and one box, as timm does; "sample"
+        tosses for each output. The partner is drawn uniformly among the other samples.
+    num_classes, ignore_index, rules, p: as in `ZetaMixup`.
+
+    >>> mix = MixupOrCutMix(num_classes=10)
+    >>> samples, targets = mix(torch.rand(8, 3, 32, 32), torch.arange(8))
+    >>> targets.shape
+    torch.Size([8, 10])
+    """
+
+    def __init__(
+        self,
+        *,
+        num_classes: int | None = None,
+        switch_prob: float = 0.5,
+        mixup_alpha: float = 0.8,
+        cutmix_alpha: float = 1.0,
+        per: LamChoice = "batch",
+        ignore_index: int | None = None,
+        rules: Rules | None = None,
+        p: float = 1.0,
+        generator: torch.Generator | None = None,
+        implementation: Implementation = "auto",
+    ) -> None:
+        super().__init__(num_classes, ignore_index, rules, p, generator, implementation)
+        self.switch_prob = switch_prob
+        self.mixup_alpha = mixup_alpha
+        self.cutmix_alpha = cutmix_alpha
+        self.per = per
+
+    @property
+    def _pastes(self) -> bool:
+        return True
+
+    def _spec(self, batch_size: int, draw: Draw, controls: Controls) -> PlanSpec:
+        return plans.mixup_spec(batch_size, self.mixup_alpha, self.per, None, checked=True)
+
+    def _paste_boxes(self, plan: MixPlan, size: Size, draw: Draw) -> MixPlan:
+        return plans.cutmix_plan(plan, self.cutmix_alpha, self.per, size, draw, self.switch_prob)
+
+    def extra_repr(self) -> str:
+        options = f"switch_prob={self.switch_prob}, mixup_alpha={self.mixup_alpha}"
+        options += f", cutmix_alpha={self.cutmix_alpha}, per={self.per!r}"
+        return f"{options}, {super().extra_repr()}"
+
+
+class LabelSmoothing(nn.Module):
+    """Label smoothing: samples as they are, targets (1 − amount) · one-hot + amount / num_classes.
+
+    Nothing about it is random: `generator` is taken, as by all methods, and not used.
+
+    >>> LabelSmoothing(num_classes=4, amount=0.2)(torch.zeros(1, 3), torch.tensor([2]))[1]
+    tensor([[0.0500, 0.0500, 0.8500, 0.0500]])
+    """
+
+    def __init__(
+        self, *, num_classes: int, amount: float = 0.1, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
-        _checks.check_alpha(alpha)
+        _checks.check_number("amount", amount, low=0, high=1)
         self.rule = OneHot(num_classes)
-        self.alpha = alpha
-        self.generator = generator
+        self.amount = amount
 
     def forward(self, samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         check_pair(samples, labels)
-        if samples.ndim != 4:
-            raise ValueError(
-                f"CutMix cuts boxes out of images, [batch, channels, height, width], got "
-                f"{list(samples.shape)}. Use mixup or zeta for other data."
-            )
-        draw = Draw(self.generator, None, samples.device)
-        lam = draw_lam(draw, self.alpha, 1)
-        centre = draw.uniform(BOX, 2)
-        targets = self.rule.mix(labels, plans.identity_plan(len(labels), device=labels.device))
-        return cut_and_paste(samples, targets, lam, centre)
-
-
-def cut_and_paste(
-    samples: Tensor, targets: Tensor, lam: Tensor, centre: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Paste the box for λ [1] and a centre [2] in (0, 1)² from sample k − 1 into sample k."""
-    inside, kept = box_mask(lam, centre, *samples.shape[-2:])
-    # roll by one, as torchvision does; a batch of one is its own partner
-    mixed = torch.where(inside, samples.roll(1, 0), samples)
-    share = kept.to(targets.dtype)
-    return mixed, targets * share + targets.roll(1, 0) * (1 - share)
-
-
-def box_mask(lam: Tensor, centre: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
-    """The box of torchvision's CutMix for λ and a centre in (0, 1)²: (inside [h, w], share kept).
-
-    The box has sides √(1 − λ) of the image's, halved and rounded down on both sides of its
-    centre, and ends at the border of the image.
-    """
-    half = 0.5 * (1 - lam).sqrt()
-    top, bottom = _box_ends(centre[0], half, height)
-    left, right = _box_ends(centre[1], half, width)
-    rows = torch.arange(height, device=lam.device)
-    columns = torch.arange(width, device=lam.device)
-    in_rows = (rows >= top) & (rows < bottom)
-    in_columns = (columns >= left) & (columns < right)
-    area = (bottom - top) * (right - left)
-    return in_rows[:, None] & in_columns, 1 - area / (height * width)
-
-
-def _box_ends(centre: Tensor, half: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    middle, reach = (centre * length).floor(), (half * length).floor()
-    return (middle - reach).clamp_min(0), (middle + reach).clamp_max(length)
+        alone = plans.identity_plan(len(labels), device=labels.device)
+        hot = self.rule.mix(labels, alone)
+        return samples, (1 - self.amount) * hot + self.amount / self.rule.num_classes
 
 
 class LocalMixup(nn.Module):

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 Data = Annotated[str, typer.Option("--data", help="Name of a dataset, or path of your own data.")]
 Methods = Annotated[
     str | None,
-    typer.Option("--methods", help="Comma-separated: none, mixup:1.0, cutmix, zeta:2.8, local."),
+    typer.Option(
+        "--methods", help="Comma-separated: none, mixup:1.0, cutmix, switch, zetamix, zeta:2.8."
+    ),
 ]
 Seeds = Annotated[
     str | None,

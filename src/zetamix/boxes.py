@@ -1,0 +1,97 @@
+"""Boxes: the parts of an image that are pasted from a source, as CutMix does.
+
+A box is (top, left, bottom, right) in pixels, int64; bottom and right are exclusive, and a box that
+covers no pixel is empty. Sizes are (height, width). All functions work on the device, without a
+value that the host has to read.
+"""
+
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+Size: TypeAlias = tuple[int, int]
+
+
+def check_size(size: Any) -> Size:
+    is_pair = isinstance(size, (tuple, list)) and len(size) == 2
+    if not is_pair or any(type(length) is bool or length < 1 for length in size):
+        raise ValueError(f"Images are cut: size must be (height, width) in pixels, got {size}.")
+    return size[0], size[1]
+
+
+def place_inside(areas: Tensor, uniform: Tensor, size: Size) -> Tensor:
+    """Boxes [..., 4] for areas [...] as shares of the image, placed uniformly inside it.
+
+    The sides are √area of the image's, rounded to pixels. uniform: [..., 2], numbers in (0, 1).
+    """
+    spans = []
+    for length, position in zip(size, uniform.unbind(-1), strict=True):
+        side = (areas.sqrt() * length).round()
+        first = (position * (length - side + 1)).floor()
+        # a uniform number can be rounded to 1
+        first = torch.minimum(first, length - side)
+        spans.append((first, first + side))
+    return _stack(*spans)
+
+
+def place_around(areas: Tensor, uniform: Tensor, size: Size) -> Tensor:
+    """Boxes [..., 4] as torchvision's CutMix places them, for areas [...] as shares of the image.
+
+    The centre lies anywhere in the image; the sides are √area of the image's, halved and rounded
+    down on both sides of the centre, and end at the border. uniform: [..., 2], numbers in (0, 1).
+    """
+    spans = []
+    for length, position in zip(size, uniform.unbind(-1), strict=True):
+        middle, reach = (position * length).floor(), (0.5 * areas.sqrt() * length).floor()
+        spans.append(((middle - reach).clamp_min(0), (middle + reach).clamp_max(length)))
+    return _stack(*spans)
+
+
+def _stack(rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor]) -> Tensor:
+    (top, bottom), (left, right) = rows, columns
+    return torch.stack([top, left, bottom, right], -1).long()
+
+
+def whole(outputs: int, size: Size, device: torch.device) -> Tensor:
+    """[outputs, 1, 4]: the box of the whole image."""
+    box = torch.zeros(outputs, 1, 4, dtype=torch.int64, device=device)
+    # filled, not copied from the host, which a CUDA graph could not capture
+    box[..., 2].fill_(size[0])
+    box[..., 3].fill_(size[1])
+    return box
+
+
+def inside(boxes: Tensor, size: Size) -> Tensor:
+    """[outputs, height, width], bool: the pixels of one box [outputs, 4] for each output."""
+    top, left, bottom, right = boxes[..., None].unbind(1)
+    rows = torch.arange(size[0], device=boxes.device)
+    columns = torch.arange(size[1], device=boxes.device)
+    in_rows = (rows >= top) & (rows < bottom)
+    in_columns = (columns >= left) & (columns < right)
+    return in_rows[:, :, None] & in_columns[:, None, :]
+
+
+def visible_shares(boxes: Tensor, size: Size) -> Tensor:
+    """[outputs, sources]: the share of pixels where a source's box is not covered by later ones."""
+    free = boxes.new_ones(boxes.shape[0], *size, dtype=torch.bool)
+    counts = []
+    for source in reversed(range(boxes.shape[1])):
+        covered = inside(boxes[:, source], size)
+        counts.append((covered & free).sum((1, 2)))
+        free = free & ~covered
+    return torch.stack(counts[::-1], 1) / (size[0] * size[1])
+
+
+def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Tensor:
+    """Cover `mixed` [outputs, ..., height, width] by the boxes of its sources, in their order.
+
+    samples: [batch, ..., height, width]. indices: [outputs, sources], rows of `samples`.
+    boxes: [outputs, sources, 4].
+    """
+    size = (mixed.shape[-2], mixed.shape[-1])
+    between = [1] * (mixed.ndim - 3)
+    for source in range(boxes.shape[1]):
+        mask = inside(boxes[:, source], size).view(-1, *between, *size)
+        mixed = torch.where(mask, samples.index_select(0, indices[:, source]), mixed)
+    return mixed
