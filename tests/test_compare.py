@@ -257,7 +257,7 @@ def test_a_comparison_has_every_record_and_curve(tmp_path):
     for key, record in result.records.items():
         assert (record.cell.method, record.cell.seed) == key
         assert [line["epoch"] for line in result.curves[key]] == [1, 2]
-        assert result.curves[key][-1]["test"] == record.last
+        assert result.curves[key][-1]["test"].items() <= record.last.items()
         counts = torch.tensor(record.confusion)
         assert counts.sum() == 512
         assert float(1 - counts.diagonal().sum() / 512) == pytest.approx(record.last["error"])

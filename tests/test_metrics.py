@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
-from zetamix.metrics import BINS, METRICS, classify, confusion
+from zetamix.metrics import (
+    BINS,
+    EVALUATED,
+    METRICS,
+    classify,
+    confusion,
+    fit_temperature,
+    scaled_scores,
+)
 
 
 def batch(classes, size, *, missing=(), sure=1.0, seed=0):
@@ -134,7 +142,7 @@ def test_every_measure_is_of_the_same_predictions(seed, classes):
 @given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 40))
 def test_measures_are_fractions(seed, classes, size):
     found = classify(*batch(classes, size, seed=seed))
-    assert list(found) == list(METRICS)
+    assert list(found) == list(EVALUATED)
     for name, value in found.items():
         assert isinstance(value, float)
         if name == "nll":
@@ -149,10 +157,45 @@ def test_bfloat16_logits_are_measured_in_float32():
     assert classify(rounded, labels) == classify(rounded.float(), labels)
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", EVALUATED)
 def test_a_metric_says_which_way_is_better(name):
     good, bad = batch(3, 200, sure=5.0), batch(3, 200, sure=0.5)
     better = classify(*good)[name] > classify(*bad)[name]
     # confidence can be right by accident; the expected calibration error is not compared
     if name != "ece":
         assert better is METRICS[name].higher_is_better
+
+
+def likely(size, classes=3, *, factor, seed=0):
+    """Logits whose softmax at temperature `factor` has the frequencies of the labels."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 2 * torch.randn(size, classes, generator=generator)
+    labels = torch.multinomial(logits.softmax(1), 1, generator=generator).squeeze(1)
+    return factor * logits, labels
+
+
+@pytest.mark.parametrize("factor", [0.2, 1.0, 5.0])
+def test_the_temperature_undoes_a_factor(factor):
+    logits, labels = likely(4000, factor=factor)
+    temperature = fit_temperature(logits, labels)
+    assert temperature == pytest.approx(factor, rel=0.1)
+    nll = classify(logits / temperature, labels)["nll"]
+    for other in (0.9, 1.1):
+        assert nll < classify(logits / (other * temperature), labels)["nll"]
+
+
+def test_underconfident_networks_are_calibrated_after_scaling():
+    val, test = likely(2000, factor=0.3), likely(2000, factor=0.3, seed=1)
+    plain = classify(*test)
+    scaled = scaled_scores(*test, fit_temperature(*val))
+    assert plain["ece"] > 0.2
+    assert scaled["ece_scaled"] < 0.03
+    assert scaled["nll_scaled"] < plain["nll"]
+
+
+def test_a_split_without_mistakes_has_a_finite_temperature():
+    logits, labels = batch(4, 30, sure=60.0)
+    temperature = fit_temperature(logits, labels)
+    assert 0.1 < temperature < 100
+    # about as sure as 30 samples allow
+    assert classify(logits / temperature, labels)["nll"] == pytest.approx(1 / 32, rel=0.6)

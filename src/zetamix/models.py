@@ -312,6 +312,7 @@ class TrainedModel(nn.Module):
     mean, std: of each channel, in the units of the stored samples.
     is_bytes: whether it was trained on images of bytes; a model of float images takes them in the
         units of the training data.
+    temperature: divides the logits.
     """
 
     def __init__(
@@ -323,9 +324,11 @@ class TrainedModel(nn.Module):
         std: Tensor,
         *,
         is_bytes: bool = True,
+        temperature: float = 1.0,
     ) -> None:
         super().__init__()
         self.network, self.shape, self.is_bytes = network, shape, is_bytes
+        self.temperature = temperature
         self.classes = classes
         """Class names, in the order of the logits."""
         channels = (1, -1, *[1] * (len(shape) - 1))
@@ -346,5 +349,5 @@ class TrainedModel(nn.Module):
         if self.is_bytes and len(self.shape) == 3 and samples.is_floating_point():
             samples = 255 * samples
         scaled = (samples.float() - self.get_buffer("mean")) / self.get_buffer("std")
-        logits: Tensor = self.network(scaled)
+        logits: Tensor = self.network(scaled) / self.temperature
         return logits

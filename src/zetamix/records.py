@@ -57,7 +57,8 @@ class RunRecord:
 
     cell: Cell
     last: dict[str, float]
-    """Test metrics after the last epoch (`zetamix.metrics.METRICS`), as fractions."""
+    """Test metrics after the last epoch (`zetamix.metrics.METRICS`), as fractions; those after
+    temperature scaling only where the dataset has a validation split."""
     best: dict[str, float] | None
     """Test metrics of the epoch with the best validation score, and that epoch; None where the
     dataset has no validation split."""
@@ -72,7 +73,8 @@ class RunRecord:
     parameters: int = 0
     schema: str = RUN_SCHEMA
     extra: dict[str, Any] = field(default_factory=dict)
-    """How it was run, and optional results: "new_bn" has the metrics of `last` after batch-norm
+    """How it was run, and optional results: "temperature" was fitted on the validation split
+    (`zetamix.metrics.fit_temperature`); "new_bn" has the metrics of `last` after batch-norm
     statistics were taken anew on unmixed training data."""
 
     @property

@@ -188,10 +188,14 @@ def hold(folders: Iterable[Path], wait: float = 0.0, lock: str = LOCK) -> Iterat
         yield
 
 
-def load_model(folder: str | Path, device: torch.device | str = "cpu") -> TrainedModel:
+def load_model(
+    folder: str | Path, device: torch.device | str = "cpu", *, calibrated: bool = False
+) -> TrainedModel:
     """Load the model of a finished run after its last epoch, in evaluation mode.
 
     folder: the folder of a run, such as out/train-photos/zeta-2.8-s0.
+    calibrated: whether to divide the logits by the temperature that was fitted on the validation
+        split, so that softmax gives calibrated probabilities. Predictions do not change.
     """
     path = Path(folder)
     if not (path / RECORD).exists():
@@ -212,5 +216,18 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Traine
     mean, std = torch.tensor(form["mean"]), torch.tensor(form["std"])
     # runs of version 0.1 do not name the type of their images: bytes
     is_bytes = form.get("dtype", "uint8") == "uint8"
-    model = TrainedModel(network, classes, shape, mean, std, is_bytes=is_bytes)
+    temperature = _temperature(path) if calibrated else 1.0
+    model = TrainedModel(
+        network, classes, shape, mean, std, is_bytes=is_bytes, temperature=temperature
+    )
     return model.to(device).eval()
+
+
+def _temperature(path: Path) -> float:
+    record = RunFolder(path).read_record()
+    if record is None or "temperature" not in record.extra:
+        raise FolderError(
+            f"{path} has no temperature: its dataset has no validation split to fit one on, or it "
+            "was trained by an earlier version. Load the model with calibrated=False."
+        )
+    return float(record.extra["temperature"])

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from zetamix.data import DataError, Dataset, DatasetRef, load_cached
-from zetamix.metrics import METRICS, primary_metric
+from zetamix.metrics import EVALUATED, primary_metric
 from zetamix.models import initialise
 from zetamix.results.search_space import Space, SpaceError, parse_space
 from zetamix.results.tuning import HELD_OUT, SearchPlan, StudySpec
@@ -64,8 +64,8 @@ def make_spec(
         dataset = dataset.holdout(HELD_OUT)
     if metric is None:
         metric = primary_metric(dataset.splits["val"].counts(), auc=False)
-    if metric not in METRICS:
-        raise SpaceError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}.")
+    if metric not in EVALUATED:
+        raise SpaceError(f"metric must be one of {', '.join(EVALUATED)}, got {metric!r}.")
     _check_space(dataset, parsed, recipe)
     return StudySpec(dataset, ref, recipe, parsed, metric, seed, held_out)
 
