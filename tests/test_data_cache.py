@@ -1,6 +1,6 @@
 """Prepared data: complete or absent, memory-mapped, never stale, shared by processes."""
 
-import json
+import hashlib
 import multiprocessing
 import os
 import shutil
@@ -16,6 +16,7 @@ from filelock import FileLock
 from miniatures import installed, prepared, refuses, write_npz
 
 from zetamix import data
+from zetamix.atomic_io import read_json, seal, write_json
 from zetamix.data import image_files
 from zetamix.data.load_dataset import resolve
 
@@ -38,17 +39,20 @@ def test_a_later_load_needs_no_source_and_decodes_nothing(uda, monkeypatch):
 
 
 def test_a_load_reads_no_sample(uda):
-    """Loading and counting 1 GB of samples that are a hole on disk takes no memory and no time."""
+    """Loading and counting 400 MB that were verified before takes no memory and no time."""
     data.load("uda")
     (folder,) = prepared(uda)
-    meta = json.loads((folder / "meta.json").read_text())
-    rows = meta["splits"]["train"] = 5000
+    meta = read_json(folder / "meta.json")
+    rows = meta["splits"]["train"] = 2000
     size = rows * 3 * 256 * 256
     for name, length in (("train.samples", size), ("train.labels", 8 * rows)):
         (folder / name).write_bytes(b"")
         os.truncate(folder / name, length)
-        meta["files"][name]["bytes"] = length
-    (folder / "meta.json").write_text(json.dumps(meta))
+        with (folder / name).open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        meta["files"][name] = {"bytes": length, "sha256": sha256}
+    write_json(folder / "meta.json", seal(meta))
+    data.load("uda")
     before = resident()
     started = time.perf_counter()
     dataset = data.load("uda")
@@ -83,7 +87,7 @@ def test_nothing_but_the_dataset_is_left(uda):
     (folder,) = prepared(uda)
     kinds = ("samples", "labels", "names")
     files = {f"{split}.{kind}" for split in ("train", "val", "test") for kind in kinds}
-    assert {path.name for path in folder.iterdir()} == files | {"meta.json"}
+    assert {path.name for path in folder.iterdir()} == files | {"meta.json", "verified.json"}
     others = [path.name for path in (uda / "prepared").iterdir() if path != folder]
     assert all(name.endswith(".lock") for name in others)
 
@@ -94,7 +98,27 @@ DAMAGES = {
     "no meta": lambda folder: (folder / "meta.json").unlink(),
     "half a meta": lambda folder: os.truncate(folder / "meta.json", 100),
     "old format": lambda folder: (folder / "meta.json").write_text('{"format": 0}'),
+    "wrong type": lambda folder: change_text(folder / "meta.json", '"shape": [', '"shape": ["a",'),
+    "another class": lambda folder: change_text(folder / "meta.json", "melanoma", "melamoma"),
+    "a pixel": lambda folder: flip(folder / "val.samples", 100),
+    "a label": lambda folder: flip(folder / "train.labels", 8),
+    "a name": lambda folder: flip(folder / "test.names", 3),
 }
+
+
+def change_text(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def flip(path, place):
+    """Change one bit; size and times of the file stay, as on a disk that fails."""
+    times = path.stat()
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)

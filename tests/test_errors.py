@@ -174,7 +174,7 @@ CASES = [
      lambda: ZetaMixup(num_classes=4)(X, Y[0])),
     ("samples and labels must have the same length, got 3 samples and 4 labels. A list is taken as several inputs; torch.stack a list of single samples.", ValueError,
      lambda: zeta_mixup(list(X), Y, 4)),
-    (f"{OTHER_FILE} does not hold a plan. Write one with MixPlan.save.", ValueError,
+    (f"{OTHER_FILE} is damaged or holds no plan. Write one with MixPlan.save.", ValueError,
      lambda: MixPlan.load(OTHER_FILE)),
     ("plan must be a MixPlan, got Tensor.", TypeError, lambda: apply_plan(zeta_plan(4), X)),
     ("plan must be a MixPlan, got NoneType.", TypeError,

@@ -121,7 +121,7 @@ def test_a_broken_line_in_the_middle_is_an_error(path):
     with path.open("ab") as file:
         file.write(b"{oh no\n")
     append_record(path, record(1))
-    with pytest.raises(ValueError, match=r"line 2, is not JSON\. Repair or remove"):
+    with pytest.raises(ValueError, match=r"line 2: not JSON\."):
         seeds(path)
 
 

@@ -278,12 +278,12 @@ def test_the_later_of_two_records_counts_and_a_line_cut_off_does_not(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{]\n", "line 1, is not JSON. Repair or remove that line."),
+        ("{]\n", "line 1: not JSON. Repair or remove that line."),
         (
             '{"schema": "x"}\n',
             "line 1: expected a record of schema zetamix/run/1 or zetamix/measurement/1",
         ),
-        ("[1]\n", "got None. Repair or remove that line."),
+        ("[1]\n", "line 1: expected a JSON object, got list. Repair or remove that line."),
         ('{"schema": "zetamix/measurement/1"}\n', "a missing or an unknown field"),
     ],
 )
@@ -296,12 +296,16 @@ def test_a_damaged_file_is_named(tmp_path, line, message):
     assert message in str(caught.value)
 
 
-def test_arrays_that_cannot_be_read_are_named(tmp_path):
+@pytest.mark.parametrize("flipped", [True, False])
+def test_arrays_that_cannot_be_read_are_named(tmp_path, flipped):
     results = RecordStore(tmp_path)
     record = dataclasses.replace(measurement(), arrays=f"{measurement().key}.npz")
     results.add("overview", record, {"points": torch.rand(2)})
-    (tmp_path / "overview" / record.arrays).write_bytes(b"no archive")
-    with pytest.raises(ReproduceError, match=r"cannot be read .*\. Restore the file"):
+    path = tmp_path / "overview" / record.arrays
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 3] ^= 1
+    path.write_bytes(damaged if flipped else b"no archive")
+    with pytest.raises(ReproduceError, match=r"cannot be read: .*\. Restore the file"):
         results.arrays(record)
 
 

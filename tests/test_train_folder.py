@@ -81,7 +81,7 @@ def test_a_folder_with_another_run_is_refused(new, points, folder, finished, cha
 def test_a_folder_with_an_unreadable_description_is_refused(new, folder, text):
     folder.mkdir()
     (folder / "cell.json").write_text(text)
-    with pytest.raises(FolderError, match=r"cell\.json is not the description of a run"):
+    with pytest.raises(FolderError, match=r"cell\.json is damaged, or not the description"):
         new()
 
 
@@ -110,8 +110,8 @@ def test_a_malicious_checkpoint_is_refused_and_not_executed(new, folder, stopped
     else:
         (folder / "checkpoint.pt").write_bytes(pickle.dumps(Malice(trace)))
     message = failure(new())
-    assert message.startswith(f"{folder / 'checkpoint.pt'} cannot be read (")
-    assert message.endswith("). Remove it to restart this run.")
+    assert message.startswith(f"{folder / 'checkpoint.pt'} cannot be read: ")
+    assert message.endswith(". Remove it to restart this run.")
     assert not trace.exists()
     # the test would notice: a trusting load executes it
     with (folder / "checkpoint.pt").open("rb") as file:

@@ -1,18 +1,21 @@
-"""Atomic file writes: a reader sees the old file or the new one, never a part of it."""
+"""Atomic file writes, and checksums: a reader sees a whole file, old or new, or an error."""
 
+import hashlib
 import json
 import math
 import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 # the umask can only be read by setting it, which two threads must not do at once
 _UMASK_LOCK = threading.Lock()
+CHECKSUM = "sha256"
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
@@ -20,7 +23,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, part = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with naming(path), os.fdopen(handle, "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
@@ -37,11 +40,75 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode())
+    # a file name that is not UTF-8 has surrogates; JSON reads what replaces them as the same text
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def seal(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with a checksum of them.
+
+    >>> unseal(json.loads(json.dumps(seal({"error": 0.25}))))
+    {'error': 0.25}
+    """
+    return {**values, CHECKSUM: _checksum(values)}
+
+
+def unseal(values: Any, *, checked: bool = False) -> dict[str, Any]:
+    """The values of `seal`, read back as JSON; raises ValueError if they have changed.
+
+    checked: whether there must be a checksum; earlier versions wrote none.
+    """
+    if not isinstance(values, dict):
+        raise ValueError(f"expected a JSON object, got {type(values).__name__}")
+    if checked and CHECKSUM not in values:
+        raise ValueError("it has no checksum")
+    plain = {name: value for name, value in values.items() if name != CHECKSUM}
+    if CHECKSUM in values and values[CHECKSUM] != _checksum(plain):
+        raise ValueError("its checksum differs: it has changed since it was written")
+    return plain
+
+
+def read_json(path: Path, *, checked: bool = False) -> dict[str, Any]:
+    """The values of a file that holds one JSON object; raises ValueError if it is damaged."""
+    try:
+        return unseal(json.loads(path.read_bytes()), checked=checked)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def load_tensors(path: Path) -> Any:
+    """A file of `torch.save`, on the CPU: tensors and plain values, no code.
+
+    torch writes a checksum of every tensor and does not compare it.
+    """
+    import torch
+
+    with zipfile.ZipFile(path) as file:
+        damaged = file.testzip()
+    if damaged is not None:
+        raise ValueError(f"the checksum of {damaged} differs: it has changed since it was written")
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    # as it is read back: keys are strings, tuples are lists
+    plain = json.loads(json.dumps(values))
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add the path to an error such as "No space left on device", which names no file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def json_safe(value: Any) -> Any:

@@ -15,6 +15,7 @@ from torch import Tensor
 from zetamix import _checks, sampling
 from zetamix import boxes as box
 from zetamix._checks import Gamma
+from zetamix.atomic_io import load_tensors, write_file
 from zetamix.boxes import Size
 from zetamix.gamma import GAMMA_MIN, weigh
 from zetamix.kernels import dispatch
@@ -168,13 +169,13 @@ class MixPlan:
             name: value.clone() if isinstance(value, Tensor) else value
             for name, value in vars(self).items()
         }
-        torch.save(state, path)
+        write_file(Path(path), lambda file: torch.save(state, file))
 
     @classmethod
     def load(cls, path: str | Path, device: torch.device | str = "cpu") -> "MixPlan":
         """Read a plan written by `save`; nothing in the file is executed."""
         try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
+            state = load_tensors(Path(path))
         except OSError:
             raise
         except Exception:
@@ -185,7 +186,7 @@ class MixPlan:
             not isinstance(state, dict)
             or not {"indices", "weights", "batch_size"} <= set(state) <= known
         ):
-            raise ValueError(f"{path} does not hold a plan. Write one with MixPlan.save.")
+            raise ValueError(f"{path} is damaged or holds no plan. Write one with MixPlan.save.")
         return cls(**state).to(device)
 
 

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 from filelock import FileLock
 
+from zetamix.atomic_io import naming, seal, unseal
+
 RUN_SCHEMA = "zetamix/run/1"
 MEASUREMENT_SCHEMA = "zetamix/measurement/1"
 
@@ -144,25 +146,30 @@ def append_record(path: Path, record: Record) -> None:
     A last line that was cut off by a crash is removed first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    line = json.dumps(record.as_dict(), ensure_ascii=False) + "\n"
-    with FileLock(path.with_name(f".{path.name}.lock")), path.open("a+b") as file:
+    line = json.dumps(seal(record.as_dict()), ensure_ascii=False) + "\n"
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    with lock, naming(path), path.open("a+b") as file:
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
-        file.write(line.encode())
+        file.write(line.encode("utf-8", "backslashreplace"))
         file.flush()
         os.fsync(file.fileno())
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON lines of a file, without a last line that was cut off by a crash."""
+    """The JSON lines of a file, without a last line that was cut off by a crash.
+
+    Raises ValueError for a line that is damaged; one with a checksum (`seal`) is compared with it.
+    """
     if not path.exists():
         return
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
-                yield json.loads(line)
-            except ValueError:
-                if line.endswith(b"\n"):
-                    raise ValueError(
-                        f"{path}, line {number}, is not JSON. Repair or remove that line."
-                    ) from None
+                values = unseal(json.loads(line))
+            except (ValueError, RecursionError) as error:
+                if not line.endswith(b"\n"):
+                    return
+                why = "not JSON" if isinstance(error, json.JSONDecodeError) else str(error)
+                raise ValueError(f"{path}, line {number}: {why}.") from None
+            yield values

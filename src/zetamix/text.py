@@ -24,6 +24,19 @@ def join(items: Sequence[str], conjunction: str = "and") -> str:
     return f"{', '.join(items[:-1])} {conjunction} {items[-1]}"
 
 
+def reason(error: BaseException) -> str:
+    """What an error says, as a part of a sentence; its kind where it says nothing.
+
+    >>> reason(ValueError("Too short.")), reason(MemoryError())
+    ('Too short', 'not enough memory')
+    """
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    kind = "not enough memory" if isinstance(error, MemoryError) else type(error).__name__
+    # a KeyError says only which key
+    text = f"there is no {text}" if isinstance(error, KeyError) else text.strip()
+    return text.splitlines()[0].rstrip(".") if text else kind
+
+
 def did_you_mean(name: str, choices: Iterable[str], limit: int = 1) -> str:
     """A question to append to the message about an unknown name; empty if no choice is near.
 

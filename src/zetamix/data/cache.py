@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,16 @@ import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
-from zetamix.atomic_io import new_folder, write_json
+from zetamix.atomic_io import naming, new_folder, read_json, seal, write_json
 from zetamix.data.dataset import Dataset, Split, fingerprint
 from zetamix.data.errors import DataError
 from zetamix.data.quality import Scan, duplicate_problems, missing_classes
 from zetamix.data.source import Part, Progress, Source
-from zetamix.text import plural
+from zetamix.text import plural, reason
 
+META = "meta.json"
+# sizes and times of the files whose checksums have been compared
+VERIFIED = "verified.json"
 # increase it if the format below changes, or the output of any reader
 FORMAT = 4
 # reading stops after so many broken images
@@ -66,28 +69,58 @@ def read(folder: Path) -> Dataset | None:
 
 def read_meta(folder: Path) -> dict[str, Any] | None:
     try:
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        meta = read_json(folder / META, checked=True)
     except (OSError, ValueError):
         return None
-    return meta if isinstance(meta, dict) and meta.get("format") == FORMAT else None
+    return meta if meta.get("format") == FORMAT else None
 
 
 def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) -> str | None:
     """A description of damage to the files of a prepared dataset, if there is any.
 
-    Every load compares sizes; `checksums` reads all files, for `zetamix data check`.
+    Every load compares sizes. The first one on this machine, and the first after a file was
+    changed or copied, compares checksums: 1 GB takes about a second.
+
+    checksums: compare them in any case, as `zetamix data check` does.
     """
+    verified = {} if checksums else _read_verified(folder)
+    found = _find_damage(folder, meta, verified)
+    if found is None and verified != (now := _states(folder, meta)):
+        # a folder that cannot be written to is verified every time
+        with suppress(OSError):
+            write_json(folder / VERIFIED, seal(now))
+    return found
+
+
+def _find_damage(folder: Path, meta: Mapping[str, Any], verified: Mapping[str, Any]) -> str | None:
     for name, expected in meta["files"].items():
         file = folder / name
         try:
             size = file.stat().st_size
-        except OSError:
-            return f"{file} is missing"
-        if size != expected["bytes"]:
-            return f"{file} has {size:,} bytes instead of {expected['bytes']:,}"
-        if checksums and _sha256(file) != expected["sha256"]:
-            return f"{file} has changed since it was written: its checksum differs"
+            if size != expected["bytes"]:
+                return f"{file} has {size:,} bytes instead of {expected['bytes']:,}"
+            if verified.get(name) != _state(file) and _sha256(file) != expected["sha256"]:
+                return f"{file} has changed since it was written: its checksum differs"
+        except OSError as error:
+            return f"{file} cannot be read: {reason(error)}"
     return None
+
+
+def _read_verified(folder: Path) -> dict[str, Any]:
+    try:
+        return read_json(folder / VERIFIED)
+    except (OSError, ValueError):
+        return {}
+
+
+def _states(folder: Path, meta: Mapping[str, Any]) -> dict[str, list[int]]:
+    return {name: _state(folder / name) for name in meta["files"]}
+
+
+def _state(file: Path) -> list[int]:
+    """What changes when a file is written, replaced or copied."""
+    stat = file.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
 
 
 def write(
@@ -161,7 +194,7 @@ def _fill(folder: Path, source: Source, progress: Progress | None) -> None:
             *missing_classes(source),
         ],
     }
-    write_json(folder / "meta.json", meta)
+    write_json(folder / META, seal(meta))
 
 
 def _small_files(split: str, part: Part) -> dict[str, bytes]:
@@ -175,7 +208,7 @@ def _small_files(split: str, part: Part) -> dict[str, bytes]:
 def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> dict[str, Any]:
     """Write chunks to a file; its size and checksum."""
     digest = hashlib.sha256()
-    with path.open("wb") as file:
+    with naming(path), path.open("wb") as file:
         for chunk in chunks:
             file.write(chunk)
             digest.update(chunk)

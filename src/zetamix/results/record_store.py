@@ -1,10 +1,12 @@
 """Records of the paper's cells: a folder of them, and the view of one artifact for its report."""
 
 import io
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -21,6 +23,7 @@ from zetamix.records import (
     read_lines,
 )
 from zetamix.results.paper_cells import MeasurementCell, PaperCell, ReproduceError, TrainingCell
+from zetamix.text import reason
 
 
 class RecordStore:
@@ -72,10 +75,11 @@ class RecordStore:
         try:
             with np.load(path, allow_pickle=False) as file:
                 return {name: torch.from_numpy(file[name]) for name in file.files}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError, BadZipFile, zlib.error) as error:
             raise ReproduceError(
-                f"The arrays of record {record.key} in {path} cannot be read ({error}). Restore "
-                "the file, or remove that line of records.jsonl and reproduce the artifact again."
+                f"The arrays of record {record.key} in {path} cannot be read: {reason(error)}. "
+                "Restore the file, or remove that line of records.jsonl and reproduce the artifact "
+                "again."
             ) from None
 
 
@@ -89,7 +93,7 @@ def _write_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
 def _read(path: Path) -> Iterator[Record]:
     try:
         for number, values in enumerate(read_lines(path), 1):
-            schema = values.get("schema") if isinstance(values, dict) else None
+            schema = values.get("schema")
             if schema not in (RUN_SCHEMA, MEASUREMENT_SCHEMA):
                 raise ReproduceError(
                     f"{path}, line {number}: expected a record of schema {RUN_SCHEMA} or "
@@ -101,7 +105,8 @@ def _read(path: Path) -> Iterator[Record]:
             f"{path}: a record has a missing or an unknown field: {error}. Repair or remove it."
         ) from None
     except ValueError as error:
-        raise ReproduceError(str(error)) from None
+        advice = "" if isinstance(error, ReproduceError) else " Repair or remove that line."
+        raise ReproduceError(f"{error}{advice}") from None
 
 
 @dataclass(frozen=True)
