@@ -147,6 +147,14 @@ def test_a_run_with_a_graph_is_a_run(new, device, captures, monkeypatch, method,
     assert len(captures) == 1
 
 
+def test_a_step_is_captured_again_where_mixing_ends(new, device, captures):
+    run, eager = (new("zeta:gamma=2.8,until=0.67", graph=graph) for graph in (True, False))
+    finish(run)
+    finish(eager)
+    assert_same(run, eager, device)
+    assert len(captures) == 2
+
+
 @pytest.mark.parametrize("chunk", [2, 25])
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 @pytest.mark.parametrize("memory", [None, 0], ids=["held", "streamed"])

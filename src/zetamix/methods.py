@@ -89,7 +89,7 @@ class Method:
     @property
     def until(self) -> float:
         """The share of training in which samples are mixed; the rest of the epochs is unmixed."""
-        until: float = dict(self.options).get("until", 1.0)
+        until: float = {**OPTIONS[self.name], **dict(self.options)}.get("until", 1.0)
         return until
 
     def option(self, key: str) -> Any:
@@ -153,7 +153,10 @@ def parse(text: str) -> Method:
         options[key] = _read(name, key, value.strip())
     # in one order and without defaults, so that equal methods compare equal
     kept = [(key, options[key]) for key in OPTIONS[name] if key in options]
-    method = Method(name, tuple((k, v) for k, v in kept if v != OPTIONS[name][k]))
+    if name != "zetamix" or len(kept) < len(OPTIONS[name]):
+        # with every option spelled out, a label has to keep its meaning when defaults change
+        kept = [(k, v) for k, v in kept if v != OPTIONS[name][k]]
+    method = Method(name, tuple(kept))
     _check(method)
     return method
 

@@ -11,7 +11,7 @@ import torch
 
 from zetamix.data.dataset import Dataset
 from zetamix.methods import Method
-from zetamix.metrics import METRICS, classify, confusion, fit_temperature, scaled_scores
+from zetamix.metrics import METRICS, classify, confusion
 from zetamix.models import TORCH_LOCK, count_parameters
 from zetamix.provenance import machine_info
 from zetamix.records import Cell, RunRecord
@@ -129,6 +129,9 @@ class Run:
         take_step = None
         try:
             while trainer.epoch < self.recipe.epochs:
+                if trainer.epoch == trainer.mixed_epochs:
+                    # a step that was captured before goes on mixing
+                    take_step = None
                 with self._on_stream(take_step):
                     trainer.start_epoch()
                     if take_step is None and trainer.step_in_epoch < steps:
@@ -267,14 +270,10 @@ class Run:
     def _finish(self, trainer: Trainer) -> None:
         test = self.dataset.splits["test"]
         logits, labels = trainer.predict(test)
-        last, temperature = classify(logits, labels), None
-        if self.dataset.val is not None:
-            temperature = fit_temperature(*trainer.predict(self.dataset.val))
-            last |= scaled_scores(logits, labels, temperature)
         renewed = trainer.predict_with_new_statistics(test) if self.new_bn else None
         record = RunRecord(
             cell=self.cell,
-            last=last,
+            last=classify(logits, labels),
             best=self.best,
             confusion=confusion(logits, labels).tolist(),
             test_size=len(labels),
@@ -288,7 +287,6 @@ class Run:
                 "graph": self.graph,
                 "processes": self.ranks.world,
                 "weights": str(self.recipe.weights or "from scratch"),
-                **({} if temperature is None else {"temperature": temperature}),
                 **({} if renewed is None else {"new_bn": classify(*renewed)}),
             },
         )

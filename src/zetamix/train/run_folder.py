@@ -9,19 +9,9 @@ from typing import Any, ClassVar
 import torch
 from filelock import FileLock, Timeout
 
-from zetamix.atomic_io import (
-    load_tensors,
-    naming,
-    read_json,
-    seal,
-    write_bytes,
-    write_file,
-    write_json,
-    write_text,
-)
+from zetamix.atomic_io import write_bytes, write_file, write_json, write_text
 from zetamix.models import TrainedModel, build
 from zetamix.records import Cell, RunRecord, read_lines
-from zetamix.text import reason
 
 CELL = "cell.json"
 CURVE = "metrics.jsonl"
@@ -60,17 +50,13 @@ class RunFolder:
     def _check_cell(self, cell: Cell) -> None:
         path = self.path / CELL
         try:
-            old = read_json(path)
-            key, there = old.pop("key"), {**old, **old["recipe"]}
-            damaged = Cell(**old).key != key
+            old = json.loads(path.read_text())
+            there, same = {**old, **old["recipe"]}, old["key"] == cell.key
         except (ValueError, TypeError, KeyError):
-            damaged = True
-        if damaged:
             raise FolderError(
-                f"{path} is damaged, or not the description of a run. Remove {self.path} to train "
-                "this run again, or choose another --out."
-            )
-        if key != cell.key:
+                f"{path} is not the description of a run. Choose another --out."
+            ) from None
+        if not same:
             changed = [
                 f"{name}: {there.get(name)} there, {value} requested"
                 for name, value in sorted({**cell.__dict__, **cell.recipe}.items())
@@ -84,7 +70,7 @@ class RunFolder:
         """Make the folder, or drop the epochs after the checkpoint from which it is resumed."""
         self.clean_up()
         write_json(self.path / CELL, {"key": cell.key, **cell.__dict__})
-        kept = [json.dumps(seal(line)) for line in self.read_curve() if line["epoch"] <= epochs]
+        kept = [json.dumps(line) for line in self.read_curve() if line["epoch"] <= epochs]
         write_text(self.path / CURVE, "".join(f"{line}\n" for line in kept))
 
     def read_record(self) -> RunRecord | None:
@@ -93,10 +79,10 @@ class RunFolder:
         if not path.exists():
             return None
         try:
-            record = RunRecord.from_dict(read_json(path))
+            record = RunRecord.from_dict(json.loads(path.read_text()))
         except (KeyError, TypeError, ValueError) as error:
             raise FolderError(
-                f"{path} cannot be read: {reason(error)}. Remove it to train this run again."
+                f"{path} cannot be read ({error}). Remove it to train this run again."
             ) from error
         if self.cell is not None and record.cell.key != self.cell.key:
             raise FolderError(f"{path} is the record of another run. Choose another --out.")
@@ -104,19 +90,11 @@ class RunFolder:
 
     def read_curve(self) -> list[dict[str, Any]]:
         """The metrics of every epoch so far; empty if there are none."""
-        try:
-            lines = list(read_lines(self.path / CURVE))
-            for number, line in enumerate(lines, 1):
-                if not isinstance(line.get("epoch"), int):
-                    raise ValueError(f"{self.path / CURVE}, line {number}: no number of an epoch.")
-        except ValueError as error:
-            raise FolderError(f"{error} Remove {self.path} to train this run again.") from None
-        return lines
+        return list(read_lines(self.path / CURVE))
 
     def add_epoch(self, line: dict[str, Any]) -> None:
-        path = self.path / CURVE
-        with naming(path), path.open("a") as file:
-            file.write(json.dumps(seal(line)) + "\n")
+        with (self.path / CURVE).open("a") as file:
+            file.write(json.dumps(line) + "\n")
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         self._save(CHECKPOINT, {"schema": CHECKPOINT_SCHEMA, **state})
@@ -127,12 +105,12 @@ class RunFolder:
         if not path.exists():
             return None
         try:
-            state: dict[str, Any] = load_tensors(path)
+            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
             if state["schema"] != CHECKPOINT_SCHEMA:
                 raise ValueError(f"expected {CHECKPOINT_SCHEMA}, got {state['schema']!r}")
         except Exception as error:
             raise FolderError(
-                f"{path} cannot be read: {reason(error)}. Remove it to restart this run."
+                f"{path} cannot be read ({error}). Remove it to restart this run."
             ) from error
         return state
 
@@ -143,9 +121,9 @@ class RunFolder:
 
         description: what `load_model` needs to build the network of the weights.
         """
-        write_json(self.path / MODEL, seal(description))
+        write_json(self.path / MODEL, description)
         self._save(WEIGHTS, weights)
-        write_json(self.path / RECORD, seal(record.as_dict()))
+        write_json(self.path / RECORD, record.as_dict())
         self.clean_up()
 
     def clean_up(self) -> None:
@@ -210,14 +188,10 @@ def hold(folders: Iterable[Path], wait: float = 0.0, lock: str = LOCK) -> Iterat
         yield
 
 
-def load_model(
-    folder: str | Path, device: torch.device | str = "cpu", *, calibrated: bool = False
-) -> TrainedModel:
+def load_model(folder: str | Path, device: torch.device | str = "cpu") -> TrainedModel:
     """Load the model of a finished run after its last epoch, in evaluation mode.
 
     folder: the folder of a run, such as out/train-photos/zeta-2.8-s0.
-    calibrated: whether to divide the logits by the temperature that was fitted on the validation
-        split, so that softmax gives calibrated probabilities. Predictions do not change.
     """
     path = Path(folder)
     if not (path / RECORD).exists():
@@ -226,12 +200,11 @@ def load_model(
             "such as out/train-photos/zeta-2.8-s0."
         )
     try:
-        form = read_json(path / MODEL)
-        weights = load_tensors(path / WEIGHTS)
+        form: dict[str, Any] = json.loads((path / MODEL).read_text(encoding="utf-8"))
+        weights = torch.load(path / WEIGHTS, map_location="cpu", weights_only=True)
     except Exception as error:
         raise FolderError(
-            f"The model in {path} cannot be read: {reason(error)}. Remove the folder and train it "
-            "again."
+            f"The model in {path} cannot be read ({error}). Remove the folder and train it again."
         ) from error
     shape, classes = tuple(form["shape"]), tuple(form["classes"])
     network = build(form["model"], len(classes), shape, stem=form["stem"])
@@ -239,18 +212,5 @@ def load_model(
     mean, std = torch.tensor(form["mean"]), torch.tensor(form["std"])
     # runs of version 0.1 do not name the type of their images: bytes
     is_bytes = form.get("dtype", "uint8") == "uint8"
-    temperature = _temperature(path) if calibrated else 1.0
-    model = TrainedModel(
-        network, classes, shape, mean, std, is_bytes=is_bytes, temperature=temperature
-    )
+    model = TrainedModel(network, classes, shape, mean, std, is_bytes=is_bytes)
     return model.to(device).eval()
-
-
-def _temperature(path: Path) -> float:
-    record = RunFolder(path).read_record()
-    if record is None or "temperature" not in record.extra:
-        raise FolderError(
-            f"{path} has no temperature: its dataset has no validation split to fit one on, or it "
-            "was trained by an earlier version. Load the model with calibrated=False."
-        )
-    return float(record.extra["temperature"])

@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import update_bn
 
-from zetamix.data.augment import choose_scale
+from zetamix.data.augment import choose_scale, measure_scale
 from zetamix.data.dataset import Dataset
 from zetamix.data.loader import Labelled, Loader, channels_last, make_batch
 from zetamix.methods import Method
@@ -20,6 +20,7 @@ from zetamix.models import initialise, is_random, seeded
 from zetamix.sampling import GOLDEN, mix64
 from zetamix.train.distributed import Ranks
 from zetamix.train.recipe import Recipe
+from zetamix.transforms import BatchMix
 
 # purposes of the random numbers of a run, besides the order of the data
 MIXING, LAYERS = 1, 2
@@ -76,6 +77,9 @@ class Trainer:
         self.steps_per_epoch = len(self.loader)
         self.generator = torch.Generator(self.device).manual_seed(derive(seed, MIXING))
         self.mix = method.transform(dataset.num_classes, self.generator)
+        self.mixed_epochs = max(1, round(method.until * recipe.epochs))
+        """Samples are mixed in these first epochs."""
+        self.centre = self._centre()
 
         # a rate on the device can change under a captured graph
         self.lr = torch.tensor(recipe.rate(0), device=self.device)
@@ -108,6 +112,8 @@ class Trainer:
             self.lr.fill_(rate)
         else:
             self.optimizer.param_groups[0]["lr"] = rate
+        if isinstance(self.mix, BatchMix):
+            self.mix.enabled = self.epoch < self.mixed_epochs
         for kept, new in zip(self.draws, self.loader.draw(self.epoch), strict=True):
             if kept is not None and new is not None:
                 kept.copy_(new, non_blocking=True)
@@ -161,7 +167,11 @@ class Trainer:
         )
         targets = labels
         if self.mix is not None:
-            samples, targets = self.mix(samples, labels)
+            if self.centre is None:
+                samples, targets = self.mix(samples, labels)
+            else:
+                deviations, targets = self.mix(samples - self.centre, labels)
+                samples = deviations + self.centre
             samples = channels_last(samples)
         with self.autocast():
             logits = self.forward(samples)
@@ -241,6 +251,17 @@ class Trainer:
         for buffer, old in zip(self.model.buffers(), kept, strict=True):
             buffer.copy_(old)
         return predicted
+
+    def _centre(self) -> Tensor | None:
+        """The mean of the normalised training samples, from which ZetaMix scales deviations.
+
+        None where it is 0, and for methods to which it makes no difference.
+        """
+        if self.method.name != "zetamix" or self.recipe.normalize == "dataset":
+            return None
+        samples = self.dataset.train.samples
+        mean = measure_scale(samples).mean.view(1, -1, *[1] * (samples.ndim - 2))
+        return self.scale.apply(mean, self.dtype).to(self.device)
 
     def _loader(self, split: Labelled, batch_size: int, *, training: bool) -> Loader:
         return Loader(
