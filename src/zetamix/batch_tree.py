@@ -38,6 +38,19 @@ def mix_tree(
     return parts if isinstance(rules, Mapping) else in_form_of(value, tuple(parts.values()))
 
 
+def blended_leaves(value: Any, rules: Rules) -> list[tuple[Tensor, Blend]]:
+    """The tensors that are blended, each with its rule. Entries without a partner are left out."""
+    if isinstance(rules, Blend):
+        leaves = pytree.tree_leaves(value)
+        return [(leaf, rules) for leaf in leaves if isinstance(leaf, Tensor)]
+    pairs: Iterable[tuple[Any, Rules]] = ()
+    if isinstance(rules, Mapping) and isinstance(value, Mapping):
+        pairs = [(value[name], rule) for name, rule in rules.items() if name in value]
+    elif isinstance(rules, Sequence) and isinstance(value, (tuple, list)):
+        pairs = zip(value, rules, strict=False)
+    return [leaf for part, rule in pairs for leaf in blended_leaves(part, rule)]
+
+
 def _entries(tree: Any) -> Iterable[tuple[Any, Any]]:
     """(name, entry) of a dict, tuple or list."""
     return tree.items() if isinstance(tree, Mapping) else enumerate(tree)

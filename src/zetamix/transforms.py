@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 from torch.utils.data import default_collate, get_worker_info
 
 from zetamix import _checks, batch_tree
@@ -70,6 +69,7 @@ class BatchMix(nn.Module):
     """
 
     keep_variance = False
+    _options: tuple[str, ...] = ()  # the names that repr shows
     _without_images = "Use mixup or zeta for other data."
 
     def __init__(
@@ -177,7 +177,8 @@ class BatchMix(nn.Module):
         mixes = self._mixes(controls)
         implementation = self.implementation if mixes else None
         if self.rules is not None:
-            plan = self._plan_for(batch, batch_tree.check_first_tensor(batch), plan_dtype(batch))
+            first = batch_tree.check_first_tensor(batch)
+            plan = self._plan_for(batch, self.rules, first, plan_dtype(batch))
             return batch_tree.mix_tree(batch, self.rules, plan, implementation)
         samples, labels = batch
         rule = infer_rule(labels, self.num_classes, self.ignore_index)
@@ -188,7 +189,7 @@ class BatchMix(nn.Module):
             spec = self._spec(first.shape[0], draw, controls)
             pair = mix_pair(samples, labels, rule, spec, draw, self.implementation)
         else:
-            plan = self._plan_for(samples, first, plan_dtype(batch))
+            plan = self._plan_for(samples, self._blend, first, plan_dtype(batch))
             mixed = batch_tree.mix_tree(samples, self._blend, plan, implementation)
             pair = mixed, rule.mix(labels, plan)
         return pair if type(batch) is tuple else batch_tree.in_form_of(batch, pair)
@@ -221,21 +222,19 @@ class BatchMix(nn.Module):
             plan = plans.with_probability(plan, controls.p, self._draw(device))
         return plans.with_variance(plan) if self.keep_variance else plan
 
-    def _plan_for(self, samples: Any, first: Tensor, dtype: torch.dtype) -> MixPlan:
-        """The plan for these samples, a tensor or a nest of them."""
-        size = self._image_size(samples) if self._pastes else None
+    def _plan_for(self, value: Any, rules: Rules, first: Tensor, dtype: torch.dtype) -> MixPlan:
+        """The plan for a batch, or for the samples of a pair, that these rules are applied to."""
+        size = None
+        if self._pastes:
+            shapes = [leaf.shape for leaf, _ in batch_tree.blended_leaves(value, rules)]
+            size = next(((s[-2], s[-1]) for s in shapes if len(s) >= 4), None)
+            if size is None:
+                raise ValueError(
+                    f"{type(self).__name__} cuts boxes out of images, [batch, channels, height, "
+                    f"width], got {', '.join(str(list(shape)) for shape in shapes) or 'none'}. "
+                    f"{self._without_images}"
+                )
         return self.make_plan(first.shape[0], size=size, device=first.device, dtype=dtype)
-
-    def _image_size(self, samples: Any) -> Size:
-        leaves = [samples] if isinstance(samples, Tensor) else pytree.tree_leaves(samples)
-        shapes = [leaf.shape for leaf in leaves if isinstance(leaf, Tensor)]
-        for shape in shapes:
-            if len(shape) >= 4:
-                return shape[-2], shape[-1]
-        raise ValueError(
-            f"{type(self).__name__} cuts boxes out of images, [batch, channels, height, width], "
-            f"got {list(shapes[0])}. {self._without_images}"
-        )
 
     def _spec(self, batch_size: int, draw: Draw, controls: Controls) -> PlanSpec:
         """The plan that blends every output."""
@@ -269,8 +268,9 @@ class BatchMix(nn.Module):
         return Draw(self.generator, process_stream(self.generator, self._home_rank), device)
 
     def extra_repr(self) -> str:
-        targets = f"rules={self.rules}" if self.rules else f"num_classes={self.num_classes}"
-        return f"{targets}, p={self.p}, enabled={self.enabled}"
+        target = "rules" if self.rules else "num_classes"
+        names = (*self._options, target, "p", "enabled")
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
     def get_extra_state(self) -> dict[str, Any]:
         state: dict[str, Any] = {"controls": self._shared.clone()}
@@ -373,7 +373,7 @@ class GammaMix(BatchMix):
         # a schedule by its name, unless a number was set in its place
         scheduled = callable(self._gamma) and self._controls.gamma_low == NOT_SET
         gamma = getattr(self._gamma, "__name__", self._gamma) if scheduled else self.gamma
-        return f"gamma={gamma}, sources={self.sources}, {super().extra_repr()}"
+        return f"gamma={gamma}, {super().extra_repr()}"
 
 
 class ZetaMix(GammaMix):
@@ -400,6 +400,7 @@ class ZetaMix(GammaMix):
     torch.Size([32, 10])
     """
 
+    _options = ("sources", "keep_variance", "paste")
     _without_images = "Pass paste=0 to blend other data."
 
     def __init__(
@@ -425,18 +426,38 @@ class ZetaMix(GammaMix):
         self.keep_variance = keep_variance
         self.paste = paste
         self._gamma = gamma
+        self._warned = False
         self._check_gamma(self.gamma)
 
     @property
     def _pastes(self) -> bool:
         return self.paste > 0
 
+    def _plan_for(self, value: Any, rules: Rules, first: Tensor, dtype: torch.dtype) -> MixPlan:
+        if self.keep_variance and not (self._warned or torch.compiler.is_compiling()):
+            self._warned = True
+            if any(
+                blend.mean is None and _is_nonnegative(leaf)
+                for leaf, blend in batch_tree.blended_leaves(value, rules)
+            ):
+                warnings.warn(
+                    "The samples hold no negative number, so they are not normalised, and scaling "
+                    "them to keep the variance would also scale their mean. Normalise them first, "
+                    "or pass mean= (keep_variance=False where neither makes sense).",
+                    stacklevel=5,
+                )
+        return super()._plan_for(value, rules, first, dtype)
+
     def _paste_boxes(self, plan: MixPlan, size: Size, draw: Draw) -> MixPlan:
         return plans.paste_plan(plan, self.paste, size, draw)
 
-    def extra_repr(self) -> str:
-        options = f"keep_variance={self.keep_variance}, paste={self.paste}"
-        return f"{options}, {super().extra_repr()}"
+
+def _is_nonnegative(leaf: Tensor) -> bool:
+    """Whether no number is negative; only on a CPU, where looking does not make the host wait."""
+    if not leaf.is_floating_point() or leaf.device.type != "cpu" or leaf.numel() == 0:
+        return False
+    low, high = leaf.aminmax()
+    return bool((low >= 0) & (high > 0))
 
 
 class ZetaMixup(GammaMix):
@@ -458,6 +479,8 @@ class ZetaMixup(GammaMix):
     >>> targets.shape
     torch.Size([32, 10])
     """
+
+    _options = ("sources", "anchor")
 
     def __init__(
         self,
@@ -496,9 +519,6 @@ class ZetaMixup(GammaMix):
                 stacklevel=stacklevel,
             )
 
-    def extra_repr(self) -> str:
-        return f"anchor={self.anchor!r}, {super().extra_repr()}"
-
 
 class Mixup(BatchMix):
     """mixup of a batch: every output blends its own sample with another, λ ~ Beta(α, α).
@@ -510,6 +530,8 @@ class Mixup(BatchMix):
     >>> targets.shape
     torch.Size([32, 10])
     """
+
+    _options = ("alpha", "per")
 
     def __init__(
         self,
@@ -530,9 +552,6 @@ class Mixup(BatchMix):
     def _spec(self, batch_size: int, draw: Draw, controls: Controls) -> PlanSpec:
         return plans.mixup_spec(batch_size, self.alpha, self.per, None, checked=True)
 
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}, per={self.per!r}, {super().extra_repr()}"
-
 
 class CutMix(BatchMix):
     """CutMix: output k is sample k with a box of another sample, and targets the shares of pixels.
@@ -550,6 +569,8 @@ class CutMix(BatchMix):
     >>> targets.sum(1)
     tensor([1., 1., 1., 1., 1., 1., 1., 1.])
     """
+
+    _options = ("alpha", "per")
 
     def __init__(
         self,
@@ -578,9 +599,6 @@ class CutMix(BatchMix):
         pairs = plans.rolled(plan) if self.per == "batch" else plan
         return plans.cutmix_plan(pairs, self.alpha, self.per, size, draw)
 
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}, per={self.per!r}, {super().extra_repr()}"
-
 
 class MixupOrCutMix(BatchMix):
     """CutMix with probability `switch_prob`, else mixup: what timm does by default.
@@ -595,6 +613,8 @@ class MixupOrCutMix(BatchMix):
     >>> targets.shape
     torch.Size([8, 10])
     """
+
+    _options = ("switch_prob", "mixup_alpha", "cutmix_alpha", "per")
 
     def __init__(
         self,
@@ -625,11 +645,6 @@ class MixupOrCutMix(BatchMix):
 
     def _paste_boxes(self, plan: MixPlan, size: Size, draw: Draw) -> MixPlan:
         return plans.cutmix_plan(plan, self.cutmix_alpha, self.per, size, draw, self.switch_prob)
-
-    def extra_repr(self) -> str:
-        options = f"switch_prob={self.switch_prob}, mixup_alpha={self.mixup_alpha}"
-        options += f", cutmix_alpha={self.cutmix_alpha}, per={self.per!r}"
-        return f"{options}, {super().extra_repr()}"
 
 
 class LabelSmoothing(nn.Module):
