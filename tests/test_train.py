@@ -28,7 +28,7 @@ from zetamix import data
 from zetamix.data.augment import ROUND, measure_scale
 from zetamix.data.loader import Loader
 from zetamix.methods import parse
-from zetamix.metrics import METRICS, classify, confusion
+from zetamix.metrics import EVALUATED, METRICS, classify, confusion, fit_temperature
 from zetamix.models import initialise
 from zetamix.records import RunRecord
 from zetamix.sampling import mix64
@@ -57,13 +57,14 @@ def test_a_run_leaves_its_folder(new):
     assert [line["epoch"] for line in lines] == [1, 2]
     assert [line["lr"] for line in lines] == pytest.approx([0.05, 0.01])
     assert all(0 < line["train_loss"] < 4 and 0 <= line["train_accuracy"] <= 1 for line in lines)
-    assert lines[-1]["test"] == record.last
+    assert lines[-1]["test"].items() <= record.last.items()
     assert set(record.last) == set(METRICS)
     assert record.test_size == sum(map(sum, record.confusion)) == 50
     assert record.parameters == 21_482
     assert record.wall_s > 0
     assert record.step_ms > 0
     assert record.machine["torch"] == torch.__version__
+    assert record.extra.pop("temperature") > 0
     assert record.extra == {
         "concurrent": 1,
         "compiled": False,
@@ -85,7 +86,8 @@ def test_the_loaded_model_has_the_scores_of_the_record(new, digits, normalize):
         # in the units that a loader yields
         images, _ = next(iter(Loader(digits.test, batch_size=360, shuffle=False)))
         torch.testing.assert_close(model(images), logits, rtol=1e-4, atol=1e-4)
-    assert classify(logits, digits.test.labels) == pytest.approx(record.last, abs=1e-6)
+    last = {name: record.last[name] for name in EVALUATED}
+    assert classify(logits, digits.test.labels) == pytest.approx(last, abs=1e-6)
     assert confusion(logits, digits.test.labels).tolist() == record.confusion
     if normalize == "dataset":
         plain = initialise("digitnet", 10, (1, 8, 8), 99).eval()
@@ -96,6 +98,31 @@ def test_the_loaded_model_has_the_scores_of_the_record(new, digits, normalize):
     for shape in ([5, 3, 8, 8], [1, 8, 8]):
         with pytest.raises(ValueError, match=r"like \[1, 8, 8\], as in training, got \["):
             model(torch.zeros(shape))
+
+
+def test_a_calibrated_model_has_the_scaled_scores_of_the_record(new, digits):
+    run = new("mixup")
+    record = finish(run)
+    model, plain = load_model(run.folder.path, calibrated=True), load_model(run.folder.path)
+    with torch.no_grad():
+        logits, val_logits = model(digits.test.samples), plain(digits.val.samples)
+        torch.testing.assert_close(logits * model.temperature, plain(digits.test.samples))
+    scores = classify(logits, digits.test.labels)
+    assert scores["nll"] == pytest.approx(record.last["nll_scaled"], abs=1e-6)
+    assert scores["ece"] == pytest.approx(record.last["ece_scaled"], abs=1e-6)
+    # fitted on the validation split, and on nothing else
+    assert model.temperature == pytest.approx(fit_temperature(val_logits, digits.val.labels))
+
+
+def test_without_a_validation_split_there_is_no_temperature(tmp_path):
+    run = Run(
+        data.load("crescents"), parse("none"), RECIPE.change(model="mlp"), seed=0, out=tmp_path
+    )
+    record = finish(run)
+    assert "temperature" not in record.extra
+    assert set(record.last) == set(EVALUATED)
+    with pytest.raises(FolderError, match=r"no temperature: its dataset has no validation split"):
+        load_model(tmp_path, calibrated=True)
 
 
 def test_a_model_of_points_and_one_that_cannot_be_loaded(tmp_path):

@@ -11,7 +11,7 @@ import torch
 
 from zetamix.data.dataset import Dataset
 from zetamix.methods import Method
-from zetamix.metrics import METRICS, classify, confusion
+from zetamix.metrics import METRICS, classify, confusion, fit_temperature, scaled_scores
 from zetamix.models import TORCH_LOCK, count_parameters
 from zetamix.provenance import machine_info
 from zetamix.records import Cell, RunRecord
@@ -270,10 +270,14 @@ class Run:
     def _finish(self, trainer: Trainer) -> None:
         test = self.dataset.splits["test"]
         logits, labels = trainer.predict(test)
+        last, temperature = classify(logits, labels), None
+        if self.dataset.val is not None:
+            temperature = fit_temperature(*trainer.predict(self.dataset.val))
+            last |= scaled_scores(logits, labels, temperature)
         renewed = trainer.predict_with_new_statistics(test) if self.new_bn else None
         record = RunRecord(
             cell=self.cell,
-            last=classify(logits, labels),
+            last=last,
             best=self.best,
             confusion=confusion(logits, labels).tolist(),
             test_size=len(labels),
@@ -287,6 +291,7 @@ class Run:
                 "graph": self.graph,
                 "processes": self.ranks.world,
                 "weights": str(self.recipe.weights or "from scratch"),
+                **({} if temperature is None else {"temperature": temperature}),
                 **({} if renewed is None else {"new_bn": classify(*renewed)}),
             },
         )

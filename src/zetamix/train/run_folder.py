@@ -9,9 +9,19 @@ from typing import Any, ClassVar
 import torch
 from filelock import FileLock, Timeout
 
-from zetamix.atomic_io import write_bytes, write_file, write_json, write_text
+from zetamix.atomic_io import (
+    load_tensors,
+    naming,
+    read_json,
+    seal,
+    write_bytes,
+    write_file,
+    write_json,
+    write_text,
+)
 from zetamix.models import TrainedModel, build
 from zetamix.records import Cell, RunRecord, read_lines
+from zetamix.text import reason
 
 CELL = "cell.json"
 CURVE = "metrics.jsonl"
@@ -50,13 +60,17 @@ class RunFolder:
     def _check_cell(self, cell: Cell) -> None:
         path = self.path / CELL
         try:
-            old = json.loads(path.read_text())
-            there, same = {**old, **old["recipe"]}, old["key"] == cell.key
+            old = read_json(path)
+            key, there = old.pop("key"), {**old, **old["recipe"]}
+            damaged = Cell(**old).key != key
         except (ValueError, TypeError, KeyError):
+            damaged = True
+        if damaged:
             raise FolderError(
-                f"{path} is not the description of a run. Choose another --out."
-            ) from None
-        if not same:
+                f"{path} is damaged, or not the description of a run. Remove {self.path} to train "
+                "this run again, or choose another --out."
+            )
+        if key != cell.key:
             changed = [
                 f"{name}: {there.get(name)} there, {value} requested"
                 for name, value in sorted({**cell.__dict__, **cell.recipe}.items())
@@ -70,7 +84,7 @@ class RunFolder:
         """Make the folder, or drop the epochs after the checkpoint from which it is resumed."""
         self.clean_up()
         write_json(self.path / CELL, {"key": cell.key, **cell.__dict__})
-        kept = [json.dumps(line) for line in self.read_curve() if line["epoch"] <= epochs]
+        kept = [json.dumps(seal(line)) for line in self.read_curve() if line["epoch"] <= epochs]
         write_text(self.path / CURVE, "".join(f"{line}\n" for line in kept))
 
     def read_record(self) -> RunRecord | None:
@@ -79,10 +93,10 @@ class RunFolder:
         if not path.exists():
             return None
         try:
-            record = RunRecord.from_dict(json.loads(path.read_text()))
+            record = RunRecord.from_dict(read_json(path))
         except (KeyError, TypeError, ValueError) as error:
             raise FolderError(
-                f"{path} cannot be read ({error}). Remove it to train this run again."
+                f"{path} cannot be read: {reason(error)}. Remove it to train this run again."
             ) from error
         if self.cell is not None and record.cell.key != self.cell.key:
             raise FolderError(f"{path} is the record of another run. Choose another --out.")
@@ -90,11 +104,19 @@ class RunFolder:
 
     def read_curve(self) -> list[dict[str, Any]]:
         """The metrics of every epoch so far; empty if there are none."""
-        return list(read_lines(self.path / CURVE))
+        try:
+            lines = list(read_lines(self.path / CURVE))
+            for number, line in enumerate(lines, 1):
+                if not isinstance(line.get("epoch"), int):
+                    raise ValueError(f"{self.path / CURVE}, line {number}: no number of an epoch.")
+        except ValueError as error:
+            raise FolderError(f"{error} Remove {self.path} to train this run again.") from None
+        return lines
 
     def add_epoch(self, line: dict[str, Any]) -> None:
-        with (self.path / CURVE).open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        path = self.path / CURVE
+        with naming(path), path.open("a") as file:
+            file.write(json.dumps(seal(line)) + "\n")
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         self._save(CHECKPOINT, {"schema": CHECKPOINT_SCHEMA, **state})
@@ -105,12 +127,12 @@ class RunFolder:
         if not path.exists():
             return None
         try:
-            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+            state: dict[str, Any] = load_tensors(path)
             if state["schema"] != CHECKPOINT_SCHEMA:
                 raise ValueError(f"expected {CHECKPOINT_SCHEMA}, got {state['schema']!r}")
         except Exception as error:
             raise FolderError(
-                f"{path} cannot be read ({error}). Remove it to restart this run."
+                f"{path} cannot be read: {reason(error)}. Remove it to restart this run."
             ) from error
         return state
 
@@ -121,9 +143,9 @@ class RunFolder:
 
         description: what `load_model` needs to build the network of the weights.
         """
-        write_json(self.path / MODEL, description)
+        write_json(self.path / MODEL, seal(description))
         self._save(WEIGHTS, weights)
-        write_json(self.path / RECORD, record.as_dict())
+        write_json(self.path / RECORD, seal(record.as_dict()))
         self.clean_up()
 
     def clean_up(self) -> None:
@@ -188,10 +210,14 @@ def hold(folders: Iterable[Path], wait: float = 0.0, lock: str = LOCK) -> Iterat
         yield
 
 
-def load_model(folder: str | Path, device: torch.device | str = "cpu") -> TrainedModel:
+def load_model(
+    folder: str | Path, device: torch.device | str = "cpu", *, calibrated: bool = False
+) -> TrainedModel:
     """Load the model of a finished run after its last epoch, in evaluation mode.
 
     folder: the folder of a run, such as out/train-photos/zeta-2.8-s0.
+    calibrated: whether to divide the logits by the temperature that was fitted on the validation
+        split, so that softmax gives calibrated probabilities. Predictions do not change.
     """
     path = Path(folder)
     if not (path / RECORD).exists():
@@ -200,11 +226,12 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Traine
             "such as out/train-photos/zeta-2.8-s0."
         )
     try:
-        form: dict[str, Any] = json.loads((path / MODEL).read_text(encoding="utf-8"))
-        weights = torch.load(path / WEIGHTS, map_location="cpu", weights_only=True)
+        form = read_json(path / MODEL)
+        weights = load_tensors(path / WEIGHTS)
     except Exception as error:
         raise FolderError(
-            f"The model in {path} cannot be read ({error}). Remove the folder and train it again."
+            f"The model in {path} cannot be read: {reason(error)}. Remove the folder and train it "
+            "again."
         ) from error
     shape, classes = tuple(form["shape"]), tuple(form["classes"])
     network = build(form["model"], len(classes), shape, stem=form["stem"])
@@ -212,5 +239,18 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Traine
     mean, std = torch.tensor(form["mean"]), torch.tensor(form["std"])
     # runs of version 0.1 do not name the type of their images: bytes
     is_bytes = form.get("dtype", "uint8") == "uint8"
-    model = TrainedModel(network, classes, shape, mean, std, is_bytes=is_bytes)
+    temperature = _temperature(path) if calibrated else 1.0
+    model = TrainedModel(
+        network, classes, shape, mean, std, is_bytes=is_bytes, temperature=temperature
+    )
     return model.to(device).eval()
+
+
+def _temperature(path: Path) -> float:
+    record = RunFolder(path).read_record()
+    if record is None or "temperature" not in record.extra:
+        raise FolderError(
+            f"{path} has no temperature: its dataset has no validation split to fit one on, or it "
+            "was trained by an earlier version. Load the model with calibrated=False."
+        )
+    return float(record.extra["temperature"])
