@@ -29,6 +29,9 @@ SHAPES = [
     ("mobilenet_v3_small", (3, 64, 64), None),
     ("squeezenet1_1", (1, 40, 40), None),
     ("vit_b_32", (3, 64, 64), None),
+    # grey, enlarged fourfold to 112; 7 × 7 tokens
+    ("timm:test_vit", (1, 28, 28), None),
+    ("timm:test_resnet", (3, 100, 80), None),
 ]
 
 
@@ -63,6 +66,77 @@ def test_small_images_get_a_small_stem(shape, stem, kernel, stride, pool):
     assert isinstance(model.maxpool, pool)
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "stem", "seen"),
+    [
+        ("test_resnet", (1, 28, 28), "auto", (112, 112)),
+        ("test_resnet", (1, 28, 28), "imagenet", None),
+        ("test_resnet", (3, 65, 65), "auto", None),
+        # patches of 16 pixels: the next size that they fill
+        ("test_vit", (3, 100, 80), "auto", (128, 96)),
+        ("test_vit", (3, 96, 96), "auto", None),
+    ],
+)
+def test_timm_models_see_small_images_enlarged(name, shape, stem, seen):
+    model = build(f"timm:{name}", 3, shape, stem=stem)
+    assert (tuple(model[0].size) if isinstance(model, nn.Sequential) else None) == seen
+    network = model if seen is None else model[1]
+    assert type(network).__module__.startswith("timm.")
+
+
+OWN = """
+import torch.nn as nn
+from helpers_of_mine import width
+
+def make(classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(width, classes))
+
+def wrong_size(classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(width, classes + 1))
+
+def no_module(classes):
+    return classes
+
+def broken(classes):
+    raise KeyError("gone")
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    (tmp_path / "helpers_of_mine.py").write_text("width = 64")
+    (tmp_path / "net.py").write_text(OWN)
+    return f"{tmp_path}/net.py"
+
+
+def test_a_model_of_ones_own(own):
+    model = initialise(f"{own}:make", 5, (1, 8, 8), 0)
+    assert model.training
+    assert model(torch.rand(2, 1, 8, 8)).shape == (2, 5)
+    assert torch.equal(model[1].weight, initialise(f"{own}:make", 5, (1, 8, 8), 0)[1].weight)
+
+
+REFUSED_FUNCTIONS = {
+    "made": r"net\.py has no function 'made'\. Did you mean make\?",
+    "no_module": r".*no_module must take the number of classes and return a .*, got int\.",
+    "wrong_size": r".* must give logits of shape \[n, 5\] for n samples, got \[1, 6\] for 1\.",
+    "broken": r".*broken fails for 5 classes and samples of shape \[1, 8, 8\]: KeyError: 'gone' "
+    r"\(net\.py, line 15\)\.",
+}
+
+
+@pytest.mark.parametrize("function", REFUSED_FUNCTIONS)
+def test_functions_that_make_no_model_are_refused(own, function):
+    with pytest.raises(UnknownModelError, match=f"^{REFUSED_FUNCTIONS[function]}$"):
+        build(f"{own}:{function}", 5, (1, 8, 8))
+
+
+def test_a_file_that_cannot_be_imported_is_refused(tmp_path):
+    (tmp_path / "net.py").write_text("import no_such_module")
+    with pytest.raises(UnknownModelError, match=r"net\.py cannot be imported: ModuleNotFoundError"):
+        build(f"{tmp_path}/net.py:make", 5, (1, 8, 8))
+
+
 def test_the_stem_starts_like_the_other_convolutions():
     """Kaiming, fan out, as torchvision's ResNets: deviation √(2 / (64 · 3 · 3))."""
     with seeded(0):
@@ -93,8 +167,14 @@ REFUSED = [
     (
         "resnet81", (3, 32, 32), {}, UnknownModelError,
         r"Expected a model such as auto, lenet5, digitnet, mlp, resnet18 or another classification "
-        r"model of torchvision, got 'resnet81'\. Did you mean resnet18, .*\?",
+        r"model of torchvision, timm:NAME or FILE\.py:FUNCTION, got 'resnet81'\. Did you mean "
+        r"resnet18, .*\?",
     ),
+    ("mobilevit_xxss", (3, 32, 32), {}, UnknownModelError,
+     r".* Did you mean timm:mobilevit_xxs, .*\?"),
+    ("timm:resnet81", (3, 32, 32), {}, UnknownModelError,
+     r"timm has no model 'resnet81'\. Did you mean timm:resnet18, .*\?"),
+    ("timm:resnet18", (2,), {}, ValueError, r"timm:resnet18 takes images.*"),
     ("fcn_resnet50", (3, 32, 32), {}, UnknownModelError, r".*got 'fcn_resnet50'\..*"),
     ("resnet18", (2,), {}, ValueError,
      r"resnet18 takes images, \(channels, height, width\), got samples of shape \(2,\)\. "
@@ -154,6 +234,7 @@ def test_seeded_restores_the_default_generator_after_an_error():
         ("mobilenet_v3_small", True),
         ("squeezenet1_1", True),
         ("convnext_tiny", True),
+        ("timm:test_resnet", False),
     ],
 )
 def test_models_with_random_layers(name, draws):

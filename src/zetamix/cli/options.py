@@ -27,7 +27,12 @@ Epochs = Annotated[
 ]
 Model = Annotated[
     str | None,
-    typer.Option("--model", help="resnet18, lenet5, mlp or any torchvision classifier."),
+    typer.Option(
+        "--model",
+        help="resnet18, lenet5, mlp, any classifier of torchvision, timm:NAME, or "
+        "FILE.py:FUNCTION, a function of yours that takes the number of classes and returns a "
+        "module.",
+    ),
 ]
 Weights = Annotated[
     Path | None,

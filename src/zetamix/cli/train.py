@@ -76,8 +76,8 @@ def train(
         cells = [make_cell(dataset, method, recipe, seed) for method in chosen for seed in numbers]
         folder, folder_of = _folders(out, dataset.name, cells)
         print_header(console, dataset, recipe, len(chosen), len(numbers))
-        if recipe.weights is not None:
-            # warns about a classifier of another size; workers do so silently
+        if ranks.leads:
+            # a model that does not fit is refused here, and not by every worker
             initialise(recipe.model, dataset.num_classes, dataset.shape, 0, **recipe.network)
         for method in chosen:
             # warns, once, about a γ that lets no sample dominate

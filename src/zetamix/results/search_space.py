@@ -210,7 +210,9 @@ def parse_space(text: str) -> Space:
 def _parse_values(name: str, text: str) -> Parameter:
     ends = text.removeprefix("log:")
     log = ends != text
-    if log or ".." in text:
+    # timm:resnet18 and ../nets.py:make are names
+    is_name = name == "model"
+    if log or (".." in text and not is_name):
         low, high = _numbers(name, ends.split(".."), text, 2, "a range such as 1..6")
         if low >= high or (log and low <= 0):
             raise SpaceError(
@@ -218,7 +220,7 @@ def _parse_values(name: str, text: str) -> Parameter:
                 f"got {text!r}."
             )
         return Parameter(name, text, low=low, high=high, log=log)
-    if ":" in text:
+    if ":" in text and not is_name:
         expected = "first:last:step, such as 1.8:5.0:0.2"
         first, last, step = _numbers(name, text.split(":"), text, 3, expected)
         if first > last or step <= 0:

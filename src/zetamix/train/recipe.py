@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 from zetamix.data.augment import AUGMENTATIONS
 from zetamix.methods import Method
 from zetamix.metrics import EVALUATED
+from zetamix.models import is_python_file
 from zetamix.provenance import FileChangedError, FileRef
 from zetamix.text import did_you_mean
 
@@ -71,10 +72,18 @@ class Recipe:
     evaluate_every: int = 1
     """Evaluate every so many epochs, and after the last one."""
 
+    code: FileRef | None = field(default=None, metadata=LATER)
+    """The file of a model "FILE.py:FUNCTION", found when the recipe is made."""
     weights: FileRef | None = field(default=None, metadata=LATER)
     """The state dict that training starts from; None starts from scratch."""
 
     def __post_init__(self) -> None:
+        if self.code is None and is_python_file(self.model):
+            path, _, function = self.model.rpartition(":")
+            code = _read_file("model", path)
+            # the name alone, wherever the file lies: the code says which one it is
+            object.__setattr__(self, "model", f"{code.path.name}:{function}")
+            object.__setattr__(self, "code", code)
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise RecipeError(
@@ -126,6 +135,8 @@ class Recipe:
         """
         for name in changes:
             self._check_name(name)
+        if "model" in changes:
+            changes["code"] = None
         epochs = changes.get("epochs", self.epochs)
         if "milestones" not in changes and epochs != self.epochs:
             scaled = {max(1, round(m * epochs / self.epochs)) for m in self.milestones}
@@ -153,7 +164,9 @@ class Recipe:
         return self.change(**changes)
 
     def _check_name(self, name: str) -> None:
-        names = [each.name for each in dataclasses.fields(self) if each.name != "source"]
+        names = [
+            each.name for each in dataclasses.fields(self) if each.name not in ("source", "code")
+        ]
         if name not in names:
             hint = did_you_mean(name, names)
             raise RecipeError(f"A recipe has no {name!r}.{hint} It has: {', '.join(names)}.")
@@ -178,21 +191,26 @@ class Recipe:
     @property
     def network(self) -> dict[str, Any]:
         """How the network is built, as options of `zetamix.models.initialise`."""
-        return {"stem": self.stem, "weights": self.weights}
+        return {"stem": self.stem, "code": self.code, "weights": self.weights}
+
+
+def _read_file(name: str, path: str) -> FileRef:
+    try:
+        return FileRef.read(path)
+    except FileChangedError as error:
+        raise RecipeError(f"{name}: {error}") from None
 
 
 def _parse_value(name: str, value: str) -> Any:
     kind = get_type_hints(Recipe)[name]
+    if name == "weights":
+        return _read_file(name, value)
     try:
-        if name == "weights":
-            return FileRef.read(value)
         if name == "milestones":
             return tuple(int(part) for part in value.split(",") if part.strip())
         if kind is bool:
             return {"true": True, "false": False}[value.lower()]
         return kind(value)
-    except FileChangedError as error:
-        raise RecipeError(f"{name}: {error}") from None
     except (KeyError, ValueError):
         expected = {"milestones": "epochs separated by commas", bool: "true or false"}
         text = expected.get(name, expected.get(kind, f"a value of type {kind.__name__}"))

@@ -20,6 +20,7 @@ from zetamix.atomic_io import (
     write_text,
 )
 from zetamix.models import TrainedModel, build
+from zetamix.provenance import FileChangedError, FileRef
 from zetamix.records import Cell, RunRecord, read_lines
 from zetamix.text import reason
 
@@ -211,13 +212,21 @@ def hold(folders: Iterable[Path], wait: float = 0.0, lock: str = LOCK) -> Iterat
 
 
 def load_model(
-    folder: str | Path, device: torch.device | str = "cpu", *, calibrated: bool = False
+    folder: str | Path,
+    device: torch.device | str = "cpu",
+    *,
+    calibrated: bool = False,
+    model: str | None = None,
 ) -> TrainedModel:
     """Load the model of a finished run after its last epoch, in evaluation mode.
+
+    A network of your own (FILE.py:FUNCTION) is built by running that file again, unless it has
+    changed.
 
     folder: the folder of a run, such as out/train-photos/zeta-2.8-s0.
     calibrated: whether to divide the logits by the temperature that was fitted on the validation
         split, so that softmax gives calibrated probabilities. Predictions do not change.
+    model: where a file of your own lies now, as FILE.py:FUNCTION; None where it lay in training.
     """
     path = Path(folder)
     if not (path / RECORD).exists():
@@ -234,16 +243,28 @@ def load_model(
             "again."
         ) from error
     shape, classes = tuple(form["shape"]), tuple(form["classes"])
-    network = build(form["model"], len(classes), shape, stem=form["stem"])
-    network.load_state_dict(weights)
+    code = None if model or not form.get("code") else FileRef.from_dict(form["code"])
+    try:
+        network = build(model or form["model"], len(classes), shape, stem=form["stem"], code=code)
+        network.load_state_dict(weights)
+    except FileChangedError as error:
+        raise FolderError(
+            f"{error} It builds the network of {path}: pass model='FILE.py:FUNCTION' if it has "
+            "moved."
+        ) from error
+    except RuntimeError as error:
+        raise FolderError(
+            f"The weights in {path} do not fit {model or form['model']}: "
+            f"{str(error).splitlines()[-1].strip()}"
+        ) from error
     mean, std = torch.tensor(form["mean"]), torch.tensor(form["std"])
     # runs of version 0.1 do not name the type of their images: bytes
     is_bytes = form.get("dtype", "uint8") == "uint8"
     temperature = _temperature(path) if calibrated else 1.0
-    model = TrainedModel(
+    trained = TrainedModel(
         network, classes, shape, mean, std, is_bytes=is_bytes, temperature=temperature
     )
-    return model.to(device).eval()
+    return trained.to(device).eval()
 
 
 def _temperature(path: Path) -> float:

@@ -60,7 +60,8 @@ class Trainer:
         self.epoch = self.step_in_epoch = 0
 
         model = initialise(recipe.model, dataset.num_classes, dataset.shape, seed, **recipe.network)
-        self.is_random = is_random(model)
+        # code of the user may draw random numbers anywhere
+        self.is_random = recipe.code is not None or is_random(model)
         on_gpu = self.device.type == "cuda"
         layout = torch.channels_last if on_gpu else torch.preserve_format
         self.model: nn.Module = model.to(self.device, memory_format=layout)  # type: ignore[call-overload]
@@ -283,6 +284,7 @@ class Trainer:
         """What it takes to build the network and its normalisation again (`load_model`)."""
         return {
             "model": self.recipe.model,
+            "code": None if self.recipe.code is None else self.recipe.code.as_dict(),
             "stem": self.recipe.stem,
             "shape": list(self.dataset.shape),
             "classes": list(self.dataset.classes),

@@ -1,11 +1,8 @@
 """The settings of a study and of its sampler, checked before anything is trained."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from zetamix.data import DataError, Dataset, DatasetRef, load_cached
 from zetamix.metrics import EVALUATED, primary_metric
@@ -139,9 +136,8 @@ def _check_space(dataset: Dataset, space: Space, recipe: Recipe) -> None:
     """Build every model, and check the largest number of sources with the smallest batch."""
     ends = {parameter.name: parameter.ends for parameter in space.parameters}
     for model in ends.get("model", (recipe.model,)):
-        # without allocating memory, unless there are weights to be checked
-        with torch.device("meta") if recipe.weights is None else nullcontext():
-            initialise(str(model), dataset.num_classes, dataset.shape, 0, **recipe.network)
+        changed = recipe if model == recipe.model else recipe.change(model=str(model))
+        initialise(changed.model, dataset.num_classes, dataset.shape, 0, **changed.network)
     if counts := [value for value in ends.get("sources", ()) if isinstance(value, int)]:
         setting = {name: values[0] for name, values in ends.items()} | {"sources": max(counts)}
         if "batch_size" in ends:

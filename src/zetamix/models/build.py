@@ -1,19 +1,22 @@
-"""Networks by name: those of the paper, and all classification models of torchvision."""
+"""Networks by name: those of the paper, torchvision's, timm's and your own."""
 
 import math
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
 import torchvision
 from torch import Tensor, nn
 
+from zetamix.models.errors import UnknownModelError
+from zetamix.models.python_file import build_from_file, is_python_file
+from zetamix.models.timm_models import TIMM, build_timm, suggest_timm
+from zetamix.models.weights import load_weights
 from zetamix.provenance import FileRef
-from zetamix.text import did_you_mean, join
+from zetamix.text import did_you_mean
 
 # up to this side, images keep their resolution in the first layers; the ImageNet stem leaves 8 × 8
 # of a 32 × 32 image before the first block
@@ -24,21 +27,24 @@ SMALL_SIDE = 64
 TORCH_LOCK = threading.RLock()
 
 
-class UnknownModelError(ValueError):
-    """An unknown model, or one that does not accept such samples."""
-
-
-class WeightsError(ValueError):
-    """A file that does not hold the weights of a model."""
-
-
-def build(name: str, num_classes: int, shape: tuple[int, ...], *, stem: str = "auto") -> nn.Module:
+def build(
+    name: str,
+    num_classes: int,
+    shape: tuple[int, ...],
+    *,
+    stem: str = "auto",
+    code: FileRef | None = None,
+) -> nn.Module:
     """A new network for samples of `shape`, (channels, height, width) or (features,).
 
-    name: "resnet18", "resnet50" or another classification model of torchvision, "lenet5",
-        "digitnet" for images of 8 × 8, "mlp" for points; "auto" chooses by `shape`.
+    name: "resnet18", "resnet50" or another classification model of torchvision, "timm:NAME" for
+        one of timm, "FILE.py:FUNCTION" for a function that takes the number of classes and returns
+        a module, "lenet5", "digitnet" for images of 8 × 8, "mlp" for points; "auto" chooses by
+        `shape`.
     stem: first layers of a ResNet. "small" is a 3 × 3 convolution without pooling, "imagenet" the
-        original; "auto" is "small" up to 64 pixels.
+        original; "auto" is "small" up to 64 pixels. Models of timm see images fourfold enlarged
+        instead of a small stem.
+    code: the file of "FILE.py:FUNCTION"; None takes the path in `name`.
 
     >>> model = build("resnet18", 10, (3, 32, 32))
     >>> model.conv1.stride, build("auto", 10, (1, 8, 8))(torch.rand(2, 1, 8, 8)).shape
@@ -48,11 +54,16 @@ def build(name: str, num_classes: int, shape: tuple[int, ...], *, stem: str = "a
         name = default_model(shape)
     if stem not in ("auto", "small", "imagenet"):
         raise ValueError(f"stem must be auto, small or imagenet, got {stem!r}.")
+    if code is not None or is_python_file(name):
+        return build_from_file(name, num_classes, shape, code)
     if len(shape) != 3 and name != "mlp":
         raise ValueError(
             f"{name} takes images, (channels, height, width), got samples of shape {shape}. "
             "For points use mlp."
         )
+    if name.startswith(TIMM):
+        enlarge = stem == "small" or (stem == "auto" and max(shape[1:]) <= SMALL_SIDE)
+        return build_timm(name.removeprefix(TIMM), num_classes, shape, enlarge=enlarge)
     small = {"mlp": mlp, "digitnet": digitnet, "lenet5": lenet5}
     if name in small:
         return small[name](num_classes, shape)
@@ -150,10 +161,10 @@ def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn
     available = torchvision.models.list_models(module=torchvision.models)
     if name not in available:
         ours = ["auto", "lenet5", "digitnet", "mlp"]
-        hint = did_you_mean(name, [*available, *ours], limit=3)
+        hint = did_you_mean(name, [*available, *ours], limit=3) or suggest_timm(name)
         raise UnknownModelError(
             f"Expected a model such as {', '.join(ours)}, resnet18 or another classification "
-            f"model of torchvision, got {name!r}.{hint}"
+            f"model of torchvision, timm:NAME or FILE.py:FUNCTION, got {name!r}.{hint}"
         )
     if shape[0] not in (1, 3):
         raise ValueError(f"{name} takes images of 1 or 3 channels, got {shape[0]}.")
@@ -204,90 +215,14 @@ def initialise(
     return model
 
 
-def load_weights(model: nn.Module, file: FileRef, num_classes: int) -> None:
-    """Load a state dict, such as torchvision's for ImageNet, into a model.
-
-    A classifier for another number of classes keeps its new weights, with a warning. A first layer
-    for RGB images is summed over its channels where the model takes grey ones. Anything else that
-    differs is an error.
-
-    file: written by `torch.save` or safetensors; the state dict itself, or a checkpoint that holds
-        it as "state_dict" or "model".
-    """
-    saved, own = _read_weights(file.check()), model.state_dict()
-    own_names = {name.removeprefix("1."): name for name in own} if _is_grey(model) else {}
-    loaded: dict[str, Tensor] = {}
-    heads: dict[str, int] = {}
-    wrong = []
-    for name, tensor in saved.items():
-        name = own_names.get(name, name)
-        if name not in own:
-            # auxiliary classifiers of GoogLeNet and Inception, which are built without them
-            if not name.lower().startswith("aux"):
-                wrong.append(f"{name} is not part of this model")
-            continue
-        shape = own[name].shape
-        if tensor.ndim == 4 and tensor.shape[1] == 3 and shape[1] == 1:
-            tensor = tensor.sum(1, keepdim=True)
-        if tensor.shape == shape:
-            loaded[name] = tensor
-        elif tensor.shape[1:] == shape[1:] and shape[0] == num_classes:
-            heads[name] = len(tensor)
-        else:
-            wrong.append(f"{name} is {list(tensor.shape)} there and {list(shape)} here")
-    there = {own_names.get(name, name) for name in saved}
-    wrong += [
-        f"{name} is missing there"
-        for name in own
-        if name not in there and not name.endswith("num_batches_tracked")
-    ]
-    if wrong:
-        more = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        stem = any(text.startswith("conv1.weight is [") for text in wrong)
-        hint = " For the ImageNet stem add --set stem=imagenet." if stem else ""
-        raise WeightsError(
-            f"{file.path.name} does not hold the weights of this model: {'; '.join(wrong[:3])}"
-            f"{more}.{hint}"
-        )
-    model.load_state_dict(loaded, strict=False)
-    if heads:
-        warnings.warn(
-            f"{file.path.name} has {max(heads.values()):,} classes, this data {num_classes}: "
-            f"{join(list(heads))} start from random weights.",
-            stacklevel=2,
-        )
-
-
-def _is_grey(model: nn.Module) -> bool:
-    return isinstance(model, nn.Sequential) and isinstance(model[0], GreyToRGB)
-
-
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            saved: Any = load_file(path)
-        else:
-            saved = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        reason = str(error).splitlines()[0]
-        raise WeightsError(f"{path} cannot be read as weights ({reason}).") from error
-    for name in ("state_dict", "model"):
-        if isinstance(saved, dict) and isinstance(saved.get(name), dict):
-            saved = saved[name]
-    if not isinstance(saved, dict) or not all(isinstance(v, Tensor) for v in saved.values()):
-        raise WeightsError(
-            f"{path} holds no state dict: expected tensors by name, as torch.save("
-            "model.state_dict(), ...) writes them."
-        )
-    return {name.removeprefix("module."): tensor for name, tensor in saved.items()}
-
-
 def is_random(model: nn.Module) -> bool:
     """Whether layers of the model draw random numbers: dropout, stochastic depth."""
-    kinds = (nn.modules.dropout._DropoutNd, torchvision.ops.StochasticDepth)
-    return any(isinstance(part, kinds) and part.p > 0 for part in model.modules())
+    return any(
+        # `drop_prob` and `prob` in timm's DropPath and PatchDropout
+        any((getattr(part, name, 0.0) or 0.0) > 0 for name in ("p", "drop_prob", "prob"))
+        for part in model.modules()
+        if "Drop" in type(part).__name__ or isinstance(part, torchvision.ops.StochasticDepth)
+    )
 
 
 @contextmanager
@@ -345,6 +280,13 @@ class TrainedModel(nn.Module):
             raise ValueError(
                 f"Expected a batch of samples like {list(self.shape)}, as in training, got "
                 f"{list(samples.shape)}."
+            )
+        if samples.shape[1:] != self.shape:
+            sizes = [" × ".join(map(str, size)) for size in (self.shape[1:], samples.shape[2:])]
+            warnings.warn(
+                f"This model was trained on images of {sizes[0]}, got {sizes[1]}. Resize them as "
+                "in training: other sizes lower its accuracy.",
+                stacklevel=2,
             )
         if self.is_bytes and len(self.shape) == 3 and samples.is_floating_point():
             samples = 255 * samples

@@ -1,0 +1,61 @@
+"""Models of timm and of the user in a run, and models of finished runs as they come back."""
+
+import pytest
+import torch
+from folders import RECIPE, finish
+
+from zetamix.metrics import classify
+from zetamix.train import load_model
+from zetamix.train.run_folder import FolderError
+
+OWN = """
+from torch import nn
+
+def make(classes):
+    return nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(64, classes))
+"""
+
+
+@pytest.mark.parametrize("name", ["timm:test_resnet", "net.py:make"])
+def test_models_of_others_are_trained_and_come_back(new, digits, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(OWN)
+    run = new(recipe=RECIPE.change(model=name))
+    record = finish(run)
+    assert (record.cell.recipe["model"], "code" in record.cell.recipe) == (name, ".py" in name)
+    monkeypatch.chdir("/")
+    model = load_model(run.folder.path)
+    logits = model(digits.test.samples[:])
+    assert classify(logits, digits.test.labels)["error"] == pytest.approx(record.last["error"])
+
+
+def test_a_file_that_moved_is_given_by_name(new, digits, tmp_path):
+    (tmp_path / "net.py").write_text(OWN)
+    run = new(recipe=RECIPE.change(model=f"{tmp_path}/net.py:make"))
+    finish(run)
+    (tmp_path / "net.py").rename(tmp_path / "moved.py")
+    with pytest.raises(FolderError, match=r"net\.py is not on this machine.*pass model='FILE\.py:"):
+        load_model(run.folder.path)
+    moved = load_model(run.folder.path, model=f"{tmp_path}/moved.py:make")
+    assert moved(digits.test.samples[:2]).shape == (2, 10)
+    (tmp_path / "net.py").write_text(OWN.replace("64", "63"))
+    with pytest.raises(FolderError, match=r"net\.py has changed"):
+        load_model(run.folder.path)
+    with pytest.raises(FolderError, match="do not fit"):
+        load_model(run.folder.path, model="mlp")
+
+
+def test_changed_code_is_another_run(new, tmp_path):
+    path = tmp_path / "net.py"
+    path.write_text(OWN)
+    first = new(recipe=RECIPE.change(model=f"{path}:make")).cell.key
+    path.write_text(OWN.replace("0.1", "0.2"))
+    assert new(recipe=RECIPE.change(model=f"{path}:make")).cell.key != first
+
+
+def test_another_size_than_in_training_is_said(new):
+    run = new()
+    finish(run)
+    model = load_model(run.folder.path)
+    with pytest.warns(UserWarning, match=r"trained on images of 8 × 8, got 16 × 12\. Resize them"):
+        assert model(torch.rand(2, 1, 16, 12)).shape == (2, 10)
