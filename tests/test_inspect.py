@@ -110,6 +110,27 @@ def test_weights_of_cutmix_are_its_areas():
     assert torch.allclose(torch.maximum(kept, 1 - kept), own, atol=1e-6)
 
 
+def test_zetamix_keeps_the_variance_of_samples_in_any_units():
+    generator = torch.Generator().manual_seed(0)
+    samples = 120 + 30 * torch.randn(256, 3, 4, 4, generator=generator)
+    labels = torch.arange(256) % 4
+    kept, lost = (
+        outputs_of(text, samples, labels, 4).samples
+        for text in ("zetamix:paste=0", "zetamix:paste=0,keep_variance=no")
+    )
+    assert kept.mean().item() == pytest.approx(samples.mean().item(), abs=1)
+    assert kept.std().item() == pytest.approx(30, rel=0.03)
+    assert lost.std().item() < 27
+
+
+def test_smoothing_changes_targets_alone():
+    samples, labels = torch.rand(50, 3), torch.arange(50) % 5
+    result = outputs_of("smoothing:0.1", samples, labels, 5)
+    assert torch.equal(result.samples, samples)
+    assert torch.equal(result.weights.amax(1), torch.ones(50))
+    assert torch.allclose(result.targets, 0.9 * torch.eye(5)[labels] + 0.02)
+
+
 def test_groups_are_not_mixed_with_each_other():
     # at a γ below the threshold, without a warning
     samples, labels = torch.eye(60), torch.zeros(60, dtype=torch.long)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from zetamix.plan import ANCHORS, LAMS
@@ -108,8 +109,38 @@ class Method:
         options.pop("until", None)
         return BUILDERS[self.name](num_classes=num_classes, generator=generator, **options)
 
+    def mix(
+        self,
+        samples: Tensor,
+        labels: Tensor,
+        num_classes: int,
+        generator: torch.Generator,
+        *,
+        mean: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Mix floating point samples as they are, to look at the outputs or to measure them.
+
+        Training mixes normalised samples. `mean` stands for their 0 where the variance is kept; it
+        is the mean of each channel of `samples` by default. Unusual settings do not warn.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            transform = self.transform(num_classes, generator)
+            if transform is None:
+                return samples, F.one_hot(labels, num_classes).to(samples)
+            if not getattr(transform, "keep_variance", False):
+                return transform(samples, labels)
+            mean = channel_means(samples) if mean is None else mean
+            mixed, targets = transform(samples - mean, labels)
+            return mixed + mean, targets
+
     def __str__(self) -> str:
         return self.label
+
+
+def channel_means(samples: Tensor) -> Tensor:
+    """[1, channels, 1, ...]: the mean of each channel, or of each feature."""
+    return samples.mean([0, *range(2, samples.ndim)], keepdim=True)
 
 
 def display_name(label: str) -> str:

@@ -1,13 +1,11 @@
 """Compare methods on one dataset: every method with every seed, by one recipe."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from zetamix.data import Dataset, DatasetRef
 from zetamix.experiments.executor import POLL_SECONDS, Stop, check_backend
@@ -186,22 +184,10 @@ def make_examples(grid: Grid) -> list[Examples]:
     mixing = [method for method in grid.methods if method.name != "none"]
     examples = []
     for method in (parse("none"), *mixing):
-        mixed, targets = mix_batch(method, samples, labels, train.num_classes)
+        own = torch.Generator().manual_seed(0)
+        mixed, targets = method.mix(samples, labels, train.num_classes, own)
         examples.append(Examples(method.label, mixed[rows], targets[rows]))
     return examples
-
-
-def mix_batch(
-    method: Method, samples: Tensor, labels: Tensor, num_classes: int, *, seed: int = 0
-) -> tuple[Tensor, Tensor]:
-    """Samples and soft targets of one batch."""
-    with warnings.catch_warnings():
-        # a γ that lets no sample dominate is a legitimate thing to compare
-        warnings.simplefilter("ignore", UserWarning)
-        transform = method.transform(num_classes, torch.Generator().manual_seed(seed))
-        if transform is None:
-            return samples, torch.nn.functional.one_hot(labels, num_classes).to(samples)
-        return transform(samples, labels)
 
 
 def _check_dataset(dataset: Dataset) -> None:
@@ -234,7 +220,7 @@ def _check_methods(grid: Grid) -> None:
     for method in grid.methods:
         recipe.check_sources(method, len(train))
         try:
-            mix_batch(method, samples, labels, grid.dataset.num_classes)
+            method.mix(samples, labels, grid.dataset.num_classes, torch.Generator())
         except (TypeError, ValueError) as error:
             raise CompareError(f"{method.label} cannot mix this data: {error}") from error
     shape = grid.dataset.shape

@@ -32,7 +32,7 @@ MIN_SAMPLES = 32
 # examples in the report: images are shown one by one, points as a cloud
 EXAMPLE_IMAGES, EXAMPLE_POINTS = 10, 500
 # methods whose outputs are sums of samples with weights that sum to 1
-SUMS = ("none", "mixup", "zeta", "local")
+SUMS = ("none", "smoothing", "mixup", "zeta", "local")
 # samples with more than this many times as many numbers as there are samples are measured by
 # their coordinates: 169 photos of 224 × 224 and 18 methods take 12 s of CPU time instead of 148
 WIDE = 2

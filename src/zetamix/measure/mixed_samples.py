@@ -1,14 +1,14 @@
 """Outputs of a method for a set of samples: mixed samples, soft labels, and weights."""
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zetamix.methods import Method
+from zetamix.methods import Method, channel_means
 
 
 @dataclass(frozen=True)
@@ -40,28 +40,29 @@ def mix_samples(
     Every sample is mixed with a class of its own, so that the targets of any method, CutMix
     included, are the weights of the samples in each output.
     """
+    if method.name == "smoothing":
+        # it mixes no samples, and its targets depend on the number of classes
+        batches: dict[str, Any] = {
+            "groups": groups,
+            "batch_size": batch_size,
+            "generator": generator,
+        }
+        unmixed = mix_samples(Method("none"), samples, labels, num_classes, **batches)
+        return replace(unmixed, targets=method.mix(samples, labels, num_classes, generator)[1])
     outputs = torch.empty_like(samples, dtype=torch.float32)
     weights = outputs.new_zeros(len(samples), batch_size)
     targets = outputs.new_zeros(len(samples), num_classes)
     one_hot = F.one_hot(labels, num_classes).to(outputs)
+    mean = channel_means(samples.float())
     seed = int(torch.randint(2**62, (), generator=generator))
     own = torch.Generator(samples.device).manual_seed(seed)
     for group in groups:
         order = group[torch.randperm(len(group), generator=generator)].to(samples.device)
         for rows in order.tensor_split(-(-len(order) // batch_size)):
-            mixed, shares = _mix(method, samples[rows].float(), own)
-            outputs[rows] = mixed
+            names = torch.arange(len(rows), device=samples.device)
+            outputs[rows], shares = method.mix(
+                samples[rows].float(), names, len(rows), own, mean=mean
+            )
             weights[rows, : len(rows)] = shares
             targets[rows] = shares @ one_hot[rows]
     return MixedSamples(outputs, targets, weights)
-
-
-def _mix(method: Method, samples: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    indices = torch.arange(len(samples), device=samples.device)
-    with warnings.catch_warnings():
-        # a γ at which no sample dominates is measured on purpose
-        warnings.simplefilter("ignore", UserWarning)
-        transform = method.transform(len(samples), generator)
-        if transform is None:
-            return samples, F.one_hot(indices).to(samples)
-        return transform(samples, indices)
