@@ -11,7 +11,7 @@ from browser import needs_browser, open_page
 from comparisons import MACHINE, make_comparison, make_dataset
 from matplotlib.axes import Axes
 
-from zetamix.metrics import METRICS
+from zetamix.metrics import EVALUATED
 from zetamix.report.compare import (
     class_table,
     describe_method,
@@ -167,7 +167,7 @@ def test_json_has_everything(six, page):
     zeta = found["methods"]["zeta:2.8"]["error"]
     assert zeta["mean"] == pytest.approx(0.0553333)
     assert zeta["values"] == {"0": 0.05, "1": 0.061, "2": 0.055}
-    assert set(found["methods"]["none"]) == set(METRICS)
+    assert set(found["methods"]["none"]) == set(EVALUATED)
     assert len(found["runs"]) == len(found["curves"]) == 18
     assert {(d["baseline"], d["metric"]) for d in found["differences"]} == {
         (r, m) for r in ("none", "mixup:1.0") for m in ("error", "nll", "ece")
@@ -201,7 +201,7 @@ def test_csv_has_a_line_for_each_run_in_full(six):
     assert rows[0]["method"] == "none"
     assert float(rows[0]["error"]) == first.last["error"]
     assert rows[0]["key"] == first.cell.key
-    assert set(METRICS) < set(rows[0])
+    assert set(EVALUATED) < set(rows[0])
 
 
 def test_markdown_and_latex(six, page):

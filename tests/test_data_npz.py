@@ -65,7 +65,7 @@ INVALID = {
     "channels first": (arrays(np.zeros((6, 3, 8, 8), np.uint8)), r"\[6, 3, 8, 8\], uint8"),
     "no image": (arrays(IMAGES[:0], LABELS[:0]), r"train_images is \[0, 4, 4\], uint8"),
     "fewer labels": (arrays(labels=LABELS[:5]), r"train_labels is \[5\], .* each of the 6 images"),
-    "multi-label": (arrays(labels=np.zeros((6, 14), int)), r"train_labels is \[6, 14\], int64"),
+    "no 0/1 matrix": (arrays(labels=np.full((6, 14), 2)), r"train_labels is \[6, 14\], int64"),
     "labels as text": (arrays(labels=LABELS.astype(str)), r"train_labels is \[6\], <U21"),
     "negative label": (arrays(labels=np.array([0, 1, -1, 1, 0, 1])), "row 2 of train_labels is -1"),
     "gap": (arrays(labels=2 * LABELS), r"class '1' \(label 1\) has no image in train_labels"),

@@ -152,7 +152,7 @@ REFUSED = [
     ("milestones=20,10", "milestones must increase, got [20, 10]."),
     ("augmentation=rotate", "augmentation must be one of none, flip, crop-flip, got 'rotate'."),
     ("select=loss", "select must be one of error, accuracy, balanced_accuracy, f1_micro, f1_macro, "
-     "auc, nll, ece, got 'loss'."),
+     "auc, nll, ece, map, hamming, got 'loss'."),
     ("epochs=0", "epochs must be at least 1, got 0."),
     ("batch_size=0", "batch_size must be at least 1, got 0."),
     ("evaluate_every=0", "evaluate_every must be at least 1, got 0."),

@@ -28,7 +28,7 @@ from zetamix import data
 from zetamix.data.augment import ROUND, measure_scale
 from zetamix.data.loader import Loader
 from zetamix.methods import parse
-from zetamix.metrics import EVALUATED, METRICS, classify, confusion, fit_temperature
+from zetamix.metrics import EVALUATED, METRICS, SCALED, classify, confusion, fit_temperature
 from zetamix.models import initialise
 from zetamix.records import RunRecord
 from zetamix.sampling import mix64
@@ -58,7 +58,7 @@ def test_a_run_leaves_its_folder(new):
     assert [line["lr"] for line in lines] == pytest.approx([0.05, 0.01])
     assert all(0 < line["train_loss"] < 4 and 0 <= line["train_accuracy"] <= 1 for line in lines)
     assert lines[-1]["test"].items() <= record.last.items()
-    assert set(record.last) == set(METRICS)
+    assert set(record.last) == {*EVALUATED, *SCALED}
     assert record.test_size == sum(map(sum, record.confusion)) == 50
     assert record.parameters == 21_482
     assert record.wall_s > 0

@@ -126,6 +126,8 @@ class Method:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             transform = self.transform(num_classes, generator)
+            if transform is None and labels.ndim == 2:
+                return samples, labels
             if transform is None:
                 return samples, F.one_hot(labels, num_classes).to(samples)
             if not getattr(transform, "keep_variance", False):

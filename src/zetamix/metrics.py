@@ -12,10 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torchmetrics.functional.classification import (
     binary_auroc,
+    binary_average_precision,
+    binary_calibration_error,
     multiclass_accuracy,
     multiclass_calibration_error,
     multiclass_confusion_matrix,
     multiclass_f1_score,
+    multilabel_confusion_matrix,
 )
 
 # bins of the expected calibration error, as in Guo et al. (2017)
@@ -101,26 +104,45 @@ METRICS = {
         Metric("ece", "expected calibration error", "ECE", False),
         Metric("nll_scaled", "NLL after temperature scaling", "NLL (T)", False, False, 4),
         Metric("ece_scaled", "ECE after temperature scaling", "ECE (T)", False),
+        Metric("map", "mean average precision", "mAP", True),
+        Metric("hamming", "Hamming loss", "Hamming loss", False),
     )
 }
 # from the temperature of the validation split, once a run has ended; `classify` has all others
 SCALED = {"nll_scaled": "nll", "ece_scaled": "ece"}
-EVALUATED = tuple(name for name in METRICS if name not in SCALED)
+MULTI_LABEL_ONLY = ("map", "hamming")
+# of samples with one class each
+EVALUATED = tuple(name for name in METRICS if name not in (*SCALED, *MULTI_LABEL_ONLY))
+# those that a report of a multi-label set shows, the primary one first
+MULTI_LABEL_METRICS = ("map", "auc", "f1_macro", "hamming", "nll", "ece")
+
+
+def check_metric(name: str, *, multi_label: bool) -> str:
+    """The name of a metric; raises if there is none of that name for this kind of dataset."""
+    names = (*EVALUATED, *MULTI_LABEL_ONLY) if multi_label else EVALUATED
+    if name not in names:
+        raise ValueError(f"metric must be one of {', '.join(names)}, got {name!r}.")
+    return name
+
+
 # fractions of all samples
 FRACTIONS = ("error", "accuracy", "f1_micro")
 # means over classes of fractions of their samples; the AUC of a confident model is one, too
 CLASS_MEANS = ("balanced_accuracy", "f1_macro", "auc")
 
 
-def choose_metrics(counts: Tensor) -> list[str]:
+def choose_metrics(counts: Tensor, *, multi_label: bool = False) -> list[str]:
     """The metrics to report for a split with `counts` samples per class, the primary one first.
 
     The error rate leads where classes are balanced, else balanced accuracy; for two classes the
-    AUC comes before both. Calibration (NLL, ECE) comes last.
+    AUC comes before both; for several labels per sample the mean average precision leads.
+    Calibration (NLL, ECE) comes last.
 
     >>> choose_metrics(torch.tensor([1, 1, 2]))
     ['balanced_accuracy', 'f1_macro', 'error', 'nll', 'ece']
     """
+    if multi_label:
+        return list(MULTI_LABEL_METRICS)
     balanced = bool(counts.min() > 0 and counts.max() <= BALANCED * counts.min())
     names = ["error"] if balanced else ["balanced_accuracy", "f1_macro", "error"]
     if len(counts) == 2:
@@ -128,7 +150,7 @@ def choose_metrics(counts: Tensor) -> list[str]:
     return [*names, "nll", "ece"]
 
 
-def primary_metric(counts: Tensor, *, auc: bool = True) -> str:
+def primary_metric(counts: Tensor, *, auc: bool = True, multi_label: bool = False) -> str:
     """The first of `choose_metrics`.
 
     auc: False leaves the AUC out, where a standard error is needed: a confusion matrix gives none.
@@ -136,19 +158,26 @@ def primary_metric(counts: Tensor, *, auc: bool = True) -> str:
     >>> primary_metric(torch.tensor([30, 10])), primary_metric(torch.tensor([30, 10]), auc=False)
     ('auc', 'balanced_accuracy')
     """
-    return next(name for name in choose_metrics(counts) if auc or name != "auc")
+    names = choose_metrics(counts, multi_label=multi_label)
+    return next(name for name in names if auc or name != "auc")
 
 
-def chance_level(metric: str, counts: Tensor) -> float | None:
+def chance_level(metric: str, counts: Tensor, *, samples: int | None = None) -> float | None:
     """The best value of a classifier that ignores its input; None where no formula is known.
 
     counts: samples per class. For the error rate this is the majority-class baseline.
+    samples: the number of samples of a multi-label split, whose counts are those of each label.
 
     >>> counts = torch.tensor([3, 1])
     >>> [chance_level(name, counts) for name in ("error", "accuracy", "balanced_accuracy", "ece")]
     [0.25, 0.75, 0.5, None]
     """
     present = counts[counts > 0].double()
+    if samples is not None:
+        shares = present / samples
+        rarer = torch.minimum(shares, 1 - shares)
+        values = {"map": shares, "hamming": rarer, "auc": torch.full_like(shares, 0.5)}
+        return float(values[metric].mean()) if metric in values else None
     if len(present) < 2:
         return None
     shares = present / present.sum()
@@ -183,6 +212,8 @@ def resolution(metric: str, counts: Tensor) -> float:
 def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
     """All EVALUATED metrics as fractions; classes without a sample in `labels` do not count.
 
+    labels: classes [n], or a 0/1 matrix [n, classes] (`classify_multi_label`).
+
     The AUC is MedMNIST's: the mean of one-against-rest areas, for two classes that of class 1.
 
     >>> scores = classify(torch.eye(3) * 9, torch.tensor([0, 1, 1]))
@@ -190,6 +221,8 @@ def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
     (0.333, 0.75)
     """
     logits, labels = logits.detach().float(), labels.detach()
+    if labels.ndim == 2:
+        return classify_multi_label(logits, labels)
     classes = logits.shape[1]
     probabilities = logits.softmax(1)
     present = torch.bincount(labels, minlength=classes) > 0
@@ -215,6 +248,46 @@ def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
     }
 
 
+def classify_multi_label(logits: Tensor, labels: Tensor) -> dict[str, float]:
+    """The metrics of a multi-label set; probabilities above one half are predictions.
+
+    Average precision, AUC and F1 are means over labels that have both positive and negative
+    samples. `error` counts samples with any wrong label, `hamming` wrong labels.
+
+    >>> scores = classify_multi_label(torch.tensor([[9.0, -9], [9, 9]]), torch.eye(2))
+    >>> scores["hamming"], scores["error"], scores["map"]
+    (0.25, 0.5, 0.75)
+    """
+    probabilities, truth = logits.sigmoid(), labels > 0.5
+    right = (logits > 0) == truth
+    true_negative, false_positive, false_negative, true_positive = confusion(
+        logits, labels
+    ).T.double()
+    positives, negatives = true_positive + false_negative, true_negative + false_positive
+    scored = (positives > 0) & (negatives > 0)
+    f1 = 2 * true_positive / (2 * true_positive + false_positive + false_negative).clamp_min(1)
+    recalls = true_positive / positives.clamp_min(1), true_negative / negatives.clamp_min(1)
+    ranked = [(probabilities[:, k], truth[:, k].int()) for k in scored.nonzero().flatten().tolist()]
+    nan = probabilities.new_full((1,), float("nan"))
+    areas = torch.stack([binary_auroc(*pair) for pair in ranked]) if ranked else nan
+    precisions = (
+        torch.stack([binary_average_precision(*pair) for pair in ranked]) if ranked else nan
+    )
+    total = true_positive.sum()
+    return {
+        "error": 1 - int(right.all(1).sum()) / len(labels),
+        "accuracy": int(right.all(1).sum()) / len(labels),
+        "balanced_accuracy": float(((recalls[0] + recalls[1]) / 2)[scored].mean()),
+        "f1_micro": float(2 * total / (2 * total + (~right).sum()).clamp_min(1)),
+        "f1_macro": float(f1[scored].mean()),
+        "auc": float(areas.mean()),
+        "nll": float(F.binary_cross_entropy_with_logits(logits, labels)),
+        "ece": float(binary_calibration_error(probabilities.flatten(), truth.flatten(), BINS)),
+        "map": float(precisions.mean()),
+        "hamming": int((~right).sum()) / right.numel(),
+    }
+
+
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:
     """The T for which softmax(logits / T) has the least cross entropy (Guo et al., 2017).
 
@@ -231,6 +304,9 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
 
     def loss(log_temperature: float) -> float:
         scaled = logits / math.exp(log_temperature)
+        if labels.ndim == 2:
+            targets = labels + smoothing * (0.5 - labels)
+            return float(F.binary_cross_entropy_with_logits(scaled, targets.double()))
         return float(F.cross_entropy(scaled, labels, label_smoothing=smoothing))
 
     found = minimize_scalar(loss, bounds=LOG_TEMPERATURES, method="bounded")
@@ -244,7 +320,14 @@ def scaled_scores(logits: Tensor, labels: Tensor, temperature: float) -> dict[st
 
 
 def confusion(logits: Tensor, labels: Tensor) -> Tensor:
-    """Counts [true class, predicted class]."""
+    """Counts [true class, predicted class].
+
+    Of a 0/1 matrix, [label, 4]: true negatives, false positives, false negatives, true positives.
+    """
+    if labels.ndim == 2:
+        predictions, classes = (logits > 0).int(), logits.shape[1]
+        counts = multilabel_confusion_matrix(predictions, labels.int(), classes)
+        return counts.flatten(1)
     return multiclass_confusion_matrix(logits, labels, logits.shape[1], validate_args=False)
 
 

@@ -23,7 +23,7 @@ from zetamix.kernels.dispatch import IMPLEMENTATIONS, Implementation
 from zetamix.kernels.plan_spec import PlanSpec
 from zetamix.mix import apply_plan, check_pair, mix_pair, plan_dtype
 from zetamix.plan import ANCHORS, LAMS, AnchorChoice, LamChoice, MixPlan
-from zetamix.rules import Blend, OneHot, infer_rule
+from zetamix.rules import Average, Blend, OneHot, infer_rule
 from zetamix.sampling import Draw, process_rank, process_stream
 
 NOT_SET = -1.0
@@ -650,7 +650,8 @@ class MixupOrCutMix(BatchMix):
 class LabelSmoothing(nn.Module):
     """Label smoothing: samples as they are, targets (1 − amount) · one-hot + amount / num_classes.
 
-    Nothing about it is random: `generator` is taken, as by all methods, and not used.
+    Multi-hot targets become (1 − amount) · target + amount / 2. Nothing about it is random:
+    `generator` is taken, as by all methods, and not used.
 
     >>> LabelSmoothing(num_classes=4, amount=0.2)(torch.zeros(1, 3), torch.tensor([2]))[1]
     tensor([[0.0500, 0.0500, 0.8500, 0.0500]])
@@ -666,6 +667,8 @@ class LabelSmoothing(nn.Module):
 
     def forward(self, samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         check_pair(samples, labels)
+        if labels.is_floating_point():
+            return samples, (1 - self.amount) * labels + self.amount / 2
         alone = plans.identity_plan(len(labels), device=labels.device)
         hot = self.rule.mix(labels, alone)
         return samples, (1 - self.amount) * hot + self.amount / self.rule.num_classes
@@ -697,4 +700,5 @@ class LocalMixup(nn.Module):
         check_pair(samples, labels)
         sources = None if self.sources is None else min(self.sources, samples.shape[0])
         plan = plans.local_plan(samples, self.gamma, sources=sources)
-        return apply_plan(samples, plan), self.rule.mix(labels, plan)
+        rule = Average() if labels.is_floating_point() else self.rule
+        return apply_plan(samples, plan), rule.mix(labels, plan)

@@ -68,7 +68,8 @@ def compare(
         print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
         if len(grid.methods) == 1:
             print_line(console, "One method alone is not compared. Add --methods none,zeta:2.8")
-        metric = primary_metric(grid.dataset.splits["test"].counts())
+        multi_label = grid.dataset.multi_label
+        metric = primary_metric(grid.dataset.splits["test"].counts(), multi_label=multi_label)
         with stop, show_runs(console, metric) as watch:
             comparison = compare_methods(
                 grid,

@@ -199,18 +199,19 @@ def _table(records: list["RunRecord"]) -> Table:
     for index, record in enumerate(records):
         last, (minutes, seconds) = record.last, divmod(round(record.wall_s), 60)
         # heads over two lines, so that all fit into 80 columns
+        # only records of a multi-label set have a mean average precision
+        names = ["map", "hamming"] if "map" in last else ["error", "balanced_accuracy"]
+        first, *others = (METRICS[name] for name in (*names, "f1_macro", "auc"))
         row = {
             "seed": str(record.cell.seed),
-            "error %": METRICS["error"].number(last["error"]),
-            "balanced\naccuracy %": METRICS["balanced_accuracy"].number(last["balanced_accuracy"]),
-            "macro\nF1 %": METRICS["f1_macro"].number(last["f1_macro"]),
-            "AUC": METRICS["auc"].number(last["auc"]),
+            first.heading: first.number(last[first.name]),
+            **{m.heading.replace(" ", "\n", 1): m.number(last[m.name]) for m in others},
             # a run of a step or two has none that can be timed
             "ms per\nstep": f"{record.step_ms:.2f}" if record.step_ms else "–",
             "time": f"{minutes}m {seconds:02d}s",
         }
         if record.best is not None:
-            row["test error %\nat best val"] = METRICS["error"].number(record.best["error"])
+            row[f"test {first.heading}\nat best val"] = first.number(record.best[first.name])
         for head in row if index == 0 else ():
             table.add_column(head, justify="right", no_wrap=True)
         table.add_row(display_name(record.cell.method), *row.values())

@@ -183,6 +183,7 @@ def _fill(folder: Path, source: Source, progress: Progress | None) -> None:
         "classes": list(source.classes),
         "shape": list(source.shape),
         "dtype": source.dtype,
+        "multi_label": source.multi_label,
         "splits": {split: len(part) for split, part in source.parts.items()},
         "files": files,
         "fingerprint": fingerprint(source.classes, hashes),
@@ -221,9 +222,11 @@ def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> dict[str, Any]:
 def _map_split(folder: Path, meta: Mapping[str, Any], split: str) -> Split:
     count, shape = meta["splits"][split], meta["shape"]
     names = folder / f"{split}.names"
+    matrix = [len(meta["classes"])] if meta["multi_label"] else []
+    labels = _map(folder / f"{split}.labels", [count, *matrix], torch.int64)
     return Split(
         _map(folder / f"{split}.samples", [count, *shape], getattr(torch, meta["dtype"])),
-        _map(folder / f"{split}.labels", [count], torch.int64),
+        labels.float() if matrix else labels,
         num_classes=len(meta["classes"]),
         names_file=names if names.name in meta["files"] else None,
     )

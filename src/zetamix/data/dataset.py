@@ -12,7 +12,7 @@ from torch import Tensor
 
 from zetamix.data.errors import DataError
 from zetamix.data.source import Block, Part, Rows, Source
-from zetamix.data.splits import SPLITS, digest, first_duplicates, stratified
+from zetamix.data.splits import SPLITS, count_labels, digest, first_duplicates, strata, stratified
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Split:
     pool: Tensor
     """[m, ...]: the samples that `rows` refers to."""
     labels: Tensor
-    """[n], int64."""
+    """[n], int64; in a multi-label set [n, classes] of 0 and 1, float32."""
     num_classes: int
     rows: Tensor | None = None
     """[n], int64, ascending: the rows of `pool` in this split; None means all."""
@@ -51,14 +51,20 @@ class Split:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, row: int) -> tuple[Tensor, int]:
+    @property
+    def multi_label(self) -> bool:
+        """Whether a sample may have any number of labels, instead of one class."""
+        return self.labels.ndim == 2
+
+    def __getitem__(self, row: int) -> tuple[Tensor, int | Tensor]:
         """One sample and its label, as torch's DataLoader requests them."""
         if not isinstance(row, int):
             raise TypeError(f"Expected one row, got {type(row).__name__}. For several use keep().")
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of a split of {len(self):,}.")
         row %= len(self)
-        return self.take(torch.tensor([row]))[0], int(self.labels[row])
+        label = self.labels[row]
+        return self.take(torch.tensor([row]))[0], label if self.multi_label else int(label)
 
     def __repr__(self) -> str:
         shape = " × ".join(map(str, self.shape))
@@ -69,8 +75,8 @@ class Split:
         return self.pool[rows if self.rows is None else self.rows[rows]]
 
     def counts(self) -> Tensor:
-        """[classes], int64: the number of samples of each class."""
-        return torch.bincount(self.labels, minlength=self.num_classes)
+        """[classes], int64: the number of samples of each class, or with each label."""
+        return count_labels(self.labels, self.num_classes)
 
     def names(self) -> list[str] | None:
         """The file of every sample, if samples were files."""
@@ -84,8 +90,9 @@ class Split:
 
         A fraction is a float up to 1.0; a number of samples is an int.
         """
-        count = _subset_size(size, len(self), int((self.counts() > 0).sum()))
-        chosen, _ = stratified(self.labels, count, torch.Generator().manual_seed(seed))
+        kinds = strata(self.labels)
+        count = _subset_size(size, len(self), len(torch.unique(kinds)))
+        chosen, _ = stratified(kinds, count, torch.Generator().manual_seed(seed))
         return self.keep(chosen)
 
     def keep(self, rows: Tensor) -> "Split":
@@ -95,7 +102,7 @@ class Split:
 
     def part(self) -> Part:
         """The split as one part of a `Source`."""
-        return Part(self.labels.numpy(), self._blocks, self.names())
+        return Part(self.labels.long().numpy(), self._blocks, self.names())
 
     def _blocks(self, rows: Rows | None = None) -> Iterator[Block]:
         chosen = torch.arange(len(self)) if rows is None else torch.from_numpy(rows)
@@ -130,6 +137,11 @@ class Dataset:
     @property
     def num_classes(self) -> int:
         return len(self.classes)
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether a sample may have any number of labels, instead of one class."""
+        return self.train.multi_label
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -170,7 +182,7 @@ class Dataset:
             )
         if not 0 < fraction < 1:
             raise ValueError(f"fraction must lie between 0 and 1, got {fraction}.")
-        labels = self.train.labels
+        labels = strata(self.train.labels)
         keys = [digest(sample) for block in self.train.part().blocks() for sample in block.samples]
         first = first_duplicates(keys, labels, 2)
         leaders = torch.unique(first)
@@ -198,23 +210,22 @@ def from_tensors(
 ) -> Dataset:
     """A dataset of samples and labels in memory.
 
+    splits: samples, and classes [n] or a 0/1 matrix [n, classes], by the name of the split.
+
     >>> from_tensors("noise", {"train": (torch.rand(4, 2), torch.tensor([0, 1, 0, 1]))}).classes
     ('0', '1')
     """
     if "train" not in splits or not set(splits) <= set(SPLITS):
         raise ValueError(f"splits must be train and any of val and test, got {sorted(splits)}.")
     if classes is None:
+        matrix = splits["train"][1].ndim == 2
         highest = max(int(labels.max()) for _, labels in splits.values())
-        classes = [str(index) for index in range(highest + 1)]
+        count = splits["train"][1].shape[1] if matrix else highest + 1
+        classes = [str(index) for index in range(count)]
     for split, (samples, labels) in splits.items():
-        inside = bool(((labels >= 0) & (labels < len(classes))).all())
-        if len(samples) != len(labels) or not inside:
-            raise ValueError(
-                f"{split} must have one label from 0 to {len(classes) - 1} for each of its "
-                f"{len(samples):,} samples."
-            )
+        _check_labels(split, samples, labels, len(classes))
     made = {
-        split: Split(samples, labels.long(), len(classes))
+        split: Split(samples, labels.float() if labels.ndim == 2 else labels.long(), len(classes))
         for split, (samples, labels) in splits.items()
     }
     hashes = {key: [_sha256(split.pool), _sha256(split.labels)] for key, split in made.items()}
@@ -228,6 +239,17 @@ def from_tensors(
         origin=origin,
         notes=tuple(notes),
     )
+
+
+def _check_labels(split: str, samples: Tensor, labels: Tensor, classes: int) -> None:
+    if labels.ndim == 2:
+        valid = labels.shape[1] == classes and bool(((labels == 0) | (labels == 1)).all())
+        expected = f"a row of {classes} zeros and ones"
+    else:
+        valid = bool(((labels >= 0) & (labels < classes)).all())
+        expected = f"one label from 0 to {classes - 1}"
+    if len(samples) != len(labels) or not valid:
+        raise ValueError(f"{split} must have {expected} for each of its {len(samples):,} samples.")
 
 
 def fingerprint(classes: Sequence[str], hashes: Mapping[str, Sequence[str]]) -> str:

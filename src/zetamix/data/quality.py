@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from zetamix.data.catalogue import DatasetSpec
 from zetamix.data.source import Block, Progress, Source
-from zetamix.data.splits import SPLITS, digest
+from zetamix.data.splits import SPLITS, count_labels, digest
 from zetamix.text import plural
 
 
@@ -87,7 +88,7 @@ class Scan:
             self.corrupt += block.broken.values()
             for row, pixels in zip(rows, block.samples, strict=True):
                 name = part.names[row] if part.names is not None else ""
-                sample = Sample(split, row, name, self.source.classes[int(part.labels[row])])
+                sample = Sample(split, row, name, self.source.label_name(split, row))
                 key = digest(pixels)
                 first = self._first.setdefault(key, sample)
                 if first is not sample:
@@ -165,8 +166,8 @@ def missing_classes(source: Source) -> list[str]:
     """One clause for each split without any sample of some class; readers check `train`."""
     clauses = []
     for split, part in source.parts.items():
-        present = set(part.labels.tolist())
-        absent = [name for label, name in enumerate(source.classes) if label not in present]
+        counts = count_labels(torch.from_numpy(part.labels), len(source.classes)).tolist()
+        absent = [name for name, count in zip(source.classes, counts, strict=True) if not count]
         if absent and len(part):
             names = ", ".join(absent[:3]) + (f" and {len(absent) - 3:,} more" if absent[3:] else "")
             clauses.append(
@@ -183,7 +184,7 @@ def _count_classes(source: Source, spec: DatasetSpec | None) -> tuple[ClassCount
         labels["all"] = np.concatenate(list(labels.values()))
     counts: list[ClassCount] = []
     for split in filter(labels.__contains__, (*SPLITS, "all")):
-        sizes = np.bincount(labels[split], minlength=len(source.classes)).tolist()
+        sizes = count_labels(torch.from_numpy(labels[split]), len(source.classes)).tolist()
         wanted = expected.get(split, (None,) * len(sizes))
         rows = zip(source.classes, sizes, wanted, strict=True)
         counts += [ClassCount(split, *row) for row in rows]

@@ -36,6 +36,7 @@ class Part:
     """One split: its labels, and an iterator over blocks of its samples."""
 
     labels: npt.NDArray[np.int64]
+    """Classes [n]; in a multi-label set a 0/1 matrix [n, classes]."""
     blocks: ReadBlocks
     """Called once per pass."""
     names: Sequence[str] | None = None
@@ -72,6 +73,18 @@ class Source:
     def __len__(self) -> int:
         return sum(map(len, self.parts.values()))
 
+    @property
+    def multi_label(self) -> bool:
+        """Whether a sample may have any number of labels, instead of one class."""
+        return self.parts["train"].labels.ndim == 2
+
+    def label_name(self, split: str, row: int) -> str:
+        """The class of a sample, or its labels."""
+        label = self.parts[split].labels[row]
+        if not self.multi_label:
+            return self.classes[int(label)]
+        return " + ".join(self.classes[k] for k in np.flatnonzero(label)) or "no label"
+
 
 def array_part(
     labels: Array, samples: Array, change: Callable[[Array], Array] | None = None
@@ -87,6 +100,23 @@ def array_part(
             yield Block(first, np.ascontiguousarray(block), {})
 
     return Part(np.asarray(labels, np.int64), blocks)
+
+
+def read_matrices(labels: Mapping[str, Array]) -> tuple[dict[str, Array], tuple[str, ...]]:
+    """The labels of every split, and a note about 0/1 matrices [n, classes] among them.
+
+    Matrices with exactly one 1 in every row become classes [n].
+
+    >>> read_matrices({"train": np.array([[0, 1], [1, 0]])})
+    ({'train': array([1, 0])}, ('labels are one-hot: read as 2 classes',))
+    """
+    count = labels["train"].shape[-1]
+    if any(matrix.ndim != 2 or matrix.shape[1] != count for matrix in labels.values()):
+        return dict(labels), ()
+    if all((matrix.sum(1) == 1).all() for matrix in labels.values()):
+        classes = {split: matrix.argmax(1) for split, matrix in labels.items()}
+        return classes, (f"labels are one-hot: read as {count} classes",)
+    return dict(labels), (f"multi-label: every sample has any number of {count} labels",)
 
 
 def resolve_data_dir(data_dir: str | os.PathLike[str] | None) -> Path:

@@ -24,6 +24,29 @@ SPLITS = ("train", "val", "test")
 SHARES = {"train": 7, "val": 1, "test": 2}
 
 
+def strata(labels: Tensor) -> Tensor:
+    """[n], int64: the classes to stratify by.
+
+    labels: classes [n], or a 0/1 matrix [n, classes]: samples are then stratified by the rarest of
+        their labels, so that rare labels get their share of every split.
+
+    >>> strata(torch.tensor([[1, 1], [1, 0], [0, 0]])).tolist()
+    [1, 0, 2]
+    """
+    if labels.ndim == 1:
+        return labels
+    positive, counts = labels > 0, (labels > 0).sum(0)
+    rarity = torch.where(positive, counts, len(labels) + 1)
+    return torch.where(positive.any(1), rarity.argmin(1), labels.shape[1])
+
+
+def count_labels(labels: Tensor, classes: int) -> Tensor:
+    """[classes], int64: samples of each class; of a 0/1 matrix, those with each label."""
+    if labels.ndim == 2:
+        return (labels > 0).sum(0)
+    return torch.bincount(labels, minlength=classes)
+
+
 def stratified(
     labels: Tensor, count: int, generator: torch.Generator, *, least: int = 1, keep: int = 0
 ) -> tuple[Tensor, Tensor]:
@@ -116,10 +139,11 @@ def make_splits(
     if not missing:
         return {"train": torch.arange(len(labels))}, ()
     every = range(len(labels)) if keys is None else keys()
-    first = first_duplicates(every, labels, 1 + len(missing))
+    kinds = strata(labels)
+    first = first_duplicates(every, kinds, 1 + len(missing))
     leaders = torch.unique(first)
     on_problem(_too_small(labels[leaders], classes, missing, origin))
-    drawn = _draw(labels[leaders], missing, torch.Generator().manual_seed(seed))
+    drawn = _draw(kinds[leaders], missing, torch.Generator().manual_seed(seed))
     rows = {
         name: torch.isin(first, leaders[chosen]).nonzero().squeeze(1)
         for name, chosen in drawn.items()
@@ -191,7 +215,7 @@ def _too_small(
     labels: Tensor, classes: Sequence[str], missing: Sequence[str], origin: str
 ) -> list[str]:
     least = 1 + len(missing)
-    counts = torch.bincount(labels, minlength=len(classes)).tolist()
+    counts = count_labels(labels, len(classes)).tolist()
     return [
         f"Class {name!r} of {origin} has {plural(count, 'image')} to split. Creating "
         f"{' and '.join(missing)} needs at least {least} of every class: add images, remove the "

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from zetamix.data import Dataset, DatasetRef
+from zetamix.data.splits import strata
 from zetamix.experiments.executor import POLL_SECONDS, Stop, check_backend
 from zetamix.experiments.run_cells import Watch, run_cells
 from zetamix.methods import Method, parse, parse_list
@@ -173,7 +174,7 @@ def make_examples(grid: Grid) -> list[Examples]:
     size = max(EXAMPLE_IMAGES, grid.recipe.batch_size) if images else EXAMPLE_POINTS
     batch = chosen = order[:size]
     if images:
-        labels = train.labels[order]
+        labels = strata(train.labels)[order]
         present = torch.unique(labels)[:EXAMPLE_IMAGES].tolist()
         chosen = order[[int((labels == label).nonzero()[0]) for label in present]]
         batch = torch.cat([chosen, batch[~torch.isin(batch, chosen)]])[:size]

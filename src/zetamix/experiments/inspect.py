@@ -115,6 +115,11 @@ def inspect_dataset(
 def choose_originals(dataset: Dataset, settings: Settings, device: torch.device) -> Originals:
     """Choose samples to mix; at most half of the training split is kept from the oracle."""
     train = dataset.train
+    if dataset.multi_label:
+        raise InspectionError(
+            f"{dataset.name} has several labels per sample; inspect expects one class each, which "
+            "its oracle recognises. Use compare."
+        )
     available, classes = len(train), int((train.counts() > 0).sum())
     count, needed = min(settings.samples, available), max(MIN_SAMPLES, 2 * classes)
     if count < needed:

@@ -59,7 +59,7 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
         sections.append(Section("Differences", [tables[1], pictures["differences"]]))
     sections += [
         Section("Learning curves", [pictures["curves"]]),
-        Section("Classes", [classes, pictures["confusion"]]),
+        Section("Classes", [classes, *filter(None, [pictures.get("confusion")])]),
         Section("Training inputs", [pictures["outputs"]]),
         Section("Method", describe_method(comparison)),
     ]
@@ -176,7 +176,9 @@ def draw_figures(comparison: Comparison) -> dict[str, Picture]:
         "original" if row.method == "none" else row.method: (row.samples, row.targets)
         for row in comparison.examples
     }
-    pictures = [draw_curves(comparison), draw_confusion(comparison)]
+    pictures = [draw_curves(comparison)]
+    if not comparison.dataset.multi_label:
+        pictures.append(draw_confusion(comparison))
     pictures.append(draw_outputs(examples, comparison.dataset.classes))
     if comparison.compared:
         pictures.append(draw_differences(comparison))
@@ -357,7 +359,10 @@ def as_dict(
         "metrics": comparison.metrics,
         "confidence": CONFIDENCE,
         "methods": {
-            label: {name: dataclasses.asdict(comparison.summary(label, name)) for name in METRICS}
+            label: {
+                name: dataclasses.asdict(comparison.summary(label, name))
+                for name in _recorded_metrics(comparison)
+            }
             for label in methods
         },
         "differences": [
@@ -382,12 +387,17 @@ def make_csv(comparison: Comparison) -> str:
     """One line per run, numbers in full."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["method", "seed", *METRICS, "wall_s", "step_ms", "key"])
+    names = _recorded_metrics(comparison)
+    writer.writerow(["method", "seed", *names, "wall_s", "step_ms", "key"])
     for (method, seed), record in comparison.records.items():
-        values = [record.last[name] for name in METRICS]
+        values = [record.last[name] for name in names]
         numbers = ["" if math.isnan(value) else value for value in values]
         writer.writerow([method, seed, *numbers, record.wall_s, record.step_ms, record.cell.key])
     return file.getvalue()
+
+
+def _recorded_metrics(comparison: Comparison) -> list[str]:
+    return [name for name in METRICS if all(name in r.last for r in comparison.records.values())]
 
 
 def _markdown(
@@ -433,7 +443,8 @@ def describe_method(comparison: Comparison) -> list[str]:
         f"({recipe.schedule}), weight decay {recipe.weight_decay:g}, augmentation: "
         f"{recipe.augmentation}. Recipe: {recipe.source}. All numbers are from the last epoch; "
         "nothing was selected on the test split.",
-        f"Primary metric: {METRICS[comparison.primary].title}. It is the AUC for two classes, else "
+        f"Primary metric: {METRICS[comparison.primary].title}. It is the mean "
+        "average precision where a sample may have several labels, the AUC for two classes, else "
         "the error rate where the largest test class has at most "
         f"{BALANCED:g} times the samples of the smallest, else balanced accuracy.",
         f"Intervals: Student's t over paired differences, {LEVEL} each. Their standard deviation "

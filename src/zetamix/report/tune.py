@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from zetamix.atomic_io import json_safe, write_json, write_text
 from zetamix.gamma import GAMMA_MIN
-from zetamix.metrics import METRICS, Metric
+from zetamix.metrics import METRICS, MULTI_LABEL_METRICS, Metric
 from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
 from zetamix.report.figure import GREY
 from zetamix.report.page import Block
@@ -120,7 +120,8 @@ def _page(
 def results_table(tuning: Tuning) -> Table:
     """The chosen setting beside no mixing and the default γ, on the test split."""
     first = tuning.spec.metric
-    metrics = [METRICS[name] for name in dict.fromkeys((first, *TEST_METRICS))]
+    others = MULTI_LABEL_METRICS if tuning.spec.dataset.multi_label else TEST_METRICS
+    metrics = [METRICS[name] for name in dict.fromkeys((first, *others))]
     rows: list[list[Cell | str | int | float | None]] = []
     for candidate in tuning.tested:
         name = f"chosen: {candidate.method}" if candidate.name == CHOSEN else candidate.method

@@ -82,7 +82,8 @@ def _counts(tuning: Tuning) -> str:
 def _chance(tuning: Tuning, chosen: SettingResult) -> str:
     """A sentence if the chosen setting is no better than chance."""
     metric = METRICS[tuning.spec.metric]
-    level = chance_level(metric.name, tuning.spec.dataset.splits["val"].counts())
+    val = tuning.spec.dataset.splits["val"]
+    level = chance_level(metric.name, val.counts(), samples=len(val) if val.multi_label else None)
     if level is None or metric.sign * (chosen.value - level) > ROUNDING:
         return ""
     return " That is no better than the majority-class baseline."

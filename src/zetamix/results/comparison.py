@@ -97,7 +97,7 @@ class Comparison:
     @cached_property
     def metrics(self) -> list[str]:
         """The metrics that suit the test split, the primary one first."""
-        return choose_metrics(self.test_counts)
+        return choose_metrics(self.test_counts, multi_label=self.dataset.multi_label)
 
     @property
     def primary(self) -> str:
@@ -141,13 +141,15 @@ class Comparison:
         return holm([difference for difference in differences if difference is not None])
 
     def confusion(self, method: str) -> Tensor:
-        """[seeds, true class, predicted class]."""
+        """[seeds, true class, predicted class]; of a multi-label set as `metrics.confusion`."""
         rows = [record.confusion for (label, _), record in self.records.items() if label == method]
         return torch.tensor(rows)
 
     def recalls(self, method: str) -> Tensor:
         """[seeds, classes]: recall per class; NaN for a class without test samples."""
         counts = self.confusion(method).double()
+        if self.dataset.multi_label:
+            return counts[:, :, 3] / counts[:, :, 2:].sum(2)
         return counts.diagonal(dim1=1, dim2=2) / counts.sum(2)
 
     @cached_property
@@ -157,12 +159,26 @@ class Comparison:
         By the AUC where that is the primary metric, else by balanced accuracy: rare classes may
         be ranked well and never be predicted.
         """
-        metric = "auc" if self.primary == "auc" else "balanced_accuracy"
-        value = chance_level(metric, self.test_counts)
+        ranked = self.primary == "auc" or self.dataset.multi_label
+        metric = "auc" if ranked else "balanced_accuracy"
+        value = chance_level(metric, self.test_counts, samples=self._multi_label_samples)
         if value is None or not self.methods:
             return None
-        highest = value + CHANCE_ERRORS * chance_error(metric, self.test_counts) + ROUNDING
+        highest = value + CHANCE_ERRORS * self._chance_error(metric) + ROUNDING
         means = [self.summary(label, metric).mean for label in self.methods]
         if any(math.isnan(mean) or mean > highest for mean in means):
             return None
         return ChanceLevel(metric, value, int((self.test_counts > 0).sum()))
+
+    @property
+    def _multi_label_samples(self) -> int | None:
+        """Test samples of a multi-label set, whose `test_counts` are those of each label."""
+        return len(self.dataset.splits["test"]) if self.dataset.multi_label else None
+
+    def _chance_error(self, metric: str) -> float:
+        samples, counts = self._multi_label_samples, self.test_counts
+        if samples is None:
+            return chance_error(metric, counts)
+        # the mean over labels; they are guessed for the same samples, so their errors may agree
+        pairs = [torch.tensor([samples - int(n), int(n)]) for n in counts if 0 < n < samples]
+        return math.fsum(chance_error(metric, pair) for pair in pairs) / max(1, len(pairs))

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zetamix.data.dataset import Dataset
+from zetamix.metrics import check_metric
 from zetamix.models import default_model
-from zetamix.train.recipe import Recipe
+from zetamix.train.recipe import Recipe, RecipeError
 
 # the source of recipes that are not the paper's
 OWN = "zetamix"
@@ -94,7 +95,14 @@ def make_recipe(
     if weights is not None and recipe.source == OWN:
         # a tenth, as usual for fine-tuning: the rate for a start from scratch forgets the weights
         recipe = recipe.change(lr=recipe.lr / 10)
-    return recipe.override(*named, *changes)
+    if dataset.multi_label:
+        recipe = recipe.change(select="map")
+    recipe = recipe.override(*named, *changes)
+    try:
+        check_metric(recipe.select, multi_label=dataset.multi_label)
+    except ValueError as error:
+        raise RecipeError(f"select: {error}") from None
+    return recipe
 
 
 def default_recipe(name: str, shape: tuple[int, ...], count: int) -> Recipe:

@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 from zetamix.data.augment import AUGMENTATIONS
 from zetamix.methods import Method
-from zetamix.metrics import EVALUATED
+from zetamix.metrics import EVALUATED, MULTI_LABEL_ONLY
 from zetamix.models import is_python_file
 from zetamix.provenance import FileChangedError, FileRef
 from zetamix.text import did_you_mean
@@ -19,7 +19,7 @@ CHOICES = {
     "stem": ("auto", "small", "imagenet"),
     "last_batch": ("drop", "keep"),
     "precision": ("auto", "bfloat16", "float32"),
-    "select": EVALUATED,
+    "select": (*EVALUATED, *MULTI_LABEL_ONLY),
 }
 
 

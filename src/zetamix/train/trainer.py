@@ -81,6 +81,8 @@ class Trainer:
         self.mixed_epochs = max(1, round(method.until * recipe.epochs))
         """Samples are mixed in these first epochs."""
         self.centre = self._centre()
+        multi_label = dataset.multi_label
+        self.loss = F.binary_cross_entropy_with_logits if multi_label else F.cross_entropy
 
         # a rate on the device can change under a captured graph
         self.lr = torch.tensor(recipe.rate(0), device=self.device)
@@ -97,7 +99,8 @@ class Trainer:
         # the step within the epoch, where a captured graph can read and advance it
         self.index = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.step_metrics = torch.zeros(2, self.steps_per_epoch, device=self.device)
-        """Mean loss, and fraction of samples whose dominant class was predicted, of each step."""
+        """Of each step, mean loss and the fraction of samples whose dominant class was predicted;
+        in a multi-label set the fraction of labels."""
         self.all_step_metrics: Tensor | None = None
         """[ranks, 2, steps], once they are collected for a checkpoint."""
         # the order and augmentation of an epoch, in the memory that a captured graph reads
@@ -176,12 +179,11 @@ class Trainer:
             samples = channels_last(samples)
         with self.autocast():
             logits = self.forward(samples)
-        loss = F.cross_entropy(logits.float(), targets)
+        loss = self.loss(logits.float(), targets)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
-        dominant = targets.argmax(1) if targets.ndim == 2 else targets
-        accuracy = (logits.detach().argmax(1) == dominant).float().mean()
+        accuracy = _accuracy(logits.detach(), targets, self.dataset.multi_label)
         self.step_metrics.index_copy_(
             1, self.index, torch.stack([loss.detach(), accuracy])[:, None]
         )
@@ -319,6 +321,13 @@ class Trainer:
         gathered = state["step_metrics"]
         self.step_metrics.copy_(gathered[self.ranks.rank if len(gathered) > 1 else 0])
         self.epoch, self.step_in_epoch = state["epoch"], state["step_in_epoch"]
+
+
+def _accuracy(logits: Tensor, targets: Tensor, multi_label: bool) -> Tensor:
+    if multi_label:
+        return ((logits > 0) == (targets > 0.5)).float().mean()
+    dominant = targets.argmax(1) if targets.ndim == 2 else targets
+    return (logits.argmax(1) == dominant).float().mean()
 
 
 @lru_cache(maxsize=1)

@@ -8,19 +8,20 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from zetamix.data.catalogue import DatasetSpec
 from zetamix.data.download import md5_of
 from zetamix.data.errors import DataError, OnProblem, raise_problems
 from zetamix.data.image_files import NATIVE, Fit, resize_images
-from zetamix.data.source import Array, Part, Source, array_part
-from zetamix.data.splits import SPLITS, complete_splits, digest
+from zetamix.data.source import Array, Part, Source, array_part, read_matrices
+from zetamix.data.splits import SPLITS, complete_splits, count_labels, digest
 from zetamix.text import plural
 
 LAYOUT = (
     "expected the MedMNIST layout: train_images [n, h, w] or [n, h, w, 3], uint8 or floating point "
-    "(points: [n, d]), and train_labels [n], integers; optionally the same as val_… and test_… and "
-    "classes with their names"
+    "(points: [n, d]), and train_labels [n], integers, or [n, k], zeros and ones; optionally the "
+    "same as val_… and test_…, and classes with their names"
 )
 # errors of zipfile, zlib and numpy for a file that is damaged, encrypted or not an .npz
 UNREADABLE = (
@@ -52,10 +53,13 @@ class NpzFile:
         self.splits = npz_splits(path)
         with np.load(path, allow_pickle=False) as arrays:
             self.images = {split: self._images(arrays, split) for split in self.splits}
-            self.labels = {split: self._labels(arrays, split) for split in self.splits}
+            labels = {split: self._labels(arrays, split) for split in self.splits}
             if classes is None and "classes" in arrays.files:
                 classes = tuple(map(str, self._read(arrays, "classes").tolist()))
-        self.classes = self._numbered_classes() if classes is None else classes
+        if classes is None:
+            classes = self._number_classes(labels["train"])
+        self.classes = classes
+        self.labels, self.notes = read_matrices(labels)
         _check_labels(path, self.labels, self.classes)
         for split, images in self.images.items():
             if images.shape[1:] != self.shape:
@@ -97,25 +101,31 @@ class NpzFile:
         if not images.size or not (is_image or is_points) or not (is_float or images.dtype == "u1"):
             raise DataError(f"{self.path}: {key} is {list(shape)}, {images.dtype}; {LAYOUT}.")
         if is_float:
-            check_finite(images, f"{self.path}: row {{}} of {key}")
+            check_finite(images, self.path, key)
             images = images.astype(np.float32)
         if images.ndim == 3:
             return images[:, None]
         return np.moveaxis(images, 3, 1) if images.ndim == 4 else images
 
     def _labels(self, arrays: Mapping[str, Array], split: str) -> Array:
-        """[n], int64."""
+        """[n], int64; the 0/1 matrix [n, k] of a multi-label set."""
         key, count = f"{split}_labels", len(self.images[split])
         labels = self._read(arrays, key)
+        is_matrix = labels.ndim == 2 and labels.shape[0] == count and labels.shape[1] > 1
+        if is_matrix and labels.dtype.kind in "biuf" and bool(np.isin(labels, (0, 1)).all()):
+            return labels.astype(np.int64)
         if labels.shape not in ((count,), (count, 1)) or labels.dtype.kind not in "iu":
             raise DataError(
                 f"{self.path}: {key} is {list(labels.shape)}, {labels.dtype}; expected one integer "
-                f"for each of the {count:,} images, [{count}] or [{count}, 1]."
+                f"for each of the {count:,} images, [{count}] or [{count}, 1], or a matrix "
+                f"[{count}, k] of zeros and ones."
             )
         return labels.astype(np.int64).reshape(-1)
 
-    def _numbered_classes(self) -> tuple[str, ...]:
-        count, highest = len(self.labels["train"]), int(self.labels["train"].max())
+    def _number_classes(self, labels: Array) -> tuple[str, ...]:
+        if labels.ndim == 2:
+            return tuple(map(str, range(labels.shape[1])))
+        count, highest = len(labels), int(labels.max())
         if highest >= count:
             raise DataError(
                 f"{self.path}: the largest label of train_labels is {highest:,}, for only "
@@ -124,16 +134,13 @@ class NpzFile:
         return tuple(map(str, range(highest + 1)))
 
 
-def check_finite(samples: Array, where: str) -> None:
-    """Raise for the first sample with NaN, infinity or a number that float32 cannot hold.
-
-    where: names a row, as in "a.npz: row {} of train_images".
-    """
-    bad = ~(np.abs(samples) <= np.finfo(np.float32).max).reshape(len(samples), -1).all(1)
-    if bad.any():
+def check_finite(samples: Array, path: Path, name: str) -> None:
+    """Raise for the first sample with NaN, infinity or a number that float32 cannot hold."""
+    good = (np.abs(samples) <= np.finfo(np.float32).max).reshape(len(samples), -1).all(1)
+    if not good.all():
         raise DataError(
-            f"{where.format(int(bad.argmax()))} holds NaN, infinity or a number beyond float32; "
-            "expected finite numbers."
+            f"{path}: row {int(good.argmin())} of {name} holds NaN, infinity or a number beyond "
+            "float32; expected finite numbers."
         )
 
 
@@ -141,6 +148,13 @@ def _check_labels(path: Path, labels: Mapping[str, Array], classes: Sequence[str
     """Every label must be a class, and every class must have a training image."""
     problems = []
     for split, values in labels.items():
+        if values.shape[1:] not in ((), (len(classes),)) or values.ndim != labels["train"].ndim:
+            raise DataError(
+                f"{path}: {split}_labels is {list(values.shape)}, for {len(classes)} classes and "
+                f"train_labels of {list(labels['train'].shape)}; all must agree."
+            )
+        if values.ndim == 2:
+            continue
         (outside,) = np.nonzero((values < 0) | (values >= len(classes)))
         if len(outside):
             more = f" (and {plural(len(outside) - 1, 'more row')})" if len(outside) > 1 else ""
@@ -148,12 +162,14 @@ def _check_labels(path: Path, labels: Mapping[str, Array], classes: Sequence[str
                 f"{path}: row {outside[0]} of {split}_labels is {values[outside[0]]}{more}; "
                 f"expected labels from 0 to {len(classes) - 1}."
             )
-    present = set(labels["train"].tolist())
+    train = labels["train"]
+    inside = train if train.ndim == 2 else train[(train >= 0) & (train < len(classes))]
+    counts = count_labels(torch.from_numpy(inside), len(classes)).tolist()
     problems += [
         f"{path}: class {name!r} (label {label}) has no image in train_labels. Number the classes "
         "from 0 without gaps, and train on each of them."
         for label, name in enumerate(classes)
-        if label not in present
+        if not counts[label]
     ]
     raise_problems(problems)
 
@@ -229,7 +245,7 @@ def npz_source(
         dtype=str(file.images["train"].dtype),
         parts=parts,
         origin=f"{path}, .npz in the MedMNIST layout; images {fit.describe()}",
-        notes=notes,
+        notes=(*file.notes, *notes),
     )
 
 

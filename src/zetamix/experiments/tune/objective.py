@@ -104,7 +104,9 @@ class Objective:
         trial.set_user_attr("seconds", round(seconds, 2))
         if record is not None and math.isfinite(record.last[metric]):
             trial.set_user_attr("scores", record.last)
-            trial.set_user_attr("standard_error", standard_error(metric, record.confusion))
+            if not spec.dataset.multi_label:
+                error = standard_error(metric, record.confusion)
+                trial.set_user_attr("standard_error", error)
             return record.last[metric]
         if failure is not None and failure.kind == "out of memory":
             trial.set_user_attr("failure", failure.message)

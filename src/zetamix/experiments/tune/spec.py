@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from zetamix.data import DataError, Dataset, DatasetRef, load_cached
-from zetamix.metrics import EVALUATED, primary_metric
+from zetamix.metrics import check_metric, primary_metric
 from zetamix.models import initialise
 from zetamix.results.search_space import Space, SpaceError, parse_space
 from zetamix.results.tuning import HELD_OUT, SearchPlan, StudySpec
@@ -42,7 +42,7 @@ def make_spec(
     recipe: None takes the recipe of the dataset, with `model`, `epochs`, `weights` and `changes`
         (such as "lr=0.05") applied.
     metric: the metric to optimise; None takes the error rate if classes are balanced, else
-        balanced accuracy.
+        balanced accuracy, and for a multi-label set the mean average precision.
     size: side in pixels to which images of a path are resized.
     """
     if isinstance(data, Dataset):
@@ -60,9 +60,12 @@ def make_spec(
     if held_out:
         dataset = dataset.holdout(HELD_OUT)
     if metric is None:
-        metric = primary_metric(dataset.splits["val"].counts(), auc=False)
-    if metric not in EVALUATED:
-        raise SpaceError(f"metric must be one of {', '.join(EVALUATED)}, got {metric!r}.")
+        counts = dataset.splits["val"].counts()
+        metric = primary_metric(counts, auc=False, multi_label=dataset.multi_label)
+    try:
+        check_metric(metric, multi_label=dataset.multi_label)
+    except ValueError as error:
+        raise SpaceError(str(error)) from None
     _check_space(dataset, parsed, recipe)
     return StudySpec(dataset, ref, recipe, parsed, metric, seed, held_out)
 
