@@ -17,6 +17,7 @@ import zetamix
 
 SOURCE = Path(zetamix.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
+COMMANDS = ("compare", "train", "tune", "inspect", "reproduce", "bench", "data")
 PUBLIC_NAMES = Path(__file__).with_name("public_names.txt")
 
 # run in a fresh interpreter; the report goes to a file, so that standard output stays the library's
@@ -76,7 +77,10 @@ def test_import_has_no_side_effects(fresh_import):
 def public_names(module):
     """The names that a module defines or re-exports as `X as X`, by its source."""
     names = set()
-    for node in ast.parse(Path(module.__file__).read_text()).body:
+    body = ast.parse(Path(module.__file__).read_text()).body
+    # imports for type checkers alone, of names that are loaded when they are used
+    lazy = [part for node in body if isinstance(node, ast.If) for part in node.body]
+    for node in [*body, *lazy]:
         if isinstance(node, ast.ImportFrom):
             names |= {alias.asname for alias in node.names if alias.asname == alias.name}
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -90,6 +94,36 @@ def test_public_names_are_the_frozen_ones():
     names = PUBLIC_NAMES.read_text().split()
     assert sorted(public_names(zetamix)) == names
     assert len(names) <= 15
+
+
+def test_public_names_are_found_when_they_are_used():
+    assert set(PUBLIC_NAMES.read_text().split()) <= set(dir(zetamix))
+    for name in PUBLIC_NAMES.read_text().split():
+        assert getattr(zetamix, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'zeta_mixdown'"):
+        zetamix.zeta_mixdown  # noqa: B018
+
+
+HEAVY = ("torch", "numpy", "scipy", "sklearn", "matplotlib", "torchvision", "joblib", "optuna")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["-h"], ["--version"], *([name, "-h"] for name in COMMANDS)]
+)
+def test_help_imports_nothing_heavy(arguments):
+    """A test of time would fail on a busy machine: what takes the time is these imports."""
+    program = (
+        "import sys\n"
+        "from zetamix.cli import main\n"
+        "sys.argv = ['zetamix', *sys.argv[1:]]\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        f"heavy = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_public_name_has_a_docstring():

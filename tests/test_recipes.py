@@ -249,3 +249,42 @@ def test_options_of_a_command_change_the_recipe():
     assert make_recipe(dataset) == default_recipe(dataset.name, dataset.shape, len(dataset.train))
     with pytest.raises(RecipeError, match="epochs is given twice"):
         make_recipe(dataset, epochs=20, changes=["epochs=30"])
+
+
+def test_warm_up_then_cosine():
+    """Step by step up, as LinearLR per step, then as CosineAnnealingLR over the epochs left."""
+    recipe = Recipe(source="", epochs=12, lr=0.2, schedule="cosine", warmup=2)
+    steps = 5
+    rates = [recipe.rate(e, (s + 1) / steps) for e in range(2) for s in range(steps)]
+    assert rates == pytest.approx([0.2 * (n + 1) / 10 for n in range(10)])
+    plain = Recipe(source="", epochs=10, lr=0.2, schedule="cosine")
+    assert [recipe.rate(e) for e in range(2, 12)] == [plain.rate(e) for e in range(10)]
+    assert recipe.change(epochs=6).warmup == 1
+    assert recipe.change(epochs=1).warmup == 0
+    with pytest.raises(RecipeError, match="warmup must be at least 0 and less than the 3 epochs"):
+        Recipe(source="", epochs=3, warmup=3)
+
+
+def test_sgd_without_warm_up_leaves_keys_as_they_were(digits):
+    assert not {"optimizer", "warmup", "code", "weights"} & set(RECIPES["cifar10"].as_dict())
+    adamw = make_recipe(digits, optimizer="adamw")
+    assert {"optimizer", "warmup"} <= set(adamw.as_dict())
+    assert Recipe.from_dict(json.loads(json.dumps(adamw.as_dict()))) == adamw
+
+
+def test_adamw_brings_rates_and_a_schedule_that_suit_it(digits):
+    recipe = make_recipe(digits, optimizer="adamw")
+    assert recipe == make_recipe(digits, changes=["optimizer=adamw"])
+    assert (recipe.schedule, recipe.weight_decay, recipe.warmup) == ("cosine", 0.05, 3)
+    assert recipe.lr == pytest.approx(5e-4 * math.sqrt(recipe.batch_size / 128))
+    changed = make_recipe(digits, optimizer="adamw", epochs=10, changes=["lr=0.003", "warmup=4"])
+    assert (changed.lr, changed.warmup, changed.epochs) == (0.003, 4, 10)
+
+
+@pytest.mark.parametrize(
+    ("model", "optimizer"),
+    [("timm:test_vit", "adamw"), ("timm:test_resnet", "sgd"), ("digitnet", "sgd")],
+)
+def test_networks_with_layer_normalisation_get_adamw(digits, model, optimizer):
+    assert make_recipe(digits, model=model).optimizer == optimizer
+    assert make_recipe(digits, model=model, optimizer="sgd").optimizer == "sgd"

@@ -74,6 +74,33 @@ def test_a_run_leaves_its_folder(new):
     }
 
 
+def test_adamw_is_torchs_with_a_rate_per_step_and_decay_of_matrices_alone(digits):
+    recipe = RECIPE.change(optimizer="adamw", lr=0.01, weight_decay=0.2, warmup=1)
+    trainer = Trainer(digits, parse("none"), recipe, seed=3)
+    model = initialise(recipe.model, digits.num_classes, digits.shape, 3).train()
+    matrices, vectors = (
+        [part for part in model.parameters() if (part.ndim > 1) is wide] for wide in (True, False)
+    )
+    optimizer = torch.optim.AdamW(
+        [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}], weight_decay=0.2
+    )
+    loader = Loader(
+        digits.train, 32, augmentation="none", scale=trainer.scale, shuffle=True, drop_last=True,
+        seed=3,
+    )  # fmt: skip
+    trainer.start_epoch()
+    for step, (samples, labels) in enumerate(loader):
+        trainer.step()
+        for group in optimizer.param_groups:
+            group["lr"] = 0.01 * (step + 1) / STEPS
+        optimizer.zero_grad()
+        F.cross_entropy(model(samples), labels).backward()
+        optimizer.step()
+    found, expected = trainer.model.state_dict(), model.state_dict()
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("normalize", ["dataset", "half", "none"])
 def test_the_loaded_model_has_the_scores_of_the_record(new, digits, normalize):
     run = new("mixup", RECIPE.change(normalize=normalize))

@@ -147,6 +147,22 @@ def test_a_run_with_a_graph_is_a_run(new, device, captures, monkeypatch, method,
     assert len(captures) == 1
 
 
+ADAMW = RECIPE.change(optimizer="adamw", lr=0.01, weight_decay=0.1, warmup=1, schedule="cosine")
+
+
+def test_adamw_with_warm_up_in_a_graph_is_the_same(new, device, captures):
+    """A capture leaves no trace in moments and step counts; a rate per step reaches the graph."""
+    run, eager = new("zeta", ADAMW), new("zeta", ADAMW, graph=False)
+    finish(run)
+    finish(eager)
+    assert_same(run, eager, device)
+    assert len(captures) == 1
+    train([new("zeta", ADAMW, out="part", chunk_steps=2)], stop=stop_after(2))
+    last = new("zeta", ADAMW, out="part", chunk_steps=2)
+    finish(last)
+    assert_same(last, eager, device)
+
+
 def test_a_step_is_captured_again_where_mixing_ends(new, device, captures):
     run, eager = (new("zeta:gamma=2.8,until=0.67", graph=graph) for graph in (True, False))
     finish(run)

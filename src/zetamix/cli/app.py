@@ -33,7 +33,6 @@ app = typer.Typer(
     help="ζ-mixup: mix many samples into each output, near the data.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    add_completion=False,
     pretty_exceptions_show_locals=False,
     context_settings=HELP,
 )

@@ -1,23 +1,21 @@
 """`zetamix bench`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from zetamix.atomic_io import write_json
-from zetamix.bench.contenders import COPY, OURS, PEERS
-from zetamix.bench.run import Case, Row, WrongResultError, fastest_peer, measure
 from zetamix.cli.options import Device, check_writable, parse_device
-from zetamix.provenance import machine_info, machine_summary
+
+if TYPE_CHECKING:
+    from zetamix.bench.run import Case, Row
 
 GPU_SHAPES = "32x3x224x224,128x3x32x32,128x3x224x224,256x3x224x224"
 CPU_SHAPES = "128x3x32x32,32x3x96x96,128x3x96x96,32x3x224x224,128x3x224x224,256x3x224x224"
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = ("float32", "bfloat16", "float16")
 
 
 def bench(
@@ -37,6 +35,12 @@ def bench(
 
     Results are compared with float64 before anything is timed.
     """
+    import torch
+
+    from zetamix.atomic_io import write_json
+    from zetamix.bench.run import Case, WrongResultError, measure
+    from zetamix.provenance import machine_info, machine_summary
+
     console = Console()
     torch_device = parse_device(device)
     is_gpu = torch_device.type == "cuda"
@@ -44,7 +48,12 @@ def bench(
         # streams, graphs and events belong to the current device
         torch.cuda.set_device(torch_device)
     cases = [
-        Case(shape, DTYPES.get(name, torch.float32), torch_device, tf32=name == "tf32")
+        Case(
+            shape,
+            torch.float32 if name == "tf32" else getattr(torch, name),
+            torch_device,
+            tf32=name == "tf32",
+        )
         for shape in _parse_shapes(shapes or (GPU_SHAPES if is_gpu else CPU_SHAPES))
         for name in _parse_dtypes(dtypes, is_gpu)
     ]
@@ -103,7 +112,10 @@ def _parse_dtypes(text: str | None, is_gpu: bool) -> list[str]:
     return names
 
 
-def _make_table(case: Case, rows: list[Row]) -> Table:
+def _make_table(case: "Case", rows: list["Row"]) -> Table:
+    from zetamix.bench.contenders import COPY, OURS, PEERS
+    from zetamix.bench.run import fastest_peer
+
     table = Table(title=case.label, title_justify="left")
     table.add_column("", no_wrap=True)
     table.add_column("mode", style="dim")

@@ -170,6 +170,8 @@ def print_header(
     model = recipe.model
     if recipe.weights is not None:
         model += f" from {recipe.weights.path.name}"
+    if recipe.optimizer == "adamw":
+        model += f", AdamW with {plural(recipe.warmup, 'epoch')} of warm-up"
     augmentation = "no" if recipe.augmentation == "none" else recipe.augmentation
     console.print(
         f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} training and {test:,} test samples, "

@@ -42,6 +42,14 @@ Weights = Annotated[
         "ImageNet. Default: from scratch.",
     ),
 ]
+Optimizer = Annotated[
+    str | None,
+    typer.Option(
+        "--optimizer",
+        help="sgd, or adamw with warm-up and cosine annealing. Default: adamw for networks with "
+        "layer normalisation (transformers, ConvNeXt), else sgd.",
+    ),
+]
 TrainSize = Annotated[
     str | None,
     typer.Option("--train-size", help="Train on a subset: a number of samples or a fraction."),

@@ -28,6 +28,7 @@ def train(
     epochs: options.Epochs = None,
     model: options.Model = None,
     weights: options.Weights = None,
+    optimizer: options.Optimizer = None,
     train_size: options.TrainSize = None,
     size: options.Size = None,
     change: options.Changes = None,
@@ -70,7 +71,12 @@ def train(
         console.quiet = not ranks.leads
         dataset, ref = _load(data, data_dir, train_size, size)
         recipe = make_recipe(
-            dataset, model=model, epochs=epochs, weights=weights, changes=change or []
+            dataset,
+            model=model,
+            epochs=epochs,
+            weights=weights,
+            optimizer=optimizer,
+            changes=change or [],
         )
         chosen, numbers = parse_list(methods or "zeta:2.8"), options.parse_seeds(seeds, 1)
         cells = [make_cell(dataset, method, recipe, seed) for method in chosen for seed in numbers]

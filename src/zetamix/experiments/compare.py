@@ -66,6 +66,7 @@ def make_grid(
     model: str | None = None,
     epochs: int | None = None,
     weights: str | Path | None = None,
+    optimizer: str | None = None,
     changes: Sequence[str] = (),
     data_dir: Path | None = None,
     size: int | None = None,
@@ -77,7 +78,7 @@ def make_grid(
     out: the folder of the comparison; out/compare-NAME if None.
     seeds: their number, from 0 on, or a list. More seeds, later, add runs to the same folder.
     train_size: a number of training samples or a fraction; the same ones for every run.
-    model, epochs, weights, changes: override the recipe; changes as in "lr=0.05".
+    model, epochs, weights, optimizer, changes: override the recipe; changes as in "lr=0.05".
     size: resize the images of a path to this number of pixels.
     """
     numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
@@ -92,7 +93,14 @@ def make_grid(
         ref = DatasetRef.resolve(data, data_dir, train_size, size)
         dataset = ref.load()
     _check_dataset(dataset)
-    recipe = make_recipe(dataset, model=model, epochs=epochs, weights=weights, changes=changes)
+    recipe = make_recipe(
+        dataset,
+        model=model,
+        epochs=epochs,
+        weights=weights,
+        optimizer=optimizer,
+        changes=changes,
+    )
     chosen = suitable_methods(dataset) if methods is None else tuple(methods)
     folder = (out or Path("out") / f"compare-{dataset.name}").absolute()
     grid = Grid(dataset, ref, chosen, numbers, recipe, folder)

@@ -1,5 +1,6 @@
 """Networks by name: those of the paper, torchvision's, timm's and your own; initial weights."""
 
+from zetamix.models.build import OWN_MODELS as OWN_MODELS
 from zetamix.models.build import SMALL_SIDE as SMALL_SIDE
 from zetamix.models.build import TORCH_LOCK as TORCH_LOCK
 from zetamix.models.build import TrainedModel as TrainedModel

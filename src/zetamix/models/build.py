@@ -22,6 +22,9 @@ from zetamix.text import did_you_mean
 # of a 32 × 32 image before the first block
 SMALL_SIDE = 64
 
+# besides those of torchvision and timm
+OWN_MODELS = ("auto", "lenet5", "digitnet", "mlp")
+
 # held by a thread while it uses state that all threads share: torch's default generators, or the
 # capture of a CUDA graph, during which no thread may synchronise the device
 TORCH_LOCK = threading.RLock()
@@ -160,10 +163,9 @@ class GreyToRGB(nn.Module):
 def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Module:
     available = torchvision.models.list_models(module=torchvision.models)
     if name not in available:
-        ours = ["auto", "lenet5", "digitnet", "mlp"]
-        hint = did_you_mean(name, [*available, *ours], limit=3) or suggest_timm(name)
+        hint = did_you_mean(name, [*available, *OWN_MODELS], limit=3) or suggest_timm(name)
         raise UnknownModelError(
-            f"Expected a model such as {', '.join(ours)}, resnet18 or another classification "
+            f"Expected a model such as {', '.join(OWN_MODELS)}, resnet18 or another classification "
             f"model of torchvision, timm:NAME or FILE.py:FUNCTION, got {name!r}.{hint}"
         )
     if shape[0] not in (1, 3):

@@ -75,23 +75,25 @@ class CapturedStep:
 
 def _snapshot(trainer: Trainer) -> Callable[[], None]:
     """A function that restores everything that warm-up steps change, in the same memory."""
-    momentum = _momentum(trainer)
-    state = [*trainer.model.state_dict().values(), *momentum, trainer.index, trainer.step_metrics]
+    before = _optimizer_state(trainer)
+    state = [*trainer.model.state_dict().values(), *before, trainer.index, trainer.step_metrics]
     copies = [part.clone() for part in state]
     generator = trainer.generator.get_state()
 
     def restore() -> None:
         for part, old in zip(state, copies, strict=True):
             part.copy_(old)
-        if not momentum:
-            # a buffer of zeros becomes the gradient, as in the first step of SGD
-            for part in _momentum(trainer):
+        if not before:
+            # moments of zeros and no step are how AdamW begins; for SGD a momentum of zeros
+            # becomes the gradient, as in its first step
+            for part in _optimizer_state(trainer):
                 part.zero_()
         trainer.generator.set_state(generator)
 
     return restore
 
 
-def _momentum(trainer: Trainer) -> list[torch.Tensor]:
-    buffers = [state.get("momentum_buffer") for state in trainer.optimizer.state.values()]
-    return [buffer for buffer in buffers if buffer is not None]
+def _optimizer_state(trainer: Trainer) -> list[torch.Tensor]:
+    """Momentum of SGD; moments and step counts of AdamW."""
+    values = [value for state in trainer.optimizer.state.values() for value in state.values()]
+    return [value for value in values if isinstance(value, torch.Tensor)]

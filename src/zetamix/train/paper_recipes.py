@@ -1,11 +1,12 @@
 """The recipes of the paper's Appendix D, one row per dataset."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from zetamix.data.dataset import Dataset
 from zetamix.metrics import check_metric
-from zetamix.models import default_model
+from zetamix.models import OWN_MODELS, default_model, initialise
 from zetamix.train.recipe import Recipe, RecipeError
 
 # the source of recipes that are not the paper's
@@ -83,16 +84,24 @@ def make_recipe(
     model: str | None = None,
     epochs: int | None = None,
     weights: str | Path | None = None,
+    optimizer: str | None = None,
     changes: Sequence[str] = (),
 ) -> Recipe:
     """The recipe for a dataset after changes such as "lr=0.05".
 
     weights: a file with the state dict that training starts from (`zetamix.models.load_weights`).
+    optimizer: "sgd" or "adamw"; None takes AdamW for networks with layer normalisation, such as
+        transformers and ConvNeXt, and SGD for all others.
     """
-    options = {"model": model, "epochs": epochs, "weights": weights}
+    options = {"model": model, "epochs": epochs, "weights": weights, "optimizer": optimizer}
     named = [f"{name}={value}" for name, value in options.items() if value is not None]
     recipe = default_recipe(dataset.name, dataset.shape, len(dataset.train))
-    if weights is not None and recipe.source == OWN:
+    wanted = recipe.override(*named, *changes)
+    is_set = any(text.startswith("optimizer=") for text in (*named, *changes))
+    adamw = wanted.optimizer == "adamw" or (not is_set and _suits_adamw(wanted, dataset))
+    if adamw:
+        recipe = with_adamw(recipe, wanted.batch_size)
+    if weights is not None and (adamw or recipe.source == OWN):
         # a tenth, as usual for fine-tuning: the rate for a start from scratch forgets the weights
         recipe = recipe.change(lr=recipe.lr / 10)
     if dataset.multi_label:
@@ -103,6 +112,33 @@ def make_recipe(
     except ValueError as error:
         raise RecipeError(f"select: {error}") from None
     return recipe
+
+
+def with_adamw(recipe: Recipe, batch_size: int) -> Recipe:
+    """A recipe with AdamW, warm-up over a tenth of the epochs, and cosine annealing.
+
+    Weight decay is that of DeiT and ConvNeXt. Their rates, 0.001 to 0.004 for batches of 1,024 to
+    4,096, are scaled by the square root of the batch size, as is usual for Adam.
+    """
+    return recipe.change(
+        optimizer="adamw",
+        lr=5e-4 * math.sqrt(batch_size / 128),
+        weight_decay=0.05,
+        schedule="cosine",
+        milestones=(),
+        warmup=min(max(1, round(recipe.epochs / 10)), recipe.epochs - 1),
+    )
+
+
+def _suits_adamw(recipe: Recipe, dataset: Dataset) -> bool:
+    """Whether the network normalises layers instead of batches, which SGD trains poorly."""
+    if recipe.model.startswith("resnet") or recipe.model in OWN_MODELS:
+        return False
+    network = initialise(
+        recipe.model, dataset.num_classes, dataset.shape, 0, stem=recipe.stem, code=recipe.code
+    )
+    kinds = [type(part).__name__ for part in network.modules()]
+    return any("LayerNorm" in kind for kind in kinds) and not any("BatchNorm" in k for k in kinds)
 
 
 def default_recipe(name: str, shape: tuple[int, ...], count: int) -> Recipe:

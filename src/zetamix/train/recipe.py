@@ -13,6 +13,7 @@ from zetamix.provenance import FileChangedError, FileRef
 from zetamix.text import did_you_mean
 
 CHOICES = {
+    "optimizer": ("sgd", "adamw"),
     "schedule": ("steps", "cosine"),
     "augmentation": tuple(AUGMENTATIONS),
     "normalize": ("dataset", "half", "none"),
@@ -72,6 +73,11 @@ class Recipe:
     evaluate_every: int = 1
     """Evaluate every so many epochs, and after the last one."""
 
+    optimizer: str = field(default="sgd", metadata=LATER)
+    """"sgd" with `momentum` and `nesterov`, or "adamw", which decays weights but neither biases nor
+    the parameters of normalisation."""
+    warmup: int = field(default=0, metadata=LATER)
+    """Epochs in which the learning rate rises linearly, step by step, before the schedule."""
     code: FileRef | None = field(default=None, metadata=LATER)
     """The file of a model "FILE.py:FUNCTION", found when the recipe is made."""
     weights: FileRef | None = field(default=None, metadata=LATER)
@@ -96,20 +102,31 @@ class Recipe:
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise RecipeError(f"{name} must be a finite number of at least 0, got {value}.")
+        if not 0 <= self.warmup < self.epochs:
+            raise RecipeError(
+                f"warmup must be at least 0 and less than the {self.epochs} epochs, got "
+                f"{self.warmup}."
+            )
         if self.nesterov and self.momentum == 0:
             raise RecipeError("nesterov needs momentum above 0. Add nesterov=false.")
         if list(self.milestones) != sorted(set(self.milestones)):
             raise RecipeError(f"milestones must increase, got {list(self.milestones)}.")
 
-    def rate(self, epoch: int) -> float:
+    def rate(self, epoch: int, done: float = 1.0) -> float:
         """The learning rate of an epoch, counted from 0.
+
+        done: the fraction of the epoch that is over after the current step, by which the rate
+            rises during warm-up.
 
         >>> recipe = Recipe(source="", epochs=200, lr=0.1, milestones=(80, 120, 160))
         >>> [round(recipe.rate(epoch), 4) for epoch in (0, 79, 80, 199)]
         [0.1, 0.1, 0.02, 0.0008]
         """
+        if epoch < self.warmup:
+            return self.lr * (epoch + done) / self.warmup
         if self.schedule == "cosine":
-            return self.lr * 0.5 * (1 + math.cos(math.pi * epoch / self.epochs))
+            fraction = (epoch - self.warmup) / (self.epochs - self.warmup)
+            return self.lr * 0.5 * (1 + math.cos(math.pi * fraction))
         passed = sum(epoch >= milestone for milestone in self.milestones)
         return self.lr * self.decay**passed
 
@@ -127,7 +144,7 @@ class Recipe:
             )
 
     def change(self, **changes: Any) -> "Recipe":
-        """The recipe with some fields changed; other epochs move the milestones proportionally.
+        """The recipe with some fields changed; other epochs scale milestones and warm-up.
 
         >>> recipe = Recipe(source="", epochs=200, milestones=(80, 120, 160))
         >>> recipe.change(epochs=20).milestones
@@ -141,6 +158,9 @@ class Recipe:
         if "milestones" not in changes and epochs != self.epochs:
             scaled = {max(1, round(m * epochs / self.epochs)) for m in self.milestones}
             changes["milestones"] = tuple(sorted(scaled))
+        if "warmup" not in changes and self.warmup:
+            scaled_warmup = max(1, round(self.warmup * epochs / self.epochs))
+            changes["warmup"] = min(scaled_warmup, epochs - 1)
         if "epochs" in changes and "evaluate_every" not in changes:
             changes["evaluate_every"] = max(1, self.evaluate_every * epochs // self.epochs)
         return dataclasses.replace(self, **changes)

@@ -86,14 +86,8 @@ class Trainer:
 
         # a rate on the device can change under a captured graph
         self.lr = torch.tensor(recipe.rate(0), device=self.device)
-        self.optimizer = torch.optim.SGD(
-            self.model.parameters(),
-            lr=self.lr if on_gpu else recipe.rate(0),
-            momentum=recipe.momentum,
-            weight_decay=recipe.weight_decay,
-            nesterov=recipe.nesterov,
-            fused=on_gpu,
-            foreach=False if on_gpu else None,
+        self.optimizer = make_optimizer(
+            self.model, recipe, self.lr if on_gpu else recipe.rate(0), fused=on_gpu
         )
         self.batch_rows = torch.arange(self.loader.batch_size, device=self.device)
         # the step within the epoch, where a captured graph can read and advance it
@@ -111,11 +105,7 @@ class Trainer:
 
     def start_epoch(self) -> None:
         """Draw the order and augmentation of the epoch, and set the learning rate."""
-        rate = self.recipe.rate(self.epoch)
-        if self.device.type == "cuda":
-            self.lr.fill_(rate)
-        else:
-            self.optimizer.param_groups[0]["lr"] = rate
+        self._set_rate(self.recipe.rate(self.epoch))
         if isinstance(self.mix, BatchMix):
             self.mix.enabled = self.epoch < self.mixed_epochs
         for kept, new in zip(self.draws, self.loader.draw(self.epoch), strict=True):
@@ -125,6 +115,13 @@ class Trainer:
         self.all_step_metrics = None
         self.open_stream()
         self.parallel.train()
+
+    def _set_rate(self, rate: float) -> None:
+        if self.device.type == "cuda":
+            self.lr.fill_(rate)
+        else:
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
 
     def open_stream(self) -> None:
         """Start reading at the next step, where the split is streamed to the device."""
@@ -148,7 +145,10 @@ class Trainer:
         return seeded(seed, self.device)
 
     def feed(self) -> None:
-        """Copy the next batch to the device, where the split is streamed."""
+        """Set the rate of the next step, and copy its batch where the split is streamed."""
+        if self.epoch < self.recipe.warmup:
+            done = (self.step_in_epoch + 1) / self.steps_per_epoch
+            self._set_rate(self.recipe.rate(self.epoch, done))
         if self._stream is None:
             return
         rows = next(self._stream)
@@ -315,7 +315,8 @@ class Trainer:
         rate = self.optimizer.param_groups[0]["lr"]
         self.optimizer.load_state_dict(state["optimizer"])
         # keep the tensor that a captured graph reads
-        self.optimizer.param_groups[0]["lr"] = rate
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         self.generator.set_state(state["generator"].cpu())
         # between two epochs the metrics of the first rank are enough
         gathered = state["step_metrics"]
@@ -328,6 +329,41 @@ def _accuracy(logits: Tensor, targets: Tensor, multi_label: bool) -> Tensor:
         return ((logits > 0) == (targets > 0.5)).float().mean()
     dominant = targets.argmax(1) if targets.ndim == 2 else targets
     return (logits.argmax(1) == dominant).float().mean()
+
+
+def make_optimizer(
+    model: nn.Module, recipe: Recipe, lr: Tensor | float, *, fused: bool
+) -> torch.optim.Optimizer:
+    """The optimiser of a recipe.
+
+    lr: a tensor on the GPU where a captured graph reads it.
+    fused: one kernel per step, on a GPU. AdamW then counts its steps on the device (`capturable`),
+        without which torch refuses to capture it.
+    """
+    parameters = [part for part in model.parameters() if part.requires_grad]
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(
+            parameters,
+            lr=lr,
+            momentum=recipe.momentum,
+            weight_decay=recipe.weight_decay,
+            nesterov=recipe.nesterov,
+            fused=fused,
+            foreach=False if fused else None,
+        )
+    # biases and the parameters of normalisation are vectors, or numbers
+    groups: list[dict[str, Any]] = [
+        {"params": [part for part in parameters if part.ndim > 1]},
+        {"params": [part for part in parameters if part.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=lr,
+        weight_decay=recipe.weight_decay,
+        fused=fused,
+        foreach=False if fused else None,
+        capturable=fused,
+    )
 
 
 @lru_cache(maxsize=1)

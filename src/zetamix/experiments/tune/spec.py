@@ -32,6 +32,7 @@ def make_spec(
     model: str | None = None,
     epochs: int | None = None,
     weights: str | Path | None = None,
+    optimizer: str | None = None,
     changes: Sequence[str] = (),
     data_dir: Path | None = None,
     size: int | None = None,
@@ -39,8 +40,8 @@ def make_spec(
     """The spec of a study; raises if any setting of the space could not be trained.
 
     data: a dataset, its name or its path.
-    recipe: None takes the recipe of the dataset, with `model`, `epochs`, `weights` and `changes`
-        (such as "lr=0.05") applied.
+    recipe: None takes the recipe of the dataset, with `model`, `epochs`, `weights`, `optimizer` and
+        `changes` (such as "lr=0.05") applied.
     metric: the metric to optimise; None takes the error rate if classes are balanced, else
         balanced accuracy, and for a multi-label set the mean average precision.
     size: side in pixels to which images of a path are resized.
@@ -54,7 +55,14 @@ def make_spec(
         dataset = load_cached(ref)
     parsed = parse_space(space)
     if recipe is None:
-        recipe = make_recipe(dataset, model=model, epochs=epochs, weights=weights, changes=changes)
+        recipe = make_recipe(
+            dataset,
+            model=model,
+            epochs=epochs,
+            weights=weights,
+            optimizer=optimizer,
+            changes=changes,
+        )
     _check_dataset(dataset)
     held_out = dataset.val is None
     if held_out:
