@@ -251,7 +251,7 @@ def test_a_value_error_of_others_is_a_bug():
 
 
 def test_a_time_limit_counts_from_the_start_of_the_command(zetamix, tmp_path):
-    text = zetamix(*SMALL, "--time-limit", "0.01s", "--out", "mine")
+    text = zetamix(*SMALL, "--time-limit", "0.01s", "--out", "mine", status=75)
     assert "The time limit is reached. Everything is saved. Rerun the same command" in text
     assert not (tmp_path / "mine" / "record.json").exists()
     assert "1 of 1 runs finished" in zetamix(*SMALL, "--out", "mine")
@@ -259,12 +259,12 @@ def test_a_time_limit_counts_from_the_start_of_the_command(zetamix, tmp_path):
 
 def test_a_stopped_run_is_resumed_by_the_same_command(zetamix, tmp_path):
     options = ("--data", "crescents", "--epochs", 2000, "--methods", "none", "--out", "mine")
-    text = zetamix(*options, "--time-limit", "3s")
+    text = zetamix(*options, "--time-limit", "3s", status=75)
     assert "no mixing seed 0 in epoch" in text
     before = len(list(read_lines(tmp_path / "mine" / "metrics.jsonl")))
     assert 0 < before < 2000
     assert (tmp_path / "mine" / "checkpoint.pt").exists()
-    zetamix(*options, "--time-limit", "3s")
+    zetamix(*options, "--time-limit", "3s", status=75)
     lines = [line["epoch"] for line in read_lines(tmp_path / "mine" / "metrics.jsonl")]
     assert lines == list(range(1, len(lines) + 1))
     assert len(lines) > before

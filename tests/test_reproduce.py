@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import time
+from contextlib import nullcontext
 from importlib.resources import files
 
 import pytest
@@ -15,7 +16,7 @@ from zetamix.experiments.reproduce import (
     ARTIFACTS,
     CellRequest,
     Session,
-    estimate_seconds,
+    TimeEstimates,
     make_view,
     mnist,
     point_clouds,
@@ -379,6 +380,23 @@ def test_a_stopped_session_resumes_to_the_same_result(tmp_path):
         assert rest.store.records[key].last == record.last
 
 
+def test_a_record_is_stored_as_soon_as_its_run_is_finished(tmp_path):
+    """Not when all runs of a dataset are: a session may be killed before."""
+    seen = []
+
+    def watch(snapshot):
+        stored = {record.key for record in RecordStore(tmp_path).records.values()}
+        seen.append((stored, {cell.cell.key for cell in snapshot.cells if cell.state == "done"}))
+
+    session = open_session(tmp_path, display=lambda: nullcontext(watch))
+    session.run("natural", small_cells())
+    assert all(stored == done for stored, done in seen)
+    assert len(seen[-1][0]) == 2
+    # and once only
+    lines = (tmp_path / "natural" / "records.jsonl").read_text().splitlines()
+    assert len(lines) == 2
+
+
 def test_no_time_at_all_runs_nothing(tmp_path):
     outcome = open_session(tmp_path, stop=Stop(limit=0.0)).run("theorems", cells_of("theorems"))
     assert (outcome.ran, len(outcome.empty)) == (0, 7)
@@ -614,19 +632,34 @@ def test_a_shortened_recipe_that_was_run_is_shown_beside_the_full_one(tmp_path):
     assert make_view("sensitivity", store).more == after.more
 
 
+def estimate(store, *cells, gpu="H100"):
+    found = map(TimeEstimates(store, {"gpu": gpu}), cells)
+    return [None if one is None else (round(one.seconds, 6), one.machine) for one in found]
+
+
 def test_time_is_estimated_from_the_records_of_a_dataset(tmp_path):
     store = RecordStore(tmp_path)
     cell = cells_of("natural")[0]
-    assert estimate_seconds([cell], store) == [None]
+    assert estimate(store, cell) == [None]
     for seconds, seed in ((90.0, 0), (60.0, 1), (9000.0, 2)):
         record = run_record(dataclasses.replace(cell, seed=seed), 0.05)
-        store.add("natural", dataclasses.replace(record, wall_s=seconds, extra={"concurrent": 3}))
+        changes = {"wall_s": seconds, "extra": {"concurrent": 3}, "machine": {"gpu": "H200"}}
+        store.add("natural", dataclasses.replace(record, **changes))
     half = dataclasses.replace(cell, recipe=cell.recipe.change(epochs=100))
+    like = cells_of("natural", datasets=("cifar100",))[0]
     other = cells_of("natural", datasets=("stl10",))[0]
-    # the median of three runs side by side, per epoch
-    assert estimate_seconds([cell, half, other], store) == pytest.approx([30.0, 15.0, None])
+    # the median of three runs side by side, per epoch; images of the same shape take as long
+    expected = [(30.0, "H200"), (15.0, "H200"), (30.0, "H200"), None]
+    assert estimate(store, cell, half, like, other) == expected
+    # records of this machine count before those of another
+    record = dataclasses.replace(run_record(like, 0.05), wall_s=50.0, machine={"gpu": "H100"})
+    store.add("natural", record)
+    assert estimate(store, cell, like) == [(50.0, "H100"), (50.0, "H100")]
+    assert estimate(store, cell, like, gpu="H200") == [(30.0, "H200"), (30.0, "H200")]
     store.add("theorems", measurement(kind="dominance", dataset="", wall_s=2.0))
-    assert estimate_seconds(theorems.cells()[-2:], store) == [2.0, None]
+    first, second = estimate(store, *theorems.cells()[-2:])
+    assert first[0] == 2.0
+    assert second is None
 
 
 @pytest.mark.parametrize(

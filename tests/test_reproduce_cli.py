@@ -86,8 +86,8 @@ def test_without_data_the_table_has_the_papers_values(zetamix, tmp_path):
     assert "| CIFAR-10 | no mixing | 5.48 | – | – | – | – |  |" in table
 
 
-def test_no_time_leaves_everything_and_is_no_failure(zetamix):
-    output = zetamix("theorems", "--time-limit", "0s")
+def test_no_time_leaves_everything_and_the_exit_status_says_so(zetamix):
+    output = zetamix("theorems", "--time-limit", "0s", status=75)
     assert "7 left" in output
     assert "Rerun the same command to resume." in output
 
@@ -107,7 +107,8 @@ def test_a_measurement_that_is_interrupted_is_not_saved(zetamix, monkeypatch):
 
 def test_runs_that_are_stopped_are_named(zetamix, monkeypatch):
     monkeypatch.setattr(Stop, "__call__", lambda self: any(Path("out").glob("*/runs/*/cell.json")))
-    output = zetamix("natural", "--quick", "--datasets", "cifar10", "--methods", "none")
+    options = ("--quick", "--datasets", "cifar10", "--methods", "none")
+    output = zetamix("natural", *options, status=75)
     assert re.search(
         r"Saved: cifar10 digitnet crop-flip no mixing seed 0, [\d.]+ of 1 epochs", output
     )
@@ -121,9 +122,11 @@ def test_list_shows_records_data_and_time_left(zetamix, tmp_path):
         output = zetamix("--list")
     for id, artifact in ARTIFACTS.items():
         assert f"{id} {artifact.title.split()[0]}" in output
-    # 26 of CIFAR-10's 30 cells at 100 s each; the other datasets have no record
-    assert re.search(r"natural table 1: [a-z ]+ 4 176 about 43 min \+ unknown", output)
-    assert re.search(r"medmnist AUC [\w ]+ 0 24 unknown", output)
+    # 26 of CIFAR-10's 30 cells at 100 s each; the other datasets are not here
+    assert re.search(r"natural table 1: [a-z ]+ 4 176 about 43 min", output)
+    assert re.search(r"sensitivity error [\w ]+ 0 434 about [\d.]+ h", output)
+    assert re.search(r"medmnist AUC [\w ]+ 0 24 –", output)
+    assert "by records of an unknown machine. This machine is" in output
     assert "available: cifar10" in output
     assert "missing: cifar100, fashion_mnist, stl10, imagenette, imagewoof" in output
     # without an artifact there is nothing else to do

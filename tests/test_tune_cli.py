@@ -85,7 +85,7 @@ def test_settings_reach_the_study(tmp_path):
 
 def test_a_time_limit_ends_politely(tmp_path):
     done = tune(*QUICK, "--trials", 500, "--time-limit", "2s", "--out", tmp_path)
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 75, done.output
     assert "Rerun the same command to resume." in flat(done.stdout)
     assert not json.loads((tmp_path / "results.json").read_text())["finished"]
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from zetamix.train.stop import Stop
 
 
+WORK_LEFT = 75
+
+
 @contextmanager
 def report_errors() -> Iterator[None]:
     """Print errors of this package, a full GPU and refused files on stderr, and exit with 1."""
@@ -30,13 +33,21 @@ def report_errors() -> Iterator[None]:
 
 
 def exit_stopped(console: Console, stop: "Stop", hint: str = "") -> None:
-    """Say why a command stopped early, and exit with 130 for Ctrl-C, 143 for SIGTERM, else 0."""
+    """Say why a command stopped before its work was done, and exit with `stop_status`."""
     console.print(
         f"{stop.reason}{hint} Everything is saved. Rerun the same command to resume.",
         highlight=False,
         soft_wrap=True,
     )
-    raise typer.Exit(0 if stop.signal is None else 128 + stop.signal)
+    raise typer.Exit(stop_status(stop))
+
+
+def stop_status(stop: "Stop") -> int:
+    """As shells do, 130 for Ctrl-C and 143 for SIGTERM; 75 where a time limit left work to do.
+
+    75 is EX_TEMPFAIL of sysexits.h, "retry later": a script can repeat the command until it is 0.
+    """
+    return WORK_LEFT if stop.signal is None else 128 + stop.signal
 
 
 def _message(error: Exception) -> str | None:

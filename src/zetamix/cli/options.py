@@ -76,7 +76,10 @@ Address = Annotated[
 ]
 TimeLimit = Annotated[
     str | None,
-    typer.Option("--time-limit", help="Save and stop after this time, such as 9m or 1h30m."),
+    typer.Option(
+        "--time-limit",
+        help="Save and stop after this time, such as 9m; exit status 75 if work is left.",
+    ),
 ]
 SaveEvery = Annotated[
     float, typer.Option("--save-every", min=0, help="Seconds between two checkpoints.")

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from zetamix.cli.errors import report_errors
+from zetamix.cli.errors import report_errors, stop_status
 from zetamix.cli.live import print_line, show_runs, time_left
 from zetamix.cli.options import (
     DataDir,
@@ -26,6 +26,8 @@ from zetamix.cli.options import (
 from zetamix.text import did_you_mean
 
 if TYPE_CHECKING:
+    import torch
+
     from zetamix.experiments.progress import CellProgress
     from zetamix.experiments.reproduce import Outcome, Session
     from zetamix.results.record_store import PaperView
@@ -84,7 +86,7 @@ def reproduce(
         if show_list or not ids or ids == [PAGE]:
             views = [make_view(id, store, is_smoke=quick) for id in chosen]
             if show_list or not ids:
-                _print_list(console, views, data_dir, parse_device(device).type)
+                _print_list(console, views, data_dir, parse_device(device))
             else:
                 _write_page(console, views)
             return
@@ -186,19 +188,20 @@ def _exit(console: Console, session: "Session", outcomes: dict[str, "Outcome"]) 
         for run in session.unfinished:
             print_line(console, f"Saved: {_run_name(run)}, {run.epochs:.1f} of {run.total} epochs.")
         print_line(console, f"{session.stop.reason} Rerun the same command to resume.")
-        # as shells do: 143 for SIGTERM, 130 for Ctrl-C
-        raise typer.Exit(0 if session.stop.signal is None else 128 + session.stop.signal)
+        raise typer.Exit(stop_status(session.stop))
     if not any(outcome.ran for outcome in outcomes.values()):
         raise typer.Exit(1)
 
 
 def _print_list(
-    console: Console, views: Sequence["PaperView"], data_dir: Path | None, device: str
+    console: Console, views: Sequence["PaperView"], data_dir: Path | None, device: "torch.device"
 ) -> None:
     from zetamix.data import CATALOGUE
     from zetamix.data.load_dataset import status
-    from zetamix.experiments.reproduce import estimate_seconds
+    from zetamix.experiments.reproduce import TimeEstimates
+    from zetamix.provenance import machine_info
 
+    estimate, machines = TimeEstimates(views[0].store, machine_info(device)), set[str]()
     table = Table("id", "artifact and data", box=None, header_style="bold", pad_edge=False)
     for head in ("done", "missing", "time left"):
         table.add_column(head, justify="right", no_wrap=True)
@@ -208,16 +211,21 @@ def _print_list(
         available = ", ".join(name for name in names if name not in absent)
         lines = [view.title, f"[green]available: {available}[/green]" if available else ""]
         lines += [f"[dim]missing: {', '.join(absent)}[/dim]"] if absent else []
-        runnable = [cell for cell in view.empty if cell.device in (None, device)]
-        estimates = estimate_seconds(runnable, view.store)
-        times = [time_left(sum(filter(None, estimates))).removesuffix(" left")]
+        runnable = [cell for cell in view.empty if cell.device in (None, device.type)]
+        estimates = [estimate(cell) for cell in runnable if cell.dataset not in absent]
+        known = [found for found in estimates if found is not None]
+        machines |= {found.machine for found in known}
+        times = [time_left(sum(found.seconds for found in known)).removesuffix(" left")]
         times += ["unknown"] if None in estimates else []
         left = " + ".join(filter(None, times)) or "–"
         text = "\n".join(filter(None, lines))
         done = len(view.cells) - len(view.empty)
         table.add_row(view.artifact, text, str(done), str(len(view.empty)), left)
     console.print(table, highlight=False)
-    note = (
-        "zetamix data info NAME explains how to get missing data. The time left is the median of "
-    )
-    console.print(f"\n{note}the records of each dataset, for cells on {device}.", highlight=False)
+    notes = ["zetamix data info NAME explains how to get missing data."]
+    if machines:
+        here = estimate.machine if machines == {estimate.machine} else ", ".join(sorted(machines))
+        notes.append(f"The time left is that of cells whose data is here, by records of {here}.")
+    if machines - {estimate.machine}:
+        notes.append(f"This machine is {estimate.machine}.")
+    console.print("\n" + " ".join(notes), highlight=False)

@@ -1,6 +1,5 @@
 """The artifacts: each figure and table of the paper with the cells that it needs."""
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -138,30 +137,3 @@ def _variant_of(record: RunRecord) -> Variant | None:
     epochs = None if recipe.epochs == base.epochs else recipe.epochs
     variant = Variant(recipe.augmentation, epochs)
     return variant if variant.recipe(record.cell.dataset, recipe.model) == recipe else None
-
-
-def estimate_seconds(cells: Sequence[PaperCell], store: RecordStore) -> list[float | None]:
-    """Median time of the records of the same dataset, for each cell; None without a record.
-
-    A training run is estimated by its model's time per epoch and training sample.
-    """
-    seconds: dict[tuple[str, str], list[float]] = {}
-    for record in store.records.values():
-        if isinstance(record, RunRecord):
-            recipe = record.cell.recipe
-            # runs that share a device take longer each, and less time together
-            work = recipe["epochs"] * record.cell.train_size
-            share = record.wall_s / record.extra.get("concurrent", 1) / work
-            seconds.setdefault((recipe["model"], record.cell.dataset), []).append(share)
-        else:
-            seconds.setdefault((record.kind, record.dataset), []).append(record.wall_s)
-    estimates: list[float | None] = []
-    for cell in cells:
-        kind, work = (
-            (cell.recipe.model, cell.recipe.epochs * cell.train_size)
-            if isinstance(cell, TrainingCell)
-            else (cell.kind, 1)
-        )
-        times = seconds.get((kind, cell.dataset))
-        estimates.append(None if times is None else statistics.median(times) * work)
-    return estimates

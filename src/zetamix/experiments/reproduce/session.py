@@ -11,17 +11,18 @@ import torch
 
 from zetamix.data import Dataset, DatasetNotFoundError, load, with_reported_split
 from zetamix.data.load_dataset import DataDir
-from zetamix.experiments.progress import CellProgress
+from zetamix.experiments.progress import CellProgress, Snapshot
 from zetamix.experiments.reproduce import smoke
 from zetamix.experiments.reproduce.artifacts import MEASURES
 from zetamix.experiments.reproduce.measure_context import Measure, MeasureContext
 from zetamix.experiments.run_cells import Watch, run_cells
 from zetamix.methods import parse
 from zetamix.provenance import machine_info
-from zetamix.records import Measurement, RunRecord
+from zetamix.records import Cell, Measurement, RunRecord
 from zetamix.results.paper_cells import MeasurementCell, PaperCell, ReproduceError, TrainingCell
 from zetamix.results.record_store import RecordStore
 from zetamix.train.run import make_cell
+from zetamix.train.run_folder import RunFolder
 from zetamix.train.stop import Stop, Stopped
 
 
@@ -183,23 +184,42 @@ class Session:
     def _train(
         self, artifact: str, cells: list[TrainingCell], dataset: Dataset, outcome: Outcome
     ) -> None:
+        def folder_of(cell: Cell) -> str:
+            return f"{cell.dataset}-{cell.file_name}-{cell.key}"
+
+        def store(record: RunRecord) -> None:
+            if record.key not in self.store.records:
+                extra = {**record.extra, "notes": list(dataset.notes)}
+                extra |= {**cells[0].extra, **self._smoke_label()}
+                self.store.add(artifact, dataclasses.replace(record, extra=extra))
+
+        def store_finished(snapshot: Snapshot) -> None:
+            """A killed session keeps the records of all runs that were finished before."""
+            for progress in snapshot.cells:
+                done = progress.state == "done" and progress.cell.key not in self.store.records
+                record = (
+                    RunFolder(self.runs / folder_of(progress.cell)).read_record() if done else None
+                )
+                if record is not None:
+                    store(record)
+            if watch is not None:
+                watch(snapshot)
+
         with self.display() as watch:
             results = run_cells(
                 [make_cell(dataset, parse(cell.method), cell.recipe, cell.seed) for cell in cells],
                 dataset,
                 out=self.runs,
-                folder_of=lambda c: f"{c.dataset}-{c.file_name}-{c.key}",
+                folder_of=folder_of,
                 jobs=self.jobs,
                 device=str(self.device),
                 keep_model=False,
                 new_bn=True,
-                watch=watch,
+                watch=store_finished,
                 stop=self.stop,
             )
         for record in results.records.values():
-            extra = {**record.extra, "notes": list(dataset.notes)}
-            extra |= {**cells[0].extra, **self._smoke_label()}
-            self.store.add(artifact, dataclasses.replace(record, extra=extra))
+            store(record)
         for key, progress in results.progress.items():
             if key in results.failures:
                 name = f"{dataset.name}, {progress.name}"
