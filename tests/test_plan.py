@@ -8,6 +8,7 @@ import pytest
 import scipy.stats
 import torch
 from conftest import assert_close
+from memory import peak_bytes
 
 from zetamix import MixPlan, local_plan, mixup_plan, zeta_plan
 from zetamix.sampling import order_width
@@ -20,6 +21,7 @@ DRAWS = {
     "zeta keys, random anchor": lambda **kwargs: zeta_plan(9, anchor="random", **kwargs),
     "zeta some sources": lambda **kwargs: zeta_plan(9, sources=4, **kwargs),
     "zeta digits": lambda **kwargs: zeta_plan(64, sources=3, **kwargs),
+    "zeta permutations": lambda **kwargs: zeta_plan(256, outputs=9, **kwargs),
     "zeta gamma range": lambda **kwargs: zeta_plan(9, (2.0, 4.0), **kwargs),
     "mixup uniform": lambda **kwargs: mixup_plan(9, **kwargs),
     "mixup beta": lambda **kwargs: mixup_plan(9, 0.4, **kwargs),
@@ -38,8 +40,11 @@ def same(first, second):
 @pytest.mark.parametrize("anchor", ["self", "random"])
 @pytest.mark.parametrize(
     ("batch", "sources", "outputs"),
-    [(1, None, None), (2, None, None), (7, None, None), (7, 2, 3), (7, 7, 20), (64, 3, None)],
-)
+    [
+        (1, None, None), (2, None, None), (7, None, None), (7, 2, 3), (7, 7, 20), (64, 3, None),
+        (300, None, 3), (300, 200, 310),
+    ],
+)  # fmt: skip
 def test_zeta_plan_shape_and_distinct_rows(batch, sources, outputs, anchor):
     plan = zeta_plan(batch, sources=sources, outputs=outputs, anchor=anchor)
     assert (plan.batch_size, plan.outputs, plan.sources) == (
@@ -55,7 +60,7 @@ def test_zeta_plan_shape_and_distinct_rows(batch, sources, outputs, anchor):
         assert all(0 <= index < batch for index in row)
 
 
-@pytest.mark.parametrize(("batch", "sources"), [(6, None), (6, 3), (64, 2)])
+@pytest.mark.parametrize(("batch", "sources"), [(6, None), (6, 3), (64, 2), (256, None)])
 def test_anchor_self_gives_rank_one_to_the_own_sample(batch, sources):
     plan = zeta_plan(batch, sources=sources, outputs=2 * batch + 1)
     own = torch.arange(2 * batch + 1) % batch
@@ -160,6 +165,23 @@ def test_digits_order_is_uniform(anchor, generator):
     counts = counts[tuple(torch.tensor(possible).unbind(1))]
     assert counts.sum() == plan.outputs
     assert scipy.stats.chisquare(counts).pvalue > LEAST_P_VALUE
+
+
+@pytest.mark.parametrize("anchor", ["self", "random"])
+def test_order_of_large_batches_is_uniform(anchor, generator):
+    batch = 256
+    plan = zeta_plan(batch, outputs=40 * batch, anchor=anchor, generator=generator)
+    for rank in (1, 2, batch - 1):
+        counts = torch.bincount(plan.indices[:, rank], minlength=batch)
+        assert scipy.stats.chisquare(counts).pvalue > LEAST_P_VALUE
+    # the next source says nothing about the one after it
+    steps = (plan.indices[:, 2] - plan.indices[:, 1]) % batch
+    assert scipy.stats.chisquare(torch.bincount(steps, minlength=batch)[1:]).pvalue > LEAST_P_VALUE
+
+
+def test_a_large_plan_takes_little_memory_but_its_own():
+    # sorted keys took seven times as much
+    assert peak_bytes(lambda: zeta_plan(1200)) < 1.5 * 8 * 1200**2
 
 
 def test_outputs_of_one_plan_are_ordered_independently(generator):

@@ -553,6 +553,35 @@ def test_compiled_by_inductor_with_batches_of_changing_size(kind, dtype):
         assert_close(mixed, expected.view_as(samples))
 
 
+SIZES = (2, 3, 5, 8, 13, 16, 31, 32, 64, 100, 128, 200)
+COMPILED = {
+    "zeta": (lambda: ZetaMixup(num_classes=200), SIZES),
+    # a batch of fewer rows than sources has another graph
+    "zeta, few sources": (lambda: ZetaMixup(num_classes=208, sources=8), [n + 8 for n in SIZES]),
+    "zeta, range and p": (lambda: ZetaMixup(num_classes=200, gamma=(2.0, 4.0), p=0.5), SIZES),
+    "mixup": (lambda: Mixup(num_classes=200, alpha=0.4), SIZES),
+    "off": (lambda: ZetaMixup(num_classes=200).eval(), SIZES),
+}
+
+
+@pytest.mark.usefixtures("_fresh_compiler")
+@pytest.mark.parametrize(("make", "sizes"), COMPILED.values(), ids=COMPILED.keys())
+def test_one_compiled_graph_serves_all_batch_sizes(make, sizes):
+    graphs = []
+
+    def count_graphs(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(make(), fullgraph=True, dynamic=True, backend=count_graphs)
+    for batch in sizes:
+        samples = torch.randn(batch, 3, 4, 4)
+        mixed, targets = compiled(samples, torch.arange(batch))
+        expected = targets[:, :batch].double() @ samples.double().flatten(1)
+        assert_close(mixed, expected.view_as(samples))
+    assert len(graphs) == 1
+
+
 # loader workers: Python 3.12 warns about any fork of a process that has threads, as torch's has
 workers_may_fork = pytest.mark.filterwarnings(
     "ignore:This process .* is multi-threaded, use of fork:DeprecationWarning"

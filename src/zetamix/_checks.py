@@ -22,6 +22,19 @@ def reads_need_sync(tensor: Tensor) -> bool:
     return tensor.device.type != "cpu" or torch.compiler.is_compiling()
 
 
+def holds_for_all_sizes(condition: bool) -> bool:
+    """A comparison of sizes; in a trace only whether it holds for all sizes that the graph serves.
+
+    To branch on a plain comparison would compile a graph for each of its two outcomes.
+    """
+    if not torch.compiler.is_compiling():
+        return condition
+    # torch.compile has imported it already; importing zetamix must not
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return statically_known_true(condition)
+
+
 def check_values(ok: Tensor, message: str) -> None:
     """Raise `message` if any element of `ok` is false: now on CPU, on the device elsewhere."""
     if reads_need_sync(ok):

@@ -382,8 +382,14 @@ def draw_plan(spec: PlanSpec, draw: Draw, dtype: torch.dtype) -> MixPlan:
     if dispatch.draws_plan(spec, draw.device, dtype):
         indices, weights = dispatch.draw_plan(spec, draw.origin(), draw.device)
         return _trusted_plan(indices, weights, shape.batch_size)
-    bits = draw.integers(sampling.ORDER, shape.outputs, shape.order_width)
-    indices = sampling.order_rows(bits, shape.batch_size, shape.sources, shape.own_anchor)
+    indices = sampling.draw_rows(
+        draw,
+        shape.batch_size,
+        shape.sources,
+        shape.outputs,
+        shape.order_width,
+        shape.own_anchor,
+    )
     # a copy in any case: cached weights must not be handed out
     weights = _draw_weights(spec, draw).to(dtype, copy=True)
     return _trusted_plan(indices, weights.expand(shape.outputs, shape.sources), shape.batch_size)
@@ -423,6 +429,7 @@ def zeta_spec(
         _check_sizes(batch_size, sources, outputs)
         _checks.check_gamma(gamma, outputs or batch_size, draw.device)
         _checks.check_choice("anchor", anchor, ANCHORS)
+    width = sampling.order_width(batch_size, sources)
     sources, outputs = sources or batch_size, outputs or batch_size
     if isinstance(gamma, (tuple, list)):
         low, high = gamma
@@ -431,7 +438,7 @@ def zeta_spec(
         batch_size,
         sources,
         outputs,
-        sampling.order_width(batch_size, sources),
+        width,
         own_anchor=anchor == "self",
         gamma_tensor=isinstance(gamma, Tensor),
         dominant=not isinstance(gamma, Tensor) and gamma >= GAMMA_MIN,
@@ -447,7 +454,8 @@ def mixup_spec(
         _check_sizes(batch_size, None, outputs)
         _checks.check_alpha(alpha)
         _checks.check_choice("per", per, LAMS)
-    sources = min(2, batch_size)
+    # not min(2, …), of which a trace cannot know that it is 2
+    sources = 2 if batch_size > 1 else 1
     shape = PlanShape(
         batch_size,
         sources,

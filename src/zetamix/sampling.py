@@ -10,10 +10,14 @@ import torch.distributed
 import torch.utils.data
 from torch import Tensor
 
-from zetamix._checks import check_count, check_generator
+from zetamix._checks import check_count, check_generator, holds_for_all_sizes
 
 # random integers lie in [0, KEY_LIMIT), so KEY_LIMIT itself outranks every one of them
 KEY_LIMIT = 2**62
+# keys of 30 bits order up to 1,024 rows; on a CPU shuffling beats sorting from 256 on
+# (all rows into each output, one core: 256 rows 1.2 ms against 2.3, 1,024 rows 23 against 73)
+MOST_SHORT_KEYS = 1024
+LEAST_PERMUTED = 256
 
 # SplitMix64 steps its counter by the golden ratio; streams step by another odd number
 GOLDEN = 0x9E3779B97F4A7C15
@@ -101,6 +105,14 @@ class Draw:
         bits = self._randint(*shape)
         return _scramble(bits + self.offset) if self.offset else bits
 
+    def shuffle(self, rows: Tensor) -> None:
+        """Fill every row [length] on a CPU with a random permutation of 0, …, length − 1."""
+        generator = self.generator
+        if self.offset:
+            generator = torch.Generator().manual_seed(int(self.integers(ORDER, 1)))
+        for row in rows:
+            torch.randperm(len(row), generator=generator, out=row)
+
     def uniform(self, lane: int, *shape: int) -> Tensor:
         """Random numbers in (0, 1), in the precision that weights are computed in."""
         bits = self.integers(lane, *shape)
@@ -140,13 +152,37 @@ def expand(
     return _scramble(steps if seed is None else steps + seed)
 
 
-def order_width(batch: int, sources: int) -> int:
+def order_width(batch: int, sources: int | None) -> int:
     """How many random integers one output's order takes: one per source, or one per batch row.
 
     From 16 rows per source on, digits for the sources beat keys for the whole batch clearly (CPU,
     8 sources: 64 rows 80 µs against 110, 128 rows 85 against 259, 1024 rows 0.19 against 13.7 ms).
     """
-    return sources if sources * 16 <= batch else batch
+    if sources is None:
+        return batch
+    # a trace must not depend on the batch size, or every size would be compiled anew
+    few = sources <= 32 if torch.compiler.is_compiling() else sources * 16 <= batch
+    return sources if few else batch
+
+
+def draw_rows(
+    draw: Draw, batch: int, sources: int, outputs: int, width: int, own_anchor: bool
+) -> Tensor:
+    """Draw [outputs, sources] distinct batch rows, uniform over all orders.
+
+    width: `order_width(batch, sources)`. own_anchor: output k begins with row k.
+    """
+    compiling = torch.compiler.is_compiling()
+    if not compiling and draw.device.type == "cpu" and width == batch >= LEAST_PERMUTED:
+        return _order_by_permutations(draw, batch, sources, outputs, own_anchor)
+    bits = draw.integers(ORDER, outputs, width)
+    if not compiling:
+        return order_rows(bits, batch, sources, own_anchor)
+    # one graph serves all batch sizes: nothing here may depend on whether one exceeds a limit
+    anchors = torch.arange(outputs, device=bits.device) % batch if own_anchor else None
+    if holds_for_all_sizes(width == batch):
+        return _order_by_long_keys(bits, sources, anchors)
+    return _order_by_digits(bits, batch, anchors)
 
 
 def order_rows(bits: Tensor, batch: int, sources: int, own_anchor: bool) -> Tensor:
@@ -156,29 +192,56 @@ def order_rows(bits: Tensor, batch: int, sources: int, own_anchor: bool) -> Tens
     """
     outputs, width = bits.shape
     anchors = torch.arange(outputs, device=bits.device) % batch if own_anchor else None
-    if width == batch:
-        return _order_by_keys(bits, sources, anchors)
-    return _order_by_digits(bits, batch, anchors)
+    if width != batch:
+        return _order_by_digits(bits, batch, anchors)
+    if batch > MOST_SHORT_KEYS:
+        return _order_by_long_keys(bits, sources, anchors)
+    return _order_by_keys(bits, sources, anchors)
+
+
+def _order_by_permutations(
+    draw: Draw, batch: int, sources: int, outputs: int, own_anchor: bool
+) -> Tensor:
+    """A shuffle for each output: no keys to draw and sort, hardly any memory but the result's."""
+    rows = torch.empty(outputs, batch, dtype=torch.int64, device="cpu")
+    if own_anchor:
+        anchors = torch.arange(outputs, device="cpu") % batch
+        rows[:, 0] = anchors
+        others = rows[:, 1:]
+        draw.shuffle(others)
+        # permutations of all rows but the anchor, renamed in parts: torch widens the comparison
+        for start in range(0, outputs, 512):
+            part = others[start : start + 512]
+            part += part >= anchors[start : start + 512, None]
+    else:
+        draw.shuffle(rows)
+    return rows[:, :sources].contiguous()
+
+
+def _order_by_long_keys(bits: Tensor, sources: int, anchors: Tensor | None) -> Tensor:
+    """Sort random keys of 62 bits, largest first."""
+    if anchors is not None:
+        bits = bits.scatter(1, anchors[:, None], KEY_LIMIT)
+    return bits.argsort(dim=1, descending=True)[:, :sources]
 
 
 def _order_by_keys(bits: Tensor, sources: int, anchors: Tensor | None) -> Tensor:
-    """Sort random keys, largest first.
+    """Sort random keys of 30 bits, largest first, for up to MOST_SHORT_KEYS rows.
 
     A name for the column stands in the lowest bits of a key, so that the sorted keys hold the
-    order themselves. Keys of 30 bits sort fast; batches beyond 1024 take all 62. Where the bits
-    above are equal, the names decide: they are the columns under a random mask for each output,
-    from bits that the keys leave over, so that this too is the toss of a fair coin.
+    order themselves. Where the bits above are equal, the names decide: they are the columns under a
+    random mask for each output, from bits that the keys leave over, so that this too is the toss of
+    a fair coin.
     """
     batch = bits.shape[1]
-    shift = 32 if batch <= 1024 else 0
     low = (1 << (batch - 1).bit_length()) - 1
     mask = bits[:, :1] & low
     names = torch.arange(batch, device=bits.device) ^ mask
-    keys = ((bits >> shift) & ~low) | names
+    keys = ((bits >> 32) & ~low) | names
     if anchors is not None:
         first = anchors[:, None]
-        keys.scatter_(1, first, (first ^ mask) | (KEY_LIMIT >> shift))
-    keys = keys.int() if shift else keys
+        keys.scatter_(1, first, (first ^ mask) | (KEY_LIMIT >> 32))
+    keys = keys.int()
     if sources == batch:
         ordered = keys.sort(dim=1, descending=True).values
     else:
@@ -222,15 +285,16 @@ def _log_gamma_variate(shape: float, uniform: Tensor) -> Tensor:
     at once: that eight in a row fail happens once in 10¹⁰ draws, and then the first one stands.
     Torch's own sampler has no streams.
     """
-    d = shape - 1 / 3
+    # a tensor: of a Python number's logarithm torch.compile makes a graph for each number
+    d = precise(shape - 1 / 3, uniform.device)
     first, second, third = uniform.unbind(-1)
     normal = (-2 * first.log()).sqrt() * torch.cos(2 * math.pi * second)
-    v = (1 + normal / math.sqrt(9 * d)) ** 3
+    v = (1 + normal / (9 * d).sqrt()) ** 3
     log_v = v.clamp_min(torch.finfo(v.dtype).tiny).log()
     accepted = (v > 0) & (third.log() < normal.square() / 2 + d - d * v + d * log_v)
     # argmax takes the first of equals: the first accepted try, or try 0 where all failed
     chosen = accepted.int().argmax(-1, keepdim=True)
-    return (math.log(d) + log_v).gather(-1, chosen).squeeze(-1)
+    return (d.log() + log_v).gather(-1, chosen).squeeze(-1)
 
 
 def process_stream(generator: torch.Generator | None, home_rank: int = 0) -> int:

@@ -56,10 +56,15 @@ def mix_rows(
         with _current_device(rows.device):
             mixed: Tensor = _triton().mix_rows(rows, indices, weights.float(), tf32=allows_tf32())
         return mixed
-    few_sources = indices.shape[1] * 4 <= rows.shape[0]
     on_cpu = rows.device.type == "cpu" and not torch.compiler.is_compiling()
     without_gradients = not needs_gradients(rows) and not needs_gradients(weights)
-    if implementation == "auto" and few_sources and on_cpu and without_gradients and rows.shape[1]:
+    if (
+        implementation == "auto"
+        and on_cpu
+        and without_gradients
+        and rows.shape[1]
+        and indices.shape[1] * 4 <= rows.shape[0]
+    ):
         return embedding_bag.mix_rows(rows, indices, weights)
     return reference.mix_rows(rows, indices, weights)
 

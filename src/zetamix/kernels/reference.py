@@ -6,6 +6,8 @@ Rows are samples flattened to [batch, features]. All functions are differentiabl
 import torch
 from torch import Tensor
 
+from zetamix._checks import holds_for_all_sizes
+
 
 def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
     """Eq. 2: output k is Σ_i weights[k, i] · rows[indices[k, i]], in the dtype of `rows`.
@@ -16,12 +18,20 @@ def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
     weights = weights.to(wide)
     # autocast would run the product in half precision
     with torch.autocast(rows.device.type, enabled=False):
-        # the matrix is faster until it outgrows the rows themselves
-        if indices.shape[1] * 64 <= rows.shape[0]:
+        if _is_sparse(indices, rows):
             mixed = gather_rows(rows.to(wide), indices, weights)
         else:
             mixed = dense(indices, weights, rows.shape[0]) @ rows.to(wide)
     return narrow(mixed, rows.dtype)
+
+
+def _is_sparse(indices: Tensor, rows: Tensor) -> bool:
+    """Whether to gather the sources: the matrix is faster until it outgrows the rows themselves."""
+    sources, batch = indices.shape[1], rows.shape[0]
+    if not torch.compiler.is_compiling():
+        return sources * 64 <= batch
+    # by the number of sources alone, where it is fixed: one graph serves all batch sizes
+    return holds_for_all_sizes(sources <= 32) and not holds_for_all_sizes(sources == batch)
 
 
 def wide_dtype(rows: Tensor, weights: Tensor) -> torch.dtype:
