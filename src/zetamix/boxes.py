@@ -64,34 +64,32 @@ def whole(outputs: int, size: Size, device: torch.device) -> Tensor:
 
 def inside(boxes: Tensor, size: Size) -> Tensor:
     """[outputs, height, width], bool: the pixels of one box [outputs, 4] for each output."""
+    height, width = size
+    rows = torch.arange(height, device=boxes.device)
+    columns = torch.arange(width, device=boxes.device)
+    return _covers(boxes, rows, columns)
+
+
+def _covers(boxes: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Whether boxes [outputs, 4] hold the pixels in these rows and columns of each output."""
     top, left, bottom, right = boxes[..., None].unbind(1)
-    rows = torch.arange(size[0], device=boxes.device)
-    columns = torch.arange(size[1], device=boxes.device)
     in_rows = (rows >= top) & (rows < bottom)
     in_columns = (columns >= left) & (columns < right)
     return in_rows[:, :, None] & in_columns[:, None, :]
 
 
 def visible_shares(boxes: Tensor, size: Size) -> Tensor:
-    """[outputs, sources]: the share of pixels where a source's box is not covered by later ones."""
-    free = boxes.new_ones(boxes.shape[0], *size, dtype=torch.bool)
+    """[outputs, sources]: the share of pixels where a source's box is not covered by later ones.
+
+    The edges of the boxes divide the image into cells that are covered as a whole or not at all.
+    """
+    rows = boxes[..., ::2].flatten(1).sort(1).values
+    columns = boxes[..., 1::2].flatten(1).sort(1).values
+    pixels = rows.diff()[:, :, None] * columns.diff()[:, None, :]
     counts = []
     for source in reversed(range(boxes.shape[1])):
-        covered = inside(boxes[:, source], size)
-        counts.append((covered & free).sum((1, 2)))
-        free = free & ~covered
-    return torch.stack(counts[::-1], 1) / (size[0] * size[1])
-
-
-def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Tensor:
-    """Cover `mixed` [outputs, ..., height, width] by the boxes of its sources, in their order.
-
-    samples: [batch, ..., height, width]. indices: [outputs, sources], rows of `samples`.
-    boxes: [outputs, sources, 4].
-    """
-    size = (mixed.shape[-2], mixed.shape[-1])
-    between = [1] * (mixed.ndim - 3)
-    for source in range(boxes.shape[1]):
-        mask = inside(boxes[:, source], size).view(-1, *between, *size)
-        mixed = torch.where(mask, samples.index_select(0, indices[:, source]), mixed)
-    return mixed
+        covered = _covers(boxes[:, source], rows[:, :-1], columns[:, :-1])
+        counts.append((pixels * covered).sum((1, 2)))
+        pixels = pixels * ~covered
+    height, width = size
+    return torch.stack(counts[::-1], 1) / (height * width)

@@ -18,7 +18,6 @@ from zetamix._checks import (
     check_tensor,
     reads_need_sync,
 )
-from zetamix.boxes import paste
 from zetamix.kernels import dispatch
 from zetamix.kernels.dispatch import Implementation
 from zetamix.kernels.reference import narrow
@@ -221,7 +220,7 @@ def _paste(mixed: Tensor, value: Tensor, plan: MixPlan) -> Tensor:
     """Cover values [n, ..., height, width] by the boxes of the plan, if it has boxes for them."""
     if plan.boxes is None or value.ndim < 3 or value.shape[-2:] != plan.size:
         return mixed
-    return paste(mixed, value.to(mixed.dtype), plan.indices, plan.boxes)
+    return dispatch.paste(mixed, value.to(mixed.dtype), plan.indices, plan.boxes)
 
 
 def _mix_targets(value: Tensor, plan: MixPlan) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from zetamix._checks import check_choice
-from zetamix.kernels import embedding_bag, reference
+from zetamix.kernels import copy_boxes, embedding_bag, reference
 from zetamix.kernels.plan_spec import Origin, PlanSpec
 
 Implementation: TypeAlias = Literal["auto", "fused", "reference"]
@@ -38,6 +38,14 @@ def mix_samples(
     mixed = mix_rows(rows, indices, weights, implementation)
     mixed = mixed.view(mixed.shape[0], *shape)
     return mixed.movedim(-1, 1) if channels_last else mixed
+
+
+def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Tensor:
+    """Cover a fresh result of `mix_samples` by boxes of its sources; see `reference.paste`."""
+    on_cpu = mixed.device.type == "cpu" and not torch.compiler.is_compiling()
+    if on_cpu and not needs_gradients(mixed) and not needs_gradients(samples):
+        return copy_boxes.paste(mixed, samples, indices, boxes)
+    return reference.paste(mixed, samples, indices, boxes)
 
 
 def is_channels_last(samples: Tensor) -> bool:

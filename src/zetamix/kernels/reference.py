@@ -1,4 +1,4 @@
-"""Mixing rows in plain torch: the specification that every faster path must match.
+"""Mixing and pasting in plain torch: the specification that every faster path must match.
 
 Rows are samples flattened to [batch, features]. All functions are differentiable to any order.
 """
@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from zetamix._checks import holds_for_all_sizes
+from zetamix.boxes import inside
 
 
 def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
@@ -57,3 +58,17 @@ def dense(indices: Tensor, weights: Tensor, batch_size: int) -> Tensor:
 def narrow(mixed: Tensor, dtype: torch.dtype) -> Tensor:
     """Back to the dtype that came in; integers are rounded to the nearest, not truncated."""
     return mixed.to(dtype) if dtype.is_floating_point else mixed.round().to(dtype)
+
+
+def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Tensor:
+    """Cover outputs [outputs, ..., height, width] by boxes of their sources, in their order.
+
+    Source i of output k covers boxes[k, i] by the same pixels of samples[indices[k, i]].
+    """
+    height, width = mixed.shape[-2:]
+    between = [1] * (mixed.ndim - 3)
+    for source in range(boxes.shape[1]):
+        covered = inside(boxes[:, source], (height, width)).view(-1, *between, height, width)
+        # an index, not index_select, which would lose channels_last
+        mixed = torch.where(covered, samples[indices[:, source]], mixed)
+    return mixed
