@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from miniatures import picture, save, write_csv
 from sklearn import metrics as sklearn_metrics
 from sklearn.datasets import load_digits
 from typer.testing import CliRunner
@@ -200,3 +201,21 @@ def test_inspect_says_that_it_needs_classes(path, tmp_path):
 def test_every_method_is_checked_before_training(path, tmp_path):
     grid = make_grid(path, out=tmp_path / "out", seeds=1, data_dir=tmp_path)
     assert len(grid.methods) == 6
+
+
+@pytest.mark.parametrize(
+    ("rows", "multi"), [([(1, 0), (0, 1), (1, 1)], True), ([(1, 0), (0, 1)], False)]
+)
+def test_columns_of_zeros_and_ones_are_labels(rows, multi, tmp_path):
+    table = [["image_id", "MEL", "NV", "age"]]
+    for number in range(24):
+        save(tmp_path / "images" / f"i{number}.png", picture(0, 2, number))
+        table.append([f"i{number}", *rows[number % len(rows)], 40 + number])
+    dataset = data.load(write_csv(tmp_path / "truth.csv", table), tmp_path / "data")
+    assert dataset.classes == ("mel", "nv")
+    assert dataset.multi_label is multi
+    assert any("labels from the columns mel, nv" in note for note in dataset.notes)
+    for split in dataset.splits.values():
+        for name, label in zip(split.names(), split.labels, strict=True):
+            expected = rows[int(name[8:-4]) % len(rows)]
+            assert (label.tolist() if multi else [1 - int(label), int(label)]) == list(expected)

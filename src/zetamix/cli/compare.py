@@ -25,6 +25,8 @@ def compare(
     optimizer: options.Optimizer = None,
     train_size: options.TrainSize = None,
     size: options.Size = None,
+    group: options.GroupColumn = None,
+    group_pattern: options.GroupPattern = None,
     change: options.Changes = None,
     device: options.Device = None,
     jobs: options.Jobs = None,
@@ -66,6 +68,7 @@ def compare(
             changes=change or [],
             data_dir=data_dir,
             size=size,
+            group=options.parse_group(group, group_pattern),
         )
         print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
         if len(grid.methods) == 1:

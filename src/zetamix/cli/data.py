@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from rich.table import Table
 
 from zetamix.cli.errors import report_errors
-from zetamix.cli.options import DataDir, Size
+from zetamix.cli.options import DataDir, GroupColumn, GroupPattern, Size, parse_group
 from zetamix.text import plural
 
 if TYPE_CHECKING:
@@ -61,12 +61,20 @@ def list_datasets(data_dir: DataDir = None) -> None:
 
 
 @data.command()
-def info(name: Name, data_dir: DataDir = None, seed: Seed = 0, size: Size = None) -> None:
+def info(
+    name: Name,
+    data_dir: DataDir = None,
+    seed: Seed = 0,
+    size: Size = None,
+    group: GroupColumn = None,
+    group_pattern: GroupPattern = None,
+) -> None:
     """Show what a dataset is, where it comes from, and whether it is on this machine."""
     from zetamix.data.load_dataset import resolve
 
+    by = parse_group(group, group_pattern)
     with report_errors():
-        request = resolve(name, data_dir, seed, size)
+        request = resolve(name, data_dir, seed, size, by)
         dataset = request.open()
     rows = _describe_spec(request.spec) if request.spec else [("name", request.name)]
     if dataset is not None:
@@ -75,7 +83,13 @@ def info(name: Name, data_dir: DataDir = None, seed: Seed = 0, size: Size = None
     elif request.spec is not None:
         rows += _describe_access(request.spec, request.data_dir)
     else:
-        options = {"--data-dir": data_dir, "--seed": seed or None, "--size": size}
+        options = {
+            "--data-dir": data_dir,
+            "--seed": seed or None,
+            "--size": size,
+            "--group": group,
+            "--group-pattern": group_pattern,
+        }
         given = [str(x) for pair in options.items() if pair[1] is not None for x in pair]
         command = shlex.join(["zetamix", "data", "prepare", name, *given])
         rows += [("path", name), ("local", f"yes, not prepared: {command}")]
@@ -84,37 +98,53 @@ def info(name: Name, data_dir: DataDir = None, seed: Seed = 0, size: Size = None
 
 @data.command()
 def prepare(
-    name: Name, data_dir: DataDir = None, seed: Seed = 0, size: Size = None, force: Force = False
+    name: Name,
+    data_dir: DataDir = None,
+    seed: Seed = 0,
+    size: Size = None,
+    group: GroupColumn = None,
+    group_pattern: GroupPattern = None,
+    force: Force = False,
 ) -> None:
     """Download a dataset where possible, verify it, and decode it once for fast loading."""
     from zetamix.data import prepare as prepare_data
     from zetamix.data.load_dataset import resolve
 
+    by = parse_group(group, group_pattern)
     with report_errors(), _progress_bar() as progress:
-        dataset = prepare_data(name, data_dir, seed, size, progress=progress, force=force)
-        folder = resolve(name, data_dir, seed, size).folder
+        dataset = prepare_data(name, data_dir, seed, size, by, progress=progress, force=force)
+        folder = resolve(name, data_dir, seed, size, by).folder
     _print_rows(_describe_dataset(dataset, folder))
 
 
 @data.command()
-def check(name: Name, data_dir: DataDir = None, seed: Seed = 0, size: Size = None) -> None:
+def check(
+    name: Name,
+    data_dir: DataDir = None,
+    seed: Seed = 0,
+    size: Size = None,
+    group: GroupColumn = None,
+    group_pattern: GroupPattern = None,
+) -> None:
     """Read every sample and report broken images, duplicates, and unexpected counts.
 
     Exits with status 1 if there is a problem: unreadable images, duplicates
-    across splits or with conflicting labels, counts that differ from the
-    expected ones, a class too small to split or missing from a split, invalid
-    rows of a table, damaged prepared data. Duplicates within one split and
-    class are listed only.
+    across splits or with conflicting labels, groups (--group) across splits,
+    counts that differ from the expected ones, a class too small to split or
+    missing from a split, invalid rows of a table, damaged prepared data.
+    Duplicates within one split and class are listed only.
     """
     from zetamix.data import check as check_data
 
+    by = parse_group(group, group_pattern)
     with report_errors(), _progress_bar() as progress:
-        report = check_data(name, data_dir, seed, size, progress=progress)
+        report = check_data(name, data_dir, seed, size, by, progress=progress)
     _print_summary(report)
     Console().print(_count_table(report))
     _print_list("Problems", report.problems)
     _print_list("Unreadable files", report.corrupt)
     _print_list("Duplicates", [" = ".join(map(str, group)) for group in report.duplicates])
+    _print_list("Groups in more than one split", [str(shared) for shared in report.shared_groups])
     _print_list("Notes", report.notes)
     if not report.ok:
         raise typer.Exit(1)

@@ -12,11 +12,14 @@ from zetamix.cli.options import (
     Data,
     DataDir,
     Device,
+    GroupColumn,
+    GroupPattern,
     Methods,
     Out,
     Size,
     check_writable,
     parse_device,
+    parse_group,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +54,8 @@ def inspect(
         int, typer.Option(min=16, help="Downscale larger images to this side for the oracle.")
     ] = 64,
     size: Size = None,
+    group: GroupColumn = None,
+    group_pattern: GroupPattern = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling and the oracle.")] = 0,
     device: Device = None,
     memory_gb: Annotated[float, typer.Option(min=0.01, help="Memory limit in GB.")] = 1.0,
@@ -85,7 +90,8 @@ def inspect(
         chosen = parse_list(methods or METHODS)
         with StageBars(Console(stderr=True)) as bars:
             bars("reading the data", 0, 1)
-            dataset = datasets.load(data, data_dir=data_dir, size=size)
+            by = parse_group(group, group_pattern)
+            dataset = datasets.load(data, data_dir=data_dir, size=size, group=by)
             bars("reading the data", 1, 1)
             folder = out or Path("out") / f"inspect-{dataset.name}"
             check_writable(folder, "--out")

@@ -57,6 +57,17 @@ TrainSize = Annotated[
 Size = Annotated[
     int | None, typer.Option("--size", min=1, help="Resize your own images to SIZE × SIZE pixels.")
 ]
+GroupColumn = Annotated[
+    str | None,
+    typer.Option("--group", help="Column of the patient or lesion, which stays in one split."),
+]
+GroupPattern = Annotated[
+    str | None,
+    typer.Option(
+        "--group-pattern",
+        help="The same from file paths: a regular expression, its first group is the patient.",
+    ),
+]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", help="Override a field of the recipe, such as lr=0.05. Repeatable."),
@@ -149,6 +160,18 @@ def make_stop(time_limit: str | None, began: float) -> "Stop":
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--time-limit") from None
     return Stop(limit, began=began)
+
+
+def parse_group(column: str | None, pattern: str | None) -> "str | re.Pattern[str] | None":
+    """How samples are grouped: by a column or by a pattern, not by both."""
+    if column is not None and pattern is not None:
+        raise typer.BadParameter("expected --group or --group-pattern, got both")
+    try:
+        return column if pattern is None else re.compile(pattern)
+    except re.error as error:
+        raise typer.BadParameter(
+            f"{pattern!r} is not a regular expression: {error}", param_hint="--group-pattern"
+        ) from None
 
 
 def parse_train_size(text: str | None) -> int | float | None:

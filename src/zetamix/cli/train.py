@@ -15,6 +15,7 @@ from zetamix.cli.live import print_header, print_line, short_path, show_runs
 
 if TYPE_CHECKING:
     from zetamix.data import Dataset, DatasetRef
+    from zetamix.data.groups import Group
     from zetamix.experiments.progress import CellProgress, Snapshot
     from zetamix.experiments.run_cells import CellResults
     from zetamix.records import Cell, RunRecord
@@ -31,6 +32,8 @@ def train(
     optimizer: options.Optimizer = None,
     train_size: options.TrainSize = None,
     size: options.Size = None,
+    group: options.GroupColumn = None,
+    group_pattern: options.GroupPattern = None,
     change: options.Changes = None,
     device: options.Device = None,
     jobs: options.Jobs = None,
@@ -69,7 +72,9 @@ def train(
     with report_errors():
         ranks, torch_device = join(options.parse_device(device))
         console.quiet = not ranks.leads
-        dataset, ref = _load(data, data_dir, train_size, size)
+        dataset, ref = _load(
+            data, data_dir, train_size, size, options.parse_group(group, group_pattern)
+        )
         recipe = make_recipe(
             dataset,
             model=model,
@@ -124,11 +129,11 @@ def train(
 
 
 def _load(
-    data: str, data_dir: Path | None, train_size: str | None, size: int | None
+    data: str, data_dir: Path | None, train_size: str | None, size: int | None, group: "Group"
 ) -> tuple["Dataset", "DatasetRef | None"]:
     from zetamix.data import DatasetRef, with_reported_split
 
-    ref = DatasetRef.resolve(data, data_dir, options.parse_train_size(train_size), size)
+    ref = DatasetRef.resolve(data, data_dir, options.parse_train_size(train_size), size, group)
     dataset = ref.load()
     return (dataset, ref) if dataset.test is not None else (with_reported_split(dataset), None)
 

@@ -68,6 +68,8 @@ def tune(
     optimizer: options.Optimizer = None,
     train_size: options.TrainSize = None,
     size: options.Size = None,
+    group: options.GroupColumn = None,
+    group_pattern: options.GroupPattern = None,
     change: options.Changes = None,
     device: options.Device = None,
     jobs: options.Jobs = None,
@@ -116,6 +118,7 @@ def tune(
             changes=change or [],
             data_dir=data_dir,
             size=size,
+            group=options.parse_group(group, group_pattern),
         )
         grid_seeds = None if seeds is None else options.parse_seeds(seeds, 3)
         plan = make_plan(spec, sampler, trials, prune, grid_seeds)

@@ -23,7 +23,13 @@ from filelock import FileLock, Timeout
 from zetamix.atomic_io import naming, new_folder, read_json, seal, write_json
 from zetamix.data.dataset import Dataset, Split, fingerprint
 from zetamix.data.errors import DataError
-from zetamix.data.quality import Scan, duplicate_problems, missing_classes
+from zetamix.data.quality import (
+    Scan,
+    duplicate_problems,
+    find_shared_groups,
+    group_problems,
+    missing_classes,
+)
 from zetamix.data.source import Part, Progress, Source
 from zetamix.text import plural, reason
 
@@ -176,7 +182,8 @@ def _fill(folder: Path, source: Source, progress: Progress | None) -> None:
         split: [files[f"{split}.{kind}"]["sha256"] for kind in ("samples", "labels")]
         for split in source.parts
     }
-    duplicates = duplicate_problems(scan.duplicates())
+    problems = duplicate_problems(scan.duplicates())
+    problems += group_problems(find_shared_groups(source))
     meta = {
         "format": FORMAT,
         "name": source.name,
@@ -191,7 +198,7 @@ def _fill(folder: Path, source: Source, progress: Progress | None) -> None:
         # everyone who trains on this data sees these, not only those who run `zetamix data check`
         "notes": [
             *source.notes,
-            *(f"{problem} (listed by zetamix data check)" for problem in duplicates),
+            *(f"{problem} (listed by zetamix data check)" for problem in problems),
             *missing_classes(source),
         ],
     }

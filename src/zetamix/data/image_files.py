@@ -54,10 +54,12 @@ class Header(NamedTuple):
 
 
 class LabelledFile(NamedTuple):
-    """An image file and its class."""
+    """An image file, its class, and its group if samples are grouped."""
 
     file: Path
-    label: int
+    label: int | Sequence[int]
+    """The class; in a multi-label set its row of a 0/1 matrix."""
+    group: str | None = None
 
 
 def is_image(path: Path) -> bool:
@@ -138,7 +140,9 @@ def file_part(items: Sequence[LabelledFile], shape: tuple[int, ...], fit: Fit, b
             yield Block(first, stacked, broken)
 
     names = [os.path.relpath(item.file, base) for item in items]
-    return Part(np.array([item.label for item in items], np.int64), blocks, names)
+    labels = np.array([item.label for item in items], np.int64)
+    groups = [item.group for item in items if item.group is not None]
+    return Part(labels, blocks, names, groups if groups else None)
 
 
 def map_parallel(

@@ -18,11 +18,12 @@ from zetamix.data.errors import (
     join_problems,
     raise_problems,
 )
+from zetamix.data.groups import Group
 from zetamix.data.manifolds import draw_splits
 from zetamix.data.quality import Report, check_source
 from zetamix.data.readers import READERS, arrays
 from zetamix.data.readers.copies import find_copy, read_copy
-from zetamix.data.readers.user_images import list_csv, list_folder, listing_source
+from zetamix.data.readers.user_images import list_images, listing_source
 from zetamix.data.source import Progress, Source, resolve_data_dir
 from zetamix.text import did_you_mean
 
@@ -31,7 +32,11 @@ DataName: TypeAlias = str | os.PathLike[str] | DatasetSpec
 
 
 def load(
-    name: DataName, data_dir: DataDir = None, seed: int = 0, size: int | None = None
+    name: DataName,
+    data_dir: DataDir = None,
+    seed: int = 0,
+    size: int | None = None,
+    group: Group = None,
 ) -> Dataset:
     """The dataset of that name, or at that path.
 
@@ -43,13 +48,17 @@ def load(
         pixels are not resized; images of different sizes with no side over 64 get the median of
         their shorter sides, rounded up to a multiple of 8; all others get 224. Each size is
         prepared separately.
+    group: how images of one patient or lesion are recognised, so that they stay in one split: the
+        column of a table (`NAME` for the arrays `train_NAME`, `val_NAME`, … of an `.npz` file), or
+        a compiled regular expression, of which the first capture group in a file's path is the
+        patient. Given splits are checked.
 
     Files on this machine are prepared on the first load; `load` never downloads.
 
     >>> load("helix").train.samples.shape
     torch.Size([8192, 3])
     """
-    request = resolve(name, data_dir, seed, size)
+    request = resolve(name, data_dir, seed, size, group)
     return request.open() or request.prepare(None, fetch=False)
 
 
@@ -58,6 +67,7 @@ def prepare(
     data_dir: DataDir = None,
     seed: int = 0,
     size: int | None = None,
+    group: Group = None,
     *,
     progress: Progress | None = None,
     force: bool = False,
@@ -67,7 +77,7 @@ def prepare(
     progress: called with the current activity, how much is done, and the total (0 if unknown).
     force: prepare again even if the data is prepared already.
     """
-    request = resolve(name, data_dir, seed, size)
+    request = resolve(name, data_dir, seed, size, group)
     ready = request.draw() if force else request.open()
     return ready or request.prepare(progress, fetch=True, force=force)
 
@@ -77,6 +87,7 @@ def check(
     data_dir: DataDir = None,
     seed: int = 0,
     size: int | None = None,
+    group: Group = None,
     *,
     progress: Progress | None = None,
 ) -> Report:
@@ -95,7 +106,7 @@ def check(
     """
     problems: list[str] = []
     try:
-        request = resolve(name, data_dir, seed, size, problems.extend)
+        request = resolve(name, data_dir, seed, size, group, problems.extend)
         source = _source_to_check(request, problems, progress)
         report = check_source(source, request.spec, progress)
     except DataError as error:
@@ -157,6 +168,7 @@ def resolve(
     data_dir: DataDir,
     seed: int,
     size: int | None,
+    group: Group = None,
     on_problem: OnProblem = raise_problems,
 ) -> Request:
     """Find a dataset without reading any image; `on_problem` is called with problems of it."""
@@ -174,11 +186,13 @@ def resolve(
             raise ValueError(
                 f"size is for your own images; {name.name} has images of {name.shape[-1]} pixels."
             )
+        if group is not None:
+            raise ValueError(f"group is for your own data; {name.name} has splits of its own.")
         return _resolve_spec(name, folder, seed)
     path = Path(name).expanduser().absolute()
     if not path.exists():
         raise DatasetNotFoundError(_unknown(os.fspath(name)))
-    return _resolve_path(path, folder, seed, size, on_problem)
+    return _resolve_path(path, folder, seed, size, group, on_problem)
 
 
 def status(spec: DatasetSpec, data_dir: DataDir = None, seed: int = 0) -> str:
@@ -248,22 +262,27 @@ def _resolve_spec(spec: DatasetSpec, data_dir: Path, seed: int) -> Request:
 
 
 def _resolve_path(
-    path: Path, data_dir: Path, seed: int, size: int | None, on_problem: OnProblem
+    path: Path, data_dir: Path, seed: int, size: int | None, group: Group, on_problem: OnProblem
 ) -> Request:
     """A user's data; sizes and times of its files determine the folder of its prepared form."""
     if path.is_dir() or path.suffix.lower() == ".csv":
-        listing = (list_folder if path.is_dir() else list_csv)(path, on_problem)
+        listing = list_images(path, group, on_problem)
         splits, state = tuple(listing.splits), listing.state()
         read = partial(listing_source, listing, seed, size, on_problem)
     elif path.suffix.lower() == ".npz":
         splits, state = arrays.npz_splits(path), [path.stat().st_size, path.stat().st_mtime_ns]
-        read = partial(arrays.npz_source, path, seed, size, on_problem)
+        read = partial(arrays.npz_source, path, seed, size, group, on_problem)
     else:
         raise DataError(
             f"{path}: expected a folder of images, a .csv file or an .npz file, got "
             f"{path.suffix or 'a file without suffix'}."
         )
-    settings = {"path": str(path), "size": size, "seed": seed if len(splits) < 3 else None}
+    settings = {
+        "path": str(path),
+        "size": size,
+        "seed": seed if len(splits) < 3 else None,
+        "group": None if group is None else str(group),
+    }
     name = path.name if path.is_dir() else path.stem
     folder = cache.prepared_folder(data_dir, name, settings, state)
     return Request(name, data_dir, folder, lambda fetch, progress: read(), None, seed)
@@ -321,6 +340,8 @@ class DatasetRef:
     train_size: int | float | None = None
     size: int | None = None
     """Side of the images in pixels, for a user's own images."""
+    group: Group = None
+    """The patient or lesion of a user's images, as in `load`."""
 
     @classmethod
     def resolve(
@@ -329,15 +350,17 @@ class DatasetRef:
         data_dir: Path | None = None,
         train_size: int | float | None = None,
         size: int | None = None,
+        group: Group = None,
     ) -> "DatasetRef":
         """The reference to a name or path, with paths made absolute."""
         name = str(data)
         if name not in CATALOGUE and Path(name).expanduser().exists():
             name = str(Path(name).expanduser().absolute())
-        return cls(name, None if data_dir is None else str(data_dir.absolute()), train_size, size)
+        folder = None if data_dir is None else str(data_dir.absolute())
+        return cls(name, folder, train_size, size, group)
 
     def load(self) -> Dataset:
-        dataset = load(self.name, data_dir=self.data_dir, size=self.size)
+        dataset = load(self.name, self.data_dir, size=self.size, group=self.group)
         return dataset.with_train_size(self.train_size)
 
 

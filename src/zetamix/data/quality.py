@@ -12,6 +12,8 @@ from zetamix.data.source import Block, Progress, Source
 from zetamix.data.splits import SPLITS, count_labels, digest
 from zetamix.text import plural
 
+REGROUP = "Move each group into one split, or leave the splits out: they are then created by group."
+
 
 class ClassCount(NamedTuple):
     """Samples of a class in a split; split "all" is the sum of splits that zetamix creates."""
@@ -38,6 +40,16 @@ class Sample(NamedTuple):
         return f"{self.split} {self.name or f'row {self.row}'} ({self.label})"
 
 
+class SharedGroup(NamedTuple):
+    """A group in more than one split: its name, and how many samples each split has of it."""
+
+    name: str
+    samples: Mapping[str, int]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {', '.join(f'{n:,} in {split}' for split, n in self.samples.items())}"
+
+
 @dataclass(frozen=True)
 class Report:
     """The result of `check`."""
@@ -50,6 +62,8 @@ class Report:
     """One line for each file that cannot be read."""
     duplicates: tuple[tuple[Sample, ...], ...]
     """Groups of samples with identical pixels."""
+    shared_groups: tuple[SharedGroup, ...]
+    """Groups, such as patients, with samples in more than one split."""
     problems: tuple[str, ...]
     """Sentences; each one makes the dataset invalid as it is."""
     notes: tuple[str, ...]
@@ -120,7 +134,7 @@ def check_source(source: Source, spec: DatasetSpec | None, progress: Progress | 
         for _ in scan.blocks(split):
             pass
     counts = _count_classes(source, spec)
-    duplicates = scan.duplicates()
+    duplicates, shared = scan.duplicates(), find_shared_groups(source)
     advice = "Keep one sample of each group."
     if spec is not None:
         advice = (
@@ -136,10 +150,12 @@ def check_source(source: Source, spec: DatasetSpec | None, progress: Progress | 
         counts=counts,
         corrupt=tuple(scan.corrupt),
         duplicates=duplicates,
+        shared_groups=shared,
         problems=(
             *_differences(source, spec, counts),
             *(f"{problem}." for problem in missing),
             *(f"{problem}. {advice}" for problem in duplicate_problems(duplicates)),
+            *(f"{problem}. {REGROUP}" for problem in group_problems(shared)),
         ),
         notes=source.notes,
     )
@@ -160,6 +176,27 @@ def duplicate_problems(groups: Sequence[Sequence[Sample]]) -> list[str]:
             "different classes, of which at most one is correct"
         )
     return problems
+
+
+def find_shared_groups(source: Source) -> tuple[SharedGroup, ...]:
+    """Groups with samples in more than one split, the largest first."""
+    counts: dict[str, dict[str, int]] = {}
+    for split, part in source.parts.items():
+        for group in part.groups or ():
+            sizes = counts.setdefault(group, {})
+            sizes[split] = sizes.get(split, 0) + 1
+    shared = [SharedGroup(name, sizes) for name, sizes in counts.items() if len(sizes) > 1]
+    return tuple(sorted(shared, key=lambda group: (-sum(group.samples.values()), group.name)))
+
+
+def group_problems(shared: Sequence[SharedGroup]) -> list[str]:
+    """The problem of groups in more than one split, as a clause."""
+    if not shared:
+        return []
+    return [
+        f"Groups across splits: {plural(len(shared), 'group')} in more than one split, so scores "
+        "are measured partly on patients or lesions that were seen in training"
+    ]
 
 
 def missing_classes(source: Source) -> list[str]:

@@ -41,6 +41,8 @@ class Part:
     """Called once per pass."""
     names: Sequence[str] | None = None
     """The file of every sample, if samples are files."""
+    groups: Sequence[str] | None = None
+    """The patient or lesion of every sample, if the user says how to find it."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -51,8 +53,11 @@ class Part:
         def blocks(inner: Rows | None = None) -> Iterator[Block]:
             return self.blocks(rows if inner is None else rows[inner])
 
-        names = None if self.names is None else [self.names[row] for row in rows.tolist()]
-        return Part(self.labels[rows], blocks, names)
+        names, groups = (
+            None if values is None else [values[row] for row in rows.tolist()]
+            for values in (self.names, self.groups)
+        )
+        return Part(self.labels[rows], blocks, names, groups)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from zetamix.data.errors import OnProblem, raise_problems
+from zetamix.data.groups import draw_groups, merge_groups
 from zetamix.data.source import Array, Part
 from zetamix.text import plural
 
@@ -110,6 +112,7 @@ def complete_splits(
         origin=origin,
         on_problem=on_problem,
         keys=keys,
+        groups=train.groups,
     )
     made = {split: train.keep(chosen.numpy()) for split, chosen in rows.items()}
     return {split: {**parts, **made}[split] for split in SPLITS}, notes
@@ -124,6 +127,7 @@ def make_splits(
     origin: str,
     on_problem: OnProblem = raise_problems,
     keys: Callable[[], Sequence[Hashable]] | None = None,
+    groups: Sequence[str] | None = None,
 ) -> tuple[Mapping[str, Tensor], tuple[str, ...]]:
     """Rows of the training split for `train` and each split that is not `present`, and notes.
 
@@ -134,12 +138,19 @@ def make_splits(
     origin: names the data in messages.
     keys: returns a key for every row, equal for duplicates. Duplicates stay in one split, so that
         no test sample is a training sample. None means no duplicates.
+    groups: the group of every row, such as a patient. A group stays in one split.
     """
     missing = [name for name in ("val", "test") if name not in present]
     if not missing:
         return {"train": torch.arange(len(labels))}, ()
     every = range(len(labels)) if keys is None else keys()
     kinds = strata(labels)
+    if groups is not None:
+        merged = merge_groups(groups, every)
+        on_problem(_too_few_groups(labels, merged, classes, missing, origin))
+        shares = {name: SHARES[name] for name in (*missing, "train")}
+        rows = draw_groups(kinds, merged, shares, len(torch.unique(kinds)), seed)
+        return rows, (_note(missing, seed, f" of {plural(len(set(groups)), 'group')}"),)
     first = first_duplicates(every, kinds, 1 + len(missing))
     leaders = torch.unique(first)
     on_problem(_too_small(labels[leaders], classes, missing, origin))
@@ -148,7 +159,8 @@ def make_splits(
         name: torch.isin(first, leaders[chosen]).nonzero().squeeze(1)
         for name, chosen in drawn.items()
     }
-    return rows, (_note(missing, seed, len(leaders) < len(labels)),)
+    together = ", duplicates kept in one split" if len(leaders) < len(labels) else ""
+    return rows, (_note(missing, seed, duplicates=together),)
 
 
 def _draw(labels: Tensor, missing: Sequence[str], generator: torch.Generator) -> dict[str, Tensor]:
@@ -201,14 +213,14 @@ def _content_key(file: Path) -> Hashable:
         return file
 
 
-def _note(missing: Sequence[str], seed: int, duplicates: bool) -> str:
+def _note(missing: Sequence[str], seed: int, groups: str = "", duplicates: str = "") -> str:
     shares = {"val": "1/8", "test": "2/9"}
     if len(missing) > 1:
         created = "a stratified 70/10/20 split"
     else:
         created = f"a stratified split of {shares[missing[0]]} of train"
-    together = ", duplicates kept in one split" if duplicates else ""
-    return f"No {'/'.join(missing)} split found: created {created} (seed {seed}{together})"
+    together = ", each in one split" if groups else duplicates
+    return f"No {'/'.join(missing)} split found: created {created}{groups} (seed {seed}{together})"
 
 
 def _too_small(
@@ -220,6 +232,28 @@ def _too_small(
         f"Class {name!r} of {origin} has {plural(count, 'image')} to split. Creating "
         f"{' and '.join(missing)} needs at least {least} of every class: add images, remove the "
         "class, or split the data yourself into train, val and test."
+        for name, count in zip(classes, counts, strict=True)
+        if count < least
+    ]
+
+
+def _too_few_groups(
+    labels: Tensor, groups: Tensor, classes: Sequence[str], missing: Sequence[str], origin: str
+) -> list[str]:
+    least, found = 1 + len(missing), len(torch.unique(groups))
+    shares = SHARES["train"] + sum(SHARES[name] for name in missing)
+    if found < shares:
+        return [
+            f"{origin} has {plural(found, 'group')} after those with duplicates in common are "
+            f"merged. Creating {' and '.join(missing)} needs at least {shares}: split the data "
+            "yourself into train, val and test, or group more finely."
+        ]
+    hot = labels > 0 if labels.ndim == 2 else F.one_hot(labels, len(classes)) > 0
+    counts = [len(torch.unique(groups[hot[:, label]])) for label in range(len(classes))]
+    return [
+        f"Class {name!r} of {origin} has samples in {plural(count, 'group')}. Creating "
+        f"{' and '.join(missing)} by groups needs at least {least} for every class: add data, "
+        "remove the class, or split the data yourself."
         for name, count in zip(classes, counts, strict=True)
         if count < least
     ]

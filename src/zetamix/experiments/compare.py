@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from zetamix.data import Dataset, DatasetRef
+from zetamix.data.groups import Group
 from zetamix.data.splits import strata
 from zetamix.experiments.executor import POLL_SECONDS, Stop, check_backend
 from zetamix.experiments.run_cells import Watch, run_cells
@@ -70,6 +71,7 @@ def make_grid(
     changes: Sequence[str] = (),
     data_dir: Path | None = None,
     size: int | None = None,
+    group: Group = None,
 ) -> Grid:
     """All runs of a comparison, checked before any of them is trained.
 
@@ -80,17 +82,18 @@ def make_grid(
     train_size: a number of training samples or a fraction; the same ones for every run.
     model, epochs, weights, optimizer, changes: override the recipe; changes as in "lr=0.05".
     size: resize the images of a path to this number of pixels.
+    group: keep the images of a patient or lesion in one split, as in `zetamix.data.load`.
     """
     numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not numbers:
         raise CompareError(f"seeds must be at least 1, got {seeds}.")
     ref = None
     if isinstance(data, Dataset):
-        if size is not None:
-            raise CompareError(f"size is for image files; {data.name} is loaded already.")
+        if size is not None or group is not None:
+            raise CompareError(f"size and group are for paths; {data.name} is loaded already.")
         dataset = data.with_train_size(train_size)
     else:
-        ref = DatasetRef.resolve(data, data_dir, train_size, size)
+        ref = DatasetRef.resolve(data, data_dir, train_size, size, group)
         dataset = ref.load()
     _check_dataset(dataset)
     recipe = make_recipe(

@@ -1,9 +1,11 @@
 """Arrays: `.npz` files in the MedMNIST layout, and scikit-learn's digits."""
 
 import hashlib
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import torch
 from zetamix.data.catalogue import DatasetSpec
 from zetamix.data.download import md5_of
 from zetamix.data.errors import DataError, OnProblem, raise_problems
+from zetamix.data.groups import Group
 from zetamix.data.image_files import NATIVE, Fit, resize_images
 from zetamix.data.source import Array, Part, Source, array_part, read_matrices
 from zetamix.data.splits import SPLITS, complete_splits, count_labels, digest
@@ -48,12 +51,15 @@ def npz_splits(path: Path) -> tuple[str, ...]:
 class NpzFile:
     """The arrays of an `.npz` file, validated; nothing in it is ever unpickled."""
 
-    def __init__(self, path: Path, classes: tuple[str, ...] | None = None) -> None:
+    def __init__(
+        self, path: Path, classes: tuple[str, ...] | None = None, group: str | None = None
+    ) -> None:
         self.path = path
         self.splits = npz_splits(path)
         with np.load(path, allow_pickle=False) as arrays:
             self.images = {split: self._images(arrays, split) for split in self.splits}
             labels = {split: self._labels(arrays, split) for split in self.splits}
+            self.groups = {split: self._groups(arrays, split, group) for split in self.splits}
             if classes is None and "classes" in arrays.files:
                 classes = tuple(map(str, self._read(arrays, "classes").tolist()))
         if classes is None:
@@ -121,6 +127,23 @@ class NpzFile:
                 f"[{count}, k] of zeros and ones."
             )
         return labels.astype(np.int64).reshape(-1)
+
+    def _groups(
+        self, arrays: Mapping[str, Array], split: str, group: str | None
+    ) -> list[str] | None:
+        """The group of every image, from the array SPLIT_GROUP."""
+        if group is None:
+            return None
+        key, count = f"{split}_{group}", len(self.images[split])
+        if key not in arrays:
+            raise DataError(f"{self.path} holds no array {key}; expected the group of every image.")
+        groups = self._read(arrays, key)
+        if groups.shape not in ((count,), (count, 1)) or groups.dtype.kind not in "iuUS":
+            raise DataError(
+                f"{self.path}: {key} is {list(groups.shape)}, {groups.dtype}; expected one integer "
+                f"or text for each of the {count:,} images."
+            )
+        return list(map(str, groups.reshape(-1).tolist()))
 
     def _number_classes(self, labels: Array) -> tuple[str, ...]:
         if labels.ndim == 2:
@@ -216,15 +239,27 @@ def check_counts(spec: DatasetSpec, labels: Mapping[str, Array], path: Path) -> 
 
 def _parts(file: NpzFile, change: Callable[[Array], Array] | None = None) -> dict[str, Part]:
     return {
-        split: array_part(file.labels[split], file.images[split], change) for split in file.splits
+        split: replace(
+            array_part(file.labels[split], file.images[split], change), groups=file.groups[split]
+        )
+        for split in file.splits
     }
 
 
 def npz_source(
-    path: Path, seed: int, size: int | None = None, on_problem: OnProblem = raise_problems
+    path: Path,
+    seed: int,
+    size: int | None = None,
+    group: Group = None,
+    on_problem: OnProblem = raise_problems,
 ) -> Source:
     """A user's file; missing val and test splits are created."""
-    file = NpzFile(path)
+    if isinstance(group, re.Pattern):
+        raise DataError(
+            f"{path} holds arrays without file names. Group them by an array: --group patient "
+            "reads train_patient, and so on."
+        )
+    file = NpzFile(path, group=group)
     fit = NATIVE if size is None else Fit(size, crop=1.0)
     shape = file.shape if size is None else (file.shape[0], size, size)
     if size is not None and len(file.shape) == 1:

@@ -3,12 +3,16 @@
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import median_low
+from typing import NamedTuple
+
+import numpy as np
 
 from zetamix.data.errors import DataError, OnProblem, raise_problems
+from zetamix.data.groups import Group, find_groups
 from zetamix.data.image_files import (
     NATIVE,
     Fit,
@@ -21,7 +25,7 @@ from zetamix.data.image_files import (
     try_header,
 )
 from zetamix.data.label_csv import ImageIndex, Row, find_column, read_rows
-from zetamix.data.source import Source
+from zetamix.data.source import Source, read_matrices
 from zetamix.data.splits import complete_splits, file_keys
 from zetamix.text import plural
 
@@ -32,9 +36,10 @@ SPLIT_NAMES = {
 }
 FILE_COLUMNS = ("file", "image", "path", "filename", "file_name", "image_id", "image_path")
 LABEL_COLUMNS = ("label", "class", "target", "diagnosis")
+ZERO_ONE = {"0": 0, "1": 1, "0.0": 0, "1.0": 1}
 TABLE = (
     f"a header with a column for the image ({', '.join(FILE_COLUMNS)}) and one for its class "
-    f"({', '.join(LABEL_COLUMNS)}), and one row per image"
+    f"({', '.join(LABEL_COLUMNS)}, or columns of zeros and ones), and one row per image"
 )
 LAYOUT = (
     "expected one folder per class with its images (class/…), or the same in each of train, val "
@@ -47,6 +52,14 @@ DEFAULT_SIZE = 224
 # images of different sizes with no side over this get a size like their own: from 32 to 48 pixels,
 # 224 would make them 20 to 50 times as large without adding detail
 SMALL_SIDE = 64
+
+
+class FoundImage(NamedTuple):
+    """A listed image: its file, the name of its class or its row of a 0/1 matrix, its group."""
+
+    file: Path
+    label: str | tuple[int, ...]
+    group: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,11 +75,34 @@ class Listing:
         """A value that changes whenever a file does: names, labels, sizes and times."""
         state: list[object] = [list(self.classes)]
         for split, items in self.splits.items():
-            for file, label in items:
+            for file, label, group in items:
                 # a dangling link is reported when it is decoded, like any unreadable file
                 stat = file.stat() if file.exists() else file.lstat()
-                state.append([split, label, str(file), stat.st_size, stat.st_mtime_ns])
+                state.append([split, label, str(file), stat.st_size, stat.st_mtime_ns, group])
         return state
+
+    def grouped(self, pattern: re.Pattern[str], on_problem: OnProblem) -> "Listing":
+        """The listing with groups from the paths of the files, relative to the data."""
+        base = self.path if self.path.is_dir() else self.path.parent
+        splits = {}
+        for split, items in self.splits.items():
+            names = [os.path.relpath(item.file, base) for item in items]
+            groups = find_groups(names, pattern, str(self.path), on_problem)
+            pairs = zip(items, groups, strict=True)
+            splits[split] = [item._replace(group=group) for item, group in pairs]
+        return replace(self, splits=splits)
+
+
+def list_images(path: Path, group: Group, on_problem: OnProblem = raise_problems) -> Listing:
+    """A folder of images, or a CSV file beside them."""
+    column = group if isinstance(group, str) else None
+    if path.is_dir() and column is not None:
+        raise DataError(
+            f"{path} is a folder and has no column {column!r}. Group its files by their paths, "
+            "with --group-pattern or a compiled pattern."
+        )
+    listing = list_folder(path, on_problem) if path.is_dir() else list_csv(path, column, on_problem)
+    return listing.grouped(group, on_problem) if isinstance(group, re.Pattern) else listing
 
 
 def list_folder(path: Path, on_problem: OnProblem = raise_problems) -> Listing:
@@ -77,68 +113,110 @@ def list_folder(path: Path, on_problem: OnProblem = raise_problems) -> Listing:
         detail = f"the image {loose[0].name} is in no class folder" if loose else "no folders"
         problem = f"{path}: {detail}; {LAYOUT}. Or pass a .csv file with the classes."
         (on_problem if folders else raise_problems)([problem])
-    images: dict[str, list[tuple[Path, str]]] = {}
+    images: dict[str, list[FoundImage]] = {}
     for split, folder in _split_folders(path, folders, on_problem).items():
         images[split] = []
         for subfolder in _subfolders(folder):
             files = images_below(subfolder)
             if not files:
                 on_problem([f"{subfolder} holds no image. Add images, or delete the folder."])
-            images[split] += [(file, subfolder.name) for file in files]
+            images[split] += [FoundImage(file, subfolder.name) for file in files]
         if not images[split]:
             on_problem([f"{folder} holds no image; {LAYOUT}."])
     return _listing(path, images, on_problem, _ignored_files(path))
 
 
-def list_csv(path: Path, on_problem: OnProblem = raise_problems) -> Listing:
-    """A CSV file with columns for the image, its class, and optionally its split."""
+def list_csv(
+    path: Path, group: str | None = None, on_problem: OnProblem = raise_problems
+) -> Listing:
+    """A CSV file with columns for the image, its class, and optionally its split.
+
+    Without a column for the class, all columns of zeros and ones are labels.
+
+    group: the column of the patient or lesion, which is kept in one split.
+    """
     problems: list[str] = []
     rows = read_rows(path, [], expected=TABLE, on_problem=problems.extend)
     if not rows:
         raise_problems(problems)
         raise DataError(f"{path} has a header and no rows; expected one row per image.")
     file_column = find_column(rows[0], FILE_COLUMNS, "the image")
-    label_column = find_column(rows[0], LABEL_COLUMNS, "the class")
+    group_column = None if group is None else group.strip().lower()
+    if group_column is not None and group_column not in rows[0].cells:
+        raise DataError(f"{path} has no column {group!r}; it has {', '.join(rows[0].cells)}.")
+    label_columns = _label_columns(rows, [file_column, *filter(None, [group_column])])
     # built only if a name is no path below the CSV file, whose folder may hold far more than images
     index = cache(lambda: ImageIndex(path.parent))
-    images: dict[str, list[tuple[Path, str]]] = {}
+    images: dict[str, list[FoundImage]] = {}
     seen: dict[Path, Row] = {}
     for row in rows:
         try:
             file = _image_of(path, row, row[file_column], index)
             if (first := seen.setdefault(file, row)) is not row:
                 raise DataError(f"{row.where}: {row[file_column]!r} is also in row {first.number}.")
-            if not row[label_column]:
-                raise DataError(f"{row.where}: no {label_column}; expected the image's class.")
-            images.setdefault(_split_of(row), []).append((file, row[label_column]))
+            for column in filter(None, [*label_columns, group_column]):
+                if not row[column]:
+                    raise DataError(f"{row.where}: no {column}; expected a value for every image.")
+            label: str | tuple[int, ...] = row[label_columns[0]]
+            if len(label_columns) > 1:
+                label = tuple(ZERO_ONE[row[column]] for column in label_columns)
+            found = FoundImage(file, label, row[group_column] if group_column else None)
+            images.setdefault(_split_of(row), []).append(found)
         except DataError as error:
             problems.append(str(error))
     on_problem(problems)
     if "train" not in images:
         raise DataError(f"{path}: no row has the split train; expected images to train on.")
-    return _listing(path, images, on_problem)
+    if len(label_columns) == 1:
+        return _listing(path, images, on_problem)
+    matrices = {split: np.array([image.label for image in some]) for split, some in images.items()}
+    labels, notes = read_matrices(matrices)
+    splits = {
+        split: [
+            LabelledFile(image.file, label, image.group)
+            for image, label in zip(some, labels[split].tolist(), strict=True)
+        ]
+        for split, some in images.items()
+    }
+    notes = (*notes, f"labels from the columns {', '.join(label_columns)}")
+    return Listing(path, tuple(label_columns), splits, notes)
+
+
+def _label_columns(rows: Sequence[Row], others: Sequence[str]) -> list[str]:
+    """The column of the class, or two or more columns of zeros and ones."""
+    named = [column for column in LABEL_COLUMNS if column in rows[0].cells]
+    if named:
+        return named[:1]
+    columns = [column for column in rows[0].cells if column not in (*others, "split")]
+    found = [column for column in columns if all(row[column] in ZERO_ONE for row in rows)]
+    return found if len(found) > 1 else [find_column(rows[0], LABEL_COLUMNS, "the class")]
 
 
 def _listing(
     path: Path,
-    images: Mapping[str, Sequence[tuple[Path, str]]],
+    images: Mapping[str, Sequence[FoundImage]],
     on_problem: OnProblem,
     notes: tuple[str, ...] = (),
 ) -> Listing:
     """Number the classes of train; classes that only other splits have are problems."""
-    names = sorted({name for _, name in images["train"]}, key=_natural_order)
+    names = sorted({str(image.label) for image in images["train"]}, key=_natural_order)
     if len(names) < 2:
         problem = f"{path}: {plural(len(names), 'class', 'classes')}; expected two or more."
         (on_problem if names else raise_problems)([problem])
-    others = {name for items in images.values() for _, name in items} - set(names)
+    others = {str(image.label) for items in images.values() for image in items} - set(names)
     on_problem(
         [
             f"{path}: class {name!r} has no image in train. Every class needs training images."
             for name in sorted(others)
         ]
     )
+    number = {name: label for label, name in enumerate(names)}
     splits = {
-        split: [LabelledFile(file, names.index(name)) for file, name in items if name in names]
+        split: [
+            LabelledFile(image.file, number[str(image.label)], image.group)
+            for image in items
+            if image.label in number
+        ]
         for split, items in images.items()
     }
     return Listing(path, tuple(names), splits, notes)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from zetamix.data import DataError, Dataset, DatasetRef, load_cached
+from zetamix.data.groups import Group
 from zetamix.metrics import check_metric, primary_metric
 from zetamix.models import initialise
 from zetamix.results.search_space import Space, SpaceError, parse_space
@@ -36,6 +37,7 @@ def make_spec(
     changes: Sequence[str] = (),
     data_dir: Path | None = None,
     size: int | None = None,
+    group: Group = None,
 ) -> StudySpec:
     """The spec of a study; raises if any setting of the space could not be trained.
 
@@ -45,13 +47,14 @@ def make_spec(
     metric: the metric to optimise; None takes the error rate if classes are balanced, else
         balanced accuracy, and for a multi-label set the mean average precision.
     size: side in pixels to which images of a path are resized.
+    group: keep the images of a patient or lesion in one split, as in `zetamix.data.load`.
     """
     if isinstance(data, Dataset):
-        if size is not None:
-            raise DataError(f"size applies to image files; {data.name} is loaded already.")
+        if size is not None or group is not None:
+            raise DataError(f"size and group are for paths; {data.name} is loaded already.")
         ref, dataset = None, data.with_train_size(train_size)
     else:
-        ref = DatasetRef.resolve(data, data_dir, train_size, size)
+        ref = DatasetRef.resolve(data, data_dir, train_size, size, group)
         dataset = load_cached(ref)
     parsed = parse_space(space)
     if recipe is None:
