@@ -25,7 +25,7 @@ def run_record(cell, error, *, best=None, test_size=10_000, **changes):
             method=cell.method,
             seed=cell.seed,
             recipe=cell.recipe.as_dict(),
-            train_size=50_000,
+            train_size=cell.train_size,
         ),
         last=scores(error),
         best=None if best is None else scores(best) | {"epoch": 3, "val_score": 0.5},

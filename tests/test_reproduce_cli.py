@@ -21,7 +21,7 @@ from zetamix.train.stop import Stop
 
 
 def cells_of(id):
-    return select_cells(id, CellRequest())
+    return select_cells(id, CellRequest(), RecordStore(Path("no records")))
 
 
 @pytest.fixture

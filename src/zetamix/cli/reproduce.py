@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -111,11 +112,15 @@ def reproduce(
                 datasets=_split(datasets),
                 methods=None if methods is None else tuple(m.label for m in parse_list(methods)),
             )
-            cells = {id: select_cells(id, request) for id in chosen}
+            for id in chosen:
+                # a mistake is an error before anything runs
+                select_cells(id, request, store)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
         with stop:
-            outcomes = {id: session.run(id, cells[id]) for id in chosen}
+            outcomes = {
+                id: session.run(id, partial(select_cells, id, request, store)) for id in chosen
+            }
         for id, outcome in outcomes.items():
             _print_outcome(console, make_view(id, store, is_smoke=quick), outcome)
         _exit(console, session, outcomes)

@@ -61,6 +61,8 @@ class Cell:
     """Tooltip of the cell (HTML only)."""
     signed: bool = False
     """Whether a positive number has a sign, as a difference should."""
+    suffix: str = ""
+    """Printed behind the number, as a mark of significance is."""
 
     def text(self) -> str:
         return self.number() if self.n is None else f"{self.number()} (n = {self.n:,})"
@@ -92,7 +94,7 @@ class Cell:
         elif self.signed and value > 0:
             shown = f"+{shown}"
         shown = shown.replace("-", MINUS)
-        return f"{shown} ± {error:,.{digits}f}" if has_error else shown
+        return (f"{shown} ± {error:,.{digits}f}" if has_error else shown) + self.suffix
 
 
 def _decimals(number: float | None, significant: int) -> int:

@@ -71,7 +71,7 @@ class TrainingCell:
     """The paper's model; a smoke test trains a smaller one."""
     variant: Variant = Variant()
     in_sweep: bool = False
-    """One of the settings that are drawn at random for the sweep over γ and weight decay."""
+    """One of many settings of a sweep or search, of which a smoke test trains a few."""
     subset: Subset | None = None
     """None: all of the training split, evaluated on the split that the paper reports on."""
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import torch
 
 from zetamix.data.augment import AUGMENTATIONS
-from zetamix.experiments.reproduce import mnist, smoke, theorems, timing
+from zetamix.experiments.reproduce import mnist, smoke, theorems, timing, zetamix_cells
 from zetamix.experiments.reproduce import point_clouds as clouds
 from zetamix.experiments.reproduce import training_cells as training
 from zetamix.experiments.reproduce.measure_context import Measure
 from zetamix.experiments.reproduce.training_cells import CellRequest
+from zetamix.methods import parse
 from zetamix.records import RunRecord
 from zetamix.results.paper_cells import PaperCell, ReproduceError, TrainingCell, Variant
 from zetamix.results.record_store import PaperView, RecordStore
@@ -21,15 +22,21 @@ from zetamix.train.recipe import Recipe
 
 @dataclass(frozen=True)
 class Artifact:
-    """One figure or table of the paper."""
+    """One figure or table of the paper, or of our own."""
 
     title: str
     make_cells: Callable[..., Sequence[PaperCell]]
     """Called with a `CellRequest` if the artifact trains models, else without arguments."""
     trains: bool = False
     """Whether its cells are training runs, with a choice of seeds, augmentation and epochs."""
+    adapts: bool = False
+    """Whether its cells depend on the records so far: `make_cells` is called with these, too."""
+    ours: bool = False
+    """Whether the paper has no such figure or table."""
 
-    def cells(self, request: CellRequest) -> list[PaperCell]:
+    def cells(self, request: CellRequest, store: RecordStore) -> list[PaperCell]:
+        if self.adapts:
+            return list(self.make_cells(request, store))
         return list(self.make_cells(request) if self.trains else self.make_cells())
 
 
@@ -49,6 +56,19 @@ ARTIFACTS: Mapping[str, Artifact] = {
         "error against γ and weight decay", training.sensitivity_cells, trains=True
     ),
     "theorems": Artifact("dominance over γ and N; equivalence to mixup", theorems.cells),
+    "zetamix-search": Artifact(
+        "ZetaMix: the search for its default, on validation data",
+        zetamix_cells.search_cells,
+        trains=True,
+        adapts=True,
+        ours=True,
+    ),
+    "zetamix": Artifact(
+        "ZetaMix against what is used today, on six datasets",
+        zetamix_cells.proof_cells,
+        trains=True,
+        ours=True,
+    ),
 }
 
 MEASURES: Mapping[str, Measure] = {
@@ -61,11 +81,17 @@ MEASURES: Mapping[str, Measure] = {
     "dimension": clouds.measure_dimension,
     "training-time": timing.measure_training,
     "batch-time": timing.measure_batch,
+    "contrast": zetamix_cells.measure_contrast,
 }
 
+SPELLED = {"zetamix": parse("zetamix").full_label}
 
-def select_cells(id: str, request: CellRequest) -> list[PaperCell]:
-    """The cells of an artifact that match a request."""
+
+def select_cells(id: str, request: CellRequest, store: RecordStore) -> list[PaperCell]:
+    """The cells of an artifact that match a request.
+
+    store: the records so far, on which the cells of some artifacts depend.
+    """
     if request.changes_training and not ARTIFACTS[id].trains:
         raise ReproduceError(
             "Seeds, augmentation and epochs apply to artifacts that train models; "
@@ -75,8 +101,10 @@ def select_cells(id: str, request: CellRequest) -> list[PaperCell]:
         if name not in AUGMENTATIONS:
             expected = ", ".join(AUGMENTATIONS)
             raise ReproduceError(f"Expected an augmentation of {expected}, got {name!r}.")
-    cells = ARTIFACTS[id].cells(request)
-    for field, names in (("dataset", request.datasets), ("method", request.methods)):
+    cells = ARTIFACTS[id].cells(request, store)
+    # zetamix may be asked for by its short name; its cells spell it out
+    methods = None if request.methods is None else [SPELLED.get(m, m) for m in request.methods]
+    for field, names in (("dataset", request.datasets), ("method", methods)):
         choices = [name for name in dict.fromkeys(getattr(cell, field) for cell in cells) if name]
         for name in names or ():
             if name not in choices:
@@ -91,7 +119,7 @@ def select_cells(id: str, request: CellRequest) -> list[PaperCell]:
 def make_view(id: str, store: RecordStore, *, is_smoke: bool = False) -> PaperView:
     """An artifact's cells, and those of other variants of the recipe that have records."""
     artifact = ARTIFACTS[id]
-    cells = artifact.cells(CellRequest())
+    cells = artifact.cells(CellRequest(), store)
     if is_smoke:
         cells = smoke.shorten(cells, torch.device("cpu"))
         return PaperView(id, artifact.title, cells, store, smoke_label=smoke.LABEL)
@@ -125,7 +153,7 @@ def _other_variants(
         request = CellRequest(augmentations=augmentations, epochs=variant.epochs)
         more += [
             cell
-            for cell in artifact.cells(request)
+            for cell in artifact.cells(request, store)
             if isinstance(cell, TrainingCell) and cell.dataset == dataset
         ]
     return more

@@ -11,6 +11,8 @@ from zetamix.report.paper import (
     tables,
     theorems,
     timing,
+    zetamix_proof,
+    zetamix_search,
 )
 from zetamix.report.paper.artifact_report import NOT_RUN, SMOKE_TEST, ArtifactReport, Verdict
 from zetamix.results.record_store import PaperView
@@ -27,6 +29,8 @@ REPORTS: Mapping[str, Callable[[PaperView], ArtifactReport]] = {
     "timing": timing.report,
     "sensitivity": sensitivity.report,
     "theorems": theorems.report,
+    "zetamix-search": zetamix_search.report,
+    "zetamix": zetamix_proof.report,
 }
 # measured within seconds or minutes, and drawn only as a whole
 COMPLETE_ONLY = ("overview", "distributions", "mnist", "theorems")

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from zetamix.methods import display_name
+from zetamix.methods import display_name, parse
 from zetamix.report import Cell, Picture, Table
 from zetamix.report.figure import COLOURS
 from zetamix.results.record_store import PaperView
@@ -17,6 +17,8 @@ from zetamix.results.record_store import PaperView
 REPRODUCED, PARTLY, NOT_REPRODUCED = "reproduced", "partly reproduced", "not reproduced"
 INCONCLUSIVE, NOT_RUN, SMOKE_TEST = "inconclusive", "not run", "smoke test"
 INCOMPLETE = "(incomplete)"
+# of our own experiments, which reproduce nothing
+REACHED, MISSED, CHOSEN = "target reached", "target not reached", "default chosen"
 
 
 @dataclass(frozen=True)
@@ -61,16 +63,25 @@ SOFT_LABELS = LinearSegmentedColormap.from_list("labels", [COLOURS[0], "#b0a8b9"
 # point clouds take 1.2 MB at 160 dpi, 1.5 MB at 200 dpi, and look the same
 DPI = 160
 
+METHOD_NAMES = {
+    "mixup:1.0": "mixup",
+    "cutmix:1.0": "CutMix",
+    "switch": "mixup or CutMix",
+    "smoothing:0.1": "label smoothing",
+}
+
 
 def method_name(method: str) -> str:
     """The display name of a method.
 
-    >>> method_name("zeta:2.8"), method_name("none")
-    ('ζ-mixup (2.8)', 'no mixing')
+    >>> method_name("zeta:2.8"), method_name("none"), method_name("cutmix:1.0")
+    ('ζ-mixup (2.8)', 'no mixing', 'CutMix')
     """
     if method.startswith("zeta:"):
         return f"ζ-mixup ({gamma_of(method)})"
-    return "mixup" if method == "mixup:1.0" else display_name(method)
+    if method == parse("zetamix").full_label:
+        return "ZetaMix"
+    return METHOD_NAMES.get(method, display_name(method))
 
 
 def gamma_of(method: str) -> str:
