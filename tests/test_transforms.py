@@ -13,9 +13,12 @@ from typing import NamedTuple
 
 import by_hand
 import pytest
+import safetensors.torch
 import scipy.stats
 import torch
 from conftest import assert_close
+from timm.utils import ModelEmaV3
+from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, Dataset
 from torchvision import tv_tensors
 from torchvision.transforms import v2
@@ -466,14 +469,81 @@ def test_state_dict_resumes_a_run(kind):
 
 
 @BOTH
-def test_a_saved_state_inside_a_model_does_not_follow_later_changes(kind):
-    model = torch.nn.Sequential(kind(num_classes=6))
-    model[0].enabled = False
-    state = model.state_dict()
-    model[0].enabled = True
-    other = torch.nn.Sequential(kind(num_classes=6))
+def test_a_saved_state_does_not_follow_later_changes(kind):
+    transform, other = kind(num_classes=6), kind(num_classes=6)
+    transform.enabled = False
+    state = transform.state_dict()
+    transform.enabled = True
     other.load_state_dict(state)
-    assert not other[0].enabled
+    assert not other.enabled
+
+
+def test_a_state_of_something_else_is_refused():
+    state = ZetaMixup(num_classes=6).state_dict()
+    for wrong in ({**state, "weight": torch.ones(1)}, {"weight": torch.ones(1)}, {}):
+        with pytest.raises(RuntimeError, match="key"):
+            ZetaMixup(num_classes=6).load_state_dict(wrong)
+    # as in torch, what fits can be taken alone
+    keys = Mixup(num_classes=6).load_state_dict({"p": torch.tensor(0.5)}, strict=False)
+    assert "enabled" in keys.missing_keys
+
+
+# inside a model
+
+
+class MixingModel(torch.nn.Module):
+    """A model that mixes its own batches, as users of Lightning or Keras write them."""
+
+    def __init__(self, mix):
+        super().__init__()
+        self.body = torch.nn.Linear(3, 6)
+        if mix is not None:
+            self.mix = mix
+
+
+def own_mix(kind):
+    return kind(num_classes=6, generator=torch.Generator().manual_seed(0))
+
+
+@BOTH
+def test_a_model_is_saved_and_loaded_with_and_without_its_transform(kind, tmp_path):
+    with_mix, without = MixingModel(own_mix(kind)), MixingModel(None)
+    assert with_mix.state_dict().keys() == without.state_dict().keys()
+    for saved, loaded in [(with_mix, without), (without, with_mix), (with_mix, with_mix)]:
+        file = str(tmp_path / "model.safetensors")
+        safetensors.torch.save_model(saved, file)
+        assert safetensors.torch.load_model(loaded, file, strict=True) == (set(), [])
+        loaded.load_state_dict(saved.state_dict(), strict=True)
+    file = str(tmp_path / "mix.safetensors")
+    safetensors.torch.save_file(with_mix.mix.state_dict(), file)
+    resumed = own_mix(kind)
+    samples, labels = batch_of(6)
+    expected = with_mix.mix(samples, labels)[1]
+    resumed.load_state_dict(safetensors.torch.load_file(file))
+    assert torch.equal(resumed(samples, labels)[1], expected)
+
+
+@BOTH
+@pytest.mark.parametrize("average", [ModelEmaV3, AveragedModel])
+def test_a_model_is_averaged_with_its_transform(kind, average):
+    model = MixingModel(own_mix(kind))
+    averaged = average(model)
+    with torch.no_grad():
+        model.body.weight.add_(1)
+    update = averaged.update if average is ModelEmaV3 else averaged.update_parameters
+    update(model)
+    assert averaged.module.mix.p == 1
+
+
+@BOTH
+def test_controls_of_a_transform_made_in_inference_mode_can_be_set(kind):
+    with torch.inference_mode():
+        made = kind(num_classes=4)
+        transforms = [made, copy.copy(made), copy.deepcopy(made), pickle.loads(pickle.dumps(made))]
+    for transform in transforms:
+        transform.p = 0.5
+        transform.eval().enabled = False
+        assert (transform.p, transform.enabled) == (0.5, False)
 
 
 def test_repr_shows_the_hyperparameters():

@@ -6,7 +6,7 @@ They take a batch `(samples, labels)` and return `(samples, targets)`: behind a 
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 import torch
@@ -61,11 +61,17 @@ class Controls(NamedTuple):
     gamma_high: float = NOT_SET
 
 
+# train or eval mode belongs to the module tree, not to a checkpoint
+SAVED = tuple(name for name in Controls._fields if name != "training")
+
+
 class BatchMix(nn.Module):
     """The base of all that mix by a plan: it reads a batch, applies a plan, holds the controls.
 
     The controls (`enabled`, `p`, γ, the epoch, train or eval mode) live in shared memory, so that
     changing them in the training process reaches loader workers that are already running.
+    `state_dict` holds them and the state of the generator, as tensors. Inside a model the transform
+    adds nothing to the model's `state_dict`: save its own beside it.
     """
 
     keep_variance = False
@@ -95,7 +101,7 @@ class BatchMix(nn.Module):
         self._blend = Blend()
         self._home_rank = 0
         self._controls = Controls(p=float(p))
-        self._shared = _share(torch.tensor(self._controls, dtype=torch.float64, device="cpu"))
+        self._shared = _share(self._controls)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in CHECKS and not (value is None and name in OPTIONAL):
@@ -272,29 +278,48 @@ class BatchMix(nn.Module):
         names = (*self._options, target, "p", "enabled")
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
-    def get_extra_state(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"controls": self._shared.clone()}
-        if self.generator is not None:
-            state["generator"] = self.generator.get_state()
-        return state
+    # Inside a model (where the prefix is not empty) nothing is saved: the model's state_dict holds
+    # tensors of the model, and loads with and without the transform.
 
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        controls = Controls(*state["controls"].tolist())
-        # train or eval mode belongs to the module tree, not to a checkpoint
-        self._set_controls(**controls._replace(training=self._controls.training)._asdict())
-        if self.generator is not None and "generator" in state:
-            self.generator.set_state(state["generator"].cpu())
-        elif (self.generator is None) == ("generator" in state):
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        if prefix:
+            return
+        controls = self._read_controls()
+        for name in SAVED:
+            number = getattr(controls, name)
+            destination[name] = torch.tensor(number, dtype=torch.float64, device="cpu")
+        if self.generator is not None:
+            destination["generator"] = self.generator.get_state()
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Tensor],
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        if prefix:
+            return
+        missing_keys += [name for name in SAVED if name not in state_dict]
+        unexpected_keys += [name for name in state_dict if name not in (*SAVED, "generator")]
+        known = {name: float(state_dict[name]) for name in SAVED if name in state_dict}
+        self._set_controls(**known)
+        if self.generator is not None and "generator" in state_dict:
+            self.generator.set_state(state_dict["generator"].cpu())
+        elif (self.generator is None) == ("generator" in state_dict):
             warnings.warn(
                 "Only one of checkpoint and transform has a generator: plans will not continue "
                 "where they stopped.",
-                stacklevel=2,
+                stacklevel=4,
             )
 
     def __copy__(self) -> Self:
         twin = self.__class__.__new__(self.__class__)
         twin.__dict__.update(self.__dict__)
-        twin._shared = _share(self._shared.clone())
+        twin._shared = _share(self._shared.tolist())
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
@@ -311,12 +336,16 @@ class BatchMix(nn.Module):
             state["generator"] = torch.Generator(device)
             state["generator"].set_state(torch.tensor(list(numbers), dtype=torch.uint8))
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        # a copy or an unpickled transform gets shared memory of its own
-        self._shared = _share(self._shared)
+        # a copy gets shared memory of its own; a spawned loader worker has its parent's
+        if not self._shared.is_shared():  # type: ignore[no-untyped-call]
+            self._shared = _share(self._shared.tolist())
 
 
-def _share(tensor: Tensor) -> Tensor:
-    return tensor.share_memory_()  # type: ignore[no-untyped-call, no-any-return]
+def _share(numbers: Sequence[float]) -> Tensor:
+    """The numbers in shared memory; a tensor made in inference mode could not be changed later."""
+    with torch.inference_mode(False):
+        tensor = torch.tensor(numbers, dtype=torch.float64, device="cpu")
+        return tensor.share_memory_()  # type: ignore[no-untyped-call, no-any-return]
 
 
 class GammaMix(BatchMix):
