@@ -7,6 +7,7 @@ import torch
 from zetamix.data import from_tensors
 from zetamix.experiments.compare import Grid, make_examples
 from zetamix.methods import parse
+from zetamix.metrics import SCALED
 from zetamix.provenance import machine_info
 from zetamix.records import RunRecord
 from zetamix.results.comparison import Comparison
@@ -27,8 +28,12 @@ def make_dataset(counts=(10, 10, 10), shape=(1, 8, 8), name="made", classes=None
     return from_tensors(name, splits, classes)
 
 
-def make_comparison(scores, *, dataset=None, epochs=3, failures=None, missing=(), **more):
+def make_comparison(
+    scores, *, dataset=None, epochs=3, failures=None, missing=(), temperature=0.8, **more
+):
     """A comparison of `scores`, {method: [{metric: value} for each seed]}.
+
+    temperature: of every run; None for runs without a validation split, or of an earlier version.
 
     A number instead of a dict is the error rate. missing: (method, seed) without a record. more:
     fields of the comparison.
@@ -40,11 +45,14 @@ def make_comparison(scores, *, dataset=None, epochs=3, failures=None, missing=()
     grid = Grid(dataset, None, methods, seeds, recipe, Path("nowhere"))
     given = {parse(label).label: runs for label, runs in scores.items()}
     records, curves = {}, {}
+    evaluated = ("test",) if dataset.val is None else ("test", "val")
     for cell in grid.cells:
         runs = given[cell.method]
         if cell.seed >= len(runs) or (cell.method, cell.seed) in missing:
             continue
         last = metrics(runs[cell.seed])
+        if temperature is None:
+            last = {name: value for name, value in last.items() if name not in SCALED}
         key = cell.method, cell.seed
         records[key] = RunRecord(
             cell=cell,
@@ -55,9 +63,14 @@ def make_comparison(scores, *, dataset=None, epochs=3, failures=None, missing=()
             wall_s=30.0,
             step_ms=2.5,
             machine=dict(MACHINE),
+            extra={} if temperature is None else {"temperature": temperature},
         )
         curves[key] = [
-            {"epoch": k, "train_loss": 1 / k, "test": scaled(last, 1 + epochs - k)}
+            {
+                "epoch": k,
+                "train_loss": 1 / k,
+                **dict.fromkeys(evaluated, scaled(last, 1 + epochs - k)),
+            }
             for k in range(1, epochs + 1)
         ]
     return Comparison(
@@ -78,7 +91,8 @@ def metrics(given):
     given = {"error": given} if isinstance(given, float) else given
     error = given.get("error", 0.1)
     rest = dict.fromkeys(("accuracy", "balanced_accuracy", "f1_micro", "f1_macro"), 1 - error)
-    return {"error": error, **rest, "auc": 1 - error / 2, "nll": 2 * error, "ece": error, **given}
+    calibration = {"nll": 2 * error, "ece": error, "nll_scaled": error, "ece_scaled": error / 2}
+    return {"error": error, **rest, "auc": 1 - error / 2, **calibration, **given}
 
 
 def scaled(last, factor):

@@ -184,7 +184,7 @@ def test_a_folder_of_png_files_works_the_same_way(tmp_path):
     assert "my pets: 42 training and 12 test samples, 3 classes" in words(result)
     found = json.loads((out / "results.json").read_text())
     assert found["dataset"]["classes"] == ["cat", "dog", "owl"]
-    assert found["metrics"] == ["error", "nll", "ece"]
+    assert found["metrics"] == ["error", "nll", "ece", "nll_scaled", "ece_scaled"]
     seen = open_page(out / "report.html").check()
     assert [row[0] for row in seen.tables[2][1:]] == ["cat", "dog", "owl"]
     assert len(seen.images) == 4

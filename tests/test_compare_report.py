@@ -56,8 +56,13 @@ def texts(table):
 
 def test_the_main_table_has_means_deviations_and_marks(six):
     table = main_table(six)
-    assert [head.name for head in table.heads] == ["method", "error %", "NLL", "ECE %", "seeds"]
-    assert texts(table)[0] == ["no mixing", "10.50 ± 0.50", "0.2100 ± 0.0100", "10.50 ± 0.50", "3"]
+    assert [head.name for head in table.heads] == [
+        "method", "error %", "NLL", "ECE %", "NLL (T)", "ECE (T) %", "seeds",
+    ]  # fmt: skip
+    assert texts(table)[0] == [
+        "no mixing", "10.50 ± 0.50", "0.2100 ± 0.0100", "10.50 ± 0.50", "0.1050 ± 0.0050",
+        "5.25 ± 0.25", "3",
+    ]  # fmt: skip
     marks = {row[0].text(): row[1].mark for row in table.cells}
     assert {label: mark for label, mark in marks.items() if mark} == {"zeta:2.8": "best"}
     assert table.cells[0][1].note == "seed 0: 10.00, seed 1: 11.00, seed 2: 10.50"
@@ -88,7 +93,8 @@ def test_binary_data_leads_with_the_auc():
 def test_the_table_of_differences_marks_significant_ones(six):
     table = difference_table(six)
     assert [head.name for head in table.heads] == [
-        "method", "minus no mixing (95 %)", "p (Holm)", "minus mixup:1.0 (95 %)", "p (Holm)",
+        "method", "minus no mixing (95 %)", "Holm-corrected p", "minus mixup:1.0 (95 %)",
+        "Holm-corrected p",
     ]  # fmt: skip
     rows = {row[0]: row[1:] for row in texts(table)}
     assert rows["no mixing"][:2] == ["–", "–"]
@@ -170,9 +176,9 @@ def test_json_has_everything(six, page):
     assert set(found["methods"]["none"]) == set(EVALUATED)
     assert len(found["runs"]) == len(found["curves"]) == 18
     assert {(d["baseline"], d["metric"]) for d in found["differences"]} == {
-        (r, m) for r in ("none", "mixup:1.0") for m in ("error", "nll", "ece")
+        (r, m) for r in ("none", "mixup:1.0") for m in six.metrics
     }
-    assert len(found["differences"]) == 2 * 3 * 5
+    assert len(found["differences"]) == 2 * 5 * 5
     one = next(
         d for d in found["differences"] if (d["method"], d["metric"]) == ("zeta:2.8", "error")
     )
@@ -256,9 +262,30 @@ def test_curves_are_means_over_seeds(six):
     epochs, error = by_label["zeta:2.8"][0]
     assert epochs == [1, 2, 3]
     assert error == pytest.approx([3 * 5.5333, 2 * 5.5333, 5.5333], rel=1e-4)
-    assert by_label["zeta:2.8"][1][1][-1] == pytest.approx(2 * 0.055333, rel=1e-4)
+    # validation beside test, then the other metric
+    assert by_label["zeta:2.8"][1] == by_label["zeta:2.8"][0]
+    assert by_label["zeta:2.8"][2][1][-1] == pytest.approx(2 * 0.055333, rel=1e-4)
+    assert "test split and validation split" in picture.caption
     assert "bands" in picture.caption
     assert "bands" not in draw_curves(make_comparison({"none": [0.1]})).caption
+
+
+def test_without_validation_there_are_test_curves_alone():
+    dataset = replace(make_dataset(), val=None)
+    made = make_comparison({"none": [0.1], "zeta:2.8": [0.2]}, dataset=dataset, temperature=None)
+    picture, calls = plotted(draw_curves, made)
+    assert len(calls) == 2 * 2
+    assert "validation" not in picture.caption
+
+
+def test_records_of_earlier_versions_have_a_report(tmp_path):
+    """They lack the scores after temperature scaling."""
+    made = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.2]}, temperature=None)
+    assert not any("T)" in head.name for head in main_table(made).heads)
+    page = write_report(made, tmp_path, MACHINE_INFO).read_text()
+    assert "No temperature was fitted" in page
+    found = json.loads((tmp_path / "results.json").read_text(), parse_constant=pytest.fail)
+    assert "nll_scaled" not in found["methods"]["none"]
 
 
 def test_curves_of_runs_that_were_evaluated_at_other_epochs():

@@ -1,6 +1,7 @@
 """Significance: intervals, p-values, Holm's correction, and what the report claims from them."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from golden import check_golden
 from scipy import stats
 
 from zetamix.measure import statistics
-from zetamix.measure.statistics import holm, paired_difference
+from zetamix.measure.statistics import holm, paired_difference, paired_power, seeds_needed
 from zetamix.metrics import METRICS, choose_metrics, classify
 from zetamix.report.compare_text import describe_differences, summarise
 
@@ -107,6 +108,29 @@ def test_a_large_difference_is_claimed():
     assert holm([paired(shifted, base.tolist())])[0].significant
 
 
+@pytest.mark.parametrize("level", [0.05, 0.05 / 15])
+@pytest.mark.parametrize(("effect", "n"), [(0.3, 10), (0.5, 34), (1.0, 10), (2.0, 4)])
+def test_power_is_that_of_scipys_noncentral_t(effect, n, level):
+    expected = stats.nct.sf(stats.t.ppf(1 - level / 2, n - 1), n - 1, effect * math.sqrt(n))
+    assert paired_power(effect, 1.0, n, level) == pytest.approx(expected)
+    assert paired_power(-3 * effect, 3.0, n, level) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("sd", [0.001, 0.01, 0.03])
+@pytest.mark.parametrize("level", [0.05, 0.05 / 15])
+def test_the_seeds_needed_are_the_fewest_with_enough_power(sd, level):
+    n = seeds_needed(0.005, sd, level)
+    assert paired_power(0.005, sd, n, level) >= 0.8
+    assert n == 2 or paired_power(0.005, sd, n - 1, level) < 0.8
+
+
+def test_with_the_seeds_needed_four_of_five_tests_find_the_difference():
+    n = seeds_needed(0.01, 0.02)
+    drawn = 0.01 + 0.02 * torch.randn(2000, n, generator=torch.Generator().manual_seed(0)).double()
+    found = sum(paired(values, [0.0] * n).excludes_zero for values in drawn.tolist())
+    assert found / 2000 == pytest.approx(0.8, abs=0.03)
+
+
 # metrics that suit the data
 
 
@@ -172,7 +196,7 @@ def test_significant_differences_are_stated_with_their_direction_and_interval():
     made = make_comparison(CLEAR, dataset=make_dataset(MANY))
     text = describe_differences(made, "none", "error")
     better, worse = text.split(" and significantly ")
-    assert "lower (better) for zeta:2.8 (−4.97 points, 95 % interval −5.11 to −4.82)" in better
+    assert "lower (better) for zeta:2.8 (−4.97 points, 95 % interval −5.11 to −4.82, Holm" in better
     assert worse.startswith("higher (worse) for mixup:1.0 (+5.00 points")
     assert text.endswith("zeta:4.0 does not differ significantly.")
     brief = describe_differences(made, "none", "error", brief=True)
@@ -208,7 +232,7 @@ def test_significance_on_its_own_is_not_enough():
     assert near.p_holm > 0.05
     text = describe_differences(made, "none", "error")
     assert text.startswith("No method differs significantly")
-    assert "zeta:2.8 (p = 0.02, corrected 0.10) is significant on its own" in text
+    assert "zeta:2.8 (uncorrected p = 0.020) is significant on its own" in text
 
 
 def test_one_seed_claims_nothing():
@@ -220,7 +244,7 @@ def test_a_method_without_a_common_seed_is_reported_once():
     made = make_comparison(
         {"none": [0.1, 0.1], "zeta:2.8": [0.1, 0.1]}, missing=[("none", 0), ("zeta:2.8", 1)]
     )
-    assert list(dict(summarise(made))) == ["Incomplete", "Verdict"]
+    assert list(dict(summarise(made))) == ["Incomplete", "Verdict", "Training"]
     assert "a seed of no mixing" in dict(summarise(made))["Verdict"]
 
 
@@ -248,7 +272,7 @@ def test_the_same_in_every_seed_is_no_certainty_for_any_count_of_samples(metric,
 
 def test_one_method_has_a_result_and_no_verdict():
     first = texts({"none": [0.1], "zeta:2.8": [0.1]}, missing=[("zeta:2.8", 0)])
-    assert list(first) == ["Incomplete", "Result"]
+    assert list(first) == ["Incomplete", "Result", "Training"]
     assert first["Result"].endswith("No other method has a finished run yet.")
 
 
@@ -261,9 +285,9 @@ def test_of_many_runs_in_progress_some_are_named():
 
 def test_the_report_has_a_verdict_for_each_baseline():
     headings = texts(CLEAR)
-    assert list(headings) == ["Verdict", "Versus mixup:1.0", "Calibration"]
-    assert "negative log-likelihood" in headings["Calibration"]
-    assert "expected calibration error" in headings["Calibration"]
+    assert list(headings) == ["Verdict", "Power", "Training", "Versus mixup:1.0", "Calibration"]
+    assert "NLL after temperature scaling" in headings["Calibration"]
+    assert "ECE after temperature scaling" in headings["Calibration"]
 
 
 @pytest.mark.parametrize(
@@ -280,12 +304,13 @@ def test_the_report_has_a_verdict_for_each_baseline():
         ([0.1], MANY, False),
     ],
 )
-def test_that_no_method_is_better_than_chance_comes_first(errors, counts, is_chance):
+def test_that_no_method_is_better_than_chance_follows_the_verdict(errors, counts, is_chance):
     labels = ["zeta:2.8", "none"][: len(errors)]
     scores = {label: [error] * 2 for label, error in zip(labels, errors, strict=True)}
     found = texts(scores, counts)
-    assert (next(iter(found)) == "Caution") is is_chance
+    assert ("significantly better than chance" in found.get("Caution", "")) is is_chance
     if is_chance:
+        assert list(found)[1] == "Caution"
         assert "chance (balanced accuracy 33.33 % with 3 classes)" in found["Caution"]
         # nothing is said about the calibration of a guesser
         assert "Calibration" not in found
@@ -294,7 +319,7 @@ def test_that_no_method_is_better_than_chance_comes_first(errors, counts, is_cha
 def test_chance_is_reported_for_finished_runs():
     scores = {"none": [0.67, 0.67], "zeta:2.8": [0.67, 0.67]}
     found = texts(scores, missing=[("zeta:2.8", 1)])
-    assert list(found)[:2] == ["Incomplete", "Caution"]
+    assert list(found)[:3] == ["Incomplete", "Verdict", "Caution"]
     assert found["Caution"].startswith("No method so far is significantly better than chance")
 
 
@@ -303,7 +328,7 @@ def test_for_two_classes_chance_is_judged_by_the_auc(auc, is_chance):
     # no sample of the rare class is predicted
     scores = {"error": 0.09, "balanced_accuracy": 0.5, "auc": auc}
     found = texts({"none": [scores] * 2, "zeta:2.8": [scores] * 2}, (30, 300))
-    assert ("Caution" in found) is is_chance
+    assert ("chance" in found.get("Caution", "")) is is_chance
     if is_chance:
         assert "AUC 0.5000 with 2 classes" in found["Caution"]
 
@@ -346,3 +371,135 @@ def test_baselines(labels, expected):
 def test_numbers_have_their_units(metric, value, text, difference):
     assert METRICS[metric].format(value) == text
     assert METRICS[metric].format_difference(value) == difference
+
+
+# what it would take
+
+
+def test_the_correction_covers_methods_and_metrics():
+    made = make_comparison(CLEAR, dataset=make_dataset(MANY))
+    assert made.tested == ["error", "nll_scaled", "ece_scaled"]
+    family = [d for name in made.tested for d in made.differences("none", name)]
+    expected = {(d.method, d.metric): d.p_holm for d in holm(family)}
+    assert len(family) == 9
+    for d in family:
+        assert d.p_holm == pytest.approx(expected[d.method, d.metric])
+    smallest = min(family, key=lambda d: d.p)
+    assert smallest.p_holm == pytest.approx(9 * smallest.p)
+    # of the other metrics nothing is claimed
+    assert not any(d.significant or d.p_holm for d in made.differences("none", "ece"))
+    assert "over 9 comparisons, 3 methods × 3 metrics" in texts(CLEAR)["Verdict"]
+
+
+def test_the_report_says_how_many_seeds_it_would_take():
+    made = make_comparison(NOISY, dataset=make_dataset(MANY))
+    deviations = [d.sd for d in made.differences("none")]
+    spread = math.sqrt(sum(sd**2 for sd in deviations) / len(deviations))
+    assert made.spread("none") == pytest.approx(spread)
+    close = {"none": [0.10, 0.12, 0.11], "zeta:2.8": [0.103, 0.118, 0.112]}
+    made = make_comparison(close, dataset=make_dataset(MANY), temperature=None)
+    counts = [seeds_needed(target, made.spread("none")) for target in (0.01, 0.005)]
+    text = texts(close, temperature=None)["Power"]
+    assert f"{counts[0]} seeds for a difference of 1 point and {counts[1]} for 0.5 points" in text
+    corrected = [seeds_needed(target, made.spread("none"), 0.05 / 3) for target in (0.01, 0.005)]
+    text = texts(close)["Power"]
+    assert f"takes {corrected[0]} seeds for a difference of 1 point and {corrected[1]} for" in text
+    assert f"({counts[0]} and {counts[1]} for one method and one metric, without correc" in text
+    assert "Power" not in texts({"none": [0.1], "zeta:2.8": [0.1]})
+
+
+def test_a_small_test_split_cannot_show_small_differences():
+    scores = {"none": [0.10, 0.12, 0.11], "zeta:2.8": [0.11, 0.12, 0.13]}
+    text = texts(scores, (50, 50, 50))["Power"]
+    assert "0.5 points" not in text
+    assert "one of the 150 test samples changes it by 0.667 points" in text
+    text = texts(scores, (10, 10, 10))["Power"]
+    assert text.startswith("A difference of 1 point cannot be resolved: one of the 30 test samples")
+
+
+def test_two_seeds_with_wide_intervals_are_cautioned():
+    wide = {"none": [0.10, 0.12], "zeta:2.8": [0.11, 0.10]}
+    assert "With two seeds, 95 % intervals reach ±19.1 points" in texts(wide)["Caution"]
+    assert "Caution" not in texts({label: [*runs, 0.11] for label, runs in wide.items()})
+    assert "Caution" not in texts({"none": [0.10, 0.12], "zeta:2.8": [0.1001, 0.12]})
+
+
+def test_leaks_in_the_data_come_before_what_it_would_take():
+    leak = "Duplicates across splits: 3 groups of identical samples in more than one split"
+    dataset = replace(make_dataset(MANY), notes=("resized to 64 × 64", leak))
+    found = dict(summarise(make_comparison(CLEAR, dataset=dataset)))
+    assert list(found)[:3] == ["Verdict", "Caution", "Power"]
+    assert found["Caution"] == f"{leak}."
+
+
+@pytest.mark.parametrize(
+    ("rate", "converged"),
+    [([0.5, 0.3, 0.2, 0.19, 0.188, 0.187], True), ([0.6, 0.5, 0.4, 0.3, 0.2, 0.1], False)],
+)
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_the_report_says_whether_training_had_converged(rate, converged, split):
+    made = make_comparison(CLEAR, dataset=make_dataset(MANY), epochs=6)
+    # the validation curve counts, where there is one
+    other = {"test": {"error": 0.5}} if split == "val" else {}
+    curve = [{"epoch": k, **other, split: {"error": value}} for k, value in enumerate(rate, 1)]
+    curves = dict.fromkeys(made.curves, curve)
+    text = dict(summarise(replace(made, curves=curves)))["Training"]
+    assert text.startswith("558 optimiser steps per run (6 epochs of 93, batch size 128)")
+    assert "an epoch skips 96 of 12,000 samples (0.8 %)" in text
+    title = {"val": "validation", "test": "test"}[split]
+    if converged:
+        # by the line through the last three epochs
+        assert f"Training had converged: towards its end, {title} error rate" in text
+        assert "(largest mean change −0.30 points)" in text
+    else:
+        assert f"Training had not converged: towards its end, {title} error rate" in text
+        assert "no mixing (−20.00 points)" in text
+        assert "--epochs 12" in text
+
+
+def test_a_few_epochs_do_not_tell_whether_training_had_converged():
+    assert "Too few epochs" in texts(CLEAR, epochs=3)["Training"]
+    assert "converged" in texts(CLEAR, epochs=4)["Training"]
+
+
+def test_a_kept_last_batch_skips_nothing():
+    made = make_comparison(CLEAR, dataset=make_dataset(MANY))
+    kept = replace(made, recipe=made.recipe.change(last_batch="keep"))
+    text = dict(summarise(kept))["Training"]
+    assert text.startswith("282 optimiser steps per run (3 epochs of 94, batch size 128). ")
+
+
+def test_the_verdict_on_calibration_goes_by_scaled_scores():
+    """Worse as they come, equal after scaling: that is mixing's underconfidence, no finding."""
+
+    def run(nll, error):
+        return {"error": error, "nll": nll, "ece": nll, "nll_scaled": 0.3, "ece_scaled": 0.02}
+
+    errors = [0.10, 0.11, 0.12]
+    scores = {"none": [run(0.3, e) for e in errors], "zeta:2.8": [run(0.6, e) for e in errors]}
+    text = texts(scores, temperature=0.5)["Calibration"]
+    assert "No method differs significantly from no mixing in NLL after temperature" in text
+    assert "0.50 for no mixing and 0.50 for zeta:2.8" in text
+
+
+def test_without_a_temperature_there_is_no_verdict_on_calibration():
+    made = make_comparison(CLEAR, dataset=replace(make_dataset(MANY), val=None), temperature=None)
+    assert made.tested == ["error"]
+    assert dict(summarise(made))["Calibration"].startswith(
+        "No temperature was fitted, because made has no validation split."
+    )
+    assert "earlier version" in texts(CLEAR, temperature=None)["Calibration"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "start"),
+    [
+        ((10, 30), "AUC: the area under"),
+        ((10, 30, 10), "balanced accuracy: the mean of"),
+        (MANY, None),
+    ],
+)
+def test_a_primary_metric_that_is_not_the_error_is_explained(counts, start):
+    found = texts({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.1]}, counts)
+    assert found.get("Metric", "").startswith(start or "")
+    assert ("Metric" in found) is (start is not None)

@@ -42,6 +42,8 @@ class Metric:
     percent: bool = True
     """Whether it is printed in percent, and its differences in percentage points."""
     digits: int = 2
+    meaning: str = ""
+    """One line that explains it, where its name does not."""
 
     @property
     def heading(self) -> str:
@@ -96,15 +98,37 @@ METRICS = {
     for metric in (
         Metric("error", "error rate", "error", False),
         Metric("accuracy", "accuracy", "accuracy", True),
-        Metric("balanced_accuracy", "balanced accuracy", "balanced accuracy", True),
+        Metric(
+            "balanced_accuracy",
+            "balanced accuracy",
+            "balanced accuracy",
+            True,
+            meaning="the mean of the per-class recalls, so that a rare class counts as much as a "
+            "frequent one",
+        ),
         Metric("f1_micro", "micro F1", "micro F1", True),
         Metric("f1_macro", "macro F1", "macro F1", True),
-        Metric("auc", "AUC", "AUC", True, percent=False, digits=4),
+        Metric(
+            "auc",
+            "AUC",
+            "AUC",
+            True,
+            percent=False,
+            digits=4,
+            meaning="the area under the ROC curve, the probability that a random sample of a class "
+            "gets a higher score for it than a random sample of another; 0.5 is chance",
+        ),
         Metric("nll", "negative log-likelihood", "NLL", False, percent=False, digits=4),
         Metric("ece", "expected calibration error", "ECE", False),
         Metric("nll_scaled", "NLL after temperature scaling", "NLL (T)", False, False, 4),
         Metric("ece_scaled", "ECE after temperature scaling", "ECE (T)", False),
-        Metric("map", "mean average precision", "mAP", True),
+        Metric(
+            "map",
+            "mean average precision",
+            "mAP",
+            True,
+            meaning="the area under the precision-recall curve, averaged over labels",
+        ),
         Metric("hamming", "Hamming loss", "Hamming loss", False),
     )
 }
@@ -293,6 +317,8 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
 
     Targets are smoothed by 1 / (n + 2), as Platt (1999) does: T of a split without a mistake would
     be 0. Below 1 the network is underconfident on these samples, above 1 overconfident.
+
+    labels: classes [n], or a 0/1 matrix [n, classes], for sigmoid instead of softmax.
 
     >>> logits = torch.tensor([[1.0, -1.0]] * 3 + [[-1.0, 1.0]])
     >>> round(fit_temperature(logits, torch.tensor([0, 0, 0, 0])), 2)

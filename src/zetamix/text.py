@@ -37,6 +37,15 @@ def reason(error: BaseException) -> str:
     return text.splitlines()[0].rstrip(".") if text else kind
 
 
+def sentence_case(text: str) -> str:
+    """A text that begins a sentence; a name such as zeta:2.8 is left as it is.
+
+    >>> sentence_case("no mixing"), sentence_case("zeta:2.8 and no mixing")
+    ('No mixing', 'zeta:2.8 and no mixing')
+    """
+    return text[:1].upper() + text[1:] if text.partition(" ")[0].isalpha() else text
+
+
 def did_you_mean(name: str, choices: Iterable[str], limit: int = 1) -> str:
     """A question to append to the message about an unknown name; empty if no choice is near.
 

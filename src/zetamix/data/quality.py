@@ -13,6 +13,13 @@ from zetamix.data.splits import SPLITS, count_labels, digest
 from zetamix.text import plural
 
 REGROUP = "Move each group into one split, or leave the splits out: they are then created by group."
+# notes of a dataset that begin so make scores doubtful: reports repeat them beside the verdict
+CAUTIONS = (
+    "Duplicates across splits",
+    "Groups across splits",
+    "Conflicting labels",
+    "Classes missing",
+)
 
 
 class ClassCount(NamedTuple):

@@ -1,16 +1,20 @@
 """Means over seeds, paired differences with Holm's correction, and standard errors of scores."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
+from scipy.special import nctdtr, stdtr, stdtrit  # type: ignore[import-untyped]
 from torch import Tensor
 
 from zetamix.metrics import FRACTIONS
 
 CONFIDENCE = 0.95
+POWER = 0.8
+# a comparison of more seeds is not planned
+MOST_SEEDS = 1000
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,16 @@ class Difference:
     p: float | None
     """Two-sided, uncorrected; None for one seed."""
     p_holm: float | None = None
-    """p after Holm's correction over all differences to the same baseline."""
+    """p after Holm's correction over a family of tests; None where it belongs to none."""
 
     @property
     def n(self) -> int:
         return len(self.values)
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation over seeds; None for one seed."""
+        return _deviation(list(self.values.values()), self.mean)
 
     @property
     def excludes_zero(self) -> bool:
@@ -130,6 +139,31 @@ def holm(differences: Sequence[Difference]) -> list[Difference]:
         highest = max(highest, min(1.0, p * (len(ordered) - rank)))
         corrected[index] = highest
     return [replace(d, p_holm=corrected.get(index)) for index, d in enumerate(differences)]
+
+
+def paired_power(difference: float, sd: float, n: int, level: float = 1 - CONFIDENCE) -> float:
+    """The probability that a two-sided paired t-test over n seeds finds a difference of this size.
+
+    Found: significant at `level` and in the right direction. sd: that of paired differences.
+
+    >>> round(paired_power(0.5, 1.0, 34), 3), round(paired_power(0.5, 1.0, 34, 0.01), 3)
+    (0.808, 0.577)
+    """
+    if sd == 0:
+        return float(difference != 0)
+    critical, shift = float(stdtrit(n - 1, 1 - level / 2)), abs(difference) / sd * math.sqrt(n)
+    return float(1 - nctdtr(n - 1, shift, critical))
+
+
+def seeds_needed(difference: float, sd: float, level: float = 1 - CONFIDENCE) -> int | None:
+    """The smallest number of seeds with a power of 80 %; None above 1,000.
+
+    >>> seeds_needed(0.5, 1.0), seeds_needed(1.0, 1.0), seeds_needed(0.01, 1.0)
+    (34, 10, None)
+    """
+    seeds = range(2, MOST_SEEDS + 1)
+    found = bisect_left(seeds, POWER, key=lambda n: paired_power(difference, sd, n, level))
+    return seeds[found] if found < len(seeds) else None
 
 
 def standard_error(metric: str, confusion: Sequence[Sequence[int]]) -> float | None:

@@ -20,13 +20,13 @@ from zetamix.methods import display_name
 from zetamix.metrics import BALANCED, METRICS
 from zetamix.provenance import machine_summary
 from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
-from zetamix.report.compare_text import LEVEL, summarise
+from zetamix.report.compare_text import LEVEL, format_p, summarise
 from zetamix.report.figure import GREY
 from zetamix.report.outputs import draw_outputs
 from zetamix.report.page import Fold
 from zetamix.report.table import Mark
 from zetamix.results.comparison import Comparison
-from zetamix.text import plural
+from zetamix.text import join, plural
 
 SCHEMA = "zetamix/compare/1"
 # the table of more classes is folded
@@ -85,7 +85,10 @@ def main_table(comparison: Comparison) -> Table:
         rows.append([*row, comparison.summary(label, comparison.primary).n])
     notes = [
         "Mean ± standard deviation over seeds. Bold: best mean, which need not be significantly "
-        "better; ties are not bold."
+        "better; ties are not bold.",
+        "(T): after temperature scaling on the validation split."
+        if comparison.has_temperatures
+        else "No temperature was fitted: the runs have no validation split.",
     ]
     test = len(comparison.dataset.splits["test"])
     caption = f"{comparison.dataset.name}: {test:,} test samples, after the last epoch"
@@ -118,7 +121,7 @@ def difference_table(comparison: Comparison) -> Table:
                 f"minus {display_name(baseline)} ({LEVEL})",
                 f"difference in {metric.title}{unit}, paired by seed, with its interval",
             ),
-            Column("p (Holm)", "two-sided, Holm-corrected over all differences to this baseline"),
+            Column("Holm-corrected p", "paired t-test, two-sided, corrected over the comparisons"),
         ]
         by_method = {d.method: d for d in comparison.differences(baseline)}
         for row, label in zip(rows, comparison.methods, strict=True):
@@ -142,7 +145,7 @@ def _difference_cells(difference: Difference | None) -> list[Cell]:
         return [Cell(f"{text} (one seed)", note=note), Cell(None)]
     text += f" ({metric.signed(difference.low)} to {metric.signed(difference.high)})"
     value = Cell(text, mark="best" if difference.significant else "", note=note)
-    return [value, Cell("< 0.001" if p < 0.001 else f"{p:.3f}")]
+    return [value, Cell(format_p(p).removeprefix("= "))]
 
 
 def class_table(comparison: Comparison) -> Table:
@@ -224,21 +227,25 @@ def _draw_difference(axes: Axes, row: int, difference: Difference) -> None:
 
 
 def draw_curves(comparison: Comparison) -> Picture:
-    """Primary metric and negative log-likelihood on the test split, by epoch."""
-    names = [comparison.primary, "nll"]
-    with drawing(9.6, 3.9) as figure:
-        panels: Any = figure.subplots(1, 2)
-        for axes, name in zip(panels, names, strict=True):
-            late = [
-                value
-                for index, label in enumerate(comparison.methods)
-                for value in _draw_curve(axes, comparison, index, label, name)
-            ]
-            _limit(axes, late)
-            axes.set_title(f"{METRICS[name].heading}, test split")
+    """Primary metric and negative log-likelihood by epoch: test split, beside it validation."""
+    names, titles = [comparison.primary, "nll"], {"test": "test split", "val": "validation split"}
+    curves = comparison.curves.values()
+    splits = [s for s in titles if all(any(s in line for line in curve) for curve in curves)]
+    rows = len(splits)
+    with drawing(9.6, 3.3 * rows + 0.5) as figure:
+        shared: Any = "row" if rows > 1 else False
+        panels: Any = figure.subplots(rows, 2, sharey=shared).reshape(len(names), rows)
+        for row, name in zip(panels, names, strict=True):
+            late = []
+            for axes, split in zip(row, splits, strict=True):
+                for index, label in enumerate(comparison.methods):
+                    late += _draw_curve(axes, comparison, index, label, split, name)
+                axes.set_title(f"{METRICS[name].heading}, {titles[split]}")
+                axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            _limit(row[0], late)
+        for axes in panels.flat[-2:]:
             axes.set_xlabel("epoch")
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        handles, labels = panels[0].get_legend_handles_labels()
+        handles, labels = panels[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
         several = any(len(comparison.values(m, names[0])) > 1 for m in comparison.methods)
         bands = "; bands: one standard deviation over seeds" if several else ""
@@ -246,17 +253,17 @@ def draw_curves(comparison: Comparison) -> Picture:
             figure,
             "curves",
             alt=f"Learning curves of {METRICS[names[0]].title} and negative log-likelihood.",
-            caption=f"Learning curves on the test split, mean over seeds{bands}. Axes are scaled "
-            "to the last two thirds of training.",
+            caption=f"Learning curves on the {join([titles[s] for s in splits])}, mean over seeds"
+            f"{bands}. Axes are scaled to the last two thirds of training.",
         )
 
 
 def _draw_curve(
-    axes: Axes, comparison: Comparison, index: int, label: str, name: str
+    axes: Axes, comparison: Comparison, index: int, label: str, split: str, name: str
 ) -> list[float]:
     """Draw the curve of one method; return the values that the axes should cover."""
     runs = [
-        {line["epoch"]: line["test"][name] for line in curve if "test" in line}
+        {line["epoch"]: line[split][name] for line in curve if split in line}
         for (method, _), curve in comparison.curves.items()
         if method == label
     ]
@@ -432,6 +439,7 @@ def describe_method(comparison: Comparison) -> list[str]:
     lines = Counter(machine_summary(record.machine) for record in comparison.records.values())
     machines = "; ".join(f"{plural(count, 'run')} on {line}" for line, count in lines.items())
     minutes = sum(record.wall_s for record in comparison.records.values()) / 60
+    tested = join([METRICS[name].title for name in comparison.tested])
     description = f" ({comparison.description})" if comparison.description else ""
     paragraphs = [
         f"{plural(len(comparison.requested), 'method')} with {plural(len(seeds), 'seed')} each, on "
@@ -449,10 +457,14 @@ def describe_method(comparison: Comparison) -> list[str]:
         f"{BALANCED:g} times the samples of the smallest, else balanced accuracy.",
         f"Intervals: Student's t over paired differences, {LEVEL} each. Their standard deviation "
         "is at least that of rounding to one test sample. p-values are Holm-corrected over all "
-        "differences to one baseline. Intervals cover the variation between seeds (weights, data "
-        "order, mixing) and not the choice of training and test samples.",
+        f"differences to one baseline in {tested}. Intervals cover the variation between seeds "
+        "(weights, data order, mixing) and not the choice of training and test samples.",
         "Expected calibration error: 15 bins of equal width over the highest probability. Training "
-        "on soft labels makes models less confident, which can improve or worsen calibration.",
+        "on soft labels makes networks underconfident by design, so calibration is judged after "
+        "temperature scaling: one parameter for each run, fitted on the validation split.",
+        "Power: of a paired t-test, by the noncentral t distribution. The end of training, by "
+        "which convergence is judged: a line through the last third of each curve, at least three "
+        "epochs.",
         f"Trained{description}: {machines}. All runs together took {minutes:.1f} minutes.",
     ]
     return paragraphs + [f"Data: {note}." for note in dataset.notes]

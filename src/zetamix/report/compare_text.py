@@ -2,38 +2,54 @@
 
 from collections.abc import Sequence
 
-from zetamix.measure.statistics import CONFIDENCE, Difference
+from zetamix.data.quality import CAUTIONS
+from zetamix.measure.statistics import CONFIDENCE, MOST_SEEDS, POWER, Difference, seeds_needed
 from zetamix.methods import display_name
-from zetamix.metrics import METRICS
+from zetamix.metrics import METRICS, SCALED, Metric, resolution
 from zetamix.results.comparison import ChanceLevel, Comparison
-from zetamix.text import join, plural
+from zetamix.text import join, plural, sentence_case
 
 LEVEL = f"{100 * CONFIDENCE:g} %"
+# differences whose detection is planned, as fractions
+TARGETS = (0.01, 0.005)
+# a mean improvement in the last third of training from which on it counts as unfinished
+STILL_IMPROVING = 0.005
+# half an interval of two seeds that deserves a caution
+WIDE = 0.01
 # unfinished runs that are named one by one
 MAX_NAMED = 6
 
 
 def summarise(comparison: Comparison) -> list[tuple[str, str]]:
-    """The results as headings with a sentence or two each, cautions before the verdict."""
+    """The results as headings with a sentence or two each, the verdict first."""
     pairs = [] if comparison.complete else [("Incomplete", _incomplete(comparison))]
     if not comparison.records:
         return pairs
-    chance, primary = comparison.not_better_than, comparison.primary
-    if chance is not None:
-        pairs.append(("Caution", _not_better_than_chance(comparison, chance)))
-    if len(comparison.methods) == 1:
-        return [*pairs, ("Result", _single_method(comparison))]
-    first, *others = comparison.baselines
-    pairs.append(("Verdict", describe_differences(comparison, first, primary)))
-    for baseline in others:
-        text = describe_differences(comparison, baseline, primary)
+    alone, (first, *others) = len(comparison.methods) == 1, comparison.baselines
+    if alone:
+        pairs.append(("Result", _single_method(comparison)))
+    else:
+        pairs.append(("Verdict", describe_differences(comparison, first, comparison.primary)))
+    if cautions := _cautions(comparison):
+        pairs.append(("Caution", " ".join(cautions)))
+    if power := describe_power(comparison, first):
+        pairs.append(("Power", power))
+    pairs.append(("Training", describe_training(comparison)))
+    for baseline in others if not alone else ():
+        text = describe_differences(comparison, baseline, comparison.primary)
         pairs.append((f"Versus {display_name(baseline)}", text))
     # calibration means nothing where nothing was learned
-    if chance is None and any(d.p is not None for d in comparison.differences(first)):
-        names = ("nll", "ece")
-        texts = [describe_differences(comparison, first, name, brief=True) for name in names]
-        pairs.append(("Calibration", " ".join(texts)))
+    if comparison.not_better_than is None and family_size(comparison, first):
+        pairs.append(("Calibration", describe_calibration(comparison, first)))
+    if meaning := METRICS[comparison.primary].meaning:
+        pairs.append(("Metric", f"{METRICS[comparison.primary].title}: {meaning}."))
     return pairs
+
+
+def family_size(comparison: Comparison, baseline: str) -> int:
+    """The number of tests that Holm's correction covers: methods × metrics."""
+    families = [comparison.differences(baseline, name) for name in comparison.tested]
+    return sum(difference.p is not None for family in families for difference in family)
 
 
 def describe_differences(
@@ -50,52 +66,196 @@ def describe_differences(
             f"A difference to {name} in {title} cannot be tested with one seed. Use --seeds 3 or "
             "more."
         )
-    correction = f"p = {tested[0].p:.2g}"
-    if len(tested) > 1:
-        correction = f"Holm-corrected over {len(tested)} comparisons"
+    family = family_size(comparison, baseline)
+    correction, p_name = "paired t-test", "" if brief else "p"
+    if family > 1:
+        p_name = p_name and "Holm-corrected p"
+        correction = f"Holm-corrected over {family} comparisons"
+        if family > len(tested):
+            metrics = plural(len(comparison.tested), "metric")
+            correction += f", {plural(len(tested), 'method')} × {metrics}"
     significant = [d for d in tested if d.significant]
     if significant:
         text = f"Compared with {name}" + ("" if brief else f" ({correction})")
-        text += f", {title} is {_directions(significant, brief)}."
+        text += f", {title} is {_directions(significant, p_name)}."
         rest = [display_name(d.method) for d in differences if not d.significant]
         if rest:
-            text += f" {join(rest)} {'does' if len(rest) == 1 else 'do'} not differ significantly."
+            verb = "does" if len(rest) == 1 else "do"
+            text += f" {sentence_case(join(rest))} {verb} not differ significantly."
     else:
         text = f"No method differs significantly from {name} in {title}"
-        text += "." if brief else f" ({correction}, {plural(tested[0].n, 'seed')})."
+        text += "." if brief else f" ({correction}; {plural(tested[0].n, 'seed')})."
         best = max(tested, key=lambda d: METRICS[metric].sign * d.mean)
         if not brief and METRICS[metric].sign * best.mean > 0:
-            text += f" The largest improvement is that of {_with_change(best, brief)}."
+            text += f" The largest improvement is that of {_with_change(best, p_name)}."
     return text if brief else text + _before_correction(tested)
 
 
-def _directions(significant: Sequence[Difference], brief: bool) -> str:
+def describe_power(comparison: Comparison, baseline: str) -> str:
+    """How many seeds would find differences of 1 and 0.5 points, with the spread seen here."""
+    spread, metric = comparison.spread(baseline), METRICS[comparison.primary]
+    if spread is None:
+        return ""
+    step = resolution(metric.name, comparison.test_counts)
+    test = len(comparison.dataset.splits["test"])
+    targets = [target for target in TARGETS if target >= step]
+    sample = f"one of the {test:,} test samples changes it by {_amount(metric, step)}"
+    if not targets:
+        return f"A difference of {_amount(metric, TARGETS[0])} cannot be resolved: {sample}."
+    family = family_size(comparison, baseline)
+    corrected = _seed_counts(targets, spread, (1 - CONFIDENCE) / family)
+    parts = [
+        f"{count} {words} {_amount(metric, target)}"
+        for count, words, target in zip(
+            corrected, ("seeds for a difference of", "for"), targets, strict=False
+        )
+    ]
+    text = (
+        f"With the spread seen here (standard deviation {_amount(metric, spread)} between paired "
+        f"seeds), a test of {metric.title} with {100 * POWER:g} % power takes {join(parts)}"
+    )
+    if family > 1:
+        plain = _seed_counts(targets, spread, 1 - CONFIDENCE)
+        text += f" ({join(plain)} for one method and one metric, without correction)"
+    if len(targets) < len(TARGETS):
+        text += f". Smaller ones cannot be resolved: {sample}"
+    return f"{text}."
+
+
+def _seed_counts(targets: Sequence[float], spread: float, level: float) -> list[str]:
+    """The numbers of seeds for decreasing differences, up to the first that is too large."""
+    needed = [seeds_needed(target, spread, level) for target in targets]
+    kept = needed[: needed.index(None) + 1] if None in needed else needed
+    return [f"more than {MOST_SEEDS:,}" if n is None else f"{n:,}" for n in kept]
+
+
+def describe_training(comparison: Comparison) -> str:
+    """Optimiser steps, samples that the last batch leaves out, and whether it had converged."""
+    recipe, samples = comparison.recipe, len(comparison.dataset.train)
+    size = min(recipe.batch_size, samples)
+    steps, rest = divmod(samples, size)
+    steps += rest > 0 and recipe.last_batch == "keep"
+    text = (
+        f"{plural(recipe.epochs * steps, 'optimiser step')} per run "
+        f"({plural(recipe.epochs, 'epoch')} of {steps:,}, batch size {size})"
+    )
+    if rest and recipe.last_batch == "drop":
+        text += (
+            f"; the last, smaller batch is dropped, so an epoch skips {rest:,} of {samples:,} "
+            f"samples ({100 * rest / samples:.1f} %)"
+        )
+    return f"{text}. {_convergence(comparison)}"
+
+
+def _convergence(comparison: Comparison) -> str:
+    has_val = all("val" in curve[-1] for curve in comparison.curves.values() if curve)
+    split = "val" if has_val and comparison.dataset.val is not None else "test"
+    metric, changes = METRICS[comparison.primary], comparison.late_changes(split)
+    if not changes:
+        return "Too few epochs were evaluated to tell whether training had converged."
+    title = f"{'validation' if split == 'val' else 'test'} {metric.title}"
+    means = {method: sum(values) / len(values) for method, values in changes.items()}
+    improving = [
+        f"{display_name(method)} ({metric.format_difference(means[method])})"
+        for method, values in changes.items()
+        if metric.sign * means[method] >= STILL_IMPROVING
+        and all(metric.sign * value > 0 for value in values)
+    ]
+    if improving:
+        return (
+            f"Training had not converged: towards its end, {title} still improved for "
+            f"{join(improving)}. Train longer, such as --epochs {2 * comparison.recipe.epochs}."
+        )
+    best = max(means.values(), key=lambda value: metric.sign * value)
+    return (
+        f"Training had converged: towards its end, {title} no longer improved by "
+        f"{_amount(metric, STILL_IMPROVING)} and in every seed (largest mean change "
+        f"{metric.format_difference(best)})."
+    )
+
+
+def describe_calibration(comparison: Comparison, baseline: str) -> str:
+    """Differences after temperature scaling, and what the temperatures say about confidence."""
+    if not comparison.has_temperatures:
+        reason = f"{comparison.dataset.name} has no validation split"
+        if comparison.dataset.val is not None:
+            reason = "some runs are of an earlier version"
+        return (
+            f"No temperature was fitted, because {reason}. NLL and ECE are shown as they come; "
+            "mixing makes networks underconfident by design, so no verdict follows from them."
+        )
+    texts = [describe_differences(comparison, baseline, name, brief=True) for name in SCALED]
+    means = [
+        f"{comparison.temperature(label):.2f} for {display_name(label)}"
+        for label in comparison.methods
+    ]
+    texts.append(f"Fitted temperatures (below 1: underconfident as trained): {join(means)}.")
+    return " ".join(texts)
+
+
+def _cautions(comparison: Comparison) -> list[str]:
+    """What makes the verdict doubtful: leaks in the data, guessing, few seeds."""
+    texts = [f"{note}." for note in comparison.dataset.notes if note.startswith(CAUTIONS)]
+    if comparison.not_better_than is not None:
+        texts.append(_not_better_than_chance(comparison, comparison.not_better_than))
+    metric = METRICS[comparison.primary]
+    halves = [
+        d.high - d.mean
+        for d in comparison.differences(comparison.baselines[0])
+        if d.high is not None and d.n == 2
+    ]
+    if halves and max(halves) > WIDE:
+        texts.append(
+            f"With two seeds, {LEVEL} intervals reach ±{_amount(metric, max(halves))}: too wide to "
+            "tell methods apart. Use --seeds 5 or more."
+        )
+    return texts
+
+
+def _amount(metric: Metric, value: float) -> str:
+    """A difference without a sign: "0.5 points", "0.005"."""
+    number = f"{metric.scale(value):.3g}"
+    if not metric.percent:
+        return number
+    return f"{number} point" if number == "1" else f"{number} points"
+
+
+def _directions(significant: Sequence[Difference], p_name: str) -> str:
     """ "significantly lower (better) for zeta:2.8 (...) and significantly higher (worse) ..." """
     metric, parts = METRICS[significant[0].metric], []
     for word, sign in (("lower", -1), ("higher", 1)):
-        group = [_with_change(d, brief) for d in significant if sign * d.mean > 0]
+        group = [_with_change(d, p_name) for d in significant if sign * d.mean > 0]
         if group:
             quality = "better" if sign == metric.sign else "worse"
             parts.append(f"significantly {word} ({quality}) for {join(group)}")
     return " and ".join(parts)
 
 
-def _with_change(difference: Difference, brief: bool) -> str:
+def _with_change(difference: Difference, p_name: str) -> str:
+    """A method with its difference; with interval and p where these have a name."""
     metric, low, high = METRICS[difference.metric], difference.low, difference.high
     change = metric.format_difference(difference.mean)
-    if not brief and low is not None and high is not None:
+    if p_name and low is not None and high is not None and difference.p_holm is not None:
         change += f", {LEVEL} interval {metric.signed(low)} to {metric.signed(high)}"
+        change += f", {p_name} {format_p(difference.p_holm)}"
     return f"{display_name(difference.method)} ({change})"
 
 
 def _before_correction(tested: Sequence[Difference]) -> str:
     """Differences that are significant on their own, but not as one of several."""
     near = [d for d in tested if d.excludes_zero and not d.significant]
-    names = join(
-        [f"{display_name(d.method)} (p = {d.p:.2g}, corrected {d.p_holm:.2f})" for d in near]
-    )
+    names = join([f"{display_name(d.method)} (uncorrected p {format_p(d.p or 0.0)})" for d in near])
     verb = "is significant on its" if len(near) == 1 else "are significant on their"
-    return f" {names} {verb} own but not after Holm correction." if near else ""
+    return f" {sentence_case(names)} {verb} own but not after Holm correction." if near else ""
+
+
+def format_p(p: float) -> str:
+    """A p-value with its relation.
+
+    >>> format_p(0.0312), format_p(0.00001)
+    ('= 0.031', '< 0.001')
+    """
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
 def _not_better_than_chance(comparison: Comparison, chance: ChanceLevel) -> str:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import fmean, linear_regression
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from zetamix.measure.statistics import (
     paired_difference,
     summarise,
 )
-from zetamix.metrics import METRICS, chance_level, choose_metrics, resolution
+from zetamix.metrics import METRICS, SCALED, chance_level, choose_metrics, resolution
 from zetamix.records import RunRecord
 from zetamix.train import Recipe
 
@@ -27,6 +28,8 @@ from zetamix.train import Recipe
 CHANCE_ERRORS = 2.0
 # means of equal fractions differ by rounding
 ROUNDING = 1e-6
+# the last part of training shows whether it had converged, by at least three evaluated epochs
+LATE, LATE_EPOCHS = 1 / 3, 3
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,23 @@ class Comparison:
     @cached_property
     def metrics(self) -> list[str]:
         """The metrics that suit the test split, the primary one first."""
-        return choose_metrics(self.test_counts, multi_label=self.dataset.multi_label)
+        names = choose_metrics(self.test_counts, multi_label=self.dataset.multi_label)
+        return [*names, *SCALED] if self.has_temperatures else names
+
+    @cached_property
+    def has_temperatures(self) -> bool:
+        """Whether every run has fitted a temperature on the validation split."""
+        return all("temperature" in record.extra for record in self.records.values())
+
+    def temperature(self, method: str) -> float:
+        """The mean temperature over seeds."""
+        fitted = [r.extra["temperature"] for (m, _), r in self.records.items() if m == method]
+        return fmean(fitted)
+
+    @property
+    def tested(self) -> list[str]:
+        """The metrics of the verdict; Holm's correction covers the tests of all of them."""
+        return [self.primary, *SCALED] if self.has_temperatures else [self.primary]
 
     @property
     def primary(self) -> str:
@@ -113,7 +132,7 @@ class Comparison:
     def values(self, method: str, metric: str) -> dict[int, float]:
         """By seed, after the last epoch, on the test split."""
         return {
-            seed: record.last[metric]
+            seed: record.last.get(metric, math.nan)
             for (label, seed), record in sorted(self.records.items())
             if label == method
         }
@@ -127,8 +146,18 @@ class Comparison:
         return sorted(self.methods, key=lambda label: -sign * self.summary(label, metric).mean)
 
     def differences(self, baseline: str, metric: str | None = None) -> list[Difference]:
-        """Every other method minus `baseline`, paired by seed, with Holm's correction."""
+        """Every other method minus `baseline`, paired by seed.
+
+        p-values are Holm-corrected over all methods and all metrics of `tested`; a difference in
+        another metric has no corrected p, and is never significant.
+        """
         metric = self.primary if metric is None else metric
+        if metric not in self.tested:
+            return self._paired(baseline, metric)
+        family = holm([d for name in self.tested for d in self._paired(baseline, name)])
+        return [difference for difference in family if difference.metric == metric]
+
+    def _paired(self, baseline: str, metric: str) -> list[Difference]:
         step = resolution(metric, self.test_counts)
         values = self.values(baseline, metric)
         differences = [
@@ -138,7 +167,33 @@ class Comparison:
             for method in self.methods
             if method != baseline
         ]
-        return holm([difference for difference in differences if difference is not None])
+        return [difference for difference in differences if difference is not None]
+
+    def spread(self, baseline: str) -> float | None:
+        """Standard deviation of the differences to a baseline in the primary metric.
+
+        Pooled over methods, and at least that of rounding (`paired_difference`); None for one seed.
+        """
+        pairs = [(d.n - 1, d.sd) for d in self.differences(baseline) if d.sd is not None]
+        if not pairs:
+            return None
+        pooled = math.sqrt(sum(f * sd**2 for f, sd in pairs) / sum(f for f, _ in pairs))
+        return max(pooled, resolution(self.primary, self.test_counts) / math.sqrt(6))
+
+    def late_changes(self, split: str) -> dict[str, list[float]]:
+        """By method and for each seed, how the primary metric changed in the last third of epochs.
+
+        By the line through the evaluated epochs; empty where they are too few to fit one.
+        """
+        changes: dict[str, list[float]] = {}
+        for (method, _), curve in self.curves.items():
+            points = [(line["epoch"], line[split][self.primary]) for line in curve if split in line]
+            late = points[-max(LATE_EPOCHS, round(LATE * len(points))) :]
+            if len(points) > LATE_EPOCHS and all(math.isfinite(value) for _, value in late):
+                epochs, values = zip(*late, strict=True)
+                slope = linear_regression(epochs, values).slope
+                changes.setdefault(method, []).append(slope * (epochs[-1] - epochs[0]))
+        return changes
 
     def confusion(self, method: str) -> Tensor:
         """[seeds, true class, predicted class]; of a multi-label set as `metrics.confusion`."""
