@@ -11,7 +11,7 @@ from browser import needs_browser, open_page
 from comparisons import MACHINE, make_comparison, make_dataset
 from matplotlib.axes import Axes
 
-from zetamix.metrics import EVALUATED
+from zetamix.metrics import EVALUATED, SCALED
 from zetamix.report.compare import (
     class_table,
     describe_method,
@@ -173,7 +173,7 @@ def test_json_has_everything(six, page):
     zeta = found["methods"]["zeta:2.8"]["error"]
     assert zeta["mean"] == pytest.approx(0.0553333)
     assert zeta["values"] == {"0": 0.05, "1": 0.061, "2": 0.055}
-    assert set(found["methods"]["none"]) == set(EVALUATED)
+    assert set(found["methods"]["none"]) == {*EVALUATED, *SCALED}
     assert len(found["runs"]) == len(found["curves"]) == 18
     assert {(d["baseline"], d["metric"]) for d in found["differences"]} == {
         (r, m) for r in ("none", "mixup:1.0") for m in six.metrics
