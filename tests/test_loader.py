@@ -1,6 +1,8 @@
 """The loader: every sample once, the same for a seed, resumable, sharded, streamed."""
 
+import gc
 import threading
+import weakref
 
 import pytest
 import torch
@@ -243,3 +245,23 @@ def test_a_gpu_sees_what_a_cpu_sees(memory):
         assert on_gpu.device.type == "cuda"
         torch.testing.assert_close(on_gpu.cpu(), samples)
         assert torch.equal(labels_on_gpu.cpu(), labels)
+
+
+def test_loaders_share_the_copy_of_a_split_on_a_device():
+    """Several runs side by side upload it once; it goes with the split."""
+    split = images()
+    one, other = (Loader(split, 4, seed=seed, device="meta") for seed in range(2))
+    assert one.samples is other.samples
+    assert one.samples.device.type == "meta"
+    gone = weakref.ref(one.samples)
+    del split, one, other
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_split_is_measured_once_and_again_if_it_changes():
+    samples = torch.tensor([[0.0], [2.0]])
+    scale = measure_scale(samples)
+    assert measure_scale(samples) is scale
+    samples.add_(1)
+    assert measure_scale(samples).mean.tolist() == [2.0]

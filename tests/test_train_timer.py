@@ -128,3 +128,32 @@ def test_a_cpu_is_timed_by_the_host(monkeypatch):
     assert (timer.steps, timer.seconds) == (2, 0.75)
     assert timer.is_done()
     timer.finish()
+
+
+def test_a_gpu_is_busy_where_any_run_is(gpu):
+    one, other = StepTimer(torch.device("cuda")), StepTimer(torch.device("cuda"))
+    other.busy = one.busy
+    gpu.launch(one, 1)
+    with other.chunk(16):
+        # on a stream of its own, at the same time
+        gpu.busy_until += 0.5
+    one.finish()
+    other.finish()
+    gpu.host = 10.0
+    gpu.launch(one, 1)
+    one.finish()
+    assert one.busy.seconds == pytest.approx(2.5)
+    # neither an untimed chunk nor one on a CPU is left out
+    cpu = StepTimer(torch.device("cpu"))
+    with cpu.chunk(1):
+        time.sleep(0.01)
+    assert cpu.steps == 0
+    assert cpu.busy.seconds >= 0.01
+
+
+def test_the_only_chunk_of_an_epoch_is_timed(gpu, timer):
+    for _ in range(3):
+        timer.start(warm=True)
+        gpu.launch(timer, 1, steps=4)
+        timer.finish()
+    assert (timer.steps, timer.seconds) == (12, pytest.approx(3))

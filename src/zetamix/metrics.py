@@ -5,7 +5,6 @@ Also the temperature of a trained network, on which its calibration depends.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,10 +13,8 @@ from torchmetrics.functional.classification import (
     binary_auroc,
     binary_average_precision,
     binary_calibration_error,
-    multiclass_accuracy,
     multiclass_calibration_error,
     multiclass_confusion_matrix,
-    multiclass_f1_score,
     multilabel_confusion_matrix,
 )
 
@@ -249,26 +246,37 @@ def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
         return classify_multi_label(logits, labels)
     classes = logits.shape[1]
     probabilities = logits.softmax(1)
-    present = torch.bincount(labels, minlength=classes) > 0
     # by the logits: softmax may make two different ones equal
-    predictions = logits.argmax(1)
-    options: dict[str, Any] = {"num_classes": classes, "validate_args": False}
-    recalls = multiclass_accuracy(predictions, labels, average=None, **options)
-    f1 = multiclass_f1_score(predictions, labels, average=None, **options)
-    predicted = torch.bincount(predictions, minlength=classes) > 0
-    # in integers, so that 2 mistakes in 359 are exactly 2/359
-    accuracy = int((predictions == labels).sum()) / len(labels)
+    counts = torch.bincount(labels * classes + logits.argmax(1), minlength=classes**2)
+    counts = counts.view(classes, classes).double()
+    hits, actual, predicted = counts.diagonal(), counts.sum(1), counts.sum(0)
+    recalls, f1 = hits / actual.clamp_min(1), 2 * hits / (actual + predicted).clamp_min(1)
+    # read once: every read of a number waits for the device
+    right, recall, f1_macro, auc, nll, ece = torch.stack(
+        [
+            hits.sum(),
+            recalls.sum() / (actual > 0).sum(),
+            # a class that is absent but predicted counts as a mistake, as in scikit-learn
+            f1.sum() / (actual + predicted > 0).sum(),
+            _auc(probabilities, labels, actual),
+            F.cross_entropy(logits, labels),
+            multiclass_calibration_error(
+                probabilities, labels, num_classes=classes, n_bins=BINS, validate_args=False
+            ),
+        ]
+    ).tolist()
+    # of integers, so that 2 mistakes in 359 are exactly 2/359
+    accuracy = right / len(labels)
     return {
         "error": 1 - accuracy,
         "accuracy": accuracy,
-        "balanced_accuracy": float(recalls[present].mean()),
+        "balanced_accuracy": recall,
         # with one label per sample, micro F1 is the accuracy
         "f1_micro": accuracy,
-        # a class that is absent but predicted counts as a mistake, as in scikit-learn
-        "f1_macro": float(f1[present | predicted].mean()),
-        "auc": _auc(probabilities, labels, present),
-        "nll": float(F.cross_entropy(logits, labels)),
-        "ece": float(multiclass_calibration_error(probabilities, labels, n_bins=BINS, **options)),
+        "f1_macro": f1_macro,
+        "auc": auc,
+        "nll": nll,
+        "ece": ece,
     }
 
 
@@ -357,11 +365,18 @@ def confusion(logits: Tensor, labels: Tensor) -> Tensor:
     return multiclass_confusion_matrix(logits, labels, logits.shape[1], validate_args=False)
 
 
-def _auc(probabilities: Tensor, labels: Tensor, present: Tensor) -> float:
-    classes = [int(k) for k in present.nonzero()]
-    if len(classes) < 2:
-        return float("nan")
-    if probabilities.shape[1] == 2:
-        classes = [1]
-    areas = [binary_auroc(probabilities[:, k], (labels == k).int()) for k in classes]
-    return float(torch.stack(areas).mean())
+def _auc(probabilities: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+    """Mean area of the classes with samples, by the ranks of all scores; ties count half.
+
+    One sort for all classes: 100 of them one by one are 6,000 operations on a GPU, this is 20.
+    """
+    scores = probabilities.T.contiguous()
+    ordered = scores.sort(1).values
+    below, to = (torch.searchsorted(ordered, scores, right=right) for right in (False, True))
+    ranks = (below + to + 1).double() / 2
+    own = labels == torch.arange(len(scores), device=labels.device)[:, None]
+    others = len(labels) - counts
+    areas = ((ranks * own).sum(1) - counts * (counts + 1) / 2) / (counts * others)
+    present = counts > 0
+    mean = areas[1] if len(areas) == 2 else torch.where(present, areas, 0).sum() / present.sum()
+    return torch.where(present.sum() > 1, mean, float("nan"))

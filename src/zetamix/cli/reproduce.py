@@ -123,6 +123,7 @@ def reproduce(
             }
         for id, outcome in outcomes.items():
             _print_outcome(console, make_view(id, store, is_smoke=quick), outcome)
+        _print_busy(console, session, time.monotonic() - began)
         _exit(console, session, outcomes)
 
 
@@ -181,6 +182,17 @@ def _print_outcome(console: Console, view: "PaperView", outcome: "Outcome") -> N
         ]
     for text in (*outcome.reasons, *sentences):
         print_line(console, f"  {text}")
+
+
+def _print_busy(console: Console, session: "Session", seconds: float) -> None:
+    """How much of the session a GPU spent on training steps."""
+    if session.busy_s > 0 and session.device.type == "cuda":
+        print_line(
+            console,
+            f"The GPU had training steps to do in {session.busy_s:.0f} of {seconds:.0f} s "
+            f"({100 * session.busy_s / seconds:.0f} %); the rest is start-up, evaluation, writing. "
+            "host_s in each record has the seconds of its run.",
+        )
 
 
 def _exit(console: Console, session: "Session", outcomes: dict[str, "Outcome"]) -> None:

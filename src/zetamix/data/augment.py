@@ -4,13 +4,14 @@ Everything random is drawn once per epoch, on the CPU, from the seed and the epo
 epoch can therefore be resumed at any batch, and a GPU sees the same images as a CPU.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from zetamix.sampling import mix64
 
@@ -110,12 +111,25 @@ def choose_scale(normalize: str, samples: Tensor) -> Scale:
     return Scale(zero + 127.5, zero + 127.5) if normalize == "half" else Scale(zero, zero + 255)
 
 
+# with the version of the samples, which counts changes in place
+_SCALES: MutableMapping[Tensor, tuple[int, Scale]] = WeakTensorKeyDictionary()
+
+
 def measure_scale(samples: Tensor, *, memory: int = 1 << 28) -> Scale:
     """Mean and standard deviation of a split, exact on any device: pixels add up as integers.
+
+    The same samples are measured once: 9,469 images of 3 × 224² take 20 s on a core.
 
     >>> measure_scale(torch.tensor([[[[0, 2]]], [[[2, 4]]]], dtype=torch.uint8)).mean
     tensor([2.])
     """
+    known = _SCALES.get(samples)
+    if known is None or known[0] != samples._version:
+        known = _SCALES[samples] = samples._version, _measure_scale(samples, memory)
+    return known[1]
+
+
+def _measure_scale(samples: Tensor, memory: int) -> Scale:
     wide = torch.float64 if samples.is_floating_point() else torch.int64
     axes = (0, *range(2, samples.ndim))
     rows = max(1, memory // (8 * max(1, samples[:1].numel())))

@@ -1,11 +1,13 @@
 """Batches of a split that is kept on the device, or streamed to it if it does not fit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from zetamix._checks import check_choice, check_count
 from zetamix.data.augment import AUGMENTATIONS, EpochDraws, Scale, augment, choose_scale, draw_epoch
@@ -51,6 +53,32 @@ def channels_last(samples: Tensor) -> Tensor:
     if samples.device.type == "cuda" and samples.ndim == 4:
         return samples.contiguous(memory_format=torch.channels_last)
     return samples
+
+
+# samples on a device by those on the host, as long as these exist
+_COPIES: MutableMapping[Tensor, dict[torch.device, Tensor]] = WeakTensorKeyDictionary()
+_COPIES_LOCK = Lock()
+
+
+def copy_to_device(samples: Tensor, device: torch.device, memory: int | None) -> Tensor | None:
+    """The samples on `device`, copied once for all loaders of a process; None: they do not fit.
+
+    memory: bytes that they may occupy; None means half of the free memory of a GPU, and any size on
+        a CPU, where a memory map is read directly.
+    """
+    with _COPIES_LOCK:
+        copies = _COPIES.setdefault(samples, {})
+        if device in copies:
+            return copies[device]
+        if memory is None and device.type == "cuda":
+            memory = torch.cuda.mem_get_info(device)[0] // 2
+        if memory is not None and samples.numel() * samples.element_size() > memory:
+            return None
+        moved = samples.to(device)
+        if moved is not samples:
+            # a reference to the key itself would keep it for ever
+            copies[device] = moved
+        return moved
 
 
 class Loader:
@@ -116,8 +144,9 @@ class Loader:
         self._start = 0
         scale = choose_scale("none", split.samples) if scale is None else scale
         self.scale = scale.to(self.device)
-        self.held = self._fits(split.samples, memory)
-        self.samples = split.samples.to(self.device) if self.held else split.samples
+        held = copy_to_device(split.samples, self.device, memory)
+        self.held = held is not None
+        self.samples = split.samples if held is None else held
         self.labels = split.labels.to(self.device)
 
     def __len__(self) -> int:
@@ -183,13 +212,6 @@ class Loader:
                 )
         self.epoch, self._start = state["epoch"], state["position"]
         self.position = self._start
-
-    def _fits(self, samples: Tensor, memory: int | None) -> bool:
-        if memory is None and self.device.type != "cuda":
-            return True
-        if memory is None:
-            memory = torch.cuda.mem_get_info(self.device)[0] // 2
-        return samples.numel() * samples.element_size() <= memory
 
 
 def _check_split(split: Labelled, augmentation: str) -> None:

@@ -52,6 +52,8 @@ class CellResults:
     """Runs that this call finished; the others had a record before."""
     description: str
     """Where they were trained, as in "2 processes side by side"; empty where nothing was."""
+    busy_s: float = 0.0
+    """Seconds in which the device had training steps to do; of several, their mean."""
 
     @property
     def complete(self) -> bool:
@@ -96,6 +98,8 @@ class JobResult:
     failures: dict[str, str] = field(default_factory=dict)
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """The packed folders of runs that were finished on another machine."""
+    busy_s: float = 0.0
+    """Seconds in which the device of the job had training steps to do."""
 
 
 def run_cells(
@@ -178,6 +182,7 @@ class _Call:
         self.cells, self.dataset, self.settings, self.watch = cells, dataset, settings, watch
         self.tracker = Tracker(cells)
         self.failures: dict[str, str] = {}
+        self.busy: list[float] = []
         self.description = ""
         records = {}
         for cell in cells:
@@ -217,12 +222,14 @@ class _Call:
             progress={progress.cell.key: progress for progress in snapshot.cells},
             trained=len(self.records) - self.finished_before,
             description=self.description,
+            busy_s=sum(self.busy) / max(1, len(self.busy)),
         )
 
     def _take(self, result: JobResult) -> None:
         for key, files in result.files.items():
             RunFolder.unpack(self.settings.out / self.settings.folders[key], files)
         self.records |= result.records
+        self.busy.append(result.busy_s)
         self.failures |= result.failures
         self.tracker.scores |= {key: record.last for key, record in result.records.items()}
         self.tracker.failed = set(self.failures)
@@ -342,19 +349,17 @@ def _train(
                 ranks=settings.ranks,
                 save_every=settings.save_every,
                 new_bn=settings.new_bn,
+                keep_model=settings.keep_model,
             )
             for cell, recipe in zip(job.cells, recipes, strict=True)
         ]
         reporter = _Reporter(channel)
         result = train(runs, jobs=job.side_by_side, watch=reporter, stop=reporter.stopped)
     reporter.flush()
-    if not settings.keep_model and settings.ranks.leads:
-        for run in runs:
-            if run.record is not None:
-                run.folder.remove_model()
     return JobResult(
         records={record.cell.key: record for record in result.records},
         failures={run.cell.key: failure.message for run, failure in result.failures.items()},
+        busy_s=result.busy_s,
     )
 
 

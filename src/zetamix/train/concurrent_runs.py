@@ -1,5 +1,6 @@
 """Several runs on one device: one after another, or some of them side by side."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +13,7 @@ from zetamix.provenance import FileChangedError
 from zetamix.records import RunRecord
 from zetamix.train.run import Progress, Run
 from zetamix.train.run_folder import FolderError
+from zetamix.train.step_timer import BusyTime
 from zetamix.train.trainer import NonFiniteLossError
 
 
@@ -51,6 +53,8 @@ class TrainResult:
     records: list[RunRecord]
     """Of all finished runs, in the order of the runs."""
     failures: dict[Run, RunFailure]
+    busy_s: float = 0.0
+    """Seconds in which steps of at least one run were under way on the device."""
 
 
 def train(
@@ -77,6 +81,7 @@ def train(
     waiting = [run for run in runs if run.record is None]
     active: dict[Run, Iterator[Progress]] = {}
     failures: dict[Run, RunFailure] = {}
+    busy = BusyTime()
     stopped = False
     try:
         while (waiting or active) and not stopped:
@@ -84,6 +89,7 @@ def train(
             # while the others train
             if waiting and len(active) < jobs:
                 run = waiting.pop(0)
+                run.timer.busy = busy
                 active[run] = run.advance()
             for run in active:
                 run.share_device(len(active))
@@ -91,6 +97,9 @@ def train(
             for progress in reached:
                 if progress is not None and watch is not None:
                     watch(progress)
+            if all(progress is not None and progress.waiting for progress in reached):
+                # nothing to launch: look again in a moment
+                time.sleep(0.001)
             stopped = stop is not None and runs[0].ranks.any(stop())
     finally:
         for run in active:
@@ -98,7 +107,8 @@ def train(
                 run.save(all_ranks=stopped)
             except FolderError as error:
                 failures[run] = RunFailure("folder", str(error))
-    return TrainResult([run.record for run in runs if run.record is not None], failures)
+    records = [run.record for run in runs if run.record is not None]
+    return TrainResult(records, failures, busy.seconds)
 
 
 def _advance(

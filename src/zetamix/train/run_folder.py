@@ -138,14 +138,16 @@ class RunFolder:
         return state
 
     def finish(
-        self, record: RunRecord, description: dict[str, Any], weights: dict[str, Any]
+        self, record: RunRecord, description: dict[str, Any], weights: dict[str, Any] | None
     ) -> None:
         """Write the model, then the record, and remove the checkpoint.
 
         description: what `load_model` needs to build the network of the weights.
+        weights: None to keep no model.
         """
-        write_json(self.path / MODEL, seal(description))
-        self._save(WEIGHTS, weights)
+        if weights is not None:
+            write_json(self.path / MODEL, seal(description))
+            self._save(WEIGHTS, weights)
         write_json(self.path / RECORD, seal(record.as_dict()))
         self.clean_up()
 

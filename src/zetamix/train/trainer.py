@@ -14,7 +14,7 @@ from torch.optim.swa_utils import update_bn
 
 from zetamix.data.augment import choose_scale, measure_scale
 from zetamix.data.dataset import Dataset
-from zetamix.data.loader import Labelled, Loader, channels_last, make_batch
+from zetamix.data.loader import Labelled, Loader, channels_last, copy_to_device, make_batch
 from zetamix.methods import Method
 from zetamix.models import initialise, is_random, seeded
 from zetamix.sampling import GOLDEN, mix64
@@ -71,7 +71,8 @@ class Trainer:
         self.forward = torch.compile(self.parallel, dynamic=False) if compile else self.parallel
         self.make_batch = _compiled_batch() if compile else make_batch
 
-        self.scale = choose_scale(recipe.normalize, dataset.train.samples)
+        held = copy_to_device(dataset.train.samples, self.device, data_memory)
+        self.scale = choose_scale(recipe.normalize, dataset.train.samples if held is None else held)
         # the batch size of the recipe counts all processes together
         batch_size = max(1, recipe.batch_size // self.ranks.world)
         self.loader = self._loader(dataset.train, batch_size, training=True)

@@ -76,6 +76,8 @@ class Session:
         self.context = MeasureContext(store, self.device, self.runs)
         self.unfinished: list[CellProgress] = []
         """Runs that were stopped; they resume from their checkpoint."""
+        self.busy_s = 0.0
+        """Seconds in which the device had training steps to do."""
         self.discarded: list[MeasurementCell] = []
         """Measurements that were stopped; they start again."""
 
@@ -218,6 +220,7 @@ class Session:
                 watch=store_finished,
                 stop=self.stop,
             )
+        self.busy_s += results.busy_s
         for record in results.records.values():
             store(record)
         for key, progress in results.progress.items():
