@@ -149,7 +149,7 @@ REASONS = {
     "truncated": (truncated, "image file is truncated"),
     "text": (
         lambda path: path.write_text("hello"),
-        "not an image in a format that Pillow supports",
+        "not an image in a supported format",
     ),
     "empty": (lambda path: path.write_bytes(b""), "the file is empty"),
     "missing": (lambda path: None, "no such file"),

@@ -1,17 +1,20 @@
 """Every dataset of the catalogue, read from a miniature in its exact layout, whole and broken."""
 
+import io
 import pickle
 import re
 import shutil
 from dataclasses import replace
 
 import miniatures
+import numpy as np
 import pytest
 import torch
 from miniatures import Attack, build, check_shades, installed, not_found, refuses, split_sizes
 
 from zetamix import data
 from zetamix.data.catalogue import CATALOGUE
+from zetamix.data.readers.torchvision_sets import ArrayUnpickler
 
 
 def counts(dataset, made):
@@ -251,6 +254,18 @@ def test_wrong_content_with_a_matching_checksum(name, file, change, message, tmp
     path.write_bytes(change(path.read_bytes()))
     changed = {**spec.checksums, file: miniatures.md5_of(path)}
     refuses(replace(spec, checksums=changed), tmp_path, message)
+
+
+def test_a_pickle_of_anything_but_arrays_is_not_loaded(tmp_path):
+    touched = tmp_path / "touched"
+    attack = io.BytesIO(pickle.dumps(Attack(touched)))
+    with pytest.raises(data.DataError, match="which is no array"):
+        ArrayUnpickler(attack).load()
+    assert not touched.exists()
+    batch = {"data": np.arange(6, dtype=np.uint8), "labels": [1, 2], "name": "a"}
+    loaded = ArrayUnpickler(io.BytesIO(pickle.dumps(batch, protocol=2)), encoding="latin1").load()
+    assert loaded["data"].tolist() == list(range(6))
+    assert (loaded["labels"], loaded["name"]) == ([1, 2], "a")
 
 
 def test_a_pickle_with_another_checksum_is_never_loaded(tmp_path):

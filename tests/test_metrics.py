@@ -1,6 +1,8 @@
 """Measures of a classifier against scikit-learn, MedMNIST's definitions, and by hand."""
 
+import json
 import math
+import time
 import warnings
 
 import numpy as np
@@ -11,12 +13,17 @@ from hypothesis import strategies as st
 from sklearn import metrics as sk
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from zetamix.measure.statistics import standard_error
 from zetamix.metrics import (
     BINS,
+    DENSE_CLASSES,
     EVALUATED,
     METRICS,
     classify,
     confusion,
+    count_confusion,
+    count_right,
+    dense_confusion,
     fit_temperature,
     scaled_scores,
 )
@@ -224,3 +231,35 @@ def test_an_evaluation_costs_the_same_for_any_number_of_classes():
             classify(logits, labels)
         assert operations.count <= 110
         assert operations.waits <= 3
+
+
+def test_many_classes_have_the_metrics_of_few():
+    """Above 100 classes areas and confusions are computed another way, with the same result."""
+    classes, samples = DENSE_CLASSES + 20, 900
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(classes - 2, (samples,), generator=generator)
+    # rounded, so that there are ties
+    noise = torch.randn(samples, classes, generator=generator)
+    logits = ((noise + 2 * torch.eye(classes)[labels]) * 4).round() / 4
+    found = classify(logits, labels)["auc"]
+    chances, present = logits.softmax(1).numpy(), torch.unique(labels).tolist()
+    areas = [sk.roc_auc_score(labels.numpy() == k, chances[:, k]) for k in present]
+    assert found == pytest.approx(sum(areas) / len(areas), abs=1e-7)
+    stored = json.loads(json.dumps(count_confusion(logits, labels)))
+    dense = confusion(logits, labels)
+    assert torch.equal(dense_confusion(stored), dense)
+    for few, many in zip(count_right(dense.tolist()), count_right(stored), strict=True):
+        assert torch.equal(few, many)
+    assert standard_error("error", stored) == standard_error("error", dense.tolist())
+
+
+def test_ten_thousand_classes_take_seconds_and_a_small_record():
+    """A dense matrix took 600 MB of text, the areas minutes in which no signal was answered."""
+    labels = torch.arange(10_000)
+    logits = torch.randn(10_000, 10_000)
+    began = time.perf_counter()
+    scores = classify(logits, labels)
+    text = json.dumps(count_confusion(logits, labels))
+    assert time.perf_counter() - began < 30
+    assert scores["auc"] == pytest.approx(0.5, abs=0.02)
+    assert len(text) < 300_000

@@ -5,6 +5,7 @@ Also the temperature of a trained network, on which its calibration depends.
 
 import math
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +24,12 @@ BINS = 15
 # a split whose largest class is at most this many times its smallest counts as balanced
 BALANCED = 1.5
 # temperatures from 1/100 to 100
+# up to so many classes a record holds the whole confusion matrix; of 1,000 it would take 6 MB
+DENSE_CLASSES = 100
+# logits that are processed at a time, in 64 MB
+MANY_LOGITS = 1 << 24
+Confusion: TypeAlias = list[list[int]] | dict[str, Any]
+"""The rows of a confusion matrix, or {"classes": n, "cells": [[true, predicted, count], …]}."""
 LOG_TEMPERATURES = (-math.log(100), math.log(100))
 
 
@@ -247,9 +254,11 @@ def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
     classes = logits.shape[1]
     probabilities = logits.softmax(1)
     # by the logits: softmax may make two different ones equal
-    counts = torch.bincount(labels * classes + logits.argmax(1), minlength=classes**2)
-    counts = counts.view(classes, classes).double()
-    hits, actual, predicted = counts.diagonal(), counts.sum(1), counts.sum(0)
+    predictions = logits.argmax(1)
+    # not by a matrix of all pairs, which takes 800 MB for 10,000 classes
+    zeros, ones = probabilities.new_zeros(classes, dtype=torch.float64), torch.ones_like(labels)
+    hits = zeros.index_add(0, labels, (predictions == labels).double())
+    actual, predicted = (zeros.index_add(0, x, ones.double()) for x in (labels, predictions))
     recalls, f1 = hits / actual.clamp_min(1), 2 * hits / (actual + predicted).clamp_min(1)
     # read once: every read of a number waits for the device
     right, recall, f1_macro, auc, nll, ece = torch.stack(
@@ -334,7 +343,9 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
     """
     from scipy.optimize import minimize_scalar  # type: ignore[import-untyped]
 
-    logits, smoothing = logits.detach().double(), 1 / (len(labels) + 2)
+    logits, smoothing = logits.detach(), 1 / (len(labels) + 2)
+    if logits.numel() < MANY_LOGITS:
+        logits = logits.double()
 
     def loss(log_temperature: float) -> float:
         scaled = logits / math.exp(log_temperature)
@@ -365,11 +376,49 @@ def confusion(logits: Tensor, labels: Tensor) -> Tensor:
     return multiclass_confusion_matrix(logits, labels, logits.shape[1], validate_args=False)
 
 
+def count_confusion(logits: Tensor, labels: Tensor) -> Confusion:
+    """`confusion` as a record stores it; of many classes, only the pairs that occur.
+
+    >>> count_confusion(torch.eye(3), torch.tensor([0, 1, 1]))
+    [[1, 0, 0], [0, 1, 1], [0, 0, 0]]
+    """
+    classes = logits.shape[1]
+    if labels.ndim == 2 or classes <= DENSE_CLASSES:
+        rows: list[list[int]] = confusion(logits, labels).tolist()
+        return rows
+    pairs, counts = torch.unique(labels * classes + logits.argmax(1), return_counts=True)
+    cells = torch.stack([pairs // classes, pairs % classes, counts], 1)
+    return {"classes": classes, "cells": cells.tolist()}
+
+
+def dense_confusion(stored: Confusion) -> Tensor:
+    """The matrix of `count_confusion`, [true class, predicted class]."""
+    if isinstance(stored, list):
+        return torch.tensor(stored)
+    true, predicted, counts = torch.tensor(stored["cells"]).T
+    matrix = torch.zeros(stored["classes"], stored["classes"], dtype=torch.int64)
+    matrix[true, predicted] = counts
+    return matrix
+
+
+def count_right(stored: Confusion) -> tuple[Tensor, Tensor]:
+    """[classes] each, of `count_confusion`: the samples that were predicted right, and all."""
+    if isinstance(stored, list):
+        matrix = torch.tensor(stored)
+        return matrix.diag(), matrix.sum(1)
+    true, predicted, counts = torch.tensor(stored["cells"]).T
+    zeros = counts.new_zeros(stored["classes"])
+    right = zeros.index_add(0, true, counts * (true == predicted))
+    return right, zeros.index_add(0, true, counts)
+
+
 def _auc(probabilities: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
     """Mean area of the classes with samples, by the ranks of all scores; ties count half.
 
     One sort for all classes: 100 of them one by one are 6,000 operations on a GPU, this is 20.
     """
+    if probabilities.shape[1] > DENSE_CLASSES:
+        return _mean_area(probabilities, labels, counts)
     scores = probabilities.T.contiguous()
     ordered = scores.sort(1).values
     below, to = (torch.searchsorted(ordered, scores, right=right) for right in (False, True))
@@ -379,4 +428,25 @@ def _auc(probabilities: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
     areas = ((ranks * own).sum(1) - counts * (counts + 1) / 2) / (counts * others)
     present = counts > 0
     mean = areas[1] if len(areas) == 2 else torch.where(present, areas, 0).sum() / present.sum()
+    return torch.where(present.sum() > 1, mean, float("nan"))
+
+
+def _mean_area(probabilities: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+    """The mean over classes of one-against-rest areas, by comparing all pairs of samples.
+
+    10,000 samples of 10,000 classes take a second, with a curve for each class four minutes.
+    """
+    wins = []
+    step = MANY_LOGITS // len(labels) + 1
+    for first in range(0, len(labels), step):
+        rows = slice(first, first + step)
+        own = labels[rows]
+        # how likely every sample is of the class of each of these rows, and these rows themselves
+        others, value = probabilities[:, own], probabilities[rows].gather(1, own[:, None])[:, 0]
+        negative = labels[:, None] != own
+        wins.append((((others < value) + 0.5 * (others == value)) * negative).sum(0))
+    total = torch.zeros_like(counts).index_add(0, labels, torch.cat(wins).double())
+    present = counts > 0
+    areas = total / (counts * (len(labels) - counts))
+    mean = torch.where(present, areas, 0).sum() / present.sum()
     return torch.where(present.sum() > 1, mean, float("nan"))

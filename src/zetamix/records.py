@@ -64,7 +64,7 @@ class RunRecord:
     best: dict[str, float] | None
     """Test metrics of the epoch with the best validation score, and that epoch; None where the
     dataset has no validation split."""
-    confusion: list[list[int]]
+    confusion: list[list[int]] | dict[str, Any]
     """[true class][predicted class] on the test split after the last epoch."""
     test_size: int
     wall_s: float
@@ -88,6 +88,7 @@ class RunRecord:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "RunRecord":
+        values = unseal(values)
         if values.get("schema") != RUN_SCHEMA:
             raise ValueError(
                 f"Expected a record of schema {RUN_SCHEMA}, got {values.get('schema')!r}. Read it "

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
+from unicodedata import category
 
 
 def plural(count: int, noun: str, plural_noun: str = "") -> str:
@@ -44,6 +45,25 @@ def sentence_case(text: str) -> str:
     ('No mixing', 'zeta:2.8 and no mixing')
     """
     return text[:1].upper() + text[1:] if text.partition(" ")[0].isalpha() else text
+
+
+def printable(name: str) -> str:
+    r"""A file's or class's name as text that can be stored and drawn: without control characters.
+
+    Bytes that are not UTF-8, which Python reads as surrogates, are escaped too.
+
+    >>> [printable(name) for name in ("naïve", "bell\a", "caf\udce9")]
+    ['naïve', 'bell\\x07', 'caf\\xe9']
+    """
+    return "".join(
+        character if category(character) not in ("Cc", "Cs", "Cn") else _escape(character)
+        for character in name
+    )
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code & 0xFF:02x}" if code < 0x80 or 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 
 
 def did_you_mean(name: str, choices: Iterable[str], limit: int = 1) -> str:

@@ -1,14 +1,25 @@
-"""Errors that a user can act on are printed as one sentence; a traceback means a bug."""
+"""Errors that a user can act on are printed as one sentence; of any other one line, and a file."""
 
+import dis
+import errno
+import platform
+import re
+import shlex
+import signal
 import sys
+import tempfile
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 import typer
 from rich.console import Console
+
+from zetamix.text import reason
 
 if TYPE_CHECKING:
     from zetamix.train.stop import Stop
@@ -19,16 +30,26 @@ WORK_LEFT = 75
 
 @contextmanager
 def report_errors() -> Iterator[None]:
-    """Print errors of this package, a full GPU and refused files on stderr, and exit with 1."""
+    """Print errors of this package, a full GPU and refused files on stderr, and exit with 1.
+
+    The traceback of any other error is written to a file. Ctrl-C ends the command with 130.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        # so that displays and temporary folders are removed
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     with warnings.catch_warnings():
         warnings.showwarning = _print_warning
+        # such an image is refused with its name
+        warnings.filterwarnings("ignore", r"Image size \(.*exceeds limit")
         try:
             yield
+        except KeyboardInterrupt:
+            print_error("Stopped. Rerun the same command to resume.", style="yellow")
+            raise typer.Exit(130) from None
         except Exception as error:
-            message = _message(error)
-            if message is None:
+            if type(error).__module__.partition(".")[0] in ("click", "typer"):
                 raise
-            print_error(message)
+            print_error(_message(error) or _report(error))
             raise typer.Exit(1) from None
 
 
@@ -51,7 +72,7 @@ def stop_status(stop: "Stop") -> int:
 
 
 def _message(error: Exception) -> str | None:
-    """The sentence to print; None for a bug."""
+    """The sentence to print; None for an error that is none of this package's."""
     from zetamix.train.concurrent_runs import RunFailure
 
     failure = RunFailure.from_error(error)
@@ -59,9 +80,10 @@ def _message(error: Exception) -> str | None:
         return failure.message
     if _is_ours(error):
         return str(error)
-    if isinstance(error, OSError) and error.errno is not None:
-        prefix = "" if error.filename is None else f"Cannot use {error.filename}: "
-        return f"{prefix}{error.strerror}."
+    if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        advice = " Free some space, then rerun the same command to resume." if full else ""
+        return f"Cannot use {error.filename}: {error.strerror}.{advice}"
     return None
 
 
@@ -72,9 +94,54 @@ def _is_ours(error: Exception) -> bool:
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
-    if last is None or not isinstance(error, ValueError):
-        return False
-    return str(last.tb_frame.f_globals.get("__name__")).startswith("zetamix.")
+    return last is not None and isinstance(error, ValueError) and _raised_here(last)
+
+
+def _raised_here(place: TracebackType) -> bool:
+    """Whether a `raise` of this package is there, and not a call such as int("x")."""
+    instruction = place.tb_frame.f_code.co_code[place.tb_lasti]
+    module = str(place.tb_frame.f_globals.get("__name__"))
+    return module.startswith("zetamix.") and dis.opname[instruction] == "RAISE_VARARGS"
+
+
+def _report(error: Exception) -> str:
+    """Write the traceback to a file; the line that says where it is and what to do with it."""
+    from importlib.metadata import version
+
+    parts = [
+        f"zetamix {version('zetamix')}, torch {version('torch')}, Python "
+        f"{platform.python_version()}, {platform.platform()}",
+        shlex.join(["zetamix", *sys.argv[1:]]),
+        "".join(traceback.format_exception(error)),
+    ]
+    text = hide_urls("\n".join(parts))
+    summary = hide_urls(f"{type(error).__name__}: {reason(error)}")
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w",
+            prefix="zetamix-error-",
+            suffix=".txt",
+            encoding="utf-8",
+            errors="backslashreplace",
+            delete=False,
+        ) as file:
+            file.write(text)
+    except OSError:
+        # a full disk, for example
+        return f"{text}\nAn unexpected error ({summary}). Please report it with the lines above."
+    return (
+        f"An unexpected error ({summary}). The traceback is in {file.name}: please report it, with "
+        "that file, to the authors of zetamix."
+    )
+
+
+def hide_urls(text: str) -> str:
+    """The text without what may hold a password.
+
+    >>> hide_urls("tune --storage postgresql://ann:se@cret@host/studies --trials 3")
+    'tune --storage postgresql://*** --trials 3'
+    """
+    return re.sub(r"(?<=://)[^\s'\"]+", "***", text)
 
 
 def _print_warning(

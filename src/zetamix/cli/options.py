@@ -11,6 +11,14 @@ if TYPE_CHECKING:
 
     from zetamix.train.stop import Stop
 
+
+def parse_folder(text: str) -> Path:
+    """A folder; the empty text is an unset variable of a shell, and not the current folder."""
+    if not text.strip():
+        raise typer.BadParameter("expected a folder, got an empty text")
+    return Path(text)
+
+
 Data = Annotated[str, typer.Option("--data", help="Name of a dataset, or path of your own data.")]
 Methods = Annotated[
     str | None,
@@ -98,11 +106,20 @@ SaveEvery = Annotated[
 DataDir = Annotated[
     Path | None,
     typer.Option(
-        "--data-dir", help="Folder of datasets. Default: $ZETAMIX_DATA or ~/.cache/zetamix."
+        "--data-dir",
+        parser=parse_folder,
+        metavar="FOLDER",
+        help="Folder of datasets. Default: $ZETAMIX_DATA or ~/.cache/zetamix.",
     ),
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", help="Output folder. Default: out/COMMAND-NAME.")
+    Path | None,
+    typer.Option(
+        "--out",
+        parser=parse_folder,
+        metavar="FOLDER",
+        help="Output folder. Default: out/COMMAND-NAME.",
+    ),
 ]
 
 

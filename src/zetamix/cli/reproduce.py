@@ -22,6 +22,7 @@ from zetamix.cli.options import (
     TimeLimit,
     make_stop,
     parse_device,
+    parse_folder,
     parse_seeds,
 )
 from zetamix.text import did_you_mean
@@ -64,7 +65,12 @@ def reproduce(
     data_dir: DataDir = None,
     time_limit: TimeLimit = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the records. Default: out/reproduce.")
+        Path | None,
+        typer.Option(
+            parser=parse_folder,
+            metavar="FOLDER",
+            help="Folder of the records. Default: out/reproduce.",
+        ),
     ] = None,
 ) -> None:
     """Reproduce figures and tables of the paper: run the missing cells, then render.

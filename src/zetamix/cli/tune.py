@@ -211,9 +211,9 @@ def _sampler(space: str | None, grid: str | None, sampler: str | None) -> tuple[
 def _mask_password(storage: str | None) -> None:
     """Replace the URL in the command line, which every record keeps, by its masked form."""
     if storage is not None:
-        from zetamix.experiments.tune.storage import parse_url
+        from zetamix.experiments.tune.storage import mask, parse_url
 
-        masked = str(parse_url(storage))
+        masked = mask(parse_url(storage))
         sys.argv = [argument.replace(storage, masked) for argument in sys.argv]
 
 

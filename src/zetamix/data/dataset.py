@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from zetamix.data.errors import DataError
+from zetamix.data.errors import DataError, check_distinct
 from zetamix.data.source import Block, Part, Rows, Source
 from zetamix.data.splits import SPLITS, count_labels, digest, first_duplicates, strata, stratified
 
@@ -222,6 +222,7 @@ def from_tensors(
         highest = max(int(labels.max()) for _, labels in splits.values())
         count = splits["train"][1].shape[1] if matrix else highest + 1
         classes = [str(index) for index in range(count)]
+    check_distinct(classes, name)
     for split, (samples, labels) in splits.items():
         _check_labels(split, samples, labels, len(classes))
     made = {

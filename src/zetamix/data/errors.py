@@ -1,5 +1,6 @@
 """Errors about data: which file and row, what was expected, what to do."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -31,6 +32,18 @@ def raise_problems(problems: Sequence[str]) -> None:
     """
     if problems:
         raise DataError(join_problems(problems))
+
+
+def check_distinct(classes: Sequence[str], origin: str) -> None:
+    """Raise if two classes have the same name.
+
+    >>> check_distinct(["cat", "dog", "cat"], "pets.npz")
+    Traceback (most recent call last):
+    zetamix.data.errors.DataError: pets.npz: two classes are named 'cat'; expected distinct names.
+    """
+    for name, count in Counter(classes).items():
+        if count > 1:
+            raise DataError(f"{origin}: two classes are named {name!r}; expected distinct names.")
 
 
 def join_problems(problems: Sequence[str]) -> str:

@@ -1,8 +1,11 @@
 """Image files to arrays: decode, crop and resize, in as many threads as there are cores."""
 
 import os
+import stat
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -12,8 +15,17 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from zetamix.data.errors import DataError
 from zetamix.data.source import BLOCK_BYTES, Array, Block, Part, Rows
+from zetamix.text import reason
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
+
+# decoders of these suffixes only; Pillow would look at the content, and start Ghostscript for EPS
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+# Pillow warns from here on of a decompression bomb; decoding and cropping take 8 bytes per pixel
+MAX_PIXELS = 89_478_485
+# images with more pixels are decoded one at a time, whatever the number of threads
+LARGE_PIXELS = 1 << 25
+_LARGE = threading.Lock()
 
 # EXIF orientations with width and height swapped
 ORIENTATION, SIDEWAYS = 0x0112, (5, 6, 7, 8)
@@ -78,7 +90,7 @@ def images_below(folder: Path) -> list[Path]:
 
 def decode(path: Path, fit: Fit, channels: int) -> Array:
     """One image as [channels, height, width], uint8, rotated as its EXIF orientation says."""
-    with _open(path) as image:
+    with _open(path) as image, _turn(image):
         image.load()
         orientation = _orientation(image)
         # without this, Pillow rewrites the metadata, which fails if some other tag is broken
@@ -159,19 +171,35 @@ def explain(error: Exception) -> str:
     if isinstance(error, DataError):
         return str(error)
     if isinstance(error, UnidentifiedImageError):
-        return "not an image in a format that Pillow supports"
+        return f"not an image in a supported format ({', '.join(FORMATS)})"
     if isinstance(error, (Image.DecompressionBombError, Image.DecompressionBombWarning)):
         return "too many pixels; refused as a decompression bomb"
     if isinstance(error, FileNotFoundError):
         return "no such file"
-    text = str(error).strip().rstrip(".") or type(error).__name__
+    text = reason(error)
     return text[0].lower() + text[1:]
 
 
-def _open(path: Path) -> Image.Image:
-    if path.stat().st_size == 0:
+@contextmanager
+def _open(path: Path) -> Iterator[Image.Image]:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        # opening a pipe would wait for ever
+        raise DataError("not a regular file")
+    if status.st_size == 0:
         raise DataError("the file is empty")
-    return Image.open(path)
+    with Image.open(path, formats=FORMATS) as image:
+        if image.width * image.height > MAX_PIXELS:
+            raise DataError(
+                f"{image.width:,} × {image.height:,} pixels; expected at most "
+                f"{MAX_PIXELS / 1e6:.0f} million. Scale it down"
+            )
+        yield image
+
+
+def _turn(image: Image.Image) -> AbstractContextManager[object]:
+    """Wait for other large images, so that memory stays bounded."""
+    return _LARGE if image.width * image.height > LARGE_PIXELS else nullcontext()
 
 
 def _orientation(image: Image.Image) -> int:

@@ -25,7 +25,7 @@ from zetamix.data.readers import READERS, arrays
 from zetamix.data.readers.copies import find_copy, read_copy
 from zetamix.data.readers.user_images import list_images, listing_source
 from zetamix.data.source import Progress, Source, resolve_data_dir
-from zetamix.text import did_you_mean
+from zetamix.text import did_you_mean, printable
 
 DataDir: TypeAlias = str | os.PathLike[str] | None
 DataName: TypeAlias = str | os.PathLike[str] | DatasetSpec
@@ -179,6 +179,8 @@ def resolve(
         raise ValueError(f"size must lie between 1 and 4096 pixels, got {size}.")
     if isinstance(name, str):
         # a folder called MNIST is a folder, not the dataset mnist
+        if not name.strip():
+            raise DatasetNotFoundError(_unknown(name))
         is_path = name not in CATALOGUE and Path(name).expanduser().exists()
         name = name if is_path else CATALOGUE.get(_canonical(name), name)
     if isinstance(name, DatasetSpec):
@@ -265,6 +267,8 @@ def _resolve_path(
     path: Path, data_dir: Path, seed: int, size: int | None, group: Group, on_problem: OnProblem
 ) -> Request:
     """A user's data; sizes and times of its files determine the folder of its prepared form."""
+    if not (path.is_dir() or path.is_file()):
+        raise DataError(f"{path} is neither a folder nor a regular file.")
     if path.is_dir() or path.suffix.lower() == ".csv":
         listing = list_images(path, group, on_problem)
         splits, state = tuple(listing.splits), listing.state()
@@ -283,7 +287,7 @@ def _resolve_path(
         "seed": seed if len(splits) < 3 else None,
         "group": None if group is None else str(group),
     }
-    name = path.name if path.is_dir() else path.stem
+    name = printable(path.name if path.is_dir() else path.stem)
     folder = cache.prepared_folder(data_dir, name, settings, state)
     return Request(name, data_dir, folder, lambda fetch, progress: read(), None, seed)
 
@@ -354,7 +358,7 @@ class DatasetRef:
     ) -> "DatasetRef":
         """The reference to a name or path, with paths made absolute."""
         name = str(data)
-        if name not in CATALOGUE and Path(name).expanduser().exists():
+        if name.strip() and name not in CATALOGUE and Path(name).expanduser().exists():
             name = str(Path(name).expanduser().absolute())
         folder = None if data_dir is None else str(data_dir.absolute())
         return cls(name, folder, train_size, size, group)

@@ -199,7 +199,8 @@ def file_keys(files: Sequence[Path]) -> list[Hashable]:
     sizes = [file.stat().st_size if file.is_file() else None for file in files]
     counts = Counter(sizes)
     return [
-        _content_key(file) if size is None or counts[size] > 1 else size
+        # no duplicate of any other: decoding reports why it cannot be read
+        file if size is None else _content_key(file) if counts[size] > 1 else size
         for file, size in zip(files, sizes, strict=True)
     ]
 

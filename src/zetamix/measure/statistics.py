@@ -5,11 +5,10 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import torch
 from scipy.special import nctdtr, stdtr, stdtrit  # type: ignore[import-untyped]
 from torch import Tensor
 
-from zetamix.metrics import FRACTIONS
+from zetamix.metrics import FRACTIONS, Confusion, count_right
 
 CONFIDENCE = 0.95
 POWER = 0.8
@@ -166,17 +165,16 @@ def seeds_needed(difference: float, sd: float, level: float = 1 - CONFIDENCE) ->
     return seeds[found] if found < len(seeds) else None
 
 
-def standard_error(metric: str, confusion: Sequence[Sequence[int]]) -> float | None:
+def standard_error(metric: str, confusion: Confusion) -> float | None:
     """The standard error of a score over test samples; None where no formula is known.
 
-    confusion: counts [true class, predicted class]. Binomial, with two more samples right and two
+    confusion: of a record. Binomial, with two more samples right and two
         more wrong (Agresti and Coull, 1998): otherwise 0 mistakes in 180 would be certainty.
 
     >>> round(standard_error("error", [[90, 0], [0, 90]]), 4)
     0.0076
     """
-    counts = torch.tensor(confusion, dtype=torch.float64)
-    right, sizes = counts.diag(), counts.sum(1)
+    right, sizes = (counts.double() for counts in count_right(confusion))
     if metric in FRACTIONS:
         return math.sqrt(float(_binomial_variance(right.sum(), sizes.sum())))
     if metric == "balanced_accuracy":

@@ -33,6 +33,8 @@ SCHEMA = "zetamix/compare/1"
 MAX_CLASSES = 20
 # larger confusion matrices have no room for numbers, and then none for names
 NUMBERED_CLASSES, NAMED_CLASSES = 12, 25
+# a matrix of more has less than a pixel for each class
+DRAWN_CLASSES = 1000
 # learning curves are scaled to what comes after this fraction of the epochs
 SCALED_FROM = 1 / 3
 
@@ -180,7 +182,7 @@ def draw_figures(comparison: Comparison) -> dict[str, Picture]:
         for row in comparison.examples
     }
     pictures = [draw_curves(comparison)]
-    if not comparison.dataset.multi_label:
+    if not comparison.dataset.multi_label and comparison.dataset.num_classes <= DRAWN_CLASSES:
         pictures.append(draw_confusion(comparison))
     pictures.append(draw_outputs(examples, comparison.dataset.classes))
     if comparison.compared:
@@ -299,7 +301,7 @@ def draw_confusion(comparison: Comparison) -> Picture:
             axes.set_axis_off()
         image = None
         for axes, label in zip(panels.flat, methods, strict=False):
-            image = _draw_matrix(axes, comparison.confusion(label).sum(0), classes)
+            image = _draw_matrix(axes, comparison.confusion(label), classes)
             axes.set_title(display_name(label))
         for axes in panels[:, 0]:
             axes.set_ylabel("true class")

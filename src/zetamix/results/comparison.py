@@ -19,7 +19,16 @@ from zetamix.measure.statistics import (
     paired_difference,
     summarise,
 )
-from zetamix.metrics import METRICS, SCALED, chance_level, choose_metrics, resolution
+from zetamix.metrics import (
+    METRICS,
+    SCALED,
+    Confusion,
+    chance_level,
+    choose_metrics,
+    count_right,
+    dense_confusion,
+    resolution,
+)
 from zetamix.records import RunRecord
 from zetamix.train import Recipe
 
@@ -196,16 +205,21 @@ class Comparison:
         return changes
 
     def confusion(self, method: str) -> Tensor:
-        """[seeds, true class, predicted class]; of a multi-label set as `metrics.confusion`."""
-        rows = [record.confusion for (label, _), record in self.records.items() if label == method]
-        return torch.tensor(rows)
+        """[true class, predicted class] over all seeds."""
+        return torch.stack(list(map(dense_confusion, self._confusions(method)))).sum(0)
+
+    def _confusions(self, method: str) -> list[Confusion]:
+        """By seed."""
+        return [record.confusion for (label, _), record in self.records.items() if label == method]
 
     def recalls(self, method: str) -> Tensor:
         """[seeds, classes]: recall per class; NaN for a class without test samples."""
-        counts = self.confusion(method).double()
+        stored = self._confusions(method)
         if self.dataset.multi_label:
+            # [seeds, label, 4], as `metrics.confusion`
+            counts = torch.tensor(stored).double()
             return counts[:, :, 3] / counts[:, :, 2:].sum(2)
-        return counts.diagonal(dim1=1, dim2=2) / counts.sum(2)
+        return torch.stack([right.double() / sizes for right, sizes in map(count_right, stored)])
 
     @cached_property
     def not_better_than(self) -> ChanceLevel | None:

@@ -6,11 +6,9 @@ from dataclasses import dataclass, field, replace
 from statistics import median_high
 from typing import Any, Literal, TypeAlias
 
-import torch
-
 from zetamix.data import Dataset, DatasetRef, check_fingerprint, load_cached
 from zetamix.measure.statistics import Difference, Summary, holm, paired_difference, summarise
-from zetamix.metrics import METRICS, resolution
+from zetamix.metrics import METRICS, count_right, resolution
 from zetamix.records import RunRecord
 from zetamix.results.search_space import Setting, Space
 from zetamix.train import Recipe
@@ -199,7 +197,7 @@ def differences(tested: Sequence[Candidate], metric: str) -> list[Difference]:
     if not tested:
         return []
     chosen = next(candidate for candidate in tested if candidate.name == CHOSEN)
-    counts = torch.tensor(chosen.records[0].confusion).sum(1)
+    _, counts = count_right(chosen.records[0].confusion)
     made = [
         paired_difference(
             CHOSEN,

@@ -12,7 +12,7 @@ import torch
 
 from zetamix.data.dataset import Dataset
 from zetamix.methods import Method
-from zetamix.metrics import METRICS, classify, confusion, fit_temperature, scaled_scores
+from zetamix.metrics import METRICS, classify, count_confusion, fit_temperature, scaled_scores
 from zetamix.models import TORCH_LOCK, count_parameters
 from zetamix.provenance import machine_info
 from zetamix.records import Cell, RunRecord
@@ -297,7 +297,7 @@ class Run:
             cell=self.cell,
             last=last,
             best=self.best,
-            confusion=confusion(logits, labels).tolist(),
+            confusion=count_confusion(logits, labels),
             test_size=len(labels),
             wall_s=round(self.seconds, 2),
             step_ms=round(1000 * self.timer.seconds / max(1, self.timer.steps), 4),

@@ -14,12 +14,12 @@ import torch
 
 from zetamix.data.catalogue import DatasetSpec
 from zetamix.data.download import md5_of
-from zetamix.data.errors import DataError, OnProblem, raise_problems
+from zetamix.data.errors import DataError, OnProblem, check_distinct, raise_problems
 from zetamix.data.groups import Group
 from zetamix.data.image_files import NATIVE, Fit, resize_images
 from zetamix.data.source import Array, Part, Source, array_part, read_matrices
 from zetamix.data.splits import SPLITS, complete_splits, count_labels, digest
-from zetamix.text import plural
+from zetamix.text import plural, printable, reason
 
 LAYOUT = (
     "expected the MedMNIST layout: train_images [n, h, w] or [n, h, w, 3], uint8 or floating point "
@@ -31,6 +31,8 @@ UNREADABLE = (
     *(OSError, EOFError, ValueError, RuntimeError, MemoryError),
     *(zipfile.BadZipFile, zlib.error),
 )
+# a larger file that unpacks to more than so many times its size is no data
+BOMB_BYTES, BOMB_RATIO = 1 << 30, 100
 
 
 def npz_splits(path: Path) -> tuple[str, ...]:
@@ -38,8 +40,14 @@ def npz_splits(path: Path) -> tuple[str, ...]:
     try:
         with zipfile.ZipFile(path) as file:
             names = [name.removesuffix(".npy") for name in file.namelist()]
+            size, packed = sum(info.file_size for info in file.infolist()), path.stat().st_size
     except UNREADABLE as error:
-        raise DataError(f"{path} is not a readable .npz file ({error}); {LAYOUT}.") from None
+        raise DataError(f"{path} is not a readable .npz file: {reason(error)}; {LAYOUT}.") from None
+    if size > BOMB_BYTES and size > BOMB_RATIO * packed:
+        raise DataError(
+            f"{path} unpacks to {size / 1e9:,.1f} GB, {size // packed} times its size: refused as "
+            "a decompression bomb. If you trust it, save it with numpy.savez, without compression."
+        )
     if "train_images" not in names:
         raise DataError(f"{path} holds {', '.join(names) or 'nothing'}; {LAYOUT}.")
     for split in SPLITS:
@@ -61,12 +69,16 @@ class NpzFile:
             labels = {split: self._labels(arrays, split) for split in self.splits}
             self.groups = {split: self._groups(arrays, split, group) for split in self.splits}
             if classes is None and "classes" in arrays.files:
-                classes = tuple(map(str, self._read(arrays, "classes").tolist()))
+                names = self._read(arrays, "classes").ravel().tolist()
+                classes = tuple(printable(str(name)) for name in names)
         if classes is None:
             classes = self._number_classes(labels["train"])
         self.classes = classes
+        check_distinct(self.classes, str(path))
         self.labels, self.notes = read_matrices(labels)
         _check_labels(path, self.labels, self.classes)
+        if len(self.classes) < 2:
+            raise DataError(f"{path}: 1 class; expected two or more.")
         for split, images in self.images.items():
             if images.shape[1:] != self.shape:
                 raise DataError(
@@ -95,7 +107,9 @@ class NpzFile:
         try:
             return arrays[key]
         except UNREADABLE as error:
-            raise DataError(f"{self.path}: {key} cannot be read ({error}); {LAYOUT}.") from None
+            raise DataError(
+                f"{self.path}: {key} cannot be read: {reason(error)}; {LAYOUT}."
+            ) from None
 
     def _images(self, arrays: Mapping[str, Array], split: str) -> Array:
         """[n, c, h, w], uint8 or float32, or [n, d], float32."""

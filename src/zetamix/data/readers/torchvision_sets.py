@@ -30,8 +30,23 @@ def idx(spec: DatasetSpec, base: Path, seed: int) -> Source:
     return _source(spec, base, read("train"), read("t10k"))
 
 
+class ArrayUnpickler(pickle.Unpickler):
+    """Loads arrays and plain values; a pickle that names anything else is not executed."""
+
+    ALLOWED = frozenset(
+        ("numpy._core.multiarray _reconstruct", "numpy ndarray", "numpy dtype", "_codecs encode")
+    )
+
+    def find_class(self, module: str, name: str) -> Any:
+        # numpy 2 has moved it
+        module = module.replace("numpy.core", "numpy._core")
+        if f"{module} {name}" not in self.ALLOWED:
+            raise DataError(f"A CIFAR file names {module}.{name}, which is no array: not loaded.")
+        return super().find_class(module, name)
+
+
 def cifar(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """CIFAR-10 and CIFAR-100. Only files whose checksum was verified are unpickled."""
+    """CIFAR-10 and CIFAR-100, which are pickles whose checksums have been verified."""
     folder = base / spec.files[0].content
     names = [Path(name).name for name in spec.checksums]
     label, meta, key = "labels", "batches.meta", "label_names"
@@ -39,7 +54,8 @@ def cifar(spec: DatasetSpec, base: Path, seed: int) -> Source:
         label, meta, key = "fine_labels", "meta", "fine_label_names"
 
     def unpickle(name: str) -> dict[str, Any]:
-        batch: dict[str, Any] = pickle.loads((folder / name).read_bytes(), encoding="latin1")
+        with (folder / name).open("rb") as file:
+            batch: dict[str, Any] = ArrayUnpickler(file, encoding="latin1").load()
         return batch
 
     def read(*prefixes: str) -> Part:

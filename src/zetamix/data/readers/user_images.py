@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zetamix.data.errors import DataError, OnProblem, raise_problems
+from zetamix.data.errors import DataError, OnProblem, check_distinct, raise_problems
 from zetamix.data.groups import Group, find_groups
 from zetamix.data.image_files import (
     NATIVE,
@@ -27,7 +27,7 @@ from zetamix.data.image_files import (
 from zetamix.data.label_csv import ImageIndex, Row, find_column, read_rows
 from zetamix.data.source import Source, read_matrices
 from zetamix.data.splits import complete_splits, file_keys
-from zetamix.text import plural
+from zetamix.text import plural, printable
 
 SPLIT_NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -116,11 +116,14 @@ def list_folder(path: Path, on_problem: OnProblem = raise_problems) -> Listing:
     images: dict[str, list[FoundImage]] = {}
     for split, folder in _split_folders(path, folders, on_problem).items():
         images[split] = []
-        for subfolder in _subfolders(folder):
+        subfolders = _subfolders(folder)
+        names = [printable(subfolder.name) for subfolder in subfolders]
+        check_distinct(names, str(folder))
+        for name, subfolder in zip(names, subfolders, strict=True):
             files = images_below(subfolder)
             if not files:
                 on_problem([f"{subfolder} holds no image. Add images, or delete the folder."])
-            images[split] += [FoundImage(file, subfolder.name) for file in files]
+            images[split] += [FoundImage(file, name) for file in files]
         if not images[split]:
             on_problem([f"{folder} holds no image; {LAYOUT}."])
     return _listing(path, images, on_problem, _ignored_files(path))
@@ -157,7 +160,7 @@ def list_csv(
             for column in filter(None, [*label_columns, group_column]):
                 if not row[column]:
                     raise DataError(f"{row.where}: no {column}; expected a value for every image.")
-            label: str | tuple[int, ...] = row[label_columns[0]]
+            label: str | tuple[int, ...] = printable(row[label_columns[0]])
             if len(label_columns) > 1:
                 label = tuple(ZERO_ONE[row[column]] for column in label_columns)
             found = FoundImage(file, label, row[group_column] if group_column else None)
@@ -240,7 +243,7 @@ def listing_source(
     )
     kind = "a folder of images" if is_folder else "a CSV file and its images"
     return Source(
-        name=listing.path.name if is_folder else listing.path.stem,
+        name=printable(listing.path.name if is_folder else listing.path.stem),
         classes=listing.classes,
         shape=shape,
         dtype="uint8",

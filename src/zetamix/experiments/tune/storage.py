@@ -4,6 +4,7 @@ Both are Optuna's RDBStorage, which has heartbeats. Its JournalStorage is faster
 but has none, so that the trial of a killed process would stay "running" for ever.
 """
 
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -69,8 +70,18 @@ def parse_url(text: str) -> sqlalchemy.URL:
         url = url.set(drivername="postgresql+psycopg")
     is_file = url.drivername == "sqlite" and url.database not in (None, "", ":memory:")
     if not is_file and url.drivername != "postgresql+psycopg":
-        raise StudyError(f"{EXPECTED} for --storage, got {url}.")
+        raise StudyError(f"{EXPECTED} for --storage, got {mask(url)}.")
     return url
+
+
+def mask(url: sqlalchemy.URL) -> str:
+    """The URL as it may be printed and recorded: without its password and other secrets.
+
+    >>> mask(parse_url("postgresql://ann:secret@host/studies?sslpassword=secret"))
+    'postgresql+psycopg://ann:***@host/studies'
+    """
+    secrets = [key for key in url.query if re.search("pass|secret|token|key", key)]
+    return str(url.difference_update_query(secrets))
 
 
 def sqlite_url(path: Path) -> str:
@@ -134,8 +145,8 @@ def storage_errors(url: sqlalchemy.URL) -> Iterator[None]:
     except (OSError, SQLAlchemyError, StorageInternalError, RuntimeError) as error:
         # a RuntimeError: another version of Optuna created the tables
         raise StudyError(
-            f"The storage {url} cannot be used: {_reason(error)}. Expected a database that can be "
-            "reached and written to."
+            f"The storage {mask(url)} cannot be used: {_reason(error)}. Expected a database that "
+            "can be reached and written to."
         ) from error
 
 

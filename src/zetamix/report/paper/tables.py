@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
 from zetamix.data import CATALOGUE
 from zetamix.measure.statistics import (
     CONFIDENCE,
@@ -15,7 +13,7 @@ from zetamix.measure.statistics import (
     paired_difference,
     summarise,
 )
-from zetamix.metrics import METRICS, resolution
+from zetamix.metrics import METRICS, count_right, resolution
 from zetamix.records import RunRecord
 from zetamix.report import Cell, Column, Table
 from zetamix.report.paper.artifact_report import ArtifactReport, Verdict, method_name, status_of
@@ -208,8 +206,8 @@ def compare(group: Sequence[Row], variant: Variant, metric: str, baseline: str) 
     differences = []
     for method, summary in summaries.items():
         if method.startswith("zeta") and summary is not None and base is not None:
-            confusion = torch.tensor(rows[method].runs[variant][0].confusion)
-            step = paper.METRICS[metric].scale * resolution(metric, confusion.sum(1))
+            _, sizes = count_right(rows[method].runs[variant][0].confusion)
+            step = paper.METRICS[metric].scale * resolution(metric, sizes)
             differences.append(
                 paired_difference(
                     method, baseline, metric, summary.values, base.values, resolution=step
