@@ -536,7 +536,7 @@ def test_which_gamma_preserves_the_dimension(sweep, start, text):
     ],
 )
 def test_which_methods_preserve_the_dimension(methods, text):
-    assert dict(summarise(inspection([(2.0, 10.0)], methods)))["Summary"] == text
+    assert dict(summarise(inspection([(1.0, 15.0), (2.0, 10.0)], methods)))["Summary"] == text
 
 
 def noise(n=160, seed=0):
@@ -576,8 +576,8 @@ def test_noise_proves_nothing(tmp_path):
         (29.5, 32, {}, "Use more --neighbours."),
         (1.5, 32, {"shape": (2,)}, None),
         (2.0, 32, {"shape": (2,)}, "(the number of features)."),
-        # 1.1 × 12.7 is below 14, so that outputs can still have too many
-        (12.7, 15, {"settings": Settings(neighbours=15)}, None),
+        # 1.09 × 12.7 is below 14, so that outputs can still have too many
+        (12.7, 15, {"settings": Settings(neighbours=15, tolerance=0.09)}, None),
         # 8.4 % are left, which is within the tolerance
         (
             12.91,
@@ -606,7 +606,34 @@ def test_where_local_dimension_has_no_room_nothing_is_claimed(
     assert ("Summary" in texts) is not made.uninformative
     if advice is not None:
         assert cautions(made)["dimension"].endswith(advice)
-        assert texts["γ"] == "No conclusion: the local dimension says nothing about γ here."
+        assert texts["γ"] == "No conclusion, see the caution above."
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"sweep": [(1.0, 10.0), (4.0, 10.1)]},
+            "every γ measured, from 1 to 4, preserves it within",
+        ),
+        (
+            {"settings": Settings(neighbours=128)},
+            "the neighbourhood was cut down from 128 to 32 neighbours, because there are 256",
+        ),
+    ],
+)
+def test_where_every_gamma_passes_or_the_neighbourhood_was_cut_down_nothing_is_claimed(
+    changes, reason
+):
+    given = {"sweep": [(1.0, 15.0), (4.0, 10.1)], **changes}
+    made = inspection(**given)
+    texts = dict(summarise(made))
+    assert texts["Caution"].startswith(f"No conclusion from the local dimension: {reason}")
+    assert "Summary" not in texts
+    assert texts["γ"] == "No conclusion, see the caution above."
+    assert made.as_dict()["preserving_gammas"] is None
+    # neither reason holds
+    assert "Summary" in dict(summarise(inspection([(1.0, 15.0), (4.0, 10.1)])))
 
 
 def test_an_accurate_oracle_that_is_never_certain_is_no_judge_of_realism(result):

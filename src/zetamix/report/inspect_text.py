@@ -38,18 +38,19 @@ def summarise(inspection: Inspection) -> list[tuple[str, str]]:
 def cautions(inspection: Inspection) -> dict[str, str]:
     """Why the local dimension ("dimension") or realism ("oracle") is unreliable here, if so."""
     texts, oracle = {}, inspection.oracle
-    if inspection.uninformative:
+    if inspection.inconclusive:
         texts["dimension"] = _dimension_caution(inspection)
     if oracle is None:
         return texts
     certain = inspection.original.estimates["certain_share"].value
     if not oracle.reliable:
         texts["oracle"] = (
-            "Realism and label correctness are unreliable: the oracle's accuracy is "
-            f"{_percent(oracle.accuracy.value)} (95 % interval from "
-            f"{_percent(oracle.accuracy_low)}), the majority-class baseline is "
-            f"{_percent(oracle.majority)}, and at least {_percent(oracle.accuracy_needed)} is "
-            "needed. Use more samples, more --oracle-epochs or another --oracle."
+            "Realism and label correctness are unreliable, because the oracle is poor: its "
+            f"{oracle.measured_on} accuracy is {_percent(oracle.accuracy.value)} (lower end of "
+            f"the 95 % interval {_percent(oracle.accuracy_low)}), and "
+            f"{_percent(oracle.accuracy_needed)} is needed, halfway from the majority-class "
+            f"baseline ({_percent(oracle.majority)}) to 100 %. Use more samples, more "
+            "--oracle-epochs or another --oracle."
         )
     elif certain < MIN_CERTAIN:
         texts["oracle"] = (
@@ -60,12 +61,28 @@ def cautions(inspection: Inspection) -> dict[str, str]:
 
 
 def _dimension_caution(inspection: Inspection) -> str:
+    """Which of the reasons holds; a lack of room explains the others."""
+    if not inspection.uninformative and inspection.cut_down:
+        wanted = inspection.settings.neighbours
+        return (
+            f"No conclusion from the local dimension: the neighbourhood was cut down from {wanted} "
+            f"to {inspection.neighbours} neighbours, because there are {inspection.samples:,} "
+            f"samples and an eighth of them are neighbours. Use {8 * wanted:,} samples or more, or "
+            f"--neighbours {inspection.neighbours} to measure at this scale on purpose."
+        )
+    if not inspection.uninformative:
+        (first, _), (last, _) = inspection.sweep[0], inspection.sweep[-1]
+        return (
+            f"No conclusion from the local dimension: every γ measured, from {first:g} to {last:g},"
+            f" preserves it within {_tolerance(inspection)}, so that it tells none of them apart. "
+            "Use a smaller --tolerance."
+        )
     value, limit = inspection.original.estimates["local_dimension"].value, inspection.limit
     reason, advice = "the number of features", []
     if limit < math.prod(inspection.shape):
         reason = f"{inspection.neighbours} neighbours"
-        reduced = inspection.neighbours < inspection.settings.neighbours
-        advice.append("more samples (an eighth are neighbours)" if reduced else "more --neighbours")
+        more = "more samples (an eighth are neighbours)"
+        advice.append(more if inspection.cut_down else "more --neighbours")
     text = (
         f"The local dimension says nothing about γ here: the originals vary in {value:.2f} of at "
         f"most {limit} directions ({reason})"
@@ -110,13 +127,11 @@ def _dimension(inspection: Inspection) -> str:
 
 
 def _gammas(inspection: Inspection) -> str:
-    if inspection.uninformative:
-        return "No conclusion: the local dimension says nothing about γ here."
+    if inspection.inconclusive:
+        return "No conclusion, see the caution above."
     start, preserving = inspection.preserving_from, inspection.preserving_gammas
-    (first, _), (last, _) = inspection.sweep[0], inspection.sweep[-1]
+    last, _ = inspection.sweep[-1]
     preserve = f"preserve the local dimension within {_tolerance(inspection)}"
-    if len(preserving) == len(inspection.sweep):
-        return f"No conclusion: all γ measured ({first:g} to {last:g}) {preserve}."
     if start is None:
         return f"ζ-mixup does not {preserve} at the largest γ measured, {last:g}."
     text = f"All γ from {start:g} up to the largest measured, {last:g}, {preserve}."

@@ -143,6 +143,24 @@ class Inspection:
         return self.saturated or self._within_tolerance(self.limit)
 
     @property
+    def cut_down(self) -> bool:
+        """Whether there were too few originals for the neighbours that were asked for."""
+        return self.neighbours < self.settings.neighbours
+
+    @property
+    def all_preserve(self) -> bool:
+        """Whether every γ of the sweep preserves the local dimension, which then tells none apart.
+
+        At the smallest of them no sample dominates.
+        """
+        return len(self.preserving_gammas) == len(self.sweep)
+
+    @property
+    def inconclusive(self) -> bool:
+        """Whether nothing follows from the local dimension."""
+        return self.uninformative or self.cut_down or self.all_preserve
+
+    @property
     def preserving_gammas(self) -> tuple[float, ...]:
         """The γ at which the mean local dimension is that of the originals, within tolerance."""
         return tuple(gamma for gamma, value in self.sweep if self._within_tolerance(value.value))
@@ -172,6 +190,8 @@ class Inspection:
             "settings": asdict(self.settings),
             "local_dimension_limit": self.limit,
             "local_dimension_uninformative": self.uninformative,
+            "neighbours_cut_down": self.cut_down,
+            "all_gammas_preserve": self.all_preserve,
             "oracle": None if self.oracle is None else self.oracle.as_dict(),
             "measures": {
                 row.label: {name: value.as_dict() for name, value in row.estimates.items()}
@@ -180,5 +200,5 @@ class Inspection:
             "gamma_sweep": [
                 {"gamma": gamma, "local_dimension": value.as_dict()} for gamma, value in self.sweep
             ],
-            "preserving_gammas": None if self.uninformative else list(self.preserving_gammas),
+            "preserving_gammas": None if self.inconclusive else list(self.preserving_gammas),
         }
