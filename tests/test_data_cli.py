@@ -146,7 +146,7 @@ def test_duplicates_determine_the_exit_status(copy, status, summary, zetamix, tm
     mine = split_folders(tmp_path / "mine")
     shutil.copy(mine / "train" / "a" / "0.png", mine / copy)
     text = flat(zetamix("check", mine, status=status))
-    assert text.startswith(f"mine: 7 samples, {summary} ")
+    assert text.startswith(f"mine: 7 samples, {summary}; 1 group of near-duplicates ")
     assert re.search(rf"Duplicates .*train/a/0\.png \(a\) = .* {copy}", text)
 
 

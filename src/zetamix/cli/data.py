@@ -14,7 +14,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from rich.table import Table
 
 from zetamix.cli.errors import report_errors
-from zetamix.cli.options import DataDir, GroupColumn, GroupPattern, Size, parse_group
+from zetamix.cli.options import (
+    STDOUT,
+    DataDir,
+    GroupColumn,
+    GroupPattern,
+    Json,
+    Size,
+    open_console,
+    parse_group,
+    write_results,
+)
 from zetamix.text import plural
 
 if TYPE_CHECKING:
@@ -29,6 +39,7 @@ Name = Annotated[
     str, typer.Argument(metavar="NAME|PATH", help="Name of a dataset, or path of your own data.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of created splits and of synthetic data.")]
+All = Annotated[bool, typer.Option("--all", help="List everything, not only the first ten.")]
 Force = Annotated[bool, typer.Option("--force", help="Prepare again even if already prepared.")]
 
 ACCESS = {"built in": "", "download": "auto", "tool": "tool", "request": "request"}
@@ -125,6 +136,8 @@ def check(
     size: Size = None,
     group: GroupColumn = None,
     group_pattern: GroupPattern = None,
+    show_all: All = False,
+    json_file: Json = None,
 ) -> None:
     """Read every sample and report broken images, duplicates, and unexpected counts.
 
@@ -132,22 +145,36 @@ def check(
     across splits or with conflicting labels, groups (--group) across splits,
     counts that differ from the expected ones, a class too small to split or
     missing from a split, invalid rows of a table, damaged prepared data.
-    Duplicates within one split and class are listed only.
+    Duplicates within one split and class, and near-duplicates (images that were
+    re-encoded, resized or brightened), are listed only.
     """
     from zetamix.data import check as check_data
 
     by = parse_group(group, group_pattern)
+    open_console(json_file)
     with report_errors(), _progress_bar() as progress:
         report = check_data(name, data_dir, seed, size, by, progress=progress)
-    _print_summary(report)
-    Console().print(_count_table(report))
-    _print_list("Problems", report.problems)
-    _print_list("Unreadable files", report.corrupt)
-    _print_list("Duplicates", [" = ".join(map(str, group)) for group in report.duplicates])
-    _print_list("Groups in more than one split", [str(shared) for shared in report.shared_groups])
-    _print_list("Notes", report.notes)
+    write_results(json_file, report.as_dict())
+    if json_file != STDOUT:
+        _print_report(report, None if show_all else MAX_SHOWN)
     if not report.ok:
         raise typer.Exit(1)
+
+
+def _print_report(report: "Report", limit: int | None) -> None:
+    """limit: the most lines of a list; None prints all."""
+    _print_summary(report)
+    Console().print(_count_table(report))
+    lists = {
+        "Problems": report.problems,
+        "Unreadable files": report.corrupt,
+        "Duplicates": [" = ".join(map(str, group)) for group in report.duplicates],
+        "Near-duplicates": [" ≈ ".join(map(str, group)) for group in report.near_duplicates],
+        "Groups in more than one split": [str(shared) for shared in report.shared_groups],
+        "Notes": report.notes,
+    }
+    for title, lines in lists.items():
+        _print_list(title, lines, limit)
 
 
 def describe_shape(shape: tuple[int, ...]) -> str:
@@ -227,7 +254,11 @@ def _print_summary(report: "Report") -> None:
         duplicates += f", {report.leaks:,} across splits"
     if report.conflicts:
         duplicates += f", {report.conflicts:,} with conflicting labels"
-    summary = f"{total}, {verdict}; {duplicates if report.duplicates else 'no duplicates'}"
+    found = duplicates if report.duplicates else "no duplicates"
+    if report.near_duplicates:
+        count = plural(len(report.near_duplicates), "group", "groups")
+        found += f"; {count} of near-duplicates"
+    summary = f"{total}, {verdict}; {found}"
     console = Console(highlight=False)
     console.print(f"[bold]{escape(report.name)}[/bold]: {summary}")
     console.print(escape(report.origin), style="dim", soft_wrap=True)
@@ -252,13 +283,13 @@ def _count_table(report: "Report") -> Table:
     return table
 
 
-def _print_list(title: str, lines: Sequence[str]) -> None:
+def _print_list(title: str, lines: Sequence[str], limit: int | None) -> None:
     if lines:
         typer.echo(f"\n{typer.style(title, bold=True)}")
-    for line in lines[:MAX_SHOWN]:
+    for line in lines[:limit]:
         typer.echo(f"  {line}")
-    if len(lines) > MAX_SHOWN:
-        typer.echo(f"  and {len(lines) - MAX_SHOWN:,} more")
+    if limit is not None and len(lines) > limit:
+        typer.echo(f"  and {len(lines) - limit:,} more; --all lists them")
 
 
 @contextmanager

@@ -1,15 +1,20 @@
 """Options that several commands share: declared once, parsed in one way, one error message each."""
 
+import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 if TYPE_CHECKING:
     import torch
 
     from zetamix.train.stop import Stop
+
+# --json -
+STDOUT = Path("-")
 
 
 def parse_folder(text: str) -> Path:
@@ -103,6 +108,14 @@ TimeLimit = Annotated[
 SaveEvery = Annotated[
     float, typer.Option("--save-every", min=0, help="Seconds between two checkpoints.")
 ]
+Json = Annotated[
+    Path | None,
+    typer.Option(
+        "--json",
+        help="Write the results as JSON to this file; - for standard output, on which nothing "
+        "else is printed.",
+    ),
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(
@@ -166,6 +179,34 @@ def check_writable(folder: Path, option: str) -> None:
         raise typer.BadParameter(
             f"cannot write to {folder}: {error.strerror}", param_hint=option
         ) from None
+
+
+def open_console(json_file: Path | None) -> Console:
+    """The console of a command: standard error where standard output is for JSON."""
+    if json_file is not None and json_file != STDOUT:
+        if json_file.is_dir():
+            raise typer.BadParameter(f"{json_file} is a folder", param_hint="--json")
+        check_writable(json_file.parent, "--json")
+    return Console(stderr=json_file == STDOUT)
+
+
+def write_results(json_file: Path | None, results: Any) -> None:
+    """Write results where --json says.
+
+    results: what JSON can hold, or the path of a file of JSON.
+    """
+    from zetamix.atomic_io import write_text
+
+    if json_file is None:
+        return
+    if isinstance(results, Path):
+        text = results.read_text(encoding="utf-8")
+    else:
+        text = json.dumps(results, indent=1, ensure_ascii=False)
+    if json_file == STDOUT:
+        typer.echo(text)
+    else:
+        write_text(json_file, f"{text.rstrip()}\n")
 
 
 def make_stop(time_limit: str | None, began: float) -> "Stop":

@@ -1,13 +1,14 @@
 """Data-quality checks: duplicates across splits, conflicting labels, missing classes, counts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from zetamix.data.catalogue import DatasetSpec
+from zetamix.data.near_duplicates import MAX_IMAGES, THUMBNAIL, NearDuplicates
 from zetamix.data.source import Block, Progress, Source
 from zetamix.data.splits import SPLITS, count_labels, digest
 from zetamix.text import plural
@@ -69,6 +70,8 @@ class Report:
     """One line for each file that cannot be read."""
     duplicates: tuple[tuple[Sample, ...], ...]
     """Groups of samples with identical pixels."""
+    near_duplicates: tuple[tuple[Sample, ...], ...]
+    """Groups of images that are almost identical, such as copies in another size."""
     shared_groups: tuple[SharedGroup, ...]
     """Groups, such as patients, with samples in more than one split."""
     problems: tuple[str, ...]
@@ -79,6 +82,25 @@ class Report:
     def ok(self) -> bool:
         """No problems and no corrupt files; duplicates within one split and class are allowed."""
         return not (self.problems or self.corrupt)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, in full, for JSON."""
+        groups = {"duplicates": self.duplicates, "near_duplicates": self.near_duplicates}
+        return {
+            "name": self.name,
+            "origin": self.origin,
+            "ok": self.ok,
+            "problems": list(self.problems),
+            "unreadable": list(self.corrupt),
+            "sizes": dict(self.sizes),
+            "counts": [count._asdict() for count in self.counts],
+            **{
+                name: [[sample._asdict() for sample in group] for group in found]
+                for name, found in groups.items()
+            },
+            "shared_groups": [group._asdict() for group in self.shared_groups],
+            "notes": list(self.notes),
+        }
 
     @property
     def leaks(self) -> int:
@@ -92,10 +114,17 @@ class Report:
 
 
 class Scan:
-    """Reads a source block by block; finds duplicates and unreadable files on the way."""
+    """Reads a source block by block; finds duplicates and unreadable files on the way.
 
-    def __init__(self, source: Source, activity: str, progress: Progress | None) -> None:
+    near: search for near-duplicates as well, which takes 0.2 to 1 ms for each image.
+    """
+
+    def __init__(
+        self, source: Source, activity: str, progress: Progress | None, *, near: bool = False
+    ) -> None:
         self.source, self.activity, self.progress = source, activity, progress
+        self.near = NearDuplicates() if near else None
+        self._first_of_image: list[Sample] = []
         self.done = 0
         self.corrupt: list[str] = []
         self._first: dict[bytes, Sample] = {}
@@ -114,6 +143,9 @@ class Scan:
                 first = self._first.setdefault(key, sample)
                 if first is not sample:
                     self._groups.setdefault(key, [first]).append(sample)
+                elif self.near is not None:
+                    self.near.add(pixels)
+                    self._first_of_image.append(sample)
             self.done += end - block.first
             if self.progress is not None:
                 self.progress(self.activity, self.done, len(self.source))
@@ -121,9 +153,19 @@ class Scan:
 
     def duplicates(self) -> tuple[tuple[Sample, ...], ...]:
         """Groups of two or more: those across splits first, then those with other labels."""
-        groups = map(tuple, self._groups.values())
-        order = sorted(groups, key=lambda group: (not _leaks(group), not _conflicts(group), group))
-        return tuple(order)
+        return _in_order(tuple(group) for group in self._groups.values())
+
+    def near_duplicates(self) -> tuple[tuple[Sample, ...], ...]:
+        """The same of near-duplicates; of identical samples only the first is listed."""
+        groups = [] if self.near is None else self.near.groups()
+        samples = self._first_of_image
+        return _in_order(tuple(samples[position] for position in group) for group in groups)
+
+
+def _in_order(groups: Iterable[tuple[Sample, ...]]) -> tuple[tuple[Sample, ...], ...]:
+    return tuple(
+        sorted(groups, key=lambda group: (not _leaks(group), not _conflicts(group), group))
+    )
 
 
 def _leaks(group: Sequence[Sample]) -> bool:
@@ -136,12 +178,23 @@ def _conflicts(group: Sequence[Sample]) -> bool:
 
 def check_source(source: Source, spec: DatasetSpec | None, progress: Progress | None) -> Report:
     """Read every sample of a source and compare with the catalogue's entry, if there is one."""
-    scan = Scan(source, "checking", progress)
+    notes = list(source.notes)
+    # smaller images have no detail to compare, points none at all
+    large = len(source.shape) == 3 and min(source.shape[1:]) >= THUMBNAIL
+    if large and len(source) > MAX_IMAGES:
+        notes.append(f"near-duplicates are searched for among up to {MAX_IMAGES:,} images only")
+    scan = Scan(source, "checking", progress, near=large and len(source) <= MAX_IMAGES)
     for split in source.parts:
         for _ in scan.blocks(split):
             pass
     counts = _count_classes(source, spec)
     duplicates, shared = scan.duplicates(), find_shared_groups(source)
+    near = scan.near_duplicates()
+    if leaks := sum(map(_leaks, near)):
+        notes.append(
+            f"near-duplicates across splits: {plural(leaks, 'group')} of almost identical images. "
+            "Look at them: copies of one image, or views of one patient, make scores too good"
+        )
     advice = "Keep one sample of each group."
     if spec is not None:
         advice = (
@@ -157,6 +210,7 @@ def check_source(source: Source, spec: DatasetSpec | None, progress: Progress | 
         counts=counts,
         corrupt=tuple(scan.corrupt),
         duplicates=duplicates,
+        near_duplicates=near,
         shared_groups=shared,
         problems=(
             *_differences(source, spec, counts),
@@ -164,7 +218,7 @@ def check_source(source: Source, spec: DatasetSpec | None, progress: Progress | 
             *(f"{problem}. {advice}" for problem in duplicate_problems(duplicates)),
             *(f"{problem}. {REGROUP}" for problem in group_problems(shared)),
         ),
-        notes=source.notes,
+        notes=tuple(notes),
     )
 
 
