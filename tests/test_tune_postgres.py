@@ -43,13 +43,29 @@ def open_in(url, name, spec=None, **options):
 def test_commands_of_two_machines_share_one_study(url, tmp_path):
     """Two processes with folders of their own: every trial is trained once, by one of them."""
     data_dir = tmp_path / "data"
-    common = ["tune", "--data", "digits", "--data-dir", data_dir, "--storage", url]
-    common += ["--study", "shared", "--trials", 8, "--epochs", 20, "--train-size", 100]
+    # a password may be given in two ways
+    query = url.replace(f"ann:{PASSWORD}@", "") + f"?user=ann&password={PASSWORD}"
+    common = [
+        "tune",
+        "--data",
+        "digits",
+        "--data-dir",
+        data_dir,
+        "--study",
+        "shared",
+        "--trials",
+        8,
+        "--epochs",
+        20,
+        "--train-size",
+        100,
+    ]
     common += ["--test-seeds", 1, "--jobs", 1, "--device", "cpu", "--no-prune"]
     machines = [tmp_path / "one", tmp_path / "two"]
     logs = [tmp_path / "one.log", tmp_path / "two.log"]
     running = [
-        zetamix(*common, "--out", out, log=log) for out, log in zip(machines, logs, strict=True)
+        zetamix(*common, f"--storage={storage}", "--out", out, log=log)
+        for out, log, storage in zip(machines, logs, [url, query], strict=True)
     ]
     assert [each.wait() for each in running] == [0, 0], [log.read_text() for log in logs]
     trained = [{path.name for path in (out / "trials").iterdir()} for out in machines]
@@ -99,13 +115,19 @@ def test_other_settings_are_refused_without_the_password(url):
     assert PASSWORD not in str(caught.value)
 
 
-def test_a_password_from_the_environment(url, monkeypatch):
+def test_a_password_from_the_environment_or_a_file(url, monkeypatch, tmp_path):
     without = url.replace(f":{PASSWORD}@", "@")
     with pytest.raises(StudyError, match="cannot be used"):
         open_storage(without)
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     assert open_storage(without).get_all_studies() is not None
     monkeypatch.delenv("PGPASSWORD")
+    pgpass = tmp_path / ".pgpass"
+    pgpass.write_text(f"*:*:*:ann:{PASSWORD}\n")
+    pgpass.chmod(0o600)
+    monkeypatch.setenv("PGPASSFILE", str(pgpass))
+    assert open_storage(without).get_all_studies() is not None
+    monkeypatch.delenv("PGPASSFILE")
     query = without.replace("ann@", "") + f"?user=ann&password={PASSWORD}"
     assert open_storage(query).get_all_studies() is not None
 

@@ -8,6 +8,7 @@ from typer.core import TyperCommand
 from zetamix.cli.bench import bench
 from zetamix.cli.compare import compare
 from zetamix.cli.data import data
+from zetamix.cli.errors import hide_urls
 from zetamix.cli.inspect import inspect
 from zetamix.cli.reproduce import reproduce
 from zetamix.cli.train import train
@@ -21,8 +22,8 @@ class DataCommand(TyperCommand):
         rest = super().parse_args(ctx, args)
         if ctx.args:
             raise typer.BadParameter(
-                f"expected options only, got {ctx.args[0]!r}. If that is your data: "
-                f"zetamix {self.name} --data {ctx.args[0]}",
+                f"expected options only, got {hide_urls(repr(ctx.args[0]))}. If that is your data: "
+                f"zetamix {self.name} --data {hide_urls(ctx.args[0])}",
                 ctx=ctx,
             )
         return rest

@@ -52,7 +52,8 @@ def parse_url(text: str) -> sqlalchemy.URL:
     try:
         url = sqlalchemy.engine.make_url(text)
         # an @ within a password moves the rest of it to the host and the database
-        is_url = url.drivername == "sqlite" or "@" not in f"{url.host}{url.database}"
+        misplaced = f"{url.host}{url.database}{text.partition('?')[2]}"
+        is_url = url.drivername == "sqlite" or "@" not in misplaced
     except (SQLAlchemyError, ValueError):
         is_url = False
     if not is_url:
