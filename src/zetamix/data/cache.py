@@ -94,6 +94,9 @@ def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) ->
     if found is None and verified != (now := _states(folder, meta)):
         # a folder that cannot be written to is verified every time
         with suppress(OSError):
+            # of a process that was killed here
+            for part in folder.glob(".*.part"):
+                part.unlink()
             write_json(folder / VERIFIED, seal(now))
     return found
 
