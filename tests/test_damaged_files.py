@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from folders import finish
+from fuzz import count
 
 from zetamix import MixPlan, data, zeta_plan
 from zetamix.atomic_io import load_tensors
@@ -60,10 +61,11 @@ def flip_bits(path, dice):
     path.write_bytes(content)
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("name", READERS)
-def test_flipped_bits_are_noticed(folders, tmp_path, name):
+def test_flipped_bits_are_noticed(folders, tmp_path, name, fuzz_seed):
     expected = READERS[name](folders / name)
-    dice = random.Random(name)
+    dice = random.Random(f"{name} {fuzz_seed}")
     noticed = 0
     for attempt in range(FLIPS):
         folder = tmp_path / str(attempt)
@@ -80,6 +82,7 @@ def test_flipped_bits_are_noticed(folders, tmp_path, name):
             else:
                 torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
         shutil.rmtree(folder)
+    count("damaged files", FLIPS)
     assert noticed > FLIPS / 3
 
 
