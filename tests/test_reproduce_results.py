@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from zetamix import ZetaMix
 from zetamix.experiments.reproduce import ARTIFACTS, CellRequest, make_view, select_cells
+from zetamix.methods import parse
 from zetamix.records import RunRecord
 from zetamix.report.paper import make_report
 from zetamix.report.paper.mnist import is_lower
 from zetamix.report.paper.point_clouds import farther_than_mixup
 from zetamix.report.paper.tables import readme_table
+from zetamix.results import zetamix_search as search
 from zetamix.results.record_store import RecordStore
 
 ROOT = Path(__file__).parent.parent
@@ -166,9 +169,22 @@ def test_the_readme_table_is_rendered_from_the_records(store):
     readme = (ROOT / "README.md").read_text()
     assert module.render(readme) == readme, "run: make results"
     table = readme_table(make_view("natural", store), "cifar10").markdown()
-    text = "before\n<!-- cifar10 -->\nold | numbers\n<!-- /cifar10 -->\nafter\n"
+    empty = "<!-- zetamix -->\n<!-- /zetamix -->\n"
+    text = f"{empty}before\n<!-- cifar10 -->\nold | numbers\n<!-- /cifar10 -->\nafter\n"
     rendered = module.render(text)
-    assert rendered == f"before\n<!-- cifar10 -->\n{table}\n<!-- /cifar10 -->\nafter\n"
+    assert rendered.endswith(f"before\n<!-- cifar10 -->\n{table}\n<!-- /cifar10 -->\nafter\n")
     assert "| mixup | 4.68 |" in rendered
+    # of the records of `natural`, those that are cells of both tables
+    assert "| no mixing | 4.74 ± 0.05 (n = 3) |" in rendered
     with pytest.raises(ValueError, match="must contain <!-- cifar10 --> and"):
-        module.render("nothing to fill")
+        module.render(empty)
+
+
+def test_the_default_is_what_a_complete_search_chose(store):
+    cells = {cell.dataset: cell for cell in make_view("zetamix-search", store).trainings}
+    choice = search.choose(search.read_errors(store, cells))
+    if choice is None or choice.rounds < len(search.ROUNDS):
+        pytest.skip("the search is not complete")
+    assert choice.method == parse("zetamix").full_label
+    options = {key: parse("zetamix").option(key) for key in ("gamma", "sources", "paste", "p")}
+    assert {key: getattr(ZetaMix(num_classes=2), key) for key in options} == options

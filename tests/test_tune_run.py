@@ -56,7 +56,7 @@ def test_a_search_and_its_test(tmp_path):
         # a search looks for a setting, not for models
         assert not list(folder.glob("*.pt"))
     assert tuning.chosen.value == min(trial.value for trial in tuning.trials)
-    assert [result.name for result in tuning.tested] == ["none", "zeta:2.8", "chosen"]
+    assert [result.name for result in tuning.tested] == ["none", "zetamix", "zeta:2.8", "chosen"]
     for result in tuning.tested:
         seeds = [record.cell.seed for record in result.records]
         assert seeds == [FIRST_TEST_SEED, FIRST_TEST_SEED + 1]
@@ -305,19 +305,20 @@ def test_a_test_by_another_command_is_waited_for_until_a_stop(tmp_path):
         stops = iter([False] * 20)
         tuning = search(tmp_path, trials=1, test_seeds=1, stop=lambda: next(stops, True))
     assert (tuning.trials, tuning.tested) == (first.trials, ())
-    assert len(search(tmp_path, trials=1, test_seeds=1).tested) == 3
+    assert len(search(tmp_path, trials=1, test_seeds=1).tested) == 4
 
 
 def test_baselines_use_the_recipe_unchanged():
     candidates = make_candidates(make_spec(), {"gamma": 2.4, "weight_decay": 1e-4})
     assert [(c.name, c.method, c.recipe.weight_decay) for c in candidates] == [
         ("none", "none", 5e-4),
+        ("zetamix", "zetamix", 5e-4),
         ("zeta:2.8", "zeta:2.8", 5e-4),
         ("chosen", "zeta:2.4", 1e-4),
     ]
     # the default γ is not trained twice
     names = [c.name for c in make_candidates(make_spec("gamma=2.4|2.8"), {"gamma": 2.8})]
-    assert names == ["none", "chosen"]
+    assert names == ["none", "zetamix", "chosen"]
 
 
 def tuning_with(errors):

@@ -170,8 +170,7 @@ def test_zetamix_is_asked_for_by_its_short_name(tmp_path):
 def test_contrast_is_lost_by_averaging_and_kept_by_zetamix(tmp_path):
     data = synthetic_data("cifar10", training=False)
     context = MeasureContext(RecordStore(tmp_path), torch.device("cpu"), tmp_path, data)
-    recipe = {"split": "train", "images": 90, "batch": 32, "augmentation": "none"}
-    recipe |= {"bins": 10, "top": 2.4}
+    recipe = {"split": "train", "images": 90, "batch": 32, "bins": 10, "top": 2.4}
 
     def contrast(method):
         values = measure_contrast(

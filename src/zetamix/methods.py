@@ -216,6 +216,19 @@ def parse_list(text: str) -> list[Method]:
     return methods
 
 
+def choose_methods(text: str, *, images: bool) -> list[Method]:
+    """Read a list of default methods; those that paste boxes are for images only.
+
+    >>> [method.label for method in choose_methods("none,cutmix,switch,zeta", images=False)]
+    ['none', 'zeta:2.8']
+    """
+    methods = parse_list(text)
+    if images:
+        return methods
+    blends = [method for method in methods if method.name not in ("cutmix", "switch")]
+    return [parse("zetamix:paste=0") if m.name == "zetamix" else m for m in blends]
+
+
 def _read(name: str, key: str, value: str) -> Any:
     if key in CHOICES:
         if value not in CHOICES[key]:

@@ -25,12 +25,12 @@ from zetamix.cli.options import (
 if TYPE_CHECKING:
     from zetamix.results.inspection import Inspection
 
-METHODS = "mixup,zeta:2.4,zeta:2.8,zeta:4.0"
+METHODS = "mixup,switch,zeta:2.8,zetamix"
 
 
 def inspect(
     data: Data = "digits",
-    methods: Methods = METHODS,
+    methods: Methods = None,
     out: Out = None,
     samples: Annotated[int, typer.Option(min=1, help="Number of samples to measure.")] = 2000,
     neighbours: Annotated[
@@ -68,7 +68,7 @@ def inspect(
     """
     from zetamix import data as datasets
     from zetamix.experiments.inspect import inspect_dataset
-    from zetamix.methods import parse_list
+    from zetamix.methods import choose_methods, parse_list
     from zetamix.provenance import machine_info
     from zetamix.report.inspect import write_report
     from zetamix.results.inspection import GAMMAS, Settings
@@ -87,12 +87,13 @@ def inspect(
         memory_gb=memory_gb,
     )
     with report_errors():
-        chosen = parse_list(methods or METHODS)
+        given = None if methods is None else parse_list(methods)
         with StageBars(Console(stderr=True)) as bars:
             bars("reading the data", 0, 1)
             by = parse_group(group, group_pattern)
             dataset = datasets.load(data, data_dir=data_dir, size=size, group=by)
             bars("reading the data", 1, 1)
+            chosen = given or choose_methods(METHODS, images=len(dataset.shape) == 3)
             folder = out or Path("out") / f"inspect-{dataset.name}"
             check_writable(folder, "--out")
             inspection = inspect_dataset(dataset, chosen, settings, device=torch_device, watch=bars)

@@ -12,14 +12,14 @@ from zetamix.data.groups import Group
 from zetamix.data.splits import strata
 from zetamix.experiments.executor import POLL_SECONDS, Stop, check_backend
 from zetamix.experiments.run_cells import Watch, run_cells
-from zetamix.methods import Method, parse, parse_list
+from zetamix.methods import Method, choose_methods, parse
 from zetamix.models import UnknownModelError, WeightsError, initialise
 from zetamix.records import Cell
 from zetamix.results.comparison import Comparison, Examples
 from zetamix.train import Recipe, make_cell, make_recipe
 from zetamix.train.run_folder import RunFolder, hold
 
-METHODS = "none,mixup,cutmix,zeta:2.4,zeta:2.8,zeta:4.0"
+METHODS = "none,mixup,cutmix,switch,zeta:2.8,zetamix"
 # samples on which methods and model are tried before anything is trained
 CHECKED_SAMPLES = 4
 # examples in a report: images one by one, points as a cloud
@@ -104,17 +104,12 @@ def make_grid(
         optimizer=optimizer,
         changes=changes,
     )
-    chosen = suitable_methods(dataset) if methods is None else tuple(methods)
+    images = len(dataset.shape) == 3
+    chosen = tuple(choose_methods(METHODS, images=images) if methods is None else methods)
     folder = (out or Path("out") / f"compare-{dataset.name}").absolute()
     grid = Grid(dataset, ref, chosen, numbers, recipe, folder)
     _check_methods(grid)
     return grid
-
-
-def suitable_methods(dataset: Dataset) -> tuple[Method, ...]:
-    """The default methods; CutMix is for images only."""
-    images = len(dataset.shape) == 3
-    return tuple(m for m in parse_list(METHODS) if images or m.name != "cutmix")
 
 
 def compare(

@@ -39,7 +39,7 @@ from zetamix.experiments.tune.study import (
     recover,
     retry,
 )
-from zetamix.methods import parse
+from zetamix.methods import choose_methods, parse
 from zetamix.records import Cell
 from zetamix.results.search_space import Setting
 from zetamix.results.tuning import CHOSEN, Candidate, SearchPlan, StudySpec, Tuning
@@ -220,9 +220,10 @@ def run_trials(job: WorkerJob, settings: WorkerSettings, channel: Channel) -> No
 
 
 def make_candidates(spec: StudySpec, chosen: Setting) -> list[Candidate]:
-    """No mixing and the default γ with the unchanged recipe, and the chosen setting."""
+    """What one would use without a search, with the unchanged recipe, and the chosen setting."""
     method, recipe = spec.space.method(chosen).label, spec.space.recipe(chosen, spec.recipe)
-    labels = [parse(name).label for name in ("none", "zeta")]
+    images = len(spec.dataset.shape) == 3
+    labels = [m.label for m in choose_methods("none,switch,zetamix,zeta", images=images)]
     baselines = [
         Candidate(label, label, spec.recipe)
         for label in labels

@@ -66,7 +66,7 @@ DPI = 160
 METHOD_NAMES = {
     "mixup:1.0": "mixup",
     "cutmix:1.0": "CutMix",
-    "switch": "mixup or CutMix",
+    "switch": "mixup/CutMix switch",
     "smoothing:0.1": "label smoothing",
 }
 

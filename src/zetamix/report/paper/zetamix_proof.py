@@ -6,7 +6,6 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any, TypeAlias
 
-import torch
 from matplotlib.axes import Axes
 
 from zetamix.data import CATALOGUE
@@ -19,7 +18,7 @@ from zetamix.measure.statistics import (
     summarise,
 )
 from zetamix.methods import parse
-from zetamix.metrics import METRICS, Metric, resolution
+from zetamix.metrics import METRICS, Metric, count_right, resolution
 from zetamix.records import RunRecord
 from zetamix.report import Cell, Column, Picture, Table, drawing
 from zetamix.report.figure import COLOURS, GREY
@@ -81,7 +80,7 @@ class Contest:
             theirs = self.summary(method)
             if method == ZETAMIX or ours is None or theirs is None:
                 continue
-            name, counts = self.metric.name, torch.tensor(runs[0].confusion).sum(1)
+            name, (_, counts) = self.metric.name, count_right(runs[0].confusion)
             step = self.metric.scale(resolution(name, counts))
             found.append(
                 paired_difference(
@@ -164,6 +163,24 @@ def main_table(contests: Sequence[Contest]) -> Table:
         "it, else of the last epoch. The numbers of seeds were fixed before the first run.",
     ]
     return Table([Column("method"), *columns], rows, "ZetaMix and what is used today", notes)
+
+
+def readme_section(view: PaperView) -> str:
+    """The datasets that have runs, as Markdown, and how many runs are missing."""
+    contests = [contest for contest in contests_of(view) if any(contest.runs.values())]
+    trainings = [cell for cell in view.cells if isinstance(cell, TrainingCell)]
+    missing = sum(view.store.find(cell) is None for cell in trainings)
+    parts = []
+    if contests:
+        table = main_table(contests)
+        parts += [table.markdown(), " ".join(table.notes[:2])]
+    if missing:
+        parts.append(
+            f"{missing} of the {len(trainings)} runs of this comparison have not been made yet."
+        )
+    else:
+        parts.append(_verdict(contests).sentences[0])
+    return "\n\n".join(parts)
 
 
 def _better(metric: Metric) -> str:
@@ -263,12 +280,12 @@ def _why(view: PaperView, contests: Sequence[Contest]) -> list[Picture]:
                 alt="For each method the distribution of the contrast of its training images over "
                 "that of test images, and the test error before and after new batch-norm "
                 "statistics.",
-                caption="Left: the contrast of the images a network is trained on (filled), and of "
-                "the test images it will meet (line), CIFAR-10. Contrast: the standard deviation "
-                "of an image's normalised pixels. Averaging images takes contrast away; ZetaMix "
-                "scales it back. Right: test error of ResNet-18 as trained (filled), and after its "
-                "batch-norm statistics were taken anew on unmixed training images (open); the "
-                "farther training images are from test images, the more that changes.",
+                caption="Left: the contrast of the images that each method makes of the training "
+                "images of CIFAR-10 (filled), and of the test images that a network will meet "
+                "(line); normalised pixels, before crops. Averaging images takes contrast away; "
+                "ZetaMix scales it back. Right: the test error of ResNet-18 as trained (filled), "
+                "and after its batch-norm statistics were taken anew on unmixed training images "
+                "(open). Where that helps, training images did not look like test images.",
             )
         ]
 
@@ -283,13 +300,16 @@ def _draw_contrast(axes: Axes, measured: Measured, methods: Sequence[str], limit
     bins = len(test["counts"])
     places = [limit * (k + 0.5) / bins for k in range(bins)]
     for k, method in enumerate(methods):
+        names = ["test images", "training images"] if k == 0 else [None, None]
         curve = [height - k for height in heights(measured["train", method])]
-        colour = COLOURS[2] if method == ZETAMIX else COLOURS[0]
-        axes.fill_between(places, curve, -k, color=colour, alpha=0.45, lw=0)
-        axes.plot(places, [height - k for height in heights(test)], color=GREY, lw=1.1)
+        axes.plot(places, [height - k for height in heights(test)], color=GREY, label=names[0])
+        axes.fill_between(
+            places, curve, -k, color=_colour(method), alpha=0.45, lw=0, label=names[1]
+        )
         axes.axhline(-k, color="#dddddd", lw=0.6)
-    axes.set(xlim=(0, limit), xlabel="contrast of an image")
-    axes.set_title("training images (filled), test images (line)")
+    axes.set(xlim=(0, limit), xlabel="standard deviation of the pixels of an image")
+    axes.set_title("contrast of training images")
+    axes.legend(loc="upper right")
     axes.grid(visible=False)
 
 
@@ -298,18 +318,25 @@ def _draw_new_statistics(axes: Axes, contest: Contest | None, methods: Sequence[
     for k, method in enumerate(methods):
         pair = pairs.get(method)
         if pair is not None:
-            colour = COLOURS[2] if method == ZETAMIX else COLOURS[0]
-            axes.plot(pair, [0.3 - k] * 2, color=colour, lw=1.2)
-            axes.plot(pair[:1], [0.3 - k], "o", color=colour)
-            axes.plot(pair[1:], [0.3 - k], "o", color=colour, mfc="white")
-    if any(pair is not None for pair in pairs.values()):
-        axes.set(xlabel=f"test error %, {contest.title if contest else ''}")
+            colour, height = _colour(method), [0.3 - k]
+            axes.plot(pair, height * 2, color=colour, lw=1.2)
+            axes.plot(pair[:1], height, "o", color=colour)
+            axes.plot(pair[1:], height, "o", color=colour, mfc="white")
+    if contest is not None and any(pair is not None for pair in pairs.values()):
+        axes.plot([], [], "o", color=GREY, label="as trained")
+        axes.plot([], [], "o", color=GREY, mfc="white", label="new batch-norm statistics")
+        axes.set(xlabel=contest.title)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     else:
         style: dict[str, Any] = {"ha": "center", "va": "center", "transform": axes.transAxes}
         axes.text(0.5, 0.5, "no record yet", size=8, **style)
         axes.set_xticks([])
-    axes.set_title("as trained (filled), new statistics (open)")
+    axes.set_title("test error %")
     axes.grid(visible=False, axis="y")
+
+
+def _colour(method: str) -> str:
+    return COLOURS[2] if method == ZETAMIX else COLOURS[0]
 
 
 def _before_and_after(runs: Sequence[RunRecord]) -> list[float] | None:
