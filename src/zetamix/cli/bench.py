@@ -1,14 +1,13 @@
 """`zetamix bench`."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from zetamix.cli.options import Device, check_writable, parse_device
+from zetamix.cli.options import STDOUT, Device, Json, open_console, parse_device, write_results
 
 if TYPE_CHECKING:
     from zetamix.bench.run import Case, Row
@@ -27,9 +26,7 @@ def bench(
         str | None, typer.Option(help="Comma-separated: float32, bfloat16, float16, tf32.")
     ] = None,
     rounds: Annotated[int, typer.Option(min=5, help="Rounds of timing on a CPU.")] = 25,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write all rows and the machine to this file.")
-    ] = None,
+    json_file: Json = None,
 ) -> None:
     """Time mixing against a plain copy and against other installed libraries.
 
@@ -37,11 +34,10 @@ def bench(
     """
     import torch
 
-    from zetamix.atomic_io import write_json
     from zetamix.bench.run import Case, WrongResultError, measure
     from zetamix.provenance import machine_info, machine_summary
 
-    console = Console()
+    console = open_console(json_file)
     torch_device = parse_device(device)
     is_gpu = torch_device.type == "cuda"
     if torch_device.index is not None and is_gpu:
@@ -57,12 +53,12 @@ def bench(
         for shape in _parse_shapes(shapes or (GPU_SHAPES if is_gpu else CPU_SHAPES))
         for name in _parse_dtypes(dtypes, is_gpu)
     ]
-    if json_file is not None:
-        if json_file.is_dir():
-            raise typer.BadParameter(f"{json_file} is a folder", param_hint="--json")
-        check_writable(json_file.parent, "--json")
     machine = machine_info(torch_device)
     rows: list[Row] = []
+
+    def results() -> dict[str, Any]:
+        return {"machine": machine, "rows": [row.as_dict() for row in rows]}
+
     for case in track(cases, "timing", console=Console(stderr=True), transient=True):
         torch.backends.cuda.matmul.fp32_precision = "tf32" if case.tf32 else "ieee"
         try:
@@ -77,8 +73,10 @@ def bench(
         rows += timed
         console.print(_make_table(case, timed))
         # after every case, so that an interrupted benchmark keeps finished ones
-        if json_file is not None:
-            write_json(json_file, {"machine": machine, "rows": [row.as_dict() for row in rows]})
+        if json_file != STDOUT:
+            write_results(json_file, results())
+    if json_file == STDOUT:
+        write_results(json_file, results())
     console.print(machine_summary(machine), highlight=False)
 
 

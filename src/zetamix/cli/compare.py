@@ -33,6 +33,9 @@ def compare(
     backend: options.Backend = "local",
     address: options.Address = None,
     time_limit: options.TimeLimit = None,
+    save_every: options.SaveEvery = 60.0,
+    log: options.Log = None,
+    json_file: options.Json = None,
     out: options.Out = None,
     data_dir: options.DataDir = None,
 ) -> None:
@@ -50,10 +53,11 @@ def compare(
     from zetamix.methods import parse_list
     from zetamix.metrics import primary_metric
     from zetamix.report.compare import write_report
+    from zetamix.train.loggers import FolderLog
 
-    console = Console()
+    console = options.open_console(json_file)
     options.check_device(device)
-    stop = options.make_stop(time_limit, began)
+    stop = options.make_stop(time_limit, began, console)
     with report_errors():
         grid = make_grid(
             data,
@@ -75,13 +79,15 @@ def compare(
             print_line(console, "One method alone is not compared. Add --methods none,zeta:2.8")
         multi_label = grid.dataset.multi_label
         metric = primary_metric(grid.dataset.splits["test"].counts(), multi_label=multi_label)
-        with stop, show_runs(console, metric) as watch:
+        curves = FolderLog(log, grid.out)
+        with stop, curves, show_runs(console, metric, curves=curves) as watch:
             comparison = compare_methods(
                 grid,
                 jobs=jobs,
                 backend=backend,
                 address=address,
                 device=device,
+                save_every=save_every,
                 watch=watch,
                 stop=stop,
             )
@@ -89,6 +95,7 @@ def compare(
         if comparison.records:
             page = write_report(comparison, grid.out, _machine(comparison))
             print_line(console, f"Report written to {short_path(page)}")
+            options.write_results(json_file, grid.out / "results.json")
         if not comparison.complete and not comparison.failures:
             exit_stopped(console, stop, _hint(comparison, stop))
         if comparison.failures:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from rich.table import Table
 
 from zetamix.cli.errors import report_errors
+from zetamix.cli.live import print_line
 from zetamix.cli.options import (
     STDOUT,
     DataDir,
@@ -49,8 +50,9 @@ MAX_SHOWN = 10
 
 
 @data.command(name="list")
-def list_datasets(data_dir: DataDir = None) -> None:
+def list_datasets(data_dir: DataDir = None, json_file: Json = None) -> None:
     """List all datasets that are available by name, and which of them are on this machine."""
+    console = open_console(json_file)
     from zetamix.data import CATALOGUE
     from zetamix.data.load_dataset import status
     from zetamix.data.source import resolve_data_dir
@@ -66,9 +68,11 @@ def list_datasets(data_dir: DataDir = None) -> None:
             size = (f"{spec.images:,}", str(len(spec.classes)), describe_shape(spec.shape))
             table.add_row(name, *size, spec.licence, ACCESS[spec.access], local)
         table.add_row()
-    Console().print(table)
-    typer.echo("auto: downloaded by zetamix data prepare; tool, request: see data info.")
-    typer.echo(f"Data folder: {resolve_data_dir(data_dir)}")
+    console.print(table)
+    print_line(console, "auto: downloaded by zetamix data prepare; tool, request: see data info.")
+    print_line(console, f"Data folder: {resolve_data_dir(data_dir)}")
+    entries = [{**_spec_values(s), "local": status(s, data_dir)} for s in CATALOGUE.values()]
+    write_results(json_file, entries)
 
 
 @data.command()
@@ -79,6 +83,7 @@ def info(
     size: Size = None,
     group: GroupColumn = None,
     group_pattern: GroupPattern = None,
+    json_file: Json = None,
 ) -> None:
     """Show what a dataset is, where it comes from, and whether it is on this machine."""
     from zetamix.data.load_dataset import resolve
@@ -104,7 +109,12 @@ def info(
         given = [str(x) for pair in options.items() if pair[1] is not None for x in pair]
         command = shlex.join(["zetamix", "data", "prepare", name, *given])
         rows += [("path", name), ("local", f"yes, not prepared: {command}")]
-    _print_rows(rows)
+    _print_rows(open_console(json_file), rows)
+    values = _spec_values(request.spec) if request.spec else {"name": request.name}
+    if dataset is not None:
+        values |= _dataset_values(dataset)
+    local = str(request.folder) if dataset is not None else None
+    write_results(json_file, {**values, "prepared": local})
 
 
 @data.command()
@@ -116,6 +126,7 @@ def prepare(
     group: GroupColumn = None,
     group_pattern: GroupPattern = None,
     force: Force = False,
+    json_file: Json = None,
 ) -> None:
     """Download a dataset where possible, verify it, and decode it once for fast loading."""
     from zetamix.data import prepare as prepare_data
@@ -125,7 +136,8 @@ def prepare(
     with report_errors(), _progress_bar() as progress:
         dataset = prepare_data(name, data_dir, seed, size, by, progress=progress, force=force)
         folder = resolve(name, data_dir, seed, size, by).folder
-    _print_rows(_describe_dataset(dataset, folder))
+    _print_rows(open_console(json_file), _describe_dataset(dataset, folder))
+    write_results(json_file, {**_dataset_values(dataset), "prepared": str(folder)})
 
 
 @data.command()
@@ -186,6 +198,32 @@ def describe_shape(shape: tuple[int, ...]) -> str:
     return f"{side} {'grey' if channels == 1 else 'RGB'}"
 
 
+def _spec_values(spec: "DatasetSpec") -> dict[str, Any]:
+    """The catalogue's entry, for JSON."""
+    return {
+        "name": spec.name,
+        "title": spec.title,
+        "classes": list(spec.classes),
+        "shape": list(spec.shape),
+        "sizes": dict(spec.sizes),
+        "licence": spec.licence,
+        "access": spec.access,
+        "url": spec.url,
+    }
+
+
+def _dataset_values(dataset: "Dataset") -> dict[str, Any]:
+    """A dataset as it is loaded, for JSON."""
+    return {
+        "name": dataset.name,
+        "classes": list(dataset.classes),
+        "shape": list(dataset.shape),
+        "sizes": {name: len(split) for name, split in dataset.splits.items()},
+        "fingerprint": dataset.fingerprint,
+        "notes": list(dataset.notes),
+    }
+
+
 def _describe_spec(spec: "DatasetSpec") -> list[tuple[str, str]]:
     """The catalogue's entry."""
     sizes = ", ".join(f"{split} {count:,}" for split, count in spec.sizes.items())
@@ -236,13 +274,13 @@ def _class_list(names: tuple[str, ...]) -> str:
     return f"{len(names)}: {', '.join(names[:MAX_SHOWN])} and {len(names) - MAX_SHOWN:,} more"
 
 
-def _print_rows(rows: Sequence[tuple[str, str]]) -> None:
+def _print_rows(console: Console, rows: Sequence[tuple[str, str]]) -> None:
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for heading, text in rows:
         table.add_row(heading, escape(text))
-    Console().print(table, highlight=False)
+    console.print(table, highlight=False)
 
 
 def _print_summary(report: "Report") -> None:

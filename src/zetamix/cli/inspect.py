@@ -14,12 +14,15 @@ from zetamix.cli.options import (
     Device,
     GroupColumn,
     GroupPattern,
+    Json,
     Methods,
     Out,
     Size,
     check_writable,
+    open_console,
     parse_device,
     parse_group,
+    write_results,
 )
 
 if TYPE_CHECKING:
@@ -38,7 +41,11 @@ def inspect(
     ] = 128,
     batch_size: Annotated[int, typer.Option(min=2, help="Samples that are mixed together.")] = 128,
     gammas: Annotated[
-        str | None, typer.Option(help="Comma-separated γ of the local dimension curve: 1,2,2.8,4.")
+        str | None,
+        typer.Option(
+            help="Comma-separated values of γ at which the curve of local dimension is drawn, such "
+            "as 1,2,2.8,4. The other measures are those of --methods."
+        ),
     ] = None,
     tolerance: Annotated[
         float,
@@ -59,6 +66,7 @@ def inspect(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling and the oracle.")] = 0,
     device: Device = None,
     memory_gb: Annotated[float, typer.Option(min=0.01, help="Memory limit in GB.")] = 1.0,
+    json_file: Json = None,
     data_dir: DataDir = None,
 ) -> None:
     """Measure the quality of mixed samples before training on them.
@@ -73,6 +81,7 @@ def inspect(
     from zetamix.report.inspect import write_report
     from zetamix.results.inspection import GAMMAS, Settings
 
+    console = open_console(json_file)
     torch_device = parse_device(device)
     settings = Settings(
         samples=samples,
@@ -99,7 +108,8 @@ def inspect(
             inspection = inspect_dataset(dataset, chosen, settings, device=torch_device, watch=bars)
             bars("drawing the report", 0, 1)
             page = write_report(inspection, folder, machine_info(torch_device))
-    _print(Console(), inspection, page)
+    _print(console, inspection, page)
+    write_results(json_file, folder / "inspection.json")
 
 
 def _print(console: Console, inspection: "Inspection", page: Path) -> None:

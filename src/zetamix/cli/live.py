@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # in files and pipes up to this many runs print ten lines each, more of them one
 FEW_RUNS = 4
 LINES_PER_RUN = 10
+# and a line about runs under way after so many seconds without one
+QUIET_SECONDS = 60.0
 BAR_WIDTH = 24
 STYLES = {"": "", "best": "bold", "second": "underline"}
 
@@ -31,6 +33,7 @@ class LiveDisplay(AbstractContextManager["LiveDisplay"]):
     """Shows snapshots that it is called with: in place on a terminal, as lines in files and pipes.
 
     view: renders a snapshot for a terminal. lines: the new lines since the last snapshot.
+    curves: called with every snapshot, to log the epochs of runs.
     """
 
     def __init__(
@@ -38,8 +41,9 @@ class LiveDisplay(AbstractContextManager["LiveDisplay"]):
         console: Console,
         view: Callable[[Any], RenderableType],
         lines: Callable[[Any], Iterable[str]],
+        curves: Callable[[], None] = lambda: None,
     ) -> None:
-        self.console, self.view, self.lines = console, view, lines
+        self.console, self.view, self.lines, self.curves = console, view, lines, curves
         self.live = Live(console=console, auto_refresh=False, transient=True)
         self.deaths = 0
 
@@ -60,6 +64,7 @@ class LiveDisplay(AbstractContextManager["LiveDisplay"]):
         else:
             for line in self.lines(snapshot):
                 print_line(self.console, line)
+        self.curves()
 
 
 class RunsView:
@@ -79,6 +84,7 @@ class RunsView:
 
         self.console, self.metric, self.name, self.clock = console, METRICS[metric], name, clock
         self._first: dict[str, tuple[float, float]] = {}
+        self._last_line = clock()
         self._printed: dict[str, int] | None = None
 
     def view(self, snapshot: "Snapshot") -> Group:
@@ -98,12 +104,29 @@ class RunsView:
             self._printed = {progress.cell.key: LINES_PER_RUN for progress in done}
             return [f"{len(done)} of {len(snapshot.cells)} runs are finished."] if done else []
         lines = []
+        count = sum(part == LINES_PER_RUN for part in self._printed.values())
         for progress in snapshot.cells:
             part = self._part(progress, few=len(snapshot.cells) <= FEW_RUNS)
             if part > self._printed.get(progress.cell.key, 0):
                 self._printed[progress.cell.key] = part
-                lines.append(self._line(progress, snapshot))
+                count += progress.state == "done"
+                lines.append(self._line(progress, snapshot, count))
+        if not lines and self.clock() - self._last_line >= QUIET_SECONDS:
+            lines = self._heartbeat(snapshot)
+        if lines:
+            self._last_line = self.clock()
         return lines
+
+    def _heartbeat(self, snapshot: "Snapshot") -> list[str]:
+        """One line about runs under way, for logs of runs that take long."""
+        running = [
+            f"{self.name(progress)} {self._epoch(progress)}"
+            for progress in snapshot.cells
+            if progress.state == "training"
+        ]
+        parts = [f"{snapshot.count('done')} of {len(snapshot.cells)} runs finished", *running]
+        left = time_left(snapshot.seconds_left)
+        return [", ".join([*parts, left] if left else parts)] if running else []
 
     def _part(self, progress: "CellProgress", *, few: bool) -> int:
         """The number of lines of a run so far: one per tenth of the epochs if runs are few."""
@@ -115,10 +138,10 @@ class RunsView:
         epoch: int = progress.line["epoch"]
         return min(LINES_PER_RUN - 1, epoch * LINES_PER_RUN // progress.total)
 
-    def _line(self, progress: "CellProgress", snapshot: "Snapshot") -> str:
+    def _line(self, progress: "CellProgress", snapshot: "Snapshot", finished: int) -> str:
         score = f"{self.metric.title} {self._score(progress)}"
         if progress.state == "done":
-            count = f"{snapshot.count('done')} of {len(snapshot.cells)} runs finished"
+            count = f"{finished} of {len(snapshot.cells)} runs finished"
             left = time_left(snapshot.seconds_left)
             return f"{self.name(progress)}: {score} ({', '.join(filter(None, (count, left)))})"
         line = progress.line or {}
@@ -130,7 +153,7 @@ class RunsView:
     def _status(self, progress: "CellProgress") -> str:
         if progress.state != "training":
             return self._score(progress) if progress.state == "done" else progress.state
-        parts = [f"epoch {min(int(progress.epochs) + 1, progress.total)}/{progress.total}"]
+        parts = [self._epoch(progress)]
         if progress.line is not None:
             parts.append(f"loss {progress.line['train_loss']:.3f}")
             parts.append(f"train {100 * progress.line['train_accuracy']:.1f} %")
@@ -141,6 +164,12 @@ class RunsView:
             speed = (progress.epochs - before) * progress.cell.train_size / (now - began)
             parts.append(f"{speed:,.0f} samples/s")
         return " · ".join(parts)
+
+    def _epoch(self, progress: "CellProgress") -> str:
+        """The current epoch, and how much of it is over."""
+        epoch = min(int(progress.epochs) + 1, progress.total)
+        share = f" ({100 * (progress.epochs % 1):.0f} %)" if progress.epochs < epoch else ""
+        return f"epoch {epoch}/{progress.total}{share}"
 
     def _score(self, progress: "CellProgress") -> str:
         scores = progress.scores
@@ -154,10 +183,16 @@ class RunsView:
         return " · ".join(filter(None, parts))
 
 
-def show_runs(console: Console, metric: str = "error", **options: Any) -> LiveDisplay:
+def show_runs(
+    console: Console,
+    metric: str = "error",
+    *,
+    curves: Callable[[], None] = lambda: None,
+    **options: Any,
+) -> LiveDisplay:
     """The live display of `run_cells`; the options are those of `RunsView`."""
     runs = RunsView(console, metric, **options)
-    return LiveDisplay(console, runs.view, runs.lines)
+    return LiveDisplay(console, runs.view, runs.lines, curves)
 
 
 def print_header(

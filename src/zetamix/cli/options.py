@@ -1,6 +1,7 @@
 """Options that several commands share: declared once, parsed in one way, one error message each."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -108,6 +109,10 @@ TimeLimit = Annotated[
 SaveEvery = Annotated[
     float, typer.Option("--save-every", min=0, help="Seconds between two checkpoints.")
 ]
+Log = Annotated[
+    str | None,
+    typer.Option("--log", help="Log curves of all runs to tensorboard, wandb or mlflow, too."),
+]
 Json = Annotated[
     Path | None,
     typer.Option(
@@ -209,15 +214,27 @@ def write_results(json_file: Path | None, results: Any) -> None:
         write_text(json_file, f"{text.rstrip()}\n")
 
 
-def make_stop(time_limit: str | None, began: float) -> "Stop":
-    """The stop condition: a signal, or the time limit counted from `began` (`time.monotonic`)."""
+def make_stop(time_limit: str | None, began: float, console: Console) -> "Stop":
+    """The stop condition: a signal, or the time limit counted from `began` (`time.monotonic`).
+
+    console: where a signal is acknowledged, before runs are saved.
+    """
     from zetamix.train.stop import Stop, parse_duration
 
     try:
         limit = None if time_limit is None else parse_duration(time_limit)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--time-limit") from None
-    return Stop(limit, began=began)
+    return Stop(limit, began=began, on_signal=lambda: _acknowledge(console))
+
+
+def _acknowledge(console: Console) -> None:
+    text = "Stopping: saving checkpoints … Press Ctrl-C again to quit at once."
+    try:
+        console.print(text, highlight=False, soft_wrap=True)
+    except RuntimeError:
+        # the signal interrupted a write to the same stream
+        os.write(2, f"\n{text}\n".encode())
 
 
 def parse_group(column: str | None, pattern: str | None) -> "str | re.Pattern[str] | None":

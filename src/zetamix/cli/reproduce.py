@@ -53,7 +53,13 @@ def reproduce(
             help="Smoke test on synthetic data with 1 epoch; the numbers are meaningless.",
         ),
     ] = False,
-    datasets: Annotated[str | None, typer.Option(help="Comma-separated subset.")] = None,
+    datasets: Annotated[
+        str | None,
+        typer.Option(
+            help="Comma-separated datasets to run, such as cifar10,breastmnist. Default: all that "
+            "the artifact has."
+        ),
+    ] = None,
     methods: Methods = None,
     seeds: Seeds = None,
     augmentation: Annotated[
@@ -72,6 +78,7 @@ def reproduce(
             help="Folder of the records. Default: out/reproduce.",
         ),
     ] = None,
+    json_file: Json = None,
 ) -> None:
     """Reproduce figures and tables of the paper: run the missing cells, then render.
 
@@ -80,7 +87,7 @@ def reproduce(
     """
     # imports and loading of data count towards the time limit
     began = time.monotonic()
-    console = Console()
+    console = open_console(json_file)
     with report_errors():
         from zetamix.experiments.reproduce import CellRequest, Session, make_view, select_cells
         from zetamix.methods import parse_list
@@ -99,7 +106,7 @@ def reproduce(
             return
         if quick and (seeds is not None or epochs is not None):
             raise typer.BadParameter("--quick uses 1 seed and 1 epoch; omit --seeds and --epochs")
-        stop = make_stop(time_limit, began)
+        stop = make_stop(time_limit, began, console)
         session = Session(
             store,
             data_dir=data_dir,

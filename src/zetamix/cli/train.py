@@ -16,10 +16,10 @@ from zetamix.cli.live import print_header, print_line, short_path, show_runs
 if TYPE_CHECKING:
     from zetamix.data import Dataset, DatasetRef
     from zetamix.data.groups import Group
-    from zetamix.experiments.progress import CellProgress, Snapshot
+    from zetamix.experiments.progress import CellProgress
     from zetamix.experiments.run_cells import CellResults
     from zetamix.records import Cell, RunRecord
-    from zetamix.train.loggers import CurveLogger
+    from zetamix.train.loggers import FolderLog
 
 
 def train(
@@ -44,9 +44,8 @@ def train(
     compile: Annotated[
         bool | None, typer.Option(help="Use torch.compile. Default: for long runs on a GPU.")
     ] = None,
-    log: Annotated[
-        str | None, typer.Option(help="Log to tensorboard or wandb, too.", show_default=False)
-    ] = None,
+    log: options.Log = None,
+    json_file: options.Json = None,
     out: options.Out = None,
     data_dir: options.DataDir = None,
 ) -> None:
@@ -65,10 +64,9 @@ def train(
     from zetamix.models import initialise
     from zetamix.train import make_cell, make_recipe
     from zetamix.train.distributed import join, leave
-    from zetamix.train.loggers import CurveLogger
 
-    console = Console()
-    stop = options.make_stop(time_limit, began)
+    console = options.open_console(json_file)
+    stop = options.make_stop(time_limit, began, console)
     with report_errors():
         ranks, torch_device = join(options.parse_device(device))
         console.quiet = not ranks.leads
@@ -93,15 +91,8 @@ def train(
         for method in chosen:
             # warns, once, about a γ that lets no sample dominate
             method.transform(dataset.num_classes, torch.Generator())
-        logger = CurveLogger(
-            log if ranks.leads else None, {cell.key: folder / folder_of(cell) for cell in cells}
-        )
-        with stop, _Curves(logger, folder, folder_of) as curves, show_runs(console) as display:
-
-            def watch(snapshot: "Snapshot") -> None:
-                display(snapshot)
-                curves(snapshot)
-
+        curves = FolderLog(log if ranks.leads else None, folder)
+        with stop, curves, show_runs(console, curves=curves) as watch:
             results = run_cells(
                 cells,
                 dataset,
@@ -121,6 +112,9 @@ def train(
         leave()
         shown = folder / folder_of(cells[0]) if len(cells) == 1 else folder
         _print_results(console, results, shown)
+        if ranks.leads:
+            runs = [record.as_dict() for record in results.records.values()]
+            options.write_results(json_file, {"runs": runs})
         if len(results.records) + len(results.failures) < len(cells):
             print_line(console, _unfinished(list(results.progress.values())))
             exit_stopped(console, stop)
@@ -159,37 +153,6 @@ def _folders(
             f"{out} is the folder of a single run; choose another for several", param_hint="--out"
         )
     return out, folder_of
-
-
-class _Curves:
-    """Passes new epochs of all runs, read from their folders, to a logger."""
-
-    def __init__(
-        self, logger: "CurveLogger", folder: Path, folder_of: Callable[["Cell"], str]
-    ) -> None:
-        self.logger, self.folder, self.folder_of = logger, folder, folder_of
-        self.logged: dict[str, int] = {}
-
-    def __enter__(self) -> "_Curves":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.logger.close()
-
-    def __call__(self, snapshot: "Snapshot") -> None:
-        from zetamix.train.run_folder import RunFolder
-
-        for progress in snapshot.cells:
-            if progress.state not in ("training", "done"):
-                continue
-            cell = progress.cell
-            # epochs of a checkpoint were logged before
-            last = self.logged.setdefault(cell.key, int(progress.resumed))
-            if int(progress.epochs) > last:
-                for line in RunFolder(self.folder / self.folder_of(cell)).read_curve():
-                    if line["epoch"] > last:
-                        self.logger.write(cell, line)
-                        self.logged[cell.key] = line["epoch"]
 
 
 def _print_results(console: Console, results: "CellResults", folder: Path) -> None:

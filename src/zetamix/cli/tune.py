@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,15 @@ from rich.text import Text
 
 from zetamix.cli import options
 from zetamix.cli.errors import exit_stopped, report_errors
-from zetamix.cli.live import LiveDisplay, RunsView, print_line, print_table, short_path, time_left
+from zetamix.cli.live import (
+    QUIET_SECONDS,
+    LiveDisplay,
+    RunsView,
+    print_line,
+    print_table,
+    short_path,
+    time_left,
+)
 from zetamix.text import plural
 
 if TYPE_CHECKING:
@@ -26,7 +35,12 @@ def tune(
     data: options.Data = "digits",
     space: Annotated[
         str | None,
-        typer.Option(help="Ranges (1..6, log:1e-5..1e-3), lists (a|b|c) or single values."),
+        typer.Option(
+            help="What to search: NAME=VALUES separated by commas, such as "
+            "gamma=1..6,lr=log:1e-3..1e-1,sources=2|8|all. VALUES are a range (log: for a "
+            "logarithmic scale), a list (|) or one value; NAME is gamma, sources, alpha or a field "
+            "of the recipe."
+        ),
     ] = None,
     grid: Annotated[
         str | None,
@@ -41,7 +55,10 @@ def tune(
     ] = None,
     prune: Annotated[
         bool | None,
-        typer.Option(help="Stop trials of the worst quarter early. Default: except in a grid."),
+        typer.Option(
+            help="Stop a trial early once 75 % of the finished ones were better at the same "
+            "epoch. Default: --prune, but --no-prune for a grid."
+        ),
     ] = None,
     metric: Annotated[
         str | None,
@@ -77,6 +94,8 @@ def tune(
     address: options.Address = None,
     time_limit: options.TimeLimit = None,
     save_every: options.SaveEvery = 60,
+    log: options.Log = None,
+    json_file: options.Json = None,
     out: options.Out = None,
     data_dir: options.DataDir = None,
 ) -> None:
@@ -95,10 +114,11 @@ def tune(
     from zetamix.provenance import machine_info
     from zetamix.report.tune import results_table, write_report
     from zetamix.report.tune_text import summarise_tuning
+    from zetamix.train.loggers import FolderLog
 
-    console = Console()
+    console = options.open_console(json_file)
     options.check_device(device)
-    stop = options.make_stop(time_limit, began)
+    stop = options.make_stop(time_limit, began, console)
     sampler, text = _sampler(space, grid, sampler)
     with report_errors():
         from zetamix.experiments.tune import make_plan, make_spec
@@ -125,7 +145,8 @@ def tune(
         name = f"tune-{spec.dataset.name}" + ("-grid" if sampler == "grid" else "")
         folder = out or Path("out") / name
         _print_header(console, spec, plan)
-        with stop, show_trials(console, spec) as watch:
+        curves = FolderLog(log, folder)
+        with stop, curves, show_trials(console, spec, curves) as watch:
             tuning = search(
                 spec,
                 plan,
@@ -148,40 +169,50 @@ def tune(
         for heading, sentence in summarise_tuning(tuning):
             console.print(f"[bold]{heading}[/bold]  {sentence}", highlight=False)
         print_line(console, f"Report written to {short_path(page)}")
+        options.write_results(json_file, folder / "results.json")
         if tuning.test_failures:
             raise typer.Exit(1)
         if not tuning.finished or (test_seeds and tuning.chosen and not tuning.tested):
             exit_stopped(console, stop)
 
 
-def show_trials(console: Console, spec: "StudySpec") -> LiveDisplay:
+def show_trials(
+    console: Console, spec: "StudySpec", curves: Callable[[], None] = lambda: None
+) -> LiveDisplay:
     """The live display of a search and of its final test."""
     trials, runs = TrialsView(spec), RunsView(console, spec.metric)
 
     def pick(snapshot: Any) -> Any:
         return runs if hasattr(snapshot, "cells") else trials
 
-    return LiveDisplay(console, lambda s: pick(s).view(s), lambda s: pick(s).lines(s))
+    return LiveDisplay(console, lambda s: pick(s).view(s), lambda s: pick(s).lines(s), curves)
 
 
 class TrialsView:
     """A `SearchProgress` as a bar with text, or as one line per finished trial."""
 
-    def __init__(self, spec: "StudySpec") -> None:
-        self.spec = spec
+    def __init__(self, spec: "StudySpec", clock: Callable[[], float] = time.monotonic) -> None:
+        self.spec, self.clock = spec, clock
         self._printed = -1
+        self._last_line = clock()
 
     def view(self, progress: "SearchProgress") -> Group:
         bar = ProgressBar(total=progress.total, completed=progress.done, width=40)
-        epochs = [f"{epoch}/{self.spec.recipe.epochs}" for epoch in progress.running.values()]
-        running = [f"epoch {', '.join(epochs)}"] if epochs else []
-        return Group(bar, *(Text(f"  {part}") for part in [*self._parts(progress), *running]))
+        parts = [*self._parts(progress), *self._running(progress)]
+        return Group(bar, *(Text(f"  {part}") for part in parts))
 
     def lines(self, progress: "SearchProgress") -> list[str]:
-        if progress.done == self._printed:
+        is_quiet = self.clock() - self._last_line >= QUIET_SECONDS
+        if progress.done == self._printed and not (is_quiet and progress.running):
             return []
-        self._printed = progress.done
-        return [", ".join(self._parts(progress))]
+        running = self._running(progress) if progress.done == self._printed else []
+        self._printed, self._last_line = progress.done, self.clock()
+        return [", ".join([*self._parts(progress), *running])]
+
+    def _running(self, progress: "SearchProgress") -> list[str]:
+        """The epochs of trials under way."""
+        epochs = [f"{epoch}/{self.spec.recipe.epochs}" for epoch in progress.running.values()]
+        return [f"epoch {', '.join(epochs)}"] if epochs else []
 
     def _parts(self, progress: "SearchProgress") -> list[str]:
         from zetamix.metrics import METRICS

@@ -8,6 +8,9 @@ from typing import Any, Literal, TypeAlias
 from zetamix.methods import display_name
 from zetamix.records import Cell
 
+# no estimate before
+SETTLING_SECONDS = 5.0
+
 State: TypeAlias = Literal["waiting", "training", "done", "failed"]
 
 
@@ -100,4 +103,6 @@ class Tracker:
         # a run whose epochs are over is still to be evaluated and written: that takes time too
         if left <= 0 or trained <= 0 or self._started is None:
             return None
-        return left * (self.clock() - self._started) / trained
+        elapsed = self.clock() - self._started
+        # the first steps of a process are slow: they compile, and fill caches
+        return None if elapsed < SETTLING_SECONDS else left * elapsed / trained

@@ -45,6 +45,7 @@ class Stop:
 
     limit: seconds after `began`, by default from now on. None for no limit.
     clock: seconds, increasing.
+    on_signal: called once, when the first signal arrives.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class Stop:
         limit: float | None = None,
         began: float | None = None,
         clock: Callable[[], float] = time.monotonic,
+        on_signal: Callable[[], None] = lambda: None,
     ) -> None:
+        self.on_signal = on_signal
         self.clock = clock
         self.began = clock() if began is None else began
         self.limit = limit
@@ -117,6 +120,9 @@ class Stop:
         if number == self.signal == signal.SIGINT and now - self._signal_time > SAME_PRESS:
             raise KeyboardInterrupt
         if number != ALARM:
+            is_first = self.signal is None
             self.signal, self._signal_time = number, now
+            if is_first:
+                self.on_signal()
         if self._raise:
             raise Stopped
