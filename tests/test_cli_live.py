@@ -62,7 +62,7 @@ def printed(*snapshots):
 def test_a_row_shows_every_run():
     assert shown(Snapshot(STATES, 75.0), 110) == [
         "no mixing seed 0 3.61 %",
-        "no mixing seed 1 epoch 13/30 · loss 1.250 · train 50.0 % · test error 5.10 %",
+        "no mixing seed 1 epoch 13/30 (40 %) · loss 1.250 · train 50.0 % · test error 5.10 %",
         "zeta:2.8 seed 0 failed",
         "zeta:2.8 seed 1 waiting",
         "1 of 4 runs finished · 1 failed · about 80 s left · error rate on the test split",
@@ -83,7 +83,7 @@ def test_a_row_shows_the_speed():
     text = console.file.getvalue()
     assert "no mixing seed 1" in text
     # two epochs of 100 samples in four seconds
-    status = "epoch 13/30 · loss 1.250 · train 50.0 % · test error 5.10 % · 50 samples/s"
+    status = "epoch 13/30 (40 %) · loss 1.250 · train 50.0 % · test error 5.10 % · 50 samples/s"
     assert status in text
     assert "about 20 s left" in text
 
@@ -109,6 +109,29 @@ def test_elsewhere_there_is_a_line_for_each_run():
         "1 of 6 runs are finished.",
         "no mixing seed 1: error rate 10.00 % (2 of 6 runs finished, about 80 s left)",
     ]
+
+
+def test_runs_that_end_together_are_counted_one_by_one():
+    rest = [progress("none", seed, "waiting") for seed in range(2, 6)]
+    before = Snapshot((*(progress("none", seed, "waiting") for seed in range(2)), *rest))
+    after = Snapshot((done("none", 0), done("none", 1), *rest))
+    lines = printed(before, after)
+    assert ["(1 of 6 runs finished)" in lines[0], "(2 of 6 runs finished)" in lines[1]] == [
+        True
+    ] * 2
+
+
+def test_elsewhere_a_long_run_shows_that_it_is_alive():
+    clock = types.SimpleNamespace(now=0.0)
+    runs = RunsView(Console(file=io.StringIO()), clock=lambda: clock.now)
+    many = [progress("none", seed, "waiting") for seed in range(5)]
+    snapshot = Snapshot((progress("zeta:2.8", 0, "training", 12.4, LINE), *many), 300.0)
+    assert runs.lines(snapshot) == []
+    for now, lines in ((59.0, 0), (60.0, 1), (100.0, 0), (121.0, 1)):
+        clock.now = now
+        found = runs.lines(snapshot)
+        assert len(found) == lines
+    assert found == ["0 of 6 runs finished, zeta:2.8 seed 0 epoch 13/30 (40 %), about 5 min left"]
 
 
 def test_elsewhere_a_single_run_prints_ten_lines():

@@ -182,7 +182,7 @@ MISTAKES = [
     (["--train-size", "many"], 2, "Invalid value for --train-size"),
     (["--time-limit", "soon"], 2, "Expected a duration such as 9m, 1h30m or 45s, got 'soon'."),
     (["--device", "tpu"], 2, "expected cpu or cuda, got 'tpu'"),
-    (["--log", "paper"], 1, "Expected tensorboard or wandb, got 'paper'"),
+    (["--log", "paper"], 1, "Expected tensorboard, wandb or mlflow, got 'paper'"),
     (["--jobs", "0"], 2, "Invalid value for '--jobs'"),
     (["--backend", "slurm"], 1, "backend must be one of local, ray, got 'slurm'"),
 ]  # fmt: skip
@@ -281,6 +281,17 @@ def test_tensorboard(zetamix, tmp_path):
         scalars = events.Scalars(name)
         assert [scalar.step for scalar in scalars] == [1, 2]
         assert scalars[1].value == pytest.approx(expected, rel=1e-6)
+
+
+def test_json(zetamix, tmp_path):
+    text = zetamix(*SMALL, "--out", "mine", "--json", "result.json")
+    assert "digits: 100 training" in text
+    (run,) = json.loads((tmp_path / "result.json").read_text())["runs"]
+    assert run["last"] == json.loads((tmp_path / "mine" / "record.json").read_text())["last"]
+    arguments = ["train", *SMALL, "--out", "mine", "--device", "cpu", "--json", "-"]
+    result = CliRunner().invoke(app, arguments)
+    assert json.loads(result.stdout)["runs"] == [run]
+    assert "digits: 100 training" in result.stderr
 
 
 def test_help_names_every_option():

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from browser import needs_browser, open_page
 from PIL import Image
 from typer.testing import CliRunner
 
+import zetamix
 from zetamix.cli.app import app
 
 QUICK = ["--data", "crescents", "--train-size", "64", "--epochs", "2", "--device", "cpu"]
@@ -62,6 +64,57 @@ def test_folders_have_a_name_by_default(tmp_path, monkeypatch):
     assert (tmp_path / "out" / "compare-crescents" / "report.html").exists()
     assert "2 methods × 1 seed" in words(result)
     assert "Report written to out/compare-crescents/report.html" in words(result)
+
+
+def test_a_finished_comparison_is_shown_again_without_torch(tmp_path, monkeypatch):
+    """Until the data, the code, an option or a result changes."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("COLUMNS", "100")
+    np.savez(tmp_path / "set.npz", **npz_arrays(0))
+    options = ["--data", "set.npz", "--epochs", "1", "--device", "cpu", "--jobs", "1"]
+    options += ["--methods", "none,mixup", "--seeds", "1", "--model", "mlp", "--log", "tensorboard"]
+    first = invoke(*options)
+    assert first.exit_code == 0, first.output
+    assert list(tmp_path.glob("out/compare-set/runs/*/tensorboard/events*"))
+
+    def again(*arguments):
+        program = (
+            "import sys\nfrom zetamix.cli import main\n"
+            "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+            "print('torch' in sys.modules, file=sys.stderr)"
+        )
+        command = [sys.executable, "-c", program, "compare", *options, *arguments]
+        # also where the package is not installed, but on the path of pytest
+        env = {**os.environ, "PYTHONPATH": str(Path(zetamix.__file__).parents[1])}
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+        return done.stdout, done.stderr.split()[-1]
+
+    text, loaded = again()
+    assert loaded == "False"
+    start, end = text.index("2 of 2 runs are finished."), first.output.index("\nmethod ") + 1
+    assert text.split("finished.\n", 1)[1] == first.output[end:]
+    assert text[:start].split() == first.output[: len(text[:start])].split()
+    # JSON has its own text, kept the first time
+    assert again("--json", "-")[1] == "True"
+    found, loaded = again("--json", "-")
+    assert (json.loads(found)["complete"], loaded) == (True, "False")
+    next(tmp_path.glob("out/compare-set/runs/*/record.json")).unlink()
+    text, loaded = again()
+    assert ("1 of 2 runs are finished." in text, loaded) == (True, "True")
+    assert again()[1] == "False"
+    np.savez(tmp_path / "set.npz", **npz_arrays(1))
+    assert again()[1] == "True"
+
+
+def npz_arrays(seed):
+    """Grey images in the layout of MedMNIST."""
+    rng = np.random.default_rng(seed)
+    arrays = {}
+    for split, count in (("train", 32), ("val", 8), ("test", 8)):
+        arrays[f"{split}_images"] = rng.integers(0, 256, (count, 8, 8), dtype=np.uint8)
+        arrays[f"{split}_labels"] = np.arange(count)[:, None] % 2
+    return arrays
 
 
 def test_seeds_may_be_a_list(tmp_path):
@@ -293,6 +346,7 @@ def test_ctrl_c_saves_everything_and_kill_9_loses_no_finished_run(tmp_path):
     first.send_signal(signal.SIGINT)
     text = first.communicate(timeout=120)[0]
     assert first.returncode == 130, text
+    assert text.index("Stopping: saving checkpoints") < text.index("Stopped.")
     assert "Stopped. Everything is saved. Rerun the same command to resume." in text
     assert "Traceback" not in text
     # what is finished is reported, and that it is not all

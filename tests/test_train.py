@@ -4,6 +4,7 @@ import json
 import math
 import sys
 from dataclasses import replace
+from pathlib import Path
 from unittest.mock import Mock, call
 
 import pytest
@@ -36,7 +37,7 @@ from zetamix.train import RecipeError, Run, load_model, train
 from zetamix.train import run as run_module
 from zetamix.train import trainer as trainer_module
 from zetamix.train.cuda_graph import can_capture
-from zetamix.train.loggers import CurveLogger
+from zetamix.train.loggers import CurveLogger, FolderLog
 from zetamix.train.run_folder import FolderError
 from zetamix.train.trainer import MIXING, NonFiniteLossError, Trainer, choose_dtype, derive
 
@@ -492,9 +493,9 @@ def test_curves_are_logged_for_wandb(new, monkeypatch):
     wandb = Mock(__spec__="installed")
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     cell = new(seed=3).cell
-    logger = CurveLogger("wandb", {})
+    logger = CurveLogger("wandb")
     for epoch in (3, 4):
-        logger.write(cell, {**LINE, "epoch": epoch})
+        logger.write(cell, Path(), {**LINE, "epoch": epoch})
     logger.close()
     options = wandb.init.call_args.kwargs
     assert (options["id"], options["resume"]) == (cell.key, "allow")
@@ -504,13 +505,55 @@ def test_curves_are_logged_for_wandb(new, monkeypatch):
     wandb.init.assert_called_once()
 
 
+@pytest.mark.parametrize("found", [False, True], ids=["new", "resumed"])
+def test_curves_are_logged_for_mlflow(new, monkeypatch, found):
+    mlflow = Mock(__spec__="installed")
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    client, run = mlflow.MlflowClient.return_value, Mock()
+    run.info.run_id = "r1"
+    client.search_runs.return_value = [run] if found else []
+    client.create_run.return_value = run
+    cell = new(seed=3).cell
+    logger = CurveLogger("mlflow")
+    for epoch in (3, 4):
+        logger.write(cell, Path(), {**LINE, "epoch": epoch})
+    logger.close()
+    assert client.create_run.call_count == (0 if found else 1)
+    assert (call("r1", "batch_size", 32) in client.log_param.mock_calls) is not found
+    assert cell.key in client.search_runs.call_args.kwargs["filter_string"]
+    assert client.log_metric.mock_calls == [
+        call("r1", name, value, step=epoch)
+        for epoch in (3, 4)
+        for name, value in (("lr", 0.1), ("test/error", 0.25))
+    ]
+    client.set_terminated.assert_called_once_with("r1")
+
+
+def test_a_folder_log_passes_on_every_new_epoch_once(new, tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(
+        CurveLogger, "write", lambda self, cell, folder, line: written.append((folder, line))
+    )
+    old, fresh = new(), new(seed=1)
+    finish(old)
+    with FolderLog("tensorboard", tmp_path) as log:
+        log()
+        assert written == []
+        finish(fresh)
+        log()
+        log()
+    expected = [(fresh.folder.path, line) for line in fresh.folder.read_curve()]
+    assert written == expected
+    assert len(expected) == 2
+
+
 def test_loggers_that_cannot_be_used(new, tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="Expected tensorboard or wandb, got 'csv'"):
-        CurveLogger("csv", {})
+    with pytest.raises(ValueError, match="Expected tensorboard, wandb or mlflow, got 'csv'"):
+        CurveLogger("csv")
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ValueError, match="pip install wandb"):
-        CurveLogger("wandb", {})
-    nothing = CurveLogger(None, {})
-    nothing.write(new().cell, LINE)
+        CurveLogger("wandb")
+    nothing = CurveLogger(None)
+    nothing.write(new().cell, tmp_path, LINE)
     nothing.close()
     assert names(tmp_path) == []

@@ -261,6 +261,15 @@ def test_the_longest_interval_is_added_to_the_margin():
     assert stop()
 
 
+def test_a_signal_is_acknowledged_at_once_and_only_once():
+    seen = []
+    with Stop(on_signal=lambda: seen.append("stopping")) as stop:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            assert seen == ["stopping"]
+        assert stop()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_takes_effect_at_the_end_of_a_step(number):
     handled = (signal.SIGTERM, signal.SIGINT)

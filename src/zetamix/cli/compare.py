@@ -9,13 +9,16 @@ from rich.console import Console
 from zetamix.cli import options
 from zetamix.cli.errors import exit_stopped, report_errors
 from zetamix.cli.live import print_header, print_line, print_table, short_path, show_runs
+from zetamix.cli.shown_again import ShownAgain
 
 if TYPE_CHECKING:
+    from zetamix.experiments.compare import Grid
     from zetamix.results.comparison import Comparison
     from zetamix.train.stop import Stop
 
 
 def compare(
+    context: typer.Context,
     data: options.Data = "digits",
     methods: options.Methods = None,
     seeds: options.Seeds = None,
@@ -48,6 +51,11 @@ def compare(
     """
     # importing and loading count towards the time limit
     began = time.monotonic()
+    console = options.open_console(json_file)
+    again = ShownAgain(console, context.params, data, data_dir)
+    if shown := again.show():
+        options.write_results(json_file, shown / "results.json")
+        return
     from zetamix.experiments.compare import compare as compare_methods
     from zetamix.experiments.compare import make_grid
     from zetamix.methods import parse_list
@@ -55,7 +63,6 @@ def compare(
     from zetamix.report.compare import write_report
     from zetamix.train.loggers import FolderLog
 
-    console = options.open_console(json_file)
     options.check_device(device)
     stop = options.make_stop(time_limit, began, console)
     with report_errors():
@@ -74,9 +81,7 @@ def compare(
             size=size,
             group=options.parse_group(group, group_pattern),
         )
-        print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
-        if len(grid.methods) == 1:
-            print_line(console, "One method alone is not compared. Add --methods none,zeta:2.8")
+        _print_grid(console, grid)
         multi_label = grid.dataset.multi_label
         metric = primary_metric(grid.dataset.splits["test"].counts(), multi_label=multi_label)
         curves = FolderLog(log, grid.out)
@@ -96,10 +101,26 @@ def compare(
             page = write_report(comparison, grid.out, _machine(comparison))
             print_line(console, f"Report written to {short_path(page)}")
             options.write_results(json_file, grid.out / "results.json")
+        if comparison.complete and not comparison.failures:
+
+            def draw(console: Console) -> None:
+                _print_grid(console, grid)
+                count = len(comparison.records)
+                print_line(console, f"{count} of {count} runs are finished.")
+                _print(console, comparison)
+                print_line(console, f"Report written to {short_path(page)}")
+
+            again.keep(grid.out, draw)
         if not comparison.complete and not comparison.failures:
             exit_stopped(console, stop, _hint(comparison, stop))
         if comparison.failures:
             raise typer.Exit(1)
+
+
+def _print_grid(console: Console, grid: "Grid") -> None:
+    print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
+    if len(grid.methods) == 1:
+        print_line(console, "One method alone is not compared. Add --methods none,zeta:2.8")
 
 
 def _hint(comparison: "Comparison", stop: "Stop") -> str:

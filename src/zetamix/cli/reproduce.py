@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,13 +17,16 @@ from zetamix.cli.options import (
     Device,
     Epochs,
     Jobs,
+    Json,
     Methods,
     Seeds,
     TimeLimit,
     make_stop,
+    open_console,
     parse_device,
     parse_folder,
     parse_seeds,
+    write_results,
 )
 from zetamix.text import did_you_mean
 
@@ -103,6 +106,7 @@ def reproduce(
                 _print_list(console, views, data_dir, parse_device(device))
             else:
                 _write_page(console, views)
+            write_results(json_file, [_count(view) for view in views])
             return
         if quick and (seeds is not None or epochs is not None):
             raise typer.BadParameter("--quick uses 1 seed and 1 epoch; omit --seeds and --epochs")
@@ -134,9 +138,13 @@ def reproduce(
             outcomes = {
                 id: session.run(id, partial(select_cells, id, request, store)) for id in chosen
             }
-        for id, outcome in outcomes.items():
-            _print_outcome(console, make_view(id, store, is_smoke=quick), outcome)
+        views = [make_view(id, store, is_smoke=quick) for id in outcomes]
+        reports = [
+            {**_count(view), **_print_outcome(console, view, outcomes[view.artifact])}
+            for view in views
+        ]
         _print_busy(console, session, time.monotonic() - began)
+        write_results(json_file, reports)
         _exit(console, session, outcomes)
 
 
@@ -175,15 +183,24 @@ def _write_page(console: Console, views: Sequence["PaperView"]) -> None:
     print_line(console, f"Report written to {path}")
 
 
-def _print_outcome(console: Console, view: "PaperView", outcome: "Outcome") -> None:
+def _count(view: "PaperView") -> dict[str, Any]:
+    """An artifact and the number of its cells, for JSON."""
+    missing = len(view.empty)
+    counts = {"cells": len(view.cells), "done": len(view.cells) - missing, "missing": missing}
+    return {"id": view.artifact, "title": view.title, **counts}
+
+
+def _print_outcome(console: Console, view: "PaperView", outcome: "Outcome") -> dict[str, Any]:
     """Write the report of an artifact, and print its verdict; needs matplotlib and scipy."""
     counts = f"{outcome.ran} cells run, {outcome.had_record} had a record"
     print_line(console, f"{view.artifact}: {counts}, {len(outcome.empty)} left", style="bold")
     folder = view.store.folder / view.artifact
+    shown: dict[str, Any] = {"ran": outcome.ran, "reasons": outcome.reasons}
     try:
         from zetamix.report.paper.write import write_artifact
 
         verdict = write_artifact(view, folder).verdict
+        shown |= {"verdict": verdict.status, "sentences": list(verdict.sentences)}
         sentences = [f"{verdict.status}: {verdict.sentences[0]}", *verdict.sentences[1:]]
         sentences.append(f"Report written to {folder / 'report.html'}")
     except ModuleNotFoundError as error:
@@ -195,6 +212,7 @@ def _print_outcome(console: Console, view: "PaperView", outcome: "Outcome") -> N
         ]
     for text in (*outcome.reasons, *sentences):
         print_line(console, f"  {text}")
+    return shown
 
 
 def _print_busy(console: Console, session: "Session", seconds: float) -> None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from zetamix.experiments.progress import CellProgress
     from zetamix.experiments.run_cells import CellResults
     from zetamix.records import Cell, RunRecord
-    from zetamix.train.loggers import FolderLog
 
 
 def train(
@@ -64,6 +63,7 @@ def train(
     from zetamix.models import initialise
     from zetamix.train import make_cell, make_recipe
     from zetamix.train.distributed import join, leave
+    from zetamix.train.loggers import FolderLog
 
     console = options.open_console(json_file)
     stop = options.make_stop(time_limit, began, console)

@@ -21,8 +21,8 @@ TITLES = {"gamma": "γ", "weight_decay": "weight decay", "batch_size": "batch si
 """Names of parameters in reports, where they differ from those in a space."""
 
 # trials with other lengths or other selection rules cannot be compared
-NOT_SEARCHED = ("source", "epochs", "milestones", "select", "evaluate_every", "weights", "code")
-RECIPE_FIELDS = tuple(f.name for f in fields(Recipe) if f.name not in NOT_SEARCHED)
+NOT_SEARCHED = ("source", "epochs", "milestones", "select", "evaluate_every", "weights")
+RECIPE_FIELDS = tuple(f.name for f in fields(Recipe) if f.name not in (*NOT_SEARCHED, "code"))
 METHOD_OPTIONS = tuple(methods.OPTIONS["zeta"])
 INTEGERS = ("sources", *(name for name, kind in get_type_hints(Recipe).items() if kind is int))
 # significant digits of a drawn number: training is not sensitive to the fifth

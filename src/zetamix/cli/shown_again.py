@@ -1,0 +1,108 @@
+"""A finished comparison, shown again without loading torch or the data."""
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+import zetamix
+from zetamix.atomic_io import write_json
+
+FOLDER = ".shown"
+
+
+class ShownAgain:
+    """The text that a finished command printed, valid while nothing has changed that it read.
+
+    That is the command with all its options, the working folder, the width of the terminal, the
+    package, the data, files named by options, and the records and reports in the output folder.
+    Texts are kept in the data folder.
+
+    options: all options of the command. data: name or path of its data.
+    """
+
+    def __init__(
+        self, console: Console, options: Mapping[str, Any], data: str, data_dir: Path | None
+    ) -> None:
+        self.console = console
+        folder = data_dir or os.environ.get("ZETAMIX_DATA") or "~/.cache/zetamix"
+        self.data_dir = Path(folder).expanduser()
+        values = {name: str(value) for name, value in sorted(options.items())}
+        terminal = [console.width, console.is_terminal, str(console.color_system)]
+        package = [zetamix.__version__, *_stats(Path(zetamix.__file__).parent)]
+        key = _hash([values, str(Path.cwd()), terminal, package])
+        self.file = self.data_dir / FOLDER / f"{key[:16]}.json"
+        self.data, self.options = data, [str(value) for value in options.values()]
+
+    def show(self) -> Path | None:
+        """Print the text if it is still valid; the output folder of the command, else None."""
+        try:
+            kept = json.loads(self.file.read_text(encoding="utf-8"))
+            out = Path(kept["out"])
+            if kept["state"] != self._state(out):
+                return None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        typer.echo(kept["text"], nl=False, err=self.console.stderr, color=self.console.is_terminal)
+        return out
+
+    def keep(self, out: Path, draw: Callable[[Console], None]) -> None:
+        """Keep what `draw` prints.
+
+        out: the output folder of the command.
+        """
+        console = Console(
+            record=True,
+            file=io.StringIO(),
+            width=self.console.width,
+            force_terminal=self.console.is_terminal,
+            color_system=self.console.color_system,  # type: ignore[arg-type]
+        )
+        draw(console)
+        text = console.export_text(styles=True)
+        # without it the command takes longer, and shows the same
+        with suppress(OSError):
+            write_json(self.file, {"out": str(out), "state": self._state(out), "text": text})
+
+    def _state(self, out: Path) -> str:
+        reports = sorted(out.glob("results.*"))
+        records = sorted(out.glob("runs/*/record.json"))
+        outputs = [out / "report.html", *reports, *records]
+        return _hash([list(_stats(path)) for path in (*outputs, *self._inputs())])
+
+    def _inputs(self) -> list[Path]:
+        """The data, and files named by options."""
+        path = Path(self.data).expanduser()
+        if not path.exists():
+            inputs = sorted(self.data_dir.glob(f"{self.data}*"))
+        else:
+            # a table of labels lies beside its images
+            inputs = [path.parent if path.suffix == ".csv" else path]
+        for text in self.options:
+            file = Path(f"{text.partition('.py:')[0]}.py" if ".py:" in text else text)
+            inputs += [file] if file.is_file() else []
+        return inputs
+
+
+def _stats(path: Path) -> Iterator[list[Any]]:
+    """Name, size and time of a file, or of all files under a folder except hidden ones."""
+    if path.is_dir():
+        for folder, folders, files in os.walk(path):
+            folders[:] = sorted(n for n in folders if not n.startswith(".") and n != "__pycache__")
+            for name in sorted(files):
+                if not name.startswith("."):
+                    yield from _stats(Path(folder) / name)
+    else:
+        stat = path.stat()
+        yield [str(path), stat.st_size, stat.st_mtime_ns]
+
+
+def _hash(values: Any) -> str:
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()
