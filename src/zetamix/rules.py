@@ -68,7 +68,7 @@ class Blend:
         wide = leaf.to(torch.promote_types(leaf.dtype, torch.float32))
         mixed = dispatch.mix_samples(wide, plan.indices, weights, implementation)
         each = (-1, *[1] * (leaf.ndim - 1))
-        mixed = mixed + largest * self._mean_of(leaf) * (1 - scale).to(wide.dtype).view(each)
+        mixed = mixed + largest * self._mean_of(wide) * (1 - scale).to(wide.dtype).view(each)
         return narrow(mixed.clamp(0, largest), leaf.dtype)
 
     def _check_range(self, leaf: Tensor) -> int:
@@ -78,7 +78,7 @@ class Blend:
         if not leaf.is_floating_point():
             raise TypeError(f"mean is for samples in [0, 1] or of dtype uint8, got {leaf.dtype}.")
         if not reads_need_sync(leaf) and leaf.numel():
-            low, high = (float(bound) for bound in leaf.aminmax())
+            low, high = (float(bound) for bound in leaf.detach().aminmax())
             if low < 0 or high > 1:
                 raise ValueError(
                     "mean is for samples in [0, 1] or of dtype uint8, got values from "
@@ -86,18 +86,18 @@ class Blend:
                 )
         return 1
 
-    def _mean_of(self, leaf: Tensor) -> float | Tensor:
+    def _mean_of(self, wide: Tensor) -> float | Tensor:
         """The mean, shaped to fit the channels."""
         if not isinstance(self.mean, Sequence):
             return self.mean or 0.0
-        channels = leaf.shape[1] if leaf.ndim > 1 else 1
+        channels = wide.shape[1] if wide.ndim > 1 else 1
         if len(self.mean) != channels:
             raise ValueError(
                 f"mean must be one number or one per channel ({channels}), got {len(self.mean)}."
             )
         # filled, not copied from the host, which a CUDA graph could not capture
-        parts = [torch.full((1,), number, device=leaf.device) for number in self.mean]
-        return torch.cat(parts).view(-1, *[1] * (leaf.ndim - 2))
+        parts = [wide.new_full((1,), number) for number in self.mean]
+        return torch.cat(parts).view(-1, *[1] * (wide.ndim - 2))
 
 
 @dataclass(frozen=True)

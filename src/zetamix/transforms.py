@@ -184,7 +184,7 @@ class BatchMix(nn.Module):
         implementation = self.implementation if mixes else None
         if self.rules is not None:
             first = batch_tree.check_first_tensor(batch)
-            plan = self._plan_for(batch, self.rules, first, plan_dtype(batch))
+            plan = self._plan_for(first, plan_dtype(batch), batch, self.rules)
             return batch_tree.mix_tree(batch, self.rules, plan, implementation)
         samples, labels = batch
         rule = infer_rule(labels, self.num_classes, self.ignore_index)
@@ -195,7 +195,7 @@ class BatchMix(nn.Module):
             spec = self._spec(first.shape[0], draw, controls)
             pair = mix_pair(samples, labels, rule, spec, draw, self.implementation)
         else:
-            plan = self._plan_for(samples, self._blend, first, plan_dtype(batch))
+            plan = self._plan_for(first, plan_dtype(batch), samples, self._blend)
             mixed = batch_tree.mix_tree(samples, self._blend, plan, implementation)
             pair = mixed, rule.mix(labels, plan)
         return pair if type(batch) is tuple else batch_tree.in_form_of(batch, pair)
@@ -228,19 +228,25 @@ class BatchMix(nn.Module):
             plan = plans.with_probability(plan, controls.p, self._draw(device))
         return plans.with_variance(plan) if self.keep_variance else plan
 
-    def _plan_for(self, value: Any, rules: Rules, first: Tensor, dtype: torch.dtype) -> MixPlan:
-        """The plan for a batch, or for the samples of a pair, that these rules are applied to."""
-        size = None
-        if self._pastes:
-            shapes = [leaf.shape for leaf, _ in batch_tree.blended_leaves(value, rules)]
-            size = next(((s[-2], s[-1]) for s in shapes if len(s) >= 4), None)
-            if size is None:
-                raise ValueError(
-                    f"{type(self).__name__} cuts boxes out of images, [batch, channels, height, "
-                    f"width], got {', '.join(str(list(shape)) for shape in shapes) or 'none'}. "
-                    f"{self._without_images}"
-                )
+    def _plan_for(self, first: Tensor, dtype: torch.dtype, value: Any, rules: Rules) -> MixPlan:
+        """The plan for a value that these rules are applied to; `first` is its first tensor."""
+        mixes = self._mixes(self._read_controls())
+        size = self._check_blended(value, rules) if mixes else None
         return self.make_plan(first.shape[0], size=size, device=first.device, dtype=dtype)
+
+    def _check_blended(self, value: Any, rules: Rules) -> Size | None:
+        """Refuse what cannot be pasted; the size of the images where something is."""
+        if not self._pastes:
+            return None
+        shapes = [leaf.shape for leaf, _ in batch_tree.blended_leaves(value, rules)]
+        for shape in shapes:
+            if len(shape) >= 4:
+                return shape[-2], shape[-1]
+        raise ValueError(
+            f"{type(self).__name__} cuts boxes out of images, [batch, channels, height, width], "
+            f"got {', '.join(str(list(shape)) for shape in shapes) or 'none'}. "
+            f"{self._without_images}"
+        )
 
     def _spec(self, batch_size: int, draw: Draw, controls: Controls) -> PlanSpec:
         """The plan that blends every output."""
@@ -462,20 +468,18 @@ class ZetaMix(GammaMix):
     def _pastes(self) -> bool:
         return self.paste > 0
 
-    def _plan_for(self, value: Any, rules: Rules, first: Tensor, dtype: torch.dtype) -> MixPlan:
-        if self.keep_variance and not (self._warned or torch.compiler.is_compiling()):
+    def _check_blended(self, value: Any, rules: Rules) -> Size | None:
+        if self.keep_variance and not self._warned and not torch.compiler.is_compiling():
             self._warned = True
-            if any(
-                blend.mean is None and _is_nonnegative(leaf)
-                for leaf, blend in batch_tree.blended_leaves(value, rules)
-            ):
+            blended = batch_tree.blended_leaves(value, rules)
+            if any(blend.mean is None and _is_nonnegative(leaf) for leaf, blend in blended):
                 warnings.warn(
-                    "The samples hold no negative number, so they are not normalised, and scaling "
-                    "them to keep the variance would also scale their mean. Normalise them first, "
-                    "or pass mean= (keep_variance=False where neither makes sense).",
+                    "The samples hold no negative number, so they are not normalised, and keeping "
+                    "their variance would scale their mean as well. Normalise them first, or pass "
+                    "mean=, or keep_variance=False.",
                     stacklevel=5,
                 )
-        return super()._plan_for(value, rules, first, dtype)
+        return super()._check_blended(value, rules)
 
     def _paste_boxes(self, plan: MixPlan, size: Size, draw: Draw) -> MixPlan:
         return plans.paste_plan(plan, self.paste, size, draw)
@@ -485,7 +489,7 @@ def _is_nonnegative(leaf: Tensor) -> bool:
     """Whether no number is negative; only on a CPU, where looking does not make the host wait."""
     if not leaf.is_floating_point() or leaf.device.type != "cpu" or leaf.numel() == 0:
         return False
-    low, high = leaf.aminmax()
+    low, high = leaf.detach().aminmax()
     return bool((low >= 0) & (high > 0))
 
 
