@@ -75,6 +75,7 @@ class BatchMix(nn.Module):
     """
 
     keep_variance = False
+    paste = 0.0  # the probability of a pasted output; above 0 plans need the size of the images
     _options: tuple[str, ...] = ()  # the names that repr shows
     _without_images = "Use mixup or zeta for other data."
 
@@ -161,11 +162,6 @@ class BatchMix(nn.Module):
         self._controls = self._controls._replace(**{k: float(v) for k, v in changes.items()})
         self._shared.copy_(torch.tensor(self._controls, dtype=torch.float64, device="cpu"))
 
-    @property
-    def _pastes(self) -> bool:
-        """Whether plans have boxes, for which they need the size of the images."""
-        return False
-
     def _mixes(self, controls: Controls) -> bool:
         """Whether anything is mixed now."""
         if not controls.enabled or not controls.training:
@@ -189,7 +185,7 @@ class BatchMix(nn.Module):
         samples, labels = batch
         rule = infer_rule(labels, self.num_classes, self.ignore_index)
         first = check_pair(samples, labels)
-        if mixes and controls.p == 1 and not self._pastes and not self.keep_variance:
+        if mixes and controls.p == 1 and not self.paste and not self.keep_variance:
             # the plain case, which on a GPU needs no plan
             draw = self._draw(first.device)
             spec = self._spec(first.shape[0], draw, controls)
@@ -222,7 +218,7 @@ class BatchMix(nn.Module):
             return plans.identity_plan(batch_size, device=device, dtype=dtype)
         draw = self._draw(device)
         plan = plans.draw_plan(self._spec(batch_size, draw, controls), draw, dtype)
-        if self._pastes:
+        if self.paste:
             plan = self._paste_boxes(plan, check_size(size), draw)
         if controls.p != 1:
             plan = plans.with_probability(plan, controls.p, self._draw(device))
@@ -236,7 +232,7 @@ class BatchMix(nn.Module):
 
     def _check_blended(self, value: Any, rules: Rules) -> Size | None:
         """Refuse what cannot be pasted; the size of the images where something is."""
-        if not self._pastes:
+        if not self.paste:
             return None
         shapes = [leaf.shape for leaf, _ in batch_tree.blended_leaves(value, rules)]
         for shape in shapes:
@@ -464,10 +460,6 @@ class ZetaMix(GammaMix):
         self._warned = False
         self._check_gamma(self.gamma)
 
-    @property
-    def _pastes(self) -> bool:
-        return self.paste > 0
-
     def _check_blended(self, value: Any, rules: Rules) -> Size | None:
         if self.keep_variance and not self._warned and not torch.compiler.is_compiling():
             self._warned = True
@@ -603,6 +595,7 @@ class CutMix(BatchMix):
     tensor([1., 1., 1., 1., 1., 1., 1., 1.])
     """
 
+    paste = 1.0
     _options = ("alpha", "per")
 
     def __init__(
@@ -620,10 +613,6 @@ class CutMix(BatchMix):
         super().__init__(num_classes, ignore_index, rules, p, generator, implementation)
         self.alpha = alpha
         self.per = per
-
-    @property
-    def _pastes(self) -> bool:
-        return True
 
     def _spec(self, batch_size: int, draw: Draw, controls: Controls) -> PlanSpec:
         return plans.mixup_spec(batch_size, self.alpha, self.per, None, checked=True)
@@ -647,6 +636,7 @@ class MixupOrCutMix(BatchMix):
     torch.Size([8, 10])
     """
 
+    paste = 1.0
     _options = ("switch_prob", "mixup_alpha", "cutmix_alpha", "per")
 
     def __init__(
@@ -668,10 +658,6 @@ class MixupOrCutMix(BatchMix):
         self.mixup_alpha = mixup_alpha
         self.cutmix_alpha = cutmix_alpha
         self.per = per
-
-    @property
-    def _pastes(self) -> bool:
-        return True
 
     def _spec(self, batch_size: int, draw: Draw, controls: Controls) -> PlanSpec:
         return plans.mixup_spec(batch_size, self.mixup_alpha, self.per, None, checked=True)

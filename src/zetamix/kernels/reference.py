@@ -3,6 +3,8 @@
 Rows are samples flattened to [batch, features]. All functions are differentiable to any order.
 """
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor
 
@@ -17,8 +19,9 @@ def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
     """
     wide = wide_dtype(rows, weights)
     weights = weights.to(wide)
-    # autocast would run the product in half precision
-    with torch.autocast(rows.device.type, enabled=False):
+    # autocast would run the product in half precision; the meta device does not know it
+    kind = rows.device.type
+    with nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False):
         if _is_sparse(indices, rows):
             mixed = gather_rows(rows.to(wide), indices, weights)
         else:
