@@ -17,7 +17,7 @@ from miniatures import class_folders
 from processes import zetamix
 
 pytestmark = pytest.mark.fuzz
-KILLS = 3
+KILLS, FUZZ_KILLS = 3, 15
 CRESCENTS = ["--data", "crescents", "--train-size", 64, "--device", "cpu", "--jobs", 1]
 COMMANDS = {
     "train": ["train", *CRESCENTS, "--epochs", 6, "--seeds", 2, "--save-every", 0],
@@ -74,7 +74,7 @@ def test_a_command_survives_being_killed_at_any_moment(name, tmp_path, fuzz_seed
     dice = random.Random(f"{name} {fuzz_seed}")
     storm = Storm(name, tmp_path / "storm")
     killed = 0
-    for attempt in range(KILLS):
+    for attempt in range(KILLS if fuzz_seed == 0 else FUZZ_KILLS):
         if attempt % 2 == 0:
             process = storm.start(partial(kill_at_change, storm.out, dice.randint(1, changes)))
         else:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from zetamix.models.errors import WeightsError
 from zetamix.provenance import FileRef
-from zetamix.text import join
+from zetamix.text import join, reason
 
 
 def load_weights(model: nn.Module, file: FileRef, num_classes: int) -> None:
@@ -92,8 +92,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         else:
             saved = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        reason = str(error).splitlines()[0]
-        raise WeightsError(f"{path} cannot be read as weights ({reason}).") from error
+        raise WeightsError(f"{path} cannot be read as weights: {reason(error)}.") from error
     for name in ("state_dict", "model"):
         if isinstance(saved, dict) and isinstance(saved.get(name), dict):
             saved = saved[name]

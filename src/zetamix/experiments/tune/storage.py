@@ -122,11 +122,16 @@ def open_storage(
         if is_file:
             path.parent.mkdir(parents=True, exist_ok=True)
             stack.enter_context(FileLock(f"{path}.lock"))
-        try:
-            storage = connect()
-        except (IntegrityError, ProgrammingError):
-            # two machines created the tables at the same time
-            storage = connect()
+        deadline = time.monotonic() + CONNECT_TIMEOUT
+        while True:
+            try:
+                storage = connect()
+                break
+            except (IntegrityError, ProgrammingError):
+                # another machine creates the tables at the same time
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
     if is_file:
         _lock_transactions(storage.engine)
     return storage
