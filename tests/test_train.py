@@ -41,7 +41,7 @@ from zetamix.train.loggers import CurveLogger, FolderLog
 from zetamix.train.run_folder import FolderError
 from zetamix.train.trainer import MIXING, NonFiniteLossError, Trainer, choose_dtype, derive
 
-METHODS = [*METHODS, "zeta:gamma=2.8,sources=4", "zetamix:paste=0.5", "mixup:alpha=1.0,until=0.5"]
+METHODS = [*METHODS, "zeta:gamma=2.8,sources=4", "mixup:alpha=1.0,until=0.5"]
 # a rate at which digits diverge in their second step
 DIVERGING = RECIPE.change(lr=1e30)
 

@@ -122,6 +122,8 @@ class PaperView:
     """Cells of other variants of the recipe, for datasets that have records of them."""
     smoke_label: str = ""
     """The warning to print on everything made by a smoke test; empty for real results."""
+    ours: bool = False
+    """Whether the paper has no such figure or table."""
 
     @property
     def trainings(self) -> list[TrainingCell]:

@@ -122,8 +122,9 @@ def make_view(id: str, store: RecordStore, *, is_smoke: bool = False) -> PaperVi
     cells = artifact.cells(CellRequest(), store)
     if is_smoke:
         cells = smoke.shorten(cells, torch.device("cpu"))
-        return PaperView(id, artifact.title, cells, store, smoke_label=smoke.LABEL)
-    return PaperView(id, artifact.title, cells, store, _other_variants(artifact, cells, store))
+        return PaperView(id, artifact.title, cells, store, (), smoke.LABEL, artifact.ours)
+    more = _other_variants(artifact, cells, store)
+    return PaperView(id, artifact.title, cells, store, more, ours=artifact.ours)
 
 
 def _other_variants(

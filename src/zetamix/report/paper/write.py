@@ -16,7 +16,7 @@ from zetamix.results import paper_values as paper
 from zetamix.results.paper_cells import PaperCell
 from zetamix.results.record_store import PaperView
 
-TITLE = "Reproduction of ζ-mixup"
+TITLE, OUR_TITLE = "Reproduction of ζ-mixup", "ZetaMix"
 
 
 def write_artifact(view: PaperView, folder: Path) -> ArtifactReport:
@@ -39,14 +39,17 @@ def write_page(views: Sequence[PaperView], path: Path, machine: Mapping[str, str
     reports = [write_artifact(view, path.parent / view.artifact) for view in views]
     sections = [_section(*pair) for pair in zip(views, reports, strict=True)]
     lead = [(v.artifact, _summary(v, report)) for v, report in zip(views, reports, strict=True)]
-    counts = Counter(report.verdict.status for report in reports)
+    counts = Counter(
+        report.verdict.status for view, report in zip(views, reports, strict=True) if not view.ours
+    )
     summary = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    lead.insert(0, ("Summary", f"{len(views)} figures and tables of the paper: {summary}."))
+    lead.insert(0, ("Summary", f"{counts.total()} figures and tables of the paper: {summary}."))
     write_text(path, render_page(_title(views[0]), sections, machine=machine, lead=lead))
 
 
 def _title(view: PaperView) -> str:
-    return f"{TITLE} ({view.smoke_label})" if view.smoke_label else TITLE
+    title = OUR_TITLE if view.ours else TITLE
+    return f"{title} ({view.smoke_label})" if view.smoke_label else title
 
 
 def _summary(view: PaperView, report: ArtifactReport) -> str:
