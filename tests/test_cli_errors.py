@@ -64,9 +64,9 @@ def test_any_other_error_is_a_line_and_a_file(call, summary, capsys):
 
 
 def test_the_file_of_an_error_holds_no_password(capsys, monkeypatch):
-    url = "postgresql://ann:S3cr@et/s@host/db?user=u&password=S3cret"
+    url = "postgresql://ann:S3cr@et/s '\"S3cr@host/db?user=u&password=S3cret"
     monkeypatch.setattr(sys, "argv", ["zetamix", "tune", "--storage", url, f"--storage={url}"])
-    _, text = run(lambda: raise_error(RuntimeError(f"no connection to '{url}'")), capsys)
+    _, text = run(lambda: raise_error(RuntimeError(f"no connection to {url!r}")), capsys)
     (path,) = map(Path, re.findall(r"The traceback is in (\S+?\.txt)", text))
     content = path.read_text()
     path.unlink()

@@ -12,9 +12,11 @@ import pytest
 import torch
 from folders import finish
 from fuzz import count
+from rich.console import Console
 
 from zetamix import MixPlan, data, zeta_plan
 from zetamix.atomic_io import load_tensors
+from zetamix.cli.shown_again import ShownAgain
 from zetamix.records import RunRecord, append_record, read_lines
 from zetamix.train import load_model, train
 from zetamix.train.run_folder import FolderError, RunFolder
@@ -131,3 +133,13 @@ def test_prepared_data_is_verified_once(tmp_path, monkeypatch):
         data.load("digits", data_dir=tmp_path)
     splits = ("train", "val", "test")
     assert sorted(read) == sorted(f"{s}.{kind}" for s in splits for kind in ("labels", "samples"))
+
+
+def test_a_damaged_text_is_not_shown_again(tmp_path, capsys):
+    again = ShownAgain(Console(width=80), {"seeds": 3}, "digits", tmp_path)
+    again.keep(tmp_path, lambda console: console.print("error 3.12 %"))
+    assert again.show() == tmp_path
+    assert "3.12" in capsys.readouterr().out
+    again.file.write_text(again.file.read_text().replace("3.12", "3.02"))
+    assert again.show() is None
+    assert capsys.readouterr().out == ""

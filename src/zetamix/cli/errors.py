@@ -108,13 +108,11 @@ def _report(error: Exception) -> str:
     """Write the traceback to a file; the line that says where it is and what to do with it."""
     from importlib.metadata import version
 
-    parts = [
-        f"zetamix {version('zetamix')}, torch {version('torch')}, Python "
-        f"{platform.python_version()}, {platform.platform()}",
-        shlex.join(["zetamix", *sys.argv[1:]]),
-        "".join(traceback.format_exception(error)),
-    ]
-    text = hide_urls("\n".join(parts))
+    versions = f"zetamix {version('zetamix')}, torch {version('torch')}"
+    system = f"Python {platform.python_version()}, {platform.platform()}"
+    command = shlex.join(["zetamix", *map(hide_urls, sys.argv[1:])])
+    lines = hide_urls("".join(traceback.format_exception(error)))
+    text = f"{versions}, {system}\n{command}\n{lines}"
     summary = hide_urls(f"{type(error).__name__}: {reason(error)}")
     try:
         with tempfile.NamedTemporaryFile(
@@ -136,12 +134,12 @@ def _report(error: Exception) -> str:
 
 
 def hide_urls(text: str) -> str:
-    """The text without what may hold a password.
+    """The text without what may hold a password: the rest of a line after :// or password=.
 
-    >>> hide_urls("tune --storage postgresql://ann:se@cret@host/studies --trials 3")
-    'tune --storage postgresql://*** --trials 3'
+    >>> hide_urls("no connection to postgresql://ann:se @'cret@host/studies")
+    'no connection to postgresql://***'
     """
-    return re.sub(r"(?<=://)[^\s'\"]+", "***", text)
+    return re.sub(r"(?i)((?<=://)|(?<=password=)).*", "***", text)
 
 
 def _print_warning(

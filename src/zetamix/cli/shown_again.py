@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 import zetamix
-from zetamix.atomic_io import write_json
+from zetamix.atomic_io import read_json, seal, write_json
 
 FOLDER = ".shown"
 
@@ -44,7 +44,7 @@ class ShownAgain:
     def show(self) -> Path | None:
         """Print the text if it is still valid; the output folder of the command, else None."""
         try:
-            kept = json.loads(self.file.read_text(encoding="utf-8"))
+            kept = read_json(self.file, checked=True)
             out = Path(kept["out"])
             if kept["state"] != self._state(out):
                 return None
@@ -69,7 +69,8 @@ class ShownAgain:
         text = console.export_text(styles=True)
         # without it the command takes longer, and shows the same
         with suppress(OSError):
-            write_json(self.file, {"out": str(out), "state": self._state(out), "text": text})
+            kept = {"out": str(out), "state": self._state(out), "text": text}
+            write_json(self.file, seal(kept))
 
     def _state(self, out: Path) -> str:
         reports = sorted(out.glob("results.*"))
