@@ -106,6 +106,21 @@ def _file(name: str, content: bytes | str) -> Callable[[Path], Path]:
     return build
 
 
+def _multi_label(*columns: str) -> Callable[[Path], Path]:
+    """A CSV file of images with two columns of zeros and ones."""
+
+    def build(folder: Path) -> Path:
+        files = sorted(class_folders(folder / "photos").rglob("*.png"))
+        rows = [
+            f"photos/{f.parent.name}/{f.name},{k % 2},{k // 2 % 2}" for k, f in enumerate(files)
+        ]
+        text = "\n".join([f"file,{','.join(columns)}", *rows])
+        (folder / "x.csv").write_text(text)
+        return folder / "x.csv"
+
+    return build
+
+
 def _pipe(name: str) -> Callable[[Path], Path]:
     def build(folder: Path) -> Path:
         os.mkfifo(folder / name)
@@ -189,6 +204,8 @@ DATASETS: dict[str, Callable[[Path], Path]] = {
     "a CSV of files elsewhere": _file(
         "x.csv", "file,label\n../../../etc/passwd,cat\n/dev/zero,dog\n"
     ),
+    "a CSV with a control character in its header": _multi_label("a\x07", "b"),
+    "a CSV with a column twice": _multi_label("a", "a"),
     "a CSV that is an image": _file("x.csv", png(8, 8)),
     "an npz of nothing": _file("x.npz", b""),
     "an npz that is text": _file("x.npz", b"no archive"),

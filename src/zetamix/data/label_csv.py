@@ -2,12 +2,14 @@
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from zetamix.data.errors import DataError, OnProblem, raise_problems
 from zetamix.data.image_files import SUFFIXES, images_below
+from zetamix.text import printable
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,10 @@ def read_rows(
     names = list(columns)
     if header:
         number, first = lines.pop(0)
-        names = [cell.strip().lower() for cell in first]
+        names = [printable(cell.strip().lower()) for cell in first]
+        twice = [name for name, count in Counter(names).items() if name and count > 1]
+        if twice:
+            raise DataError(f"{path}, row {number}: two columns are named {twice[0]!r}.")
         missing = [column for column in columns if column not in names]
         if missing:
             raise DataError(
