@@ -1,5 +1,6 @@
 """Image files to arrays: decode, crop and resize, in as many threads as there are cores."""
 
+import io
 import os
 import stat
 import threading
@@ -88,8 +89,11 @@ def images_below(folder: Path) -> list[Path]:
     return sorted(images)
 
 
-def decode(path: Path, fit: Fit, channels: int) -> Array:
-    """One image as [channels, height, width], uint8, rotated as its EXIF orientation says."""
+def decode(path: Path | bytes, fit: Fit, channels: int) -> Array:
+    """One image as [channels, height, width], uint8, rotated as its EXIF orientation says.
+
+    path: its file, or the content of one.
+    """
     with _open(path) as image, _turn(image):
         image.load()
         orientation = _orientation(image)
@@ -111,7 +115,7 @@ def resize_images(images: Array, fit: Fit) -> Array:
     return np.stack(resized).reshape(*images.shape[:2], *resized[0].shape)
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path | bytes) -> Header:
     with _open(path) as image:
         sideways = _orientation(image) in SIDEWAYS
         if sideways and image.format == "TIFF":
@@ -122,7 +126,7 @@ def read_header(path: Path) -> Header:
         return Header(width, height, image.mode in ("1", "L", "I;16", "I;16B", "I;16L"))
 
 
-def try_header(file: Path) -> Header | None:
+def try_header(file: Path | bytes) -> Header | None:
     """As `read_header`; None for a file that cannot be read."""
     try:
         return read_header(file)
@@ -134,27 +138,36 @@ def file_part(items: Sequence[LabelledFile], shape: tuple[int, ...], fit: Fit, b
     """A split whose samples are image files; their names are kept relative to `base`."""
 
     def attempt(item: LabelledFile) -> Array | str:
-        try:
-            image = decode(item.file, fit, shape[0])
-        except Exception as error:  # decoders raise errors of any type for broken files
-            return f"{item.file}: {explain(error)}"
-        if image.shape != shape:
-            return f"{item.file}: {_sides(image.shape)} pixels instead of {_sides(shape)}"
-        return image
+        return try_decode(str(item.file), item.file, shape, fit)
 
     def blocks(rows: Rows | None = None) -> Iterator[Block]:
         step = max(1, min(64, BLOCK_BYTES // int(np.prod(shape))))
         chosen = items if rows is None else [items[row] for row in rows.tolist()]
         for first, results in map_parallel(attempt, chosen, step):
-            good = [image for image in results if not isinstance(image, str)]
-            broken = {first + k: why for k, why in enumerate(results) if isinstance(why, str)}
-            stacked = np.stack(good) if good else np.empty((0, *shape), np.uint8)
-            yield Block(first, stacked, broken)
+            yield decoded_block(first, results, shape)
 
     names = [os.path.relpath(item.file, base) for item in items]
     labels = np.array([item.label for item in items], np.int64)
     groups = [item.group for item in items if item.group is not None]
     return Part(labels, blocks, names, groups if groups else None)
+
+
+def try_decode(name: str, image: Path | bytes, shape: tuple[int, ...], fit: Fit) -> Array | str:
+    """The pixels of an image, or why it cannot be read."""
+    try:
+        pixels = decode(image, fit, shape[0])
+    except Exception as error:  # decoders raise errors of any type for broken files
+        return f"{name}: {explain(error)}"
+    if pixels.shape != shape:
+        return f"{name}: {_sides(pixels.shape)} pixels instead of {_sides(shape)}"
+    return pixels
+
+
+def decoded_block(first: int, results: Sequence[Array | str], shape: tuple[int, ...]) -> Block:
+    """The results of `try_decode` for consecutive images."""
+    good = [image for image in results if not isinstance(image, str)]
+    broken = {first + k: why for k, why in enumerate(results) if isinstance(why, str)}
+    return Block(first, np.stack(good) if good else np.empty((0, *shape), np.uint8), broken)
 
 
 def map_parallel(
@@ -181,14 +194,14 @@ def explain(error: Exception) -> str:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[Image.Image]:
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
+def _open(path: Path | bytes) -> Iterator[Image.Image]:
+    if isinstance(path, Path) and not stat.S_ISREG(path.stat().st_mode):
         # opening a pipe would wait for ever
         raise DataError("not a regular file")
-    if status.st_size == 0:
+    if (path.stat().st_size if isinstance(path, Path) else len(path)) == 0:
         raise DataError("the file is empty")
-    with Image.open(path, formats=FORMATS) as image:
+    file = path if isinstance(path, Path) else io.BytesIO(path)
+    with Image.open(file, formats=FORMATS) as image:
         if image.width * image.height > MAX_PIXELS:
             raise DataError(
                 f"{image.width:,} × {image.height:,} pixels; expected at most "

@@ -23,10 +23,13 @@ from zetamix.data.manifolds import draw_splits
 from zetamix.data.quality import Report, check_source
 from zetamix.data.readers import READERS, arrays
 from zetamix.data.readers.copies import find_copy, read_copy
+from zetamix.data.readers.tables import find_tables, tables_source, tables_state
 from zetamix.data.readers.user_images import list_images, listing_source
 from zetamix.data.source import Progress, Source, resolve_data_dir
 from zetamix.text import did_you_mean, printable
 
+# prefix of a Hugging Face dataset that was saved to disk: hf:PATH
+SAVED = "hf:"
 DataDir: TypeAlias = str | os.PathLike[str] | None
 DataName: TypeAlias = str | os.PathLike[str] | DatasetSpec
 
@@ -40,8 +43,8 @@ def load(
 ) -> Dataset:
     """The dataset of that name, or at that path.
 
-    name: a name of the catalogue, in any case, with - or _; or a path: an `.npz` file, a folder of
-        images, a `.csv` file.
+    name: a name of the catalogue, in any case, with - or _; or a path: a folder of images, a
+        `.csv`, `.npz` or `.parquet` file, a Hugging Face dataset on disk (also as `hf:PATH`).
     data_dir: folder of downloads and prepared data; default $ZETAMIX_DATA or ~/.cache/zetamix.
     seed: seed of synthetic data and of splits that have to be created.
     size: side in pixels to resize a user's images to. Without it, images of one size up to 256
@@ -177,6 +180,8 @@ def resolve(
         raise ValueError(f"seed must lie between 0 and 2**31 - 1, got {seed}.")
     if size is not None and not 1 <= size <= 4096:
         raise ValueError(f"size must lie between 1 and 4096 pixels, got {size}.")
+    if isinstance(name, str) and name.startswith(SAVED):
+        name = Path(name.removeprefix(SAVED))
     if isinstance(name, str):
         # a folder called MNIST is a folder, not the dataset mnist
         if not name.strip():
@@ -269,7 +274,12 @@ def _resolve_path(
     """A user's data; sizes and times of its files determine the folder of its prepared form."""
     if not (path.is_dir() or path.is_file()):
         raise DataError(f"{path} is neither a folder nor a regular file.")
-    if path.is_dir() or path.suffix.lower() == ".csv":
+    tables = find_tables(path)
+    read: Callable[[], Source]
+    if tables is not None:
+        splits, state = tuple(tables), tables_state(tables)
+        read = partial(tables_source, path, tables, seed, size, group, on_problem)
+    elif path.is_dir() or path.suffix.lower() == ".csv":
         listing = list_images(path, group, on_problem)
         splits, state = tuple(listing.splits), listing.state()
         read = partial(listing_source, listing, seed, size, on_problem)
@@ -278,7 +288,7 @@ def _resolve_path(
         read = partial(arrays.npz_source, path, seed, size, group, on_problem)
     else:
         raise DataError(
-            f"{path}: expected a folder of images, a .csv file or an .npz file, got "
+            f"{path}: expected a folder of images, a .csv, .npz or .parquet file, got "
             f"{path.suffix or 'a file without suffix'}."
         )
     settings = {
@@ -358,6 +368,8 @@ class DatasetRef:
     ) -> "DatasetRef":
         """The reference to a name or path, with paths made absolute."""
         name = str(data)
+        if name.startswith(SAVED):
+            name = str(Path(name.removeprefix(SAVED)).expanduser().absolute())
         if name.strip() and name not in CATALOGUE and Path(name).expanduser().exists():
             name = str(Path(name).expanduser().absolute())
         folder = None if data_dir is None else str(data_dir.absolute())

@@ -202,7 +202,7 @@ def _listing(
     notes: tuple[str, ...] = (),
 ) -> Listing:
     """Number the classes of train; classes that only other splits have are problems."""
-    names = sorted({str(image.label) for image in images["train"]}, key=_natural_order)
+    names = sorted({str(image.label) for image in images["train"]}, key=natural_order)
     if len(names) < 2:
         problem = f"{path}: {plural(len(names), 'class', 'classes')}; expected two or more."
         (on_problem if names else raise_problems)([problem])
@@ -267,6 +267,11 @@ def choose_shape(
     if not headers:
         on_problem([f"{origin}: none of {plural(len(files), 'file')} can be read as an image."])
         return (3, DEFAULT_SIZE, DEFAULT_SIZE), Fit(DEFAULT_SIZE, crop=1.0)
+    return fit_headers(headers, size)
+
+
+def fit_headers(headers: Sequence[Header], size: int | None) -> tuple[tuple[int, ...], Fit]:
+    """The shape of one sample, and how images with these headers are brought to it."""
     channels = 1 if all(header.grey for header in headers) else 3
     sides = {(header.height, header.width) for header in headers}
     if size is None and len(sides) == 1 and max(max(sides)) <= NATIVE_SIDE:
@@ -339,7 +344,7 @@ def _split_of(row: Row) -> str:
     return split
 
 
-def _natural_order(name: str) -> list[tuple[int, str]]:
+def natural_order(name: str) -> list[tuple[int, str]]:
     """class2 before class10."""
     parts = re.split(r"(\d+)", name)
     return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
