@@ -38,7 +38,7 @@ def tune(
         typer.Option(
             help="What to search: NAME=VALUES separated by commas, such as "
             "gamma=1..6,lr=log:1e-3..1e-1,sources=2|8|all. VALUES are a range (log: for a "
-            "logarithmic scale), a list (|) or one value; NAME is gamma, sources, alpha or a field "
+            "logarithmic scale), a list (|) or one value; NAME is gamma, sources, p or a field "
             "of the recipe."
         ),
     ] = None,
