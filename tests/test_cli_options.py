@@ -1,8 +1,13 @@
 """Options that several commands share."""
 
+import io
+import os
+import signal
+
 import pytest
 import torch
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 from zetamix.cli.app import app
@@ -52,9 +57,19 @@ def test_none_leaves_the_device_to_whoever_trains(gpus):
 
 
 def test_a_time_limit_counts_from_the_start():
-    assert make_stop(None, 0.0).limit is None
-    assert make_stop("9m", 0.0).limit == 540
-    assert "got 'soon'" in refused(make_stop, "soon", 0.0)
+    console = Console(file=io.StringIO())
+    assert make_stop(None, 0.0, console).limit is None
+    assert make_stop("9m", 0.0, console).limit == 540
+    assert "got 'soon'" in refused(make_stop, "soon", 0.0, console)
+
+
+def test_ctrl_c_is_acknowledged_before_anything_is_saved():
+    console = Console(file=io.StringIO(), width=100)
+    with make_stop(None, 0.0, console) as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert "Stopping: saving checkpoints" in console.file.getvalue()
+        assert "Press Ctrl-C again to quit at once" in console.file.getvalue()
+        assert stop()
 
 
 def test_sizes_and_seeds():

@@ -251,13 +251,15 @@ def print_line(console: Console, text: str, style: str = "") -> None:
 def time_left(seconds: float | None) -> str:
     """The remaining time as text; empty where it is unknown or over.
 
-    >>> time_left(None), time_left(42), time_left(200), time_left(9000)
-    ('', 'about 40 s left', 'about 3 min left', 'about 2.5 h left')
+    >>> time_left(None), time_left(3), time_left(42), time_left(200), time_left(9000)
+    ('', 'a few seconds left', 'about 40 s left', 'about 3 min left', 'about 2.5 h left')
     """
     if seconds is None or seconds <= 0:
         return ""
+    if seconds < 10:
+        return "a few seconds left"
     if seconds < 90:
-        return f"about {max(10, round(seconds, -1)):.0f} s left"
+        return f"about {round(seconds, -1):.0f} s left"
     if seconds < 5400:
         return f"about {seconds / 60:.0f} min left"
     return f"about {seconds / 3600:.1f} h left"
