@@ -91,9 +91,9 @@ def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) ->
     """
     verified = {} if checksums else _read_verified(folder)
     found = _find_damage(folder, meta, verified)
-    if found is None and verified != (now := _states(folder, meta)):
-        # a folder that cannot be written to is verified every time
-        with suppress(OSError):
+    # a folder that cannot be written to is verified every time
+    with suppress(OSError):
+        if found is None and verified != (now := _states(folder, meta)):
             # of a process that was killed here
             for part in folder.glob(".*.part"):
                 part.unlink()
