@@ -137,6 +137,7 @@ def test_prepared_data_is_verified_once(tmp_path, monkeypatch):
 
 def test_a_damaged_text_is_not_shown_again(tmp_path, capsys):
     again = ShownAgain(Console(width=80), {"seeds": 3}, "digits", tmp_path)
+    (tmp_path / "report.html").touch()
     again.keep(tmp_path, lambda console: console.print("error 3.12 %"))
     assert again.show() == tmp_path
     assert "3.12" in capsys.readouterr().out
