@@ -1,6 +1,7 @@
 """Reports of the paper's artifacts: tables beside the paper, verdicts, figures, the page."""
 
 import csv
+import dataclasses
 import io
 
 import pytest
@@ -9,7 +10,9 @@ from browser import needs_browser, open_page
 from golden import check_golden
 from records_by_hand import FACTS, measurement, run_record
 
-from zetamix.experiments.reproduce import ARTIFACTS, CellRequest, make_view
+from zetamix.experiments.reproduce import ARTIFACTS, CellRequest, make_view, select_cells
+from zetamix.methods import parse
+from zetamix.provenance import FileRef
 from zetamix.report.paper import make_report
 from zetamix.report.paper.point_clouds import project
 from zetamix.report.paper.tables import comparison_table, readme_table, rows_of
@@ -29,7 +32,7 @@ ERRORS = {
 def fill(store, artifact="natural", errors=ERRORS, dataset="cifar10", variant="crop-flip"):
     """Records of one dataset, for every method and seed of `errors`."""
     augmentations = None if variant is None else (variant,)
-    for cell in ARTIFACTS[artifact].cells(CellRequest((0, 1, 2), augmentations)):
+    for cell in ARTIFACTS[artifact].cells(CellRequest((0, 1, 2), augmentations), store):
         values = errors.get(cell.method, ())
         if cell.dataset == dataset and cell.seed < len(values):
             store.add(artifact, run_record(cell, values[cell.seed]))
@@ -112,7 +115,7 @@ def test_csv_keeps_numbers_in_full_and_columns_apart(natural):
 
 def test_with_a_validation_split_the_best_epoch_counts(tmp_path):
     store = RecordStore(tmp_path)
-    cell = ARTIFACTS["medmnist"].cells(CellRequest())[0]
+    cell = ARTIFACTS["medmnist"].cells(CellRequest(), store)[0]
     store.add("medmnist", run_record(cell, 0.3, best=0.2, test_size=100))
     row = rows_of(make_view("medmnist", store))[0]
     assert row.summary(cell.variant, "accuracy").mean == pytest.approx(80.0)
@@ -120,7 +123,7 @@ def test_with_a_validation_split_the_best_epoch_counts(tmp_path):
 
 def test_a_metric_that_is_not_defined_is_empty(tmp_path):
     store = RecordStore(tmp_path)
-    cell = ARTIFACTS["medmnist"].cells(CellRequest())[0]
+    cell = ARTIFACTS["medmnist"].cells(CellRequest(), store)[0]
     record = run_record(cell, 0.3)
     record.last["auc"] = float("nan")
     store.add("medmnist", record)
@@ -232,7 +235,7 @@ def measured(cell, values):
 
 
 def add_dimensions(store, dataset, neighbours, values):
-    for cell in ARTIFACTS["dimension"].cells(CellRequest()):
+    for cell in ARTIFACTS["dimension"].cells(CellRequest(), store):
         is_curve = (cell.dataset, cell.recipe["neighbours"]) == (dataset, neighbours)
         if is_curve and cell.method in values:
             estimate = {"n": 100, "value": values[cell.method], "spread": 0.5}
@@ -280,7 +283,7 @@ def test_times_stand_beside_the_papers_and_devices_apart(tmp_path):
         "mixup, original": 120.0,
         "local synthetic instances": 900.0,
     }
-    for cell in ARTIFACTS["timing"].cells(CellRequest()):
+    for cell in ARTIFACTS["timing"].cells(CellRequest(), store):
         if cell.kind == "training-time" and cell.dataset == "cifar10":
             seconds = {"none": 1.0, "mixup:1.0": 1.2, "zeta:2.8": 1.26}[cell.method]
             values = {"epoch_s": seconds, "epoch_s_std": 0.01, "timed": 5, "compiled": True}
@@ -318,7 +321,7 @@ def test_times_stand_beside_the_papers_and_devices_apart(tmp_path):
 
 def test_sensitivity_has_a_column_for_each_recipe(tmp_path):
     store = RecordStore(tmp_path)
-    for cell in ARTIFACTS["sensitivity"].cells(CellRequest(None, ("crop-flip",), 30)):
+    for cell in ARTIFACTS["sensitivity"].cells(CellRequest(None, ("crop-flip",), 30), store):
         if cell.dataset == "cifar10" and not cell.in_sweep:
             gamma = float(cell.method.removeprefix("zeta:"))
             store.add("sensitivity", run_record(cell, 0.05 + 0.01 * (gamma - 3) ** 2))
@@ -338,7 +341,7 @@ def test_sensitivity_has_a_column_for_each_recipe(tmp_path):
 
 def test_a_sweep_is_drawn_from_the_models_that_were_run(tmp_path):
     store = RecordStore(tmp_path)
-    cells = ARTIFACTS["sensitivity"].cells(CellRequest())
+    cells = ARTIFACTS["sensitivity"].cells(CellRequest(), store)
     sweep = [cell for cell in cells if cell.in_sweep and cell.dataset == "cifar10"]
     for cell in sweep[:20]:
         store.add("sensitivity", run_record(cell, 0.08 - 30 * cell.recipe.weight_decay))
@@ -380,10 +383,54 @@ def test_the_page_opens_and_shows_what_is_empty(tmp_path):
     write_page([make_view(id, store) for id in ids], path, FACTS)
     opened = open_page(path).check()
     assert opened.headings[0] == "Reproduction of ζ-mixup"
-    assert [heading.split(":")[0] for heading in opened.headings[1:]] == ids
+    assert opened.headings[1] == "What was reproduced"
+    assert [heading.split(":")[0] for heading in opened.headings[2:]] == ids
+    verdicts = [row[1:] for row in opened.tables[0][1:]]
+    # by verdict, with those that were not run last
+    assert verdicts[0] == ["partly reproduced", "16 of 180"]
+    assert verdicts[-1][0] == "not run"
     assert [image["alt"].split()[0] for image in opened.images] == ["Panels", "Error"]
-    assert opened.tables[0][1][:4] == ["CIFAR-10", "no mixing", "5.48", "4.85 ± 0.06 n = 3"]
-    assert opened.tables[0][6][3] == "–"
+    assert opened.tables[1][1][:4] == ["CIFAR-10", "no mixing", "5.48", "4.85 ± 0.06 n = 3"]
+    assert opened.tables[1][6][3] == "–"
     cells = [cell for table in opened.tables for row in table for cell in row]
     assert "zetamix reproduce sensitivity --datasets cifar10" in " ".join(cells)
     assert open_page(path, width=500).overflow <= 0
+
+
+def test_methods_of_ours_have_rows_and_no_say_in_the_verdict(tmp_path):
+    store = fill(RecordStore(tmp_path))
+    before = make_report(make_view("natural", store))
+    cell = ARTIFACTS["natural"].cells(CellRequest((0,), ("crop-flip",)), store)[0]
+    for method in ("switch", parse("zetamix").full_label):
+        store.add("zetamix", run_record(dataclasses.replace(cell, method=method), 0.01))
+    after = make_report(make_view("natural", store))
+    rows = [row for row in table_rows(after.tables["natural"]) if row[1].endswith("(ours)")]
+    assert [row[:4] for row in rows] == [
+        ["CIFAR-10", "mixup or CutMix (ours)", "–", "1.00 (n = 1)"],
+        ["CIFAR-10", "ZetaMix (ours)", "–", "1.00 (n = 1)"],
+    ]
+    assert after.verdict == before.verdict
+    assert after.tables["differences"] == before.tables["differences"]
+    # neither is the best of the paper's methods
+    plain = [row for row in table_rows(after.tables["natural"]) if not row[1].endswith("(ours)")]
+    assert plain == table_rows(before.tables["natural"])
+
+
+def test_skin_says_what_its_networks_start_from(tmp_path):
+    file = tmp_path / "imagenet.pth"
+    file.write_bytes(b"weights")
+    store = RecordStore(tmp_path / "results")
+    request = CellRequest(datasets=("isic2017",), models=("resnet18",), methods=("none",))
+    (scratch,) = select_cells("skin", request, store)
+    (tuned,) = select_cells("skin", dataclasses.replace(request, weights=FileRef.read(file)), store)
+    assert tuned != scratch
+    note = "copies of 256 × 256 pixels, used as they are"
+    for cell, error in ((scratch, 0.3), (tuned, 0.2)):
+        record = run_record(cell, error)
+        extra = {**record.extra, "notes": [note]}
+        store.add("skin", dataclasses.replace(record, extra=extra))
+    table = make_report(make_view("skin", store)).tables["skin"]
+    heads = [head.name for head in table.heads]
+    assert "ours, from scratch" in heads
+    assert "ours, from imagenet.pth" in heads
+    assert f"ISIC 2017: {note}." in table.notes

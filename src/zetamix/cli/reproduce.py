@@ -21,6 +21,7 @@ from zetamix.cli.options import (
     Methods,
     Seeds,
     TimeLimit,
+    Weights,
     make_stop,
     open_console,
     parse_device,
@@ -63,12 +64,17 @@ def reproduce(
             "the artifact has."
         ),
     ] = None,
+    models: Annotated[
+        str | None,
+        typer.Option(help="Comma-separated models to train, such as resnet18. Default: all."),
+    ] = None,
     methods: Methods = None,
     seeds: Seeds = None,
     augmentation: Annotated[
         str | None, typer.Option(help="Override the recipe's: crop-flip, flip, none.")
     ] = None,
     epochs: Epochs = None,
+    weights: Weights = None,
     device: Device = None,
     jobs: Jobs = None,
     data_dir: DataDir = None,
@@ -94,6 +100,7 @@ def reproduce(
     with report_errors():
         from zetamix.experiments.reproduce import CellRequest, Session, make_view, select_cells
         from zetamix.methods import parse_list
+        from zetamix.provenance import FileRef
         from zetamix.results.record_store import RecordStore
 
         chosen = _parse_ids(ids or [ALL])
@@ -126,7 +133,9 @@ def reproduce(
                 seeds=None if seeds is None else parse_seeds(seeds, 1),
                 augmentations=_split(augmentation),
                 epochs=epochs,
+                weights=None if weights is None else FileRef.read(weights),
                 datasets=_split(datasets),
+                models=_split(models),
                 methods=None if methods is None else tuple(m.label for m in parse_list(methods)),
             )
             for id in chosen:

@@ -59,6 +59,8 @@ class Cell:
     mark: Mark = ""
     note: str = ""
     """Tooltip of the cell (HTML only)."""
+    link: str = ""
+    """Anchor of the section that the cell leads to (HTML only)."""
     signed: bool = False
     """Whether a positive number has a sign, as a difference should."""
     suffix: str = ""

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
 from zetamix.data import CATALOGUE, Dataset
+from zetamix.provenance import FileRef
 from zetamix.records import Measurement, Record, RunRecord
 from zetamix.train.paper_recipes import RECIPES
 from zetamix.train.recipe import Recipe
@@ -21,6 +22,8 @@ class Variant:
     """None: the recipe's own."""
     epochs: int | None = None
     """None: the recipe's own. A smaller number is a shortened recipe and is labelled as one."""
+    weights: FileRef | None = None
+    """The weights that training starts from; None: from scratch."""
 
     def recipe(
         self, dataset: str, model: str | None = None, weight_decay: float | None = None
@@ -30,15 +33,17 @@ class Variant:
         >>> Variant("crop-flip", epochs=30).recipe("cifar10").milestones
         (12, 18, 24)
         """
-        changes = {"model": model, "weight_decay": weight_decay}
+        changes: dict[str, Any] = {"model": model, "weight_decay": weight_decay}
         changes |= {"augmentation": self.augmentation, "epochs": self.epochs}
+        changes |= {"weights": self.weights}
         given = {key: value for key, value in changes.items() if value is not None}
         return RECIPES[dataset].change(**given)
 
     @property
     def label(self) -> str:
         shortened = "" if self.epochs is None else f"shortened to {self.epochs} epochs"
-        return ", ".join(filter(None, (self.augmentation, shortened)))
+        start = "" if self.weights is None else f"from {self.weights.path.name}"
+        return ", ".join(filter(None, (self.augmentation, shortened, start)))
 
 
 @dataclass(frozen=True)

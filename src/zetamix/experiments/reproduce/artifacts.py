@@ -1,7 +1,7 @@
 """The artifacts: each figure and table of the paper with the cells that it needs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -14,6 +14,7 @@ from zetamix.experiments.reproduce.training_cells import CellRequest
 from zetamix.methods import parse
 from zetamix.records import RunRecord
 from zetamix.results.paper_cells import PaperCell, ReproduceError, TrainingCell, Variant
+from zetamix.results.paper_values import TABLES
 from zetamix.results.record_store import PaperView, RecordStore
 from zetamix.text import did_you_mean
 from zetamix.train.paper_recipes import RECIPES
@@ -85,6 +86,8 @@ MEASURES: Mapping[str, Measure] = {
 }
 
 SPELLED = {"zetamix": parse("zetamix").full_label}
+# rows of the paper's tables that are not the paper's
+OWN_METHODS = ("switch", SPELLED["zetamix"])
 
 
 def select_cells(id: str, request: CellRequest, store: RecordStore) -> list[PaperCell]:
@@ -94,7 +97,7 @@ def select_cells(id: str, request: CellRequest, store: RecordStore) -> list[Pape
     """
     if request.changes_training and not ARTIFACTS[id].trains:
         raise ReproduceError(
-            "Seeds, augmentation and epochs apply to artifacts that train models; "
+            "Seeds, augmentation, epochs, models and weights apply to artifacts that train models; "
             f"{id} trains none."
         )
     for name in request.augmentations or ():
@@ -104,27 +107,39 @@ def select_cells(id: str, request: CellRequest, store: RecordStore) -> list[Pape
     cells = ARTIFACTS[id].cells(request, store)
     # zetamix may be asked for by its short name; its cells spell it out
     methods = None if request.methods is None else [SPELLED.get(m, m) for m in request.methods]
-    for field, names in (("dataset", request.datasets), ("method", methods)):
-        choices = [name for name in dict.fromkeys(getattr(cell, field) for cell in cells) if name]
+    chosen = {"dataset": request.datasets, "model": request.models, "method": methods}
+    for field, names in chosen.items():
+        choices = [
+            name for name in dict.fromkeys(getattr(cell, field, "") for cell in cells) if name
+        ]
         for name in names or ():
             if name not in choices:
                 listed = f"one of {', '.join(choices)}" if choices else f"no {field}"
                 raise ReproduceError(
                     f"{id}: expected {listed}, got {name!r}.{did_you_mean(name, choices)}"
                 )
-        cells = [cell for cell in cells if names is None or getattr(cell, field) in names]
+        cells = [cell for cell in cells if names is None or getattr(cell, field, "") in names]
     return cells
 
 
 def make_view(id: str, store: RecordStore, *, is_smoke: bool = False) -> PaperView:
-    """An artifact's cells, and those of other variants of the recipe that have records."""
+    """An artifact's cells, and other variants and methods of ours that have records."""
     artifact = ARTIFACTS[id]
     cells = artifact.cells(CellRequest(), store)
     if is_smoke:
         cells = smoke.shorten(cells, torch.device("cpu"))
         return PaperView(id, artifact.title, cells, store, (), smoke.LABEL, artifact.ours)
     more = _other_variants(artifact, cells, store)
+    if id in TABLES:
+        more += _own_methods([*cells, *more], store)
     return PaperView(id, artifact.title, cells, store, more, ours=artifact.ours)
+
+
+def _own_methods(cells: Sequence[PaperCell], store: RecordStore) -> list[TrainingCell]:
+    """Cells of methods that the paper does not have, with the recipes of its tables."""
+    trainings = [cell for cell in cells if isinstance(cell, TrainingCell)]
+    others = [replace(cell, method=method) for cell in trainings for method in OWN_METHODS]
+    return [cell for cell in dict.fromkeys(others) if store.find(cell) is not None]
 
 
 def _other_variants(
@@ -151,7 +166,7 @@ def _other_variants(
     more: list[TrainingCell] = []
     for dataset, variant in others:
         augmentations = None if variant.augmentation is None else (variant.augmentation,)
-        request = CellRequest(augmentations=augmentations, epochs=variant.epochs)
+        request = CellRequest(None, augmentations, variant.epochs, variant.weights)
         more += [
             cell
             for cell in artifact.cells(request, store)
@@ -164,5 +179,9 @@ def _variant_of(record: RunRecord) -> Variant | None:
     """The variant of the paper's recipe that a run used; None for any other recipe."""
     recipe, base = Recipe.from_dict(record.cell.recipe), RECIPES[record.cell.dataset]
     epochs = None if recipe.epochs == base.epochs else recipe.epochs
-    variant = Variant(recipe.augmentation, epochs)
+    augmentation: str | None = recipe.augmentation
+    if recipe.weights is not None and augmentation == base.augmentation:
+        # named by its weights alone
+        augmentation = None
+    variant = Variant(augmentation, epochs, recipe.weights)
     return variant if variant.recipe(record.cell.dataset, recipe.model) == recipe else None

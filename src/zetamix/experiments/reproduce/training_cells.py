@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
+from zetamix.provenance import FileRef
 from zetamix.results.paper_cells import TrainingCell, Variant
 from zetamix.results.paper_values import METHODS
 
@@ -34,12 +35,15 @@ class CellRequest:
     seeds: tuple[int, ...] | None = None
     augmentations: tuple[str, ...] | None = None
     epochs: int | None = None
+    weights: FileRef | None = None
     datasets: tuple[str, ...] | None = None
+    models: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None
 
     @property
     def changes_training(self) -> bool:
-        return (self.seeds, self.augmentations, self.epochs) != (None, None, None)
+        changes = (self.seeds, self.augmentations, self.epochs, self.weights, self.models)
+        return any(change is not None for change in changes)
 
     def seeds_or(self, default: tuple[int, ...]) -> tuple[int, ...]:
         return default if self.seeds is None else self.seeds
@@ -47,7 +51,7 @@ class CellRequest:
     def variants_or(self, default: tuple[str | None, ...]) -> list[Variant]:
         """Variants to train; None in `default` is the recipe's own augmentation."""
         augmentations = default if self.augmentations is None else self.augmentations
-        return [Variant(augmentation, self.epochs) for augmentation in augmentations]
+        return [Variant(name, self.epochs, self.weights) for name in augmentations]
 
 
 def natural_cells(request: CellRequest) -> list[TrainingCell]:

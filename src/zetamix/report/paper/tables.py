@@ -45,6 +45,14 @@ SKIN_SPLITS = (
     "MSK has not its size either: the archive has 3,676 images, the paper 3,551. ISIC 2018 is "
     "evaluated on its 193 validation images, as in the paper."
 )
+SCRATCH = (
+    "The paper does not say whether its networks for skin lesions start from ImageNet's weights. "
+    "Ours start from scratch, unless a column names the file they start from (--weights FILE)."
+)
+OURS = (
+    "Methods marked as ours are not in the paper and do not count in the verdict: ZetaMix, and "
+    "mixup or CutMix chosen for each batch."
+)
 MEDMNIST_DEFAULTS = (
     "The paper gives the learning rate, the loss, SGD and the batch size; epochs, momentum, "
     "normalisation and the selection of the epoch by validation AUC are those of MedMNIST's script."
@@ -66,8 +74,8 @@ SHOWN_METRICS = {
 }
 NOTES = {
     "natural": (AUGMENTATION, DEFAULTS),
-    "skin": (SKIN_SPLITS, DEFAULTS),
-    "skin-detailed": (SKIN_SPLITS, DEFAULTS),
+    "skin": (SCRATCH, SKIN_SPLITS, DEFAULTS),
+    "skin-detailed": (SCRATCH, SKIN_SPLITS, DEFAULTS),
     "medmnist": (MEDMNIST_DEFAULTS,),
 }
 
@@ -85,6 +93,10 @@ class Row:
     @property
     def title(self) -> str:
         return CATALOGUE[self.dataset].title
+
+    @property
+    def in_paper(self) -> bool:
+        return self.method in paper.METHODS
 
     def summary(self, variant: Variant, metric: str) -> Summary | None:
         """A metric over our seeds, in the paper's unit."""
@@ -205,7 +217,7 @@ def compare(group: Sequence[Row], variant: Variant, metric: str, baseline: str) 
     base = summaries.get(baseline)
     differences = []
     for method, summary in summaries.items():
-        if method.startswith("zeta") and summary is not None and base is not None:
+        if method.startswith("zeta:") and summary is not None and base is not None:
             _, sizes = count_right(rows[method].runs[variant][0].confusion)
             step = paper.METRICS[metric].scale * resolution(metric, sizes)
             differences.append(
@@ -232,7 +244,7 @@ def difference_table(comparisons: Sequence[Comparison]) -> Table:
             [
                 c.row.title,
                 paper.MODELS[c.row.model],
-                c.variant.label or "paper's recipe",
+                recipe_label(c.row.artifact, c.variant) or "paper's recipe",
                 f"{method_name(c.difference.method)} − {method_name(c.difference.baseline)}",
                 *(Cell(number, digits=digits, signed=True) for number in numbers),
                 c.difference.n,
@@ -270,7 +282,7 @@ def comparison_table(view: PaperView) -> Table:
     for row, group in [(row, methods) for methods in groups_of(rows) for row in methods]:
         line: list[Cell | Plain] = [row.title]
         line += [paper.MODELS[row.model]] if has_models else []
-        line.append(method_name(row.method))
+        line.append(method_name(row.method) + ("" if row.in_paper else " (ours)"))
         for metric in metrics:
             line.append(_printed_cell(row, metric))
             for variant in variants:
@@ -279,11 +291,29 @@ def comparison_table(view: PaperView) -> Table:
         numbers = [str(k) for k, issue in enumerate(numbered, 1) if _concerns(issue, row)]
         body.append([*line, ", ".join(numbers)])
     heads = ["dataset", *(["model"] if has_models else []), "method"]
-    columns = [Column(head) for head in heads] + _columns(metrics, variants) + [Column("see")]
-    notes = [_explanation(metrics), *METHODS, *NOTES[view.artifact]]
+    labels = [recipe_label(view.artifact, variant) for variant in variants]
+    columns = [Column(head) for head in heads] + _columns(metrics, labels) + [Column("see")]
+    notes = [_explanation(metrics), *METHODS, *NOTES[view.artifact], *_data_notes(rows)]
+    notes += [] if all(row.in_paper for row in rows) else [OURS]
     notes += [f"[{number}] {issue.sentence}" for number, issue in enumerate(numbered, 1)]
     notes += [f"About the paper: {i.sentence}" for i in footnotes if i not in numbered]
     return Table(columns, body, f"{view.title[0].upper()}{view.title[1:]}", notes)
+
+
+def recipe_label(artifact: str, variant: Variant) -> str:
+    """What distinguishes a variant; of skin lesions also that it starts from scratch."""
+    scratch = "from scratch" if artifact.startswith("skin") and variant.weights is None else ""
+    return ", ".join(filter(None, (variant.label, scratch)))
+
+
+def _data_notes(rows: Sequence[Row]) -> list[str]:
+    """What the records say about their data beyond the catalogue: copies, duplicates."""
+    notes: dict[str, None] = {}
+    for row in rows:
+        for run in (run for runs in row.runs.values() for run in runs):
+            own = [n for n in run.extra.get("notes", ()) if n not in CATALOGUE[row.dataset].notes]
+            notes |= dict.fromkeys(f"{row.title}: {note}." for note in own)
+    return list(notes)
 
 
 def readme_table(view: PaperView, dataset: str) -> Table:
@@ -302,15 +332,15 @@ def readme_table(view: PaperView, dataset: str) -> Table:
     return Table([Column(head) for head in heads], rows)
 
 
-def _columns(metrics: Sequence[str], variants: Sequence[Variant]) -> list[Column]:
+def _columns(metrics: Sequence[str], labels: Sequence[str]) -> list[Column]:
     columns = []
     for metric in metrics:
         title = column_title(metric)
         columns.append(Column(f"{title}, paper", "as printed"))
-        for variant in variants:
-            label = f", {variant.label}" if variant.label else ""
-            columns.append(Column(f"ours{label}", f"{title}: mean ± standard deviation over seeds"))
-            columns.append(Column(f"ours − paper{label}"))
+        for label in labels:
+            suffix = f", {label}" if label else ""
+            note = f"{title}: mean ± standard deviation over seeds"
+            columns += [Column(f"ours{suffix}", note), Column(f"ours − paper{suffix}")]
     return columns
 
 
@@ -325,11 +355,24 @@ def _our_cells(row: Row, variant: Variant, metric: str, mark: Mark) -> list[Cell
     summary, printed = row.summary(variant, metric), row.printed(metric)
     digits = paper.METRICS[metric].digits
     difference = None if summary is None or printed is None else summary.mean - printed
+    if summary is None:
+        return [Cell(None, note=f"fill it with: {_fill_command(row, variant)}"), Cell(None)]
     return [summary_cell(summary, digits, mark), Cell(difference, digits=digits, signed=True)]
 
 
+def _fill_command(row: Row, variant: Variant) -> str:
+    options: dict[str, object] = {"datasets": row.dataset, "models": row.model}
+    options |= {"methods": row.method, "augmentation": variant.augmentation}
+    options |= {"epochs": variant.epochs, "weights": variant.weights and variant.weights.path.name}
+    chosen = " ".join(f"--{name} {value}" for name, value in options.items() if value)
+    return f"zetamix reproduce {row.artifact} {chosen}"
+
+
 def _mark(row: Row, group: Sequence[Row], variant: Variant, metric: str) -> Mark:
-    """Whether our mean is the best or second best; no mark unless every method was run."""
+    """Whether our mean is the best or second best of the paper's methods, if all were run."""
+    group = [other for other in group if other.in_paper]
+    if not row.in_paper:
+        return ""
     summaries = {other.method: other.summary(variant, metric) for other in group}
     means = {name: METRICS[metric].sign * s.mean for name, s in summaries.items() if s is not None}
     if len(means) < len(group):
