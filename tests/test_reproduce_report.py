@@ -406,7 +406,7 @@ def test_methods_of_ours_have_rows_and_no_say_in_the_verdict(tmp_path):
     after = make_report(make_view("natural", store))
     rows = [row for row in table_rows(after.tables["natural"]) if row[1].endswith("(ours)")]
     assert [row[:4] for row in rows] == [
-        ["CIFAR-10", "mixup or CutMix (ours)", "–", "1.00 (n = 1)"],
+        ["CIFAR-10", "mixup/CutMix switch (ours)", "–", "1.00 (n = 1)"],
         ["CIFAR-10", "ZetaMix (ours)", "–", "1.00 (n = 1)"],
     ]
     assert after.verdict == before.verdict

@@ -51,7 +51,7 @@ SCRATCH = (
 )
 OURS = (
     "Methods marked as ours are not in the paper and do not count in the verdict: ZetaMix, and "
-    "mixup or CutMix chosen for each batch."
+    "the switch between mixup and CutMix that is common today."
 )
 MEDMNIST_DEFAULTS = (
     "The paper gives the learning rate, the loss, SGD and the batch size; epochs, momentum, "
