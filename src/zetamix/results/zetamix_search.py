@@ -159,30 +159,31 @@ def rank(methods: Sequence[str], errors: Errors, pairs: Sequence[tuple[str, int]
     """Methods by their relative error over datasets and seeds; those that lack runs come last."""
 
     def order(method: str) -> tuple[int, float]:
-        own = errors.get(method, {})
-        return sum(pair not in own for pair in pairs), relative_error(method, errors, pairs) or 0.0
+        relative = relative_errors(method, errors, pairs)
+        return len(pairs) - len(relative), fmean(relative.values()) if relative else 0.0
 
     return sorted(methods, key=order)
 
 
-def relative_error(method: str, errors: Errors, pairs: Sequence[tuple[str, int]]) -> float | None:
-    """The mean of its errors, each divided by the mean of all runs with that dataset.
+def relative_errors(
+    method: str, errors: Errors, pairs: Sequence[tuple[str, int]]
+) -> dict[tuple[str, int], float]:
+    """Its errors, each divided by the mean of all runs with that dataset.
 
-    So a dataset with 30 % of errors counts as much as one with 8 %. None without a run.
+    So a dataset with 30 % of errors counts as much as one with 8 %.
 
     >>> errors = {"a": {("d", 0): 0.1, ("e", 0): 0.3}, "b": {("d", 0): 0.3, ("e", 0): 0.3}}
-    >>> [round(relative_error(method, errors, [("d", 0), ("e", 0)]), 3) for method in "ab"]
-    [0.75, 1.25]
+    >>> relative_errors("a", errors, [("d", 0), ("e", 0)])
+    {('d', 0): 0.5, ('e', 0): 1.0}
     """
     own = errors.get(method, {})
-    shares = [own[pair] / _mean_error(pair[0], errors) for pair in pairs if pair in own]
-    return fmean(shares) if shares else None
-
-
-def _mean_error(dataset: str, errors: Errors) -> float:
-    return fmean(
-        value for own in errors.values() for (name, _), value in own.items() if name == dataset
-    )
+    means = {
+        dataset: fmean(
+            e for other in errors.values() for (d, _), e in other.items() if d == dataset
+        )
+        for dataset in {dataset for dataset, _ in own}
+    }
+    return {pair: own[pair] / means[pair[0]] for pair in pairs if pair in own}
 
 
 @dataclass(frozen=True)

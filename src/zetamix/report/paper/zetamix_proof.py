@@ -26,6 +26,7 @@ from zetamix.report.paper.artifact_report import (
     INCOMPLETE,
     INCONCLUSIVE,
     MISSED,
+    NOT_RUN,
     REACHED,
     ArtifactReport,
     Verdict,
@@ -224,7 +225,7 @@ def _verdict(contests: Sequence[Contest]) -> Verdict:
     """The target, as it was set before the first run."""
     judged = [contest for contest in contests if contest.complete]
     if not judged:
-        return Verdict()
+        return Verdict(NOT_RUN, ["No dataset has runs of all methods yet."])
     worst = [min(contest.score(method) or 0 for method in BEATEN) for contest in judged]
     ahead, certain = sum(score >= 1 for score in worst), sum(score >= 2 for score in worst)
     behind = [

@@ -99,7 +99,7 @@ def _settings(
         places = [own[method] for own in ranks.values() if method in own]
         complete = len(places) == len(titles)
         row.append(Cell(fmean(places) if complete else None, digits=1))
-        relative = search.relative_error(method, errors, pairs)
+        relative = fmean(search.relative_errors(method, errors, pairs).values())
         row.append(Cell(relative if complete else None, digits=3))
         row.append(_effect_of_new_statistics(list(runs[method].values())))
         rows.append(row)
@@ -163,7 +163,7 @@ def _verdict(errors: search.Errors, titles: Mapping[str, str]) -> Verdict:
     if choice is None:
         return Verdict(INCONCLUSIVE, ["The first round of the search is not complete."])
     complete = choice.rounds == total
-    relative = search.relative_error(choice.method, errors, choice.pairs)
+    relative = fmean(search.relative_errors(choice.method, errors, choice.pairs).values())
     sentences = [
         f"After {choice.rounds} of {plural(total, 'round')} the best setting of ZetaMix is "
         f"{setting_name(choice.method)}, with a relative error of {relative:.3f} over "
@@ -183,16 +183,10 @@ def _verdict(errors: search.Errors, titles: Mapping[str, str]) -> Verdict:
 
 def _told_apart(choice: search.Choice, errors: search.Errors) -> tuple[list[str], list[str]]:
     """Names of the other finalists: those that are significantly worse, and the rest."""
-    scales = {
-        dataset: fmean(
-            e for own in errors.values() for (name, _), e in own.items() if name == dataset
-        )
-        for dataset, _ in choice.pairs
-    }
 
     def relative(method: str) -> dict[int, float]:
-        own = errors[method]
-        return {k: own[pair] / scales[pair[0]] for k, pair in enumerate(choice.pairs)}
+        found = search.relative_errors(method, errors, choice.pairs)
+        return dict(enumerate(found.values()))
 
     apart, close = list[str](), list[str]()
     for method in choice.finalists:
