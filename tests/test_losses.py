@@ -233,6 +233,34 @@ def test_expected_loss_keeps_the_dtype_of_the_criterion():
 # accuracy
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("weight", [torch.float16, torch.float32, torch.float64, torch.int64])
+@pytest.mark.parametrize("target", [torch.uint8, torch.int32, torch.int64])
+def test_hard_targets_take_weights_of_any_dtype(dtype, weight, target):
+    logits, labels = torch.randn(6, 3).to(dtype), torch.tensor([0, 1, 2, 0, 1, 2])
+    weights = torch.tensor([1.0, 5.0, 2.0])
+    loss = soft_cross_entropy(logits, labels.to(target), weight=weights.to(weight))
+    expected = torch.nn.functional.cross_entropy(logits.double(), labels, weight=weights.double())
+    torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=1e-6)
+    assert loss.dtype == torch.promote_types(dtype, torch.float32)
+
+
+@pytest.mark.parametrize("shape", [(), (4, 5)])
+def test_hard_targets_may_have_a_channel_of_one(shape):
+    logits, labels = torch.randn(6, 3, *shape), torch.randint(3, (6, *shape))
+    expected = soft_cross_entropy(logits, labels)
+    assert torch.equal(soft_cross_entropy(logits, labels.unsqueeze(1)), expected)
+    assert dominant_accuracy(logits, labels.unsqueeze(1)) == dominant_accuracy(logits, labels)
+
+
+def test_accuracy_does_not_count_ignored_labels():
+    labels = torch.tensor([0, 1, -100, 0])
+    logits = torch.eye(3)[torch.tensor([0, 1, 2, 2])]
+    assert dominant_accuracy(logits, labels) == pytest.approx(2 / 3)
+    assert dominant_accuracy(logits, labels.clamp_min(0), ignore_index=0) == 1
+    assert dominant_accuracy(logits, torch.eye(3).bool()[labels.clamp_min(0)]) == 0.5
+
+
 def test_accuracy_counts_the_dominant_class():
     targets = torch.tensor([[0.6, 0.4, 0.0], [0.3, 0.3, 0.4], [0.0, 1.0, 0.0], [0.5, 0.2, 0.3]])
     scores = torch.tensor([[9.0, 1.0, 0.0], [0.0, 1.0, 0.5], [-3.0, -1.0, -2.0], [0.0, 0.0, 1.0]])

@@ -4,13 +4,16 @@ import subprocess
 import sys
 
 import by_hand
+import numpy as np
 import pytest
 import torch
 from conftest import assert_close
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
+from torchvision import tv_tensors
 
-from zetamix import MixPlan, apply_plan, mixup, zeta_mixup, zeta_plan
+from zetamix import MixPlan, ZetaMixup, apply_plan, mixup, zeta_mixup, zeta_plan
 from zetamix.kernels import reference
 from zetamix.rules import Average, Blend, FromAnchor, OneHot
 
@@ -95,6 +98,19 @@ def test_the_ends_of_an_integer_range_do_not_wrap_round(dtype):
     for value in (info.min, info.max):
         samples = torch.full((33, 4), value, dtype=dtype)
         assert torch.equal(apply_plan(samples, zeta_plan(33, 1.0)), samples)
+
+
+@pytest.mark.parametrize("dtype", SMALL_INTS, ids=str)
+@pytest.mark.parametrize("batch", [2, 16, 300], ids=["product", "bags", "gather"])
+@pytest.mark.parametrize("implementation", ["auto", "reference"])
+def test_integers_are_clamped_where_the_weights_do_not_sum_to_one(dtype, batch, implementation):
+    info = torch.iinfo(dtype)
+    samples = torch.full((batch, 3), info.max, dtype=dtype)
+    rows = torch.zeros(batch, 2, dtype=torch.int64)
+    for total, expected in ((2.0, info.max), (-2.0, info.min)):
+        plan = MixPlan(rows, torch.full((batch, 2), total / 2), batch)
+        mixed = apply_plan(samples, plan, implementation=implementation)
+        assert torch.equal(mixed, torch.full_like(samples, expected))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -225,6 +241,54 @@ def test_gradients_through_channels_last_and_half_precision():
     assert_close(samples.grad, share.view(4, 1, 1, 1).expand(4, 2, 3, 3))
 
 
+# torch scripts its own formulas for forward mode
+@pytest.mark.filterwarnings("ignore:`torch.jit.*is deprecated")
+@every_path
+def test_forward_mode_derivatives(plan_of):
+    plan = plan_of(gamma=1.2)
+    samples, tangents = torch.randn(2, plan.batch_size, 3)
+    with forward_ad.dual_level():
+        mixed = apply_plan(forward_ad.make_dual(samples, tangents), plan)
+        assert_close(forward_ad.unpack_dual(mixed).tangent, by_loop(tangents, plan))
+    _, moved = torch.func.jvp(lambda x: apply_plan(x, plan), (samples,), (tangents,))
+    assert_close(moved, by_loop(tangents, plan))
+
+    def mix_with(weights):
+        return apply_plan(samples, MixPlan(plan.indices, weights, plan.batch_size))
+
+    # mixing is linear in the weights
+    weights = plan.weights.clone()
+    assert_close(torch.func.jvp(mix_with, (weights,), (weights,))[1], by_loop(samples, plan))
+
+
+@every_path
+def test_a_plan_is_applied_inside_vmap(plan_of):
+    plan = plan_of(gamma=1.2)
+    batches = torch.randn(3, plan.batch_size, 2, 4)
+    mixed = torch.vmap(lambda x: apply_plan(x, plan))(batches)
+    for batch, result in zip(batches, mixed, strict=True):
+        assert_close(result, by_loop(batch, plan))
+
+
+META = {
+    "all sources": lambda x, y: zeta_mixup(x, y, 5),
+    "few sources": lambda x, y: zeta_mixup(x, y, 5, sources=2, gamma=(2.0, 4.0)),
+    "mixup": lambda x, y: mixup(x, y, 5, alpha=0.4),
+    "transform": lambda x, y: ZetaMixup(num_classes=5, p=0.5)(x, y),
+    "off": lambda x, y: ZetaMixup(num_classes=5).eval()(x, y),
+}
+
+
+@pytest.mark.parametrize("call", META.values(), ids=META.keys())
+def test_meta_tensors_give_shapes_and_dtypes(call):
+    samples = torch.empty(300, 2, 4, 4, dtype=torch.float16, device="meta")
+    labels = torch.empty(300, dtype=torch.int64, device="meta")
+    mixed, targets = call(samples, labels)
+    assert (mixed.shape, mixed.dtype) == (samples.shape, samples.dtype)
+    assert (targets.shape, targets.dtype) == ((300, 5), torch.float32)
+    assert mixed.device.type == targets.device.type == "meta"
+
+
 def test_gradients_reach_soft_targets_and_not_labels():
     soft = torch.rand(5, 3, dtype=torch.float64, requires_grad=True)
     plan = zeta_plan(5, dtype=torch.float64)
@@ -325,6 +389,15 @@ def test_ignored_class_labels_give_no_mass():
     assert targets.tolist() == [[0.0, 0.75], [0.0, 0.25]]
 
 
+@pytest.mark.parametrize("shape", [(6, 1, 5, 4), (6, 1, 3, 5, 4)], ids=str)
+def test_masks_with_a_channel_of_one(shape):
+    masks = torch.randint(3, shape)
+    plan = zeta_plan(6)
+    assert torch.equal(OneHot(3).mix(masks, plan), OneHot(3).mix(masks.squeeze(1), plan))
+    _, targets = zeta_mixup(torch.randn(6, 2, *shape[2:]), masks, 3)
+    assert targets.shape == (6, 3, *shape[2:])
+
+
 def test_masks_through_the_function():
     masks = torch.randint(4, (3, 5, 5))
     masks[0, 0, 0] = 255
@@ -412,6 +485,63 @@ def test_matmul_precision_does_not_reach_targets():
     one_hot = torch.nn.functional.one_hot(labels, 5)
     assert_close(OneHot(5).mix(labels, plan), by_loop(one_hot, plan))
     assert_close(Average().mix(soft, plan), by_loop(soft, plan))
+
+
+# arrays and torchvision's tensors come back as what they were
+
+ARRAYS = {
+    "as it comes": lambda x: x,
+    "read-only": lambda x: np.broadcast_to(x[:1], x.shape),
+    "backwards": lambda x: x[::-1],
+    "every second": lambda x: np.repeat(x, 2, 0)[::2],
+}
+
+
+@pytest.mark.parametrize("function", [zeta_mixup, mixup])
+@pytest.mark.parametrize("view", ARRAYS.values(), ids=ARRAYS.keys())
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "uint8"])
+def test_numpy_in_numpy_out(function, view, dtype):
+    samples = view((100 * np.random.default_rng(0).random((6, 4, 3))).astype(dtype))
+    labels = view(np.arange(6))
+    seeded = torch.Generator().manual_seed
+    mixed, targets = function(samples, labels, 6, generator=seeded(0))
+    assert (type(mixed), type(targets)) == (np.ndarray, np.ndarray)
+    assert (mixed.dtype, targets.dtype) == (dtype, "float32")
+    tensors = torch.tensor(samples.tolist(), dtype=getattr(torch, dtype))
+    expected, soft = function(tensors, torch.tensor(labels.tolist()), 6, generator=seeded(0))
+    assert np.array_equal(mixed, expected.numpy())
+    assert np.array_equal(targets, soft.numpy())
+
+
+def test_each_entry_comes_back_as_it_came():
+    rules = {"y": OneHot(4), "x": Blend(), "pair": (Average(), FromAnchor()), "file": FromAnchor()}
+    batch = {
+        "x": np.ones((4, 3, 2, 2), dtype=np.uint8),
+        "y": torch.arange(4),
+        "pair": (np.arange(4.0), tv_tensors.Image(torch.arange(4)[:, None, None].float())),
+        "file": ["a", "b", "c", "d"],
+    }
+    mixed = ZetaMixup(rules=rules)(batch)
+    assert [type(mixed[name]) for name in ("x", "y", "pair", "file")] == [
+        np.ndarray, torch.Tensor, tuple, list,
+    ]  # fmt: skip
+    assert [type(entry) for entry in mixed["pair"]] == [np.ndarray, tv_tensors.Image]
+    plan = zeta_plan(4)
+    assert isinstance(apply_plan(batch["x"], plan), np.ndarray)
+    assert isinstance(apply_plan([batch["x"], batch["y"].float()], plan)[1], torch.Tensor)
+
+
+@pytest.mark.parametrize("kind", [tv_tensors.Image, tv_tensors.Video, tv_tensors.Mask])
+def test_tv_tensors_keep_their_type(kind):
+    value = kind(torch.randint(3, (4, 2, 5, 5), dtype=torch.uint8))
+    mixed, targets = ZetaMixup(num_classes=4)(value, torch.arange(4))
+    assert (type(mixed), type(targets)) == (kind, torch.Tensor)
+    assert type(zeta_mixup(value, torch.arange(4), 4)[0]) is kind
+    assert type(apply_plan(value, zeta_plan(4))) is kind
+    # soft masks are masks: geometric transforms still move them with their image
+    masks = tv_tensors.Mask(torch.randint(3, (4, 5, 5)))
+    _, soft = ZetaMixup(num_classes=3)(value, masks)
+    assert (type(soft), soft.shape) == (tv_tensors.Mask, (4, 3, 5, 5))
 
 
 # compiled, and without waiting for the device

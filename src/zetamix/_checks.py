@@ -139,10 +139,7 @@ def check_ignore_index(ignore_index: int) -> None:
 
 def check_tensor(name: str, value: object) -> Tensor:
     if not isinstance(value, Tensor):
-        # by its name: the core imports torch only
-        is_numpy = type(value).__name__ == "ndarray"
-        hint = " Turn a NumPy array into one with torch.from_numpy." if is_numpy else ""
-        raise TypeError(f"{name} must be a tensor, got {type(value).__name__}.{hint}")
+        raise TypeError(f"{name} must be a tensor, got {type(value).__name__}.")
     if value.is_nested or value.layout is not torch.strided:
         got = "a nested one" if value.is_nested else str(value.layout)
         raise TypeError(f"{name} must be a dense tensor, got {got}. Pad it, or use .to_dense().")

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from zetamix._checks import check_choice, check_number, check_same_shape, check_tensor
 from zetamix.plan import MixPlan, check_is_plan
+from zetamix.rules import drop_column
 
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
 REDUCTIONS = ("mean", "sum", "none")
@@ -41,29 +42,29 @@ def soft_cross_entropy(
     check_number("label_smoothing", label_smoothing, low=0, high=1)
     check_tensor("logits", logits)
     check_tensor("targets", targets)
+    if logits.ndim < 2:
+        raise ValueError(f"logits must be [n, classes, ...], got {list(logits.shape)}.")
+    if targets.is_complex():
+        raise TypeError(f"targets must be real numbers or class indices, got {targets.dtype}.")
+    classes = logits.shape[1]
     wide = torch.promote_types(logits.dtype, torch.float32)
+    if weight is not None:
+        weight = _check_class_weights(weight, classes).to(logits.device, wide)
     if targets.dtype == torch.bool:
         targets = targets.float()
     if not targets.is_floating_point():
         return F.cross_entropy(
             logits.to(wide),
-            targets.long(),
+            _check_class_indices(targets, logits),
             weight=weight,
             ignore_index=ignore_index,
             label_smoothing=label_smoothing,
             reduction=reduction,
         )
     check_same_shape("logits", logits, "targets", targets)
-    if logits.ndim < 2:
-        raise ValueError(f"logits must be [n, classes, ...], got {list(logits.shape)}.")
-    classes = logits.shape[1]
-    if weight is not None and weight.shape != (classes,):
-        raise ValueError(
-            f"weight must hold one number per class, [{classes}], got {list(weight.shape)}."
-        )
     costs = -logits.to(wide).log_softmax(1)
     shape = (1, classes, *[1] * (logits.ndim - 2))
-    scale = costs.new_ones(shape) if weight is None else weight.to(costs).view(shape)
+    scale = costs.new_ones(shape) if weight is None else weight.view(shape)
     counted = torch.arange(classes, device=targets.device) != ignore_index
     mass = targets.to(wide) * counted.view(shape)
     # a class that cannot be (logit -inf) and has no mass costs nothing, though inf · 0 is NaN
@@ -74,6 +75,26 @@ def soft_cross_entropy(
     if reduction == "mean":
         return loss.sum() / (scale * mass).sum()
     return loss.sum() if reduction == "sum" else loss
+
+
+def _check_class_weights(weight: Tensor, classes: int) -> Tensor:
+    if check_tensor("weight", weight).shape != (classes,):
+        raise ValueError(
+            f"weight must hold one number per class, [{classes}], got {list(weight.shape)}."
+        )
+    return weight
+
+
+def _check_class_indices(targets: Tensor, logits: Tensor) -> Tensor:
+    """Class indices [n, *dense] for scores [n, classes, *dense], int64; a column [n, 1] is one."""
+    indices = drop_column(targets)
+    expected = logits.shape[:1] + logits.shape[2:]
+    if indices.shape != expected:
+        raise ValueError(
+            f"Class indices for logits {list(logits.shape)} must be {list(expected)}, got "
+            f"{list(targets.shape)}. Soft or multi-hot targets must be floating point."
+        )
+    return indices.long()
 
 
 class SoftCrossEntropy(nn.Module):
@@ -179,21 +200,25 @@ def _check_rows(name: str, value: Tensor, rows: int) -> None:
         raise ValueError(f"{name} must have {rows} rows for this plan, got {value.shape[0]}.")
 
 
-def dominant_accuracy(predictions: Tensor, targets: Tensor) -> Tensor:
+def dominant_accuracy(predictions: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
     """The share of outputs whose highest score is the class with the largest target.
 
-    Outputs without any target mass, all of it ignored, do not count. For training curves: with
-    ζ-mixup above `GAMMA_MIN` that class is the anchor's.
+    Targets are soft, as mixing returns them, or class indices. Outputs without any target mass and
+    class indices equal to `ignore_index` do not count. For training curves: with ζ-mixup above
+    `GAMMA_MIN` that class is the anchor's.
 
     >>> dominant_accuracy(torch.eye(3), torch.tensor([[0.9, 0.1, 0.0]] * 3))
     tensor(0.3333)
     """
     check_tensor("predictions", predictions)
     check_tensor("targets", targets)
-    best = targets.argmax(1) if targets.is_floating_point() else targets
-    guess = predictions.argmax(1)
-    check_same_shape("predicted classes", guess, "target classes", best)
-    counted = torch.ones_like(guess, dtype=torch.bool)
-    if targets.is_floating_point():
-        counted = targets.sum(1) > 0
-    return ((guess == best) & counted).sum() / counted.sum()
+    if predictions.ndim < 2:
+        raise ValueError(f"predictions must be [n, classes, ...], got {list(predictions.shape)}.")
+    if targets.is_floating_point() or targets.dtype == torch.bool:
+        check_same_shape("predictions", predictions, "targets", targets)
+        targets = targets.to(torch.promote_types(targets.dtype, torch.float32))
+        best, counted = targets.argmax(1), targets.sum(1) > 0
+    else:
+        best = _check_class_indices(targets, predictions)
+        counted = best != ignore_index
+    return ((predictions.argmax(1) == best) & counted).sum() / counted.sum()

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from zetamix._checks import Gamma, check_tensor
+from zetamix.array_kinds import as_tensors, in_kind_of
 from zetamix.kernels import dispatch
 from zetamix.kernels.dispatch import Implementation
 from zetamix.kernels.plan_spec import PlanSpec
@@ -37,9 +38,10 @@ def apply_plan(
     """Mix every tensor of `samples`, a tensor or any nest of dicts, tuples and lists of tensors.
 
     Tensors have the batch first and any shape behind it. Dtype and memory format are kept, the
-    input is left alone, and gradients flow. uint8, int8 and int16 are mixed in float32 and rounded.
-    A sample that holds NaN or infinity can reach every output of its batch. Where the plan has
-    boxes, tensors [n, ..., height, width] of its size are pasted.
+    input is left alone, and gradients flow. uint8, int8 and int16 are mixed in float32, rounded and
+    clamped. NumPy arrays and tv_tensors come back as such. A sample that holds NaN or infinity can
+    reach every output of its batch. Where the plan has boxes, tensors [n, ..., height, width] of
+    its size are pasted.
 
     mean: the mean of samples in [0, 1] or of bytes, for plans that keep the variance; see
         `zetamix.rules.Blend`. Without it samples are taken as normalised.
@@ -53,7 +55,7 @@ def apply_plan(
             [2.]])
     """
     check_is_plan(plan)
-    mixed: Nest = Blend(mean).mix(samples, plan, implementation)
+    mixed: Nest = in_kind_of(samples, Blend(mean).mix(as_tensors(samples), plan, implementation))
     return mixed
 
 
@@ -82,11 +84,14 @@ def zeta_mixup(
     >>> targets.shape, targets.argmax(1)
     (torch.Size([8, 8]), tensor([0, 1, 2, 3, 4, 5, 6, 7]))
     """
+    batch = samples, labels
+    samples, labels = as_tensors(batch)
     first = check_pair(samples, labels)
     rule = infer_rule(labels, num_classes, ignore_index)
     draw = Draw(generator, stream, first.device)
     spec = zeta_spec(first.shape[0], gamma, sources, outputs, anchor, draw)
-    return mix_pair(samples, labels, rule, spec, draw, implementation)
+    mixed: tuple[Nest, Tensor] = mix_pair(samples, labels, rule, spec, draw, implementation)
+    return in_kind_of(batch, mixed)  # type: ignore[no-any-return]
 
 
 def mixup(
@@ -108,11 +113,14 @@ def mixup(
     >>> targets.shape
     torch.Size([8, 10])
     """
+    batch = samples, labels
+    samples, labels = as_tensors(batch)
     first = check_pair(samples, labels)
     rule = infer_rule(labels, num_classes, ignore_index)
     draw = Draw(generator, stream, first.device)
     spec = mixup_spec(first.shape[0], alpha, per, outputs)
-    return mix_pair(samples, labels, rule, spec, draw, implementation)
+    mixed: tuple[Nest, Tensor] = mix_pair(samples, labels, rule, spec, draw, implementation)
+    return in_kind_of(batch, mixed)  # type: ignore[no-any-return]
 
 
 def check_pair(samples: Any, labels: Any) -> Tensor:
@@ -124,6 +132,7 @@ def check_pair(samples: Any, labels: Any) -> Tensor:
         if not is_batch(leaf):
             check_tensor("samples", leaf)
     first: Tensor = leaves[0]
+    _refuse_vmap(first)
     if not is_batch(labels):
         check_tensor("labels", labels)
     if first.shape[0] == 0:
@@ -141,6 +150,14 @@ def check_pair(samples: Any, labels: Any) -> Tensor:
             f"samples and labels must be on one device, got {first.device} and {labels.device}."
         )
     return first
+
+
+def _refuse_vmap(samples: Tensor) -> None:
+    if not torch.compiler.is_compiling() and torch._C._functorch.is_batchedtensor(samples):
+        raise TypeError(
+            "A plan cannot be drawn inside torch.vmap, where labels cannot be read. Draw it "
+            "outside with zeta_plan or mixup_plan, and apply it inside with apply_plan."
+        )
 
 
 def mix_pair(

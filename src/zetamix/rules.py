@@ -104,9 +104,9 @@ class Blend:
 class OneHot:
     """Rule for class indices: [n] or [n, 1] become soft targets [outputs, num_classes].
 
-    Dense labels such as masks [n, h, w] become [outputs, num_classes, h, w]. Where a source holds
-    `ignore_index` it contributes nothing, so the targets there sum to the weight of the rest, and
-    `soft_cross_entropy` counts the pixel by that weight.
+    Dense labels such as masks [n, h, w] or [n, 1, h, w] become [outputs, num_classes, h, w]. Where
+    a source holds `ignore_index` it contributes nothing, so the targets there sum to the weight of
+    the rest, and `soft_cross_entropy` counts the pixel by that weight.
     """
 
     num_classes: int
@@ -132,6 +132,11 @@ class OneHot:
 
     def _check_range(self, labels: Tensor, on_host: bool) -> None:
         """Labels in [0, num_classes), or `ignore_index`: read on a CPU, asserted on a device."""
+        if on_host and torch._C._functorch.is_batchedtensor(labels):
+            raise TypeError(
+                "Class labels cannot be read inside torch.vmap. Mix them outside of it, or as "
+                "one-hot floating point targets with Average()."
+            )
         ignored = self.ignore_index
         # nearly every batch is right, and one pass can tell
         if on_host and labels.numel() and ignored is None:
@@ -147,7 +152,10 @@ class OneHot:
             torch._assert_async(valid.all(), f"{message}. Is num_classes right?")
         elif labels.numel() and not bool(valid.all()):
             wrong = labels[~valid].flatten()[0].item()
-            raise ValueError(f"{message}, got {wrong}. Is num_classes right?")
+            hint = "Is num_classes right?"
+            if wrong < 0 or wrong == 255:
+                hint = f"If it marks what is to be ignored, pass ignore_index={wrong}."
+            raise ValueError(f"{message}, got {wrong}. {hint}")
 
     def _scatter(self, labels: Tensor, plan: MixPlan) -> Tensor:
         """Each source's weight added to its class.
@@ -263,8 +271,9 @@ def _refuse_length(name: str, length: int, plan: MixPlan) -> None:
 
 
 def drop_column(labels: Tensor) -> Tensor:
-    """Labels [n, 1] as [n]; all others as they are."""
-    return labels.squeeze(1) if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    """Labels [n, 1] as [n], masks [n, 1, h, w] as [n, h, w]; all others as they are."""
+    # [n, 1, length] could be an image of height 1
+    return labels.squeeze(1) if labels.ndim != 3 and labels.shape[1:2] == (1,) else labels
 
 
 def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None = None) -> Rule:
@@ -297,9 +306,7 @@ def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None
 
 def _refuse_labels(labels: object) -> None:
     got = "a scalar tensor" if isinstance(labels, Tensor) else type(labels).__name__
-    if got == "ndarray":
-        hint = "Turn NumPy arrays into tensors with torch.from_numpy, samples and labels."
-    elif isinstance(labels, (Mapping, tuple, list)):
+    if isinstance(labels, (Mapping, tuple, list)):
         hint = "For a dict or tuple of targets pass rules= to ZetaMixup, one per entry."
     else:
         hint = "Mixing takes batches: do it behind the loader, not on single samples."

@@ -16,6 +16,7 @@ from torch.utils.data import default_collate, get_worker_info
 from zetamix import _checks, batch_tree
 from zetamix import plan as plans
 from zetamix._checks import Gamma, GammaSchedule
+from zetamix.array_kinds import as_tensors, in_kind_of
 from zetamix.batch_tree import Rules
 from zetamix.boxes import Size, check_size
 from zetamix.gamma import dominance_threshold
@@ -172,9 +173,18 @@ class BatchMix(nn.Module):
 
     def forward(self, *inputs: Any) -> Any:
         """Mix `(samples, labels)`, given as two arguments or as one tuple, list or dict."""
-        batch: Any = inputs
-        if self.rules is not None or len(inputs) != 2 or not isinstance(inputs[0], Tensor):
-            batch = self._read_batch(inputs)
+        if (
+            self.rules is None
+            and len(inputs) == 2
+            and type(inputs[0]) is Tensor
+            and type(inputs[1]) is Tensor
+        ):
+            return self._mix(inputs)
+        given = inputs[0] if len(inputs) == 1 else inputs
+        return in_kind_of(given, self._mix(self._read_batch(as_tensors(inputs))))
+
+    def _mix(self, batch: Any) -> Any:
+        """Mix a batch of tensors: a pair, or whatever the rules are for."""
         controls = self._read_controls()
         mixes = self._mixes(controls)
         implementation = self.implementation if mixes else None

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from zetamix._checks import check_choice
 from zetamix.kernels import copy_boxes, embedding_bag, reference
@@ -65,13 +66,13 @@ def mix_rows(
             mixed: Tensor = _triton().mix_rows(rows, indices, weights.float(), tf32=allows_tf32())
         return mixed
     on_cpu = rows.device.type == "cpu" and not torch.compiler.is_compiling()
-    without_gradients = not needs_gradients(rows) and not needs_gradients(weights)
     if (
         implementation == "auto"
         and on_cpu
-        and without_gradients
         and rows.shape[1]
         and indices.shape[1] * 4 <= rows.shape[0]
+        and not needs_gradients(rows)
+        and not needs_gradients(weights)
     ):
         return embedding_bag.mix_rows(rows, indices, weights)
     return reference.mix_rows(rows, indices, weights)
@@ -108,7 +109,12 @@ def why_not_fused(rows: Tensor, weights: Tensor | None = None) -> str | None:
 
 
 def needs_gradients(tensor: Tensor) -> bool:
-    return tensor.requires_grad and torch.is_grad_enabled()
+    """Whether autograd follows the tensor, in reverse or in forward mode, or torch.func does."""
+    if tensor.requires_grad and torch.is_grad_enabled():
+        return True
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return True
+    return forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
 
 
 def draws_plan(spec: PlanSpec, device: torch.device, dtype: torch.dtype) -> bool:

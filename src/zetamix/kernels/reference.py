@@ -59,8 +59,11 @@ def dense(indices: Tensor, weights: Tensor, batch_size: int) -> Tensor:
 
 
 def narrow(mixed: Tensor, dtype: torch.dtype) -> Tensor:
-    """Back to the dtype that came in; integers are rounded to the nearest, not truncated."""
-    return mixed.to(dtype) if dtype.is_floating_point else mixed.round().to(dtype)
+    """Back to the dtype that came in; integers are rounded to the nearest and do not wrap round."""
+    if dtype.is_floating_point:
+        return mixed.to(dtype)
+    info = torch.iinfo(dtype)
+    return mixed.round().clamp(info.min, info.max).to(dtype)
 
 
 def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Tensor:

@@ -244,7 +244,7 @@ def _narrow(y, MODE: tl.constexpr, dtype: tl.constexpr):
     """Back to the dtype that came in; bytes are rounded to the nearest."""
     if MODE == "bytes":
         # adding 1.5 · 2^23 leaves no bits for a fraction: rounds half to even, as torch.round
-        y = tl.minimum((y + 12582912.0) - 12582912.0, 255.0)
+        y = tl.maximum(tl.minimum((y + 12582912.0) - 12582912.0, 255.0), 0.0)
     return y.to(dtype)
 
 

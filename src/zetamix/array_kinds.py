@@ -1,0 +1,57 @@
+"""NumPy arrays and torchvision's tv_tensors: mixed as tensors, given back as what they were."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def as_tensors(batch: Any) -> Any:
+    """The same nest of dicts, tuples and lists with a plain tensor for each array and tv_tensor."""
+    if type(batch) is Tensor:
+        return batch
+    if isinstance(batch, Mapping):
+        return {name: as_tensors(entry) for name, entry in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        return _in_form_of(batch, [as_tensors(entry) for entry in batch])
+    if _is_array(batch):
+        # torch takes neither negative strides nor, without a warning, read-only memory
+        taken = batch.flags.writeable and min(batch.strides, default=0) >= 0
+        return torch.from_numpy(batch if taken else batch.copy())
+    return batch.as_subclass(Tensor) if _is_tv_tensor(batch) else batch
+
+
+def in_kind_of(batch: Any, mixed: Any) -> Any:
+    """The mixed batch with an array or tv_tensor wherever `batch` has one."""
+    if type(batch) is Tensor:
+        return mixed
+    if isinstance(mixed, Tensor):
+        if _is_array(batch):
+            return mixed.detach().numpy()
+        if _is_tv_tensor(batch):
+            # imported already, or there would be no tv_tensor
+            return sys.modules["torchvision.tv_tensors"].wrap(mixed, like=batch)
+        return mixed
+    if isinstance(mixed, Mapping):
+        return {name: in_kind_of(batch[name], entry) for name, entry in mixed.items()}
+    if isinstance(mixed, (tuple, list)):
+        pairs = zip(batch, mixed, strict=True)
+        return _in_form_of(mixed, [in_kind_of(entry, part) for entry, part in pairs])
+    return mixed
+
+
+def _in_form_of(nest: Any, entries: list[Any]) -> Any:
+    return type(nest)(*entries) if hasattr(nest, "_fields") else type(nest)(entries)
+
+
+def _is_array(value: object) -> bool:
+    # by its name: the core imports torch only
+    return any(
+        f"{kind.__module__}.{kind.__name__}" == "numpy.ndarray" for kind in type(value).mro()
+    )
+
+
+def _is_tv_tensor(value: object) -> bool:
+    return type(value).__module__.startswith("torchvision.tv_tensors")
