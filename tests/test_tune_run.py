@@ -66,7 +66,7 @@ def test_a_search_and_its_test(tmp_path):
     last = [progress for progress in seen if isinstance(progress, SearchProgress)][-1]
     assert (last.done, last.total, last.running) == (3, 3, {})
     assert isinstance(seen[-1], Snapshot)
-    assert seen[-1].count("done") == 6
+    assert seen[-1].count("done") == 8
 
 
 def test_the_same_call_trains_nothing_and_more_trials_train_the_missing_ones(tmp_path):
@@ -362,4 +362,4 @@ def test_another_choice_is_another_test_and_is_counted(tmp_path):
     assert tuning.settings_tested == 2
     # the baselines were tested already
     assert len(records(tmp_path)) - len(before) == 1
-    assert len(list(Path(tmp_path / "test").iterdir())) == 4
+    assert len(list(Path(tmp_path / "test").iterdir())) == 5

@@ -131,5 +131,6 @@ def make_tuning(trials, spec=None, *, errors=None, **options) -> Tuning:
             ),
         )
         for candidate in make_candidates(spec, tuning.chosen.setting)
+        if candidate.name in errors
     ]
     return replace(tuning, tested=tuple(tested))
