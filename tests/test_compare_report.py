@@ -226,7 +226,9 @@ def test_the_method_section_states_its_limits(six):
     text = " ".join(describe_method(six))
     assert "6 methods with 3 seeds each, on the same 1,200 training and 1,200 test samples" in text
     recipe = six.recipe
-    assert f"{recipe.model}, 3 epochs, batch size {recipe.batch_size}, SGD with" in text
+    assert (
+        f"{recipe.model}, from scratch, 3 epochs, batch size {recipe.batch_size}, SGD with" in text
+    )
     assert "not the choice of training and test samples" in text
     assert "Trained (2 processes side by side): 18 runs on" in text
     assert "All runs together took 9.0 minutes." in text

@@ -288,3 +288,13 @@ def test_adamw_brings_rates_and_a_schedule_that_suit_it(digits):
 def test_networks_with_layer_normalisation_get_adamw(digits, model, optimizer):
     assert make_recipe(digits, model=model).optimizer == optimizer
     assert make_recipe(digits, model=model, optimizer="sgd").optimizer == "sgd"
+
+
+def test_a_recipe_says_how_it_optimises(digits):
+    assert make_recipe(digits).optimisation == (
+        "SGD with momentum 0.9 (Nesterov), learning rate 0.025 (cosine), weight decay 0.0005"
+    )
+    assert make_recipe(digits, optimizer="adamw").optimisation == (
+        "AdamW, learning rate 0.00025 (cosine after 3 epochs of warm-up), weight decay 0.05"
+    )
+    assert make_recipe(digits).start == "from scratch"

@@ -447,11 +447,9 @@ def describe_method(comparison: Comparison) -> list[str]:
         f"{plural(len(comparison.requested), 'method')} with {plural(len(seeds), 'seed')} each, on "
         f"the same {len(dataset.train):,} training and {test:,} test samples. A seed fixes the "
         "initial weights and the order of the data, so that paired runs differ in the mixing only.",
-        f"Every run: {recipe.model}, {plural(recipe.epochs, 'epoch')}, batch size "
-        f"{recipe.batch_size}, SGD with momentum {recipe.momentum:g}"
-        f"{' (Nesterov)' if recipe.nesterov else ''}, learning rate {recipe.lr:g} "
-        f"({recipe.schedule}), weight decay {recipe.weight_decay:g}, augmentation: "
-        f"{recipe.augmentation}. Recipe: {recipe.source}. All numbers are from the last epoch; "
+        f"Every run: {recipe.model}, {recipe.start}, {plural(recipe.epochs, 'epoch')}, batch size "
+        f"{recipe.batch_size}, {recipe.optimisation}, augmentation: {recipe.augmentation}. "
+        f"Recipe: {recipe.source}. All numbers are from the last epoch; "
         "nothing was selected on the test split.",
         f"Primary metric: {METRICS[comparison.primary].title}. It is the mean "
         "average precision where a sample may have several labels, the AUC for two classes, else "

@@ -10,7 +10,7 @@ from zetamix.methods import Method
 from zetamix.metrics import EVALUATED, MULTI_LABEL_ONLY
 from zetamix.models import is_python_file
 from zetamix.provenance import FileChangedError, FileRef
-from zetamix.text import did_you_mean
+from zetamix.text import did_you_mean, plural
 
 CHOICES = {
     "optimizer": ("sgd", "adamw"),
@@ -207,6 +207,23 @@ class Recipe:
             if isinstance(value, dict)
         }
         return cls(**{**values, "milestones": tuple(values["milestones"]), **files})
+
+    @property
+    def start(self) -> str:
+        """What the weights of a run start from, for people."""
+        return "from scratch" if self.weights is None else f"from {self.weights}"
+
+    @property
+    def optimisation(self) -> str:
+        """Optimiser, rate and decay, for people."""
+        schedule = self.schedule
+        if self.warmup:
+            schedule += f" after {plural(self.warmup, 'epoch')} of warm-up"
+        rates = f"learning rate {self.lr:g} ({schedule}), weight decay {self.weight_decay:g}"
+        if self.optimizer == "adamw":
+            return f"AdamW, {rates}"
+        nesterov = " (Nesterov)" if self.nesterov else ""
+        return f"SGD with momentum {self.momentum:g}{nesterov}, {rates}"
 
     @property
     def network(self) -> dict[str, Any]:
