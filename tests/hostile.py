@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 from miniatures import Attack, class_folders
 from PIL import Image
 
@@ -117,6 +119,27 @@ def _multi_label(*columns: str) -> Callable[[Path], Path]:
         text = "\n".join([f"file,{','.join(columns)}", *rows])
         (folder / "x.csv").write_text(text)
         return folder / "x.csv"
+
+    return build
+
+
+def _parquet(labels: list[object]) -> Callable[[Path], Path]:
+    def build(folder: Path) -> Path:
+        numbers = [float(k) for k in range(len(labels))]
+        table = pyarrow.table({"x": numbers, "y": numbers[::-1], "label": labels})
+        pyarrow.parquet.write_table(table, folder / "x.parquet")
+        return folder / "x.parquet"
+
+    return build
+
+
+def _saved_dataset(name: str, text: str) -> Callable[[Path], Path]:
+    """A folder of Hugging Face with this description."""
+
+    def build(folder: Path) -> Path:
+        (folder / "saved").mkdir()
+        (folder / "saved" / name).write_text(text)
+        return folder / "saved"
 
     return build
 
@@ -226,6 +249,19 @@ DATASETS: dict[str, Callable[[Path], Path]] = {
         train_images=np.zeros((0, 8, 8), np.uint8), train_labels=np.zeros(0, int)
     ),
     "an npz that lies about a shape": _lying_npz,
+    "a Parquet file of control characters": _parquet(["a\x07", "b", "c"] * 10),
+    "a Parquet file of one class": _parquet(["a"] * 30),
+    "a Parquet file without some labels": _parquet([None, "b", "c"] * 10),
+    "a Parquet file of lists": _parquet([["a"], ["b"], ["c"]] * 10),
+    "a Parquet file of text": _file("x.parquet", "no parquet"),
+    "a Parquet file of nothing": _file("x.parquet", b""),
+    "a Parquet file cut off": _cut(_parquet(["a", "b"] * 10), 300),
+    "a pipe as Parquet": _pipe("x.parquet"),
+    "a saved dataset of a list": _saved_dataset("dataset_dict.json", "[]"),
+    "a saved dataset of a number": _saved_dataset("dataset_dict.json", '{"splits": 3}'),
+    "a saved dataset elsewhere": _saved_dataset("dataset_dict.json", '{"splits": ["../../x"]}'),
+    "a saved dataset of half a JSON": _saved_dataset("state.json", "{"),
+    "a saved dataset without files": _saved_dataset("state.json", "{}"),
     "a file without suffix": _file("data", b"?"),
 }
 

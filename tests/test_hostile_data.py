@@ -68,7 +68,7 @@ def check_sentence(error):
 READABLE = {
     "a class in Latin-1", "a class with a control character", "a class with a line break",
     "a class with markup", "a class with a long name", "an npz with names of control characters",
-    "a CSV with a control character in its header",
+    "a CSV with a control character in its header", "a Parquet file of control characters",
 }  # fmt: skip
 
 

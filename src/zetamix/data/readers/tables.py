@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zetamix.data.errors import DataError, OnProblem, raise_problems
+from zetamix.data.errors import DataError, OnProblem, check_distinct, raise_problems
 from zetamix.data.groups import Group, find_groups
 from zetamix.data.image_files import (
     Fit,
@@ -34,7 +34,7 @@ from zetamix.data.readers.user_images import (
 )
 from zetamix.data.source import Array, Block, Part, Rows, Source, array_part, read_matrices
 from zetamix.data.splits import complete_splits, digest
-from zetamix.text import plural
+from zetamix.text import plural, printable
 
 SUFFIXES = (".parquet", ".arrow")
 IMAGE_COLUMNS = ("image", "img", "picture", "photo")
@@ -49,7 +49,8 @@ def find_tables(path: Path) -> dict[str, list[Path]] | None:
     if not path.is_dir():
         return None
     if (path / "dataset_dict.json").is_file():
-        names = _read_json(path / "dataset_dict.json").get("splits", [])
+        names = _read_json(path / "dataset_dict.json").get("splits")
+        names = names if isinstance(names, list) else []
         return {_split_name(name, path): _arrow_files(path / Path(name).name) for name in names}
     if (path / "state.json").is_file():
         return {"train": _arrow_files(path)}
@@ -84,7 +85,11 @@ def tables_source(
         raise DataError(f"{path} has no split called train; it has {', '.join(tables) or 'none'}.")
     read = {split: Table(path, list(files), group) for split, files in tables.items() if files}
     rows = _rows_of_splits(read, path)
-    classes, labels, notes = _number_labels(read, rows, path)
+    names, labels, notes = _number_labels(read, rows, path)
+    classes = tuple(map(printable, names))
+    check_distinct(classes, str(path))
+    if len(classes) < 2:
+        raise DataError(f"{path}: 1 class; expected two or more.")
     groups = {split: table.groups(on_problem) for split, table in read.items()}
     train = read["train"]
     if train.image is None:
@@ -116,7 +121,7 @@ def tables_source(
     )
     kind = "a Parquet table" if train.files[0].suffix == ".parquet" else "a Hugging Face dataset"
     return Source(
-        name=path.name if path.is_dir() else path.stem,
+        name=printable(path.name if path.is_dir() else path.stem),
         classes=classes,
         shape=shape,
         dtype=dtype,
