@@ -209,6 +209,12 @@ def test_every_pixel_comes_from_the_last_box_that_covers_it(seed, size, sources,
             assert_close(plan.weights[k], torch.tensor(counts) / (height * width))
 
 
+def test_shares_are_as_exact_as_the_plan():
+    plan = CutMix(per="sample").make_plan(64, size=(7, 11), dtype=torch.float64)
+    counts = plan.weights * 77
+    assert_close(counts, counts.round())
+
+
 def test_areas_of_boxes_are_the_weights():
     mix = ZetaMix(gamma=(0.0, 4.0), sources=3, paste=1.0, generator=seeded())
     blended = ZetaMix(gamma=(0.0, 4.0), sources=3, generator=seeded()).make_plan(500)

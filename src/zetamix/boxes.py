@@ -78,18 +78,24 @@ def _covers(boxes: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return in_rows[:, :, None] & in_columns[:, None, :]
 
 
-def visible_shares(boxes: Tensor, size: Size) -> Tensor:
-    """[outputs, sources]: the share of pixels where a source's box is not covered by later ones.
+def visible_pixels(boxes: Tensor, size: Size) -> Tensor:
+    """[outputs, sources]: the number of pixels where a source's box is not covered by later ones.
 
     The edges of the boxes divide the image into cells that are covered as a whole or not at all.
     """
-    rows = boxes[..., ::2].flatten(1).sort(1).values
-    columns = boxes[..., 1::2].flatten(1).sort(1).values
+    rows = _grid_lines(boxes[..., ::2].flatten(1), size[0])
+    columns = _grid_lines(boxes[..., 1::2].flatten(1), size[1])
     pixels = rows.diff()[:, :, None] * columns.diff()[:, None, :]
     counts = []
     for source in reversed(range(boxes.shape[1])):
         covered = _covers(boxes[:, source], rows[:, :-1], columns[:, :-1])
         counts.append((pixels * covered).sum((1, 2)))
         pixels = pixels * ~covered
-    height, width = size
-    return torch.stack(counts[::-1], 1) / (height * width)
+    return torch.stack(counts[::-1], 1)
+
+
+def _grid_lines(edges: Tensor, length: int) -> Tensor:
+    """Edges [outputs, n] in order, or every row (column) where there are fewer of these."""
+    if edges.shape[1] <= length:
+        return edges.sort(1).values
+    return torch.arange(length + 1, device=edges.device).expand(edges.shape[0], -1)

@@ -100,11 +100,16 @@ class MixPlan:
             raise ValueError(
                 f"boxes must be [outputs, sources, 4] = {list(shape)}, int64, got {got}."
             )
-        object.__setattr__(self, "size", box.check_size(self.size))
+        height, width = size = box.check_size(self.size)
+        object.__setattr__(self, "size", size)
         if boxes.device != self.device:
             raise ValueError(
                 f"indices and boxes must be on one device, got {self.device} and {boxes.device}."
             )
+        if not _checks.reads_need_sync(boxes) and boxes.numel():
+            rows, columns = boxes[..., ::2], boxes[..., 1::2]
+            if boxes.min() < 0 or rows.max() > height or columns.max() > width:
+                raise ValueError(f"boxes must lie inside images of {height} × {width} pixels.")
 
     @property
     def scale(self) -> Tensor | None:
@@ -340,7 +345,8 @@ def with_boxes(plan: MixPlan, boxes: Tensor, size: Size, chosen: Tensor | None =
     default. Their weights become the shares of pixels.
     """
     boxes = torch.cat([box.whole(plan.outputs, size, plan.device), boxes], 1)
-    weights = box.visible_shares(boxes, size).to(plan.weights.dtype)
+    height, width = size
+    weights = box.visible_pixels(boxes, size).to(plan.weights.dtype) / (height * width)
     if chosen is not None:
         weights = torch.where(chosen[:, None], weights, plan.weights)
         boxes = torch.where(chosen[:, None, None], boxes, 0)

@@ -58,8 +58,8 @@ class Blend:
             return dispatch.mix_samples(leaf, plan.indices, plan.weights, implementation)
         if self.mean is None and not leaf.is_floating_point():
             raise TypeError(
-                f"Keeping the variance of {leaf.dtype} samples needs their mean: pass "
-                "mean=(0.5, 0.5, 0.5) or whatever they have, or keep_variance=False."
+                f"Keeping the variance of {leaf.dtype} samples needs their mean: pass mean= (in "
+                "[0, 1], a number or one per channel), or keep_variance=False."
             )
         weights = plan.weights * scale[:, None]
         if self.mean is None:
