@@ -341,11 +341,10 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
     >>> round(fit_temperature(logits, torch.tensor([0, 0, 0, 0])), 2)
     2.25
     """
-    from scipy.optimize import minimize_scalar  # type: ignore[import-untyped]
-
     # one number needs no more samples
     some = slice(None, None, 1 + logits.numel() // MANY_LOGITS)
-    logits, labels = logits[some].detach().double(), labels[some]
+    # on the CPU: every value of the loss is read
+    logits, labels = logits[some].detach().cpu().double(), labels[some].cpu()
     smoothing = 1 / (len(labels) + 2)
 
     def loss(log_temperature: float) -> float:
@@ -355,8 +354,15 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
             return float(F.binary_cross_entropy_with_logits(scaled, targets.double()))
         return float(F.cross_entropy(scaled, labels, label_smoothing=smoothing))
 
-    found = minimize_scalar(loss, bounds=LOG_TEMPERATURES, method="bounded")
-    return math.exp(float(found.x))
+    # golden-section search, as the loss has one minimum: training needs no scipy
+    low, high = LOG_TEMPERATURES
+    while high - low > 1e-4:
+        step = (math.sqrt(5) - 1) / 2 * (high - low)
+        if loss(high - step) < loss(low + step):
+            high = low + step
+        else:
+            low = high - step
+    return math.exp((low + high) / 2)
 
 
 def scaled_scores(logits: Tensor, labels: Tensor, temperature: float) -> dict[str, float]:
