@@ -4,10 +4,12 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from miniatures import save
 from PIL import Image, ImageOps
 from torchvision.transforms import v2
 
+from zetamix import data
 from zetamix.data import image_files
 from zetamix.data.image_files import NATIVE, Fit, LabelledFile
 
@@ -94,17 +96,36 @@ def test_every_kind_of_image_comes_out_alike(mode, suffix, channels, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["F", "I"])
-def test_pixels_without_a_range_are_refused(mode, tmp_path):
-    Image.fromarray(np.full((4, 4), 7.5, np.float32)).convert(mode).save(tmp_path / "image.tiff")
-    with pytest.raises(ValueError, match=rf"32-bit numbers \(mode {mode}\) of unknown range"):
-        image_files.decode(tmp_path / "image.tiff", NATIVE, 1)
+def test_wide_pixels_are_kept_where_all_images_have_them(mode, tmp_path):
+    random = np.random.default_rng(0)
+    for number in range(12):
+        values = random.normal(-300, 500, (10, 8)).astype(np.float32)
+        folder = tmp_path / "ct" / "ab"[number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(values).convert(mode).save(folder / f"{number}.tiff")
+    dataset = data.load(tmp_path / "ct", tmp_path)
+    assert dataset.train.samples.dtype == torch.float32
+    assert dataset.shape == (1, 10, 8)
+    name = dataset.train.names()[0]
+    kept = np.asarray(Image.open(tmp_path / "ct" / name), np.float32)
+    assert np.array_equal(dataset.train.samples[0, 0].numpy(), kept)
+    assert data.load(tmp_path / "ct", tmp_path, size=4).shape == (1, 4, 4)
+    # beside bytes their range is unknown
+    with pytest.raises(ValueError, match=rf"32-bit numbers \(mode {mode}\), those of other"):
+        image_files.decode(tmp_path / "ct" / name, NATIVE, 1)
+
+
+def test_pixels_that_are_not_finite_are_refused(tmp_path):
+    Image.fromarray(np.full((4, 4), np.nan, np.float32)).save(tmp_path / "image.tiff")
+    with pytest.raises(ValueError, match="holds NaN or infinity"):
+        image_files.decode(tmp_path / "image.tiff", Fit(None, dtype="float32"), 1)
 
 
 def test_headers_say_size_and_grey(tmp_path):
     save(tmp_path / "grey.png", np.zeros((6, 8), np.uint8))
     save(tmp_path / "colour.jpg", coordinates(20, 10))
-    assert image_files.read_header(tmp_path / "grey.png") == (8, 6, True)
-    assert image_files.read_header(tmp_path / "colour.jpg") == (20, 10, False)
+    assert image_files.read_header(tmp_path / "grey.png") == (8, 6, True, False)
+    assert image_files.read_header(tmp_path / "colour.jpg") == (20, 10, False, False)
 
 
 def part_of(folder, count):

@@ -403,7 +403,7 @@ def test_a_file_that_is_no_csv(content, message, mine, data_dir):
 
 def test_a_file_of_another_kind_is_refused(tmp_path, data_dir):
     (tmp_path / "notes.txt").write_text("")
-    refuses(tmp_path / "notes.txt", data_dir, r"a \.csv file or an \.npz file, got \.txt")
+    refuses(tmp_path / "notes.txt", data_dir, r"a \.csv, \.npz or \.parquet file, got \.txt")
 
 
 @pytest.mark.parametrize(

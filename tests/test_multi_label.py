@@ -219,3 +219,14 @@ def test_columns_of_zeros_and_ones_are_labels(rows, multi, tmp_path):
         for name, label in zip(split.names(), split.labels, strict=True):
             expected = rows[int(name[8:-4]) % len(rows)]
             assert (label.tolist() if multi else [1 - int(label), int(label)]) == list(expected)
+
+
+def test_a_model_of_float_images_takes_them_in_their_own_units(zetamix, tmp_path):
+    images = np.random.default_rng(0).normal(-300, 500, (60, 8, 8)).astype(np.float32)
+    np.savez(tmp_path / "ct.npz", train_images=images, train_labels=np.arange(60) % 2)
+    options = ("--methods", "none", "--epochs", 1, "--model", "digitnet", "--jobs", 1)
+    zetamix("train", "--data", "ct.npz", *options, "--out", "run")
+    model = load_model(tmp_path / "run")
+    scaled = (torch.from_numpy(images[:4, None]) - model.mean) / model.std
+    assert torch.equal(model(torch.from_numpy(images[:4, None])), model.network(scaled))
+    assert abs(float(scaled.mean())) < 1

@@ -44,6 +44,8 @@ class Fit:
     crop: float | None = None
     """Side of the square relative to the shorter side of the image; None skips the crop."""
     why: str = ""
+    dtype: str = "uint8"
+    """float32 for grey images of floating point or 32 bits, whose values are kept."""
 
     def describe(self) -> str:
         if self.size is None:
@@ -64,6 +66,8 @@ class Header(NamedTuple):
     width: int
     height: int
     grey: bool
+    wide: bool = False
+    """Whether pixels are floating point or 32-bit numbers."""
 
 
 class LabelledFile(NamedTuple):
@@ -90,7 +94,7 @@ def images_below(folder: Path) -> list[Path]:
 
 
 def decode(path: Path | bytes, fit: Fit, channels: int) -> Array:
-    """One image as [channels, height, width], uint8, rotated as its EXIF orientation says.
+    """One image as [channels, height, width], of `fit.dtype`, rotated as its EXIF data says.
 
     path: its file, or the content of one.
     """
@@ -100,7 +104,10 @@ def decode(path: Path | bytes, fit: Fit, channels: int) -> Array:
         # without this, Pillow rewrites the metadata, which fails if some other tag is broken
         image.info.pop("exif", None)
         upright = image if orientation == 1 else ImageOps.exif_transpose(image)
-        pixels = np.asarray(_apply_fit(_to_mode(upright, "L" if channels == 1 else "RGB"), fit))
+        mode = "F" if fit.dtype == "float32" else "L" if channels == 1 else "RGB"
+        pixels = np.asarray(_apply_fit(_to_mode(upright, mode), fit))
+    if not np.isfinite(pixels).all():
+        raise DataError("holds NaN or infinity; expected finite numbers")
     return pixels[None] if channels == 1 else np.moveaxis(pixels, 2, 0)
 
 
@@ -123,7 +130,9 @@ def read_header(path: Path | bytes) -> Header:
             image.load()
             sideways = False
         width, height = reversed(image.size) if sideways else image.size
-        return Header(width, height, image.mode in ("1", "L", "I;16", "I;16B", "I;16L"))
+        wide = image.mode in ("I", "F")
+        grey = wide or image.mode in ("1", "L", "I;16", "I;16B", "I;16L")
+        return Header(width, height, grey, wide)
 
 
 def try_header(file: Path | bytes) -> Header | None:
@@ -144,7 +153,7 @@ def file_part(items: Sequence[LabelledFile], shape: tuple[int, ...], fit: Fit, b
         step = max(1, min(64, BLOCK_BYTES // int(np.prod(shape))))
         chosen = items if rows is None else [items[row] for row in rows.tolist()]
         for first, results in map_parallel(attempt, chosen, step):
-            yield decoded_block(first, results, shape)
+            yield decoded_block(first, results, shape, fit)
 
     names = [os.path.relpath(item.file, base) for item in items]
     labels = np.array([item.label for item in items], np.int64)
@@ -163,11 +172,13 @@ def try_decode(name: str, image: Path | bytes, shape: tuple[int, ...], fit: Fit)
     return pixels
 
 
-def decoded_block(first: int, results: Sequence[Array | str], shape: tuple[int, ...]) -> Block:
+def decoded_block(
+    first: int, results: Sequence[Array | str], shape: tuple[int, ...], fit: Fit
+) -> Block:
     """The results of `try_decode` for consecutive images."""
     good = [image for image in results if not isinstance(image, str)]
     broken = {first + k: why for k, why in enumerate(results) if isinstance(why, str)}
-    return Block(first, np.stack(good) if good else np.empty((0, *shape), np.uint8), broken)
+    return Block(first, np.stack(good) if good else np.empty((0, *shape), fit.dtype), broken)
 
 
 def map_parallel(
@@ -229,9 +240,10 @@ def _to_mode(image: Image.Image, mode: str) -> Image.Image:
     if image.mode.startswith("I;16"):
         # Pillow would clip 16 bits at 255
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    elif image.mode in ("I", "F"):
+    elif image.mode in ("I", "F") and mode != "F":
         raise DataError(
-            f"pixels are 32-bit numbers (mode {image.mode}) of unknown range; expected 8 or 16 bits"
+            f"pixels are 32-bit numbers (mode {image.mode}), those of other images bytes; expected "
+            "one kind"
         )
     elif image.mode == "P" and "transparency" in image.info:
         # Pillow warns on a direct conversion to RGB

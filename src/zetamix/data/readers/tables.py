@@ -54,7 +54,8 @@ def find_tables(path: Path) -> dict[str, list[Path]] | None:
         return {_split_name(name, path): _arrow_files(path / Path(name).name) for name in names}
     if (path / "state.json").is_file():
         return {"train": _arrow_files(path)}
-    files = sorted([*path.glob("*.parquet"), *path.glob("*/*.parquet")])
+    folders = [path, path / "data", *(path / name for name in SPLIT_NAMES)]
+    files = [file for folder in folders for file in sorted(folder.glob("*.parquet"))]
     if not files:
         return None
     splits: dict[str, list[Path]] = {}
@@ -103,7 +104,7 @@ def tables_source(
     else:
         shape, fit = _choose_shape(list(read.values()), size, path)
         wholes = {split: table.image_part(shape, fit) for split, table in read.items()}
-        dtype, how = "uint8", f"images {fit.describe()}"
+        dtype, how = fit.dtype, f"images {fit.describe()}"
         notes = (*notes, *filter(None, [fit.why]))
         keys = partial(_image_keys, train)
     parts = {}
@@ -244,7 +245,7 @@ class Table:
             first = 0
             for items in self.images(rows):
                 for _, results in map_parallel(attempt, items, len(items)):
-                    yield decoded_block(first, results, shape)
+                    yield decoded_block(first, results, shape, fit)
                 first += len(items)
 
         names = self.names

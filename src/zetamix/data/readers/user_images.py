@@ -14,7 +14,6 @@ import numpy as np
 from zetamix.data.errors import DataError, OnProblem, check_distinct, raise_problems
 from zetamix.data.groups import Group, find_groups
 from zetamix.data.image_files import (
-    NATIVE,
     Fit,
     Header,
     LabelledFile,
@@ -246,7 +245,7 @@ def listing_source(
         name=printable(listing.path.name if is_folder else listing.path.stem),
         classes=listing.classes,
         shape=shape,
-        dtype="uint8",
+        dtype=fit.dtype,
         parts=parts,
         origin=f"{listing.path}, {kind}; images {fit.describe()}",
         notes=(*listing.notes, *filter(None, [fit.why]), *created),
@@ -273,11 +272,12 @@ def choose_shape(
 def fit_headers(headers: Sequence[Header], size: int | None) -> tuple[tuple[int, ...], Fit]:
     """The shape of one sample, and how images with these headers are brought to it."""
     channels = 1 if all(header.grey for header in headers) else 3
+    dtype = "float32" if all(header.wide for header in headers) else "uint8"
     sides = {(header.height, header.width) for header in headers}
     if size is None and len(sides) == 1 and max(max(sides)) <= NATIVE_SIDE:
-        return (channels, *sides.pop()), NATIVE
+        return (channels, *sides.pop()), Fit(None, dtype=dtype)
     side, why = _choose_side(headers) if size is None else (size, "")
-    return (channels, side, side), Fit(side, crop=1.0, why=why)
+    return (channels, side, side), Fit(side, crop=1.0, why=why, dtype=dtype)
 
 
 def _choose_side(headers: Sequence[Header]) -> tuple[int, str]:
