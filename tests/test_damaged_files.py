@@ -54,6 +54,16 @@ READERS = {
 }
 
 
+def same(found, expected):
+    """Equal, tensors and NaN included."""
+    if isinstance(expected, dict):
+        keys = found.keys() == expected.keys()
+        return keys and all(same(found[key], value) for key, value in expected.items())
+    if isinstance(expected, torch.Tensor):
+        return torch.equal(found, expected)
+    return found == expected or str(found) == str(expected)
+
+
 def flip_bits(path, dice):
     """Flip up to eight bits of eight bytes in a row."""
     content = bytearray(path.read_bytes())
@@ -82,7 +92,7 @@ def test_flipped_bits_are_noticed(folders, tmp_path, name, fuzz_seed):
             if name.endswith("jsonl"):
                 assert found == expected[: len(found)]
             else:
-                torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+                assert same(found, expected)
         shutil.rmtree(folder)
     count("damaged files", FLIPS)
     assert noticed > FLIPS / 3

@@ -42,6 +42,17 @@ def test_a_writer_that_fails_keeps_the_old_file(tmp_path, error, before):
     assert before is None or path.read_bytes() == before
 
 
+def test_old_temporary_files_of_a_killed_process_are_removed(tmp_path):
+    """Another process may be writing the same file: a young one is left alone."""
+    old, young, other = (tmp_path / f".{name}.part" for name in ("file.a", "file.b", "files.a"))
+    for part in (old, young, other):
+        part.write_text("half")
+    os.utime(old, (0, 0))
+    os.utime(other, (0, 0))
+    write_text(tmp_path / "file", "")
+    assert names(tmp_path) == sorted([young.name, other.name, "file"])
+
+
 def test_the_content_is_synced_before_the_rename(tmp_path, monkeypatch):
     order = []
     sync, replace = os.fsync, os.replace

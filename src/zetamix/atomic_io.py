@@ -1,5 +1,6 @@
 """Atomic file writes, and checksums: a reader sees a whole file, old or new, or an error."""
 
+import glob
 import hashlib
 import json
 import math
@@ -7,20 +8,28 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 # the umask can only be read by setting it, which two threads must not do at once
 _UMASK_LOCK = threading.Lock()
 CHECKSUM = "sha256"
+# a temporary file that was not written to for so long belongs to no process any more
+LEFT_SECONDS = 3600
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Let `write` fill a temporary file, sync it to disk, then rename it to `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        # of a process that was killed; another one may be writing the same file now
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > LEFT_SECONDS:
+                left.unlink()
     handle, part = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:
         with naming(path), os.fdopen(handle, "wb") as file:
