@@ -380,14 +380,19 @@ def test_the_table_of_test_results():
     table = results_table(make_tuning([chosen], errors=errors))
     rows = [[cell.text() for cell in row] for row in table.cells]
     assert [row[:2] for row in rows] == [
-        ["none", "12.00 ± 2.83"],
+        ["no mixing", "12.00 ± 2.83"],
         ["zeta:2.8", "10.00 ± 0.00"],
         ["chosen: zeta:2.4", "9.50 ± 2.12"],
     ]
     assert [row[-1] for row in rows] == ["2", "2", "2"]
     heads = ["error %", "balanced accuracy %", "macro F1 %", "AUC", "NLL", "ECE %"]
     assert [head.name for head in table.heads][1:-1] == heads
-    assert "weight decay = 0.0001" in table.notes[1]
+    assert table.notes[1] == (
+        "Each was chosen by a search of its own: no mixing with weight decay = 0.0005; zeta:2.8 "
+        "with weight decay = 0.0005; chosen: zeta:2.4 with weight decay = 0.0001."
+    )
+    alone = make_tuning([chosen], make_spec("gamma=1..6"), errors=errors)
+    assert len(results_table(alone).notes) == 1
 
 
 def test_the_table_of_trials_shows_the_best_and_the_file_all():
@@ -564,7 +569,7 @@ def test_the_page_in_a_browser(written, width):
         "Method",
     ]
     assert len(opened.images) == 3
-    assert [len(table) for table in opened.tables] == [4, 31, 10]
+    assert [len(table) for table in opened.tables] == [4, 31, 11]
     text = re.sub(r"\s+", " ", opened.text)
     for _, sentence in summarise_tuning(tuning):
         assert sentence in text

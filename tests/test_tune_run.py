@@ -1,5 +1,6 @@
 """A search from its first trial to the final test, in this process."""
 
+import json
 import tempfile
 import threading
 from dataclasses import replace
@@ -308,17 +309,51 @@ def test_a_test_by_another_command_is_waited_for_until_a_stop(tmp_path):
     assert len(search(tmp_path, trials=1, test_seeds=1).tested) == 4
 
 
-def test_baselines_use_the_recipe_unchanged():
-    candidates = make_candidates(make_spec(), {"gamma": 2.4, "weight_decay": 1e-4})
-    assert [(c.name, c.method, c.recipe.weight_decay) for c in candidates] == [
-        ("none", "none", 5e-4),
-        ("zetamix", "zetamix", 5e-4),
-        ("zeta:2.8", "zeta:2.8", 5e-4),
-        ("chosen", "zeta:2.4", 1e-4),
-    ]
-    # the default γ is not trained twice
-    names = [c.name for c in make_candidates(make_spec("gamma=2.4|2.8"), {"gamma": 2.8})]
-    assert names == ["none", "zetamix", "chosen"]
+def test_where_the_recipe_is_searched_the_baselines_get_the_same_search(tmp_path):
+    spec = make_spec("gamma=2.4|3.0,weight_decay=1e-4|2e-3")
+    seen = []
+    tuning = search(tmp_path, spec, trials=2, test_seeds=1, watch=seen.append)
+    found = {progress.baseline: progress for progress in seen if hasattr(progress, "baseline")}
+    baselines = ["none", "zetamix", "zeta:2.8"]
+    assert list(found) == ["", *baselines]
+    for name in baselines:
+        assert (found[name].done, found[name].total) == (2, 2)
+        # of the recipe alone, scored as the other trials
+        assert list(found[name].best.setting) == ["weight_decay"]
+    chosen = {c.name: c.recipe.weight_decay for c in tuning.tested}
+    for name in baselines:
+        assert chosen[name] == found[name].best.setting["weight_decay"]
+        folder = tmp_path / "baselines" / name.replace(":", "-") / "trials" / "0000"
+        assert json.loads((folder / "cell.json").read_text())["method"] == name
+    assert chosen["chosen"] == tuning.chosen.setting["weight_decay"]
+    # all of it is kept
+    seen.clear()
+    again = search(tmp_path, spec, trials=2, test_seeds=1, watch=seen.append)
+    assert again.tested == tuning.tested
+
+
+def test_a_grid_of_the_recipe_is_one_for_the_baselines_too(tmp_path):
+    spec = make_spec("gamma=2.4|3.0,weight_decay=1e-4|2e-3")
+    seen = []
+    search(tmp_path, spec, sampler="grid", seeds=(0,), test_seeds=1, watch=seen.append)
+    totals = {p.baseline: p.total for p in seen if hasattr(p, "baseline")}
+    assert totals == {"": 4, "none": 2, "zetamix": 2, "zeta:2.8": 2}
+
+
+def test_where_gamma_alone_is_searched_the_baselines_keep_the_recipe(tmp_path):
+    seen = []
+    spec = make_spec("gamma=2.4|3.0,weight_decay=1e-4")
+    tuning = search(tmp_path, spec, trials=1, test_seeds=1, watch=seen.append)
+    assert {progress.baseline for progress in seen if hasattr(progress, "baseline")} == {""}
+    # a value that is set, and not searched, holds for all
+    assert [c.recipe.weight_decay for c in tuning.tested] == [1e-4] * 4
+
+
+def test_the_default_gamma_is_not_trained_twice():
+    spec = make_spec("gamma=2.4|2.8")
+    recipes = dict.fromkeys(("none", "zeta:2.8"), spec.recipe)
+    names = [c.name for c in make_candidates(spec, {"gamma": 2.8}, recipes)]
+    assert names == ["none", "chosen"]
 
 
 def tuning_with(errors):
@@ -347,7 +382,7 @@ def test_equal_differences_are_no_certainty():
 
 
 def test_another_choice_is_another_test_and_is_counted(tmp_path):
-    spec = make_spec()
+    spec = make_spec("gamma=1..6")
     search(tmp_path, spec, trials=1, test_seeds=1)
     assert search(tmp_path, spec, trials=1, test_seeds=1).settings_tested == 1
     plan = make_plan(spec, trials=2)

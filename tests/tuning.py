@@ -51,8 +51,8 @@ def make_spec(space=SPACE, recipe=RECIPE, dataset=None, **options) -> StudySpec:
 
 
 def search(folder, spec=None, *, trials=3, test_seeds=0, **options) -> Tuning:
-    """A search in this process, on the CPU."""
-    spec = make_spec() if spec is None else spec
+    """A search in this process, on the CPU; of γ alone by default."""
+    spec = make_spec("gamma=1..6") if spec is None else spec
     given = {name: options.pop(name) for name in ("sampler", "seeds", "prune") if name in options}
     plan = make_plan(spec, trials=None if given.get("sampler") == "grid" else trials, **given)
     options = {"jobs": 1, "device": "cpu", "poll_seconds": 0.05, **options}
@@ -123,6 +123,7 @@ def make_tuning(trials, spec=None, *, errors=None, **options) -> Tuning:
     tuning = Tuning(spec, plan, tuple(trials), **options)
     if errors is None:
         return tuning
+    baselines = {name: spec.recipe for name in errors if name != "chosen"}
     tested = [
         replace(
             candidate,
@@ -130,7 +131,6 @@ def make_tuning(trials, spec=None, *, errors=None, **options) -> Tuning:
                 make_record(spec, candidate, s, e) for s, e in enumerate(errors[candidate.name])
             ),
         )
-        for candidate in make_candidates(spec, tuning.chosen.setting)
-        if candidate.name in errors
+        for candidate in make_candidates(spec, tuning.chosen.setting, baselines)
     ]
     return replace(tuning, tested=tuple(tested))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from zetamix.experiments.tune.study import SearchProgress
     from zetamix.results.tuning import SearchPlan, StudySpec
 
-SPACE = "gamma=1..6,weight_decay=log:5e-5..1e-3"
+SPACE = "gamma=1..6"
 
 
 def tune(
@@ -101,7 +101,8 @@ def tune(
 ) -> None:
     """Which γ for my data? Search on the validation split, then test the chosen setting once.
 
-    Default search space: gamma=1..6,weight_decay=log:5e-5..1e-3
+    Default search space: gamma=1..6. Where --space names parameters of the recipe too, every
+    baseline gets the same search, so that the comparison is fair, and the trials multiply.
 
     Writes report.html, results.json, trials.csv and figures. Rerun the same command to resume, also
     after it was killed; with more --trials it trains only what is missing. Several commands may
@@ -215,6 +216,7 @@ class TrialsView:
         return [f"epoch {', '.join(epochs)}"] if epochs else []
 
     def _parts(self, progress: "SearchProgress") -> list[str]:
+        from zetamix.methods import display_name
         from zetamix.metrics import METRICS
         from zetamix.results.search_space import format_setting
 
@@ -224,6 +226,8 @@ class TrialsView:
         if best is not None:
             value = METRICS[self.spec.metric].format(best.value)
             text = f"best so far {value} at {format_setting(best.setting)}"
+        if progress.baseline:
+            text = f"{display_name(progress.baseline)}: {text}"
         done = f"{progress.done} of {progress.total} trials done ({', '.join(counts)})"
         return list(filter(None, (text, done, time_left(progress.seconds_left))))
 
@@ -252,11 +256,13 @@ def _print_header(console: Console, spec: "StudySpec", plan: "SearchPlan") -> No
     from zetamix.metrics import METRICS
 
     dataset, recipe = spec.dataset, spec.recipe
+    is_shared = spec.space.for_baseline("none").searched
+    same = ", the recipe for every baseline too," if is_shared else ""
     sizes = {name: f"{len(split):,}" for name, split in dataset.splits.items()}
     console.print(
         f"[bold]{dataset.name}[/bold]: {sizes['train']} training, {sizes['val']} validation and "
         f"{sizes.get('test', 'no')} test samples · {spec.space.text} · "
-        f"{plural(plan.trials, 'trial')} ({plan.sampler}), chosen by validation "
+        f"{plural(plan.trials, 'trial')}{same} ({plan.sampler}), chosen by validation "
         f"{METRICS[spec.metric].title} · {recipe.model}, {plural(recipe.epochs, 'epoch')}, batch "
         f"size {recipe.batch_size} · recipe: {recipe.source}",
         highlight=False,

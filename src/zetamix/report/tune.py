@@ -11,13 +11,22 @@ from matplotlib.axes import Axes
 
 from zetamix.atomic_io import json_safe, write_json, write_text
 from zetamix.gamma import GAMMA_MIN
+from zetamix.methods import display_name
 from zetamix.metrics import METRICS, MULTI_LABEL_METRICS, Metric
 from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
 from zetamix.report.figure import GREY
 from zetamix.report.page import Block
 from zetamix.report.tune_text import summarise_tuning
 from zetamix.results.search_space import TITLES, Parameter, Setting, format_setting
-from zetamix.results.tuning import CHOSEN, HELD_OUT, PRUNE_PERCENT, Trial, Tuning, differences
+from zetamix.results.tuning import (
+    CHOSEN,
+    HELD_OUT,
+    PRUNE_PERCENT,
+    Candidate,
+    Trial,
+    Tuning,
+    differences,
+)
 from zetamix.results.tuning_analysis import (
     CurvePoint,
     curve,
@@ -124,26 +133,36 @@ def results_table(tuning: Tuning) -> Table:
     metrics = [METRICS[name] for name in dict.fromkeys((first, *others))]
     rows: list[list[Cell | str | int | float | None]] = []
     for candidate in tuning.tested:
-        name = f"chosen: {candidate.method}" if candidate.name == CHOSEN else candidate.method
         cells = []
         for metric in metrics:
             summary = candidate.summary(metric.name)
             sd = None if summary.sd is None else metric.scale(summary.sd)
             cells.append(Cell(metric.scale(summary.mean), error=sd, digits=metric.digits))
-        rows.append([name, *cells, len(candidate.records)])
+        rows.append([_candidate_name(candidate), *cells, len(candidate.records)])
     notes = [
         "Mean ± standard deviation over seeds that no trial had, after the last epoch. All models "
         "were trained on the training split, without the validation split."
     ]
-    recipe = tuning.spec.recipe.as_dict()
-    chosen = {} if tuning.chosen is None else tuning.chosen.setting
-    if changed := {name: value for name, value in chosen.items() if name in recipe}:
-        notes.append(f"Chosen with {format_setting(changed)}; the others use the recipe unchanged.")
+    recipe_space = tuning.spec.space.for_baseline("none")
+    if recipe_space.parameters:
+        fields = [parameter.name for parameter in recipe_space.parameters]
+        found = [
+            f"{_candidate_name(c)} with {format_setting({f: getattr(c.recipe, f) for f in fields})}"
+            for c in tuning.tested
+        ]
+        how = "Each was chosen by a search of its own" if recipe_space.searched else "Recipe"
+        notes.append(f"{how}: {'; '.join(found)}.")
     better = {True: "higher is better", False: "lower is better"}
     heads = [Column(m.heading, f"{m.title}; {better[m.higher_is_better]}") for m in metrics]
     return Table(
         ["method", *heads, "seeds"], rows, f"{tuning.spec.dataset.name}, test split", notes
     )
+
+
+def _candidate_name(candidate: Candidate) -> str:
+    if candidate.name == CHOSEN:
+        return f"chosen: {candidate.method}"
+    return display_name(candidate.method)
 
 
 def trial_table(tuning: Tuning) -> Table:
@@ -187,12 +206,16 @@ def method_table(tuning: Tuning) -> Table:
         pruning = (
             f"from a third of the epochs on, if {PRUNE_PERCENT:.0f} % of the trials are better"
         )
+    baselines = {}
+    if (same := spec.space.for_baseline("none")).searched:
+        baselines["baselines"] = f"as many trials for each, over {same.text}"
     rows = {
         "training split": sizes["train"],
         "validation split": sizes["val"],
         "test split": f"{sizes.get('test', 'none')}, not read before a setting is chosen",
         "score": f"validation {METRICS[spec.metric].title} after the last epoch",
         "search space": spec.space.text,
+        **baselines,
         "sampler": sampling,
         "pruning": pruning,
         "recipe": f"{recipe.source}; {recipe.model}, {recipe.epochs} epochs, batch size "

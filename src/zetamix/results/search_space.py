@@ -111,6 +111,16 @@ class Space:
     """
 
     parameters: tuple[Parameter, ...]
+    baseline: str = ""
+    """A method without options to search; empty for ζ-mixup with those of a setting."""
+
+    def for_baseline(self, method: str) -> "Space":
+        """The parameters of the recipe alone, for a baseline: what it needs to be tuned as well.
+
+        >>> parse_space("gamma=1..6,weight_decay=log:5e-5..1e-3").for_baseline("none").text
+        'weight_decay=log:5e-5..1e-3'
+        """
+        return Space(tuple(p for p in self.parameters if p.name in RECIPE_FIELDS), method)
 
     @property
     def text(self) -> str:
@@ -153,7 +163,9 @@ class Space:
         return [dict(zip(names, values, strict=True)) for values in combinations]
 
     def method(self, setting: Setting) -> Method:
-        """ζ-mixup with the options of a setting."""
+        """ζ-mixup with the options of a setting, or the baseline."""
+        if self.baseline:
+            return methods.parse(self.baseline)
         options = [f"{name}={setting[name]}" for name in METHOD_OPTIONS if name in setting]
         return methods.parse("zeta" + (f":{','.join(options)}" if options else ""))
 

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,6 +26,7 @@ from zetamix.experiments.run_cells import (
     working_folder,
 )
 from zetamix.experiments.tune.objective import Objective, TrialStopped
+from zetamix.experiments.tune.spec import make_plan
 from zetamix.experiments.tune.storage import patiently, sqlite_url
 from zetamix.experiments.tune.study import (
     SearchProgress,
@@ -39,14 +40,16 @@ from zetamix.experiments.tune.study import (
     recover,
     retry,
 )
-from zetamix.methods import choose_methods, parse
+from zetamix.methods import choose_methods, display_name, parse
 from zetamix.records import Cell
-from zetamix.results.search_space import Setting
+from zetamix.results.search_space import Setting, Space
 from zetamix.results.tuning import CHOSEN, Candidate, SearchPlan, StudySpec, Tuning
-from zetamix.train import make_cell
+from zetamix.train import Recipe, make_cell
 from zetamix.train.cuda_graph import compiling_pays
 
 TEST_SEEDS = 3
+# what one would use without a search
+BASELINES = "none,switch,zetamix,zeta"
 # test seeds differ from those of all trials: a seed that was lucky in the search is not reused
 FIRST_TEST_SEED = 1_000_000
 # seconds to wait for a database server that does not answer
@@ -84,6 +87,9 @@ def tune(
 ) -> Tuning:
     """Train the trials that a study lacks, choose the best setting on validation, then test it.
 
+    Where parameters of the recipe are searched, every baseline gets a search of its own over these,
+    with as many trials: otherwise it would be compared untuned.
+
     The same call resumes a study that was interrupted or killed. Several calls may share a study:
     on one machine through the SQLite file in `out`, between machines through a PostgreSQL server.
 
@@ -101,7 +107,6 @@ def tune(
         )
     url, study_name = storage or sqlite_url(out / "study.db"), name or f"tune-{spec.dataset.name}"
     settings = WorkerSettings(study_name, spec, plan, out.absolute(), save_every=save_every)
-    study = open_study(url, settings)
     options: dict[str, Any] = {
         "backend": backend,
         "address": address,
@@ -109,14 +114,48 @@ def tune(
         "poll_seconds": poll_seconds,
     }
     threads, devices, workers = plan_workers(jobs, backend, device)
-    with open_executor(jobs=plan.trials, workers=workers, **options) as executor:
-        _search(executor, study, url, settings, devices, threads, watch)
-        description = executor.description
-    tuning = Tuning(spec, plan, tuple(read_trials(study, spec)), description=description)
+
+    def search(settings: WorkerSettings) -> tuple[Study, Tuning]:
+        study, total = open_study(url, settings), settings.plan.trials
+        with open_executor(jobs=total, workers=workers, **options) as executor:
+            _search(executor, study, url, settings, [*devices], threads, watch)
+            description = executor.description
+        trials = tuple(read_trials(study, settings.spec))
+        return study, Tuning(settings.spec, settings.plan, trials, description=description)
+
+    study, tuning = search(settings)
     if tuning.chosen is None or not (test_seeds and tuning.finished):
         return tuning
+    baselines: dict[str, Recipe] = {}
+    for method in choose_methods(BASELINES, images=len(spec.dataset.shape) == 3):
+        label = method.label
+        space = spec.space.for_baseline(label)
+        chosen = {p.name: p.values[0] for p in space.parameters if p.fixed}
+        if space.searched:
+            _, found = search(_baseline_settings(settings, space))
+            if not found.finished:
+                return tuning
+            if found.chosen is None:
+                reason = f"No trial of the search for {display_name(label)} is complete."
+                return replace(tuning, test_failures=(reason,))
+            chosen = found.chosen.setting
+        baselines[label] = space.recipe(chosen, spec.recipe)
     options |= {"jobs": jobs, "device": device, "save_every": save_every, "watch": watch}
-    return _test(tuning, tuning.chosen.setting, study, test_seeds, out, options)
+    return _test(tuning, tuning.chosen.setting, baselines, study, test_seeds, out, options)
+
+
+def _baseline_settings(settings: WorkerSettings, space: Space) -> WorkerSettings:
+    """The same search for a baseline: a study and a folder of its own, as many trials."""
+    spec, plan = replace(settings.spec, space=space), settings.plan
+    name = space.baseline.replace(":", "-")
+    trials = None if plan.grid else plan.trials
+    return replace(
+        settings,
+        study_name=f"{settings.study_name}-{name}",
+        spec=spec,
+        plan=make_plan(spec, plan.sampler, trials, plan.prune or None, plan.seeds or None),
+        out=settings.out / "baselines" / name,
+    )
 
 
 def plan_workers(
@@ -219,21 +258,27 @@ def run_trials(job: WorkerJob, settings: WorkerSettings, channel: Channel) -> No
                 raise
 
 
-def make_candidates(spec: StudySpec, chosen: Setting) -> list[Candidate]:
-    """What one would use without a search, with the unchanged recipe, and the chosen setting."""
+def make_candidates(
+    spec: StudySpec, chosen: Setting, baselines: Mapping[str, Recipe]
+) -> list[Candidate]:
+    """What one would use without a search, each with its recipe, and the chosen setting."""
     method, recipe = spec.space.method(chosen).label, spec.space.recipe(chosen, spec.recipe)
-    images = len(spec.dataset.shape) == 3
-    labels = [m.label for m in choose_methods("none,switch,zetamix,zeta", images=images)]
-    baselines = [
-        Candidate(label, label, spec.recipe)
-        for label in labels
-        if (label, spec.recipe) != (method, recipe)
+    others = [
+        Candidate(label, label, tuned)
+        for label, tuned in baselines.items()
+        if (label, tuned) != (method, recipe)
     ]
-    return [*baselines, Candidate(CHOSEN, method, recipe)]
+    return [*others, Candidate(CHOSEN, method, recipe)]
 
 
 def _test(
-    tuning: Tuning, chosen: Setting, study: Study, seeds: int, out: Path, options: dict[str, Any]
+    tuning: Tuning,
+    chosen: Setting,
+    baselines: Mapping[str, Recipe],
+    study: Study,
+    seeds: int,
+    out: Path,
+    options: dict[str, Any],
 ) -> Tuning:
     """Train all candidates with new seeds and score them on the test split."""
     spec = tuning.spec
@@ -243,7 +288,7 @@ def _test(
             make_cell(dataset, parse(candidate.method), candidate.recipe, seed)
             for seed in range(first, first + seeds)
         ]
-        for candidate in make_candidates(spec, chosen)
+        for candidate in make_candidates(spec, chosen, baselines)
     }
     order = [cell for group in zip(*cells.values(), strict=True) for cell in group]
     # another command may be testing the same study: then its records are used

@@ -188,6 +188,8 @@ class SearchProgress:
     """None while there is nothing to estimate it from."""
     deaths: int = 0
     """Workers of this command that were killed."""
+    baseline: str = ""
+    """The method, where a baseline is searched."""
 
     @property
     def done(self) -> int:
@@ -233,6 +235,7 @@ def read_progress(
         best=best_of(over, spec.metric),
         seconds_left=seconds_left(total - len(over), len(running), spans),
         deaths=deaths,
+        baseline=spec.space.baseline,
     )
 
 
