@@ -164,7 +164,7 @@ def test_a_damaged_record_is_named(zetamix, tmp_path):
     path = tmp_path / "out" / "reproduce" / "theorems" / "records.jsonl"
     path.parent.mkdir(parents=True)
     path.write_text("no\n")
-    assert "line 1, is not JSON" in zetamix("theorems", status=1)
+    assert "line 1: not JSON" in zetamix("theorems", status=1)
 
 
 def test_cells_can_be_chosen(zetamix, tmp_path):
