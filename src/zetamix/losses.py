@@ -87,8 +87,8 @@ def _check_class_weights(weight: Tensor, classes: int) -> Tensor:
 
 def _check_class_indices(targets: Tensor, logits: Tensor) -> Tensor:
     """Class indices [n, *dense] for scores [n, classes, *dense], int64; a column [n, 1] is one."""
-    indices = drop_column(targets)
     expected = logits.shape[:1] + logits.shape[2:]
+    indices = targets if targets.shape == expected else drop_column(targets)
     if indices.shape != expected:
         raise ValueError(
             f"Class indices for logits {list(logits.shape)} must be {list(expected)}, got "
