@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import OrderedDict
 
 import by_hand
 import numpy as np
@@ -529,6 +530,12 @@ def test_each_entry_comes_back_as_it_came():
     plan = zeta_plan(4)
     assert isinstance(apply_plan(batch["x"], plan), np.ndarray)
     assert isinstance(apply_plan([batch["x"], batch["y"].float()], plan)[1], torch.Tensor)
+
+
+def test_a_nest_of_tensors_keeps_its_types():
+    nest = OrderedDict(b=torch.ones(4, 2), a=[torch.ones(4)])
+    mixed = apply_plan(nest, zeta_plan(4))
+    assert (type(mixed), list(mixed), type(mixed["a"])) == (OrderedDict, ["b", "a"], list)
 
 
 @pytest.mark.parametrize("kind", [tv_tensors.Image, tv_tensors.Video, tv_tensors.Mask])

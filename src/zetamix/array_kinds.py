@@ -13,9 +13,9 @@ def as_tensors(batch: Any) -> Any:
     if type(batch) is Tensor:
         return batch
     if isinstance(batch, Mapping):
-        return {name: as_tensors(entry) for name, entry in batch.items()}
+        return _changed(batch, {name: as_tensors(entry) for name, entry in batch.items()})
     if isinstance(batch, (tuple, list)):
-        return _in_form_of(batch, [as_tensors(entry) for entry in batch])
+        return _changed(batch, [as_tensors(entry) for entry in batch])
     if _is_array(batch):
         # torch takes neither negative strides nor, without a warning, read-only memory
         taken = batch.flags.writeable and min(batch.strides, default=0) >= 0
@@ -35,14 +35,20 @@ def in_kind_of(batch: Any, mixed: Any) -> Any:
             return sys.modules["torchvision.tv_tensors"].wrap(mixed, like=batch)
         return mixed
     if isinstance(mixed, Mapping):
-        return {name: in_kind_of(batch[name], entry) for name, entry in mixed.items()}
+        return _changed(mixed, {name: in_kind_of(batch[name], mixed[name]) for name in mixed})
     if isinstance(mixed, (tuple, list)):
         pairs = zip(batch, mixed, strict=True)
-        return _in_form_of(mixed, [in_kind_of(entry, part) for entry, part in pairs])
+        return _changed(mixed, [in_kind_of(entry, part) for entry, part in pairs])
     return mixed
 
 
-def _in_form_of(nest: Any, entries: list[Any]) -> Any:
+def _changed(nest: Any, entries: Any) -> Any:
+    """The nest with other entries, or itself where they are the same."""
+    names = entries if isinstance(entries, dict) else range(len(entries))
+    if all(nest[name] is entries[name] for name in names):
+        return nest
+    if isinstance(entries, dict):
+        return entries
     return type(nest)(*entries) if hasattr(nest, "_fields") else type(nest)(entries)
 
 
