@@ -12,7 +12,6 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from zetamix.cli.app import app
-from zetamix.cli.errors import report_errors
 from zetamix.records import read_lines
 from zetamix.train.loggers import flatten
 from zetamix.train.run_folder import hold
@@ -233,21 +232,6 @@ def test_out_of_memory_behind_the_error_of_a_broken_capture(zetamix, monkeypatch
 
     monkeypatch.setattr(Trainer, "compute", run_out)
     assert "The GPU is out of memory." in zetamix(*SMALL, status=1)
-
-
-class Broken(Exception):
-    pass
-
-
-@pytest.mark.parametrize("error", [Broken("a bug"), KeyError("a bug"), OSError("a bug")])
-def test_bugs_are_not_hidden(error):
-    with pytest.raises(type(error), match="a bug"), report_errors():
-        raise error
-
-
-def test_a_value_error_of_others_is_a_bug():
-    with pytest.raises(ValueError, match="invalid literal"), report_errors():
-        int("x")
 
 
 def test_a_time_limit_counts_from_the_start_of_the_command(zetamix, tmp_path):

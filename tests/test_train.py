@@ -66,6 +66,7 @@ def test_a_run_leaves_its_folder(new):
     assert record.step_ms > 0
     assert record.machine["torch"] == torch.__version__
     assert record.extra.pop("temperature") > 0
+    assert set(record.extra.pop("host_s")) == {"start", "capture", "evaluation"}
     assert record.extra == {
         "concurrent": 1,
         "compiled": False,

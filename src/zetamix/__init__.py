@@ -31,6 +31,7 @@ _HOMES = {
     "rules": (),
     "transforms": ("Mixup", "ZetaMix", "ZetaMixup"),
 }
+__all__ = ["rules", *(name for names in _HOMES.values() for name in names)]
 
 
 def __getattr__(name: str) -> Any:
@@ -43,5 +44,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    lazy = {name for names in _HOMES.values() for name in names}
-    return sorted({*globals(), *_HOMES, *lazy})
+    return sorted({*globals(), *_HOMES, *__all__})
