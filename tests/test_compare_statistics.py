@@ -457,6 +457,15 @@ def test_the_report_says_whether_training_had_converged(rate, converged, split):
         assert "--epochs 12" in text
 
 
+def test_a_flat_curve_at_chance_is_not_called_converged():
+    scores = {"none": [0.67, 0.66, 0.67], "zeta:2.8": [0.66, 0.67, 0.67]}
+    made = make_comparison(scores, dataset=make_dataset(MANY), epochs=6)
+    flat = [{"epoch": k, "test": {"error": 0.67}, "val": {"error": 0.67}} for k in range(1, 7)]
+    text = dict(summarise(replace(made, curves=dict.fromkeys(made.curves, flat))))["Training"]
+    assert "had converged" not in text
+    assert text.endswith("Convergence cannot be judged, because no method is better than chance.")
+
+
 def test_a_few_epochs_do_not_tell_whether_training_had_converged():
     assert "Too few epochs" in texts(CLEAR, epochs=3)["Training"]
     assert "converged" in texts(CLEAR, epochs=4)["Training"]

@@ -167,6 +167,9 @@ def _convergence(comparison: Comparison) -> str:
             f"{join(improving)}. Train longer, such as --epochs {2 * comparison.recipe.epochs}."
         )
     best = max(means.values(), key=lambda value: metric.sign * value)
+    if comparison.not_better_than is not None:
+        # a flat curve at chance is that of a network that has not begun to learn
+        return "Convergence cannot be judged, because no method is better than chance."
     return (
         f"Training had converged: towards its end, {title} no longer improved by "
         f"{_amount(metric, STILL_IMPROVING)} and in every seed (largest mean change "
