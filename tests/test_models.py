@@ -71,6 +71,7 @@ def test_small_images_get_a_small_stem(shape, stem, kernel, stride, pool):
     [
         ("test_resnet", (1, 28, 28), "auto", (112, 112)),
         ("test_resnet", (1, 28, 28), "imagenet", None),
+        ("test_resnet", (3, 64, 64), "auto", (128, 128)),
         ("test_resnet", (3, 65, 65), "auto", None),
         # patches of 16 pixels: the next size that they fill
         ("test_vit", (3, 100, 80), "auto", (128, 96)),

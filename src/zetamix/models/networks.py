@@ -45,7 +45,7 @@ def build(
         a module, "lenet5", "digitnet" for images of 8 × 8, "mlp" for points; "auto" chooses by
         `shape`.
     stem: first layers of a ResNet. "small" is a 3 × 3 convolution without pooling, "imagenet" the
-        original; "auto" is "small" up to 64 pixels. Models of timm see images fourfold enlarged
+        original; "auto" is "small" up to 64 pixels. Models of timm see images enlarged
         instead of a small stem.
     code: the file of "FILE.py:FUNCTION"; None takes the path in `name`.
 

@@ -15,6 +15,8 @@ TIMM = "timm:"
 STRIDE = 32
 # a stem for ImageNet reduces images by this factor
 ENLARGEMENT = 4
+# small images are enlarged to no more pixels a side than this: a step costs their square
+ENLARGED = 128
 
 
 def build_timm(
@@ -25,14 +27,15 @@ def build_timm(
     Networks with a fixed input size are built for the size of the images. One that does not accept
     it sees the images enlarged to the next multiple of 32, or to the size it was designed for.
 
-    enlarge: whether the network sees images enlarged fourfold, for small ones. That keeps the
-        resolution of its first layers, at the cost of a stem without stride.
+    enlarge: whether the network sees images enlarged, fourfold or to about 128 pixels, for small
+        ones. That keeps the resolution of its first layers, at the cost of a stem without stride.
     """
     timm = _import_timm()
     if not timm.is_model(name):
         raise UnknownModelError(f"timm has no model {name!r}.{suggest_timm(name)}")
     channels, *sides = shape
-    wanted = tuple(ENLARGEMENT * side for side in sides) if enlarge else tuple(sides)
+    factor = max(1, min(ENLARGEMENT, ENLARGED // max(sides))) if enlarge else 1
+    wanted = tuple(factor * side for side in sides)
     config = timm.get_pretrained_cfg(name, allow_unregistered=True)
     multiple = tuple(STRIDE * math.ceil(side / STRIDE) for side in wanted)
     reasons = []
