@@ -47,7 +47,8 @@ def test_every_command_has_the_option(command):
 def test_a_file_that_cannot_be_written_is_refused_before_any_work(tmp_path):
     result = CliRunner().invoke(app, ["train", "--json", str(tmp_path)])
     assert result.exit_code == 2
-    assert "is a folder" in result.output
+    # the frame of an error breaks lines anywhere
+    assert "is a folder" in " ".join(result.output.replace("│", " ").split())
 
 
 def test_completion_scripts_can_be_shown():

@@ -68,7 +68,9 @@ def test_every_record_names_its_commit_and_machine_and_no_path():
 def test_records_keep_their_keys_and_fields(store):
     assert {line["key"] for _, line in LINES} == set(store.records)
     for _, line in LINES:
-        assert store.records[line["key"]].as_dict() == line
+        # a checksum belongs to the line, not to the record; older lines have none
+        fields = {name: value for name, value in line.items() if name != "sha256"}
+        assert store.records[line["key"]].as_dict() == fields
 
 
 def test_every_array_is_there_and_no_other(store):

@@ -203,7 +203,8 @@ def test_a_signal_to_one_process_stops_both(by_torchrun, root, tmp_path):
     folder = tmp_path / "run"
     # nine steps an epoch: in the middle of the second
     stopped = commands(folder, root, before=(None, partial(signal_at, 13, signal.SIGTERM)))
-    assert [process.wait() for process in stopped] == [0, 143], (tmp_path / "log1").read_text()
+    # the other process ends with 75: work is left
+    assert [process.wait() for process in stopped] == [75, 143], (tmp_path / "log1").read_text()
     state = checkpoint(folder)
     assert (state["epoch"], state["step_in_epoch"]) == (1, 4)
     again = commands(folder, root, "--log", "tensorboard")

@@ -1,6 +1,7 @@
 """Mixing methods as text, for every command: `none`, `mixup:0.2`, `zetamix`, `zeta:2.8`."""
 
 import re
+import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,6 +53,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
 CHOICES = {"per": LAMS, "anchor": ANCHORS, "keep_variance": ("yes", "no")}
 # methods whose label names the options that differ from their defaults and no others
 SHORT = ("none", "switch", "zetamix")
+
+
+# the filters of warnings belong to the process: two threads of `tune` restored each other's
+_FILTERS_LOCK = threading.Lock()
 
 
 class UnknownMethodError(ValueError):
@@ -252,7 +257,7 @@ def _read(name: str, key: str, value: str) -> Any:
 def _check(method: Method) -> None:
     """Build the transform once, so that an impossible value is an error now, not in training."""
     try:
-        with warnings.catch_warnings():
+        with _FILTERS_LOCK, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             method.transform(2)
     except (TypeError, ValueError) as error:

@@ -190,6 +190,7 @@ def chance_error(metric: str, counts: Tensor) -> float:
     It follows from the size of the split and not from the spread over seeds: all seeds are scored
     on the same samples, so that their mean is hardly more certain than one of them.
 
+    >>> import torch
     >>> round(chance_error("balanced_accuracy", torch.tensor([50, 50])), 3)
     0.05
     """
