@@ -106,7 +106,7 @@ class Method:
     ) -> Transform | None:
         """The transform from `(samples, labels)` to `(samples, targets)`; None for `none`.
 
-        It mixes whenever it is called; `until` is for whoever counts the epochs.
+        It mixes whenever it is called: the training loop applies `until`.
         """
         if self.name == "none":
             return None

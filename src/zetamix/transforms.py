@@ -418,7 +418,7 @@ class GammaMix(BatchMix):
 
 
 class ZetaMix(GammaMix):
-    """The member of the ζ-mixup family that we recommend: few sources, a random γ, full contrast.
+    """The member of the ζ-mixup family with few sources, a random γ and full contrast.
 
     Every output blends its own sample with one other. γ is drawn anew for each, so outputs range
     from an even blend (γ = 0) to nearly unmixed samples, and blends are scaled to the contrast of

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
@@ -222,18 +223,13 @@ def print_header(
 def print_table(console: Console, table: "ReportTable", required: int = 2) -> None:
     """Print a table of a report; on a narrow terminal without its last columns.
 
-    required: columns that are always printed.
+    Headings are broken into lines before a column is left out. required: columns that are always
+    printed.
     """
     unlimited = console.options.update(width=10_000)
-    for count in range(len(table.columns), required - 1, -1):
-        shown = Table(box=None, header_style="bold", pad_edge=False)
-        for index, head in enumerate(table.heads[:count]):
-            left = index == 0 or table.is_text(index)
-            shown.add_column(
-                head.name, justify="left" if left else "right", no_wrap=index > 0, overflow="fold"
-            )
-        for row in table.cells:
-            shown.add_row(*(Text(cell.text(), style=STYLES[cell.mark]) for cell in row[:count]))
+    counts = range(len(table.columns), required - 1, -1)
+    for count, narrow in [(counts[0], False), *((count, True) for count in counts)]:
+        shown = _terminal_table(table, count, narrow)
         if console.measure(shown, options=unlimited).maximum <= console.width:
             break
     console.print(shown)
@@ -241,6 +237,24 @@ def print_table(console: Console, table: "ReportTable", required: int = 2) -> No
         hidden = ", ".join(head.name for head in table.heads[count:])
         print_line(console, f"In the report, for lack of width: {hidden}.", style="dim")
     console.print()
+
+
+def _terminal_table(table: "ReportTable", count: int, narrow: bool) -> Table:
+    """The first columns of a table. narrow: headings wider than their cells are broken."""
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    for index, head in enumerate(table.heads[:count]):
+        widest = max((len(row[index].text()) for row in table.cells), default=0)
+        lines = wrap(head.name, max(widest, 1), break_long_words=False) if narrow else [head.name]
+        left = index == 0 or table.is_text(index)
+        shown.add_column(
+            "\n".join(lines),
+            justify="left" if left else "right",
+            no_wrap=index > 0,
+            overflow="fold",
+        )
+    for row in table.cells:
+        shown.add_row(*(Text(cell.text(), style=STYLES[cell.mark]) for cell in row[:count]))
+    return shown
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:

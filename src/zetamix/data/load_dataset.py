@@ -380,6 +380,25 @@ class DatasetRef:
         return dataset.with_train_size(self.train_size)
 
 
+def load_or_take(
+    data: Dataset | str | Path,
+    data_dir: Path | None,
+    train_size: int | float | None,
+    size: int | None,
+    group: Group,
+) -> tuple[Dataset, DatasetRef | None]:
+    """The dataset, and the reference by which worker processes load it.
+
+    There is none for a dataset that is loaded already: workers receive its samples.
+    """
+    if not isinstance(data, Dataset):
+        ref = DatasetRef.resolve(data, data_dir, train_size, size, group)
+        return ref.load(), ref
+    if size is not None or group is not None:
+        raise DataError(f"size and group are for paths; {data.name} is loaded already.")
+    return data.with_train_size(train_size), None
+
+
 @lru_cache(maxsize=1)
 def load_cached(ref: DatasetRef) -> Dataset:
     """As `ref.load()`; a process that runs several jobs on one dataset opens it once."""

@@ -9,6 +9,7 @@ import torch
 
 from zetamix.data import Dataset, DatasetRef
 from zetamix.data.groups import Group
+from zetamix.data.load_dataset import load_or_take
 from zetamix.data.splits import strata
 from zetamix.experiments.executor import POLL_SECONDS, Stop, check_backend
 from zetamix.experiments.run_cells import Watch, run_cells
@@ -87,14 +88,7 @@ def make_grid(
     numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not numbers:
         raise CompareError(f"seeds must be at least 1, got {seeds}.")
-    ref = None
-    if isinstance(data, Dataset):
-        if size is not None or group is not None:
-            raise CompareError(f"size and group are for paths; {data.name} is loaded already.")
-        dataset = data.with_train_size(train_size)
-    else:
-        ref = DatasetRef.resolve(data, data_dir, train_size, size, group)
-        dataset = ref.load()
+    dataset, ref = load_or_take(data, data_dir, train_size, size, group)
     _check_dataset(dataset)
     recipe = make_recipe(
         dataset,

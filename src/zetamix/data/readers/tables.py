@@ -61,9 +61,9 @@ def find_tables(path: Path) -> dict[str, list[Path]] | None:
     splits: dict[str, list[Path]] = {}
     for file in files:
         # train-00000-of-00002.parquet, train.parquet, train/0.parquet
-        words = (re.split(r"[-_.]", file.stem)[0], file.parent.name)
-        known = [SPLIT_NAMES[word.lower()] for word in words if word.lower() in SPLIT_NAMES]
-        splits.setdefault(known[0] if known else "train", []).append(file)
+        names = (re.split(r"[-_.]", file.stem)[0], file.parent.name)
+        named = [SPLIT_NAMES[name.lower()] for name in names if name.lower() in SPLIT_NAMES]
+        splits.setdefault(named[0] if named else "train", []).append(file)
     return splits
 
 

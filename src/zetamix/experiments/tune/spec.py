@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from zetamix.data import DataError, Dataset, DatasetRef, load_cached
+from zetamix.data import DataError, Dataset
 from zetamix.data.groups import Group
+from zetamix.data.load_dataset import load_or_take
 from zetamix.metrics import check_metric, primary_metric
 from zetamix.models import initialise
 from zetamix.results.search_space import Space, SpaceError, parse_space
@@ -49,13 +50,7 @@ def make_spec(
     size: side in pixels to which images of a path are resized.
     group: keep the images of a patient or lesion in one split, as in `zetamix.data.load`.
     """
-    if isinstance(data, Dataset):
-        if size is not None or group is not None:
-            raise DataError(f"size and group are for paths; {data.name} is loaded already.")
-        ref, dataset = None, data.with_train_size(train_size)
-    else:
-        ref = DatasetRef.resolve(data, data_dir, train_size, size, group)
-        dataset = load_cached(ref)
+    dataset, ref = load_or_take(data, data_dir, train_size, size, group)
     parsed = parse_space(space)
     if recipe is None:
         recipe = make_recipe(

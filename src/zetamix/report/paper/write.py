@@ -26,7 +26,7 @@ from zetamix.results.record_store import PaperView
 
 TITLE, OUR_TITLE = "Reproduction of ζ-mixup", "ZetaMix"
 GROUPS = (REPRODUCED, PARTLY, NOT_REPRODUCED, INCONCLUSIVE, NOT_RUN, SMOKE_TEST)
-# in words that need no knowledge of the paper
+# the claims of the paper, for readers who have not read it
 CLAIMS = {
     "overview": "One image outweighs all others in every mixture",
     "distributions": "Mixtures stay close to the data and keep classes apart",

@@ -49,7 +49,7 @@ def report(view: PaperView) -> ArtifactReport:
 
 
 def setting_name(label: str) -> str:
-    """A setting in words.
+    """The name of a setting in tables.
 
     >>> setting_name(search.spell({"keep_variance": "no", "p": 0.8}))
     '2 sources, γ 0–4, variance not kept, 50 % pasted, p = 0.8'
