@@ -181,6 +181,8 @@ class Expanded(Draw):
 
     def __init__(self, seed):
         self.given = seed
+        # as on a GPU, whatever runs the kernels here
+        self.device = torch.device("cuda")
 
     def uniform(self, lane, *shape):
         return (expanded(self.given, *shape, lane=lane).double() + 0.5) / 2**62

@@ -10,7 +10,7 @@ import torch
 from conftest import assert_close
 from memory import peak_bytes
 
-from zetamix import MixPlan, local_plan, mixup_plan, zeta_plan
+from zetamix import MixPlan, ZetaMix, local_plan, mixup_plan, zeta_plan
 from zetamix.sampling import order_width
 
 # a fixed seed makes the p-values fixed numbers: what fails here fails always
@@ -134,10 +134,13 @@ def test_mixup_per_batch_draws_one_lam():
 
 @pytest.mark.parametrize(
     ("batch", "sources", "anchor"),
-    [(5, 4, "random"), (5, 5, "random"), (4, 3, "self"), (4, 4, "self")],
-)
-def test_keys_order_is_uniform(batch, sources, anchor, generator):
-    assert order_width(batch, sources) == batch
+    [
+        (6, 5, "random"), (5, 5, "random"), (6, 5, "self"), (5, 5, "self"),
+        # few sources, which a CPU draws one by one
+        (5, 4, "random"), (4, 3, "self"), (4, 4, "self"), (5, 2, "self"), (2, 2, "random"),
+    ],
+)  # fmt: skip
+def test_order_of_a_small_batch_is_uniform(batch, sources, anchor, generator):
     plan = zeta_plan(batch, sources=sources, outputs=60_000, anchor=anchor, generator=generator)
     counts = dict.fromkeys(permutations(range(batch), sources), 0)
     for order in plan.indices.tolist():
@@ -449,3 +452,26 @@ def test_a_plan_for_a_device_that_is_none_is_still_a_plan(tmp_path):
 def test_a_plan_is_shown_in_a_line():
     plan = zeta_plan(64, sources=8)
     assert repr(plan) == "MixPlan(64 outputs of 8 sources each, batch_size=64, torch.float32, cpu)"
+
+
+def test_a_plan_as_numpy_arrays_is_a_copy(generator):
+    plan = zeta_plan(6, sources=3, generator=generator)
+    indices, weights, boxes, scale = plan.numpy()
+    assert (indices == plan.indices.numpy()).all()
+    assert (weights == plan.weights.numpy()).all()
+    assert boxes is None
+    assert scale is None
+    # the weights of a fixed γ are one row, expanded: a write must reach neither them nor the plan
+    weights[0, 0] = 7
+    assert (weights[1:, 0] != 7).all()
+    assert (plan.weights != 7).all()
+
+
+def test_boxes_and_scale_come_as_numpy_arrays_too(generator):
+    mix = ZetaMix(paste=0.5, generator=generator)
+    plan = mix.make_plan(16, size=(8, 8), dtype=torch.bfloat16)
+    arrays = plan.numpy()
+    assert (arrays.boxes == plan.boxes.numpy()).all()
+    assert arrays.weights.dtype == arrays.scale.dtype == "float32"
+    assert (arrays.scale == plan.scale.float().numpy()).all()
+    assert (arrays.scale[plan.pasted.numpy()] == 1).all()

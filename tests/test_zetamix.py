@@ -12,8 +12,9 @@ from conftest import assert_close
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zetamix import MixPlan, ZetaMix, ZetaMixup, apply_plan
+from zetamix import MixPlan, Mixup, ZetaMix, ZetaMixup, apply_plan
 from zetamix.boxes import place_inside
+from zetamix.gamma import weigh
 from zetamix.kernels import reference
 from zetamix.rules import Average, Blend, FromAnchor, OneHot
 from zetamix.transforms import CutMix, LabelSmoothing, MixupOrCutMix
@@ -501,3 +502,57 @@ def test_label_smoothing_is_that_of_the_cross_entropy():
 def test_scale_of_even_blends():
     plan = ZetaMix(gamma=0.0, sources=4).make_plan(8)
     assert_close(plan.scale, torch.full((8,), math.sqrt(4)))
+
+
+# few sources on a CPU take a path of their own
+
+FEW = {
+    "default": lambda **given: ZetaMix(**given),
+    "fixed gamma": lambda **given: ZetaMix(gamma=2.0, **given),
+    "range above 0": lambda **given: ZetaMix(gamma=(1.0, 3.0), sources=3, **given),
+    "variance not kept": lambda **given: ZetaMix(sources=4, keep_variance=False, **given),
+    "all of a small batch": lambda **given: ZetaMixup(gamma=2.8, **given),
+    "mixup": lambda **given: Mixup(**given),
+    "mixup, one beta": lambda **given: Mixup(alpha=0.3, per="batch", **given),
+}
+LAYOUTS = [torch.contiguous_format, torch.channels_last]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("batch", [1, 2, 4, 9])
+@pytest.mark.parametrize("make", FEW.values(), ids=FEW.keys())
+def test_the_path_of_few_sources_mixes_by_the_plan_of_the_seed(make, batch, layout):
+    samples = torch.randn(batch, 3, 5, 4).to(memory_format=layout)
+    labels = torch.randint(7, (batch,))
+    mixed, targets = make(num_classes=7, generator=seeded(3))(samples, labels)
+    plan = make(generator=seeded(3)).make_plan(batch)
+    assert torch.equal(mixed, apply_plan(samples, plan))
+    assert_close(mixed, apply_plan(samples.double(), plan))
+    assert torch.equal(targets, OneHot(7).mix(labels, plan))
+    assert mixed.stride() == samples.stride()
+
+
+def test_the_path_of_few_sources_keeps_its_precision_under_autocast():
+    samples, labels = torch.randn(8, 6), torch.arange(8)
+    expected = ZetaMix(num_classes=8, generator=seeded(1))(samples, labels)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed, targets = ZetaMix(num_classes=8, generator=seeded(1))(samples, labels)
+    assert torch.equal(mixed, expected[0])
+    assert torch.equal(targets, expected[1])
+
+
+@pytest.mark.parametrize("wrong", [-1, 5, 255])
+def test_a_wrong_label_among_few_sources_is_refused(wrong):
+    labels = torch.tensor([0, 1, wrong, 2])
+    with pytest.raises(ValueError, match=rf"labels must lie in \[0, 5\), got {wrong}"):
+        ZetaMix(num_classes=5)(torch.randn(4, 3), labels)
+
+
+def test_a_plan_drawn_in_inference_mode_leaves_gradients_of_gamma_alone():
+    with torch.inference_mode():
+        ZetaMix(num_classes=4)(torch.randn(4, 3), torch.arange(4))
+    gamma = torch.tensor(1.0, requires_grad=True)
+    weights = weigh(gamma, 2)
+    weights[0].backward()
+    lam = weights[0].item()
+    assert gamma.grad.item() == pytest.approx(math.log(2) * lam * (1 - lam))

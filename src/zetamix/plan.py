@@ -7,7 +7,7 @@ deterministic and happens in `zetamix.mix`.
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -27,6 +27,19 @@ AnchorChoice: TypeAlias = Literal["self", "random"]
 LamChoice: TypeAlias = Literal["sample", "batch"]
 ANCHORS = ("self", "random")
 LAMS = ("sample", "batch")
+
+
+class PlanArrays(NamedTuple):
+    """A plan as NumPy arrays, for NumPy, JAX and whatever else reads them; see `MixPlan`."""
+
+    indices: Any
+    """[outputs, sources], int64."""
+    weights: Any
+    """[outputs, sources], float32 or float64."""
+    boxes: Any
+    """[outputs, sources, 4], int64, where the plan pastes."""
+    scale: Any
+    """[outputs], where the plan keeps the variance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +135,14 @@ class MixPlan:
         scale = 1 / torch.linalg.vector_norm(self.weights, dim=1)
         return scale if self.boxes is None else torch.where(self.pasted, 1, scale)
 
+    def sample_weights(self) -> Tensor:
+        """[outputs, sources]: the weights of samples, scaled where the variance is kept."""
+        if not self.keep_variance:
+            return self.weights
+        norm: Tensor = torch.linalg.vector_norm(self.weights, dim=1, keepdim=True)
+        scaled = self.weights / norm
+        return scaled if self.boxes is None else self.weights.where(self.pasted[:, None], scaled)
+
     @property
     def pasted(self) -> Tensor:
         """[outputs], bool: which outputs are pasted from boxes, not blended."""
@@ -166,6 +187,21 @@ class MixPlan:
             weights=self.weights.to(device),
             boxes=None if self.boxes is None else self.boxes.to(device),
         )
+
+    def numpy(self) -> PlanArrays:
+        """The plan as NumPy arrays, copied to the host.
+
+        >>> from zetamix import zeta_plan
+        >>> indices, weights, boxes, scale = zeta_plan(4, gamma=1.0, sources=2).numpy()
+        >>> weights.shape, weights.dtype
+        ((4, 2), dtype('float32'))
+        """
+        # NumPy has no bfloat16
+        wide = torch.promote_types(self.weights.dtype, torch.float32)
+        scale = None if self.scale is None else self.scale.to(wide)
+        parts = (self.indices, self.weights.to(wide), self.boxes, scale)
+        arrays = [None if part is None else part.detach().cpu().numpy().copy() for part in parts]
+        return PlanArrays(*arrays)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a file that `MixPlan.load` reads back exactly."""
@@ -398,7 +434,18 @@ def draw_plan(spec: PlanSpec, draw: Draw, dtype: torch.dtype) -> MixPlan:
     )
     # a copy in any case: cached weights must not be handed out
     weights = _draw_weights(spec, draw).to(dtype, copy=True)
-    return _trusted_plan(indices, weights.expand(shape.outputs, shape.sources), shape.batch_size)
+    if weights.shape != indices.shape:
+        weights = weights.expand(shape.outputs, shape.sources)
+    return _trusted_plan(indices, weights, shape.batch_size)
+
+
+def draw_few(spec: PlanSpec, draw: Draw) -> tuple[Tensor, Tensor]:
+    """Indices and float32 weights of a plan of few sources on a CPU, as `draw_plan` draws them."""
+    shape = spec.shape
+    parts = shape.batch_size, shape.sources, shape.outputs, shape.own_anchor
+    indices = sampling.draw_few_rows(draw, *parts)
+    weights = _draw_weights(spec, draw).to(torch.float32)
+    return indices, weights if weights.shape == indices.shape else weights.expand(indices.shape)
 
 
 def _draw_weights(spec: PlanSpec, draw: Draw) -> Tensor:
@@ -439,7 +486,8 @@ def zeta_spec(
     sources, outputs = sources or batch_size, outputs or batch_size
     if isinstance(gamma, (tuple, list)):
         low, high = gamma
-        gamma = low + (high - low) * draw.uniform(sampling.GAMMA, outputs)
+        gamma = draw.uniform(sampling.GAMMA, outputs).mul_(float(high - low))
+        gamma = gamma.add_(float(low)) if low else gamma
     shape = PlanShape(
         batch_size,
         sources,

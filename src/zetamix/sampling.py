@@ -11,6 +11,7 @@ import torch.utils.data
 from torch import Tensor
 
 from zetamix._checks import check_count, check_generator, holds_for_all_sizes
+from zetamix.kernels.plan_spec import MOST_FEW
 
 # random integers lie in [0, KEY_LIMIT), so KEY_LIMIT itself outranks every one of them
 KEY_LIMIT = 2**62
@@ -76,7 +77,7 @@ class Draw:
             if reads_generator_on_host(self.device):
                 self._origin = None, _triton_stable_int(self._advance_generator())
             else:
-                self._origin = self._randint(1), _triton_stable_int(mix64(self.offset))
+                self._origin = self._randint(KEY_LIMIT, 1), _triton_stable_int(mix64(self.offset))
         return self._origin
 
     def _advance_generator(self) -> int:
@@ -92,18 +93,24 @@ class Draw:
             generator.set_offset(position + 4)
         return mix64(generator.initial_seed() + position * GOLDEN + self.offset)
 
-    def _randint(self, *shape: int) -> Tensor:
+    def _randint(self, limit: int, *shape: int) -> Tensor:
         # a trace with symbolic sizes refuses the argument, even as None
         if self.generator is None:
-            return torch.randint(KEY_LIMIT, shape, device=self.device)
-        return torch.randint(KEY_LIMIT, shape, generator=self.generator, device=self.device)
+            return torch.randint(limit, shape, device=self.device)
+        return torch.randint(limit, shape, generator=self.generator, device=self.device)
 
     def integers(self, lane: int, *shape: int) -> Tensor:
         """Random integers in [0, KEY_LIMIT)."""
         if self.device.type != "cpu":
             return expand(*self.origin(), *shape, lane=lane, device=self.device)
-        bits = self._randint(*shape)
+        bits = self._randint(KEY_LIMIT, *shape)
         return _scramble(bits + self.offset) if self.offset else bits
+
+    def below(self, limit: int, lane: int, *shape: int) -> Tensor:
+        """Random integers in [0, limit)."""
+        if self.device.type == "cpu" and not self.offset:
+            return self._randint(limit, *shape)
+        return self.integers(lane, *shape) % limit
 
     def shuffle(self, rows: Tensor) -> None:
         """Fill every row [length] on a CPU with a random permutation of 0, …, length − 1."""
@@ -114,7 +121,11 @@ class Draw:
             torch.randperm(len(row), generator=generator, out=row)
 
     def uniform(self, lane: int, *shape: int) -> Tensor:
-        """Random numbers in (0, 1), in the precision that weights are computed in."""
+        """Random numbers in [0, 1], in the precision that weights are computed in."""
+        if self.device.type == "cpu" and not self.offset and not torch.compiler.is_compiling():
+            return torch.rand(
+                shape, generator=self.generator, dtype=torch.float64, device=self.device
+            )
         bits = self.integers(lane, *shape)
         return (bits.to(precise_dtype(self.device)) + 0.5) / KEY_LIMIT
 
@@ -155,13 +166,17 @@ def expand(
 def order_width(batch: int, sources: int | None) -> int:
     """How many random integers one output's order takes: one per source, or one per batch row.
 
-    From 16 rows per source on, digits for the sources beat keys for the whole batch clearly (CPU,
-    8 sources: 64 rows 80 µs against 110, 128 rows 85 against 259, 1024 rows 0.19 against 13.7 ms).
+    Digits for the sources beat keys for the whole batch for few sources, and from 16 rows per source
+    on (CPU, 8 sources: 64 rows 80 µs against 110, 128 rows 85 against 259, 1024 rows 0.19 against
+    13.7 ms).
     """
     if sources is None:
         return batch
     # a trace must not depend on the batch size, or every size would be compiled anew
-    few = sources <= 32 if torch.compiler.is_compiling() else sources * 16 <= batch
+    if torch.compiler.is_compiling():
+        few = sources <= 32
+    else:
+        few = sources <= MOST_FEW or sources * 16 <= batch
     return sources if few else batch
 
 
@@ -173,8 +188,11 @@ def draw_rows(
     width: `order_width(batch, sources)`. own_anchor: output k begins with row k.
     """
     compiling = torch.compiler.is_compiling()
-    if not compiling and draw.device.type == "cpu" and width == batch >= LEAST_PERMUTED:
-        return _order_by_permutations(draw, batch, sources, outputs, own_anchor)
+    if not compiling and draw.device.type == "cpu":
+        if sources <= MOST_FEW:
+            return draw_few_rows(draw, batch, sources, outputs, own_anchor)
+        if width == batch >= LEAST_PERMUTED:
+            return _order_by_permutations(draw, batch, sources, outputs, own_anchor)
     bits = draw.integers(ORDER, outputs, width)
     if not compiling:
         return order_rows(bits, batch, sources, own_anchor)
@@ -197,6 +215,23 @@ def order_rows(bits: Tensor, batch: int, sources: int, own_anchor: bool) -> Tens
     if batch > MOST_SHORT_KEYS:
         return _order_by_long_keys(bits, sources, anchors)
     return _order_by_keys(bits, sources, anchors)
+
+
+def draw_few_rows(draw: Draw, batch: int, sources: int, outputs: int, own_anchor: bool) -> Tensor:
+    """The digits of `_order_by_digits`, each below its own limit: fewer, smaller steps on a CPU."""
+    rows = [_own_rows(batch, outputs)] if own_anchor else []
+    for choices in range(batch - len(rows), batch - sources, -1):
+        rows.append(draw.below(choices, ORDER, outputs))
+    for rank in range(sources - 2, -1, -1):
+        for later in rows[rank + 1 :]:
+            later += later >= rows[rank]
+    return torch.stack(rows, 1)
+
+
+@lru_cache(maxsize=64)
+def _own_rows(batch: int, outputs: int) -> Tensor:
+    """[outputs]: the row that output k begins with; for reading only."""
+    return torch.arange(outputs, device="cpu") % batch
 
 
 def _order_by_permutations(
@@ -268,13 +303,15 @@ def _order_by_digits(bits: Tensor, batch: int, anchors: Tensor | None) -> Tensor
 
 def draw_lam(draw: Draw, alpha: float, count: int) -> Tensor:
     """λ ~ Beta(α, α), shape [count], without underflow for any α."""
+    if alpha == 1 and draw.device.type == "cpu" and not torch.compiler.is_compiling():
+        return draw.uniform(LAM, count)
     uniform = draw.uniform(LAM, count, 2)
     if alpha == 1:
         return uniform[:, 0]
     # Gamma(α) = Gamma(α + 1) · U^(1/α): in logarithms, because for small α both underflow to 0
-    logs = (
-        _log_gamma_variate(alpha + 1, draw.uniform(TRIES, count, 2, 8, 3)) + uniform.log() / alpha
-    )
+    tiny = torch.finfo(uniform.dtype).tiny
+    tries = draw.uniform(TRIES, count, 2, 8, 3).clamp_min(tiny)
+    logs = _log_gamma_variate(alpha + 1, tries) + uniform.clamp_min(tiny).log() / alpha
     return torch.sigmoid(logs[:, 0] - logs[:, 1])
 
 

@@ -195,11 +195,14 @@ class BatchMix(nn.Module):
         samples, labels = batch
         rule = infer_rule(labels, self.num_classes, self.ignore_index)
         first = check_pair(samples, labels)
-        if mixes and controls.p == 1 and not self.paste and not self.keep_variance:
+        if mixes and controls.p == 1 and not self.paste and self._blend.mean is None:
             # the plain case, which on a GPU needs no plan
+            self._check_blended(samples, self._blend)
             draw = self._draw(first.device)
             spec = self._spec(first.shape[0], draw, controls)
-            pair = mix_pair(samples, labels, rule, spec, draw, self.implementation)
+            pair = mix_pair(
+                samples, labels, rule, spec, draw, self.implementation, self.keep_variance
+            )
         else:
             plan = self._plan_for(first, plan_dtype(batch), samples, self._blend)
             mixed = batch_tree.mix_tree(samples, self._blend, plan, implementation)

@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 
 from zetamix._checks import check_choice
 from zetamix.kernels import copy_boxes, embedding_bag, reference
-from zetamix.kernels.plan_spec import Origin, PlanSpec
+from zetamix.kernels.plan_spec import MOST_FEW, Origin, PlanSpec
 
 Implementation: TypeAlias = Literal["auto", "fused", "reference"]
 IMPLEMENTATIONS = ("auto", "fused", "reference")
@@ -70,12 +70,39 @@ def mix_rows(
         implementation == "auto"
         and on_cpu
         and rows.shape[1]
-        and indices.shape[1] * 4 <= rows.shape[0]
+        and (indices.shape[1] <= MOST_FEW or indices.shape[1] * 4 <= rows.shape[0])
         and not needs_gradients(rows)
         and not needs_gradients(weights)
     ):
         return embedding_bag.mix_rows(rows, indices, weights)
     return reference.mix_rows(rows, indices, weights)
+
+
+def mixes_few(
+    spec: PlanSpec, samples: Tensor, labels: Tensor, implementation: Implementation
+) -> bool:
+    """Whether `mix_few` mixes these samples: float32 on a CPU, from few sources, class indices."""
+    return (
+        samples.device.type == "cpu"
+        and implementation == "auto"
+        and not torch.compiler.is_compiling()
+        and spec.shape.sources <= MOST_FEW
+        and samples.dtype == torch.float32
+        and labels.dtype == torch.int64
+        and labels.ndim == 1
+        and samples.numel() > 0
+        and not needs_gradients(samples)
+        and not (isinstance(spec.parameter, Tensor) and spec.parameter.requires_grad)
+    )
+
+
+def mix_few(samples: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
+    """Apply a plan to samples for which `mixes_few` holds."""
+    channels_last = is_channels_last(samples)
+    ordered = samples.movedim(1, -1) if channels_last else samples
+    mixed = embedding_bag.sum_rows(ordered.reshape(samples.shape[0], -1), indices, weights)
+    mixed = mixed.view(mixed.shape[0], *ordered.shape[1:])
+    return mixed.movedim(-1, 1) if channels_last else mixed
 
 
 def uses_fused(implementation: Implementation, rows: Tensor, weights: Tensor | None = None) -> bool:

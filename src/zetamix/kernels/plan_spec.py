@@ -5,6 +5,9 @@ from typing import NamedTuple, TypeAlias
 
 from torch import Tensor
 
+# plans of up to so many sources are drawn and mixed without sorting and without a matrix
+MOST_FEW = 4
+
 Origin: TypeAlias = tuple[Tensor | None, int]
 """The seed that a GPU expands into random numbers: the sum of both parts (`Draw.origin`)."""
 
