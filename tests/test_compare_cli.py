@@ -336,7 +336,7 @@ def young_run(out, process):
 
 
 # so long that a young run has seconds before it: a stop takes one
-LONG = ["--epochs", "400", "--seeds", "2", "--methods", "none,zeta:2.8", "--train-size", "64"]
+LONG = ["--epochs", "1000", "--seeds", "2", "--methods", "none,zeta:2.8", "--train-size", "64"]
 
 
 def test_ctrl_c_saves_everything_and_kill_9_loses_no_finished_run(tmp_path):
@@ -354,7 +354,7 @@ def test_ctrl_c_saves_everything_and_kill_9_loses_no_finished_run(tmp_path):
     assert not found["complete"]
     assert len(found["runs"]) == len(finished(tmp_path))
     # the line is as long as its numbers: a terminal may break it anywhere
-    assert re.search(r"\S+ seed \d at epoch \d+ of 400", " ".join(text.split()))
+    assert re.search(r"\S+ seed \d at epoch \d+ of 1000", " ".join(text.split()))
     kept = finished(tmp_path)
     assert list(tmp_path.glob("runs/*/checkpoint.pt"))
 
@@ -377,12 +377,14 @@ def test_ctrl_c_saves_everything_and_kill_9_loses_no_finished_run(tmp_path):
     for folder in tmp_path.glob("runs/*"):
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         # no epoch twice, none missing
-        assert [line["epoch"] for line in lines] == list(range(1, 401))
+        assert [line["epoch"] for line in lines] == list(range(1, 1001))
     assert json.loads((tmp_path / "results.json").read_text())["complete"]
 
 
 def test_sigterm_saves_everything_and_ends_with_143(tmp_path):
-    process = start(tmp_path, *LONG, "--jobs", "2")
+    # no run ends by itself, however late the signal arrives
+    endless = ["--epochs", "1000000", "--methods", "none,zeta:2.8", "--train-size", "64"]
+    process = start(tmp_path, *endless, "--jobs", "2")
     folder, _ = young_run(tmp_path, process)
     process.send_signal(signal.SIGTERM)
     text = process.communicate(timeout=120)[0]
