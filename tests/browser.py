@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,19 @@ addEventListener("load", () => {
   seen.text = document.body.innerText;
   seen.requests = performance.getEntriesByType("resource").map(entry => entry.name)
     .filter(name => !name.startsWith("data:"));
+  seen.result = RESULT;
   seen.overflow = document.documentElement.scrollWidth - innerWidth;
   document.documentElement.setAttribute("data-seen", JSON.stringify(seen));
+  if (parent !== window) parent.postMessage(JSON.stringify(seen), "*");
 });
 </script>
+"""
+# Chromium makes no narrower window, but frames are as narrow as one likes
+LEAST_WINDOW = 500
+FRAME = """<!DOCTYPE html><html><body><script>
+addEventListener("message",
+  event => document.documentElement.setAttribute("data-seen", event.data));
+</script><iframe src="PAGE" style="border: 0; width: WIDTHpx; height: 900px"></iframe></body></html>
 """
 
 
@@ -74,6 +83,8 @@ class Opened:
     """Requests beside the page itself."""
     overflow: int
     """Pixels by which the page is wider than the window."""
+    result: Any = None
+    """What the script of `open_page` gave, as JSON holds it."""
 
     def check(self) -> "Opened":
         """Raise AssertionError where anything is missing or was requested elsewhere."""
@@ -88,34 +99,57 @@ class Opened:
         return self
 
 
-def open_page(page: Path, *, width: int = 1200) -> Opened:
-    """Load a copy of `page` with listeners in it."""
+def open_page(page: Path, *, width: int = 1200, fragment: str = "", script: str = "null") -> Opened:
+    """Load a copy of `page` with listeners in it.
+
+    fragment: what follows the # of the address. script: an expression to evaluate when the page has
+    loaded; its value is `result`.
+    """
     text = page.read_text(encoding="utf-8")
     head = re.search(r"<head>", text)
     assert head is not None, f"{page} has no <head>"
     # the listeners are scripts, which the page's own policy forbids
     text = text.replace("default-src 'none';", "default-src 'none'; script-src 'unsafe-inline';")
     copy = page.with_name(f".seen-{page.name}")
-    copy.write_text(text[: head.end()] + LISTEN + text[head.end() :], encoding="utf-8")
+    listen = LISTEN.replace("RESULT", script)
+    copy.write_text(text[: head.end()] + listen + text[head.end() :], encoding="utf-8")
+    frame = page.with_name(f".frame-{page.name}")
+    options = ("--virtual-time-budget=10000", "--dump-dom")
     try:
-        dom = _run("--virtual-time-budget=10000", "--dump-dom", page=copy, width=width)
+        if width >= LEAST_WINDOW:
+            dom = _run(*options, page=copy, width=width, fragment=fragment)
+        else:
+            source = escape(_address(copy, fragment))
+            content = FRAME.replace("PAGE", source).replace("WIDTH", str(width))
+            frame.write_text(content, encoding="utf-8")
+            dom = _run(*options, page=frame, width=LEAST_WINDOW)
     finally:
         copy.unlink()
+        frame.unlink(missing_ok=True)
     seen = re.search(r'<html[^>]* data-seen="([^"]*)"', dom)
     assert seen is not None, f"{page} did not finish loading"
     return Opened(**json.loads(unescape(seen.group(1))))
 
 
 def screenshot(
-    page: Path, png: Path, *, width: int = 1200, height: int = 3000, dark: bool = False
+    page: Path,
+    png: Path,
+    *,
+    width: int = 1200,
+    height: int = 3000,
+    dark: bool = False,
+    fragment: str = "",
 ) -> None:
     """A picture of a page."""
+    # one of an earlier call would hide that none was made
+    png.unlink(missing_ok=True)
     scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
-    _run(f"--screenshot={png}", scheme, "--hide-scrollbars", page=page, width=width, height=height)
+    options = (f"--screenshot={png}", scheme, "--hide-scrollbars")
+    _run(*options, page=page, width=width, height=height, fragment=fragment)
     assert png.is_file()
 
 
-def _run(*options: str, page: Path, width: int, height: int = 900) -> str:
+def _run(*options: str, page: Path, width: int, height: int = 900, fragment: str = "") -> str:
     assert BINARY is not None
     with tempfile.TemporaryDirectory() as profile:
         done = subprocess.run(
@@ -131,7 +165,7 @@ def _run(*options: str, page: Path, width: int, height: int = 900) -> str:
                 f"--user-data-dir={profile}",
                 f"--window-size={width},{height}",
                 *options,
-                page.resolve().as_uri(),
+                _address(page, fragment),
             ],
             capture_output=True,
             text=True,
@@ -139,3 +173,7 @@ def _run(*options: str, page: Path, width: int, height: int = 900) -> str:
         )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def _address(page: Path, fragment: str) -> str:
+    return page.resolve().as_uri() + (f"#{fragment}" if fragment else "")

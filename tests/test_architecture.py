@@ -17,7 +17,7 @@ import zetamix
 
 SOURCE = Path(zetamix.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
-COMMANDS = ("compare", "train", "tune", "inspect", "reproduce", "bench", "data")
+COMMANDS = ("compare", "train", "tune", "inspect", "play", "reproduce", "bench", "data")
 PUBLIC_NAMES = Path(__file__).with_name("public_names.txt")
 
 # run in a fresh interpreter; the report goes to a file, so that standard output stays the library's

@@ -10,6 +10,7 @@ from zetamix.cli.compare import compare
 from zetamix.cli.data import data
 from zetamix.cli.errors import hide_urls
 from zetamix.cli.inspect import inspect
+from zetamix.cli.play import play
 from zetamix.cli.reproduce import reproduce
 from zetamix.cli.train import train
 from zetamix.cli.tune import tune
@@ -45,6 +46,7 @@ app.command(**WITH_DATA)(compare)
 app.command(**WITH_DATA)(train)
 app.command(**WITH_DATA)(tune)
 app.command(**WITH_DATA)(inspect)
+app.command(**WITH_DATA)(play)
 app.command(context_settings=HELP)(reproduce)
 app.command(context_settings=HELP)(bench)
 app.add_typer(data, name="data", context_settings=HELP)

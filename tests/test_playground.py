@@ -1,0 +1,432 @@
+"""The playground mixes as the library does, in a real browser, with anyone's images."""
+
+import base64
+import hashlib
+import inspect
+import json
+import re
+import shutil
+import webbrowser
+from pathlib import Path
+
+import pytest
+import torch
+from browser import needs_browser, open_page
+from typer.testing import CliRunner
+
+from zetamix import ZetaMix, ZetaMixup, data
+from zetamix.cli.app import app
+from zetamix.data.dataset import from_tensors
+from zetamix.gamma import GAMMA_MIN, describe_gamma, dominance_threshold
+from zetamix.report.playground import (
+    LARGEST_SIDE,
+    MOST_IMAGES,
+    PAGE,
+    playground_data,
+    render_playground,
+    write_playground,
+)
+from zetamix.transforms import CutMix, Mixup
+
+HOSTILE = (
+    "</script><script>document.title = 'broken'</script>",
+    "<img src=x onerror=\"document.title='broken'\">",
+    "<!--<script>",
+    "a & b \\ \"c\" 'd' \u2028",
+)
+DEFAULT = {"gamma": 2.8, "sources": None, "keep_variance": True, "paste": 0.0, "p": 1.0}
+DEFAULT |= {"batch_size": 8, "seed": 0, "images": 0, "alpha": 1.0, "per": "sample"}
+SETTINGS = [
+    DEFAULT | change
+    for change in (
+        {},
+        {"gamma": [0.0, 4.0], "sources": 2},
+        {"gamma": [0.0, 4.0], "sources": 2, "keep_variance": False, "seed": 1},
+        {"gamma": 1.0, "sources": 4, "batch_size": 4, "seed": 2},
+        {"gamma": 0.0, "sources": 5, "batch_size": 12, "alpha": 0.2, "seed": 2**32 - 1},
+        {"gamma": 1.5, "sources": 3, "batch_size": 9, "images": 3, "alpha": 2.5, "seed": 123456},
+        {"gamma": 1.2, "sources": 6, "paste": 0.5, "batch_size": 10, "seed": 4, "per": "batch"},
+        {"gamma": [0.5, 2.0], "sources": 2, "paste": 1.0, "batch_size": 7, "seed": 5},
+        {"gamma": [0.5, 1.0], "paste": 1.0, "batch_size": 11, "alpha": 0.1, "per": "batch"},
+        {"gamma": [0.0, 6.0], "sources": 3, "p": 0.5, "batch_size": 12, "seed": 7},
+        {"gamma": 2.0, "sources": 4, "p": 0.6, "paste": 0.7, "batch_size": 12, "seed": 8},
+        {"gamma": [1.0, 3.0], "keep_variance": False, "p": 0.0, "paste": 0.4, "seed": 9},
+        {"gamma": 0.3, "batch_size": 5, "keep_variance": False, "alpha": 0.05, "seed": 10},
+    )
+]
+
+
+def page_block(page):
+    """The data that a page holds."""
+    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
+    return json.loads(block)
+
+
+def read_images(block):
+    """Images [n, channels, height, width] in [0, 1], and labels."""
+    pixels = torch.tensor(list(base64.b64decode(block["pixels"])), dtype=torch.uint8)
+    labels = torch.tensor(block["labels"])
+    return pixels.view(len(labels), block["channels"], *block["size"]).float() / 255, labels
+
+
+def library_mixes(block, setting):
+    """What the library makes of the same batch: (plan, pixels, targets) by the name of a method."""
+    images, labels = read_images(block)
+    count = setting["batch_size"]
+    rows = [(setting["images"] * count + k) % len(labels) for k in range(count)]
+    gamma = setting["gamma"]
+    common = {"num_classes": len(block["classes"])}
+    methods = {
+        "zetamix": lambda generator: ZetaMix(
+            gamma=tuple(gamma) if isinstance(gamma, list) else gamma,
+            sources=setting["sources"],
+            keep_variance=setting["keep_variance"],
+            paste=setting["paste"],
+            p=setting["p"],
+            mean=block["mean"],
+            generator=generator,
+            **common,
+        ),
+        "mixup": lambda generator: Mixup(alpha=setting["alpha"], generator=generator, **common),
+        "cutmix": lambda generator: CutMix(
+            alpha=setting["alpha"], per=setting["per"], generator=generator, **common
+        ),
+    }
+    made = {}
+    for name, make in methods.items():
+        plan, mixed = (
+            run(make(torch.Generator().manual_seed(setting["seed"])))
+            for run in (
+                lambda mix: mix.make_plan(count, size=tuple(block["size"])),
+                lambda mix: mix(images[rows], labels[rows]),
+            )
+        )
+        made[name] = (plan, *mixed)
+    return made
+
+
+# of plans that the page shows, as JSON: typed arrays have no form of their own there
+COMPUTE = """SETTINGS.map(setting => {
+  const all = zetamix.compute(setting);
+  return Object.fromEntries(["zetamix", "mixup", "cutmix"].map(name => {
+    const {indices, weights, boxes, pixels, targets} = all[name];
+    return [name, {indices, weights, boxes, pixels: pixels.map(p => Array.from(p)), targets}];
+  }));
+})"""
+
+
+def compute_script(settings):
+    return COMPUTE.replace("SETTINGS", json.dumps(settings))
+
+
+def check_numbers(block, settings, results):
+    assert len(results) == len(settings)
+    for setting, result in zip(settings, results, strict=True):
+        for name, (plan, pixels, targets) in library_mixes(block, setting).items():
+            ours, case = result[name], f"{name} of {setting}"
+            assert ours["indices"] == plan.indices.tolist(), case
+            boxes = None if plan.boxes is None else plan.boxes.tolist()
+            assert ours["boxes"] == boxes, case
+            for key, expected in (
+                ("weights", plan.weights),
+                ("pixels", pixels.flatten(1)),
+                ("targets", targets),
+            ):
+                actual = torch.tensor(ours[key])
+                assert actual.shape == expected.shape, case
+                assert (actual - expected).abs().max() <= 1e-5, f"{key}: {case}"
+
+
+@pytest.fixture
+def page(tmp_path):
+    """A copy: the browser's listeners are written beside it."""
+    return Path(shutil.copy(PAGE, tmp_path))
+
+
+@needs_browser
+def test_the_numbers_are_the_librarys(page):
+    block = page_block(PAGE.read_text(encoding="utf-8"))
+    opened = open_page(page, script=compute_script(SETTINGS)).check()
+    check_numbers(block, SETTINGS, opened.result)
+    pasted = [r["zetamix"]["boxes"] for r in opened.result if r["zetamix"]["boxes"]]
+    assert len(pasted) >= 4
+
+
+@pytest.fixture(scope="module")
+def colours():
+    """Three channels, not square, classes with hostile names, one of them without an image."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (20, 3, 12, 9), generator=generator).to(torch.uint8)
+    images[:, 0] //= 4
+    classes = (*HOSTILE, "unused")
+    return from_tensors("<b>x</b>", {"train": (images, torch.arange(20) % 4)}, classes)
+
+
+@needs_browser
+def test_colours_and_hostile_names(colours, tmp_path):
+    page = tmp_path / "play.html"
+    write_playground(colours, page)
+    settings = [SETTINGS[1], SETTINGS[10], SETTINGS[4]]
+    opened = open_page(page, width=390, script=compute_script(settings)).check()
+    block = page_block(page.read_text(encoding="utf-8"))
+    check_numbers(block, settings, opened.result)
+    assert opened.title == "zetamix playground"
+    assert opened.images == []
+    for name in HOSTILE[:3]:
+        assert name in opened.text
+    assert "training images of <b>x</b>" in opened.text
+
+
+def test_names_cannot_end_the_block(colours):
+    page = render_playground(colours)
+    assert page.count("<script") == 2
+    assert page_block(page)["classes"] == [*HOSTILE[:3], HOSTILE[3]]
+
+
+# every control by its id: what it is called, and whether it can be reached by keyboard
+CONTROLS = """[...document.querySelectorAll("button, input")].map(control => ({
+  name: control.getAttribute("aria-label")
+    || (control.labels && [...control.labels].map(label => label.textContent).join(" ").trim())
+    || control.textContent.trim(),
+  reached: control.tabIndex >= 0,
+}))"""
+# the widest states: many sources, boxes, a range, all presets
+OVERFLOWS = """FRAGMENTS.map(fragment => {
+  history.replaceState(null, "", fragment);
+  dispatchEvent(new HashChangeEvent("hashchange"));
+  return document.documentElement.scrollWidth - innerWidth;
+})"""
+
+
+@needs_browser
+def test_on_a_phone_by_keyboard(page):
+    fragments = [
+        "#gamma=0..4&sources=all&batch_size=12&paste=1",
+        "#gamma=0..6&sources=3&batch_size=4&p=0.5&seed=4294967295",
+        "#gamma=0&sources=2&keep_variance=0",
+    ]
+    overflows = OVERFLOWS.replace("FRAGMENTS", json.dumps(fragments))
+    script = f"({{controls: {CONTROLS}, overflows: {overflows}, width: innerWidth}})"
+    opened = open_page(page, width=390, script=script).check()
+    assert opened.result["width"] == 390
+    assert max(opened.result["overflows"]) <= 0
+    controls = opened.result["controls"]
+    assert len(controls) >= 25
+    assert [control for control in controls if not control["name"]] == []
+    assert all(control["reached"] for control in controls)
+
+
+# moves every control as a user does; timers run at once, so that the address is up to date
+MOVE = """(() => {
+  window.setTimeout = run => run();
+  const set = (id, value, kind = "input") => {
+    const control = document.getElementById(id);
+    if (control.type === "checkbox") control.checked = value; else control.value = value;
+    control.dispatchEvent(new Event(kind));
+  };
+  set("range", true, "change"); set("low", 0.5); set("high", 3); set("batch_size", 10);
+  set("sources", 3); set("keep_variance", false, "change"); set("paste", 0.4); set("p", 0.8);
+  set("seed", 77); set("alpha", 0.5);
+  document.getElementById("other-images").click();
+  document.getElementById("next").click();
+  return location.hash;
+})()"""
+SHOWN = """({
+  link: zetamix.toHash(zetamix.fromHash(location.hash)),
+  values: Object.fromEntries(["low", "high", "sources", "paste", "p", "batch_size", "seed", "alpha"]
+    .map(id => [id, Number(document.getElementById(id).value)])),
+  range: document.getElementById("range").checked,
+  kept: document.getElementById("keep_variance").checked,
+  shown: document.getElementById("shown").textContent,
+  code: document.getElementById("code").textContent,
+  drawn: (() => {
+    const canvas = document.querySelector(".result canvas");
+    const rgba = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    return Array.from(rgba).filter((_, i) => i % 4 === 0);
+  })(),
+  captions: [...document.querySelectorAll(".term figcaption")].map(one => one.textContent),
+})"""
+
+
+@needs_browser
+def test_the_link_holds_the_state(page):
+    link = open_page(page, script=MOVE).check().result
+    assert link == (
+        "#gamma=0.5..3&sources=3&keep_variance=0&paste=0.4&p=0.8&batch_size=10&seed=77&images=1"
+        "&alpha=0.5&output=2"
+    )
+    shown = open_page(page, fragment=link[1:], script=SHOWN).check().result
+    values = {"low": 0.5, "high": 3, "sources": 3, "paste": 0.4, "p": 0.8}
+    assert shown["values"] == values | {"batch_size": 10, "seed": 77, "alpha": 0.5}
+    assert shown["link"] == link
+    assert shown["range"]
+    assert not shown["kept"]
+    assert shown["shown"] == "Output 3 of 10"
+    for line in ("gamma=(0.5, 3),", "sources=3,", "keep_variance=False,", "manual_seed(77)"):
+        assert line in shown["code"]
+    # what is painted is what was computed
+    setting = DEFAULT | {"gamma": [0.5, 3.0], "sources": 3, "keep_variance": False, "paste": 0.4}
+    setting |= {"p": 0.8, "batch_size": 10, "seed": 77, "images": 1}
+    block = page_block(PAGE.read_text(encoding="utf-8"))
+    plan, pixels, _ = library_mixes(block, setting)["zetamix"]
+    expected = 255 * pixels[2].flatten()
+    assert (torch.tensor(shown["drawn"]) - expected).abs().max() <= 0.51
+    heaviest = round(100 * plan.weights[2, 0].item())
+    assert shown["captions"][0] == f"{heaviest} %"
+
+
+@needs_browser
+def test_a_damaged_link_still_opens(page):
+    fragment = "gamma=x..&sources=-3&seed=1e99&batch_size=500&images=NaN&p=<b>&output=40&zzz"
+    shown = open_page(page, fragment=fragment, script=SHOWN).check().result
+    assert shown["shown"] == "Output 12 of 12"
+    assert shown["values"]["seed"] == 2**32 - 1
+
+
+@needs_browser
+def test_the_sentence_about_gamma_is_true(page):
+    fragment = "gamma=2.8&sources=all&batch_size=8"
+    opened = open_page(page, fragment=fragment, script="({presets: zetamix.PRESETS})").check()
+    described = describe_gamma(2.8, sources=8)
+    assert f"The first source weighs {100 * described.dominant_weight:.0f} %" in opened.text
+    assert "It outweighs the others together." in opened.text
+    assert f"γ above {dominance_threshold(8):.3f} for 8 sources" in opened.text
+    assert f"GAMMA_MIN = {GAMMA_MIN:.5f}" in opened.text
+    presets = opened.result["presets"]
+    ours = {
+        name: parameter.default
+        for name, parameter in inspect.signature(ZetaMix).parameters.items()
+        if name in presets["ZetaMix (recommended)"]
+    }
+    ours["gamma"] = list(ours["gamma"]) if isinstance(ours["gamma"], tuple) else ours["gamma"]
+    assert presets["ZetaMix (recommended)"] == ours
+    paper = inspect.signature(ZetaMixup).parameters
+    assert presets["ζ-mixup, the paper’s"]["gamma"] == paper["gamma"].default
+    assert presets["ζ-mixup, the paper’s"]["sources"] is paper["sources"].default is None
+
+
+def test_the_policy_allows_the_one_script_of_the_page():
+    page = PAGE.read_text(encoding="utf-8")
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (allowed,) = re.findall(r"default-src 'none'; script-src 'sha256-(.*?)';", page)
+    assert allowed == digest, "the script has changed: write its new hash into the policy"
+
+
+def test_the_page_stands_alone():
+    page = PAGE.read_text(encoding="utf-8")
+    assert len(page.replace(page_block(page)["pixels"], "")) < 60_000
+    assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)", page) == []
+    linked = Path(__file__).parents[1] / "docs/playground/index.html"
+    assert linked.is_symlink()
+    assert linked.resolve() == PAGE
+
+
+def test_the_digits_of_the_page_are_those_of_the_dataset():
+    assert render_playground(data.load("digits")) == PAGE.read_text(encoding="utf-8")
+    _, labels = read_images(page_block(PAGE.read_text(encoding="utf-8")))
+    assert torch.bincount(labels).tolist() == [8] * 10
+    # neighbours differ in class: each ten images are one of each
+    assert [sorted(ten) for ten in labels.view(-1, 10).tolist()] == [list(range(10))] * 8
+
+
+def test_large_images_are_downscaled():
+    images = torch.full((200, 3, 100, 150), 128, dtype=torch.uint8)
+    block = playground_data(from_tensors("big", {"train": (images, torch.arange(200) % 7)}))
+    assert block["size"] == [43, LARGEST_SIDE]
+    assert len(block["labels"]) == MOST_IMAGES
+    assert block["mean"] == [round(128 / 255, 4)] * 3
+    assert read_images(block)[0].min() == read_images(block)[0].max() == 128 / 255
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"), [(0.0, 0.5, (0, 128)), (-3.0, 2.0, (0, 255)), (7.0, 7.0, (0, 0))]
+)
+def test_floating_point_images(low, high, shown):
+    images = torch.full((6, 1, 4, 4), low)
+    images[3] = high
+    block = playground_data(from_tensors("float", {"train": (images, torch.arange(6) % 2)}))
+    values = set(base64.b64decode(block["pixels"]))
+    assert (min(values), max(values)) == shown
+
+
+@pytest.fixture
+def opened_pages(monkeypatch):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or True)
+    monkeypatch.setenv("DISPLAY", ":0")
+    return opened
+
+
+def play(*arguments):
+    return CliRunner().invoke(app, ["play", *map(str, arguments)])
+
+
+def npz(path, images, labels):
+    import numpy as np
+
+    arrays = {f"{split}_images": images for split in ("train", "val", "test")}
+    arrays |= {f"{split}_labels": labels for split in ("train", "val", "test")}
+    np.savez(path, **arrays)
+    return path
+
+
+def test_the_command_writes_and_opens_a_page(opened_pages, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = play()
+    page = Path("out/play-digits.html")
+    assert done.exit_code == 0, done.output
+    assert str(page) in done.output
+    assert page.read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8")
+    assert opened_pages == [page.resolve().as_uri()]
+
+
+def test_the_command_with_images_of_ones_own(opened_pages, tmp_path):
+    from PIL import Image
+
+    for name in ("cats & dogs", "<b>"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for k in range(12):
+            colour = (20 * k, 40, 200 if name == "<b>" else 10)
+            Image.new("RGB", (100, 80), colour).save(tmp_path / "photos" / name / f"{k}.png")
+    page = tmp_path / "deep" / "page.html"
+    done = play("--data", tmp_path / "photos", "--out", page, "--no-open")
+    assert done.exit_code == 0, done.output
+    assert opened_pages == []
+    text = page.read_text(encoding="utf-8")
+    block = page_block(text)
+    assert sorted(block["classes"]) == ["<b>", "cats & dogs"]
+    assert (block["channels"], max(block["size"])) == (3, LARGEST_SIDE)
+    assert "cats & dogs" not in text
+
+
+def test_without_a_display_nothing_is_opened(opened_pages, tmp_path, monkeypatch):
+    monkeypatch.delenv("DISPLAY")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    done = play("--out", tmp_path / "page.html")
+    assert done.exit_code == 0, done.output
+    assert opened_pages == []
+    assert "Open it in a browser." in done.output
+
+
+def test_what_is_refused(opened_pages, tmp_path):
+    done = play("--data", "helix", "--out", tmp_path / "page.html")
+    assert done.exit_code == 1
+    assert "a sample of helix has the shape [3]. Choose a set of images." in done.output
+    many = torch.randint(2, (20, 3), generator=torch.Generator().manual_seed(0)).numpy()
+    images = torch.arange(20 * 64).view(20, 8, 8).remainder(256).to(torch.uint8).numpy()
+    done = play("--data", npz(tmp_path / "many.npz", images, many), "--out", tmp_path / "page.html")
+    assert done.exit_code == 1
+    assert "has several labels per sample" in done.output
+    done = play("--out", tmp_path)
+    assert done.exit_code == 2
+    assert "expected a file, got the folder" in re.sub(r"[│\s]+", " ", done.output)
+    assert not (tmp_path / "page.html").exists()
+    assert opened_pages == []
+
+
+def test_too_few_images():
+    few = from_tensors("few", {"train": (torch.rand(3, 1, 4, 4), torch.tensor([0, 1, 1]))})
+    with pytest.raises(ValueError, match="at least 4 training images, and few has 3"):
+        playground_data(few)
