@@ -1,0 +1,1 @@
+"""Transforms inside other training stacks: one module per library, which it imports."""

@@ -1,0 +1,108 @@
+"""`MixCallback`: mixing in Lightning's training loop, by any transform of this library."""
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torch import distributed
+
+from zetamix.transforms import BatchMix
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+else:
+    try:
+        from lightning.pytorch import Callback
+    except ModuleNotFoundError:
+        from pytorch_lightning import Callback
+
+HOOK = "on_after_batch_transfer"
+
+
+class MixCallback(Callback):
+    """Mix every training batch on its device, right after Lightning has moved it there.
+
+    Validation, test and prediction see their batches as they are. `training_step` gets what the
+    transform returns: soft targets in place of class indices, which `F.cross_entropy` takes. An
+    `on_after_batch_transfer` of the module or the data module is called first.
+
+    The epoch is set on the transform. Checkpoints hold the state of the transform of every process,
+    so that training with a generator resumes with the plans that would have come next.
+
+    transform: for batches `(samples, labels)`, or for any other with `rules=`.
+
+    >>> from zetamix import ZetaMix
+    >>> callback = MixCallback(ZetaMix(num_classes=10))
+    """
+
+    def __init__(self, transform: BatchMix) -> None:
+        if not isinstance(transform, BatchMix):
+            raise TypeError(
+                "transform must be one of zetamix.transforms, such as ZetaMix(num_classes=10), "
+                f"got {type(transform).__name__}."
+            )
+        self.transform = transform
+        self._owners: list[Any] = []
+
+    def setup(self, trainer: "Trainer", pl_module: "LightningModule", stage: str) -> None:
+        self._unwrap()
+        if stage != "fit":
+            return
+        # for each batch Lightning calls the hook of one of the two
+        for owner in (pl_module, getattr(trainer, "datamodule", None)):
+            if owner is not None:
+                setattr(owner, HOOK, self._wrap(getattr(owner, HOOK), trainer))
+                self._owners.append(owner)
+
+    def _wrap(self, hook: Callable[..., Any], trainer: "Trainer") -> Callable[..., Any]:
+        # wraps() lets Lightning see whether the hook underneath is the user's
+        @functools.wraps(hook)
+        def mixed(batch: Any, dataloader_idx: int) -> Any:
+            batch = hook(batch, dataloader_idx)
+            return self.transform(batch) if trainer.training else batch
+
+        return mixed
+
+    def _unwrap(self) -> None:
+        while self._owners:
+            # the attribute of the instance; the method of its class is as it was
+            delattr(self._owners.pop(), HOOK)
+
+    def teardown(self, trainer: "Trainer", pl_module: "LightningModule", stage: str) -> None:
+        self._unwrap()
+
+    def on_exception(
+        self, trainer: "Trainer", pl_module: "LightningModule", exception: BaseException
+    ) -> None:
+        # Lightning calls no teardown then
+        self._unwrap()
+
+    def on_train_epoch_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+        self.transform.set_epoch(trainer.current_epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of all processes, by rank; every process has to call it, as Lightning does."""
+        state = dict(self.transform.state_dict())
+        states: list[Any] = [state] * _world_size()
+        if _world_size() > 1:
+            distributed.all_gather_object(states, state)
+        return {"transforms": states}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        states = state_dict["transforms"]
+        rank = distributed.get_rank() if _world_size() > 1 else 0
+        if len(states) != _world_size():
+            warnings.warn(
+                f"The checkpoint is of {len(states)} process(es), and now there are "
+                f"{_world_size()}: plans will not continue where they stopped.",
+                stacklevel=2,
+            )
+            # of one state every rank draws its own plans
+            rank = 0
+        self.transform.load_state_dict(states[rank])
+
+
+def _world_size() -> int:
+    joined = distributed.is_available() and distributed.is_initialized()
+    return distributed.get_world_size() if joined else 1

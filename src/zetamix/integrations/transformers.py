@@ -1,0 +1,163 @@
+"""`MixingTrainer`: the Trainer of Hugging Face transformers with mixed training batches.
+
+Given soft labels, models of transformers take the task for multi-label classification and train
+with binary cross entropy. `MixingTrainer` trains with the cross entropy that is meant.
+"""
+
+import functools
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import Trainer, TrainerCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
+
+from zetamix.atomic_io import load_tensors, write_file
+from zetamix.losses import soft_cross_entropy
+from zetamix.transforms import BatchMix
+
+SINGLE_LABEL = "single_label_classification"
+
+
+class MixingTrainer(Trainer):
+    """A Trainer that mixes training batches on the device and leaves evaluation as it is.
+
+    All floating point inputs (`pixel_values`, `inputs_embeds`, …) are blended with one plan; other
+    inputs, such as masks, stay those of each output's own sample. Class indices become soft
+    targets, for which the loss is cross entropy with `label_smoothing_factor`, scaled for gradient
+    accumulation as Trainer scales its own. Floating point labels (multi-label, regression) are
+    averaged, and the loss stays the model's own, unless the configuration of the model names
+    single-label classification. A `compute_loss_func` is called with the mixed labels.
+
+    The epoch is set on the transform, and its state is saved in every checkpoint, one file per
+    process: with a generator, `train(resume_from_checkpoint=...)` continues with the plans that
+    would have come next.
+
+    transform: one of `zetamix.transforms`; with `rules=` it is called with the whole batch, a dict.
+    """
+
+    def __init__(self, *args: Any, transform: BatchMix, **kwargs: Any) -> None:
+        if not isinstance(transform, BatchMix):
+            raise TypeError(
+                "transform must be one of zetamix.transforms, such as ZetaMix(num_classes=10), "
+                f"got {type(transform).__name__}."
+            )
+        super().__init__(*args, **kwargs)
+        self.transform = transform
+        self.add_callback(_TransformState(transform))
+
+    def train(
+        self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Train; from a checkpoint, load the state of the transform as well."""
+        if resume_from_checkpoint is True:
+            last = get_last_checkpoint(self.args.output_dir)  # type: ignore[no-untyped-call]
+            resume_from_checkpoint = last or True
+        if isinstance(resume_from_checkpoint, str):
+            _load_state(self.transform, Path(resume_from_checkpoint), self.args.process_index)
+        return super().train(resume_from_checkpoint, *args, **kwargs)
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        """In training the loss of the mixed batch, else what Trainer computes."""
+        if not model.training or "labels" not in inputs:
+            return super().compute_loss(model, inputs, *args, **kwargs)
+        mixed = self._mix(inputs)
+        hard = not inputs["labels"].is_floating_point()
+        config: Any = getattr(self.accelerator.unwrap_model(model), "config", None)
+        problem = getattr(config, "problem_type", SINGLE_LABEL if hard else None)
+        if hard and problem is None:
+            # as the model itself infers from class indices, and saves
+            config.problem_type = problem = SINGLE_LABEL
+        given = self.compute_loss_func
+        if given is None and problem == SINGLE_LABEL:
+            self.compute_loss_func = functools.partial(
+                _soft_loss,
+                label_smoothing=self.args.label_smoothing_factor,
+                items_per_sample=inputs["labels"][0].numel(),
+            )
+        try:
+            return super().compute_loss(model, mixed, *args, **kwargs)
+        finally:
+            # for evaluation the loss is the model's own
+            self.compute_loss_func = given
+
+    def _mix(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        if self.transform.rules is not None:
+            mixed: dict[str, Any] = self.transform(dict(inputs))
+            return mixed
+        samples = {
+            name: value
+            for name, value in inputs.items()
+            if name != "labels" and isinstance(value, Tensor) and value.is_floating_point()
+        }
+        if not samples:
+            raise TypeError(
+                "Expected floating point inputs to blend, such as pixel_values or inputs_embeds, "
+                f"got {', '.join(inputs)}. Token ids cannot be blended: pass their embeddings."
+            )
+        names = list(samples)
+        if len(names) == 1:
+            # a tensor alone has the fastest path
+            value, targets = self.transform(samples[names[0]], inputs["labels"])
+            samples = {names[0]: value}
+        else:
+            samples, targets = self.transform(samples, inputs["labels"])
+        return {**inputs, **samples, "labels": targets}
+
+
+def _soft_loss(
+    outputs: Any,
+    targets: Tensor,
+    num_items_in_batch: Any = None,
+    *,
+    label_smoothing: float,
+    items_per_sample: int,
+) -> Tensor:
+    """Cross entropy: the mean, or the sum divided by the samples of all accumulated batches.
+
+    items_per_sample: Trainer counts the entries of labels, of which soft labels have many.
+    """
+    logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
+    if num_items_in_batch is None:
+        return soft_cross_entropy(logits, targets, label_smoothing=label_smoothing)
+    total = soft_cross_entropy(logits, targets, label_smoothing=label_smoothing, reduction="sum")
+    scaled: Tensor = total * items_per_sample / num_items_in_batch
+    return scaled
+
+
+class _TransformState(TrainerCallback):
+    """Sets the epoch of the transform, and saves its state beside the model."""
+
+    def __init__(self, transform: BatchMix) -> None:
+        self.transform = transform
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.transform.set_epoch(int(state.epoch or 0))
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.is_hyper_param_search:
+            return
+        folder = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+        folder.mkdir(parents=True, exist_ok=True)
+        content = dict(self.transform.state_dict())
+        path = _state_path(folder, args.process_index)
+        write_file(path, lambda file: torch.save(content, file))
+
+
+def _state_path(checkpoint: Path, process_index: int) -> Path:
+    return checkpoint / f"zetamix_{process_index}.pt"
+
+
+def _load_state(transform: BatchMix, checkpoint: Path, process_index: int) -> None:
+    path = _state_path(checkpoint, process_index)
+    if path.exists():
+        transform.load_state_dict(load_tensors(path))
+    else:
+        warnings.warn(
+            f"{checkpoint} holds no {path.name}: plans will not continue where they stopped.",
+            stacklevel=3,
+        )

@@ -1,0 +1,300 @@
+"""Mixup and FastCollateMixup in place of timm's, with timm's loaders, losses and models."""
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from zetamix import ZetaMix
+from zetamix.transforms import CutMix, MixupOrCutMix, ZetaMixup
+from zetamix.transforms import Mixup as PlainMixup
+
+timm = pytest.importorskip("timm")
+from timm import loss as timm_loss  # noqa: E402
+from timm.data import FastCollateMixup as TimmFastCollateMixup  # noqa: E402
+from timm.data import Mixup as TimmMixup  # noqa: E402
+from timm.data import create_loader  # noqa: E402
+from timm.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD  # noqa: E402
+
+from zetamix.integrations.timm import FastCollateMixup, Mixup  # noqa: E402
+
+CLASSES = 4
+CPU = torch.device("cpu")
+MEAN = torch.tensor(IMAGENET_DEFAULT_MEAN).view(3, 1, 1)
+STD = torch.tensor(IMAGENET_DEFAULT_STD).view(3, 1, 1)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+class Bytes(Dataset):
+    """uint8 images as timm's loader gets them; it sets the attribute `transform`."""
+
+    transform = None
+
+    def __init__(self, length=12, size=8):
+        self.images = torch.randint(256, (length, 3, size, size), generator=seeded(1)).byte()
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        return self.images[index].numpy(), index % CLASSES
+
+
+def batch(length=6):
+    return torch.randn(length, 3, 8, 8, generator=seeded(2)), torch.arange(length) % CLASSES
+
+
+def tiny_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, CLASSES))
+
+
+def assert_same(pair, expected):
+    for got, wanted in zip(pair, expected, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=0, atol=0)
+
+
+def test_the_arguments_are_timms_in_their_order_with_their_defaults():
+    ours, theirs = (inspect.signature(kind.__init__).parameters for kind in (Mixup, TimmMixup))
+    for position, (name, parameter) in enumerate(theirs.items()):
+        assert list(ours)[position] == name
+        assert ours[name].default == parameter.default
+    assert isinstance(FastCollateMixup(), TimmFastCollateMixup)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"paste": 0.0, "p": 1.0}),
+        ({"cutmix_alpha": 1.0, "switch_prob": 0.3}, {"paste": 0.3, "p": 1.0}),
+        ({"mixup_alpha": 0, "cutmix_alpha": 1.0, "prob": 0.7}, {"paste": 1.0, "p": 0.7}),
+        ({"mixup_alpha": 0, "cutmix_alpha": 0, "method": "zetamix:p=0.5"}, {"p": 0.0}),
+        ({"method": "zetamix:gamma=1..2,p=0.2"}, {"gamma": (1.0, 2.0), "p": 0.2, "paste": 0.0}),
+    ],
+)
+def test_alphas_say_whether_zetamix_blends_and_pastes(given, expected):
+    transform = Mixup(num_classes=CLASSES, **given).transform
+    assert type(transform) is ZetaMix
+    assert {name: getattr(transform, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "expected"),
+    [
+        ({"method": "mixup", "mixup_alpha": 0.2}, PlainMixup, {"alpha": 0.2, "per": "batch"}),
+        ({"method": "mixup:0.4", "mode": "elem"}, PlainMixup, {"alpha": 0.4, "per": "sample"}),
+        ({"method": "cutmix", "cutmix_alpha": 0.3}, CutMix, {"alpha": 0.3, "per": "batch"}),
+        (
+            {"method": "switch", "mixup_alpha": 0.2, "cutmix_alpha": 0.6, "mode": "pair"},
+            MixupOrCutMix,
+            {"mixup_alpha": 0.2, "cutmix_alpha": 0.6, "switch_prob": 0.5, "per": "sample"},
+        ),
+        ({"method": "switch", "mixup_alpha": 0.2}, MixupOrCutMix, {"switch_prob": 0.0}),
+        (
+            {"method": "switch", "mixup_alpha": 0, "cutmix_alpha": 0.5},
+            MixupOrCutMix,
+            {"switch_prob": 1.0, "cutmix_alpha": 0.5},
+        ),
+        ({"method": "zeta:2.4", "prob": 0.5}, ZetaMixup, {"gamma": 2.4, "p": 0.5}),
+    ],
+)
+def test_other_methods_take_alphas_as_alpha(given, kind, expected):
+    transform = Mixup(num_classes=CLASSES, **given).transform
+    assert type(transform) is kind
+    assert {name: getattr(transform, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"cutmix_minmax": (0.2, 0.8)}, r"cutmix_minmax=\(0.2, 0.8\) has no counterpart"),
+        ({"correct_lam": False}, "exact shares of pixels"),
+        ({"mode": "half"}, "mode must be"),
+        ({"method": "local"}, "method must be one of zetamix, zeta, mixup, cutmix, switch"),
+        ({"method": "none"}, "method must be one of"),
+        ({"method": "zetamix:until=0.5"}, "--mixup-off-epoch"),
+        ({"method": "zeta", "cutmix_alpha": 1.0}, "pastes no boxes, got cutmix_alpha=1.0"),
+        ({"method": "cutmix"}, "alpha must be positive, got 0.0"),
+        ({"mixup_alpha": -1.0}, "mixup_alpha"),
+        ({"label_smoothing": 2.0}, "label_smoothing"),
+        ({"method": ZetaMix(num_classes=4), "generator": seeded()}, "which holds its own"),
+    ],
+)
+def test_errors_say_what_to_do(given, message):
+    with pytest.raises(ValueError, match=message):
+        Mixup(num_classes=CLASSES, **given)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda: ZetaMix(num_classes=CLASSES, paste=0.5, generator=seeded()),
+        lambda: ZetaMixup(num_classes=CLASSES, generator=seeded()),
+        lambda: PlainMixup(num_classes=CLASSES, generator=seeded()),
+        lambda: CutMix(num_classes=CLASSES, generator=seeded()),
+        lambda: MixupOrCutMix(num_classes=CLASSES, generator=seeded()),
+    ],
+)
+def test_any_transform_mixes_as_it_does_alone(transform):
+    mixup = Mixup(method=transform(), label_smoothing=0)
+    assert_same(mixup(*batch()), transform()(*batch()))
+
+
+def test_smoothing_is_timms():
+    images, labels = batch()
+    smoothed = Mixup(label_smoothing=0.1, num_classes=CLASSES)
+    smoothed.mixup_enabled = False
+    theirs = TimmMixup(label_smoothing=0.1, num_classes=CLASSES)
+    theirs.mixup_enabled = False
+    torch.testing.assert_close(smoothed(images, labels)[1], theirs(images.clone(), labels)[1])
+    mixed = Mixup(label_smoothing=0.1, num_classes=CLASSES, generator=seeded())(images, labels)[1]
+    plain = Mixup(label_smoothing=0, num_classes=CLASSES, generator=seeded())(images, labels)[1]
+    torch.testing.assert_close(mixed, 0.9 * plain + 0.1 / CLASSES)
+
+
+@pytest.mark.parametrize("alphas", [{}, {"mixup_alpha": 0, "cutmix_alpha": 0}])
+def test_switched_off_or_with_both_alphas_0_bytes_come_back_as_they_are(alphas):
+    collate = FastCollateMixup(num_classes=CLASSES, label_smoothing=0, **alphas)
+    if not alphas:
+        collate.mixup_enabled = False
+    data = Bytes()
+    images, targets = collate([data[index] for index in range(5)])
+    assert torch.equal(images, data.images[:5])
+    assert torch.equal(targets.argmax(1), torch.arange(5) % CLASSES)
+    assert targets.max(1).values.min() == 1
+
+
+def test_nothing_is_changed_in_place_and_odd_batches_are_mixed():
+    images, labels = batch(5)
+    before = images.clone()
+    mixed, targets = Mixup(num_classes=CLASSES)(images, labels)
+    assert torch.equal(images, before)
+    assert not torch.equal(mixed, before)
+    torch.testing.assert_close(targets.sum(1), torch.ones(5))
+
+
+@pytest.mark.parametrize("as_numpy", [True, False])
+def test_collated_bytes_keep_their_contrast_about_the_mean(as_numpy):
+    """The mixed bytes, normalised, are the mixed normalised images, up to rounding and clipping."""
+    data = Bytes()
+    # close to the mean, where nothing is clipped
+    data.images = (data.images // 4 + 90).byte()
+    samples = [data[index] for index in range(12)]
+    if not as_numpy:
+        samples = [(torch.from_numpy(image), label) for image, label in samples]
+    collate = FastCollateMixup(num_classes=CLASSES, label_smoothing=0, generator=seeded())
+    mixed, targets = collate(samples)
+    assert mixed.dtype == torch.uint8
+    normalised = (data.images / 255 - MEAN) / STD
+    labels = torch.arange(12) % CLASSES
+    plain = ZetaMix(num_classes=CLASSES, generator=seeded())(normalised, labels)
+    assert torch.equal(targets, plain[1])
+    assert ((mixed / 255 - MEAN) / STD - plain[0]).abs().max() < 0.51 / 255 / STD.min()
+
+
+def test_the_mean_can_be_another():
+    samples = [(np.full((1, 4, 4), 100 * (label % 2) + 50, np.uint8), label) for label in range(4)]
+    with pytest.raises(ValueError, match="one number or one per channel"):
+        FastCollateMixup(num_classes=CLASSES)(samples)
+    images, _ = FastCollateMixup(num_classes=CLASSES, mean=0.4)(samples)
+    assert images.shape == (4, 1, 4, 4)
+
+
+def loader_of(collate_fn, prefetcher, workers=0):
+    """A training loader as timm's script makes it, without its image augmentations."""
+    data = Bytes()
+    loader = create_loader(
+        data,
+        input_size=(3, 8, 8),
+        batch_size=5,
+        is_training=True,
+        no_aug=True,
+        num_workers=workers,
+        collate_fn=collate_fn,
+        use_prefetcher=prefetcher,
+        device=CPU,
+    )
+    data.transform = None
+    return loader
+
+
+@pytest.mark.parametrize("loss", ["SoftTargetCrossEntropy", "BinaryCrossEntropy"])
+@pytest.mark.parametrize("prefetcher", [True, False])
+def test_two_epochs_as_in_timms_script_see_the_batches_of_a_plain_loop(prefetcher, loss):
+    mixup_args = {
+        "mixup_alpha": 0.8,
+        "cutmix_alpha": 1.0,
+        "cutmix_minmax": None,
+        "prob": 1.0,
+        "switch_prob": 0.5,
+        "mode": "batch",
+        "label_smoothing": 0.1,
+        "num_classes": CLASSES,
+    }
+    collate_fn = mixup_fn = None
+    if prefetcher:
+        collate_fn = FastCollateMixup(**mixup_args, generator=seeded(5))
+    else:
+        mixup_fn = Mixup(**mixup_args, generator=seeded(5))
+    criterion = getattr(timm_loss, loss)()
+    model = tiny_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    seen, losses = [], []
+    loader = loader_of(collate_fn, prefetcher)
+    torch.manual_seed(3)
+    for epoch in range(2):
+        if epoch == 1 and prefetcher and loader.mixup_enabled:
+            loader.mixup_enabled = False
+        elif epoch == 1:
+            mixup_fn.mixup_enabled = False
+        for images, target in loader:
+            if mixup_fn is not None:
+                images, target = mixup_fn((images / 255 - MEAN) / STD, target)
+            value = criterion(model(images), target)
+            value.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            seen.append((images, target))
+            losses.append(float(value.detach()))
+    assert np.isfinite(losses).all()
+    assert len(seen) == 4  # drop_last
+    assert_same(sum(seen, ()), sum(plain_batches(prefetcher), ()))
+
+
+def plain_batches(as_bytes):
+    """The same two epochs in a loop of our own, with ZetaMix and nothing of timm's."""
+    mean = IMAGENET_DEFAULT_MEAN if as_bytes else None
+    mix = ZetaMix(num_classes=CLASSES, paste=0.5, mean=mean, generator=seeded(5))
+    torch.manual_seed(3)
+    loader = DataLoader(Bytes(), batch_size=5, shuffle=True, drop_last=True)
+    # as timm's loader rounds them
+    scaled = [
+        [255 * number for number in part] for part in (IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD)
+    ]
+    mean, std = torch.tensor(scaled).view(2, 3, 1, 1)
+    for epoch in range(2):
+        mix.enabled = epoch == 0
+        for images, labels in loader:
+            if as_bytes:
+                images, targets = mix(images, labels)
+                images = images.float().sub_(mean).div_(std)
+            else:
+                images, targets = mix((images / 255 - MEAN) / STD, labels)
+            yield images, 0.9 * targets + 0.1 / CLASSES
+
+
+def test_the_switch_reaches_running_workers():
+    """timm's own flag does not: its copy in a persistent worker is as old as the worker."""
+    loader = loader_of(FastCollateMixup(num_classes=CLASSES, label_smoothing=0), True, workers=1)
+    assert loader.loader.persistent_workers
+    assert any((targets.amax(1) < 1).any() for _, targets in loader)
+    loader.mixup_enabled = False
+    assert all((targets.amax(1) == 1).all() for _, targets in loader)
+    loader.mixup_enabled = True
+    assert any((targets.amax(1) < 1).any() for _, targets in loader)
