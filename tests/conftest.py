@@ -27,7 +27,7 @@ TOLERANCES = {
 # files whose tests train, start processes, compile kernels or render pages for seconds each
 SLOW_FILES = {
     "test_cli_json", "test_cli_train", "test_compare_cli", "test_compare_report", "test_executor",
-    "test_inspect", "test_multi_label",
+    "test_inspect", "test_integration_keras", "test_multi_label",
     "test_kernels", "test_kill_storm", "test_ray_executor", "test_reproduce_cli",
     "test_reproduce_results", "test_run_cells", "test_tune_cli", "test_tune_kill",
     "test_tune_postgres", "test_tune_ray", "test_tune_run", "test_tune_study",

@@ -1,5 +1,6 @@
 """MixCallback in Lightning's Trainer: what each loop sees, checkpoints, and two processes."""
 
+import doctest
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import zetamix.integrations
 from zetamix import ZetaMix, ZetaMixup, rules
 from zetamix.transforms import CutMix, Mixup, MixupOrCutMix
 
@@ -309,3 +311,7 @@ def test_two_processes_draw_different_plans_and_both_resume(tmp_path):
         assert_same(seen[f"resumed-{rank}"], seen[f"whole-{rank}"][2:])
     weights = [[targets for _, targets in seen[f"whole-{rank}"]] for rank in range(2)]
     assert not any(torch.equal(one, other) for one, other in zip(*weights, strict=True))
+
+
+def test_the_example_runs():
+    assert doctest.testmod(zetamix.integrations.lightning) == (0, 2)

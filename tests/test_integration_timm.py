@@ -1,5 +1,6 @@
 """Mixup and FastCollateMixup in place of timm's, with timm's loaders, losses and models."""
 
+import doctest
 import inspect
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+import zetamix.integrations
 from zetamix import ZetaMix
 from zetamix.transforms import CutMix, MixupOrCutMix, ZetaMixup
 from zetamix.transforms import Mixup as PlainMixup
@@ -298,3 +300,7 @@ def test_the_switch_reaches_running_workers():
     assert all((targets.amax(1) == 1).all() for _, targets in loader)
     loader.mixup_enabled = True
     assert any((targets.amax(1) < 1).any() for _, targets in loader)
+
+
+def test_the_examples_run():
+    assert doctest.testmod(zetamix.integrations.timm) == (0, 7)

@@ -1,0 +1,220 @@
+"""HiddenMix: mix the output of a layer inside a network, as manifold mixup does.
+
+The paper names mixing in the layers of a network as future work. mixup of hidden layers is manifold
+mixup (Verma et al., 2019).
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from zetamix._checks import check_tensor
+from zetamix.mix import apply_plan, plan_dtype
+from zetamix.plan import MixPlan, identity_plan
+from zetamix.rules import infer_rule
+from zetamix.text import did_you_mean, join
+from zetamix.transforms import BatchMix
+
+INPUT = "input"
+
+
+@dataclass(frozen=True)
+class HiddenBatch:
+    """What was drawn for one forward pass."""
+
+    layer: str | None
+    """The layer whose output is mixed; None where the model is in eval mode."""
+    plan: MixPlan
+    """For whatever else belongs to the batch, such as a padding mask."""
+    targets: Tensor
+    """The targets of the mixed batch, as the transform makes them of the labels."""
+
+
+class HiddenMix:
+    """Mixes the output of a layer of `model`, and the labels that belong to it, with one plan.
+
+    For each batch one of the layers is drawn. A forward hook mixes what this layer returns: a
+    tensor with the batch first, or a tuple that begins with one. Nothing is left on the model
+    between calls. Where the model or the transform is in eval mode nothing is mixed, and targets
+    come back in the same form.
+
+    layer_names: names of `model.named_modules()`, and "input" for what the model is called with.
+    transform: ZetaMixup, Mixup, or ZetaMix(keep_variance=False), with num_classes for integer
+        labels. Hidden activations are not centred at 0, so their variance cannot be kept.
+    generator: draws the layer, on a CPU; the transform's by default if that is on a CPU, else
+        torch's. With one layer nothing is drawn.
+
+    >>> from zetamix import ZetaMixup
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    >>> hidden = HiddenMix(model, ["input", "1"], ZetaMixup(num_classes=3))
+    >>> logits, targets = hidden(torch.randn(16, 4), torch.randint(3, (16,)))
+    >>> logits.shape, targets.shape
+    (torch.Size([16, 3]), torch.Size([16, 3]))
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        layer_names: str | Sequence[str],
+        transform: BatchMix,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        self.model = model
+        self.layer_names = (layer_names,) if isinstance(layer_names, str) else tuple(layer_names)
+        self.transform = transform
+        self._modules = _find_layers(model, self.layer_names)
+        _check_transform(transform, self.layer_names)
+        if generator is None and transform.generator is not None:
+            generator = transform.generator if transform.generator.device.type == "cpu" else None
+        if generator is not None and generator.device.type != "cpu":
+            raise ValueError(
+                f"The layer is drawn on a CPU, got a generator on {generator.device}. Give the "
+                "transform that generator, and HiddenMix one on the CPU."
+            )
+        self.generator = generator
+
+    def __repr__(self) -> str:
+        return f"HiddenMix({type(self.model).__name__}, {self.layer_names}, {self.transform!r})"
+
+    def __call__(self, inputs: Any, labels: Tensor, /, **options: Any) -> tuple[Any, Tensor]:
+        """`(model(inputs, **options), targets)`, mixed in one of the layers."""
+        with self.mixing(labels) as batch:
+            output = self.model(inputs, **options)
+        return output, batch.targets
+
+    @contextmanager
+    def mixing(self, labels: Tensor) -> Iterator[HiddenBatch]:
+        """Mix the one forward pass of the model that is made inside the `with` block.
+
+        For models that are called in another way than `model(inputs, **options)`, and for inputs
+        that have to be mixed with the same plan: `batch.plan` is known before the model runs.
+        """
+        batch = self._draw(labels)
+        if batch.layer is None:
+            yield batch
+            return
+        passes: list[str] = []
+        handle = self._hook(batch, passes)
+        try:
+            yield batch
+        finally:
+            handle.remove()
+        if not passes:
+            raise RuntimeError(
+                f"Layer {batch.layer!r} did not run, so nothing was mixed. Call the model once "
+                "inside `with hidden.mixing(labels)`, and name a layer that its forward calls."
+            )
+
+    def _draw(self, labels: Tensor) -> HiddenBatch:
+        check_tensor("labels", labels)
+        transform, count = self.transform, labels.shape[0]
+        rule = infer_rule(labels, transform.num_classes, transform.ignore_index)
+        dtype = plan_dtype([labels, next(self.model.parameters(), labels)])
+        if not self.model.training:
+            plan = identity_plan(count, device=labels.device, dtype=dtype)
+            return HiddenBatch(None, plan, rule.mix(labels, plan))
+        layer = self.layer_names[0]
+        if len(self.layer_names) > 1:
+            drawn = torch.randint(len(self.layer_names), (), generator=self.generator)
+            layer = self.layer_names[int(drawn)]
+        plan = transform.make_plan(count, device=labels.device, dtype=dtype)
+        return HiddenBatch(layer, plan, rule.mix(labels, plan))
+
+    def _hook(self, batch: HiddenBatch, passes: list[str]) -> Any:
+        """Hook the layer, so that its next output is mixed; `passes` counts its calls."""
+
+        def mix(value: Any) -> Any:
+            passes.append(str(batch.layer))
+            if len(passes) > 1:
+                raise RuntimeError(
+                    f"Layer {batch.layer!r} ran twice in one forward pass, and only one output can "
+                    "be mixed. Name a layer that runs once; a module that is used in several "
+                    "places, such as a shared ReLU, does not."
+                )
+            if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
+                return (self._mix(value[0], batch), *value[1:])
+            return self._mix(value, batch)
+
+        module = self._modules[str(batch.layer)]
+        _refuse_compiled(self.model, module)
+        if module is self.model:
+            return module.register_forward_pre_hook(lambda _, inputs: mix(inputs or None))
+        return module.register_forward_hook(lambda _, inputs, output: mix(output))
+
+    def _mix(self, hidden: Any, batch: HiddenBatch) -> Tensor:
+        where = "The model's input" if batch.layer == INPUT else f"The output of {batch.layer!r}"
+        if not isinstance(hidden, Tensor):
+            raise TypeError(
+                f"{where} must be a tensor, or a tuple that begins with one, got "
+                f"{'no positional argument' if hidden is None else type(hidden).__name__}. Name a "
+                "layer inside of it."
+            )
+        if not hidden.is_floating_point():
+            raise TypeError(
+                f"{where} is {hidden.dtype}, which has no averages. Name the layer that makes "
+                "numbers of it, such as the embedding."
+            )
+        plan = batch.plan
+        if hidden.ndim == 0 or hidden.shape[0] != plan.batch_size:
+            raise ValueError(
+                f"{where} must have the batch of {plan.batch_size} first, got "
+                f"{list(hidden.shape)}. Build the layer with batch_first=True, or name another."
+            )
+        plan = plan if plan.device == hidden.device else plan.to(hidden.device)
+        return apply_plan(hidden, plan, implementation=self.transform.implementation)
+
+
+def _find_layers(model: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]:
+    """The named modules; "input" stands for the model, unless it has a layer of that name."""
+    known = dict(model.named_modules())
+    known.pop("", None)
+    if not names:
+        raise ValueError("Expected at least one layer name, got none.")
+    found = {}
+    for name in names:
+        if name not in known and name != INPUT:
+            inner = [other for other in known if other.endswith(f".{name}")]
+            hint = f" Did you mean {join(inner[:3], 'or')}?" if inner else did_you_mean(name, known)
+            raise ValueError(
+                f"{type(model).__name__} has no layer {name!r}.{hint} Its layers are the names of "
+                'model.named_modules(), and "input".'
+            )
+        found[name] = known.get(name, model)
+    return found
+
+
+def _refuse_compiled(model: nn.Module, layer: nn.Module) -> None:
+    """A compiled graph keeps the hooks, and with them the plan, that it was traced with."""
+    for name, module in model.named_modules():
+        compiled = hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
+        if compiled and any(part is layer for part in module.modules()):
+            raise RuntimeError(
+                f"{name or 'The model'} is compiled, and a compiled graph would mix every batch "
+                "as its first. Pass the model as it was before torch.compile, or compile only "
+                "modules that do not hold the layer."
+            )
+
+
+def _check_transform(transform: object, names: Sequence[str]) -> None:
+    if not isinstance(transform, BatchMix):
+        raise TypeError(
+            "transform must make plans, such as ZetaMixup(...) or Mixup(...), got "
+            f"{type(transform).__name__}."
+        )
+    if transform.rules is not None:
+        raise ValueError("Hidden layers are mixed with labels alone: pass num_classes, not rules.")
+    if transform.paste:
+        raise ValueError(
+            f"{type(transform).__name__} pastes boxes of images, which hidden layers are not. Use "
+            "ZetaMixup, Mixup, or ZetaMix with paste=0."
+        )
+    if transform.keep_variance and any(name != INPUT for name in names):
+        raise ValueError(
+            "keep_variance scales deviations from a mean of 0, which the outputs of hidden layers "
+            "do not have. Pass keep_variance=False, or use ZetaMixup."
+        )

@@ -1,0 +1,229 @@
+"""Keras 3: `ZetaMix` and `Mixup`, layers for batches beside `keras.layers.MixUp`.
+
+They take and return a dict of `images` and `labels`. The plan is drawn by zetamix and applied with
+`keras.ops`, so one seed gives one batch on every backend.
+"""
+
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import keras  # type: ignore[import-untyped]
+import numpy
+import torch
+from keras import ops
+
+from zetamix import transforms
+from zetamix.plan import MixPlan, PlanArrays, identity_plan
+from zetamix.rules import infer_rule
+
+
+class BatchMixLayer(keras.layers.Layer):  # type: ignore[misc]
+    """What the layers share: a dict in, the plan of a transform applied, a dict out.
+
+    num_classes: for integer labels [n] or [n, 1], which become soft targets [n, num_classes], and
+        integer `segmentation_masks`, which become soft masks. Floating point ones are averaged.
+    p: the probability that an output is mixed.
+    seed: of the plans; drawn anew by default.
+    data_format: "channels_last" or "channels_first"; Keras's default if None.
+    """
+
+    mean: Any = None
+    value_range: Any = None
+
+    def __init__(
+        self,
+        transform: transforms.BatchMix,
+        num_classes: int | None,
+        p: float,
+        seed: int | None,
+        data_format: str | None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(autocast=False, **kwargs)
+        transform.p = p
+        self.num_classes = num_classes
+        self.p = p
+        self.seed = seed
+        self.data_format = keras.config.image_data_format() if data_format is None else data_format
+        if self.data_format not in ("channels_last", "channels_first"):
+            raise ValueError(
+                f"data_format must be channels_last or channels_first, got {data_format!r}."
+            )
+        self._looked = False
+        generator = torch.Generator()
+        transform.generator = generator
+        if seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(seed)
+        # past Keras, which with torch as its backend would make the transform a part of the model
+        self.__dict__["transform"] = transform
+
+    def __call__(self, data: dict[str, Any], **kwargs: Any) -> Any:
+        if not isinstance(data, dict) or not {"images", "labels"} <= set(data):
+            got = sorted(data) if isinstance(data, dict) else type(data).__name__
+            raise TypeError(
+                f"{type(self).__name__} expects a dict of images and labels, which are mixed "
+                f"together, got {got}."
+            )
+        if "bounding_boxes" in data:
+            raise ValueError("Bounding boxes cannot be averaged: mix batches without them.")
+        _refuse_trace(type(self).__name__, data["images"])
+        return super().__call__(data, **kwargs)
+
+    def call(self, data: dict[str, Any], training: bool = True) -> dict[str, Any]:
+        images = data["images"]
+        if len(images.shape) != 4:
+            raise ValueError(
+                f"{type(self).__name__} expects a batch of images of rank 4, got "
+                f"{list(images.shape)}."
+            )
+        last = self.data_format == "channels_last"
+        size = tuple(images.shape[1:3] if last else images.shape[2:4])
+        plan = identity_plan(images.shape[0])
+        if training:
+            plan = self.transform.make_plan(images.shape[0], size=size)
+        mixed = {"images": self._mix_images(images, plan.numpy())}
+        mixed["labels"] = self._mix_labels(data["labels"], plan)
+        if "segmentation_masks" in data:
+            mixed["segmentation_masks"] = self._mix_masks(data["segmentation_masks"], plan)
+        return {**data, **mixed}
+
+    def _mix_images(self, images: Any, plan: PlanArrays) -> Any:
+        if not keras.backend.is_float_dtype(images.dtype):
+            images = ops.cast(images, keras.config.floatx())
+        dtype = keras.backend.standardize_dtype(images.dtype)
+        if plan.scale is not None and self.mean is None:
+            self._warn_unless_normalised(images)
+        each, last = (-1, 1, 1, 1), self.data_format == "channels_last"
+        weights = plan.weights if plan.scale is None else plan.weights * plan.scale[:, None]
+        sources = [ops.take(images, rows, axis=0) for rows in plan.indices.T]
+        mixed = ops.zeros_like(images)
+        for source, weight in zip(sources, weights.T, strict=True):
+            mixed = mixed + ops.convert_to_tensor(weight.reshape(each), dtype) * source
+        if plan.scale is not None and self.mean is not None:
+            mean = numpy.reshape(self.mean, (1, 1, 1, -1) if last else (1, -1, 1, 1))
+            rest = (1 - plan.scale).reshape(each) * mean
+            mixed = mixed + ops.convert_to_tensor(rest, dtype)
+        if self.value_range is not None:
+            mixed = ops.clip(mixed, *self.value_range)
+        if plan.boxes is None:
+            return mixed
+        height, width = images.shape[1:3] if last else images.shape[2:4]
+        rows, columns = numpy.arange(height)[:, None], numpy.arange(width)
+        for source, box in zip(sources, plan.boxes.swapaxes(0, 1), strict=True):
+            top, left, bottom, right = box.T[:, :, None, None]
+            inside = (rows >= top) & (rows < bottom) & (columns >= left) & (columns < right)
+            covers = inside[..., None] if last else inside[:, None]
+            mixed = ops.where(ops.convert_to_tensor(covers), source, mixed)
+        return mixed
+
+    def _warn_unless_normalised(self, images: Any) -> None:
+        if not self._looked and float(ops.min(images)) >= 0:
+            warnings.warn(
+                "The images hold no negative number, so they are not normalised, and keeping their "
+                "variance would scale their mean as well. Normalise them first, or pass mean=, or "
+                "keep_variance=False.",
+                stacklevel=2,
+            )
+        self._looked = True
+
+    def _mix_labels(self, labels: Any, plan: MixPlan) -> Any:
+        """On the host, by the rules of zetamix: labels are few, and their values are checked."""
+        tensor = torch.from_numpy(numpy.array(ops.convert_to_numpy(labels)))
+        return ops.convert_to_tensor(infer_rule(tensor, self.num_classes).mix(tensor, plan).numpy())
+
+    def _mix_masks(self, masks: Any, plan: MixPlan) -> Any:
+        channels = -1 if self.data_format == "channels_last" and len(masks.shape) == 4 else 1
+        mixed = self._mix_labels(ops.moveaxis(masks, channels, 1), plan)
+        back = -1 if self.data_format == "channels_last" else 1
+        return ops.moveaxis(mixed, 1, back) if len(mixed.shape) == 4 else mixed
+
+    def get_config(self) -> dict[str, Any]:
+        names = ("num_classes", "p", "seed", "data_format")
+        config: dict[str, Any] = {**super().get_config()}
+        return {**config, **{name: getattr(self, name) for name in names}}
+
+
+@keras.saving.register_keras_serializable(package="zetamix")
+class ZetaMix(BatchMixLayer):
+    """`zetamix.ZetaMix` as a layer of Keras.
+
+    gamma, sources, keep_variance, paste: as in `zetamix.ZetaMix`; γ is a number or a range.
+    mean: of the images, in their own units: one number or one per channel. Without it images are
+        taken as normalised to mean 0, or pass keep_variance=False.
+    value_range: (low, high) that images are clipped to, such as (0, 255); none by default.
+    num_classes, p, seed, data_format: as in `BatchMixLayer`.
+    """
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        *,
+        gamma: float | Sequence[float] = (0.0, 4.0),
+        sources: int | None = 2,
+        keep_variance: bool = True,
+        paste: float = 0.0,
+        mean: float | Sequence[float] | None = None,
+        value_range: Sequence[float] | None = None,
+        p: float = 1.0,
+        seed: int | None = None,
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        gamma = gamma if isinstance(gamma, (int, float)) else (gamma[0], gamma[1])
+        options = {"gamma": gamma, "sources": sources, "paste": paste}
+        transform = transforms.ZetaMix(keep_variance=keep_variance, **options)  # type: ignore[arg-type]
+        super().__init__(transform, num_classes, p, seed, data_format, **kwargs)
+        self.options = {**options, "keep_variance": keep_variance}
+        self.mean = mean
+        self.value_range = value_range
+
+    def get_config(self) -> dict[str, Any]:
+        own = {**self.options, "mean": self.mean, "value_range": self.value_range}
+        return {**super().get_config(), **own}
+
+
+@keras.saving.register_keras_serializable(package="zetamix")
+class Mixup(BatchMixLayer):
+    """`zetamix.Mixup` as a layer of Keras: λ ~ Beta(α, α), for each output or one per batch.
+
+    alpha, per: as in `zetamix.Mixup`. num_classes, p, seed, data_format: as in `BatchMixLayer`.
+    """
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        *,
+        alpha: float = 1.0,
+        per: Any = "sample",
+        p: float = 1.0,
+        seed: int | None = None,
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        transform = transforms.Mixup(alpha=alpha, per=per)
+        super().__init__(transform, num_classes, p, seed, data_format, **kwargs)
+        self.alpha = alpha
+        self.per = per
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "alpha": self.alpha, "per": self.per}
+
+
+def _refuse_trace(name: str, images: Any) -> None:
+    """A plan that is drawn while a function is traced would be the same for every batch."""
+    tf, jax = sys.modules.get("tensorflow"), sys.modules.get("jax")
+    if (
+        isinstance(images, keras.KerasTensor)
+        or (tf is not None and not tf.executing_eagerly())
+        or (jax is not None and isinstance(images, jax.core.Tracer))
+    ):
+        raise RuntimeError(
+            f"{name} draws a new plan for each batch, and inside a traced function (jax.jit, "
+            "tf.function, tf.data's map, the graph of a model) the first plan would be used for "
+            "all. Mix batches before they reach the model: in a keras.utils.PyDataset, a generator "
+            "or a loop over the data."
+        )

@@ -1,0 +1,287 @@
+"""HiddenMix: the output of a layer and the labels are mixed by one plan."""
+
+import pytest
+import torch
+from conftest import assert_close
+from torch import nn
+
+from zetamix import Mixup, ZetaMix, ZetaMixup, apply_plan, soft_cross_entropy
+from zetamix.hidden_layers import HiddenMix
+from zetamix.transforms import CutMix, LabelSmoothing
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def small_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def small_batch(count=6):
+    return torch.randn(count, 4, generator=seeded(1)), torch.arange(count) % 3
+
+
+def by_hand(model, layer, images, labels, transform):
+    """The model run in two parts, with the transform between them."""
+    parts = list(model)
+    cut = 0 if layer == "input" else int(layer) + 1
+    hidden, targets = transform(nn.Sequential(*parts[:cut])(images), labels)
+    return nn.Sequential(*parts[cut:])(hidden), targets
+
+
+@pytest.mark.parametrize("layer", ["input", "0", "1", "2"])
+@pytest.mark.parametrize("kind", [ZetaMixup, Mixup])
+def test_a_layer_is_mixed_as_by_hand(layer, kind):
+    model, (images, labels) = small_model(), small_batch()
+    hidden = HiddenMix(model, layer, kind(num_classes=3, generator=seeded()))
+    logits, targets = hidden(images, labels)
+    expected = by_hand(model, layer, images, labels, kind(num_classes=3, generator=seeded()))
+    assert_close(logits, expected[0])
+    assert_close(targets, expected[1])
+    assert not torch.equal(logits, model(images))
+
+
+def test_training_for_two_epochs_equals_a_plain_loop():
+    def train(step_of):
+        model = small_model()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        step = step_of(model, ZetaMixup(num_classes=3, sources=3, generator=seeded()))
+        for _ in range(2):
+            for count in (6, 6, 1):
+                loss = soft_cross_entropy(*step(*small_batch(count)))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        return model
+
+    ours = train(lambda model, transform: HiddenMix(model, "1", transform))
+    plain = train(
+        lambda model, transform: (
+            lambda images, labels: by_hand(model, "1", images, labels, transform)
+        )
+    )
+    for one, other in zip(ours.parameters(), plain.parameters(), strict=True):
+        assert_close(one, other)
+
+
+def test_layers_are_drawn_from_the_generator_of_the_transform():
+    model, (_, labels) = small_model(), small_batch()
+
+    def drawn(seed):
+        hidden = HiddenMix(model, ["input", "0", "1"], ZetaMixup(num_classes=3, generator=seed))
+        names = []
+        for _ in range(60):
+            with hidden.mixing(labels) as batch:
+                model(small_batch()[0])
+            names.append(batch.layer)
+        return names
+
+    assert drawn(seeded(3)) == drawn(seeded(3))
+    assert drawn(seeded(3)) != drawn(seeded(4))
+    assert all(drawn(seeded()).count(name) > 8 for name in ("input", "0", "1"))
+
+
+def test_a_generator_of_its_own_leaves_the_plans_alone():
+    model, (images, labels) = small_model(), small_batch()
+    transform = ZetaMixup(num_classes=3, generator=seeded())
+    hidden = HiddenMix(model, ["0", "1"], transform, generator=seeded(5))
+    targets = hidden(images, labels)[1]
+    assert_close(targets, ZetaMixup(num_classes=3, generator=seeded())(images, labels)[1])
+
+
+def test_eval_mode_of_the_model_and_of_the_transform_mix_nothing():
+    model, (images, labels) = small_model(), small_batch()
+    transform = ZetaMixup(num_classes=3)
+    hidden = HiddenMix(model, ["0", "1"], transform)
+    one_hot = nn.functional.one_hot(labels, 3).float()
+    model.eval()
+    logits, targets = hidden(images, labels)
+    assert torch.equal(logits, model(images))
+    assert torch.equal(targets, one_hot)
+    model.train()
+    transform.eval()
+    logits, targets = hidden(images, labels)
+    assert torch.equal(logits, model(images))
+    assert torch.equal(targets, one_hot)
+
+
+@pytest.mark.parametrize("layers", [["layer2"], ["input", "layer1", "avgpool"]])
+def test_resnet(layers):
+    from torchvision.models import resnet18
+
+    torch.manual_seed(0)
+    model = resnet18(num_classes=5)
+    hidden = HiddenMix(model, layers, ZetaMix(num_classes=5, keep_variance=False))
+    images, labels = torch.randn(4, 3, 32, 32), torch.tensor([0, 1, 2, 3])
+    logits, targets = hidden(images, labels)
+    assert logits.shape == targets.shape == (4, 5)
+    assert_close(targets.sum(1), torch.ones(4))
+    soft_cross_entropy(logits, targets).backward()
+    assert model.conv1.weight.grad.abs().sum() > 0
+
+
+class TextModel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(20, 8, padding_idx=0)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, tokens, attended):
+        encoded = self.encoder(self.embedding(tokens), src_key_padding_mask=~attended)
+        counted = attended[..., None]
+        return self.head((encoded * counted).sum(1) / counted.sum(1))
+
+
+def test_token_embeddings_with_a_padding_mask():
+    torch.manual_seed(0)
+    model = TextModel()
+    tokens = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0], [7, 8, 9, 0]])
+    attended = tokens != 0
+    hidden = HiddenMix(model, "embedding", ZetaMixup(num_classes=2, sources=2, generator=seeded()))
+    with hidden.mixing(torch.tensor([0, 1, 0])) as batch:
+        any_source = apply_plan(attended.float(), batch.plan) > 0
+        logits = model(tokens, any_source)
+    for row, sources in zip(any_source, batch.plan.indices, strict=True):
+        assert torch.equal(row, attended[sources].any(0))
+    # by hand: the embeddings mixed, then the rest of the model with the mixed mask
+    embedded = apply_plan(model.embedding(tokens), batch.plan)
+    encoded = model.encoder(embedded, src_key_padding_mask=~any_source)
+    counted = any_source[..., None]
+    assert_close(logits, model.head((encoded * counted).sum(1) / counted.sum(1)))
+    # padding reaches nothing: tokens behind the longest source may be anything
+    assert logits.isfinite().all()
+
+
+def test_options_are_handed_to_the_model():
+    model = TextModel()
+    hidden = HiddenMix(model, "embedding", Mixup(num_classes=2))
+    tokens = torch.ones(3, 4, dtype=torch.long)
+    logits, _ = hidden(tokens, torch.tensor([0, 1, 0]), attended=tokens != 0)
+    assert logits.shape == (3, 2)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 8, batch_first=True)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, series):
+        return self.head(self.lstm(series)[0][:, -1])
+
+
+def test_a_tuple_is_mixed_in_its_first_entry():
+    model, series, labels = Recurrent(), torch.randn(5, 7, 4), torch.arange(5) % 3
+    logits, _ = HiddenMix(model, "lstm", Mixup(num_classes=3, generator=seeded()))(series, labels)
+    mixed, _ = Mixup(num_classes=3, generator=seeded())(model.lstm(series)[0], labels)
+    assert_close(logits, model.head(mixed[:, -1]))
+
+
+def test_float64_models_are_mixed_with_float64_weights():
+    model = small_model().double()
+    hidden = HiddenMix(model, "1", ZetaMixup(num_classes=3))
+    with hidden.mixing(torch.arange(4) % 3) as batch:
+        model(torch.randn(4, 4, dtype=torch.float64))
+    assert batch.plan.weights.dtype == torch.float64
+
+
+def test_hooks_are_gone_after_an_error():
+    model, (images, labels) = small_model(), small_batch()
+    hidden = HiddenMix(model, ["1"], ZetaMixup(num_classes=3))
+    with pytest.raises(RuntimeError, match="shapes"):
+        hidden(images[:, :3], labels)
+    assert not any(module._forward_hooks for module in model.modules())
+    hidden(images, labels)
+    assert not any(module._forward_hooks for module in model.modules())
+    assert not model._forward_pre_hooks
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shared = nn.Linear(4, 4)
+        self.unused = nn.Linear(4, 4)
+        self.pair = nn.Identity()
+
+    def forward(self, samples):
+        self.pair({"a": samples})
+        return self.shared(self.shared(samples))
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        ("shared", "Layer 'shared' ran twice in one forward pass"),
+        ("unused", "Layer 'unused' did not run, so nothing was mixed"),
+        (
+            "pair",
+            "The output of 'pair' must be a tensor, or a tuple that begins with one, got dict",
+        ),
+    ],
+)
+def test_layers_that_cannot_be_mixed(layer, message):
+    hidden = HiddenMix(Twice(), layer, ZetaMixup(num_classes=3))
+    with pytest.raises((RuntimeError, TypeError), match=message):
+        hidden(torch.randn(3, 4), torch.arange(3))
+
+
+def test_a_compiled_model_is_refused_but_not_a_compiled_part():
+    model, (images, labels) = small_model(), small_batch()
+    compiled = torch.compile(model, backend="eager")
+    hidden = HiddenMix(compiled, "_orig_mod.1", ZetaMixup(num_classes=3))
+    with pytest.raises(RuntimeError, match="The model is compiled, and a compiled graph would mix"):
+        hidden(images, labels)
+    model[0].compile(backend="eager")
+    with pytest.raises(RuntimeError, match="0 is compiled"):
+        HiddenMix(model, "0", ZetaMixup(num_classes=3))(images, labels)
+    hidden = HiddenMix(model, "1", ZetaMixup(num_classes=3, generator=seeded()))
+    logits, _ = hidden(images, labels)
+    expected, _ = by_hand(model, "1", images, labels, ZetaMixup(num_classes=3, generator=seeded()))
+    assert_close(logits, expected)
+
+
+def test_outputs_without_the_batch_first_and_integers_are_refused():
+    class Odd(nn.Sequential):
+        pass
+
+    model = Odd(nn.Flatten(0), nn.Identity())
+    hidden = HiddenMix(model, "1", ZetaMixup(num_classes=3))
+    with pytest.raises(ValueError, match=r"must have the batch of 3 first, got \[12\]"):
+        hidden(torch.randn(3, 4), torch.arange(3))
+    hidden = HiddenMix(TextModel(), "input", ZetaMixup(num_classes=3))
+    with pytest.raises(TypeError, match=r"The model's input is torch.int64, which has no averages"):
+        hidden(torch.ones(3, 4, dtype=torch.long), torch.arange(3), attended=None)
+    with (
+        pytest.raises(TypeError, match="got no positional argument"),
+        hidden.mixing(torch.arange(3)),
+    ):
+        hidden.model(tokens=None, attended=None)
+
+
+def test_wrong_arguments():
+    model, mix = small_model(), ZetaMixup(num_classes=3)
+    nested = nn.Sequential()
+    nested.add_module("backbone", nn.Sequential())
+    nested.backbone.add_module("layer3", nn.Linear(2, 2))
+    with pytest.raises(ValueError, match=r"no layer 'layer3'\. Did you mean backbone\.layer3\?"):
+        HiddenMix(nested, ["layer3"], mix)
+    with pytest.raises(ValueError, match=r"no layer 'bakbone'\. Did you mean backbone\?"):
+        HiddenMix(nested, ["input", "bakbone"], mix)
+    with pytest.raises(ValueError, match="at least one layer name"):
+        HiddenMix(model, [], mix)
+    with pytest.raises(ValueError, match="Pass keep_variance=False, or use ZetaMixup"):
+        HiddenMix(model, ["input", "0"], ZetaMix(num_classes=3))
+    HiddenMix(model, ["input"], ZetaMix(num_classes=3))
+    with pytest.raises(ValueError, match="CutMix pastes boxes of images"):
+        HiddenMix(model, "0", CutMix(num_classes=3))
+    with pytest.raises(TypeError, match="transform must make plans"):
+        HiddenMix(model, "0", LabelSmoothing(num_classes=3))
+    from zetamix.rules import Blend
+
+    with pytest.raises(ValueError, match="pass num_classes, not rules"):
+        HiddenMix(model, "0", ZetaMixup(rules=Blend()))
+    assert "ZetaMixup" in repr(HiddenMix(model, "0", mix))

@@ -1,0 +1,135 @@
+"""The distribution: what `pip install zetamix` would bring, and that its core needs torch alone."""
+
+import json
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email.parser import Parser
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parent.parent
+# one worker builds, for all tests
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("packaging")]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """(wheel, sdist) of the working tree."""
+    folder = tmp_path_factory.mktemp("dist")
+    # without isolation: the build backend is a pinned development requirement
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return next(folder.glob("*.whl")), next(folder.glob("*.tar.gz"))
+
+
+def test_an_index_would_take_both_files(built):
+    command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, built)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(built):
+    with zipfile.ZipFile(built[0]) as wheel:
+        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    in_tree = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "src"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    assert names == {name.removeprefix("src/") for name in in_tree if (ROOT / name).exists()}
+    assert {"zetamix/py.typed", "zetamix/report/playground.html"} <= names
+
+
+def test_the_source_distribution_builds_the_same_package(built):
+    with zipfile.ZipFile(built[0]) as wheel, tarfile.open(built[1]) as sdist:
+        modules = {name for name in wheel.namelist() if name.startswith("zetamix/")}
+        files = {name.partition("/")[2] for name in sdist.getnames()}
+    assert {f"src/{name}" for name in modules} <= files
+    assert {"pyproject.toml", "README.md", "LICENSE"} <= files
+    assert not any(name.startswith(("tests", ".ci", "results")) for name in files)
+
+
+def test_the_metadata_says_what_is_needed(built):
+    with zipfile.ZipFile(built[0]) as wheel:
+        name = next(name for name in wheel.namelist() if name.endswith("METADATA"))
+        metadata = Parser().parsestr(wheel.read(name).decode())
+    needed = [Requirement(text) for text in metadata.get_all("Requires-Dist")]
+    assert [need.name for need in needed if need.marker is None] == ["torch"]
+    pythons = [c for c in metadata.get_all("Classifier") if re.search(r":: 3\.\d+$", c)]
+    assert len(pythons) == 3
+    assert metadata["License-Expression"] == "MIT"
+
+
+def closure(name, found=None):
+    """A distribution and everything that it requires here, without extras."""
+    found = {} if found is None else found
+    if name not in found:
+        found[name] = distribution(name)
+        for text in found[name].requires or []:
+            need = Requirement(text)
+            if need.marker is None or need.marker.evaluate({"extra": ""}):
+                closure(need.name, found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def bare(built, tmp_path_factory):
+    """A folder with torch, what torch requires, and the wheel: all that a bare install has."""
+    folder = tmp_path_factory.mktemp("bare")
+    for part in closure("torch").values():
+        for top in {file.parts[0] for file in part.files if file.parts[0] != ".."}:
+            source = Path(str(part.locate_file(top)))
+            if source.exists() and not (folder / top).exists():
+                (folder / top).symlink_to(source)
+    with zipfile.ZipFile(built[0]) as wheel:
+        wheel.extractall(folder)
+    return folder
+
+
+def run_bare(bare, program):
+    """Run a program that sees the standard library and the bare folder."""
+    start = f"import sys; sys.path.insert(0, {str(bare)!r})\n"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", start + program],
+        capture_output=True, text=True, cwd=bare,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_core_runs_the_loop_of_the_readme_with_torch_alone(bare):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    loop = re.search(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL).group(1)
+    assert "ZetaMix(" in loop
+    program = (
+        f"{loop}\n"
+        "import json\n"
+        "print(json.dumps([loss.item(), list(labels.shape), 'rich' in sys.modules]))\n"
+        "import zetamix; print(zetamix.__file__)\n"
+    )
+    result, where = run_bare(bare, program).splitlines()
+    loss, shape, rich = json.loads(result)
+    assert loss > 0
+    assert shape == [64, 10]
+    assert not rich
+    assert str(bare) in where
+
+
+def test_the_command_says_what_is_missing(bare):
+    program = "from zetamix.cli import main\ntry:\n    main()\nexcept SystemExit as end: print(end)"
+    assert "pip install 'zetamix[cli]'" in run_bare(bare, program)
+
+
+def test_importing_adds_little_to_importing_torch(bare):
+    """At most a tenth, in CPU time of one process."""
+    program = (
+        "import time; start = time.process_time(); import torch; middle = time.process_time()\n"
+        "from zetamix import ZetaMix; print((time.process_time() - middle) / (middle - start))"
+    )
+    assert min(float(run_bare(bare, program)) for _ in range(2)) < 0.1
