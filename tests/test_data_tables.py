@@ -1,8 +1,13 @@
 """Parquet files, and Hugging Face datasets that were saved to disk."""
 
+import importlib.util
 import io
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -110,6 +115,43 @@ def test_a_saved_dataset_of_three_splits(tmp_path):
     assert DatasetRef.resolve(f"hf:{folder}", tmp_path).load().fingerprint == dataset.fingerprint
     report = data.check(f"hf:{folder}", tmp_path)
     assert report.sizes == split_sizes(dataset)
+
+
+# the library is slow to import, and shows its progress on stderr
+SAVE = """
+import io, sys
+import datasets
+from PIL import Image
+from test_data_tables import CLASSES, png
+datasets.disable_progress_bars()
+features = datasets.Features(
+    {"image": datasets.Image(), "label": datasets.ClassLabel(names=CLASSES)}
+)
+def part(numbers):
+    images = [Image.open(io.BytesIO(png(k % 3, k))) for k in numbers]
+    rows = {"image": images, "label": [k % 3 for k in numbers]}
+    return datasets.Dataset.from_dict(rows, features=features)
+splits = {"train": part(range(30)), "test": part(range(30, 42))}
+datasets.DatasetDict(splits).save_to_disk(sys.argv[1])
+"""
+
+
+@pytest.mark.slow
+def test_what_the_library_of_hugging_face_saves_is_read(tmp_path):
+    if importlib.util.find_spec("datasets") is None:
+        pytest.skip("needs the package datasets")
+    folder = tmp_path / "pets"
+    environment = {**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", SAVE, str(folder)],
+        capture_output=True, text=True, env=environment, cwd=Path(__file__).parent,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    dataset = data.load(f"hf:{folder}", tmp_path)
+    assert dataset.classes == tuple(CLASSES)
+    # a validation split is drawn from the training split
+    assert split_sizes(dataset) == {"train": 26, "val": 4, "test": 12}
+    check_pictures(dataset, 42)
 
 
 def test_a_folder_of_parquet_files(tmp_path):
