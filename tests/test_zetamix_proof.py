@@ -56,13 +56,13 @@ def test_rounds_keep_the_better_settings_and_baselines_ahead_of_them():
     choice = search.choose(errors)
     assert (choice.method, choice.rounds) == (best, len(search.ROUNDS))
     assert choice.finalists[:2] == [best, "switch"]
-    assert len(choice.pairs) == 3 * 5
+    assert len(choice.pairs) == 3 * 4
 
 
 def test_a_round_to_come_is_planned_and_nothing_is_chosen_before_the_first():
     nothing = {method: {} for method in search.METHODS}
     sizes = [len(methods) for _, methods in search.plan_rounds(nothing)]
-    assert sizes == [31, 16, 8, 4, 2]
+    assert sizes == [31, 8, 4, 2]
     assert search.choose(nothing) is None
     first = {m: {("cifar10", 0): 0.2 + k / 100} for k, m in enumerate(search.METHODS)}
     assert search.choose(first).rounds == 1
@@ -102,7 +102,7 @@ def test_the_report_of_a_search(tmp_path):
     assert report.verdict.status == "default chosen"
     name = "2 sources, γ 0–4, variance kept, 50 % pasted"
     assert (
-        f"5 of 5 rounds the best setting of ZetaMix is {name}, with" in report.verdict.sentences[0]
+        f"4 of 4 rounds the best setting of ZetaMix is {name}, with" in report.verdict.sentences[0]
     )
     assert report.verdict.sentences[1] == (
         "Significantly worse: 2 sources, γ 0–4, variance kept, 0 % pasted."
@@ -110,11 +110,11 @@ def test_the_report_of_a_search(tmp_path):
     rows = report.tables["settings"].cells
     assert len(rows) == 31
     first = [cell.text() for cell in rows[0]]
-    assert first[:3] == [name, "20.20 ± 0.16 (n = 5)", "1"]
+    assert first[:3] == [name, "20.15 ± 0.13 (n = 4)", "1"]
     assert (first[-3], first[-1]) == ("1.0", "−1.00")
     assert rows[-1][3].value is None
     changes = {row[0].value: row[1].text() for row in report.tables["changes"].cells}
-    assert changes["paste=0.0"] == "+0.20 ± 0.00 (n = 5)"
+    assert changes["paste=0.0"] == "+0.20 ± 0.00 (n = 4)"
 
 
 @pytest.mark.parametrize("status", ["target reached", "target not reached"])

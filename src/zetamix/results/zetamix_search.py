@@ -96,10 +96,9 @@ class Round:
 
 ROUNDS = (
     Round(("cifar10",), (0,)),
-    Round(("cifar100", "fashion_mnist"), (0,), keep=16),
-    Round(tuple(DATASETS), (1,), keep=8),
-    Round(tuple(DATASETS), (2,), keep=4),
-    Round(tuple(DATASETS), (3, 4), keep=2),
+    Round(("cifar100", "fashion_mnist"), (0,), keep=8),
+    Round(tuple(DATASETS), (1,), keep=4),
+    Round(tuple(DATASETS), (2, 3), keep=2),
 )
 
 Errors: TypeAlias = Mapping[str, Mapping[tuple[str, int], float]]

@@ -36,7 +36,8 @@ class CapturedStep:
     """A trainer's step, captured once and replayed. The state of the trainer does not change.
 
     Each captured step has a stream of its own, so that several models train side by side. Threads
-    capture one at a time (`TORCH_LOCK`); replays need no lock.
+    warm up and capture one at a time (`TORCH_LOCK`): models of `tune` that warmed up at once
+    crashed on an H200. Replays need no lock.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -45,6 +46,21 @@ class CapturedStep:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(trainer.generator)
         restore = _snapshot(trainer)
+        with TORCH_LOCK:
+            self._warm_up()
+            # "thread_local" lets other threads allocate memory and run their models meanwhile
+            with torch.cuda.graph(
+                self.graph, stream=self.stream, capture_error_mode="thread_local"
+            ):
+                trainer.compute(trainer.loader.batch_size)
+        with torch.cuda.stream(self.stream):
+            restore()
+            # read the batch of the warm-up again
+            trainer.open_stream()
+        self.stream.synchronize()
+
+    def _warm_up(self) -> None:
+        trainer = self.trainer
         self.stream.wait_stream(torch.cuda.current_stream(trainer.device))
         with torch.cuda.stream(self.stream), trainer.layer_draws():
             trainer.feed()
@@ -52,17 +68,6 @@ class CapturedStep:
                 trainer.compute(trainer.loader.batch_size)
                 trainer.index.zero_()
             trainer.optimizer.zero_grad(set_to_none=True)
-        self.stream.synchronize()
-        # "thread_local" lets other threads allocate memory and run their models meanwhile
-        with (
-            TORCH_LOCK,
-            torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"),
-        ):
-            trainer.compute(trainer.loader.batch_size)
-        with torch.cuda.stream(self.stream):
-            restore()
-            # read the batch of the warm-up again
-            trainer.open_stream()
         self.stream.synchronize()
 
     def __call__(self) -> None:
