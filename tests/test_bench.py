@@ -22,17 +22,19 @@ def invoke(*arguments):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_the_gate_lets_right_results_through(dtype):
     run.check(run.Case((12, 3, 8, 8), dtype, CPU))
+    run.check(run.Case((12, 3, 8, 8), dtype, CPU, channels_last=True))
 
 
 @pytest.mark.parametrize("which", ["samples", "targets"])
-def test_the_gate_stops_a_wrong_result(which, monkeypatch):
-    right = run.zeta_mixup
+@pytest.mark.parametrize("function", ["_zetamix", "mixup", "zeta_mixup"])
+def test_the_gate_stops_a_wrong_result(function, which, monkeypatch):
+    right = getattr(run, function)
 
     def wrong(*arguments, **options):
         samples, targets = right(*arguments, **options)
         return (samples * 1.001, targets) if which == "samples" else (samples, targets * 1.001)
 
-    monkeypatch.setattr(run, "zeta_mixup", wrong)
+    monkeypatch.setattr(run, function, wrong)
     with pytest.raises(run.WrongResultError, match=f"expected {which} with a relative error"):
         run.measure(SMALL, rounds=5)
     result = invoke("--shapes", "6x3x8x8")
@@ -99,6 +101,7 @@ def test_the_command_prints_and_writes(tmp_path):
     assert result.exit_code == 0, result.output
     assert "6 × 3 × 8 × 8, float32" in result.output
     assert "4 × 1 × 5 × 7, float32" in result.output
+    assert "4 × 1 × 5 × 7, float32, channels last" in result.output
     assert f"torch {torch.__version__}" in result.output.replace("\n", "")
     document = json.loads(file.read_text())
     assert {tuple(row["shape"]) for row in document["rows"]} == {(6, 3, 8, 8), (4, 1, 5, 7)}
@@ -111,6 +114,7 @@ def test_the_command_prints_and_writes(tmp_path):
     [
         (["--shapes", "32x3"], "expected batch x channels x height x width"),
         (["--shapes", "axb"], "expected batch x channels x height x width"),
+        (["--layouts", "rows"], "expected some of contiguous, channels_last, got 'rows'"),
         (["--dtypes", "int8"], "expected some of float32, bfloat16, float16, got 'int8'"),
         (["--device", "tpu"], "expected cpu or cuda, got 'tpu'"),
     ],

@@ -6,9 +6,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from zetamix import mixup, mixup_plan, zeta_mixup, zeta_plan
+from zetamix import MixPlan, ZetaMix, mixup, mixup_plan, zeta_mixup, zeta_plan
 from zetamix.bench.contenders import CONTENDERS, COPY, OURS, Call, Contender
 from zetamix.bench.timing import Step, Timing, time_alternating, time_eager, time_graph
+from zetamix.kernels.reference import dense
 
 CLASSES = 10
 # rotated buffers together exceed the last-level cache of current hardware
@@ -27,14 +28,17 @@ class Case:
     dtype: torch.dtype
     device: torch.device
     tf32: bool = False
+    channels_last: bool = False
 
     @property
     def label(self) -> str:
         dtype = str(self.dtype).removeprefix("torch.") + (", TF32 allowed" if self.tf32 else "")
-        return f"{' × '.join(map(str, self.shape))}, {dtype}"
+        layout = ", channels last" if self.channels_last else ""
+        return f"{' × '.join(map(str, self.shape))}, {dtype}{layout}"
 
     def samples(self) -> Tensor:
-        return torch.randn(self.shape, device=self.device).to(self.dtype)
+        layout = torch.channels_last if self.channels_last else torch.contiguous_format
+        return torch.randn(self.shape, device=self.device).to(self.dtype, memory_format=layout)
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Row:
     shape: tuple[int, ...]
     dtype: str
     tf32: bool
+    channels_last: bool
     contender: str
     mode: str
     median_us: float
@@ -61,32 +66,56 @@ class WrongResultError(RuntimeError):
 
 
 def check(case: Case) -> None:
-    """Compare our mixing with float64, from the same plan: all sources, eight, and mixup."""
-    limit = TF32_LIMIT if case.tf32 else ERROR_LIMITS[case.dtype]
+    """Compare ZetaMix, mixup, and ζ-mixup of all and of eight sources with float64."""
     samples = case.samples()
-    batch_size = case.shape[0]
-    few = min(8, batch_size)
-    labels = torch.randint(CLASSES, (batch_size,), device=case.device)
+    labels = torch.randint(CLASSES, (case.shape[0],), device=case.device)
+    few = min(8, case.shape[0])
     for name, function, make_plan in (
+        ("ZetaMix", _zetamix, _zetamix_plan),
+        ("mixup", mixup, mixup_plan),
         ("all sources", zeta_mixup, zeta_plan),
         ("8 sources", partial(zeta_mixup, sources=few), partial(zeta_plan, sources=few)),
-        ("mixup", mixup, mixup_plan),
     ):
         generators = [torch.Generator(case.device).manual_seed(1) for _ in range(2)]
         mixed, targets = function(samples, labels, CLASSES, generator=generators[0])
-        matrix = make_plan(batch_size, generator=generators[1]).matrix().double()
-        one_hot = torch.nn.functional.one_hot(labels, CLASSES).double()
-        checks = {
-            "samples": (mixed.flatten(1), matrix @ samples.flatten(1).double(), limit),
-            "targets": (targets, matrix @ one_hot, 1e-6),
-        }
-        for part, (actual, expected, bound) in checks.items():
-            error = ((actual.double() - expected).norm() / expected.norm()).item()
-            if not error <= bound:
-                raise WrongResultError(
-                    f"{case.label}, {name}: expected {part} with a relative error of at most "
-                    f"{bound:.0e}, got {error:.2e}. Nothing was timed."
-                )
+        plan = make_plan(case.shape[0], generator=generators[1])
+        _compare(case, name, plan, samples, labels, mixed, targets)
+
+
+def _zetamix(
+    samples: Tensor, labels: Tensor, classes: int, *, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    return ZetaMix(num_classes=classes, generator=generator)(samples, labels)
+
+
+def _zetamix_plan(batch_size: int, *, generator: torch.Generator) -> MixPlan:
+    return ZetaMix(generator=generator).make_plan(batch_size, device=generator.device)
+
+
+def _compare(
+    case: Case,
+    name: str,
+    plan: MixPlan,
+    samples: Tensor,
+    labels: Tensor,
+    mixed: Tensor,
+    targets: Tensor,
+) -> None:
+    """Raise unless both are what the plan makes of them in float64."""
+    limit = TF32_LIMIT if case.tf32 else ERROR_LIMITS[case.dtype]
+    weights = plan.matrix().double()
+    scaled = dense(plan.indices, plan.sample_weights(), plan.batch_size).double()
+    one_hot = torch.nn.functional.one_hot(labels, CLASSES).double()
+    for part, actual, expected, bound in (
+        ("samples", mixed.flatten(1), scaled @ samples.flatten(1).double(), limit),
+        ("targets", targets, weights @ one_hot, 1e-6),
+    ):
+        error = ((actual.double() - expected).norm() / expected.norm()).item()
+        if not error <= bound:
+            raise WrongResultError(
+                f"{case.label}, {name}: expected {part} with a relative error of at most "
+                f"{bound:.0e}, got {error:.2e}. Nothing was timed."
+            )
 
 
 def measure(case: Case, rounds: int, contenders: tuple[Contender, ...] = CONTENDERS) -> list[Row]:
@@ -132,6 +161,7 @@ def _row(case: Case, name: str, mode: str, timings: dict[tuple[str, str], Timing
         shape=case.shape,
         dtype=str(case.dtype).removeprefix("torch."),
         tf32=case.tf32,
+        channels_last=case.channels_last,
         contender=name,
         mode=mode,
         median_us=timing.median * 1e6,

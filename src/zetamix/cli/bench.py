@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 GPU_SHAPES = "32x3x224x224,128x3x32x32,128x3x224x224,256x3x224x224"
 CPU_SHAPES = "128x3x32x32,32x3x96x96,128x3x96x96,32x3x224x224,128x3x224x224,256x3x224x224"
+LAYOUTS = ("contiguous", "channels_last")
 DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -24,6 +25,10 @@ def bench(
     ] = None,
     dtypes: Annotated[
         str | None, typer.Option(help="Comma-separated: float32, bfloat16, float16, tf32.")
+    ] = None,
+    layouts: Annotated[
+        str | None,
+        typer.Option(help="Comma-separated: contiguous, channels_last. On a CPU both by default."),
     ] = None,
     rounds: Annotated[int, typer.Option(min=5, help="Rounds of timing on a CPU.")] = 25,
     json_file: Json = None,
@@ -49,9 +54,11 @@ def bench(
             torch.float32 if name == "tf32" else getattr(torch, name),
             torch_device,
             tf32=name == "tf32",
+            channels_last=layout == "channels_last",
         )
         for shape in _parse_shapes(shapes or (GPU_SHAPES if is_gpu else CPU_SHAPES))
         for name in _parse_dtypes(dtypes, is_gpu)
+        for layout in _parse_layouts(layouts, is_gpu)
     ]
     machine = machine_info(torch_device)
     rows: list[Row] = []
@@ -110,6 +117,18 @@ def _parse_dtypes(text: str | None, is_gpu: bool) -> list[str]:
     return names
 
 
+def _parse_layouts(text: str | None, is_gpu: bool) -> list[str]:
+    if text is None:
+        return ["contiguous"] if is_gpu else list(LAYOUTS)
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in LAYOUTS:
+            raise typer.BadParameter(
+                f"expected some of {', '.join(LAYOUTS)}, got {name!r}", param_hint="--layouts"
+            )
+    return names
+
+
 def _make_table(case: "Case", rows: list["Row"]) -> Table:
     from zetamix.bench.contenders import COPY, OURS, PEERS
     from zetamix.bench.run import fastest_peer
@@ -117,7 +136,7 @@ def _make_table(case: "Case", rows: list["Row"]) -> Table:
     table = Table(title=case.label, title_justify="left")
     table.add_column("", no_wrap=True)
     table.add_column("mode", style="dim")
-    for heading in ("median µs", "p20", "p80", "× copy", "× zetamix"):
+    for heading in ("median µs", "p20", "p80", "× copy", "× ZetaMix"):
         table.add_column(heading, justify="right")
     ours = {row.mode: row.median_us for row in rows if row.contender == OURS}
     for row in rows:
@@ -132,5 +151,5 @@ def _make_table(case: "Case", rows: list["Row"]) -> Table:
     if best is not None:
         peer, factor = best
         ratio = f"{factor:.1f} × slower" if factor >= 1 else f"{1 / factor:.1f} × faster"
-        table.caption = f"the fastest other, {peer}, is {ratio} than zetamix (eager)"
+        table.caption = f"the fastest other, {peer}, is {ratio} than ZetaMix (eager)"
     return table
