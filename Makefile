@@ -1,10 +1,10 @@
-# setup · demo · quick · test · fuzz · check · bench · results · pins · clean
+# setup · demo · quick · test · fuzz · check · bench · results · docs · pins · clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo quick test fuzz check bench results pins clean
+.PHONY: setup demo quick test fuzz check bench results docs pins clean
 
 setup: $(READY)
 
@@ -28,10 +28,10 @@ check: $(READY)
 
 # the core and the units, without kills, clusters, databases and browsers: under two minutes
 quick: check
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
 
 test: check
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 # the tests marked `fuzz`, round after round, each with another seed: make fuzz MINUTES=600
 MINUTES ?= 10
@@ -41,10 +41,15 @@ fuzz: $(READY)
 bench: $(READY)
 	$(BIN)/zetamix bench
 
-# render every figure, table and page from the committed records, and the tables of the README
+# render every figure, table and page from the committed records, and the tables of README and docs
 results: $(READY)
 	$(BIN)/zetamix reproduce page --out results
 	$(BIN)/python results/render.py
+	$(BIN)/python benchmarks/render.py
+
+# the documentation: out/site/index.html opens without a server and without a network
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # write down what is installed now as the versions everyone gets
 pins: $(READY)

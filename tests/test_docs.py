@@ -1,45 +1,234 @@
-"""What a user reads runs: every Python block of the README, in order, as one program."""
+"""What a user reads is true: code runs, commands exist, links lead somewhere, the site builds."""
 
 import importlib.util
+import os
 import re
+import shlex
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
+import markdown
 import pytest
+import typer
+from browser import needs_browser, open_page
+from filelock import FileLock
+from typer.testing import CliRunner
+
+from zetamix.cli.app import app
+from zetamix.experiments.reproduce import ARTIFACTS
+from zetamix.methods import parse_list
 
 ROOT = Path(__file__).parent.parent
-README = ROOT / "README.md"
+DOCS = ROOT / "docs"
+PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
+NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
 BLOCK = re.compile(r"^```python\b[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+CONSOLE = re.compile(r"^```console\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
+# libraries with settings of their own for the whole process: backends, warnings, start methods
+ALONE = {
+    f"docs/how-to/{name}.md"
+    for name in ("timm", "lightning", "transformers", "keras", "monai", "fastai", "numpy-and-jax")
+}
 
 
 def blocks_of(path):
-    """(first line, code) of every Python block, padded so that an error names the README's line."""
+    """(first line, code) of every Python block."""
     text = path.read_text(encoding="utf-8")
-    blocks = []
-    for match in BLOCK.finditer(text):
-        line = text.count("\n", 0, match.start(1))
-        blocks.append((line + 1, "\n" * line + match.group(1)))
-    return blocks
+    return [
+        (text.count("\n", 0, match.start(1)) + 1, match.group(1)) for match in BLOCK.finditer(text)
+    ]
 
 
-def test_readme_blocks_run(tmp_path, monkeypatch):
-    blocks = blocks_of(README)
-    assert blocks, "README.md has no ```python block"
-    # no fence may be missed, however it is written
-    assert len(blocks) == README.read_text(encoding="utf-8").lower().count("```py")
+def program_of(path):
+    """All Python blocks of a page as one program, each at its line, so that errors name it."""
+    program = ""
+    for line, code in blocks_of(path):
+        program += "\n" * (line - 1 - program.count("\n")) + code
+    return program
+
+
+def run_page(path):
+    exec(compile(program_of(path), str(path), "exec"), {"__name__": "page"})
+
+
+WITH_CODE = [name for name in NAMES if blocks_of(ROOT / name)]
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_CODE if name not in ALONE])
+def test_code_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    namespace = {"__name__": "readme"}
-    for _, code in blocks:
-        exec(compile(code, str(README), "exec"), namespace)
+    run_page(ROOT / name)
+
+
+@pytest.mark.slow  # importing Keras, MONAI, fastai and Transformers takes seconds each
+@pytest.mark.parametrize("name", [name for name in WITH_CODE if name in ALONE])
+def test_code_of_integrations_runs(name, tmp_path):
+    program = tmp_path / "page.py"
+    program.write_text(program_of(ROOT / name), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, program],
+        cwd=tmp_path,
+        env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_block_is_missed_however_it_is_written(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    fences = [line.strip() for line in text.splitlines() if re.match(r"\s*(```|~~~)\S", line)]
+    # pytest runs these; `math` is an equation, `text` nothing to run
+    assert set(fences) <= {"```python", "```console", "```math", "```text"}, set(fences)
+    assert len(blocks_of(ROOT / name)) == fences.count("```python")
+    assert len(CONSOLE.findall(text)) == fences.count("```console")
+
+
+def test_start_and_method_pages_have_code():
+    assert len(WITH_CODE) >= 20
+    assert {"README.md", "docs/index.md", "docs/understand/method.md"} <= set(WITH_CODE)
+    assert "ZetaMix(" in blocks_of(ROOT / "README.md")[0][1]
 
 
 def test_a_block_that_fails_is_seen(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# Title\n\n```python\nvalue = 1\n```\n\n```python\nassert value == 2\n```\n")
-    (first, _), (second, code) = blocks_of(page)
-    assert (first, second) == (4, 8)
+    assert [line for line, _ in blocks_of(page)] == [4, 8]
     with pytest.raises(AssertionError) as caught:
-        exec(compile(code, "page.md", "exec"), {"value": 1})
+        run_page(page)
     assert caught.traceback[-1].lineno + 1 == 8
+
+
+# commands
+
+
+def commands_of(name):
+    """Every command that a page shows, without its comment."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    lines = [line for block in CONSOLE.findall(text) for line in block.splitlines() if line.strip()]
+    return [shlex.split(line, comments=True) for line in lines]
+
+
+def check_command(words):
+    """Raise unless the command exists with these options and values."""
+    program, *rest = words
+    if program == "zetamix":
+        check_zetamix(rest)
+    elif program == "torchrun":
+        assert rest[rest.index("-m") + 1] == "zetamix"
+        check_zetamix(rest[rest.index("-m") + 2 :])
+    elif program == "make":
+        targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert rest[0] in targets
+    elif program == "pip":
+        assert rest[0] == "install"
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        place, _, extras = rest[-1].rstrip("]").partition("[")
+        assert place in (".", "zetamix"), rest
+        assert set(filter(None, extras.split(","))) <= set(project["optional-dependencies"])
+    elif program == "python":
+        assert (ROOT / rest[0]).is_file()
+    else:
+        raise AssertionError(f"nothing checks {program}")
+
+
+def check_zetamix(words):
+    """Parse with the command's own parser, without running it."""
+    command, name = typer.main.get_command(app), "zetamix"
+    context = command.make_context(name, list(words))
+    while getattr(command, "commands", None):
+        # what a group leaves over begins with the name of a command
+        words = list(words)[list(words).index(next(w for w in words if w in command.commands)) :]
+        name, command = words[0], command.commands[words[0]]
+        words = words[1:]
+        context = command.make_context(name, list(words), parent=context)
+    options = context.params
+    if options.get("methods"):
+        parse_list(options["methods"])
+    if name == "reproduce":
+        assert set(options["ids"] or ()) <= {*ARTIFACTS, "all", "page"}
+
+
+SHOWN = [(name, words) for name in NAMES for words in commands_of(name)]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), SHOWN, ids=[f"{name}: {' '.join(words)}" for name, words in SHOWN]
+)
+def test_commands_exist(name, words):
+    check_command(words)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "zetamix compare --dataset photos/",
+        "zetamix comparison",
+        "zetamix train --epochs many",
+        "zetamix compare --methods zetta:2.8",
+        "zetamix reproduce naturl",
+        "make sandwich",
+        "pip install '.[clii]'",
+        "cargo build",
+    ],
+)
+def test_a_command_that_does_not_exist_is_seen(line):
+    # typer's errors are not AssertionErrors; those of a missing command are StopIterations
+    with pytest.raises(Exception):  # noqa: B017
+        check_command(shlex.split(line))
+
+
+@pytest.mark.parametrize("words", [["data", "list"], ["reproduce", "--list"]], ids=" ".join)
+def test_cheap_commands_of_the_pages_run(words, tmp_path, monkeypatch):
+    assert ["zetamix", *words] in [shown for _, shown in SHOWN]
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert "cifar10" in result.output or "natural" in result.output
+
+
+# links; those between pages of the site are checked by its build as well, with their anchors
+
+
+def anchors_of(path):
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h).strip().lower().replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("name", [*NAMES, "CONTRIBUTING.md", "results/README.md"])
+def test_links_lead_to_files(name):
+    path = ROOT / name
+    for target in LINK.findall(path.read_text(encoding="utf-8")):
+        if target.startswith("https://"):
+            assert re.fullmatch(r"https://arxiv\.org/abs/\d{4}\.\d{5}", target), target
+            continue
+        file, _, anchor = target.partition("#")
+        found = path.parent / file if file else path
+        assert found.is_file(), f"{name} links to {target}"
+        # anchors that are made while the site is built are checked there
+        if anchor and found.suffix == ".md" and name == "README.md":
+            assert anchor in anchors_of(found), f"{name} links to {target}"
+
+
+def test_every_page_is_in_the_navigation_and_every_public_name_in_the_reference():
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    for path in DOCS.rglob("*.md"):
+        assert path.relative_to(DOCS).as_posix() in navigation
+    reference = "".join(page.read_text() for page in (DOCS / "reference").glob("*.md"))
+    names = (ROOT / "tests" / "public_names.txt").read_text().split()
+    assert len(names) >= 15
+    for name in names:
+        described = "# Rules" if name == "rules" else rf"::: zetamix\.\w+\.{name}"
+        assert re.search(rf"^{described}$", reference, re.MULTILINE), name
+        assert f"`{name}`" in reference
+
+
+# numbers
 
 
 def load(script):
@@ -49,17 +238,116 @@ def load(script):
     return module
 
 
-@pytest.mark.parametrize(
-    ("script", "shown", "changed"),
-    [
-        ("benchmarks/render.py", "| 128 × 3 × 32² |", "| 129 × 3 × 32² |"),
-        ("results/render.py", "| no mixing |", "| no maxing |"),
-    ],
-)
-def test_tables_show_what_was_measured(script, shown, changed):
-    render = load(script).render
-    text = README.read_text()
-    assert render(text) == text
+RESULTS, SPEED = load("results/render.py"), load("benchmarks/render.py")
+CHANGES = {
+    "README.md": ("| no mixing |", "| no maxing |"),
+    "docs/results/zetamix.md": ("runs of this comparison", "runs of that comparison"),
+    "docs/results/paper.md": ("points; 95 %", "points; 96 %"),
+    "docs/understand/theorems.md": ("| 100 |", "| 99 |"),
+    "docs/how-to/choosing-gamma.md": ("| 0.802 |", "| 0.803 |"),
+    "docs/results/speed.md": ("| 128 × 3 × 32² |", "| 129 × 3 × 32² |"),
+}
+
+
+@pytest.mark.parametrize("page", [*RESULTS.PAGES, SPEED.PAGE])
+def test_tables_show_what_was_measured(page):
+    render = SPEED.render if page == SPEED.PAGE else RESULTS.render
+    text = (ROOT / page).read_text()
+    assert render(text, page) == text, "run: make results"
     # a changed number would be noticed
+    shown, changed = CHANGES[page]
     assert shown in text
-    assert render(text.replace(shown, changed)) == text
+    assert render(text.replace(shown, changed), page) == text
+
+
+@pytest.mark.parametrize("module", [RESULTS, SPEED])
+def test_a_page_without_its_place_is_an_error(module):
+    with pytest.raises(ValueError, match="<!-- /"):
+        module.render("no place here")
+
+
+# the site
+
+
+def test_docstrings_become_markdown():
+    """An argument list, names that are linked, an example."""
+    docstrings = load("docs_build/docstrings.py")
+    text = "Draw.\n\nsize, step: of `Blend`,\n    each.\np: `a.b`.\n\nSee:\n>>> draw()\n3"
+    assert docstrings.to_markdown(text, {"Blend": "zetamix.rules.Blend"}) == (
+        "Draw.\n\n- `size`, `step`: of [`Blend`][zetamix.rules.Blend], each.\n- `p`: `a.b`.\n\n"
+        "See:\n\n```pycon\n>>> draw()\n3\n```"
+    )
+
+
+def test_equations_become_mathml():
+    equations = load("docs_build/equations.py")
+    assert equations.to_mathml(r"\gamma").startswith("<math")
+    text = "An $x_i$, `$HOME`, $5 and 6 $."
+    html = markdown.markdown(text, extensions=[equations.Equations()])
+    assert html.count("<math") == 1
+    assert "<code>$HOME</code>, $5 and 6 $." in html
+    with pytest.raises(ValueError, match=r"does not know \\zetta in"):
+        equations.to_mathml(r"\zetta(\gamma)")
+
+
+def build(folder):
+    """Build the site into a folder; every warning is an error."""
+    # with --quiet warnings are not counted
+    command = [Path(sys.executable).with_name("mkdocs"), "build", "--strict"]
+    return subprocess.run(
+        [*command, "--site-dir", folder],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory, worker_id):
+    """The site, built once for all processes of pytest-xdist."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own if worker_id == "master" else own.parent
+    with FileLock(shared / "site.lock"):
+        if not (shared / "site").exists():
+            done = build(shared / "site")
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert "WARNING" not in done.stderr
+    return shared / "site"
+
+
+@pytest.mark.slow
+def test_the_site_makes_no_request_to_another_site(site):
+    pages = [*site.rglob("*.html")]
+    assert len(pages) >= len(PAGES) - 1
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=\"?(https?:)", text)
+        assert not loaded, page
+        # places that nothing has filled
+        assert not re.search(r"<!-- (verdicts|section|artifact|figure|status|commands)", text), page
+
+
+@pytest.mark.slow
+def test_the_site_holds_what_is_generated(site):
+    commands = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
+    for name in ("compare", "tune", "data-prepare"):
+        assert f'id="zetamix-{name}"' in commands
+    assert "--group-pattern" in commands
+    method = (site / "understand" / "method.html").read_text(encoding="utf-8")
+    assert method.count('<div class="equation"><math') == 4
+    assert "$" not in re.sub(r"<(code|script|pre).*?</\1>", "", method, flags=re.DOTALL)
+    paper = (site / "results" / "paper.html").read_text(encoding="utf-8")
+    assert paper.count(">not run<") >= 3
+    assert (site / "results" / "figures" / "theorems.svg").stat().st_size > 10_000
+    assert (site / "playground" / "index.html").is_file()
+
+
+@needs_browser
+@pytest.mark.parametrize("page", ["index", "results/paper", "reference/transforms"])
+def test_pages_open_as_files_on_a_telephone(page, site, tmp_path):
+    opened = open_page(site / f"{page}.html", width=390)
+    assert opened.errors == []
+    assert opened.failures == []
+    assert opened.overflow <= 0

@@ -1,0 +1,134 @@
+"""Verdicts, figures and tables of the committed records, for the pages of the site.
+
+A page says where they go: `<!-- verdicts -->` is the table of all claims, `<!-- artifact: ID -->`
+the verdict, figures and tables of one artifact, `<!-- section: ID -->` the same with a heading,
+`<!-- figure: NAME -->` a figure alone and `<!-- status: ID -->` the sentences of its verdict.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from zetamix.experiments.reproduce import ARTIFACTS, make_view
+from zetamix.report import Picture, Table
+from zetamix.report.paper import make_report
+from zetamix.report.paper.artifact_report import ArtifactReport
+from zetamix.report.paper.write import CLAIMS, empty_cells
+from zetamix.results.record_store import PaperView, RecordStore
+from zetamix.text import sentence_case
+
+RECORDS = Path(__file__).parent.parent / "results"
+FIGURES = "results/figures"
+PLACE = re.compile(
+    r"^<!-- (verdicts|section|artifact|figure|status)(?:: ([\w-]+))? -->$", re.MULTILINE
+)
+# points and densities are pixels in a PNG and thousands of elements in an SVG
+LARGEST_SVG = 200_000
+# a table of more rows is shown on a click
+MAX_ROWS = 12
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A figure or table of the paper, or of ours, with what its records say."""
+
+    view: PaperView
+    report: ArtifactReport
+
+    @property
+    def done(self) -> int:
+        return len(self.view.cells) - len(self.view.empty)
+
+
+@cache
+def artifacts() -> dict[str, Artifact]:
+    """All artifacts; their figures are drawn once per build."""
+    store = RecordStore(RECORDS)
+    views = {id: make_view(id, store) for id in ARTIFACTS}
+    return {id: Artifact(view, make_report(view)) for id, view in views.items()}
+
+
+@cache
+def figure_files() -> dict[str, tuple[str, bytes, Picture]]:
+    """By the name of the figure: its file in the site, the content, and the picture."""
+    files = {}
+    for artifact in artifacts().values():
+        for picture in artifact.report.pictures:
+            small = len(picture.svg) <= LARGEST_SVG
+            content = picture.svg.encode() if small else picture.png
+            suffix = "svg" if small else "png"
+            files[picture.name] = f"{FIGURES}/{picture.name}.{suffix}", content, picture
+    return files
+
+
+def fill_places(markdown: str, to_root: str) -> str:
+    """The page with its places filled. to_root: the relative path to the root of the site."""
+    writers: dict[str, Callable[[str], str]] = {
+        "verdicts": lambda _: _verdict_table(),
+        "section": lambda id: f"{_heading(id)}\n\n{_describe(id, to_root)}",
+        "artifact": lambda id: _describe(id, to_root),
+        "figure": lambda name: _figure(name, to_root),
+        "status": _status,
+    }
+    return PLACE.sub(lambda match: writers[match[1]](match[2] or ""), markdown)
+
+
+def _verdict_table() -> str:
+    rows = [
+        f"| [{CLAIMS[id]}](#{id}) | {artifact.report.verdict.status} "
+        f"| {artifact.done:,} of {len(artifact.view.cells):,} |"
+        for id, artifact in artifacts().items()
+        if not artifact.view.ours
+    ]
+    return "\n".join(["| claim of the paper | here | measured |", "|---|---|---:|", *rows])
+
+
+def _heading(id: str) -> str:
+    return f"## {sentence_case(artifacts()[id].view.title)} {{ #{id} }}"
+
+
+def _status(id: str) -> str:
+    artifact = artifacts()[id]
+    verdict = artifact.report.verdict
+    count = f"{artifact.done:,} of {len(artifact.view.cells):,} cells"
+    return f"**{sentence_case(verdict.status)}** ({count}). {' '.join(verdict.sentences)}"
+
+
+def _describe(id: str, to_root: str) -> str:
+    artifact = artifacts()[id]
+    parts = [_status(id)]
+    parts += [_figure(picture.name, to_root) for picture in artifact.report.pictures]
+    if artifact.view.records:
+        parts += [_fold(table) for table in artifact.report.tables.values() if table.rows]
+    empty = empty_cells(artifact.view)
+    if empty is not None:
+        parts.append(_fold(empty, is_open=False))
+    return "\n\n".join(parts)
+
+
+def _fold(table: Table, is_open: bool | None = None) -> str:
+    """A table with its notes behind its caption, open where it is short."""
+    opened = len(table.rows) <= MAX_ROWS if is_open is None else is_open
+    notes = "\n".join(f"- {_plain(note)}" for note in table.notes)
+    body = f"{table.markdown()}\n\n{notes}".strip()
+    lines = "\n".join(f"    {line}" if line else "" for line in body.splitlines())
+    caption = (table.caption or "Table").replace('"', "'")
+    return f'???{"+" if opened else ""} note "{caption}"\n\n{lines}'
+
+
+def _figure(name: str, to_root: str) -> str:
+    if name not in figure_files():
+        return "*This figure is drawn once its records exist.*"
+    path, _, picture = figure_files()[name]
+    width, _height = picture.size
+    return (
+        f'<figure markdown="span" class="plot">\n'
+        f'![{picture.alt}]({to_root}{path}){{ width="{width}" }}\n'
+        f"<figcaption>{_plain(picture.caption)}</figcaption>\n</figure>"
+    )
+
+
+def _plain(text: str) -> str:
+    return text.replace("*", "\\*").replace("<", "&lt;")
