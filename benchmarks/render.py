@@ -60,7 +60,8 @@ def load(name: str) -> dict[tuple[str, str], dict[tuple[str, str], float]]:
 
 def shape_of(row: dict[str, Any]) -> str:
     batch, channels, side, _ = row["shape"]
-    return f"{batch} × {channels} × {side}²"
+    layout = ", channels last" if row.get("channels_last") else ""
+    return f"{batch} × {channels} × {side}²{layout}"
 
 
 def dtype_of(row: dict[str, Any]) -> str:
@@ -84,11 +85,12 @@ def gpu_table() -> str:
 
 def cpu_table() -> str:
     lines = [
-        "| batch | copy | zetamix, 8 sources | zetamix, all | zetamix Mixup | paper's listing "
+        "| batch | copy | ZetaMix | Mixup | ζ-mixup, 8 sources | ζ-mixup, all | paper's listing "
         "| mixup, original | torchvision | timm (in place) | kornia |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "|---|" + "---:|" * 10,
     ]
-    ours = ("zetamix, 8 sources", OURS, "zetamix Mixup", "paper listing")
+    methods = ("zetamix ZetaMix", "zetamix Mixup", "zetamix, 8 sources", "zetamix")
+    ours = (*methods, "paper listing")
     for (shape, _), found in load("cpu").items():
         names = ("copy", *ours, *PEERS)
         cells = [shape, *(f"{found[name, 'eager'] / 1e3:.2f}" for name in names)]

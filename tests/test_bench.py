@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from zetamix.bench import run, timing
 from zetamix.bench.contenders import CONTENDERS, COPY, OURS, PEERS
+from zetamix.bench.scaling import Point, measure_point, scaling_points
 from zetamix.cli.app import app
 from zetamix.provenance import machine_info, machine_summary
 
@@ -131,3 +132,35 @@ def test_the_machine_summary_has_commit_and_command(monkeypatch):
     facts = machine_info(CPU)
     assert machine_summary(facts).endswith("commit abc123")
     assert facts["command"] == "zetamix bench --device cpu"
+
+
+def test_the_points_of_the_figure_span_what_grows():
+    points = scaling_points()
+    batches = [point.at for point in points if point.axis == "batch"]
+    assert (batches[0], batches[-1]) == (16, 8192)
+    sources = [point.at for point in points if point.axis == "sources"]
+    assert (sources[0], sources[-1]) == (2, 128)
+
+
+def test_time_and_memory_of_a_point():
+    rows = list(measure_point(Point("batch", 64, 16), CPU, rounds=5))
+    by_method = {row.method: row for row in rows}
+    assert set(by_method) == {COPY, "ZetaMix", "ζ-mixup, all sources"}
+    result = 64 * 3 * 16 * 16 * 4
+    assert by_method[COPY].peak_bytes == result
+    for row in rows:
+        assert row.median_us > 0
+        assert result <= row.peak_bytes < 4 * result
+    # the whole plan of all sources is 64 × 64
+    assert by_method["ζ-mixup, all sources"].peak_bytes > by_method["ZetaMix"].peak_bytes
+
+
+def test_the_command_draws_how_cost_grows(tmp_path, monkeypatch):
+    few = [Point("batch", 4, 8), Point("batch", 8, 8), Point("sources", 8, 8, 2)]
+    monkeypatch.setattr("zetamix.bench.scaling.scaling_points", lambda: few)
+    result = invoke("--scaling", str(tmp_path / "new"))
+    assert result.exit_code == 0, result.output
+    assert "scaling.png" in result.output.replace("\n", "")
+    document = json.loads((tmp_path / "new" / "scaling.json").read_text())
+    assert [row["at"] for row in document["rows"]] == [4, 4, 4, 8, 8, 8, 2, 2, 2]
+    assert (tmp_path / "new" / "scaling.svg").read_text().rstrip().endswith("</svg>")

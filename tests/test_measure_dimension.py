@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
-from memory import peak_bytes
 from sklearn.datasets import load_digits
 
+from zetamix.bench.memory import peak_bytes
 from zetamix.data import manifolds
 from zetamix.measure import local_dimension
 from zetamix.measure.eigenvalue_count import count_above, count_above_shifts, count_by_signs

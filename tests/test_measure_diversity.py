@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from memory import peak_bytes
 
 from zetamix import zeta_plan
+from zetamix.bench.memory import peak_bytes
 from zetamix.measure import (
     Estimate,
     classes_per_label,

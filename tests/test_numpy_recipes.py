@@ -1,6 +1,14 @@
-"""The recipes that apply a plan to NumPy and JAX arrays give what `apply_plan` gives."""
+"""The recipes that apply a plan to NumPy and JAX arrays give what `apply_plan` gives.
 
+JAX has threads, beside which tests of loaders must not fork: its tests run in a process of their
+own, which is this file again.
+"""
+
+import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +19,8 @@ from zetamix import ZetaMix, apply_plan, mixup_plan, rules, zeta_plan
 from zetamix.transforms import CutMix
 
 PAGE = Path(__file__).parent.parent / "docs" / "how-to" / "numpy-and-jax.md"
-KINDS = ["numpy", "jax"]
+ALONE = "ZETAMIX_TEST_JAX"
+KINDS = ["jax" if ALONE in os.environ else "numpy"]
 
 
 def recipe(name):
@@ -27,7 +36,8 @@ def recipe(name):
 def mixed(name, kind, samples, plan):
     """What the recipe makes of samples, as a tensor."""
     if kind == "jax":
-        jax = pytest.importorskip("jax", reason="needs the package jax")
+        import jax
+
         array = jax.numpy.asarray(samples.numpy())
         result = recipe(name)(array, plan, jax.numpy)
         assert isinstance(result, jax.Array)
@@ -85,3 +95,15 @@ def test_paste(kind, transform):
     plan = transform.make_plan(6, size=(8, 5))
     images = torch.randn(6, 3, 8, 5, generator=seeded(1))
     close(mixed("paste", kind, images, plan), apply_plan(images, plan))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(ALONE in os.environ, reason="this is the process of its own")
+def test_jax():
+    if importlib.util.find_spec("jax") is None:
+        pytest.skip("needs the package jax")
+    command = [sys.executable, "-m", "pytest", __file__, "-n", "0", "-p", "no:randomly"]
+    environment = {**os.environ, ALONE: "1", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout
+    assert "8 passed, 1 skipped" in done.stdout

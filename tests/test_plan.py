@@ -8,9 +8,9 @@ import pytest
 import scipy.stats
 import torch
 from conftest import assert_close
-from memory import peak_bytes
 
 from zetamix import MixPlan, ZetaMix, local_plan, mixup_plan, zeta_plan
+from zetamix.bench.memory import peak_bytes
 from zetamix.sampling import order_width
 
 # a fixed seed makes the p-values fixed numbers: what fails here fails always
@@ -127,6 +127,17 @@ def test_mixup_partner_is_uniform_among_the_others(generator):
 def test_mixup_per_batch_draws_one_lam():
     assert mixup_plan(50, per="batch").weights.unique(dim=0).shape[0] == 1
     assert mixup_plan(50, per="sample").weights.unique(dim=0).shape[0] == 50
+
+
+@every_draw
+def test_all_streams_take_the_same_amount_of_a_generator(draw):
+    """Ranks begin with the state that one of them saved: another amount would set them apart."""
+    states = []
+    for stream in (0, 5):
+        generator = torch.Generator().manual_seed(3)
+        draw(generator=generator, stream=stream)
+        states.append(generator.get_state())
+    assert torch.equal(*states)
 
 
 # the order is uniform over all permutations

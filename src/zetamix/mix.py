@@ -11,7 +11,7 @@ from zetamix._checks import Gamma, check_tensor
 from zetamix.array_kinds import as_tensors, in_kind_of
 from zetamix.kernels import dispatch
 from zetamix.kernels.dispatch import Implementation
-from zetamix.kernels.plan_spec import PlanSpec
+from zetamix.kernels.plan_spec import MOST_FEW, PlanSpec
 from zetamix.plan import (
     AnchorChoice,
     LamChoice,
@@ -190,6 +190,8 @@ def mix_pair(
     if (
         is_tensor
         and dtype == torch.float32
+        and not torch.compiler.is_compiling()
+        and spec.shape.sources <= MOST_FEW
         and isinstance(rule, OneHot)
         and dispatch.mixes_few(spec, samples, labels, implementation)
     ):
@@ -202,9 +204,12 @@ def mix_pair(
             weights = weights / torch.linalg.vector_norm(weights, dim=1, keepdim=True)
         return dispatch.mix_few(samples, indices, weights), targets
     plan = draw_plan(spec, draw, dtype)
-    if keep_variance:
-        plan = with_variance(plan)
-    return Blend().mix(samples, plan, implementation), rule.mix(labels, plan)
+    if is_tensor and not keep_variance:
+        mixed = dispatch.mix_samples(samples, plan.indices, plan.weights, implementation)
+    else:
+        plan = with_variance(plan) if keep_variance else plan
+        mixed = Blend().mix(samples, plan, implementation)
+    return mixed, rule.mix(labels, plan)
 
 
 def plan_dtype(batch: object) -> torch.dtype:

@@ -36,8 +36,10 @@ _generator_lock = threading.Lock()
 class Draw:
     """The random numbers of one plan.
 
-    On a CPU they come straight from the generator. On a GPU the generator gives one number, the
-    origin, and all others are expanded from it by SplitMix64, as a kernel can do by itself.
+    On a CPU they come straight from the generator, and all streams take the same amount of it: the
+    ranks of a job begin with one state, and resume from one. On a GPU the generator gives one
+    number, the origin, and all others are expanded from it by SplitMix64, as a kernel can do by
+    itself.
 
     stream: which of many independent streams to take; None stands for this process's own.
     device: where the plan is drawn; None stands for the generator's, or the CPU.
@@ -77,7 +79,7 @@ class Draw:
             if reads_generator_on_host(self.device):
                 self._origin = None, _triton_stable_int(self._advance_generator())
             else:
-                self._origin = self._randint(KEY_LIMIT, 1), _triton_stable_int(mix64(self.offset))
+                self._origin = self._randint(1), _triton_stable_int(mix64(self.offset))
         return self._origin
 
     def _advance_generator(self) -> int:
@@ -93,30 +95,23 @@ class Draw:
             generator.set_offset(position + 4)
         return mix64(generator.initial_seed() + position * GOLDEN + self.offset)
 
-    def _randint(self, limit: int, *shape: int) -> Tensor:
+    def _randint(self, *shape: int) -> Tensor:
         # a trace with symbolic sizes refuses the argument, even as None
         if self.generator is None:
-            return torch.randint(limit, shape, device=self.device)
-        return torch.randint(limit, shape, generator=self.generator, device=self.device)
+            return torch.randint(KEY_LIMIT, shape, device=self.device)
+        return torch.randint(KEY_LIMIT, shape, generator=self.generator, device=self.device)
 
     def integers(self, lane: int, *shape: int) -> Tensor:
         """Random integers in [0, KEY_LIMIT)."""
         if self.device.type != "cpu":
             return expand(*self.origin(), *shape, lane=lane, device=self.device)
-        bits = self._randint(KEY_LIMIT, *shape)
+        bits = self._randint(*shape)
         return _scramble(bits + self.offset) if self.offset else bits
-
-    def below(self, limit: int, lane: int, *shape: int) -> Tensor:
-        """Random integers in [0, limit)."""
-        if self.device.type == "cpu" and not self.offset:
-            return self._randint(limit, *shape)
-        return self.integers(lane, *shape) % limit
 
     def shuffle(self, rows: Tensor) -> None:
         """Fill every row [length] on a CPU with a random permutation of 0, …, length − 1."""
-        generator = self.generator
-        if self.offset:
-            generator = torch.Generator().manual_seed(int(self.integers(ORDER, 1)))
+        # seeded by one number, so that all streams take as much of the caller's generator
+        generator = torch.Generator().manual_seed(int(self.integers(ORDER, 1)))
         for row in rows:
             torch.randperm(len(row), generator=generator, out=row)
 
@@ -221,7 +216,7 @@ def draw_few_rows(draw: Draw, batch: int, sources: int, outputs: int, own_anchor
     """The digits of `_order_by_digits`, each below its own limit: fewer, smaller steps on a CPU."""
     rows = [_own_rows(batch, outputs)] if own_anchor else []
     for choices in range(batch - len(rows), batch - sources, -1):
-        rows.append(draw.below(choices, ORDER, outputs))
+        rows.append(draw.integers(ORDER, outputs) % choices)
     for rank in range(sources - 2, -1, -1):
         for later in rows[rank + 1 :]:
             later += later >= rows[rank]

@@ -197,7 +197,8 @@ class BatchMix(nn.Module):
         first = check_pair(samples, labels)
         if mixes and controls.p == 1 and not self.paste and self._blend.mean is None:
             # the plain case, which on a GPU needs no plan
-            self._check_blended(samples, self._blend)
+            if self.keep_variance:
+                self._check_blended(samples, self._blend)
             draw = self._draw(first.device)
             spec = self._spec(first.shape[0], draw, controls)
             pair = mix_pair(

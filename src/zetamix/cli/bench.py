@@ -1,5 +1,6 @@
 """`zetamix bench`."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -7,7 +8,15 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from zetamix.cli.options import STDOUT, Device, Json, open_console, parse_device, write_results
+from zetamix.cli.options import (
+    STDOUT,
+    Device,
+    Json,
+    check_writable,
+    open_console,
+    parse_device,
+    write_results,
+)
 
 if TYPE_CHECKING:
     from zetamix.bench.run import Case, Row
@@ -31,6 +40,14 @@ def bench(
         typer.Option(help="Comma-separated: contiguous, channels_last. On a CPU both by default."),
     ] = None,
     rounds: Annotated[int, typer.Option(min=5, help="Rounds of timing on a CPU.")] = 25,
+    scaling: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Measure how time and memory grow with batch, sources and size of samples "
+            "instead, and write scaling.png, scaling.svg and scaling.json into this folder.",
+        ),
+    ] = None,
     json_file: Json = None,
 ) -> None:
     """Time mixing against a plain copy and against other installed libraries.
@@ -48,6 +65,9 @@ def bench(
     if torch_device.index is not None and is_gpu:
         # streams, graphs and events belong to the current device
         torch.cuda.set_device(torch_device)
+    if scaling is not None:
+        _measure_scaling(console, torch_device, scaling, rounds, json_file)
+        return
     cases = [
         Case(
             shape,
@@ -85,6 +105,27 @@ def bench(
     if json_file == STDOUT:
         write_results(json_file, results())
     console.print(machine_summary(machine), highlight=False)
+
+
+def _measure_scaling(
+    console: Console, device: Any, folder: Path, rounds: int, json_file: Path | None
+) -> None:
+    from zetamix.bench.scaling import measure_point, scaling_points
+    from zetamix.provenance import machine_info, machine_summary
+    from zetamix.report.bench_scaling import scaling_picture
+
+    check_writable(folder, "--scaling")
+    machine = machine_info(device)
+    rows: list[dict[str, Any]] = []
+    file = folder / "scaling.json"
+    points = scaling_points()
+    for point in track(points, "measuring", console=Console(stderr=True), transient=True):
+        rows += [row.as_dict() for row in measure_point(point, device, rounds)]
+        # after every point, so that an interrupted measurement keeps finished ones
+        write_results(file, {"machine": machine, "rows": rows})
+    _, png = scaling_picture(rows, machine_summary(machine)).save(folder)
+    console.print(f"Figure written to {png}", highlight=False, soft_wrap=True)
+    write_results(json_file, file)
 
 
 def _parse_shapes(text: str) -> list[tuple[int, ...]]:

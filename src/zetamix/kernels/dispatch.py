@@ -81,12 +81,10 @@ def mix_rows(
 def mixes_few(
     spec: PlanSpec, samples: Tensor, labels: Tensor, implementation: Implementation
 ) -> bool:
-    """Whether `mix_few` mixes these samples: float32 on a CPU, from few sources, class indices."""
+    """Whether `mix_few` mixes samples of few sources, outside of a trace: float32 on a CPU."""
     return (
         samples.device.type == "cpu"
         and implementation == "auto"
-        and not torch.compiler.is_compiling()
-        and spec.shape.sources <= MOST_FEW
         and samples.dtype == torch.float32
         and labels.dtype == torch.int64
         and labels.ndim == 1

@@ -8,7 +8,7 @@ from statistics import mean, stdev
 
 import torch
 
-from zetamix.bench.contenders import CONTENDERS, COPY, OURS, Contender
+from zetamix.bench.contenders import CONTENDERS, COPY, Contender
 from zetamix.bench.run import Case
 from zetamix.bench.run import measure as measure_case
 from zetamix.experiments.reproduce.measure_context import MeasureContext, Measured
@@ -24,7 +24,7 @@ TIMED = 5
 SHAPE = (32, 3, 224, 224)
 ROUNDS = 50
 BATCH_CONTENDERS = (
-    *(c for c in CONTENDERS if c.name in (COPY, OURS, "zetamix Mixup", "paper listing")),
+    *(c for c in CONTENDERS if c.name in (COPY, "zetamix", "zetamix Mixup", "paper listing")),
     *(c for c in CONTENDERS if c.name == "mixup, original"),
     Contender("local synthetic instances", lambda classes: LocalMixup(num_classes=classes)),
 )
