@@ -28,10 +28,11 @@ check: $(READY)
 
 # the core and the units, without kills, clusters, databases and browsers: under two minutes
 quick: check
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
+# worksteal: tests of a file mostly stay in one worker, and with them what is slow to set up
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # the tests marked `fuzz`, round after round, each with another seed: make fuzz MINUTES=600
 MINUTES ?= 10

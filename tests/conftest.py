@@ -33,9 +33,6 @@ SLOW_FILES = {
     "test_tune_postgres", "test_tune_ray", "test_tune_run", "test_tune_study",
 }  # fmt: skip
 
-# fixtures that take seconds: with --dist loadgroup one worker sets each up, for all tests that use it
-SHARED_FIXTURES = {"bare", "built", "by_torchrun", "job", "seen", "site", "written"}
-
 # the same examples on every machine and in every run
 hypothesis.settings.register_profile("suite", deadline=None, derandomize=True, database=None)
 # `make fuzz`: other examples in every round, by the seed of the round (see fuzz.py)
@@ -67,8 +64,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.stem in SLOW_FILES:
             item.add_marker(pytest.mark.slow)
-        for name in SHARED_FIXTURES.intersection(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{name}"))
     if torch.cuda.is_available():
         return
     for item in items:

@@ -18,7 +18,6 @@ import torch
 from zetamix import Mixup, ZetaMix, rules
 
 CLASSES = 4
-BACKENDS = ("torch", "jax")
 
 
 def batch(count=6, seed=0):
@@ -281,12 +280,8 @@ def find(*packages):
             pytest.skip(f"needs the package {package}")
 
 
-# one worker runs all checks of a backend, in one program
 @pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize(
-    "backend",
-    [pytest.param(name, marks=pytest.mark.xdist_group(f"keras-{name}")) for name in BACKENDS],
-)
+@pytest.mark.parametrize("backend", ["torch", "jax"])
 def test_keras(backend, check, outcomes):
     find("keras", backend)
     failure = outcomes(backend)[check]
