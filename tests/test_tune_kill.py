@@ -13,7 +13,7 @@ from test_compare_cli import trained_by, wait_for
 
 from zetamix.records import read_lines
 
-TRIALS, EPOCHS = 3, 40
+TRIALS, EPOCHS = 3, 80
 
 
 def arguments(out, jobs):

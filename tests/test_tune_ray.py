@@ -20,7 +20,7 @@ def test_on_a_cluster_a_killed_worker_costs_no_trial(address, tmp_path):
     process = subprocess.Popen(
         [
             sys.executable, "-m", "zetamix", "tune", "--data", "crescents", "--device", "cpu",
-            "--train-size", "64", "--epochs", "1500", "--trials", "3", "--test-seeds", "1",
+            "--train-size", "64", "--epochs", "400", "--trials", "3", "--test-seeds", "1",
             "--out", str(tmp_path), "--backend", "ray", "--address", address,
         ],
         stdout=subprocess.PIPE,
