@@ -231,6 +231,9 @@ class MixPlan:
         return cls(**state).to(device)
 
 
+PLAN_FIELDS = tuple(field.name for field in fields(MixPlan))
+
+
 def check_is_plan(plan: object) -> None:
     if not isinstance(plan, MixPlan):
         raise TypeError(f"plan must be a MixPlan, got {type(plan).__name__}.")
@@ -248,7 +251,9 @@ def _trusted_plan(indices: Tensor, weights: Tensor, batch_size: int) -> MixPlan:
 def _changed(plan: MixPlan, **parts: Any) -> MixPlan:
     """The plan with other parts, which are right by construction."""
     changed = object.__new__(MixPlan)
-    for name, value in {**vars(plan), **parts}.items():
+    # by name: the compiler of torch 2.10 cannot trace vars()
+    for name in PLAN_FIELDS:
+        value = parts[name] if name in parts else getattr(plan, name)
         object.__setattr__(changed, name, value)
     return changed
 
