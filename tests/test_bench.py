@@ -115,6 +115,7 @@ def test_the_command_prints_and_writes(tmp_path):
     [
         (["--shapes", "32x3"], "expected batch x channels x height x width"),
         (["--shapes", "axb"], "expected batch x channels x height x width"),
+        (["--scaling", "--shapes", "4x3x8x8"], "leave out --shapes, --dtypes and --layouts"),
         (["--layouts", "rows"], "expected some of contiguous, channels_last, got 'rows'"),
         (["--dtypes", "int8"], "expected some of float32, bfloat16, float16, got 'int8'"),
         (["--device", "tpu"], "expected cpu or cuda, got 'tpu'"),
@@ -158,7 +159,7 @@ def test_time_and_memory_of_a_point():
 def test_the_command_draws_how_cost_grows(tmp_path, monkeypatch):
     few = [Point("batch", 4, 8), Point("batch", 8, 8), Point("sources", 8, 8, 2)]
     monkeypatch.setattr("zetamix.bench.scaling.scaling_points", lambda: few)
-    result = invoke("--scaling", str(tmp_path / "new"))
+    result = invoke("--scaling", "--out", str(tmp_path / "new"))
     assert result.exit_code == 0, result.output
     assert "scaling.png" in result.output.replace("\n", "")
     document = json.loads((tmp_path / "new" / "scaling.json").read_text())

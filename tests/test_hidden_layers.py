@@ -250,7 +250,7 @@ def test_outputs_without_the_batch_first_and_integers_are_refused():
 
     model = Odd(nn.Flatten(0), nn.Identity())
     hidden = HiddenMix(model, "1", ZetaMixup(num_classes=3))
-    with pytest.raises(ValueError, match=r"must have the batch of 3 first, got \[12\]"):
+    with pytest.raises(ValueError, match=r"as many rows as there are labels, 3, got \[12\]"):
         hidden(torch.randn(3, 4), torch.arange(3))
     hidden = HiddenMix(TextModel(), "input", ZetaMixup(num_classes=3))
     with pytest.raises(TypeError, match=r"The model's input is torch.int64, which has no averages"):

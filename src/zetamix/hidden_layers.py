@@ -65,7 +65,13 @@ class HiddenMix:
         generator: torch.Generator | None = None,
     ) -> None:
         self.model = model
-        self.layer_names = (layer_names,) if isinstance(layer_names, str) else tuple(layer_names)
+        names = [layer_names] if isinstance(layer_names, str) else layer_names
+        if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+            raise TypeError(
+                "layer_names must be the name of a layer or a list of names, got "
+                f"{type(layer_names).__name__}."
+            )
+        self.layer_names = tuple(names)
         self.transform = transform
         self._modules = _find_layers(model, self.layer_names)
         _check_transform(transform, self.layer_names)
@@ -162,8 +168,9 @@ class HiddenMix:
         plan = batch.plan
         if hidden.ndim == 0 or hidden.shape[0] != plan.batch_size:
             raise ValueError(
-                f"{where} must have the batch of {plan.batch_size} first, got "
-                f"{list(hidden.shape)}. Build the layer with batch_first=True, or name another."
+                f"{where} must have as many rows as there are labels, {plan.batch_size}, got "
+                f"{list(hidden.shape)}. Are the labels those of this batch? A layer that has the "
+                "batch second needs batch_first=True."
             )
         plan = plan if plan.device == hidden.device else plan.to(hidden.device)
         return apply_plan(hidden, plan, implementation=self.transform.implementation)

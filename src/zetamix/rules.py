@@ -40,6 +40,10 @@ class Blend:
     mean: float | Sequence[float] | None = None
 
     def __post_init__(self) -> None:
+        # of a tensor or an array its numbers
+        given: Any = self.mean
+        numbers = given.tolist() if hasattr(given, "tolist") else given
+        object.__setattr__(self, "mean", tuple(numbers) if isinstance(numbers, list) else numbers)
         if self.mean is not None:
             for number in self.mean if isinstance(self.mean, Sequence) else [self.mean]:
                 check_number("mean", number, low=0, high=1)
@@ -54,6 +58,7 @@ class Blend:
     def _blend(self, leaf: Tensor, plan: MixPlan, implementation: Implementation) -> Tensor:
         """Eq. 2, or mean + scale · Σ wᵢ (xᵢ − mean) where the plan keeps the variance."""
         weights = plan.sample_weights()
+        dispatch.check_mixable(leaf)
         if self.mean is None and plan.keep_variance and not leaf.is_floating_point():
             raise TypeError(
                 f"Keeping the variance of {leaf.dtype} samples needs their mean: pass mean= (in "
@@ -308,7 +313,7 @@ def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None
     if labels.ndim == 2 and labels.shape[1] != 1:
         raise ValueError(
             f"Integer labels of shape {list(labels.shape)} could be multi-hot or dense. Pass "
-            "labels.float() for multi-hot labels, or rules=(Blend(), OneHot(...)) to ZetaMixup "
+            "labels.float() for multi-hot labels, or rules=(Blend(), OneHot(...)) "
             "for dense ones."
         )
     return OneHot(num_classes, ignore_index)
@@ -317,7 +322,7 @@ def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None
 def _refuse_labels(labels: object) -> None:
     got = "a scalar tensor" if isinstance(labels, Tensor) else type(labels).__name__
     if isinstance(labels, (Mapping, tuple, list)):
-        hint = "For a dict or tuple of targets pass rules= to ZetaMixup, one per entry."
+        hint = "For a dict or tuple of targets pass rules=, one per entry."
     else:
         hint = "Mixing takes batches: do it behind the loader, not on single samples."
     raise TypeError(f"labels must be a tensor with one entry for each sample, got {got}. {hint}")

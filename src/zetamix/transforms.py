@@ -437,7 +437,7 @@ class ZetaMix(GammaMix):
         For images [batch, channels, height, width].
     mean: the mean of samples in [0, 1] or of bytes, one number or one per channel, as
         `torchvision.transforms.Normalize` takes it; see `zetamix.rules.Blend`.
-    num_classes, ignore_index, rules, p, implementation: as in `ZetaMixup`.
+    num_classes, ignore_index, rules, p, generator, implementation: as in `ZetaMixup`.
 
     >>> mix = ZetaMix(num_classes=10)
     >>> samples, targets = mix(torch.randn(32, 3, 28, 28), torch.randint(10, (32,)))
@@ -479,16 +479,21 @@ class ZetaMix(GammaMix):
             self._warned = True
             blended = batch_tree.blended_leaves(value, rules)
             if any(blend.mean is None and _is_nonnegative(leaf) for leaf, blend in blended):
+                how = "mean=" if self.rules is None else "Blend(mean=...) in the rules"
                 warnings.warn(
                     "The samples hold no negative number, so they are not normalised, and keeping "
                     "their variance would scale their mean as well. Normalise them first, or pass "
-                    "mean=, or keep_variance=False.",
+                    f"{how}, or keep_variance=False.",
                     stacklevel=5,
                 )
         return super()._check_blended(value, rules)
 
     def _paste_boxes(self, plan: MixPlan, size: Size, draw: Draw) -> MixPlan:
         return plans.paste_plan(plan, self.paste, size, draw)
+
+    def extra_repr(self) -> str:
+        mean = "" if self._blend.mean is None else f", mean={self._blend.mean}"
+        return super().extra_repr() + mean
 
 
 def _is_nonnegative(leaf: Tensor) -> bool:
@@ -511,6 +516,8 @@ class ZetaMixup(GammaMix):
     rules: for batches other than `(samples, labels)`: a tuple or dict like the batch, with a rule
         of `zetamix.rules` for each entry: `Blend()`, `OneHot(...)`, `Average()`, `FromAnchor()`.
     p: the probability that an output is mixed. Also an attribute, as is `enabled`.
+    generator: the only source of randomness, on the device of the batch; torch's default generator
+        of that device when None.
     implementation: as in `zetamix.apply_plan`.
 
     >>> mix = ZetaMixup(num_classes=10, gamma=2.8)

@@ -1,5 +1,6 @@
 """`zetamix bench`."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,12 +42,15 @@ def bench(
     ] = None,
     rounds: Annotated[int, typer.Option(min=5, help="Rounds of timing on a CPU.")] = 25,
     scaling: Annotated[
-        Path | None,
+        bool,
         typer.Option(
-            metavar="FOLDER",
+            "--scaling",
             help="Measure how time and memory grow with batch, sources and size of samples "
-            "instead, and write scaling.png, scaling.svg and scaling.json into this folder.",
+            "instead, which takes minutes. Writes scaling.png, scaling.svg and scaling.json.",
         ),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of --scaling. Default: out/bench-scaling.")
     ] = None,
     json_file: Json = None,
 ) -> None:
@@ -54,6 +58,13 @@ def bench(
 
     Results are compared with float64 before anything is timed.
     """
+    if scaling and (shapes or dtypes or layouts):
+        raise typer.BadParameter(
+            "it has its own batches: leave out --shapes, --dtypes and --layouts",
+            param_hint="--scaling",
+        )
+    # torch's profiler, which counts memory, is not to print a line for each call
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     import torch
 
     from zetamix.bench.run import Case, WrongResultError, measure
@@ -65,8 +76,9 @@ def bench(
     if torch_device.index is not None and is_gpu:
         # streams, graphs and events belong to the current device
         torch.cuda.set_device(torch_device)
-    if scaling is not None:
-        _measure_scaling(console, torch_device, scaling, rounds, json_file)
+    if scaling:
+        folder = out or Path("out") / "bench-scaling"
+        _measure_scaling(console, torch_device, folder, rounds, json_file)
         return
     cases = [
         Case(
@@ -114,7 +126,7 @@ def _measure_scaling(
     from zetamix.provenance import machine_info, machine_summary
     from zetamix.report.bench_scaling import scaling_picture
 
-    check_writable(folder, "--scaling")
+    check_writable(folder, "--out")
     machine = machine_info(device)
     rows: list[dict[str, Any]] = []
     file = folder / "scaling.json"

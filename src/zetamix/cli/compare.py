@@ -45,7 +45,7 @@ def compare(
     """Does it help on my data? Train methods side by side and report what is significant.
 
     All methods share splits, schedule and, for each seed, initial weights. By default none, mixup,
-    cutmix (images only), zeta:2.4, zeta:2.8 and zeta:4.0 are compared with 3 seeds. Writes
+    cutmix and switch (both images only), zeta:2.8 and zetamix are compared with 3 seeds. Writes
     report.html, results.json, results.csv, and tables in Markdown and LaTeX. Rerun the same command
     to resume; with more seeds or methods it trains only what is missing.
     """
@@ -120,7 +120,7 @@ def compare(
 def _print_grid(console: Console, grid: "Grid") -> None:
     print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
     if len(grid.methods) == 1:
-        print_line(console, "One method alone is not compared. Add --methods none,zeta:2.8")
+        print_line(console, "One method alone is not compared. Add --methods none,zetamix")
 
 
 def _hint(comparison: "Comparison", stop: "Stop") -> str:

@@ -95,8 +95,8 @@ class BatchMixLayer(keras.layers.Layer):  # type: ignore[misc]
         if not keras.backend.is_float_dtype(images.dtype):
             images = ops.cast(images, keras.config.floatx())
         dtype = keras.backend.standardize_dtype(images.dtype)
-        if plan.scale is not None and self.mean is None:
-            self._warn_unless_normalised(images)
+        if plan.scale is not None:
+            self._check_mean(images)
         each, last = (-1, 1, 1, 1), self.data_format == "channels_last"
         weights = plan.weights if plan.scale is None else plan.weights * plan.scale[:, None]
         sources = [ops.take(images, rows, axis=0) for rows in plan.indices.T]
@@ -120,8 +120,16 @@ class BatchMixLayer(keras.layers.Layer):  # type: ignore[misc]
             mixed = ops.where(ops.convert_to_tensor(covers), source, mixed)
         return mixed
 
-    def _warn_unless_normalised(self, images: Any) -> None:
-        if not self._looked and float(ops.min(images)) >= 0:
+    def _check_mean(self, images: Any) -> None:
+        """Look at the first batch: a mean of 0 or in [0, 1] must be in the units of the images."""
+        if self._looked:
+            return
+        if self.mean is not None and numpy.max(self.mean) <= 1 and float(ops.max(images)) > 2:
+            raise ValueError(
+                f"mean must be in the units of the images, which reach {float(ops.max(images)):g}, "
+                f"got {self.mean}. For images in [0, 255] multiply it by 255."
+            )
+        if self.mean is None and float(ops.min(images)) >= 0:
             warnings.warn(
                 "The images hold no negative number, so they are not normalised, and keeping their "
                 "variance would scale their mean as well. Normalise them first, or pass mean=, or "

@@ -7,6 +7,7 @@ timm's training script takes them by one changed import:
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy
 import torch
 from timm.data import mixup as timm_mixup
 from timm.data.constants import IMAGENET_DEFAULT_MEAN
@@ -132,6 +133,13 @@ class FastCollateMixup(Mixup, timm_mixup.FastCollateMixup):
         super().__init__(*args, mean=mean, **kwargs)
 
     def __call__(self, batch: Sequence[Any], _: Any = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        image = batch[0][0]
+        if getattr(image, "dtype", None) not in (torch.uint8, numpy.uint8):
+            raise TypeError(
+                "FastCollateMixup collates uint8 images, as timm's loader makes them with "
+                f"use_prefetcher=True, got {getattr(image, 'dtype', type(image).__name__)}. For "
+                "normalised images use Mixup behind the loader."
+            )
         return super().__call__(*fast_collate(batch))  # type: ignore[no-untyped-call]
 
 

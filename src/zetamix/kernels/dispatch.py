@@ -25,12 +25,7 @@ def mix_samples(
     samples: Tensor, indices: Tensor, weights: Tensor, implementation: Implementation = "auto"
 ) -> Tensor:
     """Apply a plan to samples [batch, ...]; dtype and memory format are kept."""
-    if samples.dtype not in MIXABLE:
-        raise TypeError(
-            "samples must be floating point of 16 bits or more, uint8, int8 or int16, "
-            f"got {samples.dtype}. "
-            "Convert them with .float(); token ids cannot be mixed, but their embeddings can."
-        )
+    check_mixable(samples)
     # features in memory order: channels_last is not copied
     channels_last = is_channels_last(samples)
     ordered = samples.movedim(1, -1) if channels_last else samples
@@ -39,6 +34,15 @@ def mix_samples(
     mixed = mix_rows(rows, indices, weights, implementation)
     mixed = mixed.view(mixed.shape[0], *shape)
     return mixed.movedim(-1, 1) if channels_last else mixed
+
+
+def check_mixable(samples: Tensor) -> None:
+    if samples.dtype not in MIXABLE:
+        raise TypeError(
+            "samples must be floating point of 16 bits or more, uint8, int8 or int16, "
+            f"got {samples.dtype}. "
+            "Convert them with .float(); token ids cannot be mixed, but their embeddings can."
+        )
 
 
 def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Tensor:
