@@ -5,6 +5,7 @@ the verdict, figures and tables of one artifact, `<!-- section: ID -->` the same
 `<!-- figure: NAME -->` a figure alone and `<!-- status: ID -->` the sentences of its verdict.
 """
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from functools import cache
 from pathlib import Path
 
 from zetamix.experiments.reproduce import ARTIFACTS, make_view
+from zetamix.provenance import machine_summary
 from zetamix.report import Picture, Table
+from zetamix.report.bench_scaling import scaling_picture
 from zetamix.report.paper import make_report
 from zetamix.report.paper.artifact_report import ArtifactReport
 from zetamix.report.paper.write import CLAIMS, empty_cells
@@ -20,6 +23,7 @@ from zetamix.results.record_store import PaperView, RecordStore
 from zetamix.text import sentence_case
 
 RECORDS = Path(__file__).parent.parent / "results"
+SCALING = RECORDS.parent / "benchmarks" / "scaling_cpu.json"
 FIGURES = "results/figures"
 PLACE = re.compile(
     r"^<!-- (verdicts|section|artifact|figure|status)(?:: ([\w-]+))? -->$", re.MULTILINE
@@ -60,7 +64,14 @@ def figure_files() -> dict[str, tuple[str, bytes, Picture]]:
             content = picture.svg.encode() if small else picture.png
             suffix = "svg" if small else "png"
             files[picture.name] = f"{FIGURES}/{picture.name}.{suffix}", content, picture
+    scaling = _scaling_picture()
+    files[scaling.name] = f"{FIGURES}/{scaling.name}.svg", scaling.svg.encode(), scaling
     return files
+
+
+def _scaling_picture() -> Picture:
+    document = json.loads(SCALING.read_text())
+    return scaling_picture(document["rows"], machine_summary(document["machine"]))
 
 
 def fill_places(markdown: str, to_root: str) -> str:

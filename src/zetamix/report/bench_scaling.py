@@ -21,7 +21,7 @@ def scaling_picture(rows: Sequence[dict[str, Any]], machine: str) -> Picture:
     styles: dict[str, dict[str, Any]] = {COPY: {"color": GREY, "linestyle": ":"}}
     styles |= {name: series_style(k) for k, name in enumerate(methods)}
     with drawing(3.4 * len(axes) + 0.4, 5.6) as figure:
-        grid = figure.subplots(2, len(axes), squeeze=False, sharex="col")
+        grid = figure.subplots(2, len(axes), squeeze=False, sharex="col", sharey="row")
         handles: dict[str, Any] = {}
         for line, (field, (label, unit)) in zip(grid, QUANTITIES.items(), strict=True):
             for place, axis in zip(line, axes, strict=True):
@@ -31,6 +31,7 @@ def scaling_picture(rows: Sequence[dict[str, Any]], machine: str) -> Picture:
                         heights = [row[field] / unit for row in found]
                         (handles[name],) = place.plot([r["at"] for r in found], heights, **style)
                 place.set_xscale("log", base=2)
+                place.xaxis.set_major_formatter("{x:,.0f}")
                 place.set_yscale("log")
             line[0].set_ylabel(label)
         for place, axis in zip(grid[1], axes, strict=True):
