@@ -285,3 +285,9 @@ def test_wrong_arguments():
     with pytest.raises(ValueError, match="pass num_classes, not rules"):
         HiddenMix(model, "0", ZetaMixup(rules=Blend()))
     assert "ZetaMixup" in repr(HiddenMix(model, "0", mix))
+
+
+def test_names_of_layers_are_names():
+    model = nn.Sequential(nn.Linear(4, 3))
+    with pytest.raises(TypeError, match="a list of names, got ZetaMixup"):
+        HiddenMix(model, ZetaMixup(num_classes=3), "0")

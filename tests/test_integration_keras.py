@@ -147,6 +147,13 @@ def check_segmentation_masks():
         assert_close(again["segmentation_masks"], expected.permute(0, 2, 3, 1))
 
 
+def check_a_mean_in_other_units_is_refused():
+    images = np.full((4, 8, 6, 3), 200.0, dtype="float32")
+    layer = layers().ZetaMix(CLASSES, mean=[0.485, 0.456, 0.406])
+    data = {"images": images, "labels": np.arange(4)}
+    raises(ValueError, "in the units of the images, which reach 200", layer, data)
+
+
 def check_configuration_and_seeds():
     import keras
 

@@ -304,3 +304,9 @@ def test_the_switch_reaches_running_workers():
 
 def test_the_examples_run():
     assert doctest.testmod(zetamix.integrations.timm) == (0, 7)
+
+
+def test_images_that_are_not_bytes_are_not_collated_as_bytes():
+    samples = [(torch.randn(3, 4, 4), label) for label in range(2)]
+    with pytest.raises(TypeError, match=r"collates uint8 images, .* got torch\.float32"):
+        FastCollateMixup(num_classes=4)(samples)

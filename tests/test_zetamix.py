@@ -5,6 +5,7 @@ import math
 import pickle
 import warnings
 
+import numpy as np
 import pytest
 import scipy.stats
 import torch
@@ -168,7 +169,7 @@ def test_samples_without_negative_numbers_warn_once():
         )
     with pytest.warns(UserWarning, match="pass mean="):
         mix(positive, labels)
-    with pytest.warns(UserWarning, match="pass mean="):
+    with pytest.warns(UserWarning, match=r"pass Blend\(mean=...\) in the rules"):
         ZetaMix(rules={"x": Blend()})({"x": positive})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -556,3 +557,19 @@ def test_a_plan_drawn_in_inference_mode_leaves_gradients_of_gamma_alone():
     weights[0].backward()
     lam = weights[0].item()
     assert gamma.grad.item() == pytest.approx(math.log(2) * lam * (1 - lam))
+
+
+@pytest.mark.parametrize("kind", [tuple, torch.tensor, np.array], ids=["tuple", "tensor", "array"])
+def test_a_mean_may_be_a_tensor_or_an_array(kind):
+    samples, labels = torch.rand(4, 3, 5, 5), torch.arange(4)
+    expected, _ = ZetaMix(num_classes=4, mean=(0.5, 0.25, 0.75), generator=seeded(1))(
+        samples, labels
+    )
+    mix = ZetaMix(num_classes=4, mean=kind([0.5, 0.25, 0.75]), generator=seeded(1))
+    assert torch.equal(mix(samples, labels)[0], expected)
+    assert "mean=(0.5, 0.25, 0.75)" in repr(mix)
+
+
+def test_samples_of_an_impossible_dtype_are_refused_before_their_mean_is_asked_for():
+    with pytest.raises(TypeError, match="samples must be floating point of 16 bits or more"):
+        ZetaMix(num_classes=4)(torch.zeros(4, 3, dtype=torch.int64), torch.arange(4))

@@ -58,8 +58,9 @@ class Blend:
     def _blend(self, leaf: Tensor, plan: MixPlan, implementation: Implementation) -> Tensor:
         """Eq. 2, or mean + scale · Σ wᵢ (xᵢ − mean) where the plan keeps the variance."""
         weights = plan.sample_weights()
-        dispatch.check_mixable(leaf)
         if self.mean is None and plan.keep_variance and not leaf.is_floating_point():
+            if leaf.dtype not in dispatch.MIXABLE:
+                dispatch.refuse_dtype(leaf.dtype)
             raise TypeError(
                 f"Keeping the variance of {leaf.dtype} samples needs their mean: pass mean= (in "
                 "[0, 1], a number or one per channel), or keep_variance=False."

@@ -124,12 +124,13 @@ class BatchMixLayer(keras.layers.Layer):  # type: ignore[misc]
         """Look at the first batch: a mean of 0 or in [0, 1] must be in the units of the images."""
         if self._looked:
             return
-        if self.mean is not None and numpy.max(self.mean) <= 1 and float(ops.max(images)) > 2:
+        low, high = float(ops.min(images)), float(ops.max(images))
+        if self.mean is not None and low >= 0 and high > 2 and numpy.max(self.mean) <= 1:
             raise ValueError(
-                f"mean must be in the units of the images, which reach {float(ops.max(images)):g}, "
-                f"got {self.mean}. For images in [0, 255] multiply it by 255."
+                f"mean must be in the units of the images, which reach {high:g}, got {self.mean}. "
+                "For images in [0, 255] multiply it by 255."
             )
-        if self.mean is None and float(ops.min(images)) >= 0:
+        if self.mean is None and low >= 0:
             warnings.warn(
                 "The images hold no negative number, so they are not normalised, and keeping their "
                 "variance would scale their mean as well. Normalise them first, or pass mean=, or "

@@ -25,7 +25,8 @@ def mix_samples(
     samples: Tensor, indices: Tensor, weights: Tensor, implementation: Implementation = "auto"
 ) -> Tensor:
     """Apply a plan to samples [batch, ...]; dtype and memory format are kept."""
-    check_mixable(samples)
+    if samples.dtype not in MIXABLE:
+        refuse_dtype(samples.dtype)
     # features in memory order: channels_last is not copied
     channels_last = is_channels_last(samples)
     ordered = samples.movedim(1, -1) if channels_last else samples
@@ -36,13 +37,11 @@ def mix_samples(
     return mixed.movedim(-1, 1) if channels_last else mixed
 
 
-def check_mixable(samples: Tensor) -> None:
-    if samples.dtype not in MIXABLE:
-        raise TypeError(
-            "samples must be floating point of 16 bits or more, uint8, int8 or int16, "
-            f"got {samples.dtype}. "
-            "Convert them with .float(); token ids cannot be mixed, but their embeddings can."
-        )
+def refuse_dtype(dtype: torch.dtype) -> None:
+    raise TypeError(
+        f"samples must be floating point of 16 bits or more, uint8, int8 or int16, got {dtype}. "
+        "Convert them with .float(); token ids cannot be mixed, but their embeddings can."
+    )
 
 
 def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Tensor:
