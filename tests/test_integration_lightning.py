@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+from transform_kinds import CLASSES, KINDS, seeded
 
 import zetamix.integrations
 from zetamix import ZetaMix, ZetaMixup, rules
-from zetamix.transforms import CutMix, Mixup, MixupOrCutMix
 
 pl = pytest.importorskip("lightning.pytorch")
 from zetamix.integrations.lightning import MixCallback  # noqa: E402
@@ -27,20 +27,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*is deprecated:FutureWarning"),
 ]
 
-CLASSES = 4
 SAMPLES = torch.randn(12, 3, 4, 4, generator=torch.Generator().manual_seed(1))
 LABELS = torch.arange(12) % CLASSES
-KINDS = {
-    "zetamix": lambda **given: ZetaMix(num_classes=CLASSES, paste=0.5, **given),
-    "zeta": lambda **given: ZetaMixup(num_classes=CLASSES, **given),
-    "mixup": lambda **given: Mixup(num_classes=CLASSES, **given),
-    "cutmix": lambda **given: CutMix(num_classes=CLASSES, **given),
-    "switch": lambda **given: MixupOrCutMix(num_classes=CLASSES, **given),
-}
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def loader():

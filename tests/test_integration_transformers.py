@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import Dataset
+from transform_kinds import CLASSES, KINDS, seeded
 
 from zetamix import ZetaMix, ZetaMixup, rules
-from zetamix.transforms import CutMix, Mixup, MixupOrCutMix
 
 # before transformers is imported: nothing here is on the hub
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -33,19 +33,6 @@ pytestmark = [
     # accelerate pins memory, where there is a device for it
     pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true"),
 ]
-
-CLASSES = 4
-KINDS = {
-    "zetamix": lambda **given: ZetaMix(num_classes=CLASSES, paste=0.5, **given),
-    "zeta": lambda **given: ZetaMixup(num_classes=CLASSES, **given),
-    "mixup": lambda **given: Mixup(num_classes=CLASSES, **given),
-    "cutmix": lambda **given: CutMix(num_classes=CLASSES, **given),
-    "switch": lambda **given: MixupOrCutMix(num_classes=CLASSES, **given),
-}
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 class Rows(Dataset):

@@ -11,7 +11,8 @@ from conftest import assert_close
 
 from zetamix import MixPlan, ZetaMix, local_plan, mixup_plan, zeta_plan
 from zetamix.bench.memory import peak_bytes
-from zetamix.sampling import order_width
+from zetamix.kernels.plan_spec import MOST_FEW
+from zetamix.sampling import KEY_LIMIT, order_rows, order_width
 
 # a fixed seed makes the p-values fixed numbers: what fails here fails always
 LEAST_P_VALUE = 1e-3
@@ -145,18 +146,39 @@ def test_all_streams_take_the_same_amount_of_a_generator(draw):
 
 @pytest.mark.parametrize(
     ("batch", "sources", "anchor"),
-    [
-        (6, 5, "random"), (5, 5, "random"), (6, 5, "self"), (5, 5, "self"),
-        # few sources, which a CPU draws one by one
-        (5, 4, "random"), (4, 3, "self"), (4, 4, "self"), (5, 2, "self"), (2, 2, "random"),
-    ],
-)  # fmt: skip
-def test_order_of_a_small_batch_is_uniform(batch, sources, anchor, generator):
-    plan = zeta_plan(batch, sources=sources, outputs=60_000, anchor=anchor, generator=generator)
-    counts = dict.fromkeys(permutations(range(batch), sources), 0)
+    [(6, 5, "random"), (5, 5, "random"), (6, 5, "self"), (5, 5, "self")],
+)
+def test_keys_order_is_uniform(batch, sources, anchor, generator):
+    assert order_width(batch, sources) == batch
+    check_orders(
+        zeta_plan(batch, sources=sources, outputs=60_000, anchor=anchor, generator=generator)
+    )
+
+
+@pytest.mark.parametrize(
+    ("batch", "sources", "anchor"),
+    [(5, 4, "random"), (4, 3, "self"), (4, 4, "self"), (5, 2, "self"), (2, 2, "random")],
+)
+def test_order_of_few_sources_is_uniform(batch, sources, anchor, generator):
+    assert sources <= MOST_FEW
+    check_orders(
+        zeta_plan(batch, sources=sources, outputs=60_000, anchor=anchor, generator=generator)
+    )
+
+
+@pytest.mark.parametrize(("batch", "sources", "own_anchor"), [(5, 4, False), (4, 3, True)])
+def test_order_by_digits_is_uniform_for_few_sources_too(batch, sources, own_anchor, generator):
+    """As a GPU draws them; a CPU has another path."""
+    bits = torch.randint(KEY_LIMIT, (60_000, sources), generator=generator)
+    rows = order_rows(bits, batch, sources, own_anchor)
+    check_orders(MixPlan(rows, torch.ones(rows.shape), batch))
+
+
+def check_orders(plan):
+    """Every order is as frequent as any; with own anchors every row begins its equal share."""
+    counts = dict.fromkeys(permutations(range(plan.batch_size), plan.sources), 0)
     for order in plan.indices.tolist():
         counts[tuple(order)] += 1
-    # with own anchors every row begins its equal share of the outputs
     assert scipy.stats.chisquare(list(counts.values())).pvalue > LEAST_P_VALUE
 
 

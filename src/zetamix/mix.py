@@ -195,8 +195,8 @@ def mix_pair(
         and isinstance(rule, OneHot)
         and dispatch.mixes_few(spec, samples, labels, implementation)
     ):
-        # the same as below without the layers in between, which take as long as the mixing itself
-        # (2 sources of 128 × 3 × 32², 2 cores: 150 µs against 235, a copy 25)
+        # the same as below without the layers in between, a fifth of the time of small batches
+        # (2 sources of 128 × 3 × 32², 2 cores, least of 800 calls: 166 µs against 201)
         indices, weights = draw_few(spec, draw)
         uses_all = spec.shape.own_anchor and spec.shape.outputs >= spec.shape.batch_size
         targets = rule.scatter(labels, indices, weights, uses_all=uses_all)

@@ -1,6 +1,7 @@
 """`zetamix bench`."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,7 +47,7 @@ def bench(
         typer.Option(
             "--scaling",
             help="Measure how time and memory grow with batch, sources and size of samples "
-            "instead, which takes minutes. Writes scaling.png, scaling.svg and scaling.json.",
+            "instead, in about a minute. Writes scaling.png, scaling.svg and scaling.json.",
         ),
     ] = False,
     out: Annotated[
@@ -161,23 +162,21 @@ def _parse_dtypes(text: str | None, is_gpu: bool) -> list[str]:
     choices = ["float32", "tf32", "bfloat16", "float16"] if is_gpu else list(DTYPES)
     if text is None:
         return choices if is_gpu else ["float32"]
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in choices:
-            raise typer.BadParameter(
-                f"expected some of {', '.join(choices)}, got {name!r}", param_hint="--dtypes"
-            )
-    return names
+    return _parse_names(text, choices, "--dtypes")
 
 
 def _parse_layouts(text: str | None, is_gpu: bool) -> list[str]:
     if text is None:
         return ["contiguous"] if is_gpu else list(LAYOUTS)
+    return _parse_names(text, LAYOUTS, "--layouts")
+
+
+def _parse_names(text: str, choices: Sequence[str], option: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
-        if name not in LAYOUTS:
+        if name not in choices:
             raise typer.BadParameter(
-                f"expected some of {', '.join(LAYOUTS)}, got {name!r}", param_hint="--layouts"
+                f"expected some of {', '.join(choices)}, got {name!r}", param_hint=option
             )
     return names
 
