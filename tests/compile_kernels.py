@@ -8,15 +8,29 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from zetamix.kernels import triton_few_launch as few
 from zetamix.kernels import triton_kernels as device
 from zetamix.kernels import triton_launch as fused
+from zetamix.kernels.triton_few import few_kernel
 
 POINTERS = {"seed_p": "*i64", "gamma_p": "*fp64", "labels_p": "*i64", "indices_p": "*i64"}
 POINTERS |= {"weights_p": "*fp32", "targets_p": "*fp32", "matrix_p": "*bf16"}
-NUMBERS = {"number": "fp32", "offset": "i64"}
+POINTERS |= {"boxes_p": "*i64", "mean_p": "*fp32"}
+NUMBERS = {"offset": "i64"} | dict.fromkeys(("number", "span", "p", "paste"), "fp32")
 LOOP = {"BLOCK_OUT": 128, "BLOCK_IN": 32, "BLOCK": 128, "STAGES": 3}
 PLAN = {"SELF": True, "PLAN": True, "TARGETS": True, "IGNORE": True, "CLASS_BLOCK": 16}
-PLAN |= dict.fromkeys(("MIXUP", "GAMMAS", "UNIFORM", "ONE_LAM"), False)
+PLAN |= dict.fromkeys(("MIXUP", "UNIFORM", "ONE_LAM"), False) | {"GAMMA_KIND": "number"}
+FEW = {"LAW": "zeta", "GAMMA_KIND": "range", "SELF": True, "MIXES_ALL": True, "PLAN": False}
+FEW |= {"KEEP": True, "IGNORE": False, "CLASS_BLOCK": 16}
+FEW |= dict.fromkeys(("HEIGHT", "WIDTH", "CHANNELS"), 0) | {"PIXEL": 1, "CHANNEL": 1024}
+SIZED = {"HEIGHT": 32, "WIDTH": 32}
+FEWS = {
+    "blend": {"SOURCES": 2},
+    "everything": SIZED | {"SOURCES": 4, "MIXES_ALL": False, "CHANNELS": 3, "IGNORE": True},
+    "mixup": {"SOURCES": 2, "LAW": "beta", "GAMMA_KIND": "number", "KEEP": False},
+    "random anchor": {"SOURCES": 3, "SELF": False, "GAMMA_KIND": "tensor"},
+    "plan": SIZED | {"SOURCES": 4, "PLAN": True},
+}
 # compute capability and the shared memory that a program may take: A100, RTX 30 and 40, H100
 TARGETS = {80: fused.AMPERE, 86: fused.SMALL, 90: fused.HOPPER}
 MODES = {
@@ -36,7 +50,7 @@ def compile_for(capability, kernel, rows, half, constants, warps=4):
     signature = {name: signature[name] for name in kernel.arg_names}
     positions = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
     source = ASTSource(kernel, signature, positions)
-    asserts = kernel in (device.plan_kernel, device.mix_gather_kernel)
+    asserts = kernel in (device.plan_kernel, device.mix_gather_kernel, few_kernel)
     options = {"num_warps": warps, "debug": asserts, "sanitize_overflow": False}
     compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
     assert compiled.metadata.shared <= TARGETS[capability], (capability, rows, constants)
@@ -45,26 +59,35 @@ def compile_for(capability, kernel, rows, half, constants, warps=4):
 def main():
     count = 0
     for capability, memory in TARGETS.items():
+        overlap = {"OVERLAP": capability >= 90}
         for (rows, mode), (dtype, half) in MODES.items():
             for batch in (32, 64, 128):
                 if fused.choose_path(batch, batch, dtype, False, memory) != "whole":
                     continue
                 block, warps, stages, *_ = fused.tiling(batch, 3 * 224 * 224, mode, memory)
                 tiles = {"BLOCK_OUT": batch, "BLOCK_IN": batch, "BLOCK": block, "STAGES": stages}
-                whole = tiles | {"TMA": False, "EVEN": True, "MODE": mode}
+                whole = tiles | {"TMA": False, "EVEN": True, "MODE": mode, **overlap}
                 compile_for(capability, device.mix_whole_kernel, rows, half, whole, warps)
                 count += 1
-            compile_for(capability, device.mix_loop_kernel, rows, half, LOOP | {"MODE": mode})
-            gather = {"MODE": mode, "BLOCK": 128}
+            loop = LOOP | {"MODE": mode, **overlap}
+            compile_for(capability, device.mix_loop_kernel, rows, half, loop)
+            gather = {"MODE": mode, "BLOCK": 128, **overlap}
             compile_for(capability, device.mix_gather_kernel, rows, half, gather)
+            block, warps = few.tiling(3 * 224 * 224, dtype)
+            # all kinds for one dtype, the largest for the others
+            for kind in FEWS.values() if mode == "split3" else [FEWS["everything"]]:
+                constants = FEW | kind | {"MODE": mode, "BLOCK": block, **overlap}
+                compile_for(capability, few_kernel, rows, half, constants, warps)
+                count += 1
             count += 2
         for law, digits, matrix in [
             ({}, False, "halves"),
-            ({"GAMMAS": True}, True, "plain"),
+            ({"GAMMA_KIND": "tensor"}, True, "plain"),
+            ({"GAMMA_KIND": "range"}, True, "none"),
             ({"MIXUP": True}, True, "halves"),
             ({"MIXUP": True, "UNIFORM": True, "ONE_LAM": True}, False, "none"),
         ]:
-            plan = PLAN | law | {"DIGITS": digits, "MATRIX": matrix, "BLOCK": 32}
+            plan = PLAN | law | {"DIGITS": digits, "MATRIX": matrix, "BLOCK": 32, **overlap}
             compile_for(capability, device.plan_kernel, "fp32", "bf16", plan)
             count += 1
     print(f"compiled {count}")

@@ -13,12 +13,16 @@ import pytest
 import torch
 
 from zetamix import MixPlan, apply_plan, mixup, mixup_plan, zeta_mixup, zeta_plan
+from zetamix import plan as plans
 from zetamix.gamma import weigh
 from zetamix.kernels import dispatch, embedding_bag, reference
-from zetamix.kernels.plan_spec import Law, PlanShape, PlanSpec
-from zetamix.sampling import Draw, draw_lam, expand, order_rows, order_width
+from zetamix.kernels.plan_spec import PLAIN, Finish, Law, PlanShape, PlanSpec
+from zetamix.plan import draw_finished
+from zetamix.rules import Blend, OneHot
+from zetamix.sampling import ORDER, Draw, draw_lam, expand, order_rows, order_width
 
 fused = pytest.importorskip("zetamix.kernels.triton_launch", reason="needs the package triton")
+few = pytest.importorskip("zetamix.kernels.triton_few_launch", reason="needs the package triton")
 
 GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if GPU else "cpu")
@@ -64,6 +68,7 @@ def error(actual, expected):
 def spec_of(batch, sources, parameter=2.8, *, outputs=None, **shape):
     """A plan to draw: of ζ-mixup unless the shape says otherwise."""
     width = order_width(batch, sources)
+    shape = {"gamma_range": isinstance(parameter, tuple), **shape}
     shape = {"gamma_tensor": isinstance(parameter, torch.Tensor), **shape}
     return PlanSpec(PlanShape(batch, sources, outputs or batch, width, **shape), parameter)
 
@@ -184,8 +189,11 @@ class Expanded(Draw):
         # as on a GPU, whatever runs the kernels here
         self.device = torch.device("cuda")
 
+    def integers(self, lane, *shape):
+        return expanded(self.given, *shape, lane=lane)
+
     def uniform(self, lane, *shape):
-        return (expanded(self.given, *shape, lane=lane).double() + 0.5) / 2**62
+        return (self.integers(lane, *shape).double() + 0.5) / 2**62
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.2, 1.0, 4.0])
@@ -204,17 +212,17 @@ def test_mixup_of_one_sample_is_that_sample():
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
 def test_labels_of_any_integer_dtype_become_targets(dtype):
-    labels = torch.tensor([0, 2, 1, 2], dtype=dtype, device=DEVICE)
-    expected = matrix_of(4, 4) @ torch.nn.functional.one_hot(labels.long(), 3).double()
-    torch.testing.assert_close(targets_of(labels, 3, 4), expected, rtol=1e-6, atol=1e-7)
+    labels = torch.tensor([0, 2, 1, 2, 0], dtype=dtype, device=DEVICE)
+    expected = matrix_of(5, 5) @ torch.nn.functional.one_hot(labels.long(), 3).double()
+    torch.testing.assert_close(targets_of(labels, 3, 5), expected, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize(("labels", "ignored"), [([0, 2, 1, 1], 2), ([0, 2, 1, -5], -5)])
+@pytest.mark.parametrize(("labels", "ignored"), [([0, 2, 1, 1, 0], 2), ([0, 2, 1, -5, 0], -5)])
 def test_ignored_labels_leave_their_share_out(labels, ignored):
     labels = torch.tensor(labels, device=DEVICE)
     kept = torch.nn.functional.one_hot(labels.clamp_min(0), 3) * (labels != ignored)[:, None]
-    targets = targets_of(labels, 3, 4, ignore=ignored)
-    torch.testing.assert_close(targets, matrix_of(4, 4) @ kept.double(), rtol=1e-6, atol=1e-7)
+    targets = targets_of(labels, 3, 5, ignore=ignored)
+    torch.testing.assert_close(targets, matrix_of(5, 5) @ kept.double(), rtol=1e-6, atol=1e-7)
 
 
 def test_classes_come_in_blocks():
@@ -295,21 +303,18 @@ def test_nothing_to_write_is_no_error():
 PATHS = {
     "whole": (12, 12, torch.float32, False),
     "whole, some": (12, 5, torch.bfloat16, False),
-    "whole, by digits": (40, 2, torch.float32, False),
+    "whole, by digits": (96, 5, torch.float32, False),
     "torch": (130, 130, torch.bfloat16, False),
     "torch, TF32": (130, 130, torch.float32, True),
     "loop": (130, 130, torch.float32, False),
-    "gather": (130, 2, torch.uint8, False),
+    "gather": (330, 5, torch.uint8, False),
 }
 
 
 @pytest.mark.parametrize(("batch", "sources", "dtype", "tf32"), PATHS.values(), ids=PATHS.keys())
-@pytest.mark.parametrize("law", ["zeta", "mixup"])
-def test_each_path_as_a_whole(batch, sources, dtype, tf32, law, request, monkeypatch):
+def test_each_path_as_a_whole(batch, sources, dtype, tf32, request, monkeypatch):
     """The launches of each path together, with a CPU standing in where there is no GPU."""
-    name = request.node.callspec.id.split("-")[-1]
-    if law == "mixup" and sources != 2:
-        pytest.skip("mixup has two sources")
+    name = request.node.callspec.id
     assert fused.choose_path(batch, sources, dtype, tf32) == name.split(",")[0]
     monkeypatch.setattr(dispatch, "missing_for_kernels", lambda device: None)
     monkeypatch.setattr(dispatch, "allows_tf32", lambda: tf32)
@@ -317,11 +322,11 @@ def test_each_path_as_a_whole(batch, sources, dtype, tf32, law, request, monkeyp
     samples = samples.contiguous(memory_format=torch.channels_last)
     labels = torch.randint(4, (batch,), device=DEVICE)
     # five outputs: the interpreter takes a second for each
-    spec = mixup_spec_of(batch, 0.7, outputs=5)
-    if law == "zeta":
-        spec = spec_of(batch, sources, 0.7, outputs=5)
+    spec = spec_of(batch, sources, 0.7, outputs=5)
     for _ in range(2):  # the second time from the cache
-        mixed, targets = dispatch.mix_labelled(samples, labels, 4, None, spec, (seed_of(batch), 5))
+        mixed, targets = dispatch.mix_labelled(
+            samples, labels, 4, None, spec, PLAIN, lambda: (seed_of(batch), 5)
+        )
     indices, weights = draw_plan(spec, offset=5)
     matrix = reference.dense(indices, weights.double(), batch)
     expected = (matrix @ samples.double().flatten(1)).view(5, 2, 3, 4)
@@ -334,6 +339,145 @@ def test_each_path_as_a_whole(batch, sources, dtype, tf32, law, request, monkeyp
     assert error(again, matrix @ rows.double()) < (1e-3 if tf32 else 2 * LIMITS[dtype])
 
 
+def torch_plan(spec, finish, size, monkeypatch):
+    """The plan in plain torch, from the same numbers that a GPU expands."""
+    draw = Expanded(seed_of(spec.shape.batch_size))
+    monkeypatch.setattr(dispatch, "draws_plan", lambda *_: False)
+    monkeypatch.setattr(plans, "weigh", lambda gamma, sources: weigh(gamma.cpu(), sources))
+    monkeypatch.setattr(plans.sampling, "precise", lambda x, _: torch.as_tensor(x).double())
+    monkeypatch.setattr(
+        plans.sampling,
+        "draw_rows",
+        lambda draw, batch, sources, outputs, width, own: order_rows(
+            draw.integers(ORDER, outputs, width), batch, sources, own
+        ),
+    )
+    plan = draw_finished(spec, finish, size, draw, torch.float32)
+    monkeypatch.undo()
+    return plan
+
+
+FEW = {
+    "two": (6, 2, (0.0, 4.0), PLAIN),
+    "two, scaled": (7, 2, (0.0, 4.0), Finish(keep_variance=True)),
+    "three, half pasted": (9, 3, (0.5, 3.0), Finish(paste=0.5)),
+    "four, everything": (8, 4, (0.0, 2.0), Finish(0.6, 0.7, True)),
+    "four, with means": (8, 4, (0.0, 2.0), Finish(0.8, 0.5, True, (0.4, 0.5, 0.6))),
+    "two, one mean": (5, 2, 1.5, Finish(keep_variance=True, mean=0.45)),
+    "the whole batch": (3, 3, 0.7, Finish(paste=1.0)),
+    "alone": (1, 1, 2.0, Finish(0.5, 0.5, True)),
+}
+
+
+def few_samples(batch, finish, dtype, channels_last):
+    samples = torch.randn(batch, 3, 7, 9, device=DEVICE)
+    if finish.mean is not None:
+        samples = torch.rand(batch, 3, 7, 9, device=DEVICE)
+    if dtype == torch.uint8:
+        samples = torch.rand(batch, 3, 7, 9, device=DEVICE) * 255
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    return samples.to(dtype).contiguous(memory_format=layout)
+
+
+@pytest.mark.parametrize(("batch", "sources", "gamma", "finish"), FEW.values(), ids=FEW.keys())
+@pytest.mark.parametrize("own_anchor", [True, False])
+def test_the_plan_of_few_sources_is_the_one_torch_draws(
+    batch, sources, gamma, finish, own_anchor, monkeypatch
+):
+    spec = spec_of(batch, sources, gamma, outputs=batch + 2, own_anchor=own_anchor)
+    expected = torch_plan(spec, finish, (7, 9), monkeypatch)
+    origin = (seed_of(batch), 0)
+    indices, weights, boxes = dispatch.draw_few(spec, finish, (7, 9), origin, DEVICE)
+    assert torch.equal(indices, expected.indices)
+    torch.testing.assert_close(weights, expected.weights)
+    if finish.paste and sources > 1:
+        assert torch.equal(boxes, expected.boxes)
+
+
+@pytest.mark.parametrize(("batch", "sources", "gamma", "finish"), FEW.values(), ids=FEW.keys())
+@pytest.mark.parametrize("dtype", LIMITS, ids=str)
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_few_sources_are_mixed_as_their_plan_says(
+    batch, sources, gamma, finish, dtype, channels_last, monkeypatch
+):
+    if dtype == torch.uint8 and finish.keep_variance and finish.mean is None:
+        pytest.skip("bytes need a mean")
+    spec = spec_of(batch, sources, gamma)
+    plan = torch_plan(spec, finish, (7, 9), monkeypatch)
+    samples = few_samples(batch, finish, dtype, channels_last)
+    labels = torch.randint(20, (batch,), device=DEVICE)
+    assert dispatch.mixes_labelled(spec, finish, samples)
+    arguments = (samples, labels, 20, None, spec, finish, lambda: (seed_of(batch), 0))
+    mixed, targets = dispatch.mix_labelled(*arguments)
+    expected = Blend(finish.mean).mix(samples, plan, "reference")
+    assert (mixed.dtype, mixed.stride()) == (samples.dtype, samples.stride())
+    if dtype == torch.uint8:
+        # torch's sum may end on the other side of a half
+        assert (mixed.int() - expected.int()).abs().max() <= 1
+        assert (mixed != expected).float().mean() < 0.01
+    else:
+        torch.testing.assert_close(mixed, expected)
+    torch.testing.assert_close(targets, OneHot(20).mix(labels, plan))
+    assert torch.equal(dispatch.mix_labelled(*arguments)[0], mixed)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0])
+@pytest.mark.parametrize("one_lam", [False, True])
+def test_mixup_of_few_sources(alpha, one_lam):
+    spec = mixup_spec_of(9, alpha, one_lam=one_lam)
+    samples, labels = torch.randn(9, 33, device=DEVICE), torch.arange(9, device=DEVICE)
+    origin = (seed_of(9), 3)
+    mixed, targets = dispatch.mix_labelled(samples, labels, 9, None, spec, PLAIN, lambda: origin)
+    indices, weights = draw_plan(spec, offset=3)
+    lam = draw_lam(Expanded(seed_of(9) + 3), alpha, 1 if one_lam else 9).expand(9)
+    torch.testing.assert_close(weights[:, 0], lam.float(), rtol=2e-4, atol=2e-5)
+    matrix = reference.dense(indices, weights, 9)
+    torch.testing.assert_close(mixed, matrix @ samples)
+    torch.testing.assert_close(targets, matrix)
+
+
+def test_pasted_samples_may_hold_anything():
+    # a weighted sum would spread NaN from what the boxes hide
+    spec, finish = spec_of(2, 2, 4.0), Finish(paste=1.0)
+    samples = torch.full((2, 1, 8, 8), float("nan"), device=DEVICE)
+    samples[0] = 1.0
+    labels = torch.arange(2, device=DEVICE)
+    arguments = (samples, labels, 2, None, spec, finish, lambda: (seed_of(2), 0))
+    mixed, targets = dispatch.mix_labelled(*arguments)
+    shares = mixed.isnan().float().mean((1, 2, 3))
+    torch.testing.assert_close(shares, targets[:, 1])
+    assert 0 < targets[0, 1] < 0.1
+
+
+@pytest.mark.parametrize(("labels", "ignored"), [([0, 2, 1], 2), ([0, 2, -5], -5)])
+def test_few_sources_leave_the_share_of_ignored_labels_out(labels, ignored):
+    spec, labels = spec_of(3, 3, 1.0), torch.tensor(labels, dtype=torch.int16, device=DEVICE)
+    samples = torch.nn.functional.one_hot(labels.long().clamp_min(0), 3).float()
+    samples *= (labels != ignored)[:, None]
+    arguments = (samples, labels, 3, ignored, spec, PLAIN, lambda: (seed_of(3), 0))
+    mixed, targets = dispatch.mix_labelled(*arguments)
+    torch.testing.assert_close(targets, mixed)
+    assert targets.sum() < 2.9
+
+
+def test_classes_of_few_sources_come_in_blocks():
+    labels = torch.randint(300, (6,), device=DEVICE)
+    samples = torch.nn.functional.one_hot(labels, 300).float()
+    arguments = (samples, labels, 300, None, spec_of(6, 2), PLAIN, lambda: (seed_of(6), 0))
+    mixed, targets = dispatch.mix_labelled(*arguments)
+    torch.testing.assert_close(targets, mixed)
+
+
+def test_what_the_kernel_for_few_sources_leaves_to_torch():
+    images, bytes_ = torch.zeros(4, 3, 2, 2), torch.zeros(4, 3, 2, 2, dtype=torch.uint8)
+    two, kept = spec_of(4, 2), Finish(keep_variance=True)
+    assert dispatch.mixes_labelled(two, kept, images)
+    assert not dispatch.mixes_labelled(two, kept, bytes_)
+    assert dispatch.mixes_labelled(two, kept._replace(mean=0.5), bytes_)
+    assert not dispatch.mixes_labelled(two, kept._replace(mean=(0.5, 0.5)), bytes_)
+    assert not dispatch.mixes_labelled(spec_of(20, 9), kept, images)
+
+
 def test_every_kernel_compiles_for_real_gpus():
     # the interpreter forgives what a compiler does not
     program = Path(__file__).with_name("compile_kernels.py")
@@ -342,7 +486,7 @@ def test_every_kernel_compiles_for_real_gpus():
         [sys.executable, program], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout == "compiled 82\n"
+    assert done.stdout == "compiled 112\n"
 
 
 @pytest.fixture

@@ -9,22 +9,24 @@ from torch.utils import _pytree as pytree
 
 from zetamix._checks import Gamma, check_tensor
 from zetamix.array_kinds import as_tensors, in_kind_of
+from zetamix.boxes import Size
 from zetamix.kernels import dispatch
 from zetamix.kernels.dispatch import Implementation
-from zetamix.kernels.plan_spec import MOST_FEW, PlanSpec
+from zetamix.kernels.plan_spec import MOST_FEW, PLAIN, Finish, PlanSpec
 from zetamix.plan import (
     AnchorChoice,
     LamChoice,
     MixPlan,
     check_is_plan,
     draw_few,
-    draw_plan,
+    draw_finished,
     mixup_spec,
-    with_variance,
     zeta_spec,
 )
 from zetamix.rules import Blend, OneHot, Rule, drop_column, infer_rule, is_batch
 from zetamix.sampling import Draw
+
+ONLY_SCALED = Finish(keep_variance=True)
 
 Nest = TypeVar("Nest")
 """A tensor or a nest of tensors: what comes back has the form that went in."""
@@ -169,29 +171,34 @@ def mix_pair(
     spec: PlanSpec,
     draw: Draw,
     implementation: Implementation,
-    keep_variance: bool = False,
+    finish: Finish = PLAIN,
+    size: Size | None = None,
 ) -> tuple[Any, Tensor]:
-    """Draw the plan and apply it; on a GPU, where nothing forbids it, all in two launches."""
+    """Draw the plan and apply it; on a GPU, where nothing forbids it, in one or two launches.
+
+    size: of the images, where some are pasted.
+    """
     is_tensor = isinstance(samples, Tensor)
     dtype = samples.dtype if is_tensor else plan_dtype(samples)
     dtype = torch.float64 if torch.float64 in (dtype, labels.dtype) else torch.float32
     if (
         is_tensor
-        and not keep_variance
         and isinstance(rule, OneHot)
         and dispatch.draws_plan(spec, draw.device, dtype)
+        and dispatch.mixes_labelled(spec, finish, samples)
         and (class_labels := drop_column(labels)).ndim == 1
         and samples.numel()
         and dispatch.uses_fused(implementation, samples)
     ):
         return dispatch.mix_labelled(
-            samples, class_labels, rule.num_classes, rule.ignore_index, spec, draw.origin()
+            samples, class_labels, rule.num_classes, rule.ignore_index, spec, finish, draw.origin
         )
     if (
         is_tensor
         and dtype == torch.float32
         and not torch.compiler.is_compiling()
         and spec.shape.sources <= MOST_FEW
+        and finish in (PLAIN, ONLY_SCALED)
         and isinstance(rule, OneHot)
         and dispatch.mixes_few(spec, samples, labels, implementation)
     ):
@@ -200,15 +207,14 @@ def mix_pair(
         indices, weights = draw_few(spec, draw)
         uses_all = spec.shape.own_anchor and spec.shape.outputs >= spec.shape.batch_size
         targets = rule.scatter(labels, indices, weights, uses_all=uses_all)
-        if keep_variance:
+        if finish.keep_variance:
             weights = weights / torch.linalg.vector_norm(weights, dim=1, keepdim=True)
         return dispatch.mix_few(samples, indices, weights), targets
-    plan = draw_plan(spec, draw, dtype)
-    if is_tensor and not keep_variance:
+    plan = draw_finished(spec, finish, size, draw, dtype)
+    if is_tensor and finish == PLAIN:
         mixed = dispatch.mix_samples(samples, plan.indices, plan.weights, implementation)
     else:
-        plan = with_variance(plan) if keep_variance else plan
-        mixed = Blend().mix(samples, plan, implementation)
+        mixed = Blend(finish.mean).mix(samples, plan, implementation)
     return mixed, rule.mix(labels, plan)
 
 

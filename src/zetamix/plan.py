@@ -19,7 +19,7 @@ from zetamix.atomic_io import load_tensors, write_file
 from zetamix.boxes import Size
 from zetamix.gamma import GAMMA_MIN, weigh
 from zetamix.kernels import dispatch
-from zetamix.kernels.plan_spec import Law, PlanShape, PlanSpec
+from zetamix.kernels.plan_spec import Finish, Law, PlanShape, PlanSpec
 from zetamix.kernels.reference import dense
 from zetamix.sampling import Draw
 
@@ -423,12 +423,32 @@ def rolled(plan: MixPlan) -> MixPlan:
     return _changed(plan, indices=torch.stack([rows, rows.roll(1)], 1)[:, : plan.sources])
 
 
+def draw_finished(
+    spec: PlanSpec, finish: Finish, size: Size | None, draw: Draw, dtype: torch.dtype
+) -> MixPlan:
+    """Draw the plan of a spec and finish it. size: of the images, where some are pasted."""
+    if dispatch.draws_plan(spec, draw.device, dtype) and dispatch.is_few(spec):
+        parts = dispatch.draw_few(spec, finish, size, draw.origin(), draw.device)
+        indices, weights, boxes = parts
+        plan = _trusted_plan(indices, weights, spec.shape.batch_size)
+        if boxes is not None:
+            plan = _changed(plan, boxes=boxes, size=size)
+    else:
+        plan = draw_plan(spec, draw, dtype)
+        if finish.paste:
+            plan = paste_plan(plan, finish.paste, box.check_size(size), draw)
+        if finish.p != 1:
+            plan = with_probability(plan, finish.p, draw)
+    return with_variance(plan) if finish.keep_variance else plan
+
+
 def draw_plan(spec: PlanSpec, draw: Draw, dtype: torch.dtype) -> MixPlan:
     """Draw the plan of a spec: by the plan kernel where it can, else in plain torch."""
     shape = spec.shape
     if dispatch.draws_plan(spec, draw.device, dtype):
         indices, weights = dispatch.draw_plan(spec, draw.origin(), draw.device)
         return _trusted_plan(indices, weights, shape.batch_size)
+    parameter = _draw_parameter(spec, draw)
     indices = sampling.draw_rows(
         draw,
         shape.batch_size,
@@ -438,7 +458,7 @@ def draw_plan(spec: PlanSpec, draw: Draw, dtype: torch.dtype) -> MixPlan:
         shape.own_anchor,
     )
     # a copy in any case: cached weights must not be handed out
-    weights = _draw_weights(spec, draw).to(dtype, copy=True)
+    weights = _draw_weights(shape, parameter, draw).to(dtype, copy=True)
     if weights.shape != indices.shape:
         weights = weights.expand(shape.outputs, shape.sources)
     return _trusted_plan(indices, weights, shape.batch_size)
@@ -446,19 +466,27 @@ def draw_plan(spec: PlanSpec, draw: Draw, dtype: torch.dtype) -> MixPlan:
 
 def draw_few(spec: PlanSpec, draw: Draw) -> tuple[Tensor, Tensor]:
     """Indices and float32 weights of a plan of few sources on a CPU, as `draw_plan` draws them."""
-    shape = spec.shape
+    shape, parameter = spec.shape, _draw_parameter(spec, draw)
     parts = shape.batch_size, shape.sources, shape.outputs, shape.own_anchor
     indices = sampling.draw_few_rows(draw, *parts)
-    weights = _draw_weights(spec, draw).to(torch.float32)
+    weights = _draw_weights(shape, parameter, draw).to(torch.float32)
     return indices, weights if weights.shape == indices.shape else weights.expand(indices.shape)
 
 
-def _draw_weights(spec: PlanSpec, draw: Draw) -> Tensor:
+def _draw_parameter(spec: PlanSpec, draw: Draw) -> float | Tensor:
+    """The parameter of a spec; from a range, one γ is drawn for each output."""
+    if not isinstance(spec.parameter, tuple):
+        return spec.parameter
+    low, high = spec.parameter
+    gamma = draw.uniform(sampling.GAMMA, spec.shape.outputs).mul_(float(high - low))
+    return gamma.add_(float(low)) if low else gamma
+
+
+def _draw_weights(shape: PlanShape, parameter: float | Tensor, draw: Draw) -> Tensor:
     """[sources] or [outputs, sources], in the precision of the device."""
-    shape, parameter = spec
     if shape.law is Law.ZETA:
         on_host = draw.device.type == "cpu" and not torch.compiler.is_compiling()
-        if on_host and not shape.gamma_tensor:
+        if on_host and not isinstance(parameter, Tensor):
             return _cached_weights(float(parameter), shape.sources)
         return weigh(sampling.precise(parameter, draw.device), shape.sources)
     lam = sampling.draw_lam(draw, float(parameter), 1 if shape.one_lam else shape.outputs)
@@ -482,17 +510,15 @@ def zeta_spec(
     *,
     checked: bool = False,
 ) -> PlanSpec:
-    """The spec of a ζ-mixup plan; draws γ from a range. checked: the arguments are known valid."""
+    """The spec of a ζ-mixup plan. checked: the arguments are known valid."""
     if not checked:
         _check_sizes(batch_size, sources, outputs)
         _checks.check_gamma(gamma, outputs or batch_size, draw.device)
         _checks.check_choice("anchor", anchor, ANCHORS)
     width = sampling.order_width(batch_size, sources)
     sources, outputs = sources or batch_size, outputs or batch_size
-    if isinstance(gamma, (tuple, list)):
-        low, high = gamma
-        gamma = draw.uniform(sampling.GAMMA, outputs).mul_(float(high - low))
-        gamma = gamma.add_(float(low)) if low else gamma
+    gamma = (gamma[0], gamma[1]) if isinstance(gamma, (tuple, list)) else gamma
+    lowest = gamma[0] if isinstance(gamma, tuple) else gamma
     shape = PlanShape(
         batch_size,
         sources,
@@ -500,7 +526,8 @@ def zeta_spec(
         width,
         own_anchor=anchor == "self",
         gamma_tensor=isinstance(gamma, Tensor),
-        dominant=not isinstance(gamma, Tensor) and gamma >= GAMMA_MIN,
+        gamma_range=isinstance(gamma, tuple),
+        dominant=not isinstance(lowest, Tensor) and lowest >= GAMMA_MIN,
     )
     return PlanSpec(shape, gamma)
 

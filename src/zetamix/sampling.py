@@ -205,7 +205,7 @@ def order_rows(bits: Tensor, batch: int, sources: int, own_anchor: bool) -> Tens
     """
     outputs, width = bits.shape
     anchors = torch.arange(outputs, device=bits.device) % batch if own_anchor else None
-    if width != batch:
+    if width != batch or sources <= MOST_FEW:
         return _order_by_digits(bits, batch, anchors)
     if batch > MOST_SHORT_KEYS:
         return _order_by_long_keys(bits, sources, anchors)

@@ -21,7 +21,7 @@ from zetamix.batch_tree import Rules
 from zetamix.boxes import Size, check_size
 from zetamix.gamma import dominance_threshold
 from zetamix.kernels.dispatch import IMPLEMENTATIONS, Implementation
-from zetamix.kernels.plan_spec import PlanSpec
+from zetamix.kernels.plan_spec import Finish, PlanSpec
 from zetamix.mix import apply_plan, check_pair, mix_pair, plan_dtype
 from zetamix.plan import ANCHORS, LAMS, AnchorChoice, LamChoice, MixPlan
 from zetamix.rules import Average, Blend, OneHot, infer_rule
@@ -77,6 +77,7 @@ class BatchMix(nn.Module):
 
     keep_variance = False
     paste = 0.0  # the probability of a pasted output; above 0 plans need the size of the images
+    _cuts = False  # whether boxes are CutMix's, which `_paste_boxes` draws
     _options: tuple[str, ...] = ()  # the names that repr shows
     _without_images = "Use mixup or zeta for other data."
 
@@ -195,15 +196,11 @@ class BatchMix(nn.Module):
         samples, labels = batch
         rule = infer_rule(labels, self.num_classes, self.ignore_index)
         first = check_pair(samples, labels)
-        if mixes and controls.p == 1 and not self.paste and self._blend.mean is None:
-            # the plain case, which on a GPU needs no plan
-            if self.keep_variance:
-                self._check_blended(samples, self._blend)
+        if mixes and not self._cuts:
+            size = self._check_blended(samples, self._blend)
             draw = self._draw(first.device)
-            spec = self._spec(first.shape[0], draw, controls)
-            pair = mix_pair(
-                samples, labels, rule, spec, draw, self.implementation, self.keep_variance
-            )
+            spec, finish = self._spec(first.shape[0], draw, controls), self._finish(controls)
+            pair = mix_pair(samples, labels, rule, spec, draw, self.implementation, finish, size)
         else:
             plan = self._plan_for(first, plan_dtype(batch), samples, self._blend)
             mixed = batch_tree.mix_tree(samples, self._blend, plan, implementation)
@@ -231,12 +228,13 @@ class BatchMix(nn.Module):
         if not self._mixes(controls):
             return plans.identity_plan(batch_size, device=device, dtype=dtype)
         draw = self._draw(device)
-        plan = plans.draw_plan(self._spec(batch_size, draw, controls), draw, dtype)
-        if self.paste:
-            plan = self._paste_boxes(plan, check_size(size), draw)
-        if controls.p != 1:
-            plan = plans.with_probability(plan, controls.p, self._draw(device))
-        return plans.with_variance(plan) if self.keep_variance else plan
+        spec, finish = self._spec(batch_size, draw, controls), self._finish(controls)
+        if finish.paste:
+            size = check_size(size)
+        if not self._cuts:
+            return plans.draw_finished(spec, finish, size, draw, dtype)
+        plan = self._paste_boxes(plans.draw_plan(spec, draw, dtype), check_size(size), draw)
+        return plan if finish.p == 1 else plans.with_probability(plan, finish.p, draw)
 
     def _plan_for(self, first: Tensor, dtype: torch.dtype, value: Any, rules: Rules) -> MixPlan:
         """The plan for a value that these rules are applied to; `first` is its first tensor."""
@@ -262,8 +260,11 @@ class BatchMix(nn.Module):
         """The plan that blends every output."""
         raise NotImplementedError
 
+    def _finish(self, controls: Controls) -> Finish:
+        return Finish(controls.p, self.paste, self.keep_variance, self._blend.mean)
+
     def _paste_boxes(self, plan: MixPlan, size: Size, draw: Draw) -> MixPlan:
-        """The plan with boxes, for transforms that paste."""
+        """The plan with the boxes of CutMix, for transforms that cut."""
         raise NotImplementedError
 
     def _read_batch(self, inputs: tuple[Any, ...]) -> Any:
@@ -488,9 +489,6 @@ class ZetaMix(GammaMix):
                 )
         return super()._check_blended(value, rules)
 
-    def _paste_boxes(self, plan: MixPlan, size: Size, draw: Draw) -> MixPlan:
-        return plans.paste_plan(plan, self.paste, size, draw)
-
     def extra_repr(self) -> str:
         mean = "" if self._blend.mean is None else f", mean={self._blend.mean}"
         return super().extra_repr() + mean
@@ -617,6 +615,7 @@ class CutMix(BatchMix):
     """
 
     paste = 1.0
+    _cuts = True
     _options = ("alpha", "per")
 
     def __init__(
@@ -658,6 +657,7 @@ class MixupOrCutMix(BatchMix):
     """
 
     paste = 1.0
+    _cuts = True
     _options = ("switch_prob", "mixup_alpha", "cutmix_alpha", "per")
 
     def __init__(

@@ -1,6 +1,7 @@
 """Choose the implementation: "auto" falls back silently, a request that cannot be met raises."""
 
 import importlib.util
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
@@ -11,7 +12,7 @@ from torch.autograd import forward_ad
 
 from zetamix._checks import check_choice
 from zetamix.kernels import copy_boxes, embedding_bag, reference
-from zetamix.kernels.plan_spec import MOST_FEW, Origin, PlanSpec
+from zetamix.kernels.plan_spec import MOST_FEW, PLAIN, Finish, Origin, PlanSpec
 
 Implementation: TypeAlias = Literal["auto", "fused", "reference"]
 IMPLEMENTATIONS = ("auto", "fused", "reference")
@@ -156,9 +157,40 @@ def draws_plan(spec: PlanSpec, device: torch.device, dtype: torch.dtype) -> bool
 
 def draw_plan(spec: PlanSpec, origin: Origin, device: torch.device) -> tuple[Tensor, Tensor]:
     """Indices and weights of a plan, [outputs, sources], from the plan kernel."""
+    if is_few(spec):
+        return draw_few(spec, PLAIN, None, origin, device)[:2]
     with _current_device(device):
         indices, weights = _triton().draw_plan(spec, origin, device)
     return indices, weights
+
+
+def is_few(spec: PlanSpec) -> bool:
+    """Whether the kernel for few sources draws and mixes this plan on a GPU."""
+    return spec.shape.sources <= MOST_FEW and spec.shape.order_width == spec.shape.sources
+
+
+def draw_few(
+    spec: PlanSpec,
+    finish: Finish,
+    size: tuple[int, int] | None,
+    origin: Origin,
+    device: torch.device,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Indices, weights and boxes of a finished plan of few sources, from their kernel."""
+    with _current_device(device):
+        indices, weights, boxes = _triton_few().draw_plan(spec, finish, size, origin, device)
+    return indices, weights, boxes
+
+
+def mixes_labelled(spec: PlanSpec, finish: Finish, samples: Tensor) -> bool:
+    """Whether `mix_labelled` can mix these samples by this plan."""
+    if not is_few(spec):
+        return finish == PLAIN
+    if finish.mean is None:
+        # `rules.Blend` refuses integers whose variance is to be kept
+        return samples.is_floating_point() or not finish.keep_variance
+    means = len(finish.mean) if isinstance(finish.mean, Sequence) else 1
+    return means == 1 or samples.shape[1:2] == (means,)
 
 
 def mix_labelled(
@@ -167,20 +199,26 @@ def mix_labelled(
     num_classes: int,
     ignore_index: int | None,
     spec: PlanSpec,
-    origin: Origin,
+    finish: Finish,
+    draw_origin: Callable[[], Origin],
 ) -> tuple[Tensor, Tensor]:
-    """Draw, mix the samples and mix the labels in two launches: no plan is ever written out."""
+    """Draw, mix the samples and mix the labels in one or two launches: no plan is written out."""
     # the batch outermost and no gaps in memory; the order of the other dimensions does not matter
     if not is_channels_last(samples):
         samples = samples.contiguous()
     labels = labels.contiguous()
-    tf32, triton = allows_tf32(), _triton()
-    # for dominant plans dropping the low half of the matrix loses no more than TF32 itself does
-    loose = tf32 and spec.shape.dominant
+    triton = _triton()
     batch = triton.Batch.of(samples, labels)
-    run = triton.prepare(batch, spec.shape, num_classes, ignore_index, tf32=tf32, loose=loose)
+    if is_few(spec):
+        run = _triton_few().prepare(batch, spec.shape, finish, num_classes, ignore_index)
+    else:
+        tf32 = allows_tf32()
+        # for dominant plans dropping the low half of the matrix loses no more than TF32 itself
+        loose = tf32 and spec.shape.dominant
+        run = triton.prepare(batch, spec.shape, num_classes, ignore_index, tf32=tf32, loose=loose)
     with _current_device(samples.device):
-        mixed, targets = run(samples, labels, spec, origin)
+        # drawn last: a kernel that is started beside torch's random number reads the samples
+        mixed, targets = run(samples, labels, spec, draw_origin())
     return mixed, targets
 
 
@@ -215,3 +253,10 @@ def _triton() -> Any:
     from zetamix.kernels import triton_launch
 
     return triton_launch
+
+
+@lru_cache(maxsize=1)
+def _triton_few() -> Any:
+    from zetamix.kernels import triton_few_launch
+
+    return triton_few_launch

@@ -1,5 +1,6 @@
 """PlanSpec: a plan that is still to be drawn, every argument checked and filled in."""
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
@@ -27,13 +28,26 @@ class PlanShape(NamedTuple):
     law: Law = Law.ZETA
     own_anchor: bool = True  # output k begins with sample k
     gamma_tensor: bool = False
+    gamma_range: bool = False  # each output draws its own γ
     one_lam: bool = False  # mixup draws one λ for all outputs
     uniform_lam: bool = False  # α is 1: Beta(1, 1) needs none of the work for other α
     dominant: bool = False  # one sample outweighs all others, however many, in every output
 
 
 class PlanSpec(NamedTuple):
-    """A plan that is still to be drawn; the parameter is γ (or one per output), or mixup's α."""
+    """A plan that is still to be drawn, and γ, one γ per output, γ's range, or mixup's α."""
 
     shape: PlanShape
-    parameter: float | Tensor
+    parameter: float | Tensor | tuple[float, float]
+
+
+class Finish(NamedTuple):
+    """What is done with a drawn plan before samples are mixed; see `zetamix.ZetaMix`."""
+
+    p: float = 1.0
+    paste: float = 0.0
+    keep_variance: bool = False
+    mean: float | Sequence[float] | None = None
+
+
+PLAIN = Finish()

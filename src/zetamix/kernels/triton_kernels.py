@@ -11,10 +11,12 @@ make the same plan, and from the same plan the same product.
   of each term: 2.5e-6 of the norm, measured (H200, 256 × 3 × 224²: 161 µs against 413 for torch's
   float32 matrix product).
 - Where the user allows TF32, L·h is left out: 3.7e-5 of the norm, against TF32's own 4.2e-4.
+- Up to four sources are no product: `triton_few.py`.
 """
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 # Triton's interpreter multiplies the bit patterns of bfloat16, so there the same values go in as
 # float32; a product of two bfloat16 numbers is exact in float32 either way
@@ -23,10 +25,14 @@ INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 # as in sampling.py
 LAM = tl.constexpr(1 << 40)
 TRIES = tl.constexpr(2 << 40)
+GAMMA = tl.constexpr(3 << 40)
+MIXED = tl.constexpr(4 << 40)
+BOX = tl.constexpr(5 << 40)
+PASTED = tl.constexpr(6 << 40)
 
 
 @triton.jit
-def _expand(seed, counter):
+def expand(seed, counter):
     """Random integer number `counter` of a seed, in [0, 2^62): SplitMix64, as `sampling.expand`."""
     z = (seed + counter * -7046029254386353131).to(tl.uint64, bitcast=True)
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
@@ -36,17 +42,17 @@ def _expand(seed, counter):
 
 
 @triton.jit
-def _uniform(seed, counter):
+def uniform(seed, counter):
     """A random number in (0, 1], as `Draw.uniform` to float32's precision."""
-    return (_expand(seed, counter).to(tl.float32) + 0.5) * 2.168404344971009e-19
+    return (expand(seed, counter).to(tl.float32) + 0.5) * 2.168404344971009e-19
 
 
 @triton.jit
 def _sort(seed, row, cols, batch, SELF: tl.constexpr, BLOCK: tl.constexpr):
     """Batch rows in the order of random keys, as `sampling._order_by_keys`."""
-    bits = _expand(seed, row * batch + cols)
+    bits = expand(seed, row * batch + cols)
     # 30 random bits, the lowest of them replaced by a name for the column, which the sort carries
-    mask = (_expand(seed, row * batch) & (BLOCK - 1)).to(tl.int32)
+    mask = (expand(seed, row * batch) & (BLOCK - 1)).to(tl.int32)
     names = cols ^ mask
     keys = ((bits >> 32).to(tl.int32) & ~(BLOCK - 1)) | names
     if SELF:
@@ -59,7 +65,7 @@ def _sort(seed, row, cols, batch, SELF: tl.constexpr, BLOCK: tl.constexpr):
 @triton.jit
 def _decode(seed, row, cols, batch, sources, SELF: tl.constexpr):
     """Batch rows from the digits of a Lehmer code, as `sampling._order_by_digits`."""
-    bits = _expand(seed, row * sources + cols)
+    bits = expand(seed, row * sources + cols)
     digits = (bits % tl.maximum(batch - cols, 1)).to(tl.int32)
     if SELF:
         digits = tl.where(cols == 0, (row % batch).to(tl.int32), digits)
@@ -79,13 +85,13 @@ def _log_gamma_variate(seed, first, shape):
     for step in tl.static_range(8):
         # backwards, so that the first accepted try is the last to be written; try 0 always counts
         counter = first + (7 - step) * 3
-        radius = tl.sqrt(-2 * tl.log(_uniform(seed, counter)))
-        normal = radius * tl.cos(6.283185307179586 * _uniform(seed, counter + 1))
+        radius = tl.sqrt(-2 * tl.log(uniform(seed, counter)))
+        normal = radius * tl.cos(6.283185307179586 * uniform(seed, counter + 1))
         v = 1 + normal / tl.sqrt(9 * d)
         v = v * v * v
         attempt = tl.log(tl.maximum(v, 1.1754944e-38))
         limit = normal * normal / 2 + d - d * v + d * attempt
-        accepted = (v > 0) & (tl.log(_uniform(seed, counter + 2)) < limit)
+        accepted = (v > 0) & (tl.log(uniform(seed, counter + 2)) < limit)
         if step == 7:
             accepted = accepted | (waiting == 1)
         log_v = tl.where(accepted, attempt, log_v)
@@ -94,15 +100,33 @@ def _log_gamma_variate(seed, first, shape):
 
 
 @triton.jit
-def _lam(seed, row, alpha, UNIFORM: tl.constexpr):
+def lam_of(seed, row, alpha, UNIFORM: tl.constexpr):
     """λ ~ Beta(α, α) of one output, as `sampling.draw_lam`."""
-    lam = _uniform(seed, LAM + 2 * row)
+    lam = uniform(seed, LAM + 2 * row)
     if not UNIFORM:
         first = tl.log(lam) / alpha + _log_gamma_variate(seed, TRIES + 48 * row, alpha + 1)
-        second = tl.log(_uniform(seed, LAM + 2 * row + 1)) / alpha
+        second = tl.log(uniform(seed, LAM + 2 * row + 1)) / alpha
         second += _log_gamma_variate(seed, TRIES + 48 * row + 24, alpha + 1)
         lam = 1 / (1 + tl.exp(second - first))
     return lam
+
+
+@triton.jit
+def gamma_of(seed, row, gamma_p, number, span, GAMMA_KIND: tl.constexpr):
+    """γ of one output: the number itself, one of a tensor, or drawn from a range."""
+    gamma = number
+    if GAMMA_KIND == "tensor":
+        gamma = tl.load(gamma_p + row).to(tl.float32)
+    if GAMMA_KIND == "range":
+        gamma = number + span * uniform(seed, GAMMA + row)
+    return gamma
+
+
+@triton.jit
+def wait(OVERLAP: tl.constexpr):
+    """Wait for the kernel before, which this one may have been started beside (`Launch`)."""
+    if OVERLAP and not INTERPRETED:
+        gdc_wait()
 
 
 @triton.jit
@@ -122,13 +146,14 @@ def plan_kernel(
     targets_p,
     offset,
     number,
+    span,
     batch,
     sources,
     outputs,
     classes,
     ignore,
     MIXUP: tl.constexpr,
-    GAMMAS: tl.constexpr,
+    GAMMA_KIND: tl.constexpr,
     UNIFORM: tl.constexpr,
     ONE_LAM: tl.constexpr,
     DIGITS: tl.constexpr,
@@ -139,15 +164,20 @@ def plan_kernel(
     IGNORE: tl.constexpr,
     BLOCK: tl.constexpr,
     CLASS_BLOCK: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """The plan of one output: as indices and weights, as a row of the matrix, as a soft target.
 
-    ζ-mixup takes γ from `number`, or with GAMMAS one per output from `gamma_p`. MIXUP takes α from
-    `number`; UNIFORM says that it is 1, ONE_LAM that all outputs share one λ.
+    ζ-mixup takes γ from `number`, one per output from `gamma_p`, or draws it from `number` to
+    `number + span` (GAMMA_KIND). MIXUP takes α from `number`; UNIFORM says that it is 1, ONE_LAM
+    that all outputs share one λ.
     """
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     size = tl.cast(outputs, tl.int64) * batch
+    if OVERLAP and not INTERPRETED:
+        gdc_launch_dependents()
+    wait(OVERLAP)
     seed = tl.load(seed_p) + offset
     if DIGITS:
         order = _decode(seed, row, cols, batch, sources, SELF)
@@ -155,12 +185,10 @@ def plan_kernel(
         order = _sort(seed, row, cols, batch, SELF, BLOCK)
     live = cols < sources
     if MIXUP:
-        lam = _lam(seed, row * 0 if ONE_LAM else row, number, UNIFORM)
+        lam = lam_of(seed, row * 0 if ONE_LAM else row, number, UNIFORM)
         power = tl.where(cols == 0, tl.where(sources == 1, 1.0, lam), 1 - lam)
     else:
-        gamma = number
-        if GAMMAS:
-            gamma = tl.load(gamma_p + row).to(tl.float32)
+        gamma = gamma_of(seed, row, gamma_p, number, span, GAMMA_KIND)
         power = tl.exp2(-gamma * tl.log2((cols + 1).to(tl.float32)))
     power = tl.where(live, power, 0.0)
     share = power / tl.sum(power, 0)
@@ -240,7 +268,7 @@ def _load_halves(matrix_p, offsets, inside, size, MODE: tl.constexpr):
 
 
 @triton.jit
-def _narrow(y, MODE: tl.constexpr, dtype: tl.constexpr):
+def narrow(y, MODE: tl.constexpr, dtype: tl.constexpr):
     """Back to the dtype that came in; bytes are rounded to the nearest."""
     if MODE == "bytes":
         # adding 1.5 · 2^23 leaves no bits for a fraction: rounds half to even, as torch.round
@@ -265,8 +293,10 @@ def mix_whole_kernel(
     BLOCK_IN: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """out = matrix @ rows, the matrix held on chip, the rows read and written once."""
+    wait(OVERLAP)
     groups = tl.cdiv(outputs, BLOCK_OUT)
     first = (tl.program_id(0) % groups) * BLOCK_OUT
     m = first + tl.arange(0, BLOCK_OUT)
@@ -290,7 +320,7 @@ def mix_whole_kernel(
             present = (k < batch)[:, None] & (d < features)[None, :]
             x = tl.load(rows_p + into + d[None, :], mask=present, other=0.0)
         acc = _product(high, low, x, tl.zeros([BLOCK_OUT, BLOCK], tl.float32), MODE)
-        y = _narrow(acc * scale[:, None], MODE, out_p.dtype.element_ty)
+        y = narrow(acc * scale[:, None], MODE, out_p.dtype.element_ty)
         if TMA:
             out_desc.store([first, tile * BLOCK], y)
         elif EVEN:
@@ -313,8 +343,10 @@ def mix_loop_kernel(
     BLOCK_IN: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """The same product for batches whose matrix does not fit on chip: a loop over the batch."""
+    wait(OVERLAP)
     groups = tl.cdiv(outputs, BLOCK_OUT)
     # neighbouring programs share a tile of the rows, so that all but one read it from L2
     m = (tl.program_id(0) % groups) * BLOCK_OUT + tl.arange(0, BLOCK_OUT)
@@ -331,7 +363,7 @@ def mix_loop_kernel(
         x = tl.load(rows_p + into + d[None, :], mask=present, other=0.0)
         acc = _product(high, low, x, acc, MODE)
     scale = tl.load(_scale_p(matrix_p, 2 * size) + m, mask=m < outputs, other=0.0)
-    y = _narrow(acc * scale[:, None], MODE, out_p.dtype.element_ty)
+    y = narrow(acc * scale[:, None], MODE, out_p.dtype.element_ty)
     wanted = (m < outputs)[:, None] & (d < features)[None, :]
     tl.store(out_p + m[:, None].to(tl.int64) * features + d[None, :], y, mask=wanted)
 
@@ -345,13 +377,17 @@ def mix_gather_kernel(
     batch,
     sources,
     features,
+    outputs,
     MODE: tl.constexpr,
     BLOCK: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """out[k] = Σ_i weights[k, i] · rows[indices[k, i]]: one tile of one output per program."""
-    tiles = tl.cdiv(features, BLOCK)
-    row = (tl.program_id(0) // tiles).to(tl.int64)
-    d = (tl.program_id(0) % tiles) * BLOCK + tl.arange(0, BLOCK)
+    # neighbouring programs mix the same columns, so that a row is read from memory once and from
+    # L2 for its other uses
+    row = (tl.program_id(0) % outputs).to(tl.int64)
+    d = (tl.program_id(0) // outputs) * BLOCK + tl.arange(0, BLOCK)
+    wait(OVERLAP)
     acc = tl.zeros([BLOCK], tl.float32)
     for rank in range(sources):
         index = tl.load(indices_p + row * sources + rank)
@@ -361,5 +397,5 @@ def mix_gather_kernel(
         index = tl.where(inside, index, 0)
         x = tl.load(rows_p + index * features + d, mask=d < features, other=0.0)
         acc += weight * x.to(tl.float32)
-    y = _narrow(acc, MODE, out_p.dtype.element_ty)
+    y = narrow(acc, MODE, out_p.dtype.element_ty)
     tl.store(out_p + row * features + d, y, mask=d < features)

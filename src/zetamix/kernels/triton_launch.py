@@ -75,12 +75,33 @@ def launch_plan(
     """Call the plan kernel with the random origin, γ or α, the buffers and the sizes."""
     seed, offset = origin
     if seed is None:
-        seed = _zero_seed(device)
-    gammas, number = None, spec.parameter
-    if isinstance(number, Tensor):
-        gammas, number = number.float().expand(spec.shape.outputs).contiguous(), 0.0
+        seed = zero_seed(device)
+    gammas = gamma_tensor(spec)
     counts = (*spec.shape[:3], classes, ignore)
-    launch(seed, gammas, *buffers, offset, float(number), *counts)
+    launch(seed, gammas, *buffers, offset, *gamma_numbers(spec), *counts)
+
+
+def gamma_tensor(spec: PlanSpec) -> Tensor | None:
+    """[outputs], float32: one γ per output, where it is given so."""
+    gammas = spec.parameter
+    if not isinstance(gammas, Tensor):
+        return None
+    return gammas.float().expand(spec.shape.outputs).contiguous()
+
+
+def gamma_numbers(spec: PlanSpec) -> tuple[float, float]:
+    """γ (or α) and 0, or the lower end of γ's range and its length."""
+    parameter = spec.parameter
+    if isinstance(parameter, tuple):
+        low, high = parameter
+        return float(low), float(high - low)
+    return (0.0, 0.0) if isinstance(parameter, Tensor) else (float(parameter), 0.0)
+
+
+def gamma_kind(plan: PlanShape) -> str:
+    if plan.gamma_range:
+        return "range"
+    return "tensor" if plan.gamma_tensor else "number"
 
 
 def plan_launch(
@@ -90,14 +111,20 @@ def plan_launch(
     matrix: str = "none",
     classes: int = 0,
     ignore: bool = False,
+    overlap: bool = False,
+    after_seed: bool = False,
 ) -> Launch:
-    """The plan kernel, set up to write indices and weights, a matrix, or targets."""
+    """The plan kernel, set up to write indices and weights, a matrix, or targets.
+
+    overlap: the GPU can start a kernel before the one before has ended. after_seed: that one is
+    torch's, which draws the random number, so that the plan kernel may be started beside it.
+    """
     digits = plan.order_width != plan.batch_size
     return Launch(
         kernels.plan_kernel,
         (plan.outputs,),
         MIXUP=plan.law is Law.MIXUP,
-        GAMMAS=plan.gamma_tensor,
+        GAMMA_KIND=gamma_kind(plan),
         UNIFORM=plan.uniform_lam,
         ONE_LAM=plan.one_lam,
         DIGITS=digits,
@@ -108,6 +135,8 @@ def plan_launch(
         IGNORE=ignore,
         BLOCK=triton.next_power_of_2(plan.order_width),
         CLASS_BLOCK=min(64, triton.next_power_of_2(max(classes, 1))),
+        OVERLAP=overlap,
+        launch_pdl=overlap and after_seed,
         # H200: 1 to 8 warps all take 3.2 µs at 128 rows; at 256 rows 1 takes 6.2, 4 take 4.3
         num_warps=4,
         # debug is on for the label assertion; overflow is what the hash is made of
@@ -136,7 +165,7 @@ def _plan_only(plan: PlanShape, device: torch.device) -> Launch:
 
 
 @lru_cache(maxsize=16)
-def _zero_seed(device: torch.device) -> Tensor:
+def zero_seed(device: torch.device) -> Tensor:
     """The seed where the host has the whole origin: the same kernel then serves both cases."""
     zero = torch.zeros(1, dtype=torch.int64, device=device)
     # once per device: calls on other streams must not read it before it is written
@@ -186,16 +215,22 @@ def prepare(
     out_shape = (plan.outputs, *batch.shape[1:])
     out_stride = (batch.features, *batch.stride[1:])
     _, shared_memory = _gpu(batch.device)
+    overlap = overlaps(batch.device)
     path = choose_path(plan.batch_size, plan.sources, batch.dtype, tf32, shared_memory)
     halves = half_dtype(batch.dtype)
-    draw = plan_launch(
-        plan,
-        write_plan=path == "gather",
-        matrix=MATRIX_OF_PATH[path],
-        classes=classes,
-        ignore=ignore_index is not None,
+    draw, draw_after_seed = (
+        plan_launch(
+            plan,
+            write_plan=path == "gather",
+            matrix=MATRIX_OF_PATH[path],
+            classes=classes,
+            ignore=ignore_index is not None,
+            overlap=overlap,
+            after_seed=after_seed,
+        )
+        for after_seed in (False, True)
     )
-    mix = make_mixer(path, batch, plan, loose)
+    mix = make_mixer(path, batch, plan, loose, overlap=overlap)
 
     def run(
         samples: Tensor, labels: Tensor, spec: PlanSpec, origin: Origin
@@ -212,7 +247,8 @@ def prepare(
         else:
             matrix = empty_halves(plan.outputs, plan.batch_size, halves, device)
         buffers = PlanBuffers(labels, indices, weights, matrix, targets)
-        launch_plan(draw, spec, origin, device, buffers, classes, ignore_index or 0)
+        launch = draw if origin[0] is None else draw_after_seed
+        launch_plan(launch, spec, origin, device, buffers, classes, ignore_index or 0)
         mix(samples, out, matrix, indices, weights)
         return out, targets
 
@@ -289,12 +325,17 @@ def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor, *, tf32: bool) -> T
 Mixer: TypeAlias = Callable[[Tensor, Tensor, Any, Tensor | None, Tensor | None], object]
 
 
-def make_mixer(path: Path, batch: Batch, plan: PlanShape, loose: bool) -> Mixer:
-    """A function (samples, out, matrix, indices, weights) that writes out, by the path chosen."""
-    features, mode = batch.features, _mode(batch.dtype, loose)
+def make_mixer(
+    path: Path, batch: Batch, plan: PlanShape, loose: bool, *, overlap: bool = False
+) -> Mixer:
+    """A function (samples, out, matrix, indices, weights) that writes out, by the path chosen.
+
+    overlap: the plan kernel comes right before, and the mixing may be started beside it.
+    """
+    features, mode = batch.features, mode_of(batch.dtype, loose)
     sizes = (plan.outputs, plan.batch_size, features)
     if path == "whole":
-        return _whole_mixer(batch, plan, mode)
+        return _whole_mixer(batch, plan, mode, overlap)
     if path == "torch":
         # dense with the batch outermost: matrices, whatever the strides of other dimensions
         into, out_of = (plan.batch_size, features), (plan.outputs, features)
@@ -307,22 +348,24 @@ def make_mixer(path: Path, batch: Batch, plan: PlanShape, loose: bool) -> Mixer:
         # H200, 256 × 3 × 224², float32: 161 µs with these, 173 to 290 with others
         blocks = {"BLOCK_OUT": 128, "BLOCK_IN": 32, "BLOCK": 128, "STAGES": 3}
         programs = triton.cdiv(plan.outputs, 128) * triton.cdiv(features, 128)
-        loop = Launch(kernels.mix_loop_kernel, (programs,), MODE=mode, num_warps=4, **blocks)
+        blocks |= {"OVERLAP": overlap, "launch_pdl": overlap, "num_warps": 4}
+        loop = Launch(kernels.mix_loop_kernel, (programs,), MODE=mode, **blocks)
         return lambda samples, out, matrix, *_: loop(samples, out, matrix, *sizes)
     block = min(1024, max(128, triton.next_power_of_2(features)))
     programs = triton.cdiv(features, block) * plan.outputs
-    gather = Launch(kernels.mix_gather_kernel, (programs,), MODE=mode, BLOCK=block, num_warps=4)
-    sizes = (plan.batch_size, plan.sources, features)
-    return lambda samples, out, _, indices, weights: gather(samples, out, indices, weights, *sizes)
+    tiles = {"BLOCK": block, "OVERLAP": overlap, "launch_pdl": overlap, "num_warps": 4}
+    gather = Launch(kernels.mix_gather_kernel, (programs,), MODE=mode, **tiles)
+    counts = (plan.batch_size, plan.sources, features, plan.outputs)
+    return lambda samples, out, _, indices, weights: gather(samples, out, indices, weights, *counts)
 
 
-def _mode(dtype: torch.dtype, loose: bool) -> str:
+def mode_of(dtype: torch.dtype, loose: bool) -> str:
     if dtype == torch.float32:
         return "split2" if loose else "split3"
     return "bytes" if dtype == torch.uint8 else "half"
 
 
-def _whole_mixer(batch: Batch, plan: PlanShape, mode: str) -> Mixer:
+def _whole_mixer(batch: Batch, plan: PlanShape, mode: str, overlap: bool) -> Mixer:
     features = batch.features
     block_in = max(16, triton.next_power_of_2(plan.batch_size))
     block_out = min(block_in, max(16, triton.next_power_of_2(plan.outputs)))
@@ -343,6 +386,8 @@ def _whole_mixer(batch: Batch, plan: PlanShape, mode: str) -> Mixer:
         BLOCK_IN=block_in,
         BLOCK=block,
         STAGES=stages,
+        OVERLAP=overlap,
+        launch_pdl=overlap,
         num_warps=warps,
     )
 
@@ -372,6 +417,14 @@ def tiling(
     if mode in ("half", "bytes"):
         return 128, 8, 4, 1, False
     return (64, 4, 4, 1, True) if mode == "split3" else (64, 8, 5, 1, False)
+
+
+@lru_cache(maxsize=16)
+def overlaps(device: torch.device) -> bool:
+    """Whether a kernel can be started before the one before has ended: Hopper and newer."""
+    if device.type != "cuda" or torch.version.hip is not None:
+        return False
+    return torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 @lru_cache(maxsize=16)
