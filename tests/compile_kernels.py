@@ -76,7 +76,7 @@ def main():
             block, warps = few.tiling(3 * 224 * 224, dtype)
             # all kinds for one dtype, the largest for the others
             for kind in FEWS.values() if mode == "split3" else [FEWS["everything"]]:
-                constants = FEW | kind | {"MODE": mode, "BLOCK": block, **overlap}
+                constants = FEW | kind | {"MODE": mode, "BLOCK": block, "CHUNK": 32}
                 compile_for(capability, few_kernel, rows, half, constants, warps)
                 count += 1
             count += 2

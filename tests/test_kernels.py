@@ -4,6 +4,7 @@
 off, a GPU to the nearest, so what comes out of bfloat16 halves may be four times as far off there.
 """
 
+import copy
 import os
 import subprocess
 import sys
@@ -12,11 +13,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from zetamix import MixPlan, apply_plan, mixup, mixup_plan, zeta_mixup, zeta_plan
+from zetamix import MixPlan, ZetaMix, apply_plan, mix, mixup, mixup_plan, zeta_mixup, zeta_plan
 from zetamix import plan as plans
 from zetamix.gamma import weigh
 from zetamix.kernels import dispatch, embedding_bag, reference
 from zetamix.kernels.plan_spec import PLAIN, Finish, Law, PlanShape, PlanSpec
+from zetamix.kernels.prepared_calls import PreparedCalls
 from zetamix.plan import draw_finished
 from zetamix.rules import Blend, OneHot
 from zetamix.sampling import ORDER, Draw, draw_lam, expand, order_rows, order_width
@@ -80,6 +82,11 @@ def mixup_spec_of(batch, alpha, *, one_lam=False, outputs=None):
 
 def draw_plan(spec, offset=0):
     return dispatch.draw_plan(spec, (seed_of(spec.shape.batch_size), offset), DEVICE)
+
+
+def mix_labelled(samples, labels, classes, ignored, spec, finish, origin):
+    call = dispatch.prepare_labelled(samples, labels, classes, ignored, spec, finish)
+    return call(samples, labels, origin)
 
 
 def matrix_of(batch, sources, outputs=None):
@@ -324,9 +331,7 @@ def test_each_path_as_a_whole(batch, sources, dtype, tf32, request, monkeypatch)
     # five outputs: the interpreter takes a second for each
     spec = spec_of(batch, sources, 0.7, outputs=5)
     for _ in range(2):  # the second time from the cache
-        mixed, targets = dispatch.mix_labelled(
-            samples, labels, 4, None, spec, PLAIN, lambda: (seed_of(batch), 5)
-        )
+        mixed, targets = mix_labelled(samples, labels, 4, None, spec, PLAIN, (seed_of(batch), 5))
     indices, weights = draw_plan(spec, offset=5)
     matrix = reference.dense(indices, weights.double(), batch)
     expected = (matrix @ samples.double().flatten(1)).view(5, 2, 3, 4)
@@ -407,8 +412,8 @@ def test_few_sources_are_mixed_as_their_plan_says(
     samples = few_samples(batch, finish, dtype, channels_last)
     labels = torch.randint(20, (batch,), device=DEVICE)
     assert dispatch.mixes_labelled(spec, finish, samples)
-    arguments = (samples, labels, 20, None, spec, finish, lambda: (seed_of(batch), 0))
-    mixed, targets = dispatch.mix_labelled(*arguments)
+    arguments = (samples, labels, 20, None, spec, finish, (seed_of(batch), 0))
+    mixed, targets = mix_labelled(*arguments)
     expected = Blend(finish.mean).mix(samples, plan, "reference")
     assert (mixed.dtype, mixed.stride()) == (samples.dtype, samples.stride())
     if dtype == torch.uint8:
@@ -418,7 +423,7 @@ def test_few_sources_are_mixed_as_their_plan_says(
     else:
         torch.testing.assert_close(mixed, expected)
     torch.testing.assert_close(targets, OneHot(20).mix(labels, plan))
-    assert torch.equal(dispatch.mix_labelled(*arguments)[0], mixed)
+    assert torch.equal(mix_labelled(*arguments)[0], mixed)
 
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0])
@@ -427,7 +432,7 @@ def test_mixup_of_few_sources(alpha, one_lam):
     spec = mixup_spec_of(9, alpha, one_lam=one_lam)
     samples, labels = torch.randn(9, 33, device=DEVICE), torch.arange(9, device=DEVICE)
     origin = (seed_of(9), 3)
-    mixed, targets = dispatch.mix_labelled(samples, labels, 9, None, spec, PLAIN, lambda: origin)
+    mixed, targets = mix_labelled(samples, labels, 9, None, spec, PLAIN, origin)
     indices, weights = draw_plan(spec, offset=3)
     lam = draw_lam(Expanded(seed_of(9) + 3), alpha, 1 if one_lam else 9).expand(9)
     torch.testing.assert_close(weights[:, 0], lam.float(), rtol=2e-4, atol=2e-5)
@@ -442,8 +447,8 @@ def test_pasted_samples_may_hold_anything():
     samples = torch.full((2, 1, 8, 8), float("nan"), device=DEVICE)
     samples[0] = 1.0
     labels = torch.arange(2, device=DEVICE)
-    arguments = (samples, labels, 2, None, spec, finish, lambda: (seed_of(2), 0))
-    mixed, targets = dispatch.mix_labelled(*arguments)
+    arguments = (samples, labels, 2, None, spec, finish, (seed_of(2), 0))
+    mixed, targets = mix_labelled(*arguments)
     shares = mixed.isnan().float().mean((1, 2, 3))
     torch.testing.assert_close(shares, targets[:, 1])
     assert 0 < targets[0, 1] < 0.1
@@ -454,8 +459,8 @@ def test_few_sources_leave_the_share_of_ignored_labels_out(labels, ignored):
     spec, labels = spec_of(3, 3, 1.0), torch.tensor(labels, dtype=torch.int16, device=DEVICE)
     samples = torch.nn.functional.one_hot(labels.long().clamp_min(0), 3).float()
     samples *= (labels != ignored)[:, None]
-    arguments = (samples, labels, 3, ignored, spec, PLAIN, lambda: (seed_of(3), 0))
-    mixed, targets = dispatch.mix_labelled(*arguments)
+    arguments = (samples, labels, 3, ignored, spec, PLAIN, (seed_of(3), 0))
+    mixed, targets = mix_labelled(*arguments)
     torch.testing.assert_close(targets, mixed)
     assert targets.sum() < 2.9
 
@@ -463,8 +468,8 @@ def test_few_sources_leave_the_share_of_ignored_labels_out(labels, ignored):
 def test_classes_of_few_sources_come_in_blocks():
     labels = torch.randint(300, (6,), device=DEVICE)
     samples = torch.nn.functional.one_hot(labels, 300).float()
-    arguments = (samples, labels, 300, None, spec_of(6, 2), PLAIN, lambda: (seed_of(6), 0))
-    mixed, targets = dispatch.mix_labelled(*arguments)
+    arguments = (samples, labels, 300, None, spec_of(6, 2), PLAIN, (seed_of(6), 0))
+    mixed, targets = mix_labelled(*arguments)
     torch.testing.assert_close(targets, mixed)
 
 
@@ -573,6 +578,106 @@ def test_a_single_sample_comes_back_to_the_bit():
     mixed, targets = zeta_mixup(samples, torch.tensor([2], device=DEVICE), 4)
     assert torch.equal(mixed, samples)
     assert targets.tolist() == [[0, 0, 1, 0]]
+
+
+@pytest.fixture
+def prepared(monkeypatch, fused_everywhere):
+    """Names of what was worked out anew; a prepared call works out nothing."""
+    names = []
+    prepare = dispatch.prepare_labelled
+
+    def counted(*arguments):
+        names.append(arguments[0].dtype)
+        return prepare(*arguments)
+
+    monkeypatch.setattr(dispatch, "prepare_labelled", counted)
+    monkeypatch.setattr(mix, "_calls", PreparedCalls())
+    return names
+
+
+def test_batches_alike_are_planned_once(prepared):
+    samples, labels = torch.randn(6, 2, 3, 4, device=DEVICE), torch.arange(6, device=DEVICE)
+    transform = ZetaMix(num_classes=6, generator=torch.Generator(DEVICE).manual_seed(1))
+    again = ZetaMix(num_classes=6, generator=torch.Generator(DEVICE).manual_seed(1))
+    pairs = [transform(samples, labels) for _ in range(3)]
+    assert prepared == [torch.float32]
+    # each with numbers of its own, and the same as without the prepared call
+    assert not torch.equal(pairs[0][0], pairs[1][0])
+    for mixed, targets in pairs:
+        again._calls.clear()
+        expected = again(samples, labels)
+        assert torch.equal(mixed, expected[0])
+        assert torch.equal(targets, expected[1])
+
+
+def test_other_batches_and_options_are_planned_anew(prepared):
+    samples, labels = torch.randn(6, 2, 3, 4, device=DEVICE), torch.arange(6, device=DEVICE)
+    transform = ZetaMix(num_classes=6, gamma=1000.0, keep_variance=False)
+    transform(samples, labels)
+    transform(samples[:5], labels[:5])
+    transform(samples.half(), labels)
+    transform(samples, labels.int())
+    transform(samples.to(memory_format=torch.channels_last), labels)
+    transform(samples.movedim(-1, 1), labels)
+    assert len(prepared) == 6
+    # γ of 1,000 leaves samples as they are, γ of 0 averages two
+    assert torch.equal(transform(samples, labels)[0], samples)
+    transform.gamma = 0.0
+    assert not torch.equal(transform(samples, labels)[0], samples)
+    transform.gamma, transform.p = 0.0, 0.0
+    assert torch.equal(transform(samples, labels)[0], samples)
+    transform.p, transform.num_classes = 1.0, 9
+    assert transform(samples, labels)[1].shape == (6, 9)
+    transform.enabled = False
+    assert torch.equal(transform(samples, labels)[0], samples)
+    transform.enabled = True
+    assert transform(samples.clone().requires_grad_(), labels)[0].requires_grad
+    assert transform.eval()(samples, labels)[0] is samples or torch.equal(
+        transform(samples, labels)[0], samples
+    )
+    with pytest.raises(ValueError, match="6 samples and 5 labels"):
+        transform.train()(samples, labels[:5])
+
+
+def test_a_schedule_reaches_prepared_calls(prepared):
+    samples, labels = torch.randn(4, 3, device=DEVICE), torch.arange(4, device=DEVICE)
+    transform = ZetaMix(num_classes=4, gamma=lambda epoch: 1000.0 if epoch else 0.0, sources=2)
+    for _ in range(2):
+        assert not torch.equal(transform(samples, labels)[0], samples)
+    transform.set_epoch(1)
+    assert torch.equal(transform(samples, labels)[0], samples)
+
+
+def test_functions_prepare_calls_too(prepared):
+    samples, labels = torch.randn(5, 3, device=DEVICE), torch.arange(5, device=DEVICE)
+    for gamma in (1000.0, 1000.0, 0.0):
+        mixed, _ = zeta_mixup(samples, labels, 5, gamma=gamma, sources=3)
+        assert torch.equal(mixed, samples) == (gamma > 0)
+    for _ in range(2):
+        mixup(samples, labels, 5)
+    gammas = torch.zeros(5, device=DEVICE)
+    for _ in range(2):
+        zeta_mixup(samples, labels, 5, gamma=gammas)
+    # a tensor of γ may need gradients at the next call
+    assert len(prepared) == 5
+
+
+def test_transforms_with_prepared_calls_can_be_copied(prepared):
+    samples, labels = torch.randn(4, 3, device=DEVICE), torch.arange(4, device=DEVICE)
+    transform = ZetaMix(num_classes=4)
+    transform(samples, labels)
+    for twin in (copy.copy(transform), copy.deepcopy(transform)):
+        twin.num_classes = 7
+        assert twin(samples, labels)[1].shape == (4, 7)
+    assert transform(samples, labels)[1].shape == (4, 4)
+
+
+def test_prepared_calls_do_not_pile_up(prepared):
+    calls, labels = PreparedCalls(), torch.zeros(1)
+    for size in range(3 * PreparedCalls.LIMIT):
+        calls.keep(torch.zeros(1, size), labels, None, lambda *_: (labels, labels))
+    assert len(calls) <= PreparedCalls.LIMIT
+    assert calls.find(torch.zeros(1, size), labels, None) is not None
 
 
 def test_small_gpus_get_small_tiles():

@@ -1,6 +1,6 @@
 """Apply a plan to samples (Eq. 2), and ζ-mixup and mixup of samples and labels in one call."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -13,6 +13,7 @@ from zetamix.boxes import Size
 from zetamix.kernels import dispatch
 from zetamix.kernels.dispatch import Implementation
 from zetamix.kernels.plan_spec import MOST_FEW, PLAIN, Finish, PlanSpec
+from zetamix.kernels.prepared_calls import Call, PreparedCalls
 from zetamix.plan import (
     AnchorChoice,
     LamChoice,
@@ -20,6 +21,7 @@ from zetamix.plan import (
     check_is_plan,
     draw_few,
     draw_finished,
+    draw_plan,
     mixup_spec,
     zeta_spec,
 )
@@ -27,6 +29,9 @@ from zetamix.rules import Blend, OneHot, Rule, drop_column, infer_rule, is_batch
 from zetamix.sampling import Draw
 
 ONLY_SCALED = Finish(keep_variance=True)
+
+# of zeta_mixup and mixup; every transform has its own
+_calls = PreparedCalls()
 
 Nest = TypeVar("Nest")
 """A tensor or a nest of tensors: what comes back has the form that went in."""
@@ -88,13 +93,17 @@ def zeta_mixup(
     >>> targets.shape, targets.argmax(1)
     (torch.Size([8, 8]), tensor([0, 1, 2, 3, 4, 5, 6, 7]))
     """
+    options = "zeta", num_classes, gamma, sources, outputs, anchor, ignore_index, implementation
+    if (call := _find_call(samples, labels, options)) is not None:
+        origin = Draw(generator, stream, labels.device).origin()
+        return call(samples, labels, origin)  # type: ignore[arg-type, return-value]
     batch = samples, labels
     samples, labels = as_tensors(batch)
     first = check_pair(samples, labels)
     rule = infer_rule(labels, num_classes, ignore_index)
     draw = Draw(generator, stream, first.device)
     spec = zeta_spec(first.shape[0], gamma, sources, outputs, anchor, draw)
-    mixed: tuple[Nest, Tensor] = mix_pair(samples, labels, rule, spec, draw, implementation)
+    mixed = mix_pair(samples, labels, rule, spec, draw, implementation, _calls, options)
     return in_kind_of(batch, mixed)  # type: ignore[no-any-return]
 
 
@@ -117,14 +126,25 @@ def mixup(
     >>> targets.shape
     torch.Size([8, 10])
     """
+    options = "mixup", num_classes, alpha, per, outputs, ignore_index, implementation
+    if (call := _find_call(samples, labels, options)) is not None:
+        origin = Draw(generator, stream, labels.device).origin()
+        return call(samples, labels, origin)  # type: ignore[arg-type, return-value]
     batch = samples, labels
     samples, labels = as_tensors(batch)
     first = check_pair(samples, labels)
     rule = infer_rule(labels, num_classes, ignore_index)
     draw = Draw(generator, stream, first.device)
     spec = mixup_spec(first.shape[0], alpha, per, outputs)
-    mixed: tuple[Nest, Tensor] = mix_pair(samples, labels, rule, spec, draw, implementation)
+    mixed = mix_pair(samples, labels, rule, spec, draw, implementation, _calls, options)
     return in_kind_of(batch, mixed)  # type: ignore[no-any-return]
+
+
+def _find_call(samples: Any, labels: Any, options: Hashable) -> Call | None:
+    """The prepared call of an earlier batch like this one."""
+    if not _calls or type(samples) is not Tensor or type(labels) is not Tensor:
+        return None
+    return _calls.find(samples, labels, options)
 
 
 def check_pair(samples: Any, labels: Any) -> Tensor:
@@ -171,11 +191,14 @@ def mix_pair(
     spec: PlanSpec,
     draw: Draw,
     implementation: Implementation,
+    calls: PreparedCalls,
+    options: Hashable,
     finish: Finish = PLAIN,
     size: Size | None = None,
 ) -> tuple[Any, Tensor]:
     """Draw the plan and apply it; on a GPU, where nothing forbids it, in one or two launches.
 
+    calls, options: where the call is kept for the next batch, and for which options.
     size: of the images, where some are pasted.
     """
     is_tensor = isinstance(samples, Tensor)
@@ -186,13 +209,15 @@ def mix_pair(
         and isinstance(rule, OneHot)
         and dispatch.draws_plan(spec, draw.device, dtype)
         and dispatch.mixes_labelled(spec, finish, samples)
-        and (class_labels := drop_column(labels)).ndim == 1
+        and drop_column(labels).ndim == 1
         and samples.numel()
         and dispatch.uses_fused(implementation, samples)
     ):
-        return dispatch.mix_labelled(
-            samples, class_labels, rule.num_classes, rule.ignore_index, spec, finish, draw.origin
-        )
+        classes = rule.num_classes, rule.ignore_index
+        call = dispatch.prepare_labelled(samples, labels, *classes, spec, finish)
+        if not isinstance(spec.parameter, Tensor):
+            calls.keep(samples, labels, options, call)
+        return call(samples, labels, draw.origin())
     if (
         is_tensor
         and dtype == torch.float32
@@ -210,8 +235,9 @@ def mix_pair(
         if finish.keep_variance:
             weights = weights / torch.linalg.vector_norm(weights, dim=1, keepdim=True)
         return dispatch.mix_few(samples, indices, weights), targets
-    plan = draw_finished(spec, finish, size, draw, dtype)
-    if is_tensor and finish == PLAIN:
+    plain = finish == PLAIN
+    plan = draw_plan(spec, draw, dtype) if plain else draw_finished(spec, finish, size, draw, dtype)
+    if is_tensor and plain:
         mixed = dispatch.mix_samples(samples, plan.indices, plan.weights, implementation)
     else:
         mixed = Blend(finish.mean).mix(samples, plan, implementation)

@@ -448,7 +448,9 @@ def draw_plan(spec: PlanSpec, draw: Draw, dtype: torch.dtype) -> MixPlan:
     if dispatch.draws_plan(spec, draw.device, dtype):
         indices, weights = dispatch.draw_plan(spec, draw.origin(), draw.device)
         return _trusted_plan(indices, weights, shape.batch_size)
-    parameter = _draw_parameter(spec, draw)
+    parameter = spec.parameter
+    if isinstance(parameter, tuple):
+        parameter = _draw_gamma(*parameter, shape.outputs, draw)
     indices = sampling.draw_rows(
         draw,
         shape.batch_size,
@@ -466,19 +468,18 @@ def draw_plan(spec: PlanSpec, draw: Draw, dtype: torch.dtype) -> MixPlan:
 
 def draw_few(spec: PlanSpec, draw: Draw) -> tuple[Tensor, Tensor]:
     """Indices and float32 weights of a plan of few sources on a CPU, as `draw_plan` draws them."""
-    shape, parameter = spec.shape, _draw_parameter(spec, draw)
+    shape, parameter = spec
+    if isinstance(parameter, tuple):
+        parameter = _draw_gamma(*parameter, shape.outputs, draw)
     parts = shape.batch_size, shape.sources, shape.outputs, shape.own_anchor
     indices = sampling.draw_few_rows(draw, *parts)
     weights = _draw_weights(shape, parameter, draw).to(torch.float32)
     return indices, weights if weights.shape == indices.shape else weights.expand(indices.shape)
 
 
-def _draw_parameter(spec: PlanSpec, draw: Draw) -> float | Tensor:
-    """The parameter of a spec; from a range, one γ is drawn for each output."""
-    if not isinstance(spec.parameter, tuple):
-        return spec.parameter
-    low, high = spec.parameter
-    gamma = draw.uniform(sampling.GAMMA, spec.shape.outputs).mul_(float(high - low))
+def _draw_gamma(low: float, high: float, outputs: int, draw: Draw) -> Tensor:
+    """One γ of a range for each output."""
+    gamma = draw.uniform(sampling.GAMMA, outputs).mul_(float(high - low))
     return gamma.add_(float(low)) if low else gamma
 
 

@@ -127,7 +127,7 @@ class OneHot:
         if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
             raise TypeError(f"Class labels must be integers, got {value.dtype}.")
         # small unsigned dtypes cannot hold every class index that they are compared with
-        labels = drop_column(value).long()
+        labels = (value if value.ndim == 1 else drop_column(value)).long()
         on_host = labels.device.type == "cpu" and not torch.compiler.is_compiling()
         if labels.ndim == 1 and on_host:
             return self.scatter(labels, plan.indices, plan.weights)

@@ -29,6 +29,7 @@ ORDER, LAM, TRIES, GAMMA, MIXED, BOX, PASTED = range(7)
 LANE_STEP = 2**40
 
 ANY_CUDA = torch.device("cuda")
+HAS_PROCESS_GROUPS = torch.distributed.is_available()
 # two threads must not read the same state of a generator
 _generator_lock = threading.Lock()
 
@@ -344,11 +345,18 @@ def process_stream(generator: torch.Generator | None, home_rank: int = 0) -> int
 
 def process_rank(home_rank: int = 0) -> int:
     """The rank of this process: from its process group, its launcher, or `home_rank`."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
+    if HAS_PROCESS_GROUPS and torch.distributed.is_initialized():
         return torch.distributed.get_rank()
     # a spawned loader worker has no process group; launchers leave the rank in the environment
+    rank = _launched_rank()
+    return home_rank if rank is None else rank
+
+
+@lru_cache(maxsize=1)
+def _launched_rank() -> int | None:
+    """The rank that a launcher gave this process; read once, for it takes a microsecond."""
     rank = os.environ.get("RANK", "")
-    return int(rank) if rank.isdigit() else home_rank
+    return int(rank) if rank.isdigit() else None
 
 
 def _scramble(z: Tensor) -> Tensor:

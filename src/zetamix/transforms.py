@@ -22,6 +22,7 @@ from zetamix.boxes import Size, check_size
 from zetamix.gamma import dominance_threshold
 from zetamix.kernels.dispatch import IMPLEMENTATIONS, Implementation
 from zetamix.kernels.plan_spec import Finish, PlanSpec
+from zetamix.kernels.prepared_calls import PreparedCalls
 from zetamix.mix import apply_plan, check_pair, mix_pair, plan_dtype
 from zetamix.plan import ANCHORS, LAMS, AnchorChoice, LamChoice, MixPlan
 from zetamix.rules import Average, Blend, OneHot, infer_rule
@@ -103,6 +104,7 @@ class BatchMix(nn.Module):
             raise ValueError("Pass ignore_index or rules, not both: OneHot() holds its own.")
         self._blend = Blend()
         self._home_rank = 0
+        self._calls = PreparedCalls()
         self._controls = Controls(p=float(p))
         self._shared = _share(self._controls)
 
@@ -110,6 +112,9 @@ class BatchMix(nn.Module):
         if name in CHECKS and not (value is None and name in OPTIONAL):
             CHECKS[name](value)
         super().__setattr__(name, value)
+        # the calls of earlier batches had the old options
+        if "_calls" in self.__dict__:
+            self._calls.clear()
 
     if TYPE_CHECKING:
 
@@ -180,13 +185,17 @@ class BatchMix(nn.Module):
             and type(inputs[0]) is Tensor
             and type(inputs[1]) is Tensor
         ):
-            return self._mix(inputs)
+            controls = self._read_controls()
+            call = self._calls.find(*inputs, controls) if self._calls else None
+            if call is not None and self._mixes(controls):
+                return call(*inputs, self._draw(inputs[0].device).origin())
+            return self._mix(inputs, controls)
         given = inputs[0] if len(inputs) == 1 else inputs
-        return in_kind_of(given, self._mix(self._read_batch(as_tensors(inputs))))
+        batch = self._read_batch(as_tensors(inputs))
+        return in_kind_of(given, self._mix(batch, self._read_controls()))
 
-    def _mix(self, batch: Any) -> Any:
+    def _mix(self, batch: Any, controls: Controls) -> Any:
         """Mix a batch of tensors: a pair, or whatever the rules are for."""
-        controls = self._read_controls()
         mixes = self._mixes(controls)
         implementation = self.implementation if mixes else None
         if self.rules is not None:
@@ -197,10 +206,12 @@ class BatchMix(nn.Module):
         rule = infer_rule(labels, self.num_classes, self.ignore_index)
         first = check_pair(samples, labels)
         if mixes and not self._cuts:
-            size = self._check_blended(samples, self._blend)
+            checked = self.paste or self.keep_variance
+            size = self._check_blended(samples, self._blend) if checked else None
             draw = self._draw(first.device)
             spec, finish = self._spec(first.shape[0], draw, controls), self._finish(controls)
-            pair = mix_pair(samples, labels, rule, spec, draw, self.implementation, finish, size)
+            how = self.implementation, self._calls, controls, finish, size
+            pair = mix_pair(samples, labels, rule, spec, draw, *how)
         else:
             plan = self._plan_for(first, plan_dtype(batch), samples, self._blend)
             mixed = batch_tree.mix_tree(samples, self._blend, plan, implementation)
@@ -337,11 +348,13 @@ class BatchMix(nn.Module):
         twin = self.__class__.__new__(self.__class__)
         twin.__dict__.update(self.__dict__)
         twin._shared = _share(self._shared.tolist())
+        twin._calls = PreparedCalls()
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
         # a spawned loader worker can neither receive a generator nor know its parent's rank
         state = {**self.__dict__, "_home_rank": process_rank(self._home_rank)}
+        state["_calls"] = PreparedCalls()
         if self.generator is not None:
             numbers = bytes(self.generator.get_state().tolist())
             state["generator"] = (str(self.generator.device), numbers)

@@ -8,6 +8,7 @@ import importlib.util
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,9 @@ from zetamix import Mixup, ZetaMix, ZetaMixup
 Call = Callable[[Tensor, Tensor], Any]
 COPY = "copy"
 OURS = "zetamix ZetaMix"
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+# of bytes, which need it to keep their variance
+MEAN = 0.45
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Contender:
     """The package that must be installed."""
     captures: bool = False
     """Whether it draws anew at every replay of a CUDA graph."""
-    dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float16, torch.bfloat16)
+    dtypes: tuple[torch.dtype, ...] = FLOATS
     even: bool = False
     """Whether it needs an even batch size."""
 
@@ -43,6 +47,16 @@ class Contender:
 
 def copy(classes: int) -> Call:
     return lambda samples, labels: samples.clone()
+
+
+def zetamix(classes: int, **options: Any) -> Call:
+    floats = ZetaMix(num_classes=classes, **options)
+    integers = ZetaMix(num_classes=classes, mean=MEAN, **options)
+
+    def mix(samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        return (integers if samples.dtype == torch.uint8 else floats)(samples, labels)
+
+    return mix
 
 
 def listing(classes: int, gamma: float = 2.8) -> Call:
@@ -101,21 +115,23 @@ def kornia_mixup(classes: int) -> Call:
     return call
 
 
+def ours(name: str, build: Callable[[int], Call]) -> Contender:
+    return Contender(name, build, captures=True, dtypes=(*FLOATS, torch.uint8))
+
+
 CONTENDERS = (
-    Contender(COPY, copy, captures=True),
-    Contender(OURS, lambda classes: ZetaMix(num_classes=classes), captures=True),
-    Contender("zetamix Mixup", lambda classes: Mixup(num_classes=classes), captures=True),
+    ours(COPY, copy),
+    ours(OURS, zetamix),
+    ours("zetamix ZetaMix, pasted", partial(zetamix, paste=1.0)),
+    ours("zetamix ZetaMix, 4 sources", partial(zetamix, sources=4)),
+    ours("zetamix Mixup", lambda classes: Mixup(num_classes=classes)),
     # the paper's method: all sources, or the eight that have 99 % of the weight
-    Contender("zetamix", lambda classes: ZetaMixup(num_classes=classes), captures=True),
-    Contender(
-        "zetamix, 8 sources",
-        lambda classes: ZetaMixup(num_classes=classes, sources=8),
-        captures=True,
-    ),
+    ours("zetamix", lambda classes: ZetaMixup(num_classes=classes)),
+    ours("zetamix, 8 sources", lambda classes: ZetaMixup(num_classes=classes, sources=8)),
     Contender("paper listing", listing, dtypes=(torch.float32,)),
     Contender("mixup, original", original_mixup),
     Contender("torchvision v2.MixUp", torchvision_mixup, package="torchvision"),
     Contender("timm Mixup", timm_mixup, package="timm", even=True),
     Contender("kornia RandomMixUpV2", kornia_mixup, package="kornia"),
 )
-PEERS = tuple(contender.name for contender in CONTENDERS[5:])
+PEERS = tuple(contender.name for contender in CONTENDERS[7:])

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from zetamix import MixPlan, ZetaMix, mixup, mixup_plan, zeta_mixup, zeta_plan
-from zetamix.bench.contenders import CONTENDERS, COPY, OURS, Call, Contender
+from zetamix.bench.contenders import CONTENDERS, COPY, MEAN, OURS, Call, Contender
 from zetamix.bench.timing import Step, Timing, time_alternating, time_eager, time_graph
-from zetamix.kernels.reference import dense
+from zetamix.rules import Blend
 
 CLASSES = 10
 # rotated buffers together exceed the last-level cache of current hardware
@@ -17,6 +17,7 @@ ROTATION_BYTES = 400e6
 
 # largest relative error in norm against float64
 ERROR_LIMITS = {torch.float32: 1e-5, torch.bfloat16: 4e-3, torch.float16: 1e-3}
+ERROR_LIMITS[torch.uint8] = 4e-3
 TF32_LIMIT = 1e-3
 
 
@@ -38,7 +39,10 @@ class Case:
 
     def samples(self) -> Tensor:
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
-        return torch.randn(self.shape, device=self.device).to(self.dtype, memory_format=layout)
+        samples = torch.randn(self.shape, device=self.device)
+        if self.dtype == torch.uint8:
+            samples = (samples * 50 + 255 * MEAN).clamp(0, 255)
+        return samples.to(self.dtype, memory_format=layout)
 
 
 @dataclass(frozen=True)
@@ -69,27 +73,30 @@ def check(case: Case) -> None:
     """Compare ZetaMix, mixup, and ζ-mixup of all and of eight sources with float64."""
     samples = case.samples()
     labels = torch.randint(CLASSES, (case.shape[0],), device=case.device)
+
+    def generator() -> torch.Generator:
+        return torch.Generator(case.device).manual_seed(1)
+
+    mean = MEAN if case.dtype == torch.uint8 else None
+    for options in ({}, {"paste": 1.0}, {"sources": min(4, case.shape[0])}):
+        transform, twin = (
+            ZetaMix(num_classes=CLASSES, mean=mean, generator=generator(), **options)
+            for _ in range(2)
+        )
+        plan = twin.make_plan(
+            case.shape[0], size=(case.shape[2], case.shape[3]), device=case.device
+        )
+        name = f"ZetaMix {options or ''}".strip()
+        _compare(case, name, plan, samples, labels, *transform(samples, labels), mean)
     few = min(8, case.shape[0])
     for name, function, make_plan in (
-        ("ZetaMix", _zetamix, _zetamix_plan),
         ("mixup", mixup, mixup_plan),
         ("all sources", zeta_mixup, zeta_plan),
         ("8 sources", partial(zeta_mixup, sources=few), partial(zeta_plan, sources=few)),
     ):
-        generators = [torch.Generator(case.device).manual_seed(1) for _ in range(2)]
-        mixed, targets = function(samples, labels, CLASSES, generator=generators[0])
-        plan = make_plan(case.shape[0], generator=generators[1])
+        mixed, targets = function(samples, labels, CLASSES, generator=generator())
+        plan = make_plan(case.shape[0], generator=generator())
         _compare(case, name, plan, samples, labels, mixed, targets)
-
-
-def _zetamix(
-    samples: Tensor, labels: Tensor, classes: int, *, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    return ZetaMix(num_classes=classes, generator=generator)(samples, labels)
-
-
-def _zetamix_plan(batch_size: int, *, generator: torch.Generator) -> MixPlan:
-    return ZetaMix(generator=generator).make_plan(batch_size, device=generator.device)
 
 
 def _compare(
@@ -100,15 +107,17 @@ def _compare(
     labels: Tensor,
     mixed: Tensor,
     targets: Tensor,
+    mean: float | None = None,
 ) -> None:
     """Raise unless both are what the plan makes of them in float64."""
     limit = TF32_LIMIT if case.tf32 else ERROR_LIMITS[case.dtype]
-    weights = plan.matrix().double()
-    scaled = dense(plan.indices, plan.sample_weights(), plan.batch_size).double()
+    # a mean is for samples in [0, 1]
+    largest = 1 if mean is None else 255
+    expected_samples = largest * Blend(mean).mix(samples.double() / largest, plan, "reference")
     one_hot = torch.nn.functional.one_hot(labels, CLASSES).double()
     for part, actual, expected, bound in (
-        ("samples", mixed.flatten(1), scaled @ samples.flatten(1).double(), limit),
-        ("targets", targets, weights @ one_hot, 1e-6),
+        ("samples", mixed, expected_samples, limit),
+        ("targets", targets, plan.matrix().double() @ one_hot, 1e-6),
     ):
         error = ((actual.double() - expected).norm() / expected.norm()).item()
         if not error <= bound:

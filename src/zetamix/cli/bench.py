@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 GPU_SHAPES = "32x3x224x224,128x3x32x32,128x3x224x224,256x3x224x224"
 CPU_SHAPES = "128x3x32x32,32x3x96x96,128x3x96x96,32x3x224x224,128x3x224x224,256x3x224x224"
 LAYOUTS = ("contiguous", "channels_last")
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = ("float32", "bfloat16", "float16", "uint8")
 
 
 def bench(
@@ -35,7 +35,7 @@ def bench(
         str | None, typer.Option(help="Comma-separated shapes of batches, such as 32x3x224x224.")
     ] = None,
     dtypes: Annotated[
-        str | None, typer.Option(help="Comma-separated: float32, bfloat16, float16, tf32.")
+        str | None, typer.Option(help="Comma-separated: float32, bfloat16, float16, uint8, tf32.")
     ] = None,
     layouts: Annotated[
         str | None,
@@ -159,7 +159,7 @@ def _parse_shapes(text: str) -> list[tuple[int, ...]]:
 
 
 def _parse_dtypes(text: str | None, is_gpu: bool) -> list[str]:
-    choices = ["float32", "tf32", "bfloat16", "float16"] if is_gpu else list(DTYPES)
+    choices = ["float32", "tf32", *DTYPES[1:]] if is_gpu else list(DTYPES)
     if text is None:
         return choices if is_gpu else ["float32"]
     return _parse_names(text, choices, "--dtypes")

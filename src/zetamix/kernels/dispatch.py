@@ -183,7 +183,7 @@ def draw_few(
 
 
 def mixes_labelled(spec: PlanSpec, finish: Finish, samples: Tensor) -> bool:
-    """Whether `mix_labelled` can mix these samples by this plan."""
+    """Whether `prepare_labelled` has kernels for these samples and this plan."""
     if not is_few(spec):
         return finish == PLAIN
     if finish.mean is None:
@@ -193,38 +193,50 @@ def mixes_labelled(spec: PlanSpec, finish: Finish, samples: Tensor) -> bool:
     return means == 1 or samples.shape[1:2] == (means,)
 
 
-def mix_labelled(
+def prepare_labelled(
     samples: Tensor,
     labels: Tensor,
     num_classes: int,
     ignore_index: int | None,
     spec: PlanSpec,
     finish: Finish,
-    draw_origin: Callable[[], Origin],
-) -> tuple[Tensor, Tensor]:
-    """Draw, mix the samples and mix the labels in one or two launches: no plan is written out."""
+) -> Callable[[Tensor, Tensor, Origin], tuple[Tensor, Tensor]]:
+    """A function of (samples, labels, origin), for batches like this one.
+
+    It draws, mixes the samples and mixes the labels, in one launch for few sources and else in
+    two: no plan is written out.
+    """
     # the batch outermost and no gaps in memory; the order of the other dimensions does not matter
-    if not is_channels_last(samples):
-        samples = samples.contiguous()
-    labels = labels.contiguous()
-    triton = _triton()
-    batch = triton.Batch.of(samples, labels)
-    if is_few(spec):
-        run = _triton_few().prepare(batch, spec.shape, finish, num_classes, ignore_index)
-    else:
-        tf32 = allows_tf32()
-        # for dominant plans dropping the low half of the matrix loses no more than TF32 itself
-        loose = tf32 and spec.shape.dominant
-        run = triton.prepare(batch, spec.shape, num_classes, ignore_index, tf32=tf32, loose=loose)
-    with _current_device(samples.device):
-        # drawn last: a kernel that is started beside torch's random number reads the samples
-        mixed, targets = run(samples, labels, spec, draw_origin())
-    return mixed, targets
+    dense = is_channels_last(samples) or samples.is_contiguous()
+    triton, device = _triton(), samples.device
+    batch = triton.Batch.of(samples if dense else samples.contiguous(), labels)
+    arguments = batch, spec.shape, num_classes, ignore_index
+    # for all sources the kernels depend on whether TF32 is allowed, which may change
+    runs: dict[bool, Any] = {}
+    few = _triton_few().prepare(*arguments, finish) if is_few(spec) else None
+    plain_labels = labels.ndim == 1 and labels.is_contiguous()
+
+    def call(samples: Tensor, labels: Tensor, origin: Origin) -> tuple[Tensor, Tensor]:
+        if not dense:
+            samples = samples.contiguous()
+        if not plain_labels:
+            labels = labels.flatten().contiguous()
+        run = few
+        if run is None:
+            tf32 = allows_tf32()
+            run = runs.get(tf32) or runs.setdefault(tf32, triton.prepare(*arguments, tf32=tf32))
+        if device.type == "cuda" and device.index != torch._C._cuda_getDevice():
+            # Triton launches on the current device
+            with torch.cuda.device(device):
+                return run(samples, labels, spec, origin)  # type: ignore[no-any-return]
+        return run(samples, labels, spec, origin)  # type: ignore[no-any-return]
+
+    return call
 
 
 def _current_device(device: torch.device) -> AbstractContextManager[object]:
     """Triton launches on the current device, which need not be the samples'."""
-    if device.type != "cuda" or device.index == torch.cuda.current_device():
+    if device.type != "cuda" or device.index == torch._C._cuda_getDevice():
         return nullcontext()
     return torch.cuda.device(device)
 

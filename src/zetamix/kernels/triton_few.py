@@ -19,7 +19,6 @@ from zetamix.kernels.triton_kernels import (
     lam_of,
     narrow,
     uniform,
-    wait,
 )
 
 
@@ -240,11 +239,6 @@ def _store_plan(
 
 
 @triton.jit
-def _load(rows_p, index, features, d):
-    return tl.load(rows_p + index * features + d, mask=d < features, other=0.0)
-
-
-@triton.jit
 def _blend(
     xs,
     weights,
@@ -274,21 +268,46 @@ def _blend(
 def _cover(
     xs,
     boxes,
-    d,
+    chunks,
     SOURCES: tl.constexpr,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
     PIXEL: tl.constexpr,
+    CHUNK: tl.constexpr,
 ):
     """The first source under the boxes of the others, as `reference.paste`."""
-    y = (d // (WIDTH * PIXEL)) % HEIGHT
-    column = d % (WIDTH * PIXEL)
+    # a chunk lies in one line of one channel, so that lines are found once for each
+    line = (chunks * CHUNK) // (WIDTH * PIXEL)
+    column = chunks * CHUNK - line * (WIDTH * PIXEL)
+    y = line % HEIGHT
+    numbers = tl.arange(0, CHUNK)[None, :]
     covered = xs[0]
     for rank in tl.static_range(1, SOURCES):
         top, left, bottom, right = boxes[rank - 1]
-        inside = (y >= top) & (y < bottom) & (column >= left * PIXEL) & (column < right * PIXEL)
-        covered = tl.where(inside, xs[rank], covered)
+        crosses = (y >= top) & (y < bottom)
+        first = left * PIXEL - column
+        end = tl.where(crosses, right * PIXEL - column, 0)
+        covered = tl.where((numbers >= first) & (numbers < end), xs[rank], covered)
     return covered
+
+
+@triton.jit
+def _load_means(
+    mean_p,
+    chunks,
+    CHANNEL: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
+    """The mean of each number: one, one for each chunk, or one for each number."""
+    if CHANNELS == 1:
+        means = tl.load(mean_p)
+    elif CHANNEL % CHUNK == 0:
+        means = tl.load(mean_p + (chunks * CHUNK // CHANNEL) % CHANNELS)
+    else:
+        d = chunks * CHUNK + tl.arange(0, CHUNK)[None, :]
+        means = tl.load(mean_p + (d // CHANNEL) % CHANNELS)
+    return means
 
 
 @triton.jit
@@ -368,8 +387,8 @@ def few_kernel(
     IGNORE: tl.constexpr,
     MODE: tl.constexpr,
     BLOCK: tl.constexpr,
+    CHUNK: tl.constexpr,
     CLASS_BLOCK: tl.constexpr,
-    OVERLAP: tl.constexpr,
 ):
     """Mix one tile of one output, and with the first tile its target; or write its PLAN.
 
@@ -377,14 +396,16 @@ def few_kernel(
     MIXES_ALL: p is 1. HEIGHT, WIDTH: of the images, where some are pasted, else 0.
     PIXEL: numbers of a pixel side by side in memory: 1, or the channels where they come last.
     CHANNEL: numbers of a channel side by side. CHANNELS: how many means there are, 0 for none.
+    BLOCK, CHUNK: numbers of a tile, and of its parts, none of which leaves a line of an image.
     """
     row = (tl.program_id(0) % outputs).to(tl.int64)
     tile = tl.program_id(0) // outputs
-    d = tile * BLOCK + tl.arange(0, BLOCK)
+    chunks = tile * (BLOCK // CHUNK) + tl.arange(0, BLOCK // CHUNK)[:, None]
+    d = chunks * CHUNK + tl.arange(0, CHUNK)[None, :]
+    inside = d < features
     if SELF and not PLAN:
         # the anchor needs no random number: its samples travel while the plan is drawn
-        x0 = _load(rows_p, row % batch, features, d)
-    wait(OVERLAP)
+        x0 = tl.load(rows_p + (row % batch) * features + d, mask=inside, other=0.0)
     rows, weights, boxes, pasted = _draw_plan(
         tl.load(seed_p) + offset,
         row,
@@ -418,28 +439,28 @@ def few_kernel(
         )
     else:
         if not SELF:
-            x0 = _load(rows_p, rows[0], features, d)
+            x0 = tl.load(rows_p + rows[0] * features + d, mask=inside, other=0.0)
         x1 = x0
         x2 = x0
         x3 = x0
         if SOURCES > 1:
-            x1 = _load(rows_p, rows[1], features, d)
+            x1 = tl.load(rows_p + rows[1] * features + d, mask=inside, other=0.0)
         if SOURCES > 2:
-            x2 = _load(rows_p, rows[2], features, d)
+            x2 = tl.load(rows_p + rows[2] * features + d, mask=inside, other=0.0)
         if SOURCES > 3:
-            x3 = _load(rows_p, rows[3], features, d)
+            x3 = tl.load(rows_p + rows[3] * features + d, mask=inside, other=0.0)
         xs = (x0, x1, x2, x3)
         mean = 0.0
         if CHANNELS > 0:
-            mean = tl.load(mean_p + (d // CHANNEL) % CHANNELS)
+            mean = _load_means(mean_p, chunks, CHANNEL, CHANNELS, CHUNK)
         if HEIGHT > 0:
             if pasted:
-                y = _cover(xs, boxes, d, SOURCES, HEIGHT, WIDTH, PIXEL)
+                y = _cover(xs, boxes, chunks, SOURCES, HEIGHT, WIDTH, PIXEL, CHUNK)
             else:
                 y = _blend(xs, weights, mean, SOURCES, KEEP, CHANNELS, MODE)
         else:
             y = _blend(xs, weights, mean, SOURCES, KEEP, CHANNELS, MODE)
-        tl.store(out_p + row * features + d, y, mask=d < features)
+        tl.store(out_p + row * features + d, y, mask=inside)
         if tile == 0:
             _store_target(
                 targets_p,

@@ -50,7 +50,18 @@ class Launch:
         compiled = self.kernel[self.grid](*arguments, **self.constants)
         # the interpreter compiles nothing
         if compiled is not None:
-            self.run = compiled[self.grid]
+            self.run = self._runner(compiled)
+
+    def _runner(self, compiled: Any) -> Callable[..., None]:
+        """What `compiled[grid]` returns, without its hooks for profilers of launches."""
+        launch, function, metadata = compiled.run, compiled.function, compiled.packed_metadata
+        device = torch.cuda.current_device()
+
+        def run(*arguments: Any) -> None:
+            stream = torch._C._cuda_getCurrentRawStream(device)
+            launch(*self.grid, stream, function, metadata, None, None, None, *arguments)
+
+        return run
 
 
 class PlanBuffers(NamedTuple):
@@ -112,12 +123,10 @@ def plan_launch(
     classes: int = 0,
     ignore: bool = False,
     overlap: bool = False,
-    after_seed: bool = False,
 ) -> Launch:
     """The plan kernel, set up to write indices and weights, a matrix, or targets.
 
-    overlap: the GPU can start a kernel before the one before has ended. after_seed: that one is
-    torch's, which draws the random number, so that the plan kernel may be started beside it.
+    overlap: the kernel behind it may be started before it has ended.
     """
     digits = plan.order_width != plan.batch_size
     return Launch(
@@ -136,7 +145,6 @@ def plan_launch(
         BLOCK=triton.next_power_of_2(plan.order_width),
         CLASS_BLOCK=min(64, triton.next_power_of_2(max(classes, 1))),
         OVERLAP=overlap,
-        launch_pdl=overlap and after_seed,
         # H200: 1 to 8 warps all take 3.2 µs at 128 rows; at 256 rows 1 takes 6.2, 4 take 4.3
         num_warps=4,
         # debug is on for the label assertion; overflow is what the hash is made of
@@ -205,30 +213,27 @@ def prepare(
     ignore_index: int | None,
     *,
     tf32: bool,
-    loose: bool,
 ) -> Prepared:
     """A function (samples, labels, spec, origin) → (samples, targets) for batches like this one.
 
     The samples must be dense with the batch outermost, whatever the order of other dimensions.
-    tf32: whether torch may use TF32; loose: whether our kernels may be as imprecise as that.
+    tf32: whether torch may use TF32.
     """
+    # for dominant plans dropping the low half of the matrix loses no more than TF32 itself does
+    loose = tf32 and plan.dominant
     out_shape = (plan.outputs, *batch.shape[1:])
     out_stride = (batch.features, *batch.stride[1:])
     _, shared_memory = _gpu(batch.device)
     overlap = overlaps(batch.device)
     path = choose_path(plan.batch_size, plan.sources, batch.dtype, tf32, shared_memory)
     halves = half_dtype(batch.dtype)
-    draw, draw_after_seed = (
-        plan_launch(
-            plan,
-            write_plan=path == "gather",
-            matrix=MATRIX_OF_PATH[path],
-            classes=classes,
-            ignore=ignore_index is not None,
-            overlap=overlap,
-            after_seed=after_seed,
-        )
-        for after_seed in (False, True)
+    draw = plan_launch(
+        plan,
+        write_plan=path == "gather",
+        matrix=MATRIX_OF_PATH[path],
+        classes=classes,
+        ignore=ignore_index is not None,
+        overlap=overlap,
     )
     mix = make_mixer(path, batch, plan, loose, overlap=overlap)
 
@@ -247,8 +252,7 @@ def prepare(
         else:
             matrix = empty_halves(plan.outputs, plan.batch_size, halves, device)
         buffers = PlanBuffers(labels, indices, weights, matrix, targets)
-        launch = draw if origin[0] is None else draw_after_seed
-        launch_plan(launch, spec, origin, device, buffers, classes, ignore_index or 0)
+        launch_plan(draw, spec, origin, device, buffers, classes, ignore_index or 0)
         mix(samples, out, matrix, indices, weights)
         return out, targets
 
