@@ -7,6 +7,7 @@ import types
 
 import pytest
 from comparisons import make_comparison, make_dataset
+from miniatures import class_folders
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -221,3 +222,28 @@ def test_the_help_is_quick_to_import():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+# while data is read
+
+
+@pytest.mark.parametrize(
+    ("command", "shows"),
+    [
+        *((f"{name} --model no_such_model --data", "decoding") for name in ("train", "compare")),
+        ("tune --model no_such_model --data", "decoding"),
+        ("inspect --out photos/cat/0.png --data", "decoding"),
+        ("data check", "checking"),
+    ],
+)
+def test_a_terminal_shows_how_far_a_folder_is_read(command, shows, tmp_path, monkeypatch):
+    """The commands end once the data is there, for want of a model or a folder to write to."""
+    # rich takes anything for a terminal then
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    photos = class_folders(tmp_path / "photos", {"cat": 10, "dog": 10})
+    result = CliRunner().invoke(app, [*command.split(), str(photos)])
+    assert shows in result.stderr
+    assert "20/20" in result.stderr or command.startswith("inspect")

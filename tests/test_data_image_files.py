@@ -12,6 +12,7 @@ from torchvision.transforms import v2
 from zetamix import data
 from zetamix.data import image_files
 from zetamix.data.image_files import NATIVE, Fit, LabelledFile
+from zetamix.data.splits import digest
 
 
 def coordinates(width, height):
@@ -206,6 +207,42 @@ def test_work_that_is_not_wanted_any_more_is_dropped():
     with pytest.raises(KeyboardInterrupt):
         next(image_files.map_parallel(work, list(range(300)), 300))
     assert len(done) < 100
+
+
+def test_threads_go_on_while_the_caller_handles_a_block():
+    done = set()
+    blocks = image_files.map_parallel(done.add, list(range(50)), 10)
+    next(blocks)
+    wait_until(lambda: len(done) >= 20)
+    # and not without end: blocks that nobody has asked for take memory
+    assert len(done) <= 10 * (1 + image_files.AHEAD)
+    blocks.close()
+
+
+def wait_until(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert condition()
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 9, 10, 37])
+def test_results_come_in_the_order_of_the_items(count):
+    blocks = list(image_files.map_parallel(lambda item: 2 * item, list(range(count)), 10))
+    assert [first for first, _ in blocks] == list(range(0, count, 10))
+    assert [result for _, some in blocks for result in some] == list(range(0, 2 * count, 2))
+
+
+def test_a_block_has_the_digests_of_its_samples(tmp_path):
+    random = np.random.default_rng(0)
+    for number in range(5):
+        save(tmp_path / f"{number}.png", random.integers(0, 256, (12, 9, 3), np.uint8))
+    (tmp_path / "2.png").write_bytes(b"no image")
+    files = [LabelledFile(tmp_path / f"{number}.png", 0) for number in range(5)]
+    (block,) = image_files.file_part(files, (3, 8, 8), Fit(8), tmp_path).blocks()
+    assert list(block.broken) == [2]
+    assert list(block.keys) == [digest(sample) for sample in block.samples]
+    assert len(set(block.keys)) == 4
 
 
 def test_only_names_of_images_are_images(tmp_path):

@@ -8,7 +8,14 @@ from rich.console import Console
 
 from zetamix.cli import options
 from zetamix.cli.errors import exit_stopped, report_errors
-from zetamix.cli.live import print_header, print_line, print_table, short_path, show_runs
+from zetamix.cli.live import (
+    print_header,
+    print_line,
+    print_table,
+    short_path,
+    show_reading,
+    show_runs,
+)
 from zetamix.cli.shown_again import ShownAgain
 
 if TYPE_CHECKING:
@@ -66,21 +73,23 @@ def compare(
     options.check_device(device)
     stop = options.make_stop(time_limit, began, console)
     with report_errors():
-        grid = make_grid(
-            data,
-            None if methods is None else parse_list(methods),
-            out=out,
-            seeds=options.parse_seeds(seeds, 3),
-            train_size=options.parse_train_size(train_size),
-            model=model,
-            epochs=epochs,
-            weights=weights,
-            optimizer=optimizer,
-            changes=change or [],
-            data_dir=data_dir,
-            size=size,
-            group=options.parse_group(group, group_pattern),
-        )
+        with show_reading() as progress:
+            grid = make_grid(
+                data,
+                None if methods is None else parse_list(methods),
+                out=out,
+                seeds=options.parse_seeds(seeds, 3),
+                train_size=options.parse_train_size(train_size),
+                model=model,
+                epochs=epochs,
+                weights=weights,
+                optimizer=optimizer,
+                changes=change or [],
+                data_dir=data_dir,
+                size=size,
+                group=options.parse_group(group, group_pattern),
+                progress=progress,
+            )
         _print_grid(console, grid)
         multi_label = grid.dataset.multi_label
         metric = primary_metric(grid.dataset.splits["test"].counts(), multi_label=multi_label)

@@ -1,8 +1,7 @@
 """`zetamix data`: list, info, prepare, check."""
 
 import shlex
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from rich.table import Table
 
 from zetamix.cli.errors import report_errors
-from zetamix.cli.live import print_line
+from zetamix.cli.live import print_line, show_reading
 from zetamix.cli.options import (
     STDOUT,
     DataDir,
@@ -30,7 +28,6 @@ from zetamix.text import plural
 
 if TYPE_CHECKING:
     from zetamix.data import Dataset, DatasetSpec, Report
-    from zetamix.data.source import Progress as Callback
 
 data = typer.Typer(
     help="Datasets: those of the paper by name, or your own by path.", no_args_is_help=True
@@ -133,7 +130,7 @@ def prepare(
     from zetamix.data.load_dataset import resolve
 
     by = parse_group(group, group_pattern)
-    with report_errors(), _progress_bar() as progress:
+    with report_errors(), show_reading() as progress:
         dataset = prepare_data(name, data_dir, seed, size, by, progress=progress, force=force)
         folder = resolve(name, data_dir, seed, size, by).folder
     _print_rows(open_console(json_file), _describe_dataset(dataset, folder))
@@ -164,7 +161,7 @@ def check(
 
     by = parse_group(group, group_pattern)
     open_console(json_file)
-    with report_errors(), _progress_bar() as progress:
+    with report_errors(), show_reading() as progress:
         report = check_data(name, data_dir, seed, size, by, progress=progress)
     write_results(json_file, report.as_dict())
     if json_file != STDOUT:
@@ -328,20 +325,3 @@ def _print_list(title: str, lines: Sequence[str], limit: int | None) -> None:
         typer.echo(f"  {line}")
     if limit is not None and len(lines) > limit:
         typer.echo(f"  and {len(lines) - limit:,} more; --all lists them")
-
-
-@contextmanager
-def _progress_bar() -> Iterator["Callback"]:
-    """A transient progress bar on stderr."""
-    console = Console(stderr=True)
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with bar:
-        task = bar.add_task("reading", total=None)
-
-        def update(activity: str, done: int, total: int) -> None:
-            if activity.startswith("downloading"):
-                activity, done, total = f"{activity}, MB", done // 10**6, total // 10**6
-            bar.update(task, description=activity, completed=done, total=total or None)
-
-        yield update

@@ -100,7 +100,7 @@ def inspect(
         with StageBars(Console(stderr=True)) as bars:
             bars("reading the data", 0, 1)
             by = parse_group(group, group_pattern)
-            dataset = datasets.load(data, data_dir=data_dir, size=size, group=by)
+            dataset = datasets.load(data, data_dir=data_dir, size=size, group=by, progress=bars)
             bars("reading the data", 1, 1)
             chosen = given or choose_methods(METHODS, images=len(dataset.shape) == 3)
             folder = out or Path("out") / f"inspect-{dataset.name}"

@@ -1,14 +1,15 @@
 """Terminal output that commands share: live progress of runs, headers, tables and paths."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -194,6 +195,26 @@ def show_runs(
     """The live display of `run_cells`; the options are those of `RunsView`."""
     runs = RunsView(console, metric, **options)
     return LiveDisplay(console, runs.view, runs.lines, curves)
+
+
+@contextmanager
+def show_reading(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """A transient bar on stderr while data is downloaded, decoded or checked; on a terminal only.
+
+    Yields a function to call with the activity, how much is done, and the total (0 if unknown).
+    """
+    console = Console(stderr=True)
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    hidden = quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task("reading", total=None)
+
+        def update(activity: str, done: int, total: int) -> None:
+            if activity.startswith("downloading"):
+                activity, done, total = f"{activity}, MB", done // 10**6, total // 10**6
+            bar.update(task, description=activity, completed=done, total=total or None)
+
+        yield update
 
 
 def print_header(

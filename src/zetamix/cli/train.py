@@ -11,11 +11,12 @@ from rich.table import Table
 
 from zetamix.cli import options
 from zetamix.cli.errors import exit_stopped, print_error, report_errors
-from zetamix.cli.live import print_header, print_line, short_path, show_runs
+from zetamix.cli.live import print_header, print_line, short_path, show_reading, show_runs
 
 if TYPE_CHECKING:
     from zetamix.data import Dataset, DatasetRef
     from zetamix.data.groups import Group
+    from zetamix.data.source import Progress
     from zetamix.experiments.progress import CellProgress
     from zetamix.experiments.run_cells import CellResults
     from zetamix.records import Cell, RunRecord
@@ -70,9 +71,9 @@ def train(
     with report_errors():
         ranks, torch_device = join(options.parse_device(device))
         console.quiet = not ranks.leads
-        dataset, ref = _load(
-            data, data_dir, train_size, size, options.parse_group(group, group_pattern)
-        )
+        by = options.parse_group(group, group_pattern)
+        with show_reading(quiet=not ranks.leads) as progress:
+            dataset, ref = _load(data, data_dir, train_size, size, by, progress)
         recipe = make_recipe(
             dataset,
             model=model,
@@ -123,12 +124,17 @@ def train(
 
 
 def _load(
-    data: str, data_dir: Path | None, train_size: str | None, size: int | None, group: "Group"
+    data: str,
+    data_dir: Path | None,
+    train_size: str | None,
+    size: int | None,
+    group: "Group",
+    progress: "Progress",
 ) -> tuple["Dataset", "DatasetRef | None"]:
     from zetamix.data import DatasetRef, with_reported_split
 
     ref = DatasetRef.resolve(data, data_dir, options.parse_train_size(train_size), size, group)
-    dataset = ref.load()
+    dataset = ref.load(progress)
     return (dataset, ref) if dataset.test is not None else (with_reported_split(dataset), None)
 
 

@@ -20,6 +20,7 @@ from zetamix.cli.live import (
     print_line,
     print_table,
     short_path,
+    show_reading,
     time_left,
 )
 from zetamix.text import plural
@@ -126,21 +127,23 @@ def tune(
         from zetamix.experiments.tune import tune as search
 
         _mask_password(storage)
-        spec = make_spec(
-            data,
-            text,
-            metric=metric,
-            seed=sampler_seed,
-            train_size=options.parse_train_size(train_size),
-            model=model,
-            epochs=epochs,
-            weights=weights,
-            optimizer=optimizer,
-            changes=change or [],
-            data_dir=data_dir,
-            size=size,
-            group=options.parse_group(group, group_pattern),
-        )
+        with show_reading() as progress:
+            spec = make_spec(
+                data,
+                text,
+                metric=metric,
+                seed=sampler_seed,
+                train_size=options.parse_train_size(train_size),
+                model=model,
+                epochs=epochs,
+                weights=weights,
+                optimizer=optimizer,
+                changes=change or [],
+                data_dir=data_dir,
+                size=size,
+                group=options.parse_group(group, group_pattern),
+                progress=progress,
+            )
         grid_seeds = None if seeds is None else options.parse_seeds(seeds, 3)
         plan = make_plan(spec, sampler, trials, prune, grid_seeds)
         name = f"tune-{spec.dataset.name}" + ("-grid" if sampler == "grid" else "")

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -84,8 +85,8 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
 def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) -> str | None:
     """A description of damage to the files of a prepared dataset, if there is any.
 
-    Every load compares sizes. The first one on this machine, and the first after a file was
-    changed or copied, compares checksums: 1 GB takes about a second.
+    Every load compares sizes. The first one on another machine than that which prepared the data,
+    and the first after a file was changed or copied, compares checksums: 1 GB takes about a second.
 
     checksums: compare them in any case, as `zetamix data check` does.
     """
@@ -206,6 +207,9 @@ def _fill(folder: Path, source: Source, progress: Progress | None) -> None:
         ],
     }
     write_json(folder / META, seal(meta))
+    # their checksums are those of what was written; reading them again takes 0.08 ms for an image
+    # of 3 × 224², which takes 2 ms of one core to decode
+    write_json(folder / VERIFIED, seal(_states(folder, meta)))
 
 
 def _small_files(split: str, part: Part) -> dict[str, bytes]:
@@ -217,12 +221,16 @@ def _small_files(split: str, part: Part) -> dict[str, bytes]:
 
 
 def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> dict[str, Any]:
-    """Write chunks to a file; its size and checksum."""
+    """Write chunks to a file; its size and checksum.
+
+    A second thread computes the checksum while the first writes.
+    """
     digest = hashlib.sha256()
-    with naming(path), path.open("wb") as file:
+    with naming(path), path.open("wb") as file, ThreadPoolExecutor(1) as pool:
         for chunk in chunks:
+            hashed = pool.submit(digest.update, chunk)
             file.write(chunk)
-            digest.update(chunk)
+            hashed.result()
         file.flush()
         os.fsync(file.fileno())
         size = file.tell()

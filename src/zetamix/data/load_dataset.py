@@ -40,6 +40,8 @@ def load(
     seed: int = 0,
     size: int | None = None,
     group: Group = None,
+    *,
+    progress: Progress | None = None,
 ) -> Dataset:
     """The dataset of that name, or at that path.
 
@@ -55,6 +57,7 @@ def load(
         column of a table (`NAME` for the arrays `train_NAME`, `val_NAME`, … of an `.npz` file), or
         a compiled regular expression, of which the first capture group in a file's path is the
         patient. Given splits are checked.
+    progress: called while files are prepared, with the activity, how much is done, and the total.
 
     Files on this machine are prepared on the first load; `load` never downloads.
 
@@ -62,7 +65,7 @@ def load(
     torch.Size([8192, 3])
     """
     request = resolve(name, data_dir, seed, size, group)
-    return request.open() or request.prepare(None, fetch=False)
+    return request.open() or request.prepare(progress, fetch=False)
 
 
 def prepare(
@@ -375,8 +378,11 @@ class DatasetRef:
         folder = None if data_dir is None else str(data_dir.absolute())
         return cls(name, folder, train_size, size, group)
 
-    def load(self) -> Dataset:
-        dataset = load(self.name, self.data_dir, size=self.size, group=self.group)
+    def load(self, progress: Progress | None = None) -> Dataset:
+        """The dataset; `progress` is called while its files are prepared, as in `load`."""
+        dataset = load(
+            self.name, self.data_dir, size=self.size, group=self.group, progress=progress
+        )
         return dataset.with_train_size(self.train_size)
 
 
@@ -386,6 +392,7 @@ def load_or_take(
     train_size: int | float | None,
     size: int | None,
     group: Group,
+    progress: Progress | None = None,
 ) -> tuple[Dataset, DatasetRef | None]:
     """The dataset, and the reference by which worker processes load it.
 
@@ -393,7 +400,7 @@ def load_or_take(
     """
     if not isinstance(data, Dataset):
         ref = DatasetRef.resolve(data, data_dir, train_size, size, group)
-        return ref.load(), ref
+        return ref.load(progress), ref
     if size is not None or group is not None:
         raise DataError(f"size and group are for paths; {data.name} is loaded already.")
     return data.with_train_size(train_size), None

@@ -136,10 +136,10 @@ class Scan:
             end = block.first + len(block.samples) + len(block.broken)
             rows = [row for row in range(block.first, end) if row not in block.broken]
             self.corrupt += block.broken.values()
-            for row, pixels in zip(rows, block.samples, strict=True):
+            keys = map(digest, block.samples) if block.keys is None else block.keys
+            for row, pixels, key in zip(rows, block.samples, keys, strict=True):
                 name = part.names[row] if part.names is not None else ""
                 sample = Sample(split, row, name, self.source.label_name(split, row))
-                key = digest(pixels)
                 first = self._first.setdefault(key, sample)
                 if first is not sample:
                     self._groups.setdefault(key, [first]).append(sample)

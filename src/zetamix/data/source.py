@@ -23,6 +23,8 @@ class Block(NamedTuple):
     first: int
     samples: Array
     broken: Mapping[int, str]
+    keys: Sequence[bytes] | None = None
+    """The `digest` of every sample, where the threads that decode have computed it."""
 
 
 class ReadBlocks(Protocol):

@@ -10,6 +10,7 @@ import torch
 from zetamix.data import Dataset, DatasetRef
 from zetamix.data.groups import Group
 from zetamix.data.load_dataset import load_or_take
+from zetamix.data.source import Progress
 from zetamix.data.splits import strata
 from zetamix.experiments.executor import POLL_SECONDS, Stop, check_backend
 from zetamix.experiments.run_cells import Watch, run_cells
@@ -73,6 +74,7 @@ def make_grid(
     data_dir: Path | None = None,
     size: int | None = None,
     group: Group = None,
+    progress: Progress | None = None,
 ) -> Grid:
     """All runs of a comparison, checked before any of them is trained.
 
@@ -84,11 +86,12 @@ def make_grid(
     model, epochs, weights, optimizer, changes: override the recipe; changes as in "lr=0.05".
     size: resize the images of a path to this number of pixels.
     group: keep the images of a patient or lesion in one split, as in `zetamix.data.load`.
+    progress: called while the files of a path are prepared, as in `zetamix.data.load`.
     """
     numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not numbers:
         raise CompareError(f"seeds must be at least 1, got {seeds}.")
-    dataset, ref = load_or_take(data, data_dir, train_size, size, group)
+    dataset, ref = load_or_take(data, data_dir, train_size, size, group, progress)
     _check_dataset(dataset)
     recipe = make_recipe(
         dataset,

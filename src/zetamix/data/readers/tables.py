@@ -18,6 +18,7 @@ import numpy as np
 from zetamix.data.errors import DataError, OnProblem, check_distinct, raise_problems
 from zetamix.data.groups import Group, find_groups
 from zetamix.data.image_files import (
+    Decoded,
     Fit,
     Header,
     decoded_block,
@@ -238,7 +239,7 @@ class Table:
     def image_part(self, shape: tuple[int, ...], fit: Fit) -> Part:
         """All images of the table; labels are set by the caller."""
 
-        def attempt(item: tuple[str, Path | bytes]) -> Array | str:
+        def attempt(item: tuple[str, Path | bytes]) -> Decoded | str:
             return try_decode(*item, shape, fit)
 
         def blocks(rows: Rows | None = None) -> Iterator[Block]:

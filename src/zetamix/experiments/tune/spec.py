@@ -7,6 +7,7 @@ from typing import Any
 from zetamix.data import DataError, Dataset
 from zetamix.data.groups import Group
 from zetamix.data.load_dataset import load_or_take
+from zetamix.data.source import Progress
 from zetamix.metrics import check_metric, primary_metric
 from zetamix.models import initialise
 from zetamix.results.search_space import Space, SpaceError, parse_space
@@ -39,6 +40,7 @@ def make_spec(
     data_dir: Path | None = None,
     size: int | None = None,
     group: Group = None,
+    progress: Progress | None = None,
 ) -> StudySpec:
     """The spec of a study; raises if any setting of the space could not be trained.
 
@@ -49,8 +51,9 @@ def make_spec(
         balanced accuracy, and for a multi-label set the mean average precision.
     size: side in pixels to which images of a path are resized.
     group: keep the images of a patient or lesion in one split, as in `zetamix.data.load`.
+    progress: called while the files of a path are prepared, as in `zetamix.data.load`.
     """
-    dataset, ref = load_or_take(data, data_dir, train_size, size, group)
+    dataset, ref = load_or_take(data, data_dir, train_size, size, group, progress)
     parsed = parse_space(space)
     if recipe is None:
         recipe = make_recipe(
