@@ -20,7 +20,10 @@ def invoke(*arguments):
     return CliRunner().invoke(app, ["bench", "--device", "cpu", "--rounds", "5", *arguments])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.uint8)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_gate_lets_right_results_through(dtype):
     run.check(run.Case((12, 3, 8, 8), dtype, CPU))
     run.check(run.Case((12, 3, 8, 8), dtype, CPU, channels_last=True))
@@ -117,7 +120,7 @@ def test_the_command_prints_and_writes(tmp_path):
         (["--shapes", "axb"], "expected batch x channels x height x width"),
         (["--scaling", "--shapes", "4x3x8x8"], "leave out --shapes, --dtypes and --layouts"),
         (["--layouts", "rows"], "expected some of contiguous, channels_last, got 'rows'"),
-        (["--dtypes", "int8"], "expected some of float32, bfloat16, float16, got 'int8'"),
+        (["--dtypes", "int8"], "expected some of float32, bfloat16, float16, uint8, got 'int8'"),
         (["--device", "tpu"], "expected cpu or cuda, got 'tpu'"),
     ],
 )

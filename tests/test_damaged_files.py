@@ -140,7 +140,12 @@ def test_prepared_data_is_verified_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr(hashlib, "file_digest", digest)
     for _ in range(3):
-        data.load("digits", data_dir=tmp_path)
+        data.load("digits", data_dir=tmp_path / "here")
+    # its checksums were computed while it was written
+    assert read == []
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    for _ in range(3):
+        data.load("digits", data_dir=tmp_path / "there")
     splits = ("train", "val", "test")
     assert sorted(read) == sorted(f"{s}.{kind}" for s in splits for kind in ("labels", "samples"))
 

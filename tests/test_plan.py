@@ -1,6 +1,9 @@
 """Plans: what is drawn, from which generator, and with which law."""
 
+import os
 import pickle
+import subprocess
+import sys
 from itertools import permutations
 
 import by_hand
@@ -340,10 +343,15 @@ def test_orders_of_different_streams_are_not_correlated():
 
 def test_rank_in_the_environment_chooses_the_stream(monkeypatch):
     draw = DRAWS["zeta keys"]
-    monkeypatch.setenv("RANK", "3")
-    sampling._launched_rank.cache_clear()
+    program = "from zetamix import sampling; print(sampling.process_rank(7))"
+    for environment, rank in ({"RANK": "3"}, "3"), ({"RANK": ""}, "7"):
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(
+            command, env=os.environ | environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == rank
+    monkeypatch.setattr(sampling, "LAUNCHED_RANK", 3)
     plan = draw(generator=torch.Generator().manual_seed(3))
-    sampling._launched_rank.cache_clear()
     assert same(plan, draw(generator=torch.Generator().manual_seed(3), stream=3))
 
 

@@ -142,7 +142,9 @@ def mixup(
 
 def _find_call(samples: Any, labels: Any, options: Hashable) -> Call | None:
     """The prepared call of an earlier batch like this one."""
-    if not _calls or type(samples) is not Tensor or type(labels) is not Tensor:
+    if torch.compiler.is_compiling() or not _calls:
+        return None
+    if type(samples) is not Tensor or type(labels) is not Tensor:
         return None
     return _calls.find(samples, labels, options)
 

@@ -30,6 +30,9 @@ LANE_STEP = 2**40
 
 ANY_CUDA = torch.device("cuda")
 HAS_PROCESS_GROUPS = torch.distributed.is_available()
+# launchers leave the rank of a process in its environment; read once, since it takes 1 µs
+_RANK = os.environ.get("RANK", "")
+LAUNCHED_RANK = int(_RANK) if _RANK.isdigit() else None
 # two threads must not read the same state of a generator
 _generator_lock = threading.Lock()
 
@@ -347,16 +350,8 @@ def process_rank(home_rank: int = 0) -> int:
     """The rank of this process: from its process group, its launcher, or `home_rank`."""
     if HAS_PROCESS_GROUPS and torch.distributed.is_initialized():
         return torch.distributed.get_rank()
-    # a spawned loader worker has no process group; launchers leave the rank in the environment
-    rank = _launched_rank()
-    return home_rank if rank is None else rank
-
-
-@lru_cache(maxsize=1)
-def _launched_rank() -> int | None:
-    """The rank that a launcher gave this process; read once, for it takes a microsecond."""
-    rank = os.environ.get("RANK", "")
-    return int(rank) if rank.isdigit() else None
+    # a spawned loader worker has no process group
+    return home_rank if LAUNCHED_RANK is None else LAUNCHED_RANK
 
 
 def _scramble(z: Tensor) -> Tensor:

@@ -186,9 +186,10 @@ class BatchMix(nn.Module):
             and type(inputs[1]) is Tensor
         ):
             controls = self._read_controls()
-            call = self._calls.find(*inputs, controls) if self._calls else None
-            if call is not None and self._mixes(controls):
-                return call(*inputs, self._draw(inputs[0].device).origin())
+            if not torch.compiler.is_compiling() and self._calls and self._mixes(controls):
+                call = self._calls.find(*inputs, controls)
+                if call is not None:
+                    return call(*inputs, self._draw(inputs[0].device).origin())
             return self._mix(inputs, controls)
         given = inputs[0] if len(inputs) == 1 else inputs
         batch = self._read_batch(as_tensors(inputs))

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,16 +79,14 @@ def check(case: Case) -> None:
         return torch.Generator(case.device).manual_seed(1)
 
     mean = MEAN if case.dtype == torch.uint8 else None
-    for options in ({}, {"paste": 1.0}, {"sources": min(4, case.shape[0])}):
-        transform, twin = (
-            ZetaMix(num_classes=CLASSES, mean=mean, generator=generator(), **options)
-            for _ in range(2)
-        )
-        plan = twin.make_plan(
-            case.shape[0], size=(case.shape[2], case.shape[3]), device=case.device
-        )
-        name = f"ZetaMix {options or ''}".strip()
-        _compare(case, name, plan, samples, labels, *transform(samples, labels), mean)
+    every: tuple[dict[str, Any], ...] = ({}, {"paste": 1.0}, {"sources": min(4, case.shape[0])})
+    for options in every:
+        options |= {"num_classes": CLASSES, "mean": mean}
+        mixed, targets = _zetamix(samples, labels, generator=generator(), **options)
+        size = case.shape[2], case.shape[3]
+        transform = ZetaMix(generator=generator(), **options)
+        plan = transform.make_plan(case.shape[0], size=size, device=case.device)
+        _compare(case, str(transform), plan, samples, labels, mixed, targets, mean)
     few = min(8, case.shape[0])
     for name, function, make_plan in (
         ("mixup", mixup, mixup_plan),
@@ -97,6 +96,10 @@ def check(case: Case) -> None:
         mixed, targets = function(samples, labels, CLASSES, generator=generator())
         plan = make_plan(case.shape[0], generator=generator())
         _compare(case, name, plan, samples, labels, mixed, targets)
+
+
+def _zetamix(samples: Tensor, labels: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+    return ZetaMix(**options)(samples, labels)
 
 
 def _compare(

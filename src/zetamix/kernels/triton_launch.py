@@ -14,7 +14,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from zetamix.kernels import triton_kernels as kernels
-from zetamix.kernels.plan_spec import Law, Origin, PlanShape, PlanSpec
+from zetamix.kernels.plan_spec import MOST_FEW, Law, Origin, PlanShape, PlanSpec
 from zetamix.kernels.reference import dense
 
 # one program sorts a whole row of keys; past this, torch's segmented sort takes over
@@ -264,14 +264,13 @@ def choose_path(
 ) -> Path:
     """The fastest way to mix: "gather", "whole", "loop", or "torch" for its matrix product.
 
-    Gathering reads a row for each source; a product works through the whole batch. On an H200 they
-    break even near 64 rows per source: 2 sources gathered from 128 × 3 × 224² take 56 µs in float32
-    and 32 in bfloat16, a product 57 and 30; from 256 rows 107 and 59 against 167 and 55 (whole
-    calls, `benchmarks/h200.json`). Above 128 rows the matrix no longer stays on a multiprocessor,
+    Gathering reads a row for each source; a product works through the whole batch. On an H200 2
+    sources of a given plan are gathered from 32 × 3 × 224² in 12 µs (float32) and 8 (bfloat16),
+    where a product and the matrix for it take 30 and 24. Above 128 rows the matrix no longer stays on a multiprocessor,
     and cuBLAS overlaps the traffic better (256 × 3 × 224²: bfloat16 48 µs against 67, TF32 93
     against 137). With less shared memory than an A100's the matrix stays there only up to 64 rows.
     """
-    if sources == 1 or sources * 64 <= batch_size:
+    if sources <= MOST_FEW or sources * 64 <= batch_size:
         return "gather"
     if batch_size <= (MAX_WHOLE if shared_memory >= AMPERE else 64):
         return "whole"
