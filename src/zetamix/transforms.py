@@ -29,10 +29,12 @@ from zetamix.rules import Average, Blend, OneHot, infer_rule
 from zetamix.sampling import Draw, process_rank, process_stream
 
 NOT_SET = -1.0
+# the share of images that ZetaMix pastes, by the search in results/zetamix-search
+IMAGES_PASTED = 0.5
 
 
 # options are checked whenever they are set, so that a call need not check them
-OPTIONAL = ("num_classes", "ignore_index", "rules", "generator", "sources")
+OPTIONAL = ("num_classes", "ignore_index", "rules", "generator", "sources", "paste")
 CHECKS: dict[str, Callable[[Any], None]] = {
     "num_classes": lambda value: _checks.check_count("num_classes", value, 1),
     "ignore_index": _checks.check_ignore_index,
@@ -77,7 +79,8 @@ class BatchMix(nn.Module):
     """
 
     keep_variance = False
-    paste = 0.0  # the probability of a pasted output; above 0 plans need the size of the images
+    # the probability of a pasted output; above 0 plans need the size of the images
+    paste: float | None = 0.0
     _cuts = False  # whether boxes are CutMix's, which `_paste_boxes` draws
     _options: tuple[str, ...] = ()  # the names that repr shows
     _without_images = "Use mixup or zeta for other data."
@@ -207,10 +210,10 @@ class BatchMix(nn.Module):
         rule = infer_rule(labels, self.num_classes, self.ignore_index)
         first = check_pair(samples, labels)
         if mixes and not self._cuts:
-            checked = self.paste or self.keep_variance
+            checked = self.paste != 0 or self.keep_variance
             size = self._check_blended(samples, self._blend) if checked else None
             draw = self._draw(first.device)
-            spec, finish = self._spec(first.shape[0], draw, controls), self._finish(controls)
+            spec, finish = self._spec(first.shape[0], draw, controls), self._finish(controls, size)
             how = self.implementation, self._calls, controls, finish, size
             pair = mix_pair(samples, labels, rule, spec, draw, *how)
         else:
@@ -240,7 +243,7 @@ class BatchMix(nn.Module):
         if not self._mixes(controls):
             return plans.identity_plan(batch_size, device=device, dtype=dtype)
         draw = self._draw(device)
-        spec, finish = self._spec(batch_size, draw, controls), self._finish(controls)
+        spec, finish = self._spec(batch_size, draw, controls), self._finish(controls, size)
         if finish.paste:
             size = check_size(size)
         if not self._cuts:
@@ -256,12 +259,20 @@ class BatchMix(nn.Module):
 
     def _check_blended(self, value: Any, rules: Rules) -> Size | None:
         """Refuse what cannot be pasted; the size of the images where something is."""
-        if not self.paste:
+        if self.paste == 0:
             return None
         shapes = [leaf.shape for leaf, _ in batch_tree.blended_leaves(value, rules)]
         for shape in shapes:
-            if len(shape) >= 4:
+            # volumes, and signals [batch, channels, 1, length], are pasted on request only
+            if (
+                len(shape) == 4
+                and min(shape[-2:]) > 1
+                or len(shape) >= 4
+                and self.paste is not None
+            ):
                 return shape[-2], shape[-1]
+        if self.paste is None:
+            return None
         raise ValueError(
             f"{type(self).__name__} cuts boxes out of images, [batch, channels, height, width], "
             f"got {', '.join(str(list(shape)) for shape in shapes) or 'none'}. "
@@ -272,8 +283,11 @@ class BatchMix(nn.Module):
         """The plan that blends every output."""
         raise NotImplementedError
 
-    def _finish(self, controls: Controls) -> Finish:
-        return Finish(controls.p, self.paste, self.keep_variance, self._blend.mean)
+    def _finish(self, controls: Controls, size: Size | None) -> Finish:
+        paste = self.paste
+        if paste is None:
+            paste = 0.0 if size is None else IMAGES_PASTED
+        return Finish(controls.p, paste, self.keep_variance, self._blend.mean)
 
     def _paste_boxes(self, plan: MixPlan, size: Size, draw: Draw) -> MixPlan:
         """The plan with the boxes of CutMix, for transforms that cut."""
@@ -439,9 +453,10 @@ class GammaMix(BatchMix):
 class ZetaMix(GammaMix):
     """The member of the ζ-mixup family with few sources, a random γ and full contrast.
 
-    Every output blends its own sample with one other. γ is drawn anew for each, so outputs range
-    from an even blend (γ = 0) to nearly unmixed samples, and blends are scaled to the contrast of
-    unmixed samples: the network meets in training what it meets in testing.
+    Every output mixes its own sample with one other: half of the images are blended, half are
+    pasted. γ is drawn anew for each, so outputs range from an even mix (γ = 0) to nearly unmixed
+    samples, and blends are scaled to the contrast of unmixed samples: the network meets in training
+    what it meets in testing. Set `enabled` to False for the last fifth of training.
 
     gamma, sources: as in `ZetaMixup`.
     keep_variance: divide the weights of samples by their 2-norm, so that a blend of independent
@@ -449,7 +464,8 @@ class ZetaMix(GammaMix):
         mean 0, or have their `mean` given.
     paste: the probability that an output is pasted rather than blended: every other source then
         covers a random box whose area is its weight, and targets are the exact shares of pixels.
-        For images [batch, channels, height, width].
+        None stands for 0.5 where samples are images, [batch, channels, height, width], and for 0
+        where they are not.
     mean: the mean of samples in [0, 1] or of bytes, one number or one per channel, as
         `torchvision.transforms.Normalize` takes it; see `zetamix.rules.Blend`.
     num_classes, ignore_index, rules, p, generator, implementation: as in `ZetaMixup`.
@@ -470,7 +486,7 @@ class ZetaMix(GammaMix):
         gamma: Gamma | GammaSchedule = (0.0, 4.0),
         sources: int | None = 2,
         keep_variance: bool = True,
-        paste: float = 0.0,
+        paste: float | None = None,
         mean: float | Sequence[float] | None = None,
         ignore_index: int | None = None,
         rules: Rules | None = None,

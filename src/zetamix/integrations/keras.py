@@ -174,7 +174,7 @@ class ZetaMix(BatchMixLayer):
         gamma: float | Sequence[float] = (0.0, 4.0),
         sources: int | None = 2,
         keep_variance: bool = True,
-        paste: float = 0.0,
+        paste: float | None = None,
         mean: float | Sequence[float] | None = None,
         value_range: Sequence[float] | None = None,
         p: float = 1.0,

@@ -148,7 +148,7 @@ def _parse(text: str) -> methods.Method:
     method = methods.parse(text)
     if method.name not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {text!r}.")
-    if method.until != 1:
+    if "until" in dict(method.options):
         raise ValueError(
             f"until= belongs to the training loop, got method={text!r}. Leave it out, and pass "
             "--mixup-off-epoch to timm's script or set mixup_enabled = False."

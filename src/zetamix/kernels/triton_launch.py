@@ -266,9 +266,10 @@ def choose_path(
 
     Gathering reads a row for each source; a product works through the whole batch. On an H200 2
     sources of a given plan are gathered from 32 × 3 × 224² in 12 µs (float32) and 8 (bfloat16),
-    where a product and the matrix for it take 30 and 24. Above 128 rows the matrix no longer stays on a multiprocessor,
-    and cuBLAS overlaps the traffic better (256 × 3 × 224²: bfloat16 48 µs against 67, TF32 93
-    against 137). With less shared memory than an A100's the matrix stays there only up to 64 rows.
+    where a product and the matrix for it take 30 and 24. Above 128 rows the matrix no longer stays
+    on a multiprocessor, and cuBLAS overlaps the traffic better (256 × 3 × 224²: bfloat16 48 µs
+    against 67, TF32 93 against 137). With less shared memory than an A100's the matrix stays there
+    only up to 64 rows.
     """
     if sources <= MOST_FEW or sources * 64 <= batch_size:
         return "gather"
