@@ -263,13 +263,7 @@ class BatchMix(nn.Module):
             return None
         shapes = [leaf.shape for leaf, _ in batch_tree.blended_leaves(value, rules)]
         for shape in shapes:
-            # volumes, and signals [batch, channels, 1, length], are pasted on request only
-            if (
-                len(shape) == 4
-                and min(shape[-2:]) > 1
-                or len(shape) >= 4
-                and self.paste is not None
-            ):
+            if len(shape) >= 4 and (self.paste is not None or _is_image(shape)):
                 return shape[-2], shape[-1]
         if self.paste is None:
             return None
@@ -522,6 +516,11 @@ class ZetaMix(GammaMix):
     def extra_repr(self) -> str:
         mean = "" if self._blend.mean is None else f", mean={self._blend.mean}"
         return super().extra_repr() + mean
+
+
+def _is_image(shape: torch.Size) -> bool:
+    """Neither a volume nor a signal [batch, channels, 1, length]."""
+    return len(shape) == 4 and min(shape[2:]) > 1
 
 
 def _is_nonnegative(leaf: Tensor) -> bool:
