@@ -13,7 +13,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 PAGE = "docs/results/speed.md"
-OURS = "zetamix"
+MIXUP, ALL_SOURCES, BLENDED = "zetamix Mixup", "zetamix", "zetamix ZetaMix, blended"
 PEERS = ("mixup, original", "torchvision v2.MixUp", "timm Mixup", "kornia RandomMixUpV2")
 FILES = {"h200": "h200", "cpu": "cpu", "training": "training_h200", "loader": "loader_cpu"}
 
@@ -68,31 +68,49 @@ def dtype_of(row: dict[str, Any]) -> str:
     return str(row["dtype"]) + (", TF32 allowed" if row["tf32"] else "")
 
 
-def gpu_table() -> str:
+def graph_table() -> str:
+    """Replays of a CUDA graph, in µs and times the copy of the same batch."""
     lines = [
-        "| batch | copy, graph | zetamix, graph | × copy | zetamix, eager | mixup, original "
-        "| torchvision | timm |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| batch | copy | ZetaMix, blended | pasted | 4 sources | Mixup | ζ-mixup, all sources |",
+        "|---|" + "---:|" * 6,
     ]
+    names = (BLENDED, "zetamix ZetaMix, pasted", "zetamix ZetaMix, 4 sources", MIXUP, ALL_SOURCES)
     for (shape, dtype), found in load("h200").items():
-        graph, copy = found[OURS, "graph"], found["copy", "graph"]
-        cells = [f"{shape}, {dtype}", number(copy), f"**{number(graph)}**", f"{graph / copy:.2f}"]
-        cells += [number(found[OURS, "eager"])]
-        cells += [number(found[peer, "eager"]) for peer in PEERS[:3]]
+        copy = found["copy", "graph"]
+        times = (found[name, "graph"] for name in names)
+        cells = [f"{shape}, {dtype}", number(copy)]
+        cells += [f"{number(time)} ({time / copy:.2f})" for time in times]
         lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def eager_table() -> str:
+    """Plain calls on a GPU, in µs, beside other libraries."""
+    lines = [
+        "| batch | copy | ZetaMix, blended | pasted | Mixup | ζ-mixup, all sources "
+        "| mixup, original | torchvision | timm |",
+        "|---|" + "---:|" * 8,
+    ]
+    names = ("copy", BLENDED, "zetamix ZetaMix, pasted", MIXUP, ALL_SOURCES, *PEERS[:3])
+    for (shape, dtype), found in load("h200").items():
+        # the other libraries do not mix bytes
+        times = [found.get((name, "eager")) for name in names]
+        cells = ["–" if time is None else number(time) for time in times]
+        lines.append("| " + " | ".join([f"{shape}, {dtype}", *cells]) + " |")
     return "\n".join(lines)
 
 
 def cpu_table() -> str:
     lines = [
-        "| batch | copy | ZetaMix | Mixup | ζ-mixup, 8 sources | ζ-mixup, all | paper's listing "
-        "| mixup, original | torchvision | timm (in place) | kornia |",
-        "|---|" + "---:|" * 10,
+        "| batch | copy | ZetaMix | blended | Mixup | ζ-mixup, 8 sources | ζ-mixup, all "
+        "| paper's listing | mixup, original | torchvision | timm (in place) | kornia "
+        "| timm, mode=elem |",
+        "|---|" + "---:|" * 12,
     ]
-    methods = ("zetamix ZetaMix", "zetamix Mixup", "zetamix, 8 sources", "zetamix")
+    methods = ("zetamix ZetaMix", BLENDED, MIXUP, "zetamix, 8 sources", ALL_SOURCES)
     ours = (*methods, "paper listing")
     for (shape, _), found in load("cpu").items():
-        names = ("copy", *ours, *PEERS)
+        names = ("copy", *ours, *PEERS, "timm Mixup, mode=elem")
         cells = [shape, *(f"{found[name, 'eager'] / 1e3:.2f}" for name in names)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -111,6 +129,21 @@ def training_table() -> str:
     return "\n".join(lines)
 
 
+def training_224_table() -> str:
+    """Milliseconds per step at 224², beside one resident batch without loader and mixing."""
+    lines = ["| | one resident batch | no mixing | ZetaMix |", "|---|---:|---:|---:|"]
+    rows = read("training_224_h200")["rows"]
+    for model in ("resnet18", "resnet50"):
+        own = [row for row in rows if model in row["label"]]
+        cells = [f"{row['median_ms']:.2f}" for row in own]
+        cells[1:] = [
+            f"{time} ({row['times_resident']:.2f} ×)"
+            for time, row in zip(cells[1:], own[1:], strict=True)
+        ]
+        lines.append(f"| {model} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def loader_table() -> str:
     """Images per second, and how many times those of the faster DataLoader."""
     lines = ["| | images/s | times the faster DataLoader |", "|---|---:|---:|"]
@@ -121,13 +154,16 @@ def loader_table() -> str:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
-    "h200": gpu_table,
+    "h200-graph": graph_table,
+    "h200-eager": eager_table,
     "cpu": cpu_table,
     "training": training_table,
+    "training-224": training_224_table,
     "loader": loader_table,
     "h200-machine": lambda: describe_machine(FILES["h200"]),
     "cpu-machine": lambda: describe_machine(FILES["cpu"]),
     "training-machine": lambda: describe_machine(FILES["training"]),
+    "training-224-machine": lambda: describe_machine("training_224_h200"),
     "loader-machine": lambda: describe_machine(FILES["loader"]),
 }
 

@@ -17,7 +17,7 @@ RECIPE = RECIPES["cifar10"].change(
     model="digitnet", epochs=2, batch_size=32, lr=0.05, milestones=(1,), augmentation="none"
 )
 STEPS = 3
-METHODS = ["none", "mixup", "cutmix", "switch", "zeta:2.8", "local", "zetamix:paste=0.5"]
+METHODS = ["none", "mixup", "cutmix", "switch", "zeta:2.8", "local", "zetamix:until=1"]
 
 # of a finished run, besides lock files
 FINISHED = ["cell.json", "final.pt", "metrics.jsonl", "model.json", "record.json"]

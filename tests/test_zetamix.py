@@ -73,10 +73,34 @@ def test_the_default_blends_each_sample_with_one_other():
     assert scipy.stats.kstest(gammas, "uniform", args=(0, 4)).pvalue > LEAST_P_VALUE
 
 
+def test_the_default_pastes_half_of_the_images():
+    mix = ZetaMix(num_classes=10, generator=seeded())
+    plan = mix.make_plan(4000, size=(8, 8))
+    assert scipy.stats.binomtest(int(plan.pasted.sum()), 4000, 0.5).pvalue > LEAST_P_VALUE
+    samples, labels = torch.randn(16, 3, 8, 8), torch.arange(16) % 10
+    again = ZetaMix(num_classes=10, paste=0.5, generator=seeded())
+    mix = ZetaMix(num_classes=10, generator=seeded())
+    for ours, theirs in zip(mix(samples, labels), again(samples, labels), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [(6,), (3, 9), (2, 1, 9), (2, 9, 1), (2, 4, 5, 6)],
+    ids=["table", "sequence", "signal", "column", "volume"],
+)
+def test_the_default_blends_what_is_no_image(shape):
+    samples, labels = torch.randn(9, *shape), torch.arange(9)
+    default = ZetaMix(num_classes=9, generator=seeded())(samples, labels)
+    blended = ZetaMix(num_classes=9, paste=0, generator=seeded())(samples, labels)
+    for ours, theirs in zip(default, blended, strict=True):
+        assert torch.equal(ours, theirs)
+
+
 def test_without_its_options_it_is_zeta_mixup():
     samples, labels = images()
     options = {"num_classes": 8, "gamma": 2.8, "sources": None}
-    plain = ZetaMix(**options, keep_variance=False, generator=seeded())
+    plain = ZetaMix(**options, keep_variance=False, paste=0, generator=seeded())
     for ours, theirs in zip(
         plain(samples, labels),
         ZetaMixup(**options, generator=seeded())(samples, labels),
@@ -112,7 +136,7 @@ def test_the_variance_of_independent_samples_is_kept(options):
 def test_targets_keep_the_weights():
     samples, labels = images()
     plan = ZetaMix(generator=seeded()).make_plan(8)
-    mixed, targets = ZetaMix(num_classes=8, generator=seeded())(samples, labels)
+    mixed, targets = ZetaMix(num_classes=8, paste=0, generator=seeded())(samples, labels)
     assert_close(targets, plan.matrix())
     norms = plan.weights.double().square().sum(1).sqrt()
     expected = torch.einsum("on,n...->o...", targets.double(), samples.double())
@@ -329,6 +353,58 @@ def test_dtype_and_memory_format_are_kept(shape, dtype, channels_last):
     assert slow.is_contiguous(memory_format=layout)
 
 
+WHOLE, EMPTY, CORNER, MIDDLE = (0, 0, 5, 4), (0, 0, 0, 0), (0, 0, 2, 3), (1, 1, 4, 3)
+
+
+@pytest.mark.parametrize(
+    "boxes",
+    [
+        [[WHOLE, MIDDLE], [EMPTY, EMPTY], [WHOLE, EMPTY]],
+        # a plan made by hand: what no box covers is blended
+        [[CORNER, MIDDLE], [EMPTY, CORNER], [MIDDLE, EMPTY]],
+        [[WHOLE, CORNER, MIDDLE], [WHOLE, WHOLE, CORNER], [CORNER, EMPTY, MIDDLE]],
+        [[WHOLE, MIDDLE, CORNER, EMPTY], [WHOLE, EMPTY, EMPTY, WHOLE], [EMPTY] * 4],
+        [[WHOLE], [CORNER], [EMPTY]],
+        [[WHOLE, MIDDLE, CORNER, EMPTY, MIDDLE]] * 3,
+    ],
+)
+@pytest.mark.parametrize("mean", [None, 0.4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8])
+def test_copied_boxes_are_those_of_the_reference(boxes, mean, dtype):
+    boxes = torch.tensor(boxes)
+    sources = boxes.shape[1]
+    samples = torch.rand(6, 3, 10, 8, generator=seeded())[::2, :, ::2, ::2]
+    samples = (255 * samples if dtype == torch.uint8 else samples).to(dtype)
+    indices = torch.stack([torch.arange(3).roll(-k) for k in range(sources)], 1)
+    weights = torch.rand(3, sources, generator=seeded()).softmax(1)
+    plan = MixPlan(indices, weights, 3, keep_variance=mean is not None, boxes=boxes, size=(5, 4))
+    fast = apply_plan(samples, plan, mean=mean)
+    slow = apply_plan(samples, plan, mean=mean, implementation="reference")
+    if dtype == torch.uint8:
+        assert (fast.int() - slow.int()).abs().max() <= 1
+    else:
+        assert_close(fast, slow)
+    for k, row in enumerate(boxes):
+        top, left, bottom, right = row[-1].tolist()
+        pixels = (..., slice(top, bottom), slice(left, right))
+        assert torch.equal(fast[k][pixels], samples[indices[k, -1]][pixels])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_pasted_pixels_are_exact_beside_numbers_that_are_not_finite(value):
+    samples = torch.randn(2, 1, 5, 4)
+    samples[1] = value
+    boxes = torch.tensor([[WHOLE, MIDDLE], [WHOLE, MIDDLE]])
+    plan = MixPlan(
+        torch.tensor([[0, 1], [1, 0]]), torch.full((2, 2), 0.5), 2, boxes=boxes, size=(5, 4)
+    )
+    for implementation in ("auto", "reference"):
+        mixed = apply_plan(samples, plan, implementation=implementation)
+        assert int((~mixed[0].isfinite()).sum()) == 6
+        assert int(mixed[1].isfinite().sum()) == 6
+        assert mixed[1, 0, 0, 0].isnan() == samples[1, 0, 0, 0].isnan()
+
+
 @pytest.mark.parametrize("options", [{}, {"paste": 0.5}, {"mean": 0.5, "paste": 0.5}])
 def test_gradients(options):
     mean = options.pop("mean", None)
@@ -509,6 +585,7 @@ def test_scale_of_even_blends():
 
 FEW = {
     "default": lambda **given: ZetaMix(**given),
+    "blended": lambda **given: ZetaMix(paste=0, **given),
     "fixed gamma": lambda **given: ZetaMix(gamma=2.0, **given),
     "range above 0": lambda **given: ZetaMix(gamma=(1.0, 3.0), sources=3, **given),
     "variance not kept": lambda **given: ZetaMix(sources=4, keep_variance=False, **given),
@@ -526,7 +603,7 @@ def test_the_path_of_few_sources_mixes_by_the_plan_of_the_seed(make, batch, layo
     samples = torch.randn(batch, 3, 5, 4).to(memory_format=layout)
     labels = torch.randint(7, (batch,))
     mixed, targets = make(num_classes=7, generator=seeded(3))(samples, labels)
-    plan = make(generator=seeded(3)).make_plan(batch)
+    plan = make(generator=seeded(3)).make_plan(batch, size=(5, 4))
     assert torch.equal(mixed, apply_plan(samples, plan))
     assert_close(mixed, apply_plan(samples.double(), plan))
     assert torch.equal(targets, OneHot(7).mix(labels, plan))

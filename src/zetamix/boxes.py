@@ -5,6 +5,7 @@ covers no pixel is empty. Sizes are (height, width). All functions work on the d
 value that the host has to read.
 """
 
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import torch
@@ -25,14 +26,26 @@ def place_inside(areas: Tensor, uniform: Tensor, size: Size) -> Tensor:
 
     The sides are √area of the image's, rounded to pixels. uniform: [..., 2], numbers in (0, 1).
     """
-    spans = []
-    for length, position in zip(size, uniform.unbind(-1), strict=True):
-        side = (areas.sqrt() * length).round()
-        first = (position * (length - side + 1)).floor()
-        # a uniform number can be rounded to 1
-        first = torch.minimum(first, length - side)
-        spans.append((first, first + side))
-    return _stack(*spans)
+    lengths = _lengths(size, areas)
+    sides = (areas.sqrt().unsqueeze(-1) * lengths).round()
+    room = lengths - sides
+    # a uniform number can be rounded to 1
+    first = torch.minimum((uniform * (room + 1)).floor(), room)
+    return torch.cat([first, first + sides], -1).long()
+
+
+def _lengths(size: Size, like: Tensor) -> Tensor:
+    """[2]: height and width, filled and not copied from the host, which no CUDA graph captures."""
+    if like.device.type == "cpu" and not torch.compiler.is_compiling():
+        return _host_lengths(size, like.dtype)
+    return torch.stack([like.new_full((), length) for length in size])
+
+
+@lru_cache(maxsize=64)
+def _host_lengths(size: Size, dtype: torch.dtype) -> Tensor:
+    # a tensor made in inference mode could not be used where gradients are
+    with torch.inference_mode(False):
+        return torch.tensor(size, dtype=dtype, device="cpu")
 
 
 def place_around(areas: Tensor, uniform: Tensor, size: Size) -> Tensor:
@@ -83,6 +96,14 @@ def visible_pixels(boxes: Tensor, size: Size) -> Tensor:
 
     The edges of the boxes divide the image into cells that are covered as a whole or not at all.
     """
+    if boxes.shape[1] == 2:
+        below, above = boxes.unbind(1)
+        first = torch.maximum(below[:, :2], above[:, :2])
+        last = torch.minimum(below[:, 2:], above[:, 2:])
+        hidden = (last - first).clamp_min(0).prod(1)
+        pixels_of_two = (boxes[..., 2:] - boxes[..., :2]).clamp_min(0).prod(-1)
+        pixels_of_two[:, 0] -= hidden
+        return pixels_of_two
     rows = _grid_lines(boxes[..., ::2].flatten(1), size[0])
     columns = _grid_lines(boxes[..., 1::2].flatten(1), size[1])
     pixels = rows.diff()[:, :, None] * columns.diff()[:, None, :]

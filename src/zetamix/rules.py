@@ -18,7 +18,7 @@ from zetamix._checks import (
     check_tensor,
     reads_need_sync,
 )
-from zetamix.kernels import dispatch
+from zetamix.kernels import copy_boxes, dispatch
 from zetamix.kernels.dispatch import Implementation
 from zetamix.kernels.reference import narrow
 from zetamix.plan import MixPlan
@@ -51,13 +51,33 @@ class Blend:
     def mix(self, value: Any, plan: MixPlan, implementation: Implementation = "auto") -> Any:
         def blend(leaf: Tensor) -> Tensor:
             _check_fits("samples", leaf, plan)
-            return _paste(self._blend(leaf, plan, implementation), leaf, plan)
+            parts = plan.indices, plan.sample_weights()
+            if not _has_boxes_for(leaf, plan):
+                return self._blend(leaf, plan, *parts, implementation)
+            boxes: Any = plan.boxes
+            if not dispatch.copies_boxes(leaf, *parts, implementation):
+                mixed = self._blend(leaf, plan, *parts, implementation)
+                return dispatch.paste(mixed, leaf, plan.indices, boxes)
+            # what the first source fills need not be blended first
+            alone = copy_boxes.fills_image(boxes[:, 0], leaf.shape[-2], leaf.shape[-1])
+            parts = copy_boxes.blend_alone(alone, *parts)
+            mixed = self._blend(leaf, plan, *parts, implementation)
+            return copy_boxes.paste(mixed, leaf, plan.indices, boxes, alone)
 
         return blend(value) if isinstance(value, Tensor) else pytree.tree_map(blend, value)
 
-    def _blend(self, leaf: Tensor, plan: MixPlan, implementation: Implementation) -> Tensor:
-        """Eq. 2, or mean + scale · Σ wᵢ (xᵢ − mean) where the plan keeps the variance."""
-        weights = plan.sample_weights()
+    def _blend(
+        self,
+        leaf: Tensor,
+        plan: MixPlan,
+        indices: Tensor,
+        weights: Tensor,
+        implementation: Implementation,
+    ) -> Tensor:
+        """Eq. 2, or mean + scale · Σ wᵢ (xᵢ − mean) where the plan keeps the variance.
+
+        indices, weights: those of the plan, the weights already scaled.
+        """
         if self.mean is None and plan.keep_variance and not leaf.is_floating_point():
             if leaf.dtype not in dispatch.MIXABLE:
                 dispatch.refuse_dtype(leaf.dtype)
@@ -67,10 +87,10 @@ class Blend:
             )
         scale = None if self.mean is None else plan.scale
         if scale is None:
-            return dispatch.mix_samples(leaf, plan.indices, weights, implementation)
+            return dispatch.mix_samples(leaf, indices, weights, implementation)
         largest = self._check_range(leaf)
         wide = leaf.to(torch.promote_types(leaf.dtype, torch.float32))
-        mixed = dispatch.mix_samples(wide, plan.indices, weights, implementation)
+        mixed = dispatch.mix_samples(wide, indices, weights, implementation)
         each = (-1, *[1] * (leaf.ndim - 1))
         mixed = mixed + largest * self._mean_of(wide) * (1 - scale).to(wide.dtype).view(each)
         return narrow(mixed.clamp(0, largest), leaf.dtype)
@@ -242,9 +262,13 @@ Rule: TypeAlias = Blend | OneHot | Average | FromAnchor
 
 def _paste(mixed: Tensor, value: Tensor, plan: MixPlan) -> Tensor:
     """Cover values [n, ..., height, width] by the boxes of the plan, if it has boxes for them."""
-    if plan.boxes is None or value.ndim < 3 or value.shape[-2:] != plan.size:
+    if plan.boxes is None or not _has_boxes_for(value, plan):
         return mixed
     return dispatch.paste(mixed, value.to(mixed.dtype), plan.indices, plan.boxes)
+
+
+def _has_boxes_for(value: Tensor, plan: MixPlan) -> bool:
+    return plan.boxes is not None and value.ndim >= 3 and value.shape[-2:] == plan.size
 
 
 def _mix_targets(value: Tensor, plan: MixPlan) -> Tensor:

@@ -20,6 +20,7 @@ from zetamix import Mixup, ZetaMix, ZetaMixup
 Call = Callable[[Tensor, Tensor], Any]
 COPY = "copy"
 OURS = "zetamix ZetaMix"
+TIMM_EACH = "timm Mixup, mode=elem"
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 # of bytes, which need it to keep their variance
 MEAN = 0.45
@@ -37,9 +38,13 @@ class Contender:
     dtypes: tuple[torch.dtype, ...] = FLOATS
     even: bool = False
     """Whether it needs an even batch size."""
+    cpu_only: bool = False
+    """Whether it is too slow on a GPU to be timed: a loop over the batch."""
 
-    def supports(self, batch_size: int, dtype: torch.dtype) -> bool:
-        return dtype in self.dtypes and not (self.even and batch_size % 2)
+    def supports(self, samples: Tensor) -> bool:
+        if samples.dtype not in self.dtypes or (self.even and samples.shape[0] % 2):
+            return False
+        return not (self.cpu_only and samples.is_cuda)
 
     def installed(self) -> bool:
         return self.package is None or importlib.util.find_spec(self.package) is not None
@@ -108,6 +113,15 @@ def timm_mixup(classes: int) -> Call:
     return call
 
 
+def timm_each(classes: int) -> Call:
+    """mixup or CutMix by a coin for each output, which is what the default of ZetaMix does."""
+    from timm.data.mixup import Mixup as TimmMixup
+
+    alphas = {"mixup_alpha": 0.8, "cutmix_alpha": 1.0}
+    call: Call = TimmMixup(**alphas, mode="elem", label_smoothing=0.0, num_classes=classes)
+    return call
+
+
 def kornia_mixup(classes: int) -> Call:
     from kornia.augmentation import RandomMixUpV2
 
@@ -122,8 +136,9 @@ def ours(name: str, build: Callable[[int], Call]) -> Contender:
 CONTENDERS = (
     ours(COPY, copy),
     ours(OURS, zetamix),
+    ours("zetamix ZetaMix, blended", partial(zetamix, paste=0.0)),
     ours("zetamix ZetaMix, pasted", partial(zetamix, paste=1.0)),
-    ours("zetamix ZetaMix, 4 sources", partial(zetamix, sources=4)),
+    ours("zetamix ZetaMix, 4 sources", partial(zetamix, paste=0.0, sources=4)),
     ours("zetamix Mixup", lambda classes: Mixup(num_classes=classes)),
     # the paper's method: all sources, or the eight that have 99 % of the weight
     ours("zetamix", lambda classes: ZetaMixup(num_classes=classes)),
@@ -132,6 +147,7 @@ CONTENDERS = (
     Contender("mixup, original", original_mixup),
     Contender("torchvision v2.MixUp", torchvision_mixup, package="torchvision"),
     Contender("timm Mixup", timm_mixup, package="timm", even=True),
+    Contender(TIMM_EACH, timm_each, package="timm", even=True, cpu_only=True),
     Contender("kornia RandomMixUpV2", kornia_mixup, package="kornia"),
 )
-PEERS = tuple(contender.name for contender in CONTENDERS[7:])
+PEERS = tuple(contender.name for contender in CONTENDERS[8:])

@@ -79,7 +79,8 @@ def check(case: Case) -> None:
         return torch.Generator(case.device).manual_seed(1)
 
     mean = MEAN if case.dtype == torch.uint8 else None
-    every: tuple[dict[str, Any], ...] = ({}, {"paste": 1.0}, {"sources": min(4, case.shape[0])})
+    four = {"paste": 0.0, "sources": min(4, case.shape[0])}
+    every: tuple[dict[str, Any], ...] = ({}, {"paste": 0.0}, {"paste": 1.0}, four)
     for options in every:
         options |= {"num_classes": CLASSES, "mean": mean}
         mixed, targets = _zetamix(samples, labels, generator=generator(), **options)
@@ -163,7 +164,7 @@ def _make_steps(
     return {
         contender.name: make(contender.build(CLASSES))
         for contender in contenders
-        if contender.installed() and contender.supports(case.shape[0], case.dtype)
+        if contender.installed() and contender.supports(buffers[0])
     }
 
 

@@ -53,6 +53,17 @@ def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Ten
     return reference.paste(mixed, samples, indices, boxes)
 
 
+def copies_boxes(
+    samples: Tensor, indices: Tensor, weights: Tensor, implementation: Implementation
+) -> bool:
+    """Whether `copy_boxes` pastes what torch's embedding bags blend: few sources on a CPU."""
+    return (
+        indices.shape[1] <= MOST_FEW
+        and uses_bags(samples, indices, weights, implementation)
+        and not uses_fused(implementation, samples, weights)
+    )
+
+
 def is_channels_last(samples: Tensor) -> bool:
     return (
         samples.ndim in CHANNELS_LAST
@@ -69,17 +80,24 @@ def mix_rows(
         with _current_device(rows.device):
             mixed: Tensor = _triton().mix_rows(rows, indices, weights.float(), tf32=allows_tf32())
         return mixed
-    on_cpu = rows.device.type == "cpu" and not torch.compiler.is_compiling()
-    if (
-        implementation == "auto"
-        and on_cpu
-        and rows.shape[1]
-        and (indices.shape[1] <= MOST_FEW or indices.shape[1] * 4 <= rows.shape[0])
-        and not needs_gradients(rows)
-        and not needs_gradients(weights)
-    ):
+    if uses_bags(rows, indices, weights, implementation):
         return embedding_bag.mix_rows(rows, indices, weights)
     return reference.mix_rows(rows, indices, weights)
+
+
+def uses_bags(
+    samples: Tensor, indices: Tensor, weights: Tensor, implementation: Implementation
+) -> bool:
+    """Whether torch's embedding bags mix samples that the Triton kernels do not: on a CPU."""
+    return (
+        implementation == "auto"
+        and samples.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and samples.numel() > 0
+        and (indices.shape[1] <= MOST_FEW or indices.shape[1] * 4 <= samples.shape[0])
+        and not needs_gradients(samples)
+        and not needs_gradients(weights)
+    )
 
 
 def mixes_few(

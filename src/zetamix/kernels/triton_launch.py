@@ -224,7 +224,8 @@ def prepare(
     out_shape = (plan.outputs, *batch.shape[1:])
     out_stride = (batch.features, *batch.stride[1:])
     _, shared_memory = _gpu(batch.device)
-    overlap = overlaps(batch.device)
+    # small products do not gain: 128 × 3 × 32² −0.8 µs in float32, +1.0 in bfloat16 (H200)
+    overlap = overlaps(batch.device) and batch.features >= 16384
     path = choose_path(plan.batch_size, plan.sources, batch.dtype, tf32, shared_memory)
     halves = half_dtype(batch.dtype)
     draw = plan_launch(
