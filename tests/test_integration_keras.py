@@ -58,7 +58,8 @@ VARIANTS = {
     "whole batch": {"sources": None, "gamma": 2.8, "keep_variance": False},
     "some": {"p": 0.5},
     "pasted": {"paste": 1.0, "sources": 3},
-    "pasted or blended": {"paste": 0.5},
+    "pasted or blended": {"paste": 0.25},
+    "blended": {"paste": 0.0},
 }
 
 
@@ -79,6 +80,23 @@ def check_batches_are_those_of_zetamix():
             assert_close(again["images"], expected)
             if count > 1:
                 assert np.abs(as_numpy(mixed["images"]) - images).max() > 0.1, name
+
+
+def check_by_default_images_are_pasted_and_signals_blended():
+    """Signals are images with a side of 1, as `zetamix.ZetaMix` counts them."""
+    images, labels = batch(16)
+    for given in (images, images[:, :1], images[:, :, :1]):
+        layer = layers().ZetaMix(CLASSES, seed=2, keep_variance=False, data_format="channels_last")
+        mixed = as_numpy(layer({"images": given, "labels": labels})["images"])
+        plain = ZetaMix(num_classes=CLASSES, keep_variance=False, generator=seeded(2))
+        expected, _ = plain(torch.from_numpy(given.transpose(0, 3, 1, 2)), labels_of(labels))
+        assert_close(mixed, expected.permute(0, 2, 3, 1))
+        # a pasted output holds values of the batch and no others
+        pasted = np.isin(mixed, given).all((1, 2, 3))
+        if min(given.shape[1:3]) > 1:
+            assert 0 < pasted.sum() < 16
+        else:
+            assert not pasted.any()
 
 
 def labels_of(labels):
@@ -134,7 +152,7 @@ def check_labels():
 def check_segmentation_masks():
     images, labels = batch()
     masks = np.random.default_rng(1).integers(CLASSES, size=(6, 8, 6, 1))
-    for options in ({}, {"paste": 1.0}):
+    for options in ({}, {"paste": 0.0}, {"paste": 1.0}):
         layer = layers().ZetaMix(CLASSES, seed=4, **options)
         data = {"images": images, "labels": labels, "segmentation_masks": masks, "ids": labels}
         mixed = layer(data)
@@ -162,6 +180,7 @@ def check_configuration_and_seeds():
     mean = [0.1, 0.2, 0.3]
     for layer in (
         layers().ZetaMix(CLASSES, gamma=(1.0, 2.0), paste=0.25, mean=mean, p=0.5, seed=5),
+        layers().ZetaMix(CLASSES, seed=5),
         layers().Mixup(CLASSES, alpha=0.3, per="batch", seed=5),
     ):
         config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
@@ -211,8 +230,9 @@ def check_fit_equals_a_plain_loop():
     ours.fit(mixed_batches(), steps_per_epoch=3, epochs=2, verbose=0)
     plain, mix = model(), ZetaMix(num_classes=CLASSES, generator=seeded(6))
     for images, labels in 2 * batches:
-        mixed, targets = mix(torch.from_numpy(images), labels_of(labels))
-        plain.train_on_batch(mixed.numpy(), targets.numpy())
+        # with the channels first, where the transform looks for height and width
+        mixed, targets = mix(torch.from_numpy(images.transpose(0, 3, 1, 2)), labels_of(labels))
+        plain.train_on_batch(mixed.permute(0, 2, 3, 1).numpy(), targets.numpy())
     for one, other in zip(ours.get_weights(), plain.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 

@@ -78,6 +78,10 @@ def test_the_arguments_are_timms_in_their_order_with_their_defaults():
         ({"mixup_alpha": 0, "cutmix_alpha": 1.0, "prob": 0.7}, {"paste": 1.0, "p": 0.7}),
         ({"mixup_alpha": 0, "cutmix_alpha": 0, "method": "zetamix:p=0.5"}, {"p": 0.0}),
         ({"method": "zetamix:gamma=1..2,p=0.2"}, {"gamma": (1.0, 2.0), "p": 0.2, "paste": 0.0}),
+        # the text takes precedence, where it names the method's own defaults too
+        ({"method": "zetamix:paste=0.5"}, {"paste": 0.5}),
+        ({"method": "zetamix:2,paste=0", "cutmix_alpha": 1.0}, {"gamma": 2.0, "paste": 0.0}),
+        ({"method": "zetamix:p=1,until=1", "prob": 0.3}, {"p": 1.0}),
     ],
 )
 def test_alphas_say_whether_zetamix_blends_and_pastes(given, expected):
@@ -121,6 +125,7 @@ def test_other_methods_take_alphas_as_alpha(given, kind, expected):
         ({"method": "local"}, "method must be one of zetamix, zeta, mixup, cutmix, switch"),
         ({"method": "none"}, "method must be one of"),
         ({"method": "zetamix:until=0.5"}, "--mixup-off-epoch"),
+        ({"method": "zetamix:until=0.8"}, "--mixup-off-epoch"),
         ({"method": "zeta", "cutmix_alpha": 1.0}, "pastes no boxes, got cutmix_alpha=1.0"),
         ({"method": "cutmix"}, "alpha must be positive, got 0.0"),
         ({"mixup_alpha": -1.0}, "mixup_alpha"),
@@ -136,7 +141,7 @@ def test_errors_say_what_to_do(given, message):
 @pytest.mark.parametrize(
     "transform",
     [
-        lambda: ZetaMix(num_classes=CLASSES, paste=0.5, generator=seeded()),
+        lambda: ZetaMix(num_classes=CLASSES, generator=seeded()),
         lambda: ZetaMixup(num_classes=CLASSES, generator=seeded()),
         lambda: PlainMixup(num_classes=CLASSES, generator=seeded()),
         lambda: CutMix(num_classes=CLASSES, generator=seeded()),
@@ -181,21 +186,25 @@ def test_nothing_is_changed_in_place_and_odd_batches_are_mixed():
     torch.testing.assert_close(targets.sum(1), torch.ones(5))
 
 
+@pytest.mark.parametrize(("cutmix_alpha", "paste"), [(0.0, 0.0), (1.0, None)])
 @pytest.mark.parametrize("as_numpy", [True, False])
-def test_collated_bytes_keep_their_contrast_about_the_mean(as_numpy):
-    """The mixed bytes, normalised, are the mixed normalised images, up to rounding and clipping."""
+def test_collated_bytes_keep_their_contrast_about_the_mean(as_numpy, cutmix_alpha, paste):
+    """The mixed bytes, normalised, are the mixed normalised images, up to rounding and clipping.
+
+    All are blended where cutmix_alpha is 0, and half of them pasted where it is not.
+    """
     data = Bytes()
     # close to the mean, where nothing is clipped
     data.images = (data.images // 4 + 90).byte()
     samples = [data[index] for index in range(12)]
     if not as_numpy:
         samples = [(torch.from_numpy(image), label) for image, label in samples]
-    collate = FastCollateMixup(num_classes=CLASSES, label_smoothing=0, generator=seeded())
-    mixed, targets = collate(samples)
+    options = {"cutmix_alpha": cutmix_alpha, "label_smoothing": 0, "generator": seeded()}
+    mixed, targets = FastCollateMixup(num_classes=CLASSES, **options)(samples)
     assert mixed.dtype == torch.uint8
     normalised = (data.images / 255 - MEAN) / STD
     labels = torch.arange(12) % CLASSES
-    plain = ZetaMix(num_classes=CLASSES, generator=seeded())(normalised, labels)
+    plain = ZetaMix(num_classes=CLASSES, paste=paste, generator=seeded())(normalised, labels)
     assert torch.equal(targets, plain[1])
     assert ((mixed / 255 - MEAN) / STD - plain[0]).abs().max() < 0.51 / 255 / STD.min()
 

@@ -26,7 +26,7 @@ from zetamix.report.playground import (
     render_playground,
     write_playground,
 )
-from zetamix.transforms import CutMix, Mixup
+from zetamix.transforms import IMAGES_PASTED, CutMix, Mixup
 
 HOSTILE = (
     "</script><script>document.title = 'broken'</script>",
@@ -275,6 +275,39 @@ def test_the_link_holds_the_state(page):
     assert shown["captions"][0] == f"{heaviest} %"
 
 
+CODES = """FRAGMENTS.map(fragment => {
+  history.replaceState(null, "", fragment);
+  dispatchEvent(new HashChangeEvent("hashchange"));
+  return document.getElementById("code").textContent;
+})"""
+
+
+@needs_browser
+def test_the_code_that_is_shown_makes_what_is_shown(page):
+    """With every share of pasted outputs, of which the default alone is left out of the code."""
+    shares = (0.0, 0.25, IMAGES_PASTED, 1.0)
+    settings = [
+        DEFAULT | {"gamma": [0.0, 4.0], "sources": 2, "paste": share, "batch_size": 12, "seed": 3}
+        for share in shares
+    ]
+    settings.append(settings[2] | {"p": 0.5, "keep_variance": False})
+    fragments = [
+        f"#gamma=0..4&sources=2&batch_size=12&seed=3&paste={setting['paste']:g}&p={setting['p']:g}"
+        f"&keep_variance={setting['keep_variance']:d}"
+        for setting in settings
+    ]
+    codes = open_page(page, script=CODES.replace("FRAGMENTS", json.dumps(fragments))).check().result
+    assert ["paste=" in code for code in codes] == [True, True, False, True, False]
+    block = page_block(PAGE.read_text(encoding="utf-8"))
+    images, labels = (part[:12] for part in read_images(block))
+    for code, setting in zip(codes, settings, strict=True):
+        names = {"images": images, "labels": labels}
+        exec(code, names)
+        _, pixels, targets = library_mixes(block, setting)["zetamix"]
+        assert torch.equal(names["images"], pixels)
+        assert torch.equal(names["targets"], targets)
+
+
 @needs_browser
 def test_a_damaged_link_still_opens(page):
     fragment = "gamma=x..&sources=-3&seed=1e99&batch_size=500&images=NaN&p=<b>&output=40&zzz"
@@ -299,6 +332,8 @@ def test_the_sentence_about_gamma_is_true(page):
         if name in presets["ZetaMix (recommended)"]
     }
     ours["gamma"] = list(ours["gamma"]) if isinstance(ours["gamma"], tuple) else ours["gamma"]
+    assert ours["paste"] is None
+    ours["paste"] = IMAGES_PASTED  # what None stands for, where samples are images
     assert presets["ZetaMix (recommended)"] == ours
     paper = inspect.signature(ZetaMixup).parameters
     assert presets["ζ-mixup, the paper’s"]["gamma"] == paper["gamma"].default

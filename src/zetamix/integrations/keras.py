@@ -81,7 +81,9 @@ class BatchMixLayer(keras.layers.Layer):  # type: ignore[misc]
                 f"{list(images.shape)}."
             )
         last = self.data_format == "channels_last"
-        size = tuple(images.shape[1:3] if last else images.shape[2:4])
+        size: tuple[int, ...] | None = tuple(images.shape[1:3] if last else images.shape[2:4])
+        if self.transform.paste is None and min(size) == 1:
+            size = None  # a signal, which zetamix.ZetaMix blends
         plan = identity_plan(images.shape[0])
         if training:
             plan = self.transform.make_plan(images.shape[0], size=size)
@@ -160,7 +162,8 @@ class BatchMixLayer(keras.layers.Layer):  # type: ignore[misc]
 class ZetaMix(BatchMixLayer):
     """`zetamix.ZetaMix` as a layer of Keras.
 
-    gamma, sources, keep_variance, paste: as in `zetamix.ZetaMix`; γ is a number or a range.
+    gamma, sources, keep_variance, paste: as in `zetamix.ZetaMix`: half of the images are pasted by
+        default, and half are blended. γ is a number or a range.
     mean: of the images, in their own units: one number or one per channel. Without it images are
         taken as normalised to mean 0, or pass keep_variance=False.
     value_range: (low, high) that images are clipped to, such as (0, 255); none by default.

@@ -86,8 +86,8 @@ class Mixup(timm_mixup.Mixup):
                 raise ValueError("Pass a generator or a transform, which holds its own, not both.")
             self.transform = method
             return
-        parsed = _parse(method)
-        options = _options(parsed, mixup_alpha, cutmix_alpha, prob, switch_prob, mode)
+        parsed, given = _parse(method)
+        options = _options(parsed.name, mixup_alpha, cutmix_alpha, prob, switch_prob, mode, given)
         if parsed.name == "zetamix":
             options["mean"] = mean
         build: Callable[..., Any] = methods.BUILDERS[parsed.name]
@@ -143,49 +143,58 @@ class FastCollateMixup(Mixup, timm_mixup.FastCollateMixup):
         return super().__call__(*fast_collate(batch))  # type: ignore[no-untyped-call]
 
 
-def _parse(text: str) -> methods.Method:
-    """A method that mixes by a plan, and so can be switched off in running workers."""
+def _parse(text: str) -> tuple[methods.Method, dict[str, Any]]:
+    """A method that mixes by a plan, and so can be switched off in running workers.
+
+    With it the options that the text names, among them those that equal the method's defaults:
+    timm's arguments have other defaults, and the text takes precedence.
+    """
     method = methods.parse(text)
     if method.name not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {text!r}.")
-    if "until" in dict(method.options):
+    parts = text.partition(":")[2].split(",")
+    first = next(iter(methods.OPTIONS[method.name]))
+    names = [part.partition("=")[0].strip() if "=" in part else first for part in parts if part]
+    given = {name: method.option(name) for name in names}
+    if given.pop("until", 1) != 1:
         raise ValueError(
             f"until= belongs to the training loop, got method={text!r}. Leave it out, and pass "
             "--mixup-off-epoch to timm's script or set mixup_enabled = False."
         )
-    return method
+    return method, given
 
 
 def _options(
-    method: methods.Method,
+    name: str,
     mixup_alpha: float,
     cutmix_alpha: float,
     prob: float,
     switch_prob: float,
     mode: str,
+    given: dict[str, Any],
 ) -> dict[str, Any]:
-    """The options of the transform: timm's arguments, and over them those of the method's text."""
+    """The options of the transform: timm's arguments, and over them those that are given."""
     check_number("mixup_alpha", mixup_alpha, low=0)
     check_number("cutmix_alpha", cutmix_alpha, low=0)
     check_number("switch_prob", switch_prob, low=0, high=1)
-    if method.name in ("mixup", "zeta") and cutmix_alpha:
+    if name in ("mixup", "zeta") and cutmix_alpha:
         raise ValueError(
-            f"method {method.name!r} pastes no boxes, got cutmix_alpha={cutmix_alpha}. Pass "
+            f"method {name!r} pastes no boxes, got cutmix_alpha={cutmix_alpha}. Pass "
             "cutmix_alpha=0, or a method that pastes: zetamix, cutmix or switch."
         )
     if not mixup_alpha and not cutmix_alpha:
-        return {**dict(method.options), "p": 0.0}
+        return {**given, "p": 0.0}
     pasted = 0.0 if not cutmix_alpha else switch_prob if mixup_alpha else 1.0
     options: dict[str, Any] = {"p": prob}
-    if method.name == "zetamix":
+    if name == "zetamix":
         options["paste"] = pasted
-    elif method.name == "switch":
+    elif name == "switch":
         options["switch_prob"] = pasted
         # one that is 0 is not used, and keeps the default of the method
         alphas = {"mixup_alpha": mixup_alpha, "cutmix_alpha": cutmix_alpha}
-        options |= {name: alpha for name, alpha in alphas.items() if alpha}
-    elif method.name in ("mixup", "cutmix"):
-        options["alpha"] = mixup_alpha if method.name == "mixup" else cutmix_alpha
-    if method.name in ("mixup", "cutmix", "switch"):
+        options |= {key: alpha for key, alpha in alphas.items() if alpha}
+    elif name in ("mixup", "cutmix"):
+        options["alpha"] = mixup_alpha if name == "mixup" else cutmix_alpha
+    if name in ("mixup", "cutmix", "switch"):
         options["per"] = "batch" if mode == "batch" else "sample"
-    return options | dict(method.options)
+    return options | given

@@ -26,6 +26,8 @@ BASELINES = (
     *("none", "switch", "mixup:1.0", "cutmix:1.0", "cutmix:alpha=1.0,per=sample"),
     *("smoothing:0.1", "zeta:2.8"),
 )
+# baselines that stop mixing as early as the leading setting: the gain of stopping early alone
+CONTROLS = ("mixup:alpha=1.0,until=0.8", "switch:until=0.8")
 CENTRE: Mapping[str, Any] = {
     "gamma": "0.0..4.0",
     "sources": 2,
@@ -74,7 +76,8 @@ def spell(change: Mapping[str, Any]) -> str:
     return "zetamix:" + ",".join(f"{key}={value}" for key, value in {**CENTRE, **change}.items())
 
 
-FAMILY = tuple(spell(change) for change in ({}, *SINGLE_CHANGES, *JOINT_CHANGES))
+CHANGES: tuple[Mapping[str, Any], ...] = ({}, *SINGLE_CHANGES, *JOINT_CHANGES)
+FAMILY = tuple(spell(change) for change in CHANGES)
 METHODS = (*FAMILY, *BASELINES)
 
 
@@ -88,6 +91,8 @@ class Round:
     datasets: Sequence[str]
     seeds: Sequence[int]
     keep: int | None = None
+    controls: Sequence[str] = ()
+    """Methods that are run beside the settings and neither ranked nor chosen."""
 
     @property
     def pairs(self) -> list[tuple[str, int]]:
@@ -98,9 +103,11 @@ ROUNDS = (
     Round(("cifar10",), (0,)),
     Round(("cifar100", "fashion_mnist"), (0,), keep=8),
     Round(tuple(DATASETS), (1,), keep=4),
-    Round(tuple(DATASETS), (2, 3), keep=2),
+    Round(tuple(DATASETS), (2, 3), keep=2, controls=CONTROLS),
 )
 
+Runs: TypeAlias = Mapping[str, Mapping[tuple[str, int], RunRecord]]
+"""Runs by method, and by dataset and seed."""
 Errors: TypeAlias = Mapping[str, Mapping[tuple[str, int], float]]
 """Validation error by method, and by dataset and seed."""
 
@@ -120,26 +127,30 @@ def make_cell(
     return TrainingCell(dataset, method, seed, recipe, "resnet18", variant, in_sweep, subset)
 
 
-def read_runs(
-    store: RecordStore, cells: Mapping[str, TrainingCell]
-) -> dict[str, dict[tuple[str, int], RunRecord]]:
-    """All runs of the search, by method, and by dataset and seed.
+def read_runs(store: RecordStore, cells: Mapping[str, TrainingCell]) -> Runs:
+    """All runs of the search, those of the controls included.
 
     cells: a cell of each dataset, of any method and seed.
     """
-    runs: dict[str, dict[tuple[str, int], RunRecord]] = {method: {} for method in METHODS}
-    for (dataset, cell), method in product(cells.items(), METHODS):
+    methods = (*METHODS, *CONTROLS)
+    runs: dict[str, dict[tuple[str, int], RunRecord]] = {method: {} for method in methods}
+    for (dataset, cell), method in product(cells.items(), methods):
         for run in store.runs_of(replace(cell, method=method)):
             runs[method][dataset, run.cell.seed] = run
     return runs
 
 
-def read_errors(store: RecordStore, cells: Mapping[str, TrainingCell]) -> Errors:
-    """The validation error after the last epoch of `read_runs`."""
+def errors_of(runs: Runs) -> Errors:
+    """The validation error after the last epoch."""
     return {
-        method: {pair: run.last["error"] for pair, run in runs.items()}
-        for method, runs in read_runs(store, cells).items()
+        method: {pair: run.last["error"] for pair, run in own.items()}
+        for method, own in runs.items()
     }
+
+
+def read_errors(store: RecordStore, cells: Mapping[str, TrainingCell]) -> Errors:
+    """`errors_of` the runs of `read_runs`."""
+    return errors_of(read_runs(store, cells))
 
 
 def plan_rounds(errors: Errors) -> Iterator[tuple[Round, list[str]]]:
@@ -167,9 +178,10 @@ def rank(methods: Sequence[str], errors: Errors, pairs: Sequence[tuple[str, int]
 def relative_errors(
     method: str, errors: Errors, pairs: Sequence[tuple[str, int]]
 ) -> dict[tuple[str, int], float]:
-    """Its errors, each divided by the mean of all runs with that dataset.
+    """Its errors, each divided by the mean of all runs with that dataset, controls aside.
 
-    So a dataset with 30 % of errors counts as much as one with 8 %.
+    So a dataset with 30 % of errors counts as much as one with 8 %, and the controls have no
+    influence on the choice.
 
     >>> errors = {"a": {("d", 0): 0.1, ("e", 0): 0.3}, "b": {("d", 0): 0.3, ("e", 0): 0.3}}
     >>> relative_errors("a", errors, [("d", 0), ("e", 0)])
@@ -178,7 +190,10 @@ def relative_errors(
     own = errors.get(method, {})
     means = {
         dataset: fmean(
-            e for other in errors.values() for (d, _), e in other.items() if d == dataset
+            error
+            for other, found in errors.items()
+            for (name, _), error in found.items()
+            if name == dataset and other not in CONTROLS
         )
         for dataset in {dataset for dataset, _ in own}
     }
@@ -209,3 +224,55 @@ def choose(errors: Errors) -> Choice | None:
         best = next(method for method in finalists if method in FAMILY)
         choice = Choice(best, number, finalists, list(pairs))
     return choice
+
+
+@dataclass(frozen=True)
+class OptionChange:
+    """What another value of one option does to settings that are otherwise equal."""
+
+    option: str
+    value: Any
+    comparisons: Mapping[tuple[str, str, int], tuple[float, float]]
+    """Errors with the centre's value and with this one, by setting, dataset and seed."""
+
+    def relative(self, dataset: str | None = None) -> list[float]:
+        """The change of each error, divided by the error with the centre's value."""
+        return [
+            changed / error - 1
+            for (_, name, _), (error, changed) in self.comparisons.items()
+            if dataset in (None, name)
+        ]
+
+    def points(self, dataset: str) -> list[float]:
+        """The change of each error on a dataset, in percentage points."""
+        return [
+            100 * (changed - error)
+            for (_, name, _), (error, changed) in self.comparisons.items()
+            if name == dataset
+        ]
+
+
+def compare_options(errors: Errors) -> list[OptionChange]:
+    """Every pair of settings that differ in one option, with the datasets and seeds they share."""
+    found = []
+    for change in sorted(SINGLE_CHANGES, key=_place):
+        ((option, value),) = change.items()
+        others = {
+            spell(setting): spell({**setting, **change})
+            for setting in CHANGES
+            if option not in setting
+        }
+        comparisons = {
+            (label, *pair): (error, errors[other][pair])
+            for label, other in others.items()
+            for pair, error in errors.get(label, {}).items()
+            if pair in errors.get(other, {})
+        }
+        found.append(OptionChange(option, value, comparisons))
+    return found
+
+
+def _place(change: Mapping[str, Any]) -> tuple[int, str]:
+    """By option in the order of the centre, then by value."""
+    ((option, value),) = change.items()
+    return list(CENTRE).index(option), str(value)

@@ -54,7 +54,7 @@ CONTRAST_BINS, CONTRAST_TOP = 60, 2.4
 def search_cells(request: CellRequest, store: RecordStore) -> list[TrainingCell]:
     """Round after round, with the settings that the records so far leave in the race.
 
-    If seeds are asked for: every setting on every dataset with them.
+    If seeds are asked for: every setting and control on every dataset with them.
     """
     cells = []
     for augmentation in request.augmentations or (None,):
@@ -65,13 +65,15 @@ def search_cells(request: CellRequest, store: RecordStore) -> list[TrainingCell]
         if request.seeds is None:
             rounds = search.plan_rounds(search.read_errors(store, first))
         else:
-            everything = search.Round(tuple(search.DATASETS), request.seeds)
+            everything = search.Round(
+                tuple(search.DATASETS), request.seeds, controls=search.CONTROLS
+            )
             rounds = iter([(everything, list(search.METHODS))])
         cells += [
             replace(first[dataset], method=method, seed=seed)
             for part, methods in rounds
             for dataset, seed in part.pairs
-            for method in methods
+            for method in (*methods, *part.controls)
         ]
     return cells
 
