@@ -15,8 +15,9 @@ from zetamix.kernels.triton_few import few_kernel
 
 POINTERS = {"seed_p": "*i64", "gamma_p": "*fp64", "labels_p": "*i64", "indices_p": "*i64"}
 POINTERS |= {"weights_p": "*fp32", "targets_p": "*fp32", "matrix_p": "*bf16"}
-POINTERS |= {"boxes_p": "*i64", "mean_p": "*fp32"}
+POINTERS |= {"boxes_p": "*i64"}
 NUMBERS = {"offset": "i64"} | dict.fromkeys(("number", "span", "p", "paste"), "fp32")
+NUMBERS |= {f"mean{k}": "fp32" for k in range(4)}
 LOOP = {"BLOCK_OUT": 128, "BLOCK_IN": 32, "BLOCK": 128, "STAGES": 3}
 PLAN = {"SELF": True, "PLAN": True, "TARGETS": True, "IGNORE": True, "CLASS_BLOCK": 16}
 PLAN |= dict.fromkeys(("MIXUP", "UNIFORM", "ONE_LAM"), False) | {"GAMMA_KIND": "number"}

@@ -369,6 +369,7 @@ FEW = {
     "four, everything": (8, 4, (0.0, 2.0), Finish(0.6, 0.7, True)),
     "four, with means": (8, 4, (0.0, 2.0), Finish(0.8, 0.5, True, (0.4, 0.5, 0.6))),
     "two, one mean": (5, 2, 1.5, Finish(keep_variance=True, mean=0.45)),
+    "two, means, blended": (5, 2, 1.5, Finish(keep_variance=True, mean=(0.1, 0.5, 0.9))),
     "the whole batch": (3, 3, 0.7, Finish(paste=1.0)),
     "alone": (1, 1, 2.0, Finish(0.5, 0.5, True)),
 }
@@ -480,6 +481,7 @@ def test_what_the_kernel_for_few_sources_leaves_to_torch():
     assert not dispatch.mixes_labelled(two, kept, bytes_)
     assert dispatch.mixes_labelled(two, kept._replace(mean=0.5), bytes_)
     assert not dispatch.mixes_labelled(two, kept._replace(mean=(0.5, 0.5)), bytes_)
+    assert not dispatch.mixes_labelled(two, kept._replace(mean=(0.5,) * 5), torch.zeros(4, 5, 2, 2))
     assert not dispatch.mixes_labelled(spec_of(20, 9), kept, images)
 
 

@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 
 from zetamix._checks import check_choice
 from zetamix.kernels import copy_boxes, embedding_bag, reference
-from zetamix.kernels.plan_spec import MOST_FEW, PLAIN, Finish, Origin, PlanSpec
+from zetamix.kernels.plan_spec import MOST_CHANNELS, MOST_FEW, PLAIN, Finish, Origin, PlanSpec
 
 Implementation: TypeAlias = Literal["auto", "fused", "reference"]
 IMPLEMENTATIONS = ("auto", "fused", "reference")
@@ -208,7 +208,7 @@ def mixes_labelled(spec: PlanSpec, finish: Finish, samples: Tensor) -> bool:
         # `rules.Blend` refuses integers whose variance is to be kept
         return samples.is_floating_point() or not finish.keep_variance
     means = len(finish.mean) if isinstance(finish.mean, Sequence) else 1
-    return means == 1 or samples.shape[1:2] == (means,)
+    return means == 1 or (means <= MOST_CHANNELS and samples.shape[1:2] == (means,))
 
 
 def prepare_labelled(

@@ -8,6 +8,8 @@ from torch import Tensor
 
 # plans of up to so many sources are drawn and mixed without sorting and without a matrix
 MOST_FEW = 4
+# images of up to so many channels with a mean each are mixed in the launch that draws the plan
+MOST_CHANNELS = 4
 
 Origin: TypeAlias = tuple[Tensor | None, int]
 """The seed that a GPU expands into random numbers: the sum of both parts (`Draw.origin`)."""

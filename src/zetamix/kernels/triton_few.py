@@ -292,22 +292,27 @@ def _cover(
 
 
 @triton.jit
-def _load_means(
-    mean_p,
+def _choose_mean(
+    means,
     chunks,
     CHANNEL: tl.constexpr,
     CHANNELS: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """The mean of each number: one, one for each chunk, or one for each number."""
-    if CHANNELS == 1:
-        means = tl.load(mean_p)
-    elif CHANNEL % CHUNK == 0:
-        means = tl.load(mean_p + (chunks * CHUNK // CHANNEL) % CHANNELS)
+    """The mean of each number: one for all, one for each chunk, or one for each number."""
+    if CHANNELS <= 1:
+        mean = means[0]
     else:
-        d = chunks * CHUNK + tl.arange(0, CHUNK)[None, :]
-        means = tl.load(mean_p + (d // CHANNEL) % CHANNELS)
-    return means
+        d = chunks * CHUNK
+        if CHANNEL % CHUNK != 0:
+            d += tl.arange(0, CHUNK)[None, :]
+        channel = (d // CHANNEL) % CHANNELS
+        mean = tl.where(channel == 0, means[0], means[1])
+        if CHANNELS > 2:
+            mean = tl.where(channel == 2, means[2], mean)
+        if CHANNELS > 3:
+            mean = tl.where(channel == 3, means[3], mean)
+    return mean
 
 
 @triton.jit
@@ -361,12 +366,15 @@ def few_kernel(
     boxes_p,
     seed_p,
     gamma_p,
-    mean_p,
     offset,
     number,
     span,
     p,
     paste,
+    mean0,
+    mean1,
+    mean2,
+    mean3,
     batch,
     outputs,
     features,
@@ -450,9 +458,7 @@ def few_kernel(
         if SOURCES > 3:
             x3 = tl.load(rows_p + rows[3] * features + d, mask=inside, other=0.0)
         xs = (x0, x1, x2, x3)
-        mean = 0.0
-        if CHANNELS > 0:
-            mean = _load_means(mean_p, chunks, CHANNEL, CHANNELS, CHUNK)
+        mean = _choose_mean((mean0, mean1, mean2, mean3), chunks, CHANNEL, CHANNELS, CHUNK)
         if HEIGHT > 0:
             if pasted:
                 y = _cover(xs, boxes, chunks, SOURCES, HEIGHT, WIDTH, PIXEL, CHUNK)

@@ -9,7 +9,7 @@ import torch
 import triton
 from torch import Tensor
 
-from zetamix.kernels.plan_spec import Finish, Law, Origin, PlanShape, PlanSpec
+from zetamix.kernels.plan_spec import MOST_CHANNELS, Finish, Law, Origin, PlanShape, PlanSpec
 from zetamix.kernels.triton_few import few_kernel
 from zetamix.kernels.triton_launch import (
     Batch,
@@ -23,6 +23,7 @@ from zetamix.kernels.triton_launch import (
 )
 
 NO_SIZE = (0, 0)
+NO_MEANS = (0.0,) * MOST_CHANNELS
 # the kernel's debug is on for the label assertion; overflow is what the hash is made of
 OPTIONS = {"sanitize_overflow": False}
 
@@ -44,10 +45,10 @@ def draw_plan(
         boxes = torch.empty(*shape, 4, dtype=torch.int64, device=device)
     seed, offset = origin
     launch = _plan_launch(plan, finish._replace(mean=None), size or NO_SIZE, device)
+    seed = zero_seed(device) if seed is None else seed
     launch(
-        *(None, None, None, None, indices, weights, boxes),
-        *(zero_seed(device) if seed is None else seed, gamma_tensor(spec), None),
-        *(offset, *gamma_numbers(spec), float(finish.p), float(finish.paste)),
+        *(None, None, None, None, indices, weights, boxes, seed, gamma_tensor(spec)),
+        *(offset, *gamma_numbers(spec), float(finish.p), float(finish.paste), *NO_MEANS),
         *(plan.batch_size, plan.outputs, 0, 0, 0),
     )
     return indices, weights, boxes
@@ -94,11 +95,11 @@ def prepare(
     like_targets = torch.empty(plan.outputs, classes, dtype=torch.float32, device=device)
     out_shape, out_stride = (plan.outputs, *batch.shape[1:]), (batch.features, *batch.stride[1:])
     same_shape = plan.outputs == plan.batch_size
-    mean = _means(finish, batch)
+    means = _means(finish, batch.dtype)
     block, warps = tiling(batch.features, batch.dtype)
     programs = plan.outputs * triton.cdiv(batch.features, block)
     size = (batch.shape[-2], batch.shape[-1]) if finish.paste else NO_SIZE
-    places = _places(batch, 0 if mean is None else len(mean))
+    places = _places(batch, len(means))
     launch = Launch(
         few_kernel,
         (programs,),
@@ -113,8 +114,7 @@ def prepare(
         num_warps=warps,
         **OPTIONS,
     )
-    zero = zero_seed(device)
-    p, paste = float(finish.p), float(finish.paste)
+    numbers = (float(finish.p), float(finish.paste), *(means + NO_MEANS)[: len(NO_MEANS)])
     sizes = (plan.batch_size, plan.outputs, batch.features, classes, ignore_index or 0)
 
     def run(
@@ -126,23 +126,22 @@ def prepare(
             out = torch.empty_like(samples)
         else:
             out = torch.empty_strided(out_shape, out_stride, dtype=batch.dtype, device=device)
-        seed = zero if seed is None else seed
-        gammas, numbers = gamma_tensor(spec), gamma_numbers(spec)
-        buffers = samples, out, labels, targets, None, None, None
-        launch(*buffers, seed, gammas, mean, offset, *numbers, p, paste, *sizes)
+        # not before it is needed: a graph could not capture it
+        seed = zero_seed(device) if seed is None else seed
+        buffers = samples, out, labels, targets, None, None, None, seed, gamma_tensor(spec)
+        launch(*buffers, offset, *gamma_numbers(spec), *numbers, *sizes)
         return out, targets
 
     return run
 
 
-def _means(finish: Finish, batch: Batch) -> Tensor | None:
-    """[channels]: the mean in the unit of the samples, where keeping the variance needs it."""
+def _means(finish: Finish, dtype: torch.dtype) -> tuple[float, ...]:
+    """The means of the channels in the unit of the samples; none unless the variance is kept."""
     if finish.mean is None or not finish.keep_variance:
-        return None
+        return ()
     numbers = finish.mean if isinstance(finish.mean, Sequence) else (finish.mean,)
-    largest = 255 if batch.dtype == torch.uint8 else 1
-    parts = [torch.full((1,), largest * x, device=batch.device) for x in numbers]
-    return torch.cat(parts)
+    largest = 255.0 if dtype == torch.uint8 else 1.0
+    return tuple(largest * number for number in numbers)
 
 
 def _places(batch: Batch, means: int) -> dict[str, int]:
