@@ -799,8 +799,8 @@ def test_the_command_writes_and_prints_the_report(tmp_path, monkeypatch):
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())
-    # no terminal: a line for each stage
-    stages = ["reading the data", "training the oracle", "measuring methods"]
+    # no terminal: a line for each stage; the data is not cached yet
+    stages = ["reading the data", "decoding", "training the oracle", "measuring methods"]
     stages += ["local dimension over γ", "drawing the report"]
     assert re.findall(r"^(.*) …$", result.output, re.MULTILINE) == stages
     assert re.search(r"Local dimension .*γ .*Realism .*Labels .*Diversity", text)

@@ -56,8 +56,8 @@ CELLS = {
     "timing": 3 * 3 + 2,
     "sensitivity": (17 + 200) * 2,
     "theorems": 7,
-    # all settings on one dataset, then fewer on more
-    "zetamix-search": 31 + 2 * 8 + 3 * 4 + 6 * 2,
+    # all settings on one dataset, then fewer on more, at last with two controls
+    "zetamix-search": 31 + 2 * 8 + 3 * 4 + 6 * (2 + 2),
     "zetamix": 8 + 7 * (10 + 10 + 5 + 5 + 3 + 3),
 }
 

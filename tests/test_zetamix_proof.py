@@ -1,5 +1,7 @@
 """ZetaMix's search and proof: rounds, choice, verdict, and what the report shows of records."""
 
+from statistics import fmean
+
 import pytest
 import torch
 from records_by_hand import run_record
@@ -10,6 +12,7 @@ from zetamix.experiments.reproduce.smoke import synthetic_data
 from zetamix.experiments.reproduce.zetamix_cells import measure_contrast
 from zetamix.methods import parse
 from zetamix.report.paper import make_report
+from zetamix.report.paper.zetamix_search import setting_name
 from zetamix.results import zetamix_search as search
 from zetamix.results.paper_cells import MeasurementCell, TrainingCell
 from zetamix.results.record_store import RecordStore
@@ -37,7 +40,7 @@ def made_errors(scores):
 
 def test_every_setting_is_spelled_out_and_parses_to_itself():
     assert len(search.FAMILY) == len(set(search.FAMILY)) == 24
-    for label in search.METHODS:
+    for label in (*search.METHODS, *search.CONTROLS):
         assert parse(label).label == label
 
 
@@ -57,6 +60,29 @@ def test_rounds_keep_the_better_settings_and_baselines_ahead_of_them():
     assert (choice.method, choice.rounds) == (best, len(search.ROUNDS))
     assert choice.finalists[:2] == [best, "switch"]
     assert len(choice.pairs) == 3 * 4
+
+
+def test_controls_belong_to_the_last_round_and_change_nothing(tmp_path):
+    """The cells have them; ranks, the rounds that are complete and the choice do not."""
+    scores = {method: 1.0 + k / 100 for k, method in enumerate(search.METHODS)}
+    errors = made_errors(scores)
+    plain, rounds = search.choose(errors), list(search.plan_rounds(errors))
+    # far better than anything, on one dataset only: its mean would become another
+    controls = {
+        control: {("fashion_mnist", 2): 0.0001, ("fashion_mnist", 3): 0.0001}
+        for control in search.CONTROLS
+    }
+    assert search.choose({**errors, **controls}) == plain
+    assert list(search.plan_rounds({**errors, **controls})) == rounds
+    best, pairs = plain.method, plain.pairs
+    alone = search.relative_errors(best, errors, pairs)
+    assert search.relative_errors(best, {**errors, **controls}, pairs) == alone
+
+    cells = cells_of("zetamix-search", RecordStore(tmp_path))
+    found = [cell for cell in cells if cell.method in search.CONTROLS]
+    assert {(cell.dataset, cell.seed) for cell in found} == set(search.ROUNDS[-1].pairs)
+    assert len(found) == 12
+    assert [parse(cell.method).until for cell in found] == [0.8] * 12
 
 
 def test_a_round_to_come_is_planned_and_nothing_is_chosen_before_the_first():
@@ -87,34 +113,142 @@ def test_cells_of_the_search_follow_the_records(tmp_path):
     own = {cell.dataset: cell for cell in cells_of("zetamix", store) if cell.subset is not None}
     assert store.runs_of(own["cifar10"]) == []
     every = cells_of("zetamix-search", store, seeds=(0, 7), datasets=("cifar100",))
-    assert len(every) == 2 * 31
+    assert len(every) == 2 * (31 + 2)
+
+
+def run_search(store, error_of, only=lambda cell: True):
+    """Records of every run that the rounds ask for."""
+    for _ in search.ROUNDS:
+        for cell in cells_of("zetamix-search", store):
+            if store.find(cell) is None and only(cell):
+                error = error_of(cell)
+                extra = {**cell.extra, "new_bn": {"error": error - 0.01}}
+                store.add("zetamix-search", run_record(cell, error, extra=extra))
+
+
+def error_in_order(cell):
+    """The first setting of the list is the best; controls are as good as the second."""
+    place = search.METHODS.index(cell.method) if cell.method in search.METHODS else 1
+    return 0.2 + place / 500 + cell.seed / 1000
 
 
 def test_the_report_of_a_search(tmp_path):
     store = RecordStore(tmp_path)
-    for _ in search.ROUNDS:
-        for cell in cells_of("zetamix-search", store):
-            if store.find(cell) is None:
-                error = 0.2 + search.METHODS.index(cell.method) / 500 + cell.seed / 1000
-                extra = {**cell.extra, "new_bn": {"error": error - 0.01}}
-                store.add("zetamix-search", run_record(cell, error, extra=extra))
+    run_search(store, error_in_order)
     report = make_report(make_view("zetamix-search", store))
     assert report.verdict.status == "default chosen"
     name = "2 sources, γ 0–4, variance kept, 50 % pasted"
+    sentences = report.verdict.sentences
+    assert f"4 of 4 rounds (71 runs) the best setting of ZetaMix is {name}. What" in sentences[0]
+    assert sentences[1] == (
+        f"The default of ZetaMix is another: {setting_name(parse('zetamix').full_label)}."
+    )
     assert (
-        f"4 of 4 rounds the best setting of ZetaMix is {name}, with" in report.verdict.sentences[0]
+        "20.00 against no mixing 24.80 (+4.80), mixup/CutMix switch 25.00 (+5.00)" in (sentences[2])
     )
-    assert report.verdict.sentences[1] == (
-        "Significantly worse: 2 sources, γ 0–4, variance kept, 0 % pasted."
+    assert sentences[3] == (
+        "Significantly worse (95 %, paired over 12 runs each, Holm's correction): 0 % pasted."
     )
+    assert "stopping early (until) explain it? No. Relative" in sentences[4]
+    assert "Worse in every comparison: " in sentences[5]
+    assert len(sentences) == 6
     rows = report.tables["settings"].cells
     assert len(rows) == 31
     first = [cell.text() for cell in rows[0]]
     assert first[:3] == [name, "20.15 ± 0.13 (n = 4)", "1"]
     assert (first[-3], first[-1]) == ("1.0", "−1.00")
     assert rows[-1][3].value is None
-    changes = {row[0].value: row[1].text() for row in report.tables["changes"].cells}
-    assert changes["paste=0.0"] == "+0.20 ± 0.00 (n = 4)"
+    assert [picture.name for picture in report.pictures] == ["zetamix-search"]
+
+
+def test_what_an_option_changes_is_over_all_settings_that_differ_in_it_only(tmp_path):
+    store = RecordStore(tmp_path)
+    run_search(store, error_in_order)
+    errors = search.read_errors(store, {c.dataset: c for c in cells_of("zetamix-search", store)})
+    found = {(c.option, c.value): c.comparisons for c in search.compare_options(errors)}
+    assert len(found) == len(search.SINGLE_CHANGES)
+    kept = {label for label, _, _ in found["keep_variance", "no"]}
+    changes = ({}, {"paste": 0.0}, {"sources": 3, "gamma": "0.0..3.0", "paste": 0.0})
+    assert kept == {search.spell(change) for change in changes}
+    for (label, dataset, seed), (before, after) in found["until", 0.9].items():
+        assert before == errors[label][dataset, seed]
+        assert after == errors[label.replace("until=1.0", "until=0.9")][dataset, seed]
+    table = make_report(make_view("zetamix-search", store)).tables["changes"]
+    cell = {row[0].value: row for row in table.cells}["paste 0.5 → 0"][1]
+    points = [
+        100 * (after - before)
+        for (_, dataset, _), (before, after) in found["paste", 0.0].items()
+        if dataset == "cifar10"
+    ]
+    # of the centre with four seeds, and of other settings
+    assert len(points) > 4
+    assert (cell.value, cell.n) == (pytest.approx(fmean(points)), len(points))
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"), [(0.3, "No."), (0.1, "Yes, as far as these runs tell.")]
+)
+def test_whether_stopping_early_explains_the_choice(error, answer, tmp_path):
+    store = RecordStore(tmp_path)
+    run_search(
+        store,
+        lambda c: error + c.seed / 1000 if c.method in search.CONTROLS else error_in_order(c),
+    )
+    report = make_report(make_view("zetamix-search", store))
+    asked = [s for s in report.verdict.sentences if s.startswith("Does stopping early")]
+    assert len(asked) == 1
+    assert f"explain it? {answer}" in asked[0]
+    rows = {row[0].value: row for row in report.tables["controls"].cells}
+    assert list(rows)[2:] == ["mixup, until = 0.8", "mixup/CutMix switch, until = 0.8"]
+    # the finalists on the two seeds that the controls were run with, and not on their other two
+    assert [row[1].text() for row in rows.values()] == [
+        "20.25 ± 0.07 (n = 2)",
+        "20.45 ± 0.07 (n = 2)",
+        *[f"{100 * error + 0.25:.2f} ± 0.07 (n = 2)"] * 2,
+    ]
+    # never the choice
+    assert report.verdict.sentences[0].count("until = 0.8") == 0
+
+
+def test_controls_that_differ_by_chance_decide_nothing(tmp_path):
+    store = RecordStore(tmp_path)
+    noise = {("cifar10", 2): 0.01, ("cifar10", 3): -0.008}
+
+    def error_of(cell):
+        if cell.method in search.CONTROLS:
+            return 0.2005 + cell.seed / 1000 + noise.get((cell.dataset, cell.seed), 0.0)
+        return error_in_order(cell)
+
+    run_search(store, error_of)
+    sentences = make_report(make_view("zetamix-search", store)).verdict.sentences
+    assert any("explain it? Not decided." in sentence for sentence in sentences)
+
+
+def test_a_search_without_its_last_round_says_so(tmp_path):
+    store = RecordStore(tmp_path)
+    best = search.FAMILY.index(ZETAMIX)
+
+    def error_of(cell):
+        return error_in_order(cell) - (0.1 if cell.method == search.FAMILY[best] else 0.0)
+
+    run_search(store, error_of, only=lambda cell: cell.seed < 2)
+    report = make_report(make_view("zetamix-search", store))
+    assert report.verdict.status == "default chosen (incomplete)"
+    assert "which is its default" in report.verdict.sentences[0]
+    missing = report.verdict.sentences[-1]
+    assert missing.startswith("The fourth round is missing: 24 runs, 12 of them of the baselines")
+    assert missing.endswith(f"--out {tmp_path}")
+    asked = next(s for s in report.verdict.sentences if s.startswith("Does stopping early"))
+    assert "Not run: mixup and mixup/CutMix switch with until = 0.8" in asked
+    assert {cell.value for row in report.tables["controls"].cells for cell in row[1:]} == {
+        "not run"
+    }
+    # the finalists alone: the choice is complete, and the question still is not answered
+    run_search(store, error_of, only=lambda cell: cell.method not in search.CONTROLS)
+    report = make_report(make_view("zetamix-search", store))
+    assert report.verdict.status == "default chosen"
+    assert report.verdict.sentences[-1].startswith("The fourth round lacks 12 runs, 12 of them")
+    assert any("explain it? Not run" in sentence for sentence in report.verdict.sentences)
 
 
 @pytest.mark.parametrize("status", ["target reached", "target not reached"])
