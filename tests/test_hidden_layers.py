@@ -122,6 +122,18 @@ def test_resnet(layers):
     assert model.conv1.weight.grad.abs().sum() > 0
 
 
+def test_images_are_blended_by_default():
+    """A plan for any layer has no boxes, so that ZetaMix blends what it would paste alone."""
+    model = nn.Sequential(nn.Flatten(), nn.Identity())
+    mix = ZetaMix(num_classes=5, generator=torch.Generator().manual_seed(0))
+    images, labels = torch.randn(8, 3, 6, 6), torch.arange(8) % 5
+    outputs, targets = HiddenMix(model, "input", mix)(images, labels)
+    blend = ZetaMix(num_classes=5, paste=0, generator=torch.Generator().manual_seed(0))
+    blended, expected = blend(images, labels)
+    assert_close(outputs, blended.flatten(1))
+    assert_close(targets, expected)
+
+
 class TextModel(nn.Module):
     def __init__(self):
         super().__init__()
@@ -278,6 +290,8 @@ def test_wrong_arguments():
     HiddenMix(model, ["input"], ZetaMix(num_classes=3))
     with pytest.raises(ValueError, match="CutMix pastes boxes of images"):
         HiddenMix(model, "0", CutMix(num_classes=3))
+    with pytest.raises(ValueError, match=r"ZetaMix pastes .*, or ZetaMix without paste="):
+        HiddenMix(model, "input", ZetaMix(num_classes=3, paste=0.5))
     with pytest.raises(TypeError, match="transform must make plans"):
         HiddenMix(model, "0", LabelSmoothing(num_classes=3))
     from zetamix.rules import Blend

@@ -237,6 +237,43 @@ def check_fit_equals_a_plain_loop():
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+def check_mixing_ends_where_a_callback_switches_it_off():
+    import keras
+
+    images, labels = batch(8)
+    layer, seen = layers().ZetaMix(CLASSES, seed=1), []
+
+    class Data(keras.utils.PyDataset):
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            rows = slice(4 * index, 4 * index + 4)
+            mixed = layer({"images": images[rows], "labels": labels[rows]})
+            seen.append(as_numpy(mixed["images"]))
+            return mixed["images"], mixed["labels"]
+
+    def end_mixing(epoch, logs=None):
+        seen.clear()
+        layer.transform.enabled = epoch < 4
+
+    unmixed = []
+    model().fit(
+        Data(),
+        epochs=5,
+        verbose=0,
+        callbacks=[
+            keras.callbacks.LambdaCallback(
+                on_epoch_begin=end_mixing,
+                on_epoch_end=lambda *_: unmixed.append(
+                    np.array_equal(np.concatenate(seen), images)
+                ),
+            )
+        ],
+    )
+    assert unmixed == [False] * 4 + [True]
+
+
 def check_a_traced_call_is_refused():
     import keras
 

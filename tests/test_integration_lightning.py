@@ -115,6 +115,20 @@ def test_the_epoch_is_set(tmp_path):
     assert_same(net.seen["train"], plain_loop(other))
 
 
+def test_mixing_ends_where_a_callback_switches_it_off(tmp_path):
+    mix = ZetaMix(num_classes=CLASSES, generator=seeded())
+
+    class EndMixing(pl.Callback):
+        def on_train_epoch_start(self, trainer, pl_module):
+            mix.enabled = trainer.current_epoch < 0.8 * trainer.max_epochs
+
+    net = Net()
+    trainer(tmp_path, MixCallback(mix), EndMixing(), epochs=5).fit(net, loader())
+    mixed = plain_loop(ZetaMix(num_classes=CLASSES, generator=seeded()), epochs=4)
+    hard = [(images, F.one_hot(labels, CLASSES).float()) for images, labels in loader()]
+    assert_same(net.seen["train"], [*mixed, *hard])
+
+
 class Shifted:
     def on_after_batch_transfer(self, batch, dataloader_idx):
         images, labels = batch

@@ -221,6 +221,34 @@ def test_images_that_are_not_normalised_are_warned_about_or_have_a_mean(monai):
     assert mixed["image"].max() <= 1
 
 
+def test_images_of_two_dimensions_are_pasted_with_their_masks_and_volumes_blended(monai):
+    """Half of them, by default, and by the plan of ZetaMix alone."""
+    generator = torch.Generator().manual_seed(1)
+    images = torch.randn(16, 1, 8, 8, generator=generator)
+    masks = torch.randint(CLASSES, (16, 1, 8, 8), generator=generator)
+    labels = torch.arange(16) % 5
+    batch = {"image": images, "mask": masks, "diagnosis": labels}
+    mixd = monai.ZetaMixd("image", ["mask", "diagnosis"], [CLASSES, 5])
+    mixed = mixd.set_random_state(seed=6)(batch)
+    seed = int(np.random.RandomState(6).randint(2**31))
+    plan = ZetaMix(generator=torch.Generator().manual_seed(seed)).make_plan(16, size=(8, 8))
+    pasted = plan.pasted
+    assert 0 < int(pasted.sum()) < 16
+    assert_close(mixed["image"], Blend().mix(images, plan))
+    assert_close(mixed["mask"], OneHot(CLASSES).mix(masks, plan))
+    assert_close(mixed["diagnosis"], OneHot(5).mix(labels, plan))
+    # in pasted outputs each pixel is of one image, and so has one class
+    whole = (mixed["mask"].amax(1) == 1).flatten(1).all(1)
+    assert bool(whole[pasted].all())
+    assert not bool(whole[~pasted].all())
+    deep, volume_masks = volumes(16)
+    mixed = mixd.set_random_state(seed=6)({**batch, "image": deep, "mask": volume_masks})
+    blend = ZetaMix(generator=torch.Generator().manual_seed(seed)).make_plan(16)
+    assert blend.boxes is None
+    assert_close(mixed["image"], Blend().mix(deep, blend))
+    assert_close(mixed["mask"], OneHot(CLASSES).mix(volume_masks, blend))
+
+
 def test_boxes_are_for_images_of_two_dimensions(monai):
     images, masks = torch.randn(4, 1, 8, 8), torch.randint(CLASSES, (4, 1, 8, 8))
     mix = monai.ZetaMixd("image", "label", CLASSES, mixer=CutMix).set_random_state(seed=0)

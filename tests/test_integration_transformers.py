@@ -22,6 +22,7 @@ from transformers import (  # noqa: E402
     ResNetConfig,
     ResNetForImageClassification,
     Trainer,
+    TrainerCallback,
     TrainingArguments,
     ViTConfig,
     ViTForImageClassification,
@@ -262,6 +263,42 @@ def test_the_epoch_is_set(tmp_path):
     trainer.model.register_forward_pre_hook(lambda *_: gammas.append(mix.gamma))
     trainer.train()
     assert gammas == [2.0] * 3 + [3.0] * 3 + [4.0] * 3
+
+
+def test_mixing_ends_where_a_callback_switches_it_off(tmp_path):
+    mix, targets = ZetaMix(num_classes=CLASSES, generator=seeded()), []
+
+    class EndMixing(TrainerCallback):
+        def on_epoch_begin(self, args, state, control, **kwargs):
+            mix.enabled = state.epoch < 0.8 * args.num_train_epochs
+
+    def loss(outputs, labels, num_items_in_batch):
+        targets.append(labels)
+        return F.cross_entropy(outputs["logits"], labels)
+
+    trainer = recorder(tmp_path, tiny_vit(), mix, compute_loss_func=loss, num_train_epochs=5)
+    trainer.add_callback(EndMixing())
+    trainer.train()
+    plain = ZetaMix(num_classes=CLASSES, generator=seeded())
+    expected = [plain(b["pixel_values"], b["labels"]) for _ in range(4) for b in batches()]
+    expected += [(b["pixel_values"], F.one_hot(b["labels"], CLASSES).float()) for b in batches()]
+    assert_same((kwargs["pixel_values"] for _, kwargs in trainer.seen), [e[0] for e in expected])
+    assert_same(targets, [e[1] for e in expected])
+
+
+def test_half_of_the_images_are_pasted_by_default(tmp_path):
+    """In a pasted output every pixel is of one of the batch; sequences are tested below."""
+    trainer = recorder(
+        tmp_path,
+        tiny_vit(),
+        ZetaMix(num_classes=CLASSES, keep_variance=False, generator=seeded()),
+        per_device_train_batch_size=12,
+        num_train_epochs=1,
+    )
+    trainer.train()
+    (_, seen), pixels = trainer.seen[0], IMAGES.tensors["pixel_values"]
+    pasted = torch.isin(seen["pixel_values"], pixels).flatten(1).all(1)
+    assert 0 < int(pasted.sum()) < 12
 
 
 def test_embeddings_are_blended_and_masks_stay(tmp_path):

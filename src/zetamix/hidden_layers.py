@@ -44,7 +44,8 @@ class HiddenMix:
 
     layer_names: names of `model.named_modules()`, and "input" for what the model is called with.
     transform: ZetaMixup, Mixup, or ZetaMix(keep_variance=False), with num_classes for integer
-        labels. Hidden activations are not centred at 0, so their variance cannot be kept.
+        labels. Hidden activations are not centred at 0, so their variance cannot be kept. All
+        outputs are blended, images too where the layer is "input".
     generator: draws the layer, on a CPU; the transform's by default if that is on a CPU, else
         torch's. With one layer nothing is drawn.
 
@@ -218,7 +219,7 @@ def _check_transform(transform: object, names: Sequence[str]) -> None:
     if transform.paste:
         raise ValueError(
             f"{type(transform).__name__} pastes boxes of images, which hidden layers are not. Use "
-            "ZetaMixup, Mixup, or ZetaMix with paste=0."
+            "ZetaMixup, Mixup, or ZetaMix without paste=."
         )
     if transform.keep_variance and any(name != INPUT for name in names):
         raise ValueError(

@@ -81,12 +81,12 @@ class BatchMixLayer(keras.layers.Layer):  # type: ignore[misc]
                 f"{list(images.shape)}."
             )
         last = self.data_format == "channels_last"
-        size: tuple[int, ...] | None = tuple(images.shape[1:3] if last else images.shape[2:4])
-        if self.transform.paste is None and min(size) == 1:
-            size = None  # a signal, which zetamix.ZetaMix blends
+        size = tuple(images.shape[1:3] if last else images.shape[2:4])
+        # zetamix.ZetaMix blends signals, and what has no size
+        is_signal = self.transform.paste is None and min(size) == 1
         plan = identity_plan(images.shape[0])
         if training:
-            plan = self.transform.make_plan(images.shape[0], size=size)
+            plan = self.transform.make_plan(images.shape[0], size=None if is_signal else size)
         mixed = {"images": self._mix_images(images, plan.numpy())}
         mixed["labels"] = self._mix_labels(data["labels"], plan)
         if "segmentation_masks" in data:

@@ -25,7 +25,8 @@ class ZetaMixd(MapTransform, RandomizableTransform):
     One plan for all keys. Batches may have any size, the last one too. Metadata of a MetaTensor is
     kept: output k has that of sample k. Entries of other keys are left alone.
 
-    keys: images [n, channels, ...], blended.
+    keys: images [n, channels, ...]. Volumes are blended; of images of two dimensions, ZetaMix
+        blends half and pastes half as boxes, with their masks.
     label_keys: volumes of class indices [n, 1, ...] or [n, ...] become soft masks
         [n, num_classes, ...], class labels [n] or [n, 1] soft targets [n, num_classes]. Other
         floating point entries are averaged.
@@ -35,7 +36,7 @@ class ZetaMixd(MapTransform, RandomizableTransform):
     mean: of images in [0, 1], as in `zetamix.ZetaMix`; without it they are taken as normalised to
         mean 0, as by `NormalizeIntensityd`.
     mixer: the class of transform, of `zetamix.transforms`: ZetaMix, ZetaMixup, Mixup, CutMix.
-    options: for the mixer: gamma, sources, keep_variance, alpha, p.
+    options: for the mixer: gamma, sources, keep_variance, paste, alpha, p.
 
     Randomness comes from `self.R`, which `set_random_state` and MONAI's Compose and DataLoader
     seed: each batch draws the seed of its plan from it.

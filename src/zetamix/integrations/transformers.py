@@ -24,7 +24,7 @@ SINGLE_LABEL = "single_label_classification"
 class MixingTrainer(Trainer):
     """A Trainer that mixes training batches on the device and leaves evaluation as it is.
 
-    All floating point inputs (`pixel_values`, `inputs_embeds`, …) are blended with one plan; other
+    All floating point inputs (`pixel_values`, `inputs_embeds`, …) are mixed with one plan; other
     inputs, such as masks, stay those of each output's own sample. Class indices become soft
     targets, for which the loss is cross entropy with `label_smoothing_factor`, scaled for gradient
     accumulation as Trainer scales its own. Floating point labels (multi-label, regression) are
