@@ -20,7 +20,7 @@ NUMBERS = {"offset": "i64"} | dict.fromkeys(("number", "span", "p", "paste"), "f
 NUMBERS |= {f"mean{k}": "fp32" for k in range(4)}
 LOOP = {"BLOCK_OUT": 128, "BLOCK_IN": 32, "BLOCK": 128, "STAGES": 3}
 PLAN = {"SELF": True, "PLAN": True, "TARGETS": True, "IGNORE": True, "CLASS_BLOCK": 16}
-PLAN |= dict.fromkeys(("MIXUP", "UNIFORM", "ONE_LAM"), False) | {"GAMMA_KIND": "number"}
+PLAN |= {"GAMMA_KIND": "number"}
 FEW = {"LAW": "zeta", "GAMMA_KIND": "range", "SELF": True, "MIXES_ALL": True, "PLAN": False}
 FEW |= {"KEEP": True, "IGNORE": False, "CLASS_BLOCK": 16}
 FEW |= dict.fromkeys(("HEIGHT", "WIDTH", "CHANNELS"), 0) | {"PIXEL": 1, "CHANNEL": 1024}
@@ -85,8 +85,7 @@ def main():
             ({}, False, "halves"),
             ({"GAMMA_KIND": "tensor"}, True, "plain"),
             ({"GAMMA_KIND": "range"}, True, "none"),
-            ({"MIXUP": True}, True, "halves"),
-            ({"MIXUP": True, "UNIFORM": True, "ONE_LAM": True}, False, "none"),
+            ({}, True, "halves"),
         ]:
             plan = PLAN | law | {"DIGITS": digits, "MATRIX": matrix, "BLOCK": 32, **overlap}
             compile_for(capability, device.plan_kernel, "fp32", "bf16", plan)

@@ -152,10 +152,7 @@ def plan_kernel(
     outputs,
     classes,
     ignore,
-    MIXUP: tl.constexpr,
     GAMMA_KIND: tl.constexpr,
-    UNIFORM: tl.constexpr,
-    ONE_LAM: tl.constexpr,
     DIGITS: tl.constexpr,
     SELF: tl.constexpr,
     PLAN: tl.constexpr,
@@ -168,9 +165,8 @@ def plan_kernel(
 ):
     """The plan of one output: as indices and weights, as a row of the matrix, as a soft target.
 
-    ζ-mixup takes γ from `number`, one per output from `gamma_p`, or draws it from `number` to
-    `number + span` (GAMMA_KIND). MIXUP takes α from `number`; UNIFORM says that it is 1, ONE_LAM
-    that all outputs share one λ.
+    γ is `number`, one per output from `gamma_p`, or drawn from `number` to `number + span`
+    (GAMMA_KIND). Plans of up to four sources, and with them mixup's, are `triton_few.py`'s.
     """
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
@@ -184,12 +180,8 @@ def plan_kernel(
     else:
         order = _sort(seed, row, cols, batch, SELF, BLOCK)
     live = cols < sources
-    if MIXUP:
-        lam = lam_of(seed, row * 0 if ONE_LAM else row, number, UNIFORM)
-        power = tl.where(cols == 0, tl.where(sources == 1, 1.0, lam), 1 - lam)
-    else:
-        gamma = gamma_of(seed, row, gamma_p, number, span, GAMMA_KIND)
-        power = tl.exp2(-gamma * tl.log2((cols + 1).to(tl.float32)))
+    gamma = gamma_of(seed, row, gamma_p, number, span, GAMMA_KIND)
+    power = tl.exp2(-gamma * tl.log2((cols + 1).to(tl.float32)))
     power = tl.where(live, power, 0.0)
     share = power / tl.sum(power, 0)
     if PLAN:

@@ -14,7 +14,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from zetamix.kernels import triton_kernels as kernels
-from zetamix.kernels.plan_spec import MOST_FEW, Law, Origin, PlanShape, PlanSpec
+from zetamix.kernels.plan_spec import MOST_FEW, Origin, PlanShape, PlanSpec
 from zetamix.kernels.reference import dense
 
 # one program sorts a whole row of keys; past this, torch's segmented sort takes over
@@ -132,10 +132,7 @@ def plan_launch(
     return Launch(
         kernels.plan_kernel,
         (plan.outputs,),
-        MIXUP=plan.law is Law.MIXUP,
         GAMMA_KIND=gamma_kind(plan),
-        UNIFORM=plan.uniform_lam,
-        ONE_LAM=plan.one_lam,
         DIGITS=digits,
         SELF=plan.own_anchor,
         PLAN=write_plan,
