@@ -331,7 +331,7 @@ CASES = [
      lambda: ZetaMix(mean=127), lambda: Blend(mean=(0.5, 127))),
     ("Pass mean or rules, not both: Blend(mean=...) holds its own.", ValueError,
      lambda: ZetaMix(mean=0.5, rules=Blend())),
-    ("Masks must have the height and width of the images they are pasted with, [8, 8], got [4, 9, 9].", ValueError,
+    ("Masks must have the height and width of the images they are pasted with, [8, 8], got [4, 9, 9]. Blend them with ZetaMix(paste=0).", ValueError,
      lambda: CutMix(num_classes=4)(torch.zeros(4, 3, 8, 8), torch.zeros(4, 9, 9, dtype=torch.int64))),
     ("Images are cut: size must be (height, width) in pixels, got None.", ValueError,
      lambda: CutMix().make_plan(4), lambda: ZetaMix(paste=0.5).make_plan(4), lambda: pasted(size=None)),

@@ -42,5 +42,10 @@ def test_on_a_cluster_a_killed_worker_costs_no_trial(address, tmp_path):
     results = json.loads((tmp_path / "results.json").read_text())
     assert [trial["number"] for trial in results["trials"]] == [0, 1, 2]
     assert all(trial["state"] == "complete" for trial in results["trials"])
-    assert [each["name"] for each in results["test"]] == ["none", "zetamix", "zeta:2.8", "chosen"]
+    assert [each["name"] for each in results["test"]] == [
+        "none",
+        "zetamix:paste=0.0",
+        "zeta:2.8",
+        "chosen",
+    ]
     assert "2 workers on Ray" in (tmp_path / "report.html").read_text()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from filelock import FileLock
+from optuna.trial import TrialState
 from scipy import stats
 from tuning import RECIPE, hasty_sqlite, make_dataset, make_spec, make_trial, make_tuning, search
 
@@ -16,6 +17,7 @@ from zetamix.data import DataError
 from zetamix.experiments.executor import Channel
 from zetamix.experiments.progress import Snapshot
 from zetamix.experiments.tune import StudyError, make_plan
+from zetamix.experiments.tune.objective import Objective
 from zetamix.experiments.tune.run import (
     FIRST_TEST_SEED,
     WorkerJob,
@@ -288,6 +290,26 @@ def test_a_folder_in_use_is_waited_for(tmp_path):
     timer.start()
     assert search(tmp_path, trials=1).trials[0].state == "complete"
     timer.join()
+
+
+def test_a_trial_taken_over_at_its_very_end_is_no_error(tmp_path, monkeypatch):
+    spec = make_spec()
+    settings = WorkerSettings("study", spec, make_plan(spec, "random", 1), tmp_path)
+    job = WorkerJob(sqlite_url(tmp_path / "study.db"), "cpu", 1)
+
+    def taken_over(objective, trial):
+        trial.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+        return 0.5
+
+    monkeypatch.setattr(Objective, "__call__", taken_over)
+    run_trials(job, settings, Channel())
+
+    def broken(objective, trial):
+        raise AssertionError("ours")
+
+    monkeypatch.setattr(Objective, "__call__", broken)
+    with pytest.raises(AssertionError, match="ours"):
+        run_trials(job, settings, Channel())
 
 
 def test_a_worker_of_another_machine_trains_in_a_temporary_folder(tmp_path, monkeypatch):

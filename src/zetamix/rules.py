@@ -219,7 +219,7 @@ class OneHot:
         if plan.size is not None and labels.shape[1:] != plan.size:
             raise ValueError(
                 "Masks must have the height and width of the images they are pasted with, "
-                f"{list(plan.size)}, got {list(labels.shape)}. Pass paste=0 to blend them."
+                f"{list(plan.size)}, got {list(labels.shape)}. Blend them with ZetaMix(paste=0)."
             )
         # one class at a time: a one-hot tensor of all classes is as large as the result again
         classes = range(self.num_classes)

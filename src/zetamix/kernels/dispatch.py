@@ -29,7 +29,7 @@ def mix_samples(
     if samples.dtype not in MIXABLE:
         refuse_dtype(samples.dtype)
     # features in memory order: channels_last is not copied
-    channels_last = is_channels_last(samples)
+    channels_last = not samples.is_contiguous() and is_channels_last(samples)
     ordered = samples.movedim(1, -1) if channels_last else samples
     shape = ordered.shape[1:]
     rows = ordered.reshape(samples.shape[0], shape.numel())

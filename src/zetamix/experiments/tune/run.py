@@ -252,9 +252,11 @@ def run_trials(job: WorkerJob, settings: WorkerSettings, channel: Channel) -> No
         except StorageInternalError:
             # the checkpoint is saved, and the trial is retried once the server answers
             time.sleep(1.0)
-        except ValueError:
-            # Optuna refuses the result of a trial that another process took over
-            if not objective.lost:
+        except (ValueError, AssertionError) as error:
+            # Optuna refuses the result of a trial that another process took over; if that was
+            # after the objective had returned, an assertion of its own hides the refusal
+            hidden = isinstance(error, AssertionError) and isinstance(error.__context__, ValueError)
+            if not objective.lost and not hidden:
                 raise
 
 
