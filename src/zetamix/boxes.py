@@ -97,6 +97,7 @@ def visible_pixels(boxes: Tensor, size: Size) -> Tensor:
     The edges of the boxes divide the image into cells that are covered as a whole or not at all.
     """
     if boxes.shape[1] == 2:
+        # ZetaMix's plans: what two boxes share is one box
         below, above = boxes.unbind(1)
         first = torch.maximum(below[:, :2], above[:, :2])
         last = torch.minimum(below[:, 2:], above[:, 2:])

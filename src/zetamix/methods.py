@@ -167,6 +167,23 @@ def parse(text: str) -> Method:
     >>> parse("zeta:gamma=0..4,sources=4").options
     (('gamma', (0.0, 4.0)), ('sources', 4))
     """
+    name, options = parse_options(text)
+    # in one order and without defaults, so that equal methods compare equal
+    kept = [(key, options[key]) for key in OPTIONS[name] if key in options]
+    if name != "zetamix" or len(kept) < len(OPTIONS[name]):
+        # with every option spelled out, a label has to keep its meaning when defaults change
+        kept = [(k, v) for k, v in kept if v != OPTIONS[name][k]]
+    method = Method(name, tuple(kept))
+    _check(method)
+    return method
+
+
+def parse_options(text: str) -> tuple[str, dict[str, Any]]:
+    """The name of a method and all options that a text gives, those that equal defaults too.
+
+    >>> parse_options("zetamix:paste=0.5")
+    ('zetamix', {'paste': 0.5})
+    """
     name, _, rest = text.strip().partition(":")
     if ":" in rest:
         raise UnknownMethodError(
@@ -189,14 +206,7 @@ def parse(text: str) -> Method:
         if key in options:
             raise UnknownMethodError(f"{name} is given {key} twice, in {text.strip()!r}.")
         options[key] = _read(name, key, value.strip())
-    # in one order and without defaults, so that equal methods compare equal
-    kept = [(key, options[key]) for key in OPTIONS[name] if key in options]
-    if name != "zetamix" or len(kept) < len(OPTIONS[name]):
-        # with every option spelled out, a label has to keep its meaning when defaults change
-        kept = [(k, v) for k, v in kept if v != OPTIONS[name][k]]
-    method = Method(name, tuple(kept))
-    _check(method)
-    return method
+    return name, options
 
 
 def parse_list(text: str) -> list[Method]:

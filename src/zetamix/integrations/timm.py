@@ -86,11 +86,11 @@ class Mixup(timm_mixup.Mixup):
                 raise ValueError("Pass a generator or a transform, which holds its own, not both.")
             self.transform = method
             return
-        parsed, given = _parse(method)
-        options = _options(parsed.name, mixup_alpha, cutmix_alpha, prob, switch_prob, mode, given)
-        if parsed.name == "zetamix":
+        name, given = _parse(method)
+        options = _options(name, mixup_alpha, cutmix_alpha, prob, switch_prob, mode, given)
+        if name == "zetamix":
             options["mean"] = mean
-        build: Callable[..., Any] = methods.BUILDERS[parsed.name]
+        build: Callable[..., Any] = methods.BUILDERS[name]
         self.transform = build(num_classes=num_classes, generator=generator, **options)
 
     @property
@@ -143,25 +143,22 @@ class FastCollateMixup(Mixup, timm_mixup.FastCollateMixup):
         return super().__call__(*fast_collate(batch))  # type: ignore[no-untyped-call]
 
 
-def _parse(text: str) -> tuple[methods.Method, dict[str, Any]]:
-    """A method that mixes by a plan, and so can be switched off in running workers.
+def _parse(text: str) -> tuple[str, dict[str, Any]]:
+    """The name of a method that mixes by a plan, and so can be switched off in running workers.
 
-    With it the options that the text names, among them those that equal the method's defaults:
-    timm's arguments have other defaults, and the text takes precedence.
+    With it all options that the text gives: timm's arguments have other defaults than the method,
+    and the text takes precedence.
     """
-    method = methods.parse(text)
-    if method.name not in METHODS:
+    name = methods.parse(text).name
+    if name not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {text!r}.")
-    parts = text.partition(":")[2].split(",")
-    first = next(iter(methods.OPTIONS[method.name]))
-    names = [part.partition("=")[0].strip() if "=" in part else first for part in parts if part]
-    given = {name: method.option(name) for name in names}
+    _, given = methods.parse_options(text)
     if given.pop("until", 1) != 1:
         raise ValueError(
             f"until= belongs to the training loop, got method={text!r}. Leave it out, and pass "
             "--mixup-off-epoch to timm's script or set mixup_enabled = False."
         )
-    return method, given
+    return name, given
 
 
 def _options(

@@ -47,7 +47,7 @@ def paste(
     out_of = _offsets(samples, indices[outputs, ranks], top, left)
     inner, in_strides, out_strides = mixed.shape[1:-2], mixed.stride()[1:], samples.stride()[1:]
     sizes = (bottom - top).tolist(), (right - left).tolist()
-    # a view by its strides is one call, slices would be four (64 boxes: 0.2 ms against 0.5)
+    # a view by its strides is one call, slices would be four (64 boxes: 0.33 ms against 0.50)
     for target, source, height, width in zip(into, out_of, *sizes, strict=True):
         shape = (*inner, height, width)
         pixels = samples.as_strided(shape, out_strides, source)

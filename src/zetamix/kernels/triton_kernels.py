@@ -172,7 +172,7 @@ def plan_kernel(
     cols = tl.arange(0, BLOCK)
     size = tl.cast(outputs, tl.int64) * batch
     if OVERLAP and not INTERPRETED:
-        # the mixing kernel may take its place on the multiprocessors (−0.5 to −1.6 µs, H200)
+        # the mixing kernel may take its place on the multiprocessors (−0.3 to −1.6 µs, H200)
         gdc_launch_dependents()
     seed = tl.load(seed_p) + offset
     if DIGITS:

@@ -83,7 +83,7 @@ def launch_plan(
     classes: int = 0,
     ignore: int = 0,
 ) -> None:
-    """Call the plan kernel with the random origin, γ or α, the buffers and the sizes."""
+    """Call the plan kernel with the random origin, γ, the buffers and the sizes."""
     seed, offset = origin
     if seed is None:
         seed = zero_seed(device)
