@@ -18,8 +18,8 @@ from zetamix import plan as plans
 from zetamix.gamma import weigh
 from zetamix.kernels import dispatch, embedding_bag, reference
 from zetamix.kernels.plan_spec import PLAIN, Finish, Law, PlanShape, PlanSpec
-from zetamix.kernels.prepared_calls import PreparedCalls
 from zetamix.plan import draw_finished
+from zetamix.prepared_calls import PreparedCalls
 from zetamix.rules import Blend, OneHot
 from zetamix.sampling import ORDER, Draw, draw_lam, expand, order_rows, order_width
 
@@ -347,7 +347,7 @@ def test_each_path_as_a_whole(batch, sources, dtype, tf32, request, monkeypatch)
 def torch_plan(spec, finish, size, monkeypatch):
     """The plan in plain torch, from the same numbers that a GPU expands."""
     draw = Expanded(seed_of(spec.shape.batch_size))
-    monkeypatch.setattr(dispatch, "draws_plan", lambda *_: False)
+    monkeypatch.setattr(dispatch, "plan_drawer", lambda *_: None)
     monkeypatch.setattr(plans, "weigh", lambda gamma, sources: weigh(gamma.cpu(), sources))
     monkeypatch.setattr(plans.sampling, "precise", lambda x, _: torch.as_tensor(x).double())
     monkeypatch.setattr(

@@ -120,6 +120,25 @@ def test_the_core_runs_the_loop_of_the_readme_with_torch_alone(bare):
     assert str(bare) in where
 
 
+def test_few_sources_are_mixed_without_numpy(bare):
+    program = (
+        "import torch\n"
+        "from zetamix import ZetaMix, apply_plan\n"
+        "seeded = lambda: torch.Generator().manual_seed(1)\n"
+        "samples, labels = torch.randn(8, 3, 9, 9), torch.arange(8)\n"
+        "for options in ({}, {'sources': 4}, {'paste': 1.0, 'p': 0.5}):\n"
+        "    mix = ZetaMix(num_classes=8, generator=seeded(), **options)\n"
+        "    mixed, targets = mix(samples, labels)\n"
+        "    plan = ZetaMix(generator=seeded(), **options).make_plan(8, size=(9, 9))\n"
+        "    expected = apply_plan(samples, plan, implementation='reference')\n"
+        "    torch.testing.assert_close(mixed, expected)\n"
+        "    torch.testing.assert_close(targets, plan.matrix())\n"
+        "    assert plan.pasted.any()\n"
+        "print('numpy' in sys.modules)\n"
+    )
+    assert run_bare(bare, program) == "False\n"
+
+
 def test_the_command_says_what_is_missing(bare):
     program = "from zetamix.cli import main\ntry:\n    main()\nexcept SystemExit as end: print(end)"
     assert "pip install 'zetamix[cli]'" in run_bare(bare, program)

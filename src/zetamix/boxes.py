@@ -5,7 +5,6 @@ covers no pixel is empty. Sizes are (height, width). All functions work on the d
 value that the host has to read.
 """
 
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 import torch
@@ -36,16 +35,7 @@ def place_inside(areas: Tensor, uniform: Tensor, size: Size) -> Tensor:
 
 def _lengths(size: Size, like: Tensor) -> Tensor:
     """[2]: height and width, filled and not copied from the host, which no CUDA graph captures."""
-    if like.device.type == "cpu" and not torch.compiler.is_compiling():
-        return _host_lengths(size, like.dtype)
     return torch.stack([like.new_full((), length) for length in size])
-
-
-@lru_cache(maxsize=64)
-def _host_lengths(size: Size, dtype: torch.dtype) -> Tensor:
-    # a tensor made in inference mode could not be used where gradients are
-    with torch.inference_mode(False):
-        return torch.tensor(size, dtype=dtype, device="cpu")
 
 
 def place_around(areas: Tensor, uniform: Tensor, size: Size) -> Tensor:

@@ -24,20 +24,9 @@ def weigh(gamma: Tensor, sources: int) -> Tensor:
     >>> weigh(torch.tensor(1.0), sources=3) * 11
     tensor([6., 3., 2.])
     """
-    # a trace must not compare the number of sources, or each would be compiled anew
-    if not torch.compiler.is_compiling() and sources == 2 and gamma.device.type == "cpu":
-        # Theorem 2, in three steps instead of six: on a CPU they are a third of what a plan costs
-        return (gamma.unsqueeze(-1) * _signed_logs_of_2(gamma.dtype)).sigmoid_()
     ranks = torch.arange(1, sources + 1, device=gamma.device, dtype=gamma.dtype)
     powers = ranks ** -gamma.unsqueeze(-1)
     return powers / powers.sum(-1, keepdim=True)
-
-
-@lru_cache(maxsize=16)
-def _signed_logs_of_2(dtype: torch.dtype) -> Tensor:
-    # a tensor made in inference mode could not be used where γ needs a gradient
-    with torch.inference_mode(False):
-        return torch.tensor([math.log(2), -math.log(2)], dtype=dtype, device="cpu")
 
 
 def _excess(gamma: float, sources: int) -> float:

@@ -12,8 +12,7 @@ from zetamix.array_kinds import as_tensors, in_kind_of
 from zetamix.boxes import Size
 from zetamix.kernels import dispatch
 from zetamix.kernels.dispatch import Implementation
-from zetamix.kernels.plan_spec import MOST_FEW, PLAIN, Finish, PlanSpec
-from zetamix.kernels.prepared_calls import Call, PreparedCalls
+from zetamix.kernels.plan_spec import PLAIN, Finish, PlanSpec
 from zetamix.plan import (
     AnchorChoice,
     LamChoice,
@@ -25,10 +24,9 @@ from zetamix.plan import (
     mixup_spec,
     zeta_spec,
 )
+from zetamix.prepared_calls import Call, PreparedCalls
 from zetamix.rules import Blend, OneHot, Rule, drop_column, infer_rule, is_batch
 from zetamix.sampling import Draw
-
-ONLY_SCALED = Finish(keep_variance=True)
 
 # of zeta_mixup and mixup; every transform has its own
 _calls = PreparedCalls()
@@ -95,8 +93,8 @@ def zeta_mixup(
     """
     options = "zeta", num_classes, gamma, sources, outputs, anchor, ignore_index, implementation
     if (call := _find_call(samples, labels, options)) is not None:
-        origin = Draw(generator, stream, labels.device).origin()
-        return call(samples, labels, origin)  # type: ignore[arg-type, return-value]
+        draw = Draw(generator, stream, labels.device)
+        return call(samples, labels, draw)  # type: ignore[arg-type, return-value]
     batch = samples, labels
     samples, labels = as_tensors(batch)
     first = check_pair(samples, labels)
@@ -128,8 +126,8 @@ def mixup(
     """
     options = "mixup", num_classes, alpha, per, outputs, ignore_index, implementation
     if (call := _find_call(samples, labels, options)) is not None:
-        origin = Draw(generator, stream, labels.device).origin()
-        return call(samples, labels, origin)  # type: ignore[arg-type, return-value]
+        draw = Draw(generator, stream, labels.device)
+        return call(samples, labels, draw)  # type: ignore[arg-type, return-value]
     batch = samples, labels
     samples, labels = as_tensors(batch)
     first = check_pair(samples, labels)
@@ -158,7 +156,8 @@ def check_pair(samples: Any, labels: Any) -> Tensor:
         if not is_batch(leaf):
             check_tensor("samples", leaf)
     first: Tensor = leaves[0]
-    _refuse_vmap(first)
+    if not torch.compiler.is_compiling() and torch._C._functorch.is_batchedtensor(first):
+        _refuse_vmap()
     if not is_batch(labels):
         check_tensor("labels", labels)
     if first.shape[0] == 0:
@@ -178,12 +177,11 @@ def check_pair(samples: Any, labels: Any) -> Tensor:
     return first
 
 
-def _refuse_vmap(samples: Tensor) -> None:
-    if not torch.compiler.is_compiling() and torch._C._functorch.is_batchedtensor(samples):
-        raise TypeError(
-            "A plan cannot be drawn inside torch.vmap, where labels cannot be read. Draw it "
-            "outside with zeta_plan or mixup_plan, and apply it inside with apply_plan."
-        )
+def _refuse_vmap() -> None:
+    raise TypeError(
+        "A plan cannot be drawn inside torch.vmap, where labels cannot be read. Draw it "
+        "outside with zeta_plan or mixup_plan, and apply it inside with apply_plan."
+    )
 
 
 def mix_pair(
@@ -198,7 +196,7 @@ def mix_pair(
     finish: Finish = PLAIN,
     size: Size | None = None,
 ) -> tuple[Any, Tensor]:
-    """Draw the plan and apply it; on a GPU, where nothing forbids it, in one or two launches.
+    """Draw the plan and apply it, by a prepared call where there is one.
 
     calls, options: where the call is kept for the next batch, and for which options.
     size: of the images, where some are pasted.
@@ -206,37 +204,14 @@ def mix_pair(
     is_tensor = isinstance(samples, Tensor)
     dtype = samples.dtype if is_tensor else plan_dtype(samples)
     dtype = torch.float64 if torch.float64 in (dtype, labels.dtype) else torch.float32
-    if (
-        is_tensor
-        and isinstance(rule, OneHot)
-        and dispatch.draws_plan(spec, draw.device, dtype)
-        and dispatch.mixes_labelled(spec, finish, samples)
-        and drop_column(labels).ndim == 1
-        and samples.numel()
-        and dispatch.uses_fused(implementation, samples)
-    ):
-        classes = rule.num_classes, rule.ignore_index
-        call = dispatch.prepare_labelled(samples, labels, *classes, spec, finish)
-        if not isinstance(spec.parameter, Tensor):
-            calls.keep(samples, labels, options, call)
-        return call(samples, labels, draw.origin())
-    if (
-        is_tensor
-        and dtype == torch.float32
-        and not torch.compiler.is_compiling()
-        and spec.shape.sources <= MOST_FEW
-        and finish in (PLAIN, ONLY_SCALED)
-        and isinstance(rule, OneHot)
-        and dispatch.mixes_few(spec, samples, labels, implementation)
-    ):
-        # the same as below without the layers in between, a fifth of the time of small batches
-        # (2 sources of 128 × 3 × 32², 2 cores, least of 800 calls: 166 µs against 201)
-        indices, weights = draw_few(spec, draw)
-        uses_all = spec.shape.own_anchor and spec.shape.outputs >= spec.shape.batch_size
-        targets = rule.scatter(labels, indices, weights, uses_all=uses_all)
-        if finish.keep_variance:
-            weights = weights / torch.linalg.vector_norm(weights, dim=1, keepdim=True)
-        return dispatch.mix_few(samples, indices, weights), targets
+    drawer = dispatch.plan_drawer(spec, draw.device, dtype)
+    if drawer is not None and is_tensor and isinstance(rule, OneHot):
+        prepare = _prepare_kernels if drawer == "triton" else _prepare_few
+        call = prepare(samples, labels, rule, spec, finish, size, dtype, implementation)
+        if call is not None:
+            if not isinstance(spec.parameter, Tensor):
+                calls.keep(samples, labels, options, call)
+            return call(samples, labels, draw)
     plain = finish == PLAIN
     plan = draw_plan(spec, draw, dtype) if plain else draw_finished(spec, finish, size, draw, dtype)
     if is_tensor and plain:
@@ -244,6 +219,58 @@ def mix_pair(
     else:
         mixed = Blend(finish.mean).mix(samples, plan, implementation)
     return mixed, rule.mix(labels, plan)
+
+
+def _prepare_kernels(
+    samples: Tensor,
+    labels: Tensor,
+    rule: OneHot,
+    spec: PlanSpec,
+    finish: Finish,
+    size: Size | None,
+    dtype: torch.dtype,
+    implementation: Implementation,
+) -> Call | None:
+    """A call that draws and mixes batches like this one in one or two launches, if it can."""
+    if (
+        not dispatch.mixes_labelled(spec, finish, samples)
+        or drop_column(labels).ndim != 1
+        or not samples.numel()
+        or not dispatch.uses_fused(implementation, samples)
+    ):
+        return None
+    classes = rule.num_classes, rule.ignore_index
+    launch = dispatch.prepare_labelled(samples, labels, *classes, spec, finish)
+    return lambda samples, labels, draw: launch(samples, labels, draw.origin())
+
+
+def _prepare_few(
+    samples: Tensor,
+    labels: Tensor,
+    rule: OneHot,
+    spec: PlanSpec,
+    finish: Finish,
+    size: Size | None,
+    dtype: torch.dtype,
+    implementation: Implementation,
+) -> Call | None:
+    """A call that draws few sources by NumPy and mixes batches like this one, if it can."""
+    if (
+        samples.dtype != dtype
+        or labels.dtype != torch.int64
+        or labels.ndim != 1
+        or finish.mean is not None
+        or rule.ignore_index is not None
+        or not dispatch.mixes_few(samples, spec.shape.sources, implementation)
+    ):
+        return None
+
+    def call(samples: Tensor, labels: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+        plan = draw_few(spec, finish, size, draw, dtype)
+        mixed = dispatch.mix_few(samples, plan, finish.keep_variance, plan.boxes is not None)
+        return mixed, rule.mix_few(labels, plan)
+
+    return call
 
 
 def plan_dtype(batch: object) -> torch.dtype:

@@ -18,8 +18,9 @@ from zetamix._checks import Gamma
 from zetamix.atomic_io import load_tensors, write_file
 from zetamix.boxes import Size
 from zetamix.gamma import GAMMA_MIN, weigh
-from zetamix.kernels import dispatch
-from zetamix.kernels.plan_spec import Finish, Law, PlanShape, PlanSpec
+from zetamix.kernels import dispatch, numpy_few
+from zetamix.kernels.numpy_few import FewPlan
+from zetamix.kernels.plan_spec import PLAIN, Finish, Law, PlanShape, PlanSpec
 from zetamix.kernels.reference import dense
 from zetamix.sampling import Draw
 
@@ -427,8 +428,12 @@ def draw_finished(
     spec: PlanSpec, finish: Finish, size: Size | None, draw: Draw, dtype: torch.dtype
 ) -> MixPlan:
     """Draw the plan of a spec and finish it. size: of the images, where some are pasted."""
-    if dispatch.draws_plan(spec, draw.device, dtype) and dispatch.is_few(spec):
-        parts = dispatch.draw_few(spec, finish, size, draw.origin(), draw.device)
+    drawer = dispatch.plan_drawer(spec, draw.device, dtype)
+    if drawer == "numpy" or (drawer == "triton" and dispatch.is_few(spec)):
+        if drawer == "numpy":
+            parts = draw_few(spec, finish, size, draw, dtype).tensors()
+        else:
+            parts = dispatch.draw_few(spec, finish, size, draw.origin(), draw.device)
         indices, weights, boxes = parts
         plan = _trusted_plan(indices, weights, spec.shape.batch_size)
         if boxes is not None:
@@ -442,15 +447,31 @@ def draw_finished(
     return with_variance(plan) if finish.keep_variance else plan
 
 
+def draw_few(
+    spec: PlanSpec, finish: Finish, size: Size | None, draw: Draw, dtype: torch.dtype
+) -> FewPlan:
+    """A finished plan of few sources on a CPU, where NumPy is the `dispatch.plan_drawer`."""
+    lam = _draw_lam(spec, draw) if spec.shape.law is Law.MIXUP else None
+    # one draw for all purposes: each takes 7 µs
+    count = numpy_few.count_numbers(spec.shape, finish)
+    uniform = draw.uniform(sampling.ORDER, count, spec.shape.outputs)
+    return numpy_few.make_plan(spec, finish, size, uniform, lam, dtype)
+
+
 def draw_plan(spec: PlanSpec, draw: Draw, dtype: torch.dtype) -> MixPlan:
-    """Draw the plan of a spec: by the plan kernel where it can, else in plain torch."""
+    """Draw the plan of a spec by the fastest drawer, or in plain torch."""
     shape = spec.shape
-    if dispatch.draws_plan(spec, draw.device, dtype):
+    drawer = dispatch.plan_drawer(spec, draw.device, dtype)
+    if drawer == "numpy":
+        indices, weights, _ = draw_few(spec, PLAIN, None, draw, dtype).tensors()
+        return _trusted_plan(indices, weights, shape.batch_size)
+    if drawer == "triton":
         indices, weights = dispatch.draw_plan(spec, draw.origin(), draw.device)
         return _trusted_plan(indices, weights, shape.batch_size)
     parameter = spec.parameter
     if isinstance(parameter, tuple):
-        parameter = _draw_gamma(*parameter, shape.outputs, draw)
+        low, high = parameter
+        parameter = low + (high - low) * draw.uniform(sampling.GAMMA, shape.outputs)
     indices = sampling.draw_rows(
         draw,
         shape.batch_size,
@@ -460,40 +481,30 @@ def draw_plan(spec: PlanSpec, draw: Draw, dtype: torch.dtype) -> MixPlan:
         shape.own_anchor,
     )
     # a copy in any case: cached weights must not be handed out
-    weights = _draw_weights(shape, parameter, draw).to(dtype, copy=True)
+    weights = _draw_weights(spec, parameter, draw).to(dtype, copy=True)
     if weights.shape != indices.shape:
         weights = weights.expand(shape.outputs, shape.sources)
     return _trusted_plan(indices, weights, shape.batch_size)
 
 
-def draw_few(spec: PlanSpec, draw: Draw) -> tuple[Tensor, Tensor]:
-    """Indices and float32 weights of a plan of few sources on a CPU, as `draw_plan` draws them."""
-    shape, parameter = spec
-    if isinstance(parameter, tuple):
-        parameter = _draw_gamma(*parameter, shape.outputs, draw)
-    parts = shape.batch_size, shape.sources, shape.outputs, shape.own_anchor
-    indices = sampling.draw_few_rows(draw, *parts)
-    weights = _draw_weights(shape, parameter, draw).to(torch.float32)
-    return indices, weights if weights.shape == indices.shape else weights.expand(indices.shape)
-
-
-def _draw_gamma(low: float, high: float, outputs: int, draw: Draw) -> Tensor:
-    """One γ of a range for each output."""
-    gamma = draw.uniform(sampling.GAMMA, outputs).mul_(float(high - low))
-    return gamma.add_(float(low)) if low else gamma
-
-
-def _draw_weights(shape: PlanShape, parameter: float | Tensor, draw: Draw) -> Tensor:
-    """[sources] or [outputs, sources], in the precision of the device."""
+def _draw_weights(spec: PlanSpec, parameter: float | Tensor, draw: Draw) -> Tensor:
+    """[sources] or [outputs, sources], in the precision of the device; `parameter`: γ or α."""
+    shape = spec.shape
     if shape.law is Law.ZETA:
         on_host = draw.device.type == "cpu" and not torch.compiler.is_compiling()
         if on_host and not isinstance(parameter, Tensor):
             return _cached_weights(float(parameter), shape.sources)
         return weigh(sampling.precise(parameter, draw.device), shape.sources)
-    lam = sampling.draw_lam(draw, float(parameter), 1 if shape.one_lam else shape.outputs)
+    lam = _draw_lam(spec, draw)
     if shape.sources == 1:
         return torch.ones_like(lam)[:, None]
     return torch.stack([lam, 1 - lam], dim=1)
+
+
+def _draw_lam(spec: PlanSpec, draw: Draw) -> Tensor:
+    """λ of mixup, [outputs] or [1]."""
+    count = 1 if spec.shape.one_lam else spec.shape.outputs
+    return sampling.draw_lam(draw, float(spec.parameter), count)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=64)

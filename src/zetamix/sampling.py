@@ -120,12 +120,15 @@ class Draw:
             torch.randperm(len(row), generator=generator, out=row)
 
     def uniform(self, lane: int, *shape: int) -> Tensor:
-        """Random numbers in [0, 1], in the precision that weights are computed in."""
+        """Random numbers in [0, 1], in the precision that weights are computed in; on a CPU < 1."""
         if self.device.type == "cpu" and not self.offset and not torch.compiler.is_compiling():
             return torch.rand(
                 shape, generator=self.generator, dtype=torch.float64, device=self.device
             )
         bits = self.integers(lane, *shape)
+        if self.device.type == "cpu":
+            # 53 bits, which float64 holds exactly
+            return (bits >> 9).double() / 2**53
         return (bits.to(precise_dtype(self.device)) + 0.5) / KEY_LIMIT
 
 
@@ -187,11 +190,8 @@ def draw_rows(
     width: `order_width(batch, sources)`. own_anchor: output k begins with row k.
     """
     compiling = torch.compiler.is_compiling()
-    if not compiling and draw.device.type == "cpu":
-        if sources <= MOST_FEW:
-            return draw_few_rows(draw, batch, sources, outputs, own_anchor)
-        if width == batch >= LEAST_PERMUTED:
-            return _order_by_permutations(draw, batch, sources, outputs, own_anchor)
+    if not compiling and draw.device.type == "cpu" and width == batch >= LEAST_PERMUTED:
+        return _order_by_permutations(draw, batch, sources, outputs, own_anchor)
     bits = draw.integers(ORDER, outputs, width)
     if not compiling:
         return order_rows(bits, batch, sources, own_anchor)
@@ -214,23 +214,6 @@ def order_rows(bits: Tensor, batch: int, sources: int, own_anchor: bool) -> Tens
     if batch > MOST_SHORT_KEYS:
         return _order_by_long_keys(bits, sources, anchors)
     return _order_by_keys(bits, sources, anchors)
-
-
-def draw_few_rows(draw: Draw, batch: int, sources: int, outputs: int, own_anchor: bool) -> Tensor:
-    """The digits of `_order_by_digits`, each below its own limit: fewer, smaller steps on a CPU."""
-    rows = [_own_rows(batch, outputs)] if own_anchor else []
-    for choices in range(batch - len(rows), batch - sources, -1):
-        rows.append(draw.integers(ORDER, outputs) % choices)
-    for rank in range(sources - 2, -1, -1):
-        for later in rows[rank + 1 :]:
-            later += later >= rows[rank]
-    return torch.stack(rows, 1)
-
-
-@lru_cache(maxsize=64)
-def _own_rows(batch: int, outputs: int) -> Tensor:
-    """[outputs]: the row that output k begins with; for reading only."""
-    return torch.arange(outputs, device="cpu") % batch
 
 
 def _order_by_permutations(

@@ -22,9 +22,9 @@ from zetamix.boxes import Size, check_size
 from zetamix.gamma import dominance_threshold
 from zetamix.kernels.dispatch import IMPLEMENTATIONS, Implementation
 from zetamix.kernels.plan_spec import Finish, PlanSpec
-from zetamix.kernels.prepared_calls import PreparedCalls
 from zetamix.mix import apply_plan, check_pair, mix_pair, plan_dtype
 from zetamix.plan import ANCHORS, LAMS, AnchorChoice, LamChoice, MixPlan
+from zetamix.prepared_calls import PreparedCalls
 from zetamix.rules import Average, Blend, OneHot, infer_rule
 from zetamix.sampling import Draw, process_rank, process_stream
 
@@ -192,7 +192,7 @@ class BatchMix(nn.Module):
             if not torch.compiler.is_compiling() and self._calls and self._mixes(controls):
                 call = self._calls.find(*inputs, controls)
                 if call is not None:
-                    return call(*inputs, self._draw(inputs[0].device).origin())
+                    return call(*inputs, self._draw(inputs[0].device))
             return self._mix(inputs, controls)
         given = inputs[0] if len(inputs) == 1 else inputs
         batch = self._read_batch(as_tensors(inputs))

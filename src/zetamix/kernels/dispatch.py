@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from zetamix._checks import check_choice
-from zetamix.kernels import copy_boxes, embedding_bag, reference
+from zetamix.kernels import copy_boxes, embedding_bag, numpy_few, reference
+from zetamix.kernels.numpy_few import FewPlan
 from zetamix.kernels.plan_spec import MOST_CHANNELS, MOST_FEW, PLAIN, Finish, Origin, PlanSpec
 
 Implementation: TypeAlias = Literal["auto", "fused", "reference"]
@@ -28,12 +29,16 @@ def mix_samples(
     """Apply a plan to samples [batch, ...]; dtype and memory format are kept."""
     if samples.dtype not in MIXABLE:
         refuse_dtype(samples.dtype)
+    return _by_rows(samples, mix_rows, indices, weights, implementation)
+
+
+def _by_rows(samples: Tensor, mix: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """Mix samples flattened to [batch, features], and keep their shape and memory format."""
     # features in memory order: channels_last is not copied
     channels_last = not samples.is_contiguous() and is_channels_last(samples)
     ordered = samples.movedim(1, -1) if channels_last else samples
     shape = ordered.shape[1:]
-    rows = ordered.reshape(samples.shape[0], shape.numel())
-    mixed = mix_rows(rows, indices, weights, implementation)
+    mixed = mix(ordered.reshape(samples.shape[0], shape.numel()), *arguments)
     mixed = mixed.view(mixed.shape[0], *shape)
     return mixed.movedim(-1, 1) if channels_last else mixed
 
@@ -53,21 +58,41 @@ def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Ten
     return reference.paste(mixed, samples, indices, boxes)
 
 
-def copies_boxes(
-    samples: Tensor, indices: Tensor, weights: Tensor, implementation: Implementation
-) -> bool:
-    """Whether `copy_boxes` pastes what torch's embedding bags blend: few sources on a CPU."""
-    return (
-        indices.shape[1] <= MOST_FEW
-        and uses_bags(samples, indices, weights, implementation)
-        and not uses_fused(implementation, samples, weights)
-    )
+def mixes_few(samples: Tensor, sources: int, implementation: Implementation) -> bool:
+    """Whether `mix_few` mixes so many sources: on a CPU, without gradients."""
+    by_bags = numpy_few.np is not None and uses_bags(samples, sources, implementation)
+    return by_bags and sources <= MOST_FEW
+
+
+def mix_few(
+    samples: Tensor,
+    plan: FewPlan,
+    keep_variance: bool,
+    pastes: bool,
+    blend: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Blend samples, and paste boxes where the plan's are for samples of this size (`pastes`).
+
+    blend: blends the samples by indices and weights, [outputs, sources]; None for samples that have
+    the dtype of the weights.
+    """
+    alone = None
+    if pastes:
+        alone = numpy_few.covers_image(plan.boxes, (samples.shape[-2], samples.shape[-1]))
+    parts = numpy_few.blended_parts(plan, keep_variance, alone)
+    if blend is None:
+        mixed = _by_rows(samples, embedding_bag.sum_rows, *parts)
+    else:
+        mixed = blend(*parts)
+    if pastes:
+        copy_boxes.copy(mixed, samples, numpy_few.boxes_to_copy(plan, alone))
+    return mixed
 
 
 def is_channels_last(samples: Tensor) -> bool:
     return (
-        samples.ndim in CHANNELS_LAST
-        and not samples.is_contiguous()
+        not samples.is_contiguous()
+        and samples.ndim in CHANNELS_LAST
         and samples.is_contiguous(memory_format=CHANNELS_LAST[samples.ndim])
     )
 
@@ -80,49 +105,21 @@ def mix_rows(
         with _current_device(rows.device):
             mixed: Tensor = _triton().mix_rows(rows, indices, weights.float(), tf32=allows_tf32())
         return mixed
-    if uses_bags(rows, indices, weights, implementation):
+    if uses_bags(rows, indices.shape[1], implementation) and not needs_gradients(weights):
         return embedding_bag.mix_rows(rows, indices, weights)
     return reference.mix_rows(rows, indices, weights)
 
 
-def uses_bags(
-    samples: Tensor, indices: Tensor, weights: Tensor, implementation: Implementation
-) -> bool:
+def uses_bags(samples: Tensor, sources: int, implementation: Implementation) -> bool:
     """Whether torch's embedding bags mix samples that the Triton kernels do not: on a CPU."""
     return (
         implementation == "auto"
         and samples.device.type == "cpu"
         and not torch.compiler.is_compiling()
         and samples.numel() > 0
-        and (indices.shape[1] <= MOST_FEW or indices.shape[1] * 4 <= samples.shape[0])
+        and (sources <= MOST_FEW or sources * 4 <= samples.shape[0])
         and not needs_gradients(samples)
-        and not needs_gradients(weights)
     )
-
-
-def mixes_few(
-    spec: PlanSpec, samples: Tensor, labels: Tensor, implementation: Implementation
-) -> bool:
-    """Whether `mix_few` mixes samples of few sources, outside of a trace: float32 on a CPU."""
-    return (
-        samples.device.type == "cpu"
-        and implementation == "auto"
-        and samples.dtype == torch.float32
-        and labels.dtype == torch.int64
-        and labels.ndim == 1
-        and samples.numel() > 0
-        and not needs_gradients(samples)
-        and not (isinstance(spec.parameter, Tensor) and spec.parameter.requires_grad)
-    )
-
-
-def mix_few(samples: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
-    """Apply a plan to samples for which `mixes_few` holds."""
-    channels_last = is_channels_last(samples)
-    ordered = samples.movedim(1, -1) if channels_last else samples
-    mixed = embedding_bag.sum_rows(ordered.reshape(samples.shape[0], -1), indices, weights)
-    mixed = mixed.view(mixed.shape[0], *ordered.shape[1:])
-    return mixed.movedim(-1, 1) if channels_last else mixed
 
 
 def uses_fused(implementation: Implementation, rows: Tensor, weights: Tensor | None = None) -> bool:
@@ -164,13 +161,21 @@ def needs_gradients(tensor: Tensor) -> bool:
     return forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
 
 
-def draws_plan(spec: PlanSpec, device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether the plan kernel draws this plan."""
-    if torch.compiler.is_compiling() or missing_for_kernels(device) is not None:
-        return False
+def plan_drawer(
+    spec: PlanSpec, device: torch.device, dtype: torch.dtype
+) -> Literal["triton", "numpy"] | None:
+    """What draws this plan: the Triton kernels, `numpy_few`, or plain torch (None)."""
+    # first of all: a trace must not compare the number of sources
+    if torch.compiler.is_compiling():
+        return None
+    if missing_for_kernels(device) is not None:
+        few = device.type == "cpu" and spec.shape.sources <= MOST_FEW and numpy_few.np is not None
+        plain = dtype in numpy_few.DTYPES and not isinstance(spec.parameter, Tensor)
+        return "numpy" if few and plain else None
     if isinstance(spec.parameter, Tensor) and needs_gradients(spec.parameter):
-        return False
-    return dtype == torch.float32 and bool(spec.shape.order_width <= _triton().MAX_SORTED)
+        return None
+    draws = dtype == torch.float32 and spec.shape.order_width <= _triton().MAX_SORTED
+    return "triton" if draws else None
 
 
 def draw_plan(spec: PlanSpec, origin: Origin, device: torch.device) -> tuple[Tensor, Tensor]:
