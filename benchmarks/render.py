@@ -13,7 +13,8 @@ from typing import Any
 
 HERE = Path(__file__).parent
 PAGE = "docs/results/speed.md"
-MIXUP, ALL_SOURCES, BLENDED = "zetamix Mixup", "zetamix", "zetamix ZetaMix, blended"
+MIXUP, BLENDED = "zetamix Mixup", "zetamix ZetaMix, blended"
+ALL_SOURCES = "zetamix ZetaMixup"
 PEERS = ("mixup, original", "torchvision v2.MixUp", "timm Mixup", "kornia RandomMixUpV2")
 FILES = {"h200": "h200", "cpu": "cpu", "training": "training_h200", "loader": "loader_cpu"}
 
@@ -107,7 +108,7 @@ def cpu_table() -> str:
         "| timm, mode=elem |",
         "|---|" + "---:|" * 12,
     ]
-    methods = ("zetamix ZetaMix", BLENDED, MIXUP, "zetamix, 8 sources", ALL_SOURCES)
+    methods = ("zetamix ZetaMix", BLENDED, MIXUP, f"{ALL_SOURCES}, 8 sources", ALL_SOURCES)
     ours = (*methods, "paper listing")
     for (shape, _), found in load("cpu").items():
         names = ("copy", *ours, *PEERS, "timm Mixup, mode=elem")

@@ -267,7 +267,7 @@ def _prepare_few(
 
     def call(samples: Tensor, labels: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
         plan = draw_few(spec, finish, size, draw, dtype)
-        mixed = dispatch.mix_few(samples, plan, finish.keep_variance, plan.boxes is not None)
+        mixed = dispatch.mix_few(samples, plan, finish.keep_variance, size is not None)
         return mixed, rule.mix_few(labels, plan)
 
     return call

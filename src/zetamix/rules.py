@@ -57,9 +57,10 @@ class Blend:
                 return self._blend(leaf, plan, indices, weights, implementation)
 
             if dispatch.mixes_few(leaf, plan.sources, implementation) and _is_plain(plan.weights):
-                few = FewPlan.of(plan.indices, plan.weights, plan.boxes)
-                pastes = _has_boxes_for(leaf, plan)
-                return dispatch.mix_few(leaf, few, plan.keep_variance, pastes, combine)
+                few = FewPlan.of(plan.indices, plan.weights, plan.boxes, plan.size)
+                if few is not None:
+                    pastes = _has_boxes_for(leaf, plan)
+                    return dispatch.mix_few(leaf, few, plan.keep_variance, pastes, combine)
             return _paste(combine(plan.indices, plan.sample_weights()), leaf, plan)
 
         return blend(value) if isinstance(value, Tensor) else pytree.tree_map(blend, value)

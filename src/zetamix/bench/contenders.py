@@ -141,8 +141,8 @@ CONTENDERS = (
     ours("zetamix ZetaMix, 4 sources", partial(zetamix, paste=0.0, sources=4)),
     ours("zetamix Mixup", lambda classes: Mixup(num_classes=classes)),
     # the paper's method: all sources, or the eight that have 99 % of the weight
-    ours("zetamix", lambda classes: ZetaMixup(num_classes=classes)),
-    ours("zetamix, 8 sources", lambda classes: ZetaMixup(num_classes=classes, sources=8)),
+    ours("zetamix ZetaMixup", lambda classes: ZetaMixup(num_classes=classes)),
+    ours("zetamix ZetaMixup, 8 sources", lambda classes: ZetaMixup(num_classes=classes, sources=8)),
     Contender("paper listing", listing, dtypes=(torch.float32,)),
     Contender("mixup, original", original_mixup),
     Contender("torchvision v2.MixUp", torchvision_mixup, package="torchvision"),

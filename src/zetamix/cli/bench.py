@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -185,20 +186,23 @@ def _make_table(case: "Case", rows: list["Row"]) -> Table:
     from zetamix.bench.contenders import COPY, OURS, PEERS
     from zetamix.bench.run import fastest_peer
 
-    table = Table(title=case.label, title_justify="left")
-    table.add_column("", no_wrap=True)
-    table.add_column("mode", style="dim")
-    for heading in ("median µs", "p20", "p80", "× copy", "× ZetaMix"):
-        table.add_column(heading, justify="right")
+    # at 80 columns no number may be cut off
+    table = Table(title=case.label, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    modes = {row.mode for row in rows}
     ours = {row.mode: row.median_us for row in rows if row.contender == OURS}
+    in_ms = ours["eager"] >= 1000
+    table.add_column("", no_wrap=True)
+    if len(modes) > 1:
+        table.add_column("mode", style="dim", no_wrap=True)
+    for heading in (f"median {'ms' if in_ms else 'µs'}", "p20", "p80", "× copy", "× ZetaMix"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        digits = 1 if row.median_us < 1000 else 0
-        times = [f"{time:,.{digits}f}" for time in (row.median_us, row.p20_us, row.p80_us)]
+        times = [row.median_us, row.p20_us, row.p80_us]
+        texts = [f"{time / 1000:,.2f}" if in_ms else f"{time:,.1f}" for time in times]
         relative = "" if row.contender == COPY else f"{row.median_us / ours[row.mode]:.2f}"
         style = "bold" if row.contender == OURS else None
-        table.add_row(
-            row.contender, row.mode, *times, f"{row.times_copy:.2f}", relative, style=style
-        )
+        mode = [row.mode] if len(modes) > 1 else []
+        table.add_row(row.contender, *mode, *texts, f"{row.times_copy:.2f}", relative, style=style)
     best = fastest_peer(rows, PEERS)
     if best is not None:
         peer, factor = best

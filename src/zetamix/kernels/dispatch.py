@@ -76,16 +76,13 @@ def mix_few(
     blend: blends the samples by indices and weights, [outputs, sources]; None for samples that have
     the dtype of the weights.
     """
-    alone = None
-    if pastes:
-        alone = numpy_few.covers_image(plan.boxes, (samples.shape[-2], samples.shape[-1]))
-    parts = numpy_few.blended_parts(plan, keep_variance, alone)
+    parts = numpy_few.blended_parts(plan, keep_variance, pastes)
     if blend is None:
         mixed = _by_rows(samples, embedding_bag.sum_rows, *parts)
     else:
         mixed = blend(*parts)
     if pastes:
-        copy_boxes.copy(mixed, samples, numpy_few.boxes_to_copy(plan, alone))
+        copy_boxes.copy(mixed, samples, numpy_few.boxes_to_copy(plan))
     return mixed
 
 

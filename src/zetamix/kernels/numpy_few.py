@@ -26,23 +26,52 @@ DTYPES = {torch.float32: "f4", torch.float64: "f8"}
 PARTS = {1: (1.0,), 2: (0.5, 0.5), 3: (0.5, 0.25, 0.25), 4: (0.25, 0.25, 0.25, 0.25)}
 
 
+class Pasted(NamedTuple):
+    """The outputs that are pasted: the first source fills the image, others cover their boxes."""
+
+    outputs: Array
+    """[pasted], int64: which outputs."""
+    boxes: Array
+    """[pasted, sources − 1, 4], int64."""
+    size: Size
+
+    def all_boxes(self, outputs: int) -> Array:
+        """The boxes of a `MixPlan`, [outputs, sources, 4]."""
+        boxes = np.zeros((outputs, self.boxes.shape[1] + 1, 4), np.int64)
+        boxes[self.outputs, 0, 2:] = self.size
+        boxes[self.outputs, 1:] = self.boxes
+        return boxes
+
+
 class FewPlan(NamedTuple):
-    """The parts of a `MixPlan` as arrays."""
+    """A plan as arrays."""
 
     indices: Array
     """[outputs, sources], int64."""
     weights: Array
     """[outputs, sources], float32 or float64."""
-    boxes: Array
-    """[outputs, sources, 4], int64, or None."""
+    pasted: Pasted | None
 
     @classmethod
-    def of(cls, indices: Tensor, weights: Tensor, boxes: Tensor | None) -> "FewPlan":
-        arrays = indices.numpy(), weights.detach().numpy()
-        return cls(*arrays, None if boxes is None else boxes.numpy())
+    def of(
+        cls, indices: Tensor, weights: Tensor, boxes: Tensor | None, size: Size | None
+    ) -> "FewPlan | None":
+        """The plan of these tensors; None where a box of a first source does not fill the image."""
+        pasted = None
+        if boxes is not None and size is not None:
+            places = boxes.numpy()
+            fills = (places[:, 0] == (0, 0, *size)).all(1)
+            if places[~fills].any():
+                return None
+            outputs = fills.nonzero()[0]
+            pasted = Pasted(outputs, places[outputs, 1:], size)
+        return cls(indices.numpy(), weights.detach().numpy(), pasted)
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        boxes = None if self.boxes is None else torch.from_numpy(self.boxes)
+        """Indices, weights and boxes of a `MixPlan`."""
+        boxes = None
+        if self.pasted is not None:
+            boxes = torch.from_numpy(self.pasted.all_boxes(len(self.indices)))
         return torch.from_numpy(self.indices), torch.from_numpy(self.weights), boxes
 
 
@@ -80,18 +109,20 @@ def make_plan(
         weights[:] = _weigh_alike(float(parameter), sources)
     drawn = sources - shape.own_anchor
     indices, numbers = _choose(numbers[:drawn], shape), numbers[drawn:]
-    boxes = None
+    pasted = None
     if finish.paste:
         corners, toss = numbers[: 2 * sources - 2], numbers[2 * sources - 2]
-        boxes = _place(weights, corners, toss < finish.paste, size)
+        pasted = _paste(weights, (toss < finish.paste).nonzero()[0], corners, size)
     if finish.p != 1:
-        alone = numbers[-1] >= finish.p
+        mixed = numbers[-1] < finish.p
+        alone = ~mixed
         indices[alone] = _own_rows(shape.batch_size, shape.outputs)[alone, None]
         weights[alone] = 0
         weights[alone, 0] = 1
-        if boxes is not None:
-            boxes[alone] = 0
-    return FewPlan(indices, weights, boxes)
+        if pasted is not None:
+            kept = mixed[pasted.outputs]
+            pasted = Pasted(pasted.outputs[kept], pasted.boxes[kept], pasted.size)
+    return FewPlan(indices, weights, pasted)
 
 
 def _weigh(gamma: Array, sources: int) -> Array:
@@ -138,57 +169,61 @@ def _own_rows(batch: int, outputs: int) -> Array:
     return np.arange(outputs) % batch
 
 
-def _place(weights: Array, corners: Array, pasted: Array, size: Any) -> Array:
-    """Boxes [outputs, sources, 4] as `boxes.place_inside` has them, empty where not `pasted`.
+def _paste(weights: Array, outputs: Array, corners: Array, size: Any) -> Pasted:
+    """Boxes as `boxes.place_inside` has them; weights of these outputs become shares of pixels.
 
-    The weights of pasted outputs are replaced by shares of pixels. corners: [2 · (sources − 1),
-    outputs], read as [outputs, sources − 1, 2].
+    corners: [2 · (sources − 1), outputs], read as [outputs, sources − 1, 2].
     """
-    outputs, sources = weights.shape
+    others = weights.shape[1] - 1
     # both axes first: NumPy is slow where the last dimension is short
     lengths = np.array(size, weights.dtype)[:, None, None]
-    sides = np.rint(np.sqrt(weights[:, 1:]) * lengths)
-    uniform = corners.reshape(outputs, sources - 1, 2).transpose(2, 0, 1)
+    sides = np.rint(np.sqrt(weights[outputs, 1:]) * lengths)
+    uniform = corners.reshape(len(weights), others, 2)[outputs].transpose(2, 0, 1)
     first = np.floor(uniform * (lengths - sides + 1))
-    boxes = np.zeros((outputs, sources, 4), np.int64)
-    boxes[:, 0, 2:] = size
-    edges = boxes.transpose(2, 0, 1)[:, :, 1:]
+    edges = np.empty((len(outputs), others, 4), np.int64).transpose(2, 0, 1)
     edges[:2] = first
     edges[2:] = first + sides
-    boxes *= pasted[:, None, None]
+    pasted = Pasted(outputs, edges.transpose(1, 2, 0), size)
     area = size[0] * size[1]
-    if sources == 2:
-        second = sides[0] * sides[1]
-        pixels = np.concatenate([area - second, second], 1)
+    if others == 1:
+        second = (sides[0] * sides[1])[:, 0]
+        weights[outputs, 0] = (area - second) / area
+        weights[outputs, 1] = second / area
     else:
-        pixels = visible_pixels(torch.from_numpy(boxes), size).numpy()
-    np.copyto(weights, pixels / area, where=pasted[:, None], casting="same_kind")
-    return boxes
+        boxes = torch.from_numpy(pasted.all_boxes(len(weights)))
+        weights[outputs] = visible_pixels(boxes, size).numpy()[outputs] / area
+    return pasted
 
 
-def covers_image(boxes: Array, size: Size) -> Array:
-    """[outputs], bool: where the box of the first source covers the whole image."""
-    first = boxes[:, 0]
-    return (first[:, 2] - first[:, 0] == size[0]) & (first[:, 3] - first[:, 1] == size[1])
+def blended_parts(plan: FewPlan, keep_variance: bool, pastes: bool) -> tuple[Tensor, Tensor]:
+    """The indices and weights that samples are blended by.
 
-
-def blended_parts(plan: FewPlan, keep_variance: bool, alone: Array | None) -> tuple[Tensor, Tensor]:
-    """The indices and weights that samples are blended by, before boxes are pasted over them.
-
-    The weights of `MixPlan.sample_weights`; but the outputs in `alone`, [outputs], bool, are their
-    first source, since boxes will cover the rest.
+    The weights of `MixPlan.sample_weights`; but if boxes will be pasted over them (`pastes`),
+    pasted outputs begin as their first source.
     """
-    indices, weights, boxes = plan
+    indices, weights, pasted = plan
     if keep_variance:
         norm = np.sqrt(np.einsum("ij,ij->i", weights, weights))
-        if boxes is not None:
-            norm[boxes[:, 0, 2] > 0] = 1
+        if pasted is not None:
+            norm[pasted.outputs] = 1
         weights = weights / norm[:, None]
-    if alone is not None:
-        chosen = alone[:, None]
-        indices = np.where(chosen, indices[:, :1], indices)
-        weights = np.where(chosen, np.array(PARTS[indices.shape[1]], weights.dtype), weights)
+    if pastes and pasted is not None:
+        indices = indices.copy()
+        indices[pasted.outputs, 1:] = indices[pasted.outputs, :1]
+        weights = weights if keep_variance else weights.copy()
+        weights[pasted.outputs] = PARTS[indices.shape[1]]
     return torch.from_numpy(indices), torch.from_numpy(weights)
+
+
+def boxes_to_copy(plan: FewPlan) -> Iterator[tuple[int, int, list[int]]]:
+    """Output, batch row and box of all that is pasted, later sources after earlier ones."""
+    if plan.pasted is None:
+        return iter(())
+    outputs, boxes, _ = plan.pasted
+    rows = plan.indices[outputs, 1:]
+    if rows.shape[1] != 1:
+        outputs = np.repeat(outputs, rows.shape[1])
+    return zip(outputs.tolist(), rows.ravel().tolist(), boxes.reshape(-1, 4).tolist(), strict=True)
 
 
 def largest_label(labels: Tensor) -> int:
@@ -211,16 +246,3 @@ def mix_labels(labels: Tensor, plan: FewPlan, num_classes: int) -> Tensor:
         # no output is named twice here, as it would be for all sources at once
         targets[first + classes[:, source]] += plan.weights[:, source]
     return torch.from_numpy(targets.reshape(outputs, num_classes).astype("f4", copy=False))
-
-
-def boxes_to_copy(plan: FewPlan, alone: Array) -> Iterator[tuple[int, int, list[int]]]:
-    """Output, batch row and box of all that is pasted, later sources after earlier ones.
-
-    alone: [outputs], bool: outputs that hold their first source already.
-    """
-    indices, _, boxes = plan
-    covers = (boxes[..., 2] > boxes[..., 0]) & (boxes[..., 3] > boxes[..., 1])
-    covers[:, 0] &= ~alone
-    outputs, ranks = covers.nonzero()
-    rows, places = indices[outputs, ranks], boxes[outputs, ranks]
-    return zip(outputs.tolist(), rows.tolist(), places.tolist(), strict=True)
