@@ -191,10 +191,12 @@ def test_samples_without_negative_numbers_warn_once():
         ZetaMix(rules={"x": Blend(mean=0.5), "y": Average()})(
             {"x": positive.clamp_max(1), "y": positive}
         )
-    with pytest.warns(UserWarning, match="pass mean="):
+    with pytest.warns(UserWarning, match="pass mean=") as caught:
         mix(positive, labels)
-    with pytest.warns(UserWarning, match=r"pass Blend\(mean=...\) in the rules"):
+    with pytest.warns(UserWarning, match=r"pass Blend\(mean=...\) in the rules") as in_rules:
         ZetaMix(rules={"x": Blend()})({"x": positive})
+    # at the caller's line, not at one of torch's
+    assert [each[0].filename for each in (caught, in_rules)] == [__file__, __file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         mix(positive, labels)

@@ -6,6 +6,8 @@ wait for the device.
 """
 
 import math
+import sys
+import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import TypeAlias
@@ -33,6 +35,16 @@ def holds_for_all_sizes(condition: bool) -> bool:
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     return statically_known_true(condition)
+
+
+def warn(message: str) -> None:
+    """Warn at the line of the caller's own code, outside of zetamix and torch."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_globals["__name__"].partition(".")[0] in ("zetamix", "torch"):
+        if frame.f_back is None:
+            break
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)
 
 
 def check_values(ok: Tensor, message: str) -> None:

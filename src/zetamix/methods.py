@@ -112,6 +112,9 @@ class Method:
             return None
         options = {**OPTIONS[self.name], **dict(self.options)}
         options.pop("until", None)
+        if self.name == "zetamix" and "paste" not in dict(self.options):
+            # the default is for images; other data is blended
+            options["paste"] = None
         return BUILDERS[self.name](num_classes=num_classes, generator=generator, **options)
 
     def mix(
@@ -232,7 +235,7 @@ def parse_list(text: str) -> list[Method]:
 
 
 def choose_methods(text: str, *, images: bool) -> list[Method]:
-    """Read a list of default methods; those that paste boxes are for images only.
+    """Read a list of default methods; those that can only paste boxes are for images only.
 
     >>> [method.label for method in choose_methods("none,cutmix,switch,zeta", images=False)]
     ['none', 'zeta:2.8']
@@ -240,8 +243,7 @@ def choose_methods(text: str, *, images: bool) -> list[Method]:
     methods = parse_list(text)
     if images:
         return methods
-    blends = [method for method in methods if method.name not in ("cutmix", "switch")]
-    return [parse("zetamix:paste=0") if m.name == "zetamix" else m for m in blends]
+    return [method for method in methods if method.name not in ("cutmix", "switch")]
 
 
 def _read(name: str, key: str, value: str) -> Any:

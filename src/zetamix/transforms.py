@@ -5,7 +5,6 @@ They take a batch `(samples, labels)` and return `(samples, targets)`: behind a 
 """
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
@@ -347,10 +346,9 @@ class BatchMix(nn.Module):
         if self.generator is not None and "generator" in state_dict:
             self.generator.set_state(state_dict["generator"].cpu())
         elif (self.generator is None) == ("generator" in state_dict):
-            warnings.warn(
+            _checks.warn(
                 "Only one of checkpoint and transform has a generator: plans will not continue "
-                "where they stopped.",
-                stacklevel=4,
+                "where they stopped."
             )
 
     def __copy__(self) -> Self:
@@ -407,8 +405,7 @@ class GammaMix(BatchMix):
                 f"{type(value).__name__}, which running loader workers would not see. Pass it to "
                 "the constructor."
             )
-        # past our own and torch's __setattr__
-        self._check_gamma(value, stacklevel=5)
+        self._check_gamma(value)
         low, high = value if isinstance(value, (tuple, list)) else (value, NOT_SET)
         self._set_controls(gamma_low=low, gamma_high=high)
 
@@ -419,7 +416,7 @@ class GammaMix(BatchMix):
             return controls.gamma_low
         return self._gamma(int(controls.epoch)) if callable(self._gamma) else self._gamma
 
-    def _check_gamma(self, gamma: Gamma, stacklevel: int = 3) -> None:
+    def _check_gamma(self, gamma: Gamma) -> None:
         """Refuse an impossible γ."""
         _checks.check_gamma(gamma)
 
@@ -505,11 +502,10 @@ class ZetaMix(GammaMix):
             blended = batch_tree.blended_leaves(value, rules)
             if any(blend.mean is None and _is_nonnegative(leaf) for leaf, blend in blended):
                 how = "mean=" if self.rules is None else "Blend(mean=...) in the rules"
-                warnings.warn(
+                _checks.warn(
                     "The samples hold no negative number, so they are not normalised, and keeping "
                     "their variance would scale their mean as well. Normalise them first, or pass "
-                    f"{how}, or keep_variance=False.",
-                    stacklevel=5,
+                    f"{how}, or keep_variance=False."
                 )
         return super()._check_blended(value, rules)
 
@@ -575,7 +571,7 @@ class ZetaMixup(GammaMix):
         self._warned = False
         self._check_gamma(self.gamma)
 
-    def _check_gamma(self, gamma: Gamma, stacklevel: int = 3) -> None:
+    def _check_gamma(self, gamma: Gamma) -> None:
         """Refuse an impossible γ, and warn once about one that lets no sample dominate."""
         super()._check_gamma(gamma)
         if isinstance(gamma, Tensor):
@@ -586,10 +582,9 @@ class ZetaMixup(GammaMix):
         if lowest < threshold and not self._warned:
             self._warned = True
             among = "any number of" if self.sources is None else str(self.sources)
-            warnings.warn(
+            _checks.warn(
                 f"gamma={lowest:g} is below {threshold:.5f}, the threshold for {among} sources: "
-                "the anchor need not outweigh the other samples together (Theorem 1).",
-                stacklevel=stacklevel,
+                "the anchor need not outweigh the other samples together (Theorem 1)."
             )
 
 
