@@ -21,6 +21,7 @@ from zetamix.report.compare import (
     draw_differences,
     main_table,
     make_csv,
+    methods_left_out,
     write_report,
 )
 from zetamix.report.compare_text import summarise
@@ -369,6 +370,17 @@ def test_small_comparisons_have_a_page_too(scores, dataset, images, tmp_path):
     made = make_comparison(scores, dataset=make_dataset(**dataset))
     seen = open_page(write_report(made, tmp_path, MACHINE_INFO)).check()
     assert len(seen.images) == images
+
+
+def test_methods_of_the_report_before_are_named(tmp_path):
+    three = make_comparison({label: [0.1, 0.2] for label in ("none", "mixup:1.0", "zeta:2.8")})
+    two = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.2]})
+    assert methods_left_out(two, tmp_path) == []
+    write_report(three, tmp_path, MACHINE_INFO)
+    assert methods_left_out(three, tmp_path) == []
+    assert methods_left_out(two, tmp_path) == ["mixup:1.0"]
+    (tmp_path / "results.json").write_text("{")
+    assert methods_left_out(two, tmp_path) == []
 
 
 def test_a_crash_leaves_the_old_page(tmp_path, monkeypatch):

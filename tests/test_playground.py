@@ -15,6 +15,7 @@ from browser import needs_browser, open_page
 from typer.testing import CliRunner
 
 from zetamix import ZetaMix, ZetaMixup, data
+from zetamix.batch_mix import IMAGES_PASTED
 from zetamix.cli.app import app
 from zetamix.data.dataset import from_tensors
 from zetamix.gamma import GAMMA_MIN, describe_gamma, dominance_threshold
@@ -26,7 +27,7 @@ from zetamix.report.playground import (
     render_playground,
     write_playground,
 )
-from zetamix.transforms import IMAGES_PASTED, CutMix, Mixup
+from zetamix.transforms import CutMix, Mixup
 
 HOSTILE = (
     "</script><script>document.title = 'broken'</script>",

@@ -44,7 +44,7 @@ def test_on_a_cluster_a_killed_worker_costs_no_trial(address, tmp_path):
     assert all(trial["state"] == "complete" for trial in results["trials"])
     assert [each["name"] for each in results["test"]] == [
         "none",
-        "zetamix:paste=0.0",
+        "zetamix",
         "zeta:2.8",
         "chosen",
     ]

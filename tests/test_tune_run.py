@@ -61,7 +61,7 @@ def test_a_search_and_its_test(tmp_path):
     assert tuning.chosen.value == min(trial.value for trial in tuning.trials)
     assert [result.name for result in tuning.tested] == [
         "none",
-        "zetamix:paste=0.0",
+        "zetamix",
         "zeta:2.8",
         "chosen",
     ]
@@ -341,7 +341,7 @@ def test_where_the_recipe_is_searched_the_baselines_get_the_same_search(tmp_path
     seen = []
     tuning = search(tmp_path, spec, trials=2, test_seeds=1, watch=seen.append)
     found = {progress.baseline: progress for progress in seen if hasattr(progress, "baseline")}
-    baselines = ["none", "zetamix:paste=0.0", "zeta:2.8"]
+    baselines = ["none", "zetamix", "zeta:2.8"]
     assert list(found) == ["", *baselines]
     for name in baselines:
         assert (found[name].done, found[name].total) == (2, 2)
@@ -364,7 +364,7 @@ def test_a_grid_of_the_recipe_is_one_for_the_baselines_too(tmp_path):
     seen = []
     search(tmp_path, spec, sampler="grid", seeds=(0,), test_seeds=1, watch=seen.append)
     totals = {p.baseline: p.total for p in seen if hasattr(p, "baseline")}
-    assert totals == {"": 4, "none": 2, "zetamix:paste=0.0": 2, "zeta:2.8": 2}
+    assert totals == {"": 4, "none": 2, "zetamix": 2, "zeta:2.8": 2}
 
 
 def test_where_gamma_alone_is_searched_the_baselines_keep_the_recipe(tmp_path):

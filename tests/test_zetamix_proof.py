@@ -12,7 +12,7 @@ from zetamix.experiments.reproduce.smoke import synthetic_data
 from zetamix.experiments.reproduce.zetamix_cells import measure_contrast
 from zetamix.methods import parse
 from zetamix.report.paper import make_report
-from zetamix.report.paper.zetamix_search import setting_name
+from zetamix.report.paper.zetamix_search_text import setting_name
 from zetamix.results import zetamix_search as search
 from zetamix.results.paper_cells import MeasurementCell, TrainingCell
 from zetamix.results.record_store import RecordStore

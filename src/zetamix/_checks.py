@@ -17,6 +17,8 @@ from torch import Tensor
 
 Gamma: TypeAlias = float | tuple[float, float] | Tensor
 GammaSchedule: TypeAlias = Callable[[int], Gamma]
+# modules whose lines a warning does not name
+INSIDE = ("torch.", "zetamix.batch_mix", "zetamix.hidden_layers", "zetamix.transforms")
 
 
 def reads_need_sync(tensor: Tensor) -> bool:
@@ -38,11 +40,9 @@ def holds_for_all_sizes(condition: bool) -> bool:
 
 
 def warn(message: str) -> None:
-    """Warn at the line of the caller's own code, outside of zetamix and torch."""
+    """Warn at the line that uses a transform: the first outside of torch and the transforms."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_globals["__name__"].partition(".")[0] in ("zetamix", "torch"):
-        if frame.f_back is None:
-            break
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith(INSIDE):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, stacklevel=level)
 

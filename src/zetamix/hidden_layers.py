@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from zetamix._checks import check_tensor
+from zetamix.batch_mix import BatchMix
 from zetamix.mix import apply_plan, plan_dtype
 from zetamix.plan import MixPlan, identity_plan
 from zetamix.rules import infer_rule
 from zetamix.text import did_you_mean, join
-from zetamix.transforms import BatchMix
 
 INPUT = "input"
 

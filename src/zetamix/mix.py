@@ -206,8 +206,10 @@ def mix_pair(
     dtype = torch.float64 if torch.float64 in (dtype, labels.dtype) else torch.float32
     drawer = dispatch.plan_drawer(spec, draw.device, dtype)
     if drawer is not None and is_tensor and isinstance(rule, OneHot):
-        prepare = _prepare_kernels if drawer == "triton" else _prepare_few
-        call = prepare(samples, labels, rule, spec, finish, size, dtype, implementation)
+        if drawer == "triton":
+            call = _prepare_kernels(samples, labels, rule, spec, finish, implementation)
+        else:
+            call = _prepare_few(samples, labels, rule, spec, finish, implementation, size, dtype)
         if call is not None:
             if not isinstance(spec.parameter, Tensor):
                 calls.keep(samples, labels, options, call)
@@ -227,8 +229,6 @@ def _prepare_kernels(
     rule: OneHot,
     spec: PlanSpec,
     finish: Finish,
-    size: Size | None,
-    dtype: torch.dtype,
     implementation: Implementation,
 ) -> Call | None:
     """A call that draws and mixes batches like this one in one or two launches, if it can."""
@@ -250,9 +250,9 @@ def _prepare_few(
     rule: OneHot,
     spec: PlanSpec,
     finish: Finish,
+    implementation: Implementation,
     size: Size | None,
     dtype: torch.dtype,
-    implementation: Implementation,
 ) -> Call | None:
     """A call that draws few sources by NumPy and mixes batches like this one, if it can."""
     if (

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from zetamix import ZetaMix, ZetaMixup
+from zetamix.batch_mix import BatchMix
 from zetamix.bench.contenders import COPY
 from zetamix.bench.memory import peak_bytes
 from zetamix.bench.timing import Step, Timing, time_alternating, time_eager
-from zetamix.transforms import BatchMix
 
 CLASSES = 10
 ZETAMIX, ALL_SOURCES, SOME_SOURCES = "ZetaMix", "ζ-mixup, all sources", "ζ-mixup, some sources"

@@ -1,6 +1,7 @@
 """`zetamix compare`."""
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,6 +18,7 @@ from zetamix.cli.live import (
     show_runs,
 )
 from zetamix.cli.shown_again import ShownAgain
+from zetamix.text import join
 
 if TYPE_CHECKING:
     from zetamix.experiments.compare import Grid
@@ -67,7 +69,6 @@ def compare(
     from zetamix.experiments.compare import make_grid
     from zetamix.methods import parse_list
     from zetamix.metrics import primary_metric
-    from zetamix.report.compare import write_report
     from zetamix.train.loggers import FolderLog
 
     options.check_device(device)
@@ -107,8 +108,7 @@ def compare(
             )
         _print(console, comparison)
         if comparison.records:
-            page = write_report(comparison, grid.out, _machine(comparison))
-            print_line(console, f"Report written to {short_path(page)}")
+            page = _write(console, comparison, grid.out)
             options.write_results(json_file, grid.out / "results.json")
         if comparison.complete and not comparison.failures:
 
@@ -151,6 +151,22 @@ def _print(console: Console, comparison: "Comparison") -> None:
             print_table(console, difference_table(comparison), required=3)
     for heading, sentence in summarise(comparison):
         console.print(f"[bold]{heading}[/bold]  {sentence}", highlight=False)
+
+
+def _write(console: Console, comparison: "Comparison", out: Path) -> Path:
+    """Write the report, and say which methods of an earlier one it lacks."""
+    from zetamix.report.compare import methods_left_out, write_report
+
+    left_out = methods_left_out(comparison, out)
+    page = write_report(comparison, out, _machine(comparison))
+    print_line(console, f"Report written to {short_path(page)}")
+    if left_out:
+        print_line(
+            console,
+            f"It replaces a report that had {join(left_out)} too. Their runs are kept: name them "
+            "in --methods to see them beside the others.",
+        )
+    return page
 
 
 def _machine(comparison: "Comparison") -> dict[str, str]:

@@ -8,8 +8,8 @@ from fastai.callback.core import Callback  # type: ignore[import-untyped]
 from fastai.losses import BaseLoss, LabelSmoothingCrossEntropy  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
+from zetamix.batch_mix import BatchMix
 from zetamix.losses import soft_cross_entropy
-from zetamix.transforms import BatchMix
 
 Loss = Callable[[Any, Any], Any]
 

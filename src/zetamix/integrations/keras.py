@@ -15,6 +15,7 @@ import torch
 from keras import ops
 
 from zetamix import transforms
+from zetamix.batch_mix import BatchMix
 from zetamix.plan import MixPlan, PlanArrays, identity_plan
 from zetamix.rules import infer_rule
 
@@ -34,7 +35,7 @@ class BatchMixLayer(keras.layers.Layer):  # type: ignore[misc]
 
     def __init__(
         self,
-        transform: transforms.BatchMix,
+        transform: BatchMix,
         num_classes: int | None,
         p: float,
         seed: int | None,

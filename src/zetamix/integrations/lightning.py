@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import distributed
 
-from zetamix.transforms import BatchMix
+from zetamix.batch_mix import BatchMix
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer

@@ -12,8 +12,9 @@ from monai.utils.misc import ensure_tuple, ensure_tuple_rep
 from torch import Tensor
 
 from zetamix._checks import check_values
+from zetamix.batch_mix import BatchMix
 from zetamix.rules import Blend, Rule, infer_rule
-from zetamix.transforms import BatchMix, ZetaMix
+from zetamix.transforms import ZetaMix
 
 # what numpy.random.RandomState.randint draws a seed below
 SEEDS = 2**31

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from zetamix import methods
 from zetamix._checks import check_choice, check_flag, check_number
-from zetamix.transforms import BatchMix
+from zetamix.batch_mix import BatchMix
 
 MODES = ("batch", "pair", "elem")
 METHODS = ("zetamix", "zeta", "mixup", "cutmix", "switch")

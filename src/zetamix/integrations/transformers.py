@@ -15,8 +15,8 @@ from transformers import Trainer, TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
 from zetamix.atomic_io import load_tensors, write_file
+from zetamix.batch_mix import BatchMix
 from zetamix.losses import soft_cross_entropy
-from zetamix.transforms import BatchMix
 
 SINGLE_LABEL = "single_label_classification"
 

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from zetamix.atomic_io import json_safe, write_json, write_text
+from zetamix.atomic_io import json_safe, read_json, write_json, write_text
 from zetamix.measure.statistics import CONFIDENCE, Difference
 from zetamix.methods import display_name
 from zetamix.metrics import BALANCED, METRICS
@@ -68,6 +68,15 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
     page = out / "report.html"
     write_text(page, render_page(_title(comparison), sections, machine=machine, lead=verdict))
     return page
+
+
+def methods_left_out(comparison: Comparison, out: Path) -> list[str]:
+    """Methods of an earlier report in this folder that a report of this comparison would lack."""
+    try:
+        earlier = read_json(out / "results.json").get("methods", {})
+    except (OSError, ValueError):
+        return []
+    return [label for label in earlier if label not in comparison.methods]
 
 
 # tables

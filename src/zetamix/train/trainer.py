@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import update_bn
 
+from zetamix.batch_mix import BatchMix
 from zetamix.data.augment import choose_scale, measure_scale
 from zetamix.data.dataset import Dataset
 from zetamix.data.loader import Labelled, Loader, channels_last, copy_to_device, make_batch
@@ -20,7 +21,6 @@ from zetamix.models import initialise, is_random, seeded
 from zetamix.sampling import GOLDEN, mix64
 from zetamix.train.distributed import Ranks
 from zetamix.train.recipe import Recipe
-from zetamix.transforms import BatchMix
 
 # purposes of the random numbers of a run, besides the order of the data
 MIXING, LAYERS = 1, 2

@@ -23,8 +23,9 @@ DATASETS = ("cifar10", "stl10", "imagenette")
 TIMED = 5
 SHAPE = (32, 3, 224, 224)
 ROUNDS = 50
+OURS = ("zetamix ZetaMixup", "zetamix Mixup", "paper listing")
 BATCH_CONTENDERS = (
-    *(c for c in CONTENDERS if c.name in (COPY, "zetamix", "zetamix Mixup", "paper listing")),
+    *(c for c in CONTENDERS if c.name in (COPY, *OURS)),
     *(c for c in CONTENDERS if c.name == "mixup, original"),
     Contender("local synthetic instances", lambda classes: LocalMixup(num_classes=classes)),
 )

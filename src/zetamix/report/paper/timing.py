@@ -12,6 +12,7 @@ from zetamix.results.record_store import PaperView
 
 # a column and a row of the paper's table
 BATCH, PAPER_LOCAL = "batch_tensor", "local_synthetic_instances"
+OURS, OUR_MIXUP = "zetamix ZetaMixup", "zetamix Mixup"
 LOCAL, LISTING, ORIGINAL = "local synthetic instances", "paper listing", "mixup, original"
 # an epoch may take this factor longer and still count as no longer: repeated ones differ by 1 %
 TOLERANCE = 1.02
@@ -19,9 +20,9 @@ PAPER_ROWS = {"mixup:1.0": "mixup", "zeta:2.8": "zeta_mixup"}
 # contender: (description, row of the paper's table)
 CONTENDERS = {
     "copy": ("a plain copy of the batch", None),
-    "zetamix Mixup": ("mixup, zetamix", "mixup"),
+    OUR_MIXUP: ("mixup, zetamix", "mixup"),
     ORIGINAL: ("mixup, its authors' code", "mixup"),
-    "zetamix": ("ζ-mixup, zetamix", "zeta_mixup"),
+    OURS: ("ζ-mixup, zetamix", "zeta_mixup"),
     LISTING: ("ζ-mixup, the paper's listing and its weights", "zeta_mixup"),
     LOCAL: ("local synthetic instances, zetamix", PAPER_LOCAL),
 }
@@ -148,6 +149,6 @@ def _verdict(view: PaperView) -> Verdict:
             f"{record.recipe['device'].upper()}, one batch: the paper's listing of ζ-mixup, with "
             f"its weights drawn, takes {us[LISTING] / us[ORIGINAL]:.2f} times as long as the mixup "
             f"of its authors; the paper's ratio, on a GPU, is {_paper_ratio(BATCH):.2f}. zetamix: "
-            f"ζ-mixup takes {us['zetamix'] / us['zetamix Mixup']:.2f} times as long as mixup."
+            f"ζ-mixup takes {us[OURS] / us[OUR_MIXUP]:.2f} times as long as mixup."
         )
     return Verdict(status_of(claims), [" ".join(sentences)]) if claims else Verdict()
