@@ -18,7 +18,7 @@ from zetamix.plan import (
     LamChoice,
     MixPlan,
     check_is_plan,
-    draw_few,
+    draw_by_numpy,
     draw_finished,
     draw_plan,
     mixup_spec,
@@ -266,7 +266,7 @@ def _prepare_few(
         return None
 
     def call(samples: Tensor, labels: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        plan = draw_few(spec, finish, size, draw, dtype)
+        plan = draw_by_numpy(spec, finish, size, draw, dtype)
         mixed = dispatch.mix_few(samples, plan, finish.keep_variance, size is not None)
         return mixed, rule.mix_few(labels, plan)
 

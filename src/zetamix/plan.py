@@ -431,7 +431,7 @@ def draw_finished(
     drawer = dispatch.plan_drawer(spec, draw.device, dtype)
     if drawer == "numpy" or (drawer == "triton" and dispatch.is_few(spec)):
         if drawer == "numpy":
-            parts = draw_few(spec, finish, size, draw, dtype).tensors()
+            parts = draw_by_numpy(spec, finish, size, draw, dtype).tensors()
         else:
             parts = dispatch.draw_few(spec, finish, size, draw.origin(), draw.device)
         indices, weights, boxes = parts
@@ -447,7 +447,7 @@ def draw_finished(
     return with_variance(plan) if finish.keep_variance else plan
 
 
-def draw_few(
+def draw_by_numpy(
     spec: PlanSpec, finish: Finish, size: Size | None, draw: Draw, dtype: torch.dtype
 ) -> FewPlan:
     """A finished plan of few sources on a CPU, where NumPy is the `dispatch.plan_drawer`."""
@@ -463,7 +463,7 @@ def draw_plan(spec: PlanSpec, draw: Draw, dtype: torch.dtype) -> MixPlan:
     shape = spec.shape
     drawer = dispatch.plan_drawer(spec, draw.device, dtype)
     if drawer == "numpy":
-        indices, weights, _ = draw_few(spec, PLAIN, None, draw, dtype).tensors()
+        indices, weights, _ = draw_by_numpy(spec, PLAIN, None, draw, dtype).tensors()
         return _trusted_plan(indices, weights, shape.batch_size)
     if drawer == "triton":
         indices, weights = dispatch.draw_plan(spec, draw.origin(), draw.device)

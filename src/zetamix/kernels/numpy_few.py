@@ -246,9 +246,9 @@ def mix_labels(labels: Tensor, plan: FewPlan, num_classes: int) -> Tensor:
     """
     classes = labels.numpy()[plan.indices]
     outputs = len(classes)
-    # float32 adds two weights as exactly as float64
-    kind = "f4" if plan.weights.shape[1] <= 2 else "f8"
-    targets = np.zeros(outputs * num_classes, kind)
+    # float32 adds two of its numbers as exactly as float64
+    exact = plan.weights.shape[1] <= 2 and plan.weights.dtype == np.float32
+    targets = np.zeros(outputs * num_classes, "f4" if exact else "f8")
     first = _own_rows(outputs, outputs) * num_classes
     for source in range(classes.shape[1]):
         # no output is named twice here, as it would be for all sources at once
