@@ -75,7 +75,7 @@ def graph_table() -> str:
         "| batch | copy | ZetaMix, blended | pasted | 4 sources | Mixup | ζ-mixup, all sources |",
         "|---|" + "---:|" * 6,
     ]
-    names = (BLENDED, "zetamix ZetaMix, pasted", "zetamix ZetaMix, 4 sources", MIXUP, ALL_SOURCES)
+    names = (BLENDED, "zetamix ZetaMix, pasted", f"{BLENDED}, 4 sources", MIXUP, ALL_SOURCES)
     for (shape, dtype), found in load("h200").items():
         copy = found["copy", "graph"]
         times = (found[name, "graph"] for name in names)

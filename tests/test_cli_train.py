@@ -47,17 +47,17 @@ def test_a_run_by_default(zetamix, tmp_path):
         "digits: 100 training and 360 test samples, 10 classes, 1 × 8 × 8 · 1 method × 1 seed · "
         "digitnet, 1 epoch, batch size 32, no augmentation · recipe: zetamix"
     )
-    folder = tmp_path / "out" / "train-digits" / "zeta-2.8-s0"
+    folder = tmp_path / "out" / "train-digits" / "zetamix-s0"
     assert names(folder) == FINISHED
     record = json.loads((folder / "record.json").read_text())
     last, best = record["last"], record["best"]
-    assert f"zeta:2.8 seed 0: error rate {100 * last['error']:.2f} % (1 of 1 runs finished)" in text
+    assert f"zetamix seed 0: error rate {100 * last['error']:.2f} % (1 of 1 runs finished)" in text
     row = (
-        f"zeta:2.8 0 {100 * last['error']:.2f} {100 * last['balanced_accuracy']:.2f} "
+        f"zetamix 0 {100 * last['error']:.2f} {100 * last['balanced_accuracy']:.2f} "
         f"{100 * last['f1_macro']:.2f} {last['auc']:.4f} {record['step_ms']:.2f} 0m"
     )
     assert row in text
-    assert f"{100 * best['error']:.2f} Results written to out/train-digits/zeta-2.8-s0" in text
+    assert f"{100 * best['error']:.2f} Results written to out/train-digits/zetamix-s0" in text
 
 
 def test_methods_and_seeds_each_have_a_folder(zetamix, tmp_path):
@@ -92,7 +92,7 @@ def test_a_finished_run_is_shown_again_and_not_trained(zetamix, monkeypatch):
     first = zetamix(*SMALL, "--out", "mine")
     monkeypatch.setattr(Trainer, "step", None)
     again = zetamix(*SMALL, "--out", "mine")
-    assert again.split("zeta:2.8 0 ")[1] == first.split("zeta:2.8 0 ")[1]
+    assert again.split("zetamix 0 ")[1] == first.split("zetamix 0 ")[1]
     assert "1 of 1 runs are finished." in again
 
 
@@ -170,7 +170,7 @@ MISTAKES = [
     (["--set", "lr=0.1", "--set", "lr=0.2"], 1, "lr is given twice; give it once."),
     (["--epochs", "2", "--set", "epochs=3"], 1, "epochs is given twice; give it once."),
     (["--set", "lr"], 1, "Expected name=value, such as lr=0.05, got 'lr'."),
-    (["--set", "lr=1e30"], 1, "The loss of zeta:2.8, seed 0, is not finite in epoch 1, step 2"),
+    (["--set", "lr=1e30"], 1, "The loss of zetamix, seed 0, is not finite in epoch 1, step 2"),
     (["--data", "crescents", "--methods", "cutmix"], 1, "CutMix"),
     (["--data", "crescents", "--set", "augmentation=flip"], 1, "'flip' needs images"),
     (["--data", "helix12"], 1, "helix12 has no test split to report on."),

@@ -208,6 +208,8 @@ CASES = [
      lambda: OneHot(2).mix(torch.full((2, 3, 3), 2), plan_of())),
     ("Integer labels of shape [4, 2] could be multi-hot or dense. Pass labels.float() for multi-hot labels, or rules=(Blend(), OneHot(...)) for dense ones.", ValueError,
      lambda: zeta_mixup(X, torch.ones(4, 2, dtype=torch.int64), 4)),
+    ("Soft labels must be [n, num_classes=4], got [4]. For classes pass labels.long(). For regression leave num_classes out.", ValueError,
+     lambda: zeta_mixup(X, Y.float(), 4)),
     ("Soft labels must be [n, num_classes=4], got [4, 3]. For regression leave num_classes out.", ValueError,
      lambda: zeta_mixup(X, torch.zeros(4, 3), 4),
      lambda: zeta_mixup(X, torch.ones(4, 3, dtype=torch.bool), 4)),
@@ -346,7 +348,7 @@ CASES = [
      lambda: pasted(torch.zeros(2, 2, 4, dtype=torch.int64, device="meta"))),
     ("switch_prob must be finite and between 0 and 1, got -0.5.", ValueError,
      lambda: MixupOrCutMix(switch_prob=-0.5)),
-    ("CutMix cuts boxes out of images, [batch, channels, height, width], got [4, 3]. Use mixup or zeta for other data.", ValueError,
+    ("CutMix cuts boxes out of images, [batch, channels, height, width], got [4, 3]. Use ZetaMix, ZetaMixup or Mixup for other data.", ValueError,
      lambda: CutMix(num_classes=4)(X, Y)),
 ]
 # fmt: on

@@ -231,7 +231,8 @@ def test_images_of_two_dimensions_are_pasted_with_their_masks_and_volumes_blende
     mixd = monai.ZetaMixd("image", ["mask", "diagnosis"], [CLASSES, 5])
     mixed = mixd.set_random_state(seed=6)(batch)
     seed = int(np.random.RandomState(6).randint(2**31))
-    plan = ZetaMix(generator=torch.Generator().manual_seed(seed)).make_plan(16, size=(8, 8))
+    same = ZetaMix(num_classes=5, generator=torch.Generator().manual_seed(seed))
+    plan = same.make_plan(16, size=(8, 8))
     pasted = plan.pasted
     assert 0 < int(pasted.sum()) < 16
     assert_close(mixed["image"], Blend().mix(images, plan))
@@ -243,7 +244,8 @@ def test_images_of_two_dimensions_are_pasted_with_their_masks_and_volumes_blende
     assert not bool(whole[~pasted].all())
     deep, volume_masks = volumes(16)
     mixed = mixd.set_random_state(seed=6)({**batch, "image": deep, "mask": volume_masks})
-    blend = ZetaMix(generator=torch.Generator().manual_seed(seed)).make_plan(16)
+    same.generator.manual_seed(seed)
+    blend = same.make_plan(16)
     assert blend.boxes is None
     assert_close(mixed["image"], Blend().mix(deep, blend))
     assert_close(mixed["mask"], OneHot(CLASSES).mix(volume_masks, blend))

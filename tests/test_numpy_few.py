@@ -98,7 +98,7 @@ def test_uniform_numbers_of_every_stream_lie_below_1(stream):
 @pytest.mark.parametrize("make", [ZetaMix, Mixup])
 def test_the_second_batch_is_mixed_as_the_first(make):
     mix = make(num_classes=5, generator=torch.Generator().manual_seed(1))
-    plan_of = make(generator=torch.Generator().manual_seed(1))
+    plan_of = make(num_classes=5, generator=torch.Generator().manual_seed(1))
     for _ in range(3):
         samples, labels = torch.randn(6, 3, 8, 8), torch.randint(5, (6,))
         mixed, targets = mix(samples, labels)

@@ -333,8 +333,9 @@ def test_the_sentence_about_gamma_is_true(page):
         if name in presets["ZetaMix (recommended)"]
     }
     ours["gamma"] = list(ours["gamma"]) if isinstance(ours["gamma"], tuple) else ours["gamma"]
-    assert ours["paste"] is None
-    ours["paste"] = IMAGES_PASTED  # what None stands for, where samples are images
+    assert (ours["paste"], ours["keep_variance"]) == (None, None)
+    # what None stands for, where samples are images and targets classes
+    ours |= {"paste": IMAGES_PASTED, "keep_variance": True}
     assert presets["ZetaMix (recommended)"] == ours
     paper = inspect.signature(ZetaMixup).parameters
     assert presets["ζ-mixup, the paper’s"]["gamma"] == paper["gamma"].default

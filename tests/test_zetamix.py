@@ -135,13 +135,30 @@ def test_the_variance_of_independent_samples_is_kept(options):
 
 def test_targets_keep_the_weights():
     samples, labels = images()
-    plan = ZetaMix(generator=seeded()).make_plan(8)
+    plan = ZetaMix(num_classes=8, generator=seeded()).make_plan(8)
     mixed, targets = ZetaMix(num_classes=8, paste=0, generator=seeded())(samples, labels)
     assert_close(targets, plan.matrix())
     norms = plan.weights.double().square().sum(1).sqrt()
     expected = torch.einsum("on,n...->o...", targets.double(), samples.double())
     assert_close(mixed, expected / norms.view(-1, 1, 1, 1))
     assert_close(plan.scale, 1 / norms)
+
+
+@pytest.mark.parametrize("shape", [(4096,), (4096, 1)])
+def test_a_regression_keeps_its_slopes(shape):
+    samples = torch.randn(4096, 3, generator=seeded(), dtype=torch.float64)
+    slopes = torch.tensor([1.0, 2.0, -1.0], dtype=torch.float64)
+    targets = (samples @ slopes).view(shape)
+    rules = {"x": Blend(), "y": [Average()]}
+    mixed = ZetaMix(rules=rules)({"x": samples, "y": [targets]})
+    for x, y in (ZetaMix()(samples, targets), (mixed["x"], mixed["y"][0])):
+        assert_close(torch.linalg.lstsq(x, y.view(-1, 1)).solution.flatten(), slopes)
+    # on request, and where classes are predicted, the variance is kept
+    scaled, _ = ZetaMix(keep_variance=True)(samples, targets)
+    soft, _ = ZetaMix(num_classes=3)(samples, samples.softmax(1))
+    for kept in (scaled, soft):
+        assert kept.var().item() == pytest.approx(1, abs=0.03)
+    assert not ZetaMix().make_plan(4).keep_variance
 
 
 @pytest.mark.parametrize("mean", [0.4, (0.5, 0.4, 0.1)])
@@ -153,7 +170,8 @@ def test_deviations_from_the_mean_are_scaled_and_clipped(mean, dtype):
     if dtype == torch.uint8:
         samples, largest = (255 * samples).round(), 255
     samples = samples.to(dtype)
-    plan = ZetaMix(gamma=0.5, generator=generator).make_plan(8, dtype=torch.float64)
+    mix = ZetaMix(num_classes=8, gamma=0.5, generator=generator)
+    plan = mix.make_plan(8, dtype=torch.float64)
     mixed = apply_plan(samples, plan, mean=mean)
     assert mixed.dtype == dtype
     centre = largest * torch.tensor(mean, dtype=torch.float64).view(-1, 1, 1)
@@ -171,7 +189,7 @@ def test_samples_that_are_alone_or_pasted_are_not_scaled():
     mixed, targets = mix(samples, labels)
     assert torch.equal(mixed, samples)
     assert torch.equal(targets, torch.eye(8))
-    pasted = ZetaMix(paste=1.0).make_plan(8, size=(9, 7))
+    pasted = ZetaMix(num_classes=8, paste=1.0).make_plan(8, size=(9, 7))
     assert torch.equal(pasted.scale, torch.ones(8))
 
 
@@ -202,6 +220,29 @@ def test_samples_without_negative_numbers_warn_once():
         mix(positive, labels)
 
 
+@pytest.mark.parametrize(
+    ("samples", "warns"),
+    [
+        # a table with an age and a flag, dark images in [-1, 1]
+        (torch.stack([50 + 10 * torch.randn(64), torch.randn(64)], 1), True),
+        (torch.rand(64, 1, 8, 8, generator=seeded()) ** 4 * 2 - 1, True),
+        # normalised, whatever the batch
+        (torch.randn(64, 200, generator=seeded()), False),
+        (torch.randn(16, 200, generator=seeded()), False),
+        (torch.randn(3, 200, generator=seeded()), False),
+        (torch.randn(64, 3, 8, 8, generator=seeded()) + 0.3, False),
+    ],
+)
+def test_samples_that_are_not_centred_warn(samples, warns):
+    labels = torch.zeros(len(samples)).long()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ZetaMix(num_classes=1)(samples, labels)
+        # nothing is scaled here
+        ZetaMix()(samples, samples[:, 0])
+    assert [("not normalised" in str(warning.message)) for warning in caught] == [True] * warns
+
+
 # boxes
 
 
@@ -212,7 +253,8 @@ def test_samples_without_negative_numbers_warn_once():
     share=st.sampled_from([0.5, 1.0]),
 )
 def test_every_pixel_comes_from_the_last_box_that_covers_it(seed, size, sources, share):
-    mix = ZetaMix(gamma=(0.0, 1.0), sources=sources, paste=share, p=0.9, generator=seeded(seed))
+    options = {"gamma": (0.0, 1.0), "sources": sources, "paste": share, "p": 0.9}
+    mix = ZetaMix(num_classes=6, generator=seeded(seed), **options)
     plan = mix.make_plan(6, size=size)
     height, width = size
     samples = torch.randn(6, 2, height, width, generator=seeded(seed))
@@ -270,7 +312,8 @@ def test_a_uniform_number_rounded_to_one_stays_inside():
 
 
 def test_paste_is_the_share_of_pasted_outputs():
-    plan = ZetaMix(paste=0.3, generator=seeded()).make_plan(4000, size=(8, 8))
+    mix = ZetaMix(num_classes=2, paste=0.3, generator=seeded())
+    plan = mix.make_plan(4000, size=(8, 8))
     count = int(plan.pasted.sum())
     assert scipy.stats.binomtest(count, 4000, 0.3).pvalue > LEAST_P_VALUE
     blended = ~plan.pasted
@@ -424,7 +467,7 @@ def test_gradients(options):
 def test_a_plan_is_replayed_exactly(make, tmp_path):
     samples, labels = images()
     mixed, targets = make(num_classes=8, p=0.8, generator=seeded())(samples, labels)
-    plan = make(p=0.8, generator=seeded()).make_plan(8, size=(9, 7))
+    plan = make(num_classes=8, p=0.8, generator=seeded()).make_plan(8, size=(9, 7))
     plan.save(tmp_path / "plan.pt")
     loaded = MixPlan.load(tmp_path / "plan.pt")
     for again in (
@@ -450,13 +493,13 @@ def test_plan_files_without_boxes_are_still_read(tmp_path):
 
 
 def test_repr_names_boxes_and_variance():
-    plan = ZetaMix(paste=0.5).make_plan(64, size=(32, 48))
+    plan = ZetaMix(num_classes=3, paste=0.5).make_plan(64, size=(32, 48))
     assert repr(plan) == (
         "MixPlan(64 outputs of 2 sources each, boxes in images of 32 × 48, variance kept, "
         "batch_size=64, torch.float32, cpu)"
     )
     assert repr(ZetaMix(num_classes=3, paste=0.5)) == (
-        "ZetaMix(gamma=(0.0, 4.0), sources=2, keep_variance=True, paste=0.5, num_classes=3, p=1.0, "
+        "ZetaMix(gamma=(0.0, 4.0), sources=2, keep_variance=None, paste=0.5, num_classes=3, p=1.0, "
         "enabled=True)"
     )
 
@@ -579,7 +622,7 @@ def test_label_smoothing_is_that_of_the_cross_entropy():
 
 
 def test_scale_of_even_blends():
-    plan = ZetaMix(gamma=0.0, sources=4).make_plan(8)
+    plan = ZetaMix(num_classes=8, gamma=0.0, sources=4).make_plan(8)
     assert_close(plan.scale, torch.full((8,), math.sqrt(4)))
 
 
@@ -605,7 +648,7 @@ def test_the_path_of_few_sources_mixes_by_the_plan_of_the_seed(make, batch, layo
     samples = torch.randn(batch, 3, 5, 4).to(memory_format=layout)
     labels = torch.randint(7, (batch,))
     mixed, targets = make(num_classes=7, generator=seeded(3))(samples, labels)
-    plan = make(generator=seeded(3)).make_plan(batch, size=(5, 4))
+    plan = make(num_classes=7, generator=seeded(3)).make_plan(batch, size=(5, 4))
     assert torch.equal(mixed, apply_plan(samples, plan))
     assert_close(mixed, apply_plan(samples.double(), plan))
     assert torch.equal(targets, OneHot(7).mix(labels, plan))

@@ -18,7 +18,7 @@ from zetamix.kernels.plan_spec import Finish, PlanSpec
 from zetamix.mix import check_pair, mix_pair, plan_dtype
 from zetamix.plan import ANCHORS, LAMS, AnchorChoice, MixPlan
 from zetamix.prepared_calls import PreparedCalls
-from zetamix.rules import Blend, infer_rule
+from zetamix.rules import Average, Blend, infer_rule
 from zetamix.sampling import Draw, process_rank, process_stream
 
 NOT_SET = -1.0
@@ -27,7 +27,10 @@ IMAGES_PASTED = 0.5
 
 
 # options are checked whenever they are set, so that a call need not check them
-OPTIONAL = ("num_classes", "ignore_index", "rules", "generator", "sources", "paste")
+OPTIONAL = (
+    *("num_classes", "ignore_index", "rules", "generator", "sources", "paste"),
+    "keep_variance",
+)
 CHECKS: dict[str, Callable[[Any], None]] = {
     "num_classes": lambda value: _checks.check_count("num_classes", value, 1),
     "ignore_index": _checks.check_ignore_index,
@@ -71,12 +74,12 @@ class BatchMix(nn.Module):
     adds nothing to the model's `state_dict`: save its own beside it.
     """
 
-    keep_variance = False
+    keep_variance: bool | None = False
     # the probability of a pasted output; above 0 plans need the size of the images
     paste: float | None = 0.0
     _cuts = False  # whether boxes are CutMix's, which `_paste_boxes` draws
     _options: tuple[str, ...] = ()  # the names that repr shows
-    _without_images = "Use mixup or zeta for other data."
+    _without_images = "Use ZetaMix, ZetaMixup or Mixup for other data."
 
     def __init__(
         self,
@@ -155,6 +158,18 @@ class BatchMix(nn.Module):
         self._set_controls(training=mode)
         return super().train(mode)
 
+    @property
+    def keeps_variance(self) -> bool:
+        """`keep_variance`; None stands for true where no target is a number that samples explain.
+
+        Scaled samples with targets that are not would teach a regression too small a slope.
+        """
+        if self.keep_variance is not None:
+            return self.keep_variance
+        if self.rules is None:
+            return self.num_classes is not None
+        return not any(isinstance(rule, Average) for rule in batch_tree.rules_in(self.rules))
+
     def _read_controls(self) -> Controls:
         # a trace cannot read a tensor; there the training process's own copy is as good
         if torch.compiler.is_compiling():
@@ -203,7 +218,7 @@ class BatchMix(nn.Module):
         rule = infer_rule(labels, self.num_classes, self.ignore_index)
         first = check_pair(samples, labels)
         if mixes and not self._cuts:
-            checked = self.paste != 0 or self.keep_variance
+            checked = self.paste != 0 or self.keeps_variance
             size = self._check_blended(samples, self._blend) if checked else None
             draw = self._draw(first.device)
             spec, finish = self._spec(first.shape[0], draw, controls), self._finish(controls, size)
@@ -274,7 +289,7 @@ class BatchMix(nn.Module):
         paste = self.paste
         if paste is None:
             paste = 0.0 if size is None else IMAGES_PASTED
-        return Finish(controls.p, paste, self.keep_variance, self._blend.mean)
+        return Finish(controls.p, paste, self.keeps_variance, self._blend.mean)
 
     def _paste_boxes(self, plan: MixPlan, size: Size, draw: Draw) -> MixPlan:
         """The plan with the boxes of CutMix, for transforms that cut."""

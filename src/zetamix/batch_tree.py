@@ -51,6 +51,13 @@ def blended_leaves(value: Any, rules: Rules) -> list[tuple[Tensor, Blend]]:
     return [leaf for part, rule in pairs for leaf in blended_leaves(part, rule)]
 
 
+def rules_in(rules: Rules) -> list[Rule]:
+    """All rules of a tree of them."""
+    if not isinstance(rules, (Mapping, Sequence)):
+        return [rules]
+    return [rule for _, part in _entries(rules) for rule in rules_in(part)]
+
+
 def _entries(tree: Any) -> Iterable[tuple[Any, Any]]:
     """(name, entry) of a dict, tuple or list."""
     return tree.items() if isinstance(tree, Mapping) else enumerate(tree)

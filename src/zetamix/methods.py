@@ -138,7 +138,7 @@ class Method:
                 return samples, labels
             if transform is None:
                 return samples, F.one_hot(labels, num_classes).to(samples)
-            if not getattr(transform, "keep_variance", False):
+            if not getattr(transform, "keeps_variance", False):
                 return transform(samples, labels)
             mean = channel_means(samples) if mean is None else mean
             mixed, targets = transform(samples - mean, labels)

@@ -322,6 +322,8 @@ def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None
     if labels.is_floating_point() or labels.dtype == torch.bool:
         if num_classes is not None and (labels.ndim < 2 or labels.shape[1] != num_classes):
             hint = "For regression leave num_classes out."
+            if drop_column(labels).ndim == 1:
+                hint = f"For classes pass labels.long(). {hint}"
             if labels.dtype == torch.bool and drop_column(labels).ndim == 1:
                 hint = "For two classes as false and true pass labels.long()."
             raise ValueError(

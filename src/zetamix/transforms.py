@@ -25,6 +25,9 @@ from zetamix.plan import AnchorChoice, LamChoice, MixPlan
 from zetamix.rules import Average, Blend, OneHot
 from zetamix.sampling import Draw
 
+# of fewer samples the mean says little
+LEAST_CENTRED = 16
+
 
 class ZetaMix(GammaMix):
     """The member of the ζ-mixup family with few sources, a random γ and full contrast.
@@ -37,7 +40,8 @@ class ZetaMix(GammaMix):
     gamma, sources: as in `ZetaMixup`.
     keep_variance: divide the weights of samples by their 2-norm, so that a blend of independent
         samples has the variance of one; targets keep the weights. Samples must be normalised to
-        mean 0, or have their `mean` given.
+        mean 0, or have their `mean` given. None stands for true with `num_classes`, and with rules
+        without `Average()`: targets of a regression would not fit scaled samples.
     paste: the probability that an output is pasted rather than blended: every other source then
         covers a random box whose area is its weight, and targets are the exact shares of pixels.
         None stands for 0.5 where samples are images, [batch, channels, height, width], and for 0
@@ -61,7 +65,7 @@ class ZetaMix(GammaMix):
         num_classes: int | None = None,
         gamma: Gamma | GammaSchedule = (0.0, 4.0),
         sources: int | None = 2,
-        keep_variance: bool = True,
+        keep_variance: bool | None = None,
         paste: float | None = None,
         mean: float | Sequence[float] | None = None,
         ignore_index: int | None = None,
@@ -82,15 +86,15 @@ class ZetaMix(GammaMix):
         self._check_gamma(self.gamma)
 
     def _check_blended(self, value: Any, rules: Rules) -> Size | None:
-        if self.keep_variance and not self._warned and not torch.compiler.is_compiling():
+        if self.keeps_variance and not self._warned and not torch.compiler.is_compiling():
             self._warned = True
             blended = batch_tree.blended_leaves(value, rules)
-            if any(blend.mean is None and _is_nonnegative(leaf) for leaf, blend in blended):
+            if any(blend.mean is None and not _is_centred(leaf) for leaf, blend in blended):
                 how = "mean=" if self.rules is None else "Blend(mean=...) in the rules"
                 _checks.warn(
-                    "The samples hold no negative number, so they are not normalised, and keeping "
-                    "their variance would scale their mean as well. Normalise them first, or pass "
-                    f"{how}, or keep_variance=False."
+                    "The samples are not normalised: their mean is far from 0, and keeping their "
+                    "variance would scale it as well. Normalise each channel or feature first, or "
+                    f"pass {how}, or keep_variance=False."
                 )
         return super()._check_blended(value, rules)
 
@@ -99,12 +103,19 @@ class ZetaMix(GammaMix):
         return super().extra_repr() + mean
 
 
-def _is_nonnegative(leaf: Tensor) -> bool:
-    """Whether no number is negative; only on a CPU, where looking does not make the host wait."""
+def _is_centred(leaf: Tensor) -> bool:
+    """Whether samples look normalised; not asked on a GPU, where the host would have to wait."""
     if not leaf.is_floating_point() or leaf.device.type != "cpu" or leaf.numel() == 0:
+        return True
+    samples = leaf.detach().float()
+    if bool((samples.min() >= 0) & (samples.max() > 0)):
         return False
-    low, high = leaf.detach().aminmax()
-    return bool((low >= 0) & (high > 0))
+    count = len(samples)
+    if count < LEAST_CENTRED:
+        return True
+    # of each channel or feature; beyond half of its deviation, and what chance does to a batch
+    deviation, mean = torch.std_mean(samples, [0, *range(2, samples.ndim)])
+    return not bool((mean.abs() > (0.5 + 4 / math.sqrt(count)) * deviation).any())
 
 
 class ZetaMixup(GammaMix):

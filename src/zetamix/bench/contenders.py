@@ -138,7 +138,7 @@ CONTENDERS = (
     ours(OURS, zetamix),
     ours("zetamix ZetaMix, blended", partial(zetamix, paste=0.0)),
     ours("zetamix ZetaMix, pasted", partial(zetamix, paste=1.0)),
-    ours("zetamix ZetaMix, 4 sources", partial(zetamix, paste=0.0, sources=4)),
+    ours("zetamix ZetaMix, blended, 4 sources", partial(zetamix, paste=0.0, sources=4)),
     ours("zetamix Mixup", lambda classes: Mixup(num_classes=classes)),
     # the paper's method: all sources, or the eight that have 99 % of the weight
     ours("zetamix ZetaMixup", lambda classes: ZetaMixup(num_classes=classes)),

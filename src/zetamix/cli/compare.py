@@ -1,6 +1,7 @@
 """`zetamix compare`."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,9 +107,11 @@ def compare(
                 watch=watch,
                 stop=stop,
             )
+        # the files first: a closed pipe ends the command at its first line
+        page, left_out = _write(comparison, grid.out)
         _print(console, comparison)
-        if comparison.records:
-            page = _write(console, comparison, grid.out)
+        _print_page(console, page, left_out)
+        if page is not None:
             options.write_results(json_file, grid.out / "results.json")
         if comparison.complete and not comparison.failures:
 
@@ -117,7 +120,7 @@ def compare(
                 count = len(comparison.records)
                 print_line(console, f"{count} of {count} runs are finished.")
                 _print(console, comparison)
-                print_line(console, f"Report written to {short_path(page)}")
+                _print_page(console, page)
 
             again.keep(grid.out, draw)
         if not comparison.complete and not comparison.failures:
@@ -153,20 +156,25 @@ def _print(console: Console, comparison: "Comparison") -> None:
         console.print(f"[bold]{heading}[/bold]  {sentence}", highlight=False)
 
 
-def _write(console: Console, comparison: "Comparison", out: Path) -> Path:
-    """Write the report, and say which methods of an earlier one it lacks."""
+def _write(comparison: "Comparison", out: Path) -> tuple[Path | None, list[str]]:
+    """Write the report: its page, and methods of an earlier one that it lacks."""
     from zetamix.report.compare import methods_left_out, write_report
 
+    if not comparison.records:
+        return None, []
     left_out = methods_left_out(comparison, out)
-    page = write_report(comparison, out, _machine(comparison))
-    print_line(console, f"Report written to {short_path(page)}")
+    return write_report(comparison, out, _machine(comparison)), left_out
+
+
+def _print_page(console: Console, page: Path | None, left_out: Sequence[str] = ()) -> None:
+    if page is not None:
+        print_line(console, f"Report written to {short_path(page)}")
     if left_out:
         print_line(
             console,
             f"It replaces a report that had {join(left_out)} too. Their runs are kept: name them "
             "in --methods to see them beside the others.",
         )
-    return page
 
 
 def _machine(comparison: "Comparison") -> dict[str, str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def train(
     data: options.Data = "digits",
-    methods: options.Methods = "zeta:2.8",
+    methods: options.Methods = "zetamix",
     seeds: options.Seeds = None,
     epochs: options.Epochs = None,
     model: options.Model = None,
@@ -82,7 +82,7 @@ def train(
             optimizer=optimizer,
             changes=change or [],
         )
-        chosen, numbers = parse_list(methods or "zeta:2.8"), options.parse_seeds(seeds, 1)
+        chosen, numbers = parse_list(methods or "zetamix"), options.parse_seeds(seeds, 1)
         cells = [make_cell(dataset, method, recipe, seed) for method in chosen for seed in numbers]
         folder, folder_of = _folders(out, dataset.name, cells)
         print_header(console, dataset, recipe, len(chosen), len(numbers))

@@ -65,7 +65,13 @@ def tune(
         str | None,
         typer.Option(help="Metric to choose by. Default: error, or balanced_accuracy."),
     ] = None,
-    seeds: options.Seeds = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="Seeds of every setting of a --grid: their number, or a list such as 0,4,7. In "
+            "other searches each trial has a seed of its own."
+        ),
+    ] = None,
     sampler_seed: Annotated[int, typer.Option(min=0, help="Seed of the sampler.")] = 0,
     test_seeds: Annotated[
         int, typer.Option(min=0, help="Number of seeds of the final test; 0 skips it.")
@@ -148,7 +154,7 @@ def tune(
         plan = make_plan(spec, sampler, trials, prune, grid_seeds)
         name = f"tune-{spec.dataset.name}" + ("-grid" if sampler == "grid" else "")
         folder = out or Path("out") / name
-        _print_header(console, spec, plan)
+        _print_header(console, spec, plan, test_seeds)
         curves = FolderLog(log, folder)
         with stop, curves, show_trials(console, spec, curves) as watch:
             tuning = search(
@@ -255,18 +261,26 @@ def _mask_password(storage: str | None) -> None:
         sys.argv = [argument.replace(storage, masked) for argument in sys.argv]
 
 
-def _print_header(console: Console, spec: "StudySpec", plan: "SearchPlan") -> None:
+def _print_header(console: Console, spec: "StudySpec", plan: "SearchPlan", test_seeds: int) -> None:
+    from zetamix.experiments.tune import baselines_of
     from zetamix.metrics import METRICS
 
     dataset, recipe = spec.dataset, spec.recipe
     is_shared = spec.space.for_baseline("none").searched
     same = ", the recipe for every baseline too," if is_shared else ""
     sizes = {name: f"{len(split):,}" for name, split in dataset.splits.items()}
+    tested, after = 1 + len(baselines_of(spec)), ""
+    if test_seeds:
+        after = (
+            f", then {plural(tested * test_seeds, 'run')} of the final test ({tested} methods × "
+            f"{plural(test_seeds, 'seed')}; --test-seeds 0 skips it)"
+        )
     console.print(
         f"[bold]{dataset.name}[/bold]: {sizes['train']} training, {sizes['val']} validation and "
         f"{sizes.get('test', 'no')} test samples · {spec.space.text} · "
         f"{plural(plan.trials, 'trial')}{same} ({plan.sampler}), chosen by validation "
-        f"{METRICS[spec.metric].title} · {recipe.model}, {plural(recipe.epochs, 'epoch')}, batch "
+        f"{METRICS[spec.metric].title}{after} · {recipe.model}, "
+        f"{plural(recipe.epochs, 'epoch')}, batch "
         f"size {recipe.batch_size} · recipe: {recipe.source}",
         highlight=False,
     )

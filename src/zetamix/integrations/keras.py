@@ -44,6 +44,8 @@ class BatchMixLayer(keras.layers.Layer):  # type: ignore[misc]
     ) -> None:
         super().__init__(autocast=False, **kwargs)
         transform.p = p
+        # it only plans, and keeps the variance where targets are classes
+        transform.num_classes = num_classes
         self.num_classes = num_classes
         self.p = p
         self.seed = seed
@@ -177,7 +179,7 @@ class ZetaMix(BatchMixLayer):
         *,
         gamma: float | Sequence[float] = (0.0, 4.0),
         sources: int | None = 2,
-        keep_variance: bool = True,
+        keep_variance: bool | None = None,
         paste: float | None = None,
         mean: float | Sequence[float] | None = None,
         value_range: Sequence[float] | None = None,

@@ -311,7 +311,9 @@ def _draw_curve(axes: Axes, trials: Sequence[Trial], metric: Metric) -> str:
 
 def _draw_trials(axes: Axes, trials: Sequence[Trial], metric: Metric) -> str:
     points, colour = trend(trials), series_style(0)["color"]
-    caption = "One point per trial; all other parameters vary."
+    caption = "One point per trial."
+    if len({tuple(v for k, v in trial.setting.items() if k != "gamma") for trial in trials}) > 1:
+        caption = "One point per trial; all other parameters vary."
     if points:
         _draw_means(axes, points, metric, label="local mean", color=colour)
         caption += " Line and band: local mean ± 1 standard error."

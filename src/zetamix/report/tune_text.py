@@ -1,5 +1,6 @@
 """The findings of a search as sentences."""
 
+from zetamix.data.quality import CAUTIONS
 from zetamix.measure.statistics import Difference
 from zetamix.methods import display_name
 from zetamix.metrics import METRICS, chance_level
@@ -36,6 +37,9 @@ def summarise_tuning(tuning: Tuning) -> list[tuple[str, str]]:
         lead.append(("Flatness", _flatness(tuning, flat)))
     if tuning.tested:
         lead.append(("Test", _test(tuning)))
+        cautions = [f"{note}." for note in spec.dataset.notes if note.startswith(CAUTIONS)]
+        if cautions:
+            lead.append(("Caution", " ".join(cautions)))
     elif tuning.test_failures:
         lead.append(("Test", f"The final test failed. {' '.join(tuning.test_failures)}"))
     elif not tuning.finished:
@@ -95,6 +99,8 @@ def _flatness(tuning: Tuning, flat: Flatness) -> str:
     source = "over seeds" if flat.over_seeds else f"over {size:,} samples, without that of seeds"
     difference = METRICS[tuning.spec.metric].format_difference(flat.margin).lstrip("+")
     margin = f"within one standard error ({difference}, {source}) of the best"
+    if flat.total == 1:
+        return "One complete trial says nothing about other settings. Use more --trials."
     if flat.within == 1:
         return f"None of the other {flat.total - 1} {unit} is {margin}.{_edge(tuning, flat)}"
     text = f"{flat.within} of {flat.total} {unit} are {margin}, with γ from {flat.low:g} to "

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from zetamix.data.catalogue import CATALOGUE
 from zetamix.data.dataset import Dataset
 from zetamix.metrics import check_metric
 from zetamix.models import OWN_MODELS, default_model, initialise
@@ -95,7 +96,8 @@ def make_recipe(
     """
     options = {"model": model, "epochs": epochs, "weights": weights, "optimizer": optimizer}
     named = [f"{name}={value}" for name, value in options.items() if value is not None]
-    recipe = default_recipe(dataset.name, dataset.shape, len(dataset.train))
+    name = dataset.name if _is_from_catalogue(dataset) else ""
+    recipe = default_recipe(name, dataset.shape, len(dataset.train))
     wanted = recipe.override(*named, *changes)
     is_set = any(text.startswith("optimizer=") for text in (*named, *changes))
     adamw = wanted.optimizer == "adamw" or (not is_set and _suits_adamw(wanted, dataset))
@@ -112,6 +114,14 @@ def make_recipe(
     except ValueError as error:
         raise RecipeError(f"select: {error}") from None
     return recipe
+
+
+def _is_from_catalogue(dataset: Dataset) -> bool:
+    """Whether this is the dataset of that name, and not a folder that has its name by chance."""
+    spec = CATALOGUE.get(dataset.name)
+    if spec is None:
+        return False
+    return (spec.shape, len(spec.classes)) == (dataset.shape, dataset.num_classes)
 
 
 def with_adamw(recipe: Recipe, batch_size: int) -> Recipe:

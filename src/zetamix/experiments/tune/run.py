@@ -127,8 +127,7 @@ def tune(
     if tuning.chosen is None or not (test_seeds and tuning.finished):
         return tuning
     baselines: dict[str, Recipe] = {}
-    for method in choose_methods(BASELINES, images=len(spec.dataset.shape) == 3):
-        label = method.label
+    for label in baselines_of(spec):
         space = spec.space.for_baseline(label)
         chosen = {p.name: p.values[0] for p in space.parameters if p.fixed}
         if space.searched:
@@ -258,6 +257,12 @@ def run_trials(job: WorkerJob, settings: WorkerSettings, channel: Channel) -> No
             hidden = isinstance(error, AssertionError) and isinstance(error.__context__, ValueError)
             if not objective.lost and not hidden:
                 raise
+
+
+def baselines_of(spec: StudySpec) -> list[str]:
+    """The methods that the chosen setting is tested against."""
+    images = len(spec.dataset.shape) == 3
+    return [method.label for method in choose_methods(BASELINES, images=images)]
 
 
 def make_candidates(
