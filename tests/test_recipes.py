@@ -298,3 +298,15 @@ def test_a_recipe_says_how_it_optimises(digits):
         "AdamW, learning rate 0.00025 (cosine after 3 epochs of warm-up), weight decay 0.05"
     )
     assert make_recipe(digits).start == "from scratch"
+
+
+@pytest.mark.parametrize(
+    ("shape", "classes", "source"),
+    [((3, 32, 32), 10, NATURAL), ((3, 32, 32), 3, "zetamix"), ((8,), 10, "zetamix")],
+)
+def test_data_that_only_has_the_name_of_a_dataset_gets_its_own_recipe(shape, classes, source):
+    labels = torch.arange(30) % classes
+    splits = dict.fromkeys(("train", "test"), (torch.zeros(30, *shape), labels))
+    names = [str(k) for k in range(classes)]
+    made = data.from_tensors("cifar10", splits, names)
+    assert make_recipe(made).source == source

@@ -38,6 +38,8 @@ def test_a_search_from_the_command_line(tmp_path):
     text = flat(done.stdout)
     assert "crescents: 58 training, 6 validation and 512 test samples" in text
     assert "3 of 3 trials done (3 complete, 0 running)" in text
+    # of points: no mixing, zetamix, zeta:2.8, and the chosen setting
+    assert "then 8 runs of the final test (4 methods × 2 seeds; --test-seeds 0 skips it)" in text
     assert re.search(r"\((\d) of \1 runs finished", text)
     for heading in ("Chosen", "Test"):
         assert heading in text
@@ -49,6 +51,7 @@ def test_a_search_from_the_command_line(tmp_path):
     done = tune(*QUICK, "--trials", 4, "--test-seeds", 0, "--out", tmp_path)
     assert done.exit_code == 0, done.output
     assert "4 of 4 trials done" in flat(done.stdout)
+    assert "final test" not in flat(done.stdout)
     found = json.loads((tmp_path / "results.json").read_text())
     assert len(found["trials"]) == 4
     assert found["test"] == []
