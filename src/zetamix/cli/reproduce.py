@@ -279,7 +279,10 @@ def _print_list(
         done = len(view.cells) - len(view.empty)
         table.add_row(view.artifact, text, str(done), str(len(view.empty)), left)
     console.print(table, highlight=False)
-    notes = ["zetamix data info NAME explains how to get missing data."]
+    notes = [
+        f"Records are those in {views[0].store.folder} (--out).",
+        "zetamix data info NAME explains how to get missing data.",
+    ]
     if machines:
         here = estimate.machine if machines == {estimate.machine} else ", ".join(sorted(machines))
         notes.append(f"The time left is that of cells whose data is here, by records of {here}.")
