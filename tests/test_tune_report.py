@@ -353,6 +353,17 @@ def test_a_score_at_chance_level_is_called_so(metric, value, chance):
     assert ("no better than the majority-class baseline" in text) == chance
 
 
+@pytest.mark.parametrize(("errors", "at_chance"), [((0.66, 0.65), True), ((0.66, 0.4), False)])
+def test_a_test_at_chance_level_is_doubted(errors, at_chance):
+    chosen = make_trial(0, 0.1, gamma=2.4, weight_decay=1e-4)
+    tested = {"none": [errors[0]] * 3, "chosen": [errors[1]] * 3}
+    found = summary(make_tuning([chosen], errors=tested))
+    assert ("Caution" in found) == at_chance
+    if at_chance:
+        text = "No setting is significantly better than chance (balanced accuracy 33.33 % with 3"
+        assert found["Caution"].startswith(text)
+
+
 def test_claims():
     chosen = make_trial(0, 0.1, gamma=2.4, weight_decay=1e-4)
     worse = {"none": [0.1, 0.11, 0.1], "zeta:2.8": [0.1, 0.1, 0.1], "chosen": [0.2, 0.21, 0.2]}

@@ -262,11 +262,16 @@ def format_p(p: float) -> str:
 
 
 def _not_better_than_chance(comparison: Comparison, chance: ChanceLevel) -> str:
-    metric = METRICS[chance.metric]
-    level = f"{metric.title} {metric.format(chance.value)} with {chance.classes} classes"
     subject = "No method is" if comparison.complete else "No method so far is"
     if len(comparison.methods) == 1:
         subject = f"{display_name(comparison.methods[0])} is not"
+    return at_chance(subject, chance)
+
+
+def at_chance(subject: str, chance: ChanceLevel) -> str:
+    """What to do where nothing is better than chance; the subject ends with "is" or "is not"."""
+    metric = METRICS[chance.metric]
+    level = f"{metric.title} {metric.format(chance.value)} with {chance.classes} classes"
     return f"{subject} significantly better than chance ({level}). Train longer or check the data."
 
 

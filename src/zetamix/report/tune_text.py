@@ -4,6 +4,8 @@ from zetamix.data.quality import CAUTIONS
 from zetamix.measure.statistics import Difference
 from zetamix.methods import display_name
 from zetamix.metrics import METRICS, chance_level
+from zetamix.report.compare_text import at_chance
+from zetamix.results.comparison import chance_unless_exceeded
 from zetamix.results.search_space import format_setting
 from zetamix.results.tuning import (
     CHOSEN,
@@ -37,14 +39,29 @@ def summarise_tuning(tuning: Tuning) -> list[tuple[str, str]]:
         lead.append(("Flatness", _flatness(tuning, flat)))
     if tuning.tested:
         lead.append(("Test", _test(tuning)))
-        cautions = [f"{note}." for note in spec.dataset.notes if note.startswith(CAUTIONS)]
-        if cautions:
+        if cautions := _cautions(tuning):
             lead.append(("Caution", " ".join(cautions)))
     elif tuning.test_failures:
         lead.append(("Test", f"The final test failed. {' '.join(tuning.test_failures)}"))
     elif not tuning.finished:
         lead.append(("Unfinished", f"{_counts(tuning)}. The test split has not been read."))
     return lead
+
+
+def _cautions(tuning: Tuning) -> list[str]:
+    """What makes the final test doubtful: leaks in the data, guessing."""
+    dataset = tuning.spec.dataset
+    texts = [f"{note}." for note in dataset.notes if note.startswith(CAUTIONS)]
+    test = dataset.splits["test"]
+    chance = chance_unless_exceeded(
+        tuning.spec.metric,
+        test.counts(),
+        len(test) if dataset.multi_label else None,
+        lambda metric: [candidate.summary(metric).mean for candidate in tuning.tested],
+    )
+    if chance is not None:
+        texts.append(at_chance("No setting is", chance))
+    return texts
 
 
 def _tie(tuning: Tuning, chosen: SettingResult) -> list[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """The result of a comparison: every record, and the numbers that follow from them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean, linear_regression
@@ -57,6 +57,35 @@ class ChanceLevel:
     metric: str
     value: float
     classes: int
+
+
+def chance_unless_exceeded(
+    primary: str, counts: Tensor, samples: int | None, means: Callable[[str], Sequence[float]]
+) -> ChanceLevel | None:
+    """The chance level, where no mean is significantly better; None where one is.
+
+    By the AUC where that is the primary metric, else by balanced accuracy: rare classes may be
+    ranked well and never be predicted.
+
+    counts: test samples of each class. samples: their number in a multi-label set, whose counts
+        are those of each label. means: the mean of every method, of a metric.
+    """
+    metric = "auc" if primary == "auc" or samples is not None else "balanced_accuracy"
+    value, found = chance_level(metric, counts, samples=samples), means(metric)
+    if value is None or not found:
+        return None
+    highest = value + CHANCE_ERRORS * _chance_error(metric, counts, samples) + ROUNDING
+    if any(math.isnan(mean) or mean > highest for mean in found):
+        return None
+    return ChanceLevel(metric, value, int((counts > 0).sum()))
+
+
+def _chance_error(metric: str, counts: Tensor, samples: int | None) -> float:
+    if samples is None:
+        return chance_error(metric, counts)
+    # the mean over labels; they are guessed for the same samples, so their errors may agree
+    pairs = [torch.tensor([samples - int(n), int(n)]) for n in counts if 0 < n < samples]
+    return math.fsum(chance_error(metric, pair) for pair in pairs) / max(1, len(pairs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,31 +252,16 @@ class Comparison:
 
     @cached_property
     def not_better_than(self) -> ChanceLevel | None:
-        """The chance level, where no method is significantly better; None where one is.
+        """The chance level, where no method is significantly better; None where one is."""
 
-        By the AUC where that is the primary metric, else by balanced accuracy: rare classes may
-        be ranked well and never be predicted.
-        """
-        ranked = self.primary == "auc" or self.dataset.multi_label
-        metric = "auc" if ranked else "balanced_accuracy"
-        value = chance_level(metric, self.test_counts, samples=self._multi_label_samples)
-        if value is None or not self.methods:
-            return None
-        highest = value + CHANCE_ERRORS * self._chance_error(metric) + ROUNDING
-        means = [self.summary(label, metric).mean for label in self.methods]
-        if any(math.isnan(mean) or mean > highest for mean in means):
-            return None
-        return ChanceLevel(metric, value, int((self.test_counts > 0).sum()))
+        def means(metric: str) -> list[float]:
+            return [self.summary(label, metric).mean for label in self.methods]
+
+        return chance_unless_exceeded(
+            self.primary, self.test_counts, self._multi_label_samples, means
+        )
 
     @property
     def _multi_label_samples(self) -> int | None:
         """Test samples of a multi-label set, whose `test_counts` are those of each label."""
         return len(self.dataset.splits["test"]) if self.dataset.multi_label else None
-
-    def _chance_error(self, metric: str) -> float:
-        samples, counts = self._multi_label_samples, self.test_counts
-        if samples is None:
-            return chance_error(metric, counts)
-        # the mean over labels; they are guessed for the same samples, so their errors may agree
-        pairs = [torch.tensor([samples - int(n), int(n)]) for n in counts if 0 < n < samples]
-        return math.fsum(chance_error(metric, pair) for pair in pairs) / max(1, len(pairs))
