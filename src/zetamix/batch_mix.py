@@ -160,9 +160,10 @@ class BatchMix(nn.Module):
 
     @property
     def keeps_variance(self) -> bool:
-        """`keep_variance`; None stands for true where no target is a number that samples explain.
+        """Whether blends are scaled to the variance of samples: `keep_variance`, if it is set.
 
-        Scaled samples with targets that are not would teach a regression too small a slope.
+        If it is None: for classification, and not for regression, where scaled samples with
+        targets that are not scaled would give too small a slope.
         """
         if self.keep_variance is not None:
             return self.keep_variance

@@ -1,4 +1,4 @@
-"""The search for ZetaMix's default in words: names of settings, and the verdict."""
+"""Text about the search for ZetaMix's default: names of settings, and the verdict."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
