@@ -511,7 +511,7 @@ def test_a_plan_as_numpy_arrays_is_a_copy(generator):
 
 
 def test_boxes_and_scale_come_as_numpy_arrays_too(generator):
-    mix = ZetaMix(paste=0.5, generator=generator)
+    mix = ZetaMix(num_classes=2, paste=0.5, generator=generator)
     plan = mix.make_plan(16, size=(8, 8), dtype=torch.bfloat16)
     arrays = plan.numpy()
     assert (arrays.boxes == plan.boxes.numpy()).all()

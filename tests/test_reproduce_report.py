@@ -277,7 +277,7 @@ def test_times_stand_beside_the_papers_and_devices_apart(tmp_path):
     store = RecordStore(tmp_path)
     medians = {
         "copy": 10.0,
-        "zetamix": 80.0,
+        "zetamix ZetaMixup": 80.0,
         "zetamix Mixup": 82.0,
         "paper listing": 700.0,
         "mixup, original": 120.0,

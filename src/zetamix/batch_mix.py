@@ -219,7 +219,7 @@ class BatchMix(nn.Module):
         rule = infer_rule(labels, self.num_classes, self.ignore_index)
         first = check_pair(samples, labels)
         if mixes and not self._cuts:
-            checked = self.paste != 0 or self.keeps_variance
+            checked = self.paste != 0 or self.keep_variance is not False
             size = self._check_blended(samples, self._blend) if checked else None
             draw = self._draw(first.device)
             spec, finish = self._spec(first.shape[0], draw, controls), self._finish(controls, size)
@@ -290,7 +290,10 @@ class BatchMix(nn.Module):
         paste = self.paste
         if paste is None:
             paste = 0.0 if size is None else IMAGES_PASTED
-        return Finish(controls.p, paste, self.keeps_variance, self._blend.mean)
+        keep = self.keep_variance
+        if keep is None:
+            keep = self.keeps_variance
+        return Finish(controls.p, paste, keep, self._blend.mean)
 
     def _paste_boxes(self, plan: MixPlan, size: Size, draw: Draw) -> MixPlan:
         """The plan with the boxes of CutMix, for transforms that cut."""
