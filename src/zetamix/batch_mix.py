@@ -27,10 +27,8 @@ IMAGES_PASTED = 0.5
 
 
 # options are checked whenever they are set, so that a call need not check them
-OPTIONAL = (
-    *("num_classes", "ignore_index", "rules", "generator", "sources", "paste"),
-    "keep_variance",
-)
+OPTIONAL = {"num_classes", "ignore_index", "rules", "generator", "sources", "paste"}
+OPTIONAL |= {"keep_variance"}
 CHECKS: dict[str, Callable[[Any], None]] = {
     "num_classes": lambda value: _checks.check_count("num_classes", value, 1),
     "ignore_index": _checks.check_ignore_index,
@@ -290,9 +288,7 @@ class BatchMix(nn.Module):
         paste = self.paste
         if paste is None:
             paste = 0.0 if size is None else IMAGES_PASTED
-        keep = self.keep_variance
-        if keep is None:
-            keep = self.keeps_variance
+        keep = self.keeps_variance if self.keep_variance is None else self.keep_variance
         return Finish(controls.p, paste, keep, self._blend.mean)
 
     def _paste_boxes(self, plan: MixPlan, size: Size, draw: Draw) -> MixPlan:
