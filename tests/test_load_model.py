@@ -29,6 +29,27 @@ def test_models_of_others_are_trained_and_come_back(new, digits, tmp_path, monke
     assert classify(logits, digits.test.labels)["error"] == pytest.approx(record.last["error"])
 
 
+VIEW = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.conv, self.last = nn.Conv2d(1, 4, 3), nn.Linear(144, classes)
+
+    def forward(self, x):
+        assert x.is_contiguous(), "images of the user's network are contiguous"
+        return self.last(self.conv(x).view(len(x), -1))
+"""
+
+
+def test_a_network_of_the_user_may_view_its_feature_maps(new, tmp_path):
+    """`view` fails on images in the channels-last layout, in which other networks are trained."""
+    (tmp_path / "net.py").write_text(VIEW)
+    record = finish(new("mixup", RECIPE.change(model=f"{tmp_path}/net.py:Net")))
+    assert record.last["error"] < 0.9
+
+
 def test_a_file_that_moved_is_given_by_name(new, digits, tmp_path):
     (tmp_path / "net.py").write_text(OWN)
     run = new(recipe=RECIPE.change(model=f"{tmp_path}/net.py:make"))

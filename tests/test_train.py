@@ -173,7 +173,9 @@ def test_a_model_of_points_and_one_that_cannot_be_loaded(tmp_path):
 
 def plain_loop(dataset, method, recipe, seed):
     """The same training with PyTorch's own parts."""
+    layout = torch.channels_last
     model = initialise(recipe.model, dataset.num_classes, dataset.shape, seed).train()
+    model = model.to(memory_format=layout)
     optimizer = torch.optim.SGD(
         model.parameters(),
         lr=recipe.lr,
@@ -199,6 +201,7 @@ def plain_loop(dataset, method, recipe, seed):
             targets = labels
             if mixing is not None:
                 samples, targets = mixing(samples, labels)
+            samples = samples.contiguous(memory_format=layout)
             optimizer.zero_grad()
             F.cross_entropy(model(samples), targets).backward()
             optimizer.step()

@@ -34,6 +34,7 @@ def make_batch(
     positions: Tensor | slice,
     scale: Scale,
     dtype: torch.dtype,
+    layout: torch.memory_format,
 ) -> tuple[Tensor, Tensor]:
     """Gather, augment and scale the samples at `positions` of an epoch.
 
@@ -45,14 +46,7 @@ def make_batch(
     part = draws.map(lambda whole: whole[positions])
     raw = stored[part.order] if held else stored
     samples = scale.apply(augment(raw, part.flips, part.corners), dtype)
-    return channels_last(samples), labels[part.order]
-
-
-def channels_last(samples: Tensor) -> Tensor:
-    """Images on a GPU in the channels-last layout, in which convolutions there are fastest."""
-    if samples.device.type == "cuda" and samples.ndim == 4:
-        return samples.contiguous(memory_format=torch.channels_last)
-    return samples
+    return samples.contiguous(memory_format=layout), labels[part.order]
 
 
 # samples on a device by those on the host, as long as these exist
@@ -116,6 +110,7 @@ class Loader:
         seed: int = 0,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
+        layout: torch.memory_format = torch.contiguous_format,
         memory: int | None = None,
         rank: int = 0,
         world: int = 1,
@@ -126,7 +121,7 @@ class Loader:
         self.augmentation = augmentation
         self.shuffle = shuffle
         self.seed = seed
-        self.dtype = dtype
+        self.dtype, self.layout = dtype, layout
         self.rank, self.world = rank, world
         self.count = len(range(rank, len(split.labels), world))
         if world > 1 and (shuffle or drop_last):
@@ -162,7 +157,16 @@ class Loader:
             rows = slice(first, first + self.batch_size)
             stored = self.samples if stream is None else next(stream)
             self.position += 1
-            yield make_batch(stored, self.held, self.labels, draws, rows, self.scale, self.dtype)
+            yield make_batch(
+                stored,
+                self.held,
+                self.labels,
+                draws,
+                rows,
+                self.scale,
+                self.dtype,
+                self.layout,
+            )
         self.epoch += 1
         self.position = 0
 

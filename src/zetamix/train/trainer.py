@@ -15,7 +15,7 @@ from torch.optim.swa_utils import update_bn
 from zetamix.batch_mix import BatchMix
 from zetamix.data.augment import choose_scale, measure_scale
 from zetamix.data.dataset import Dataset
-from zetamix.data.loader import Labelled, Loader, channels_last, copy_to_device, make_batch
+from zetamix.data.loader import Labelled, Loader, copy_to_device, make_batch
 from zetamix.methods import Method
 from zetamix.models import initialise, is_random, seeded
 from zetamix.sampling import GOLDEN, mix64
@@ -62,9 +62,8 @@ class Trainer:
         model = initialise(recipe.model, dataset.num_classes, dataset.shape, seed, **recipe.network)
         # code of the user may draw random numbers anywhere
         self.is_random = recipe.code is not None or is_random(model)
-        on_gpu = self.device.type == "cuda"
-        layout = torch.channels_last if on_gpu else torch.preserve_format
-        self.model: nn.Module = model.to(self.device, memory_format=layout)  # type: ignore[call-overload]
+        self.layout = _choose_layout(recipe, dataset)
+        self.model: nn.Module = model.to(self.device, memory_format=self.layout)  # type: ignore[call-overload]
         self.parallel: nn.Module = self.model
         if self.ranks.world > 1:
             self.parallel = DistributedDataParallel(self.model)
@@ -85,6 +84,7 @@ class Trainer:
         multi_label = dataset.multi_label
         self.loss = F.binary_cross_entropy_with_logits if multi_label else F.cross_entropy
 
+        on_gpu = self.device.type == "cuda"
         # a rate on the device can change under a captured graph
         self.lr = torch.tensor(recipe.rate(0), device=self.device)
         self.optimizer = make_optimizer(
@@ -169,6 +169,7 @@ class Trainer:
             positions,
             self.loader.scale,
             self.dtype,
+            self.layout,
         )
         targets = labels
         if self.mix is not None:
@@ -177,7 +178,7 @@ class Trainer:
             else:
                 deviations, targets = self.mix(samples - self.centre, labels)
                 samples = deviations + self.centre
-            samples = channels_last(samples)
+            samples = samples.contiguous(memory_format=self.layout)
         with self.autocast():
             logits = self.forward(samples)
         loss = self.loss(logits.float(), targets)
@@ -278,6 +279,7 @@ class Trainer:
             seed=self.seed,
             device=self.device,
             dtype=self.dtype,
+            layout=self.layout,
             memory=self.data_memory,
             rank=self.ranks.rank,
             world=self.ranks.world,
@@ -376,6 +378,17 @@ def _compiled_batch() -> Callable[..., tuple[Tensor, Tensor]]:
 def derive(seed: int, purpose: int) -> int:
     """A seed per purpose, distinct from all that `draw_epoch` derives from the same seed."""
     return mix64(mix64(seed + GOLDEN) + purpose) >> 1
+
+
+def _choose_layout(recipe: Recipe, dataset: Dataset) -> torch.memory_format:
+    """Channels last, in which convolutions are fastest, for images.
+
+    On two CPU cores a step of ResNet-18 takes 0.80 to 0.87 times as long as with contiguous images,
+    one of digitnet 0.63. Networks of the user's own get contiguous images: code such as
+    `x.view(len(x), -1)` fails with any other layout.
+    """
+    images = len(dataset.shape) == 3
+    return torch.channels_last if images and recipe.code is None else torch.contiguous_format
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
