@@ -8,6 +8,7 @@ from pathlib import Path
 import miniatures
 import numpy as np
 import pytest
+import torch
 from miniatures import class_folders, not_found, picture, prepared, refuses, save, write_csv
 from PIL import Image
 
@@ -224,6 +225,38 @@ def test_all_broken_images_are_named(mine, data_dir):
     broken[2].write_text("no image")
     lines = [f"\n *{file}: " for file in broken]
     refuses(mine, data_dir, r"^3 images of mine cannot be read.*(\n.*){3}$", *lines)
+
+
+def test_broken_images_are_left_out_on_request(mine, data_dir):
+    class_folders(mine, {"cat": 60, "dog": 60})
+    whole = data.load(mine, data_dir)
+    names = {split: whole.splits[split].names() for split in whole.splits}
+    broken = {"train": names["train"][3], "val": names["val"][0], "test": names["test"][-1]}
+    for name in broken.values():
+        (mine / name).write_bytes((mine / name).read_bytes()[:60])
+    with pytest.raises(data.DataError, match=r"leave them out once .*prepare PATH --skip-broken`"):
+        data.load(mine, data_dir)
+    kept = data.prepare(mine, data_dir, skip_broken=True)
+    assert f"3 images left out that cannot be read: {mine}" in kept.notes[-1]
+    assert "and 2 more (listed by zetamix data check)" in kept.notes[-1]
+    # every other image is where it was, with its own label and pixels
+    for split, name in broken.items():
+        rows = [row for row, other in enumerate(names[split]) if other != name]
+        assert kept.splits[split].names() == [names[split][row] for row in rows]
+        assert torch.equal(kept.splits[split].labels, whole.splits[split].labels[rows])
+        assert torch.equal(kept.splits[split].samples, whole.splits[split].samples[rows])
+    # later loads need no option
+    assert data.load(mine, data_dir).fingerprint == kept.fingerprint != whole.fingerprint
+
+
+def test_a_class_without_a_readable_image_is_refused(mine, data_dir):
+    class_folders(mine, {"cat": 9, "dog": 9})
+    for file in (mine / "dog").iterdir():
+        file.write_bytes(file.read_bytes()[:60])
+    with pytest.raises(data.DataError, match=r"mine: no image of dog can be read"):
+        data.prepare(mine, data_dir, skip_broken=True)
+    with pytest.raises(ValueError, match=r"skip_broken is for your own images; digits with"):
+        data.prepare("digits", data_dir, skip_broken=True)
 
 
 def test_reading_stops_after_many_broken_images(mine, data_dir):

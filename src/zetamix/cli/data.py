@@ -40,6 +40,10 @@ Seed = Annotated[int, typer.Option("--seed", help="Seed of created splits and of
 All = Annotated[bool, typer.Option("--all", help="List everything, not only the first ten.")]
 Force = Annotated[bool, typer.Option("--force", help="Prepare again even if already prepared.")]
 
+SkipBroken = Annotated[
+    bool, typer.Option("--skip-broken", help="Leave out images of yours that cannot be read.")
+]
+
 ACCESS = {"built in": "", "download": "auto", "tool": "tool", "request": "request"}
 SPLIT_KINDS = {"official": "official", "made": "stratified 70/10/20, seeded", "drawn": "drawn"}
 # longer lists are cut to this many items
@@ -123,6 +127,7 @@ def prepare(
     group: GroupColumn = None,
     group_pattern: GroupPattern = None,
     force: Force = False,
+    skip_broken: SkipBroken = False,
     json_file: Json = None,
 ) -> None:
     """Download a dataset where possible, verify it, and decode it once for fast loading."""
@@ -131,7 +136,16 @@ def prepare(
 
     by = parse_group(group, group_pattern)
     with report_errors(), show_reading() as progress:
-        dataset = prepare_data(name, data_dir, seed, size, by, progress=progress, force=force)
+        dataset = prepare_data(
+            name,
+            data_dir,
+            seed,
+            size,
+            by,
+            progress=progress,
+            force=force,
+            skip_broken=skip_broken,
+        )
         folder = resolve(name, data_dir, seed, size, by).folder
     _print_rows(open_console(json_file), _describe_dataset(dataset, folder))
     write_results(json_file, {**_dataset_values(dataset), "prepared": str(folder)})

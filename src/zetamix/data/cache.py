@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from zetamix.data.quality import (
     missing_classes,
 )
 from zetamix.data.source import Part, Progress, Source
+from zetamix.data.splits import count_labels
 from zetamix.text import plural, reason
 
 META = "meta.json"
@@ -139,8 +141,12 @@ def write(
     progress: Progress | None,
     *,
     force: bool = False,
+    skip_broken: bool = False,
 ) -> None:
-    """Decode a source into `folder`, unless it is prepared already or by another process."""
+    """Decode a source into `folder`, unless it is prepared already or by another process.
+
+    skip_broken: leave out images that cannot be read, instead of raising.
+    """
     with _locked(folder, progress):
         if not force and read(folder) is not None:
             return
@@ -149,7 +155,7 @@ def write(
         for left in folder.parent.glob(f".{folder.name}.*.part"):
             shutil.rmtree(left, ignore_errors=True)
         with new_folder(folder) as part:
-            _fill(part, source, progress)
+            _fill(part, source, progress, skip_broken)
             # the old data is damaged, or to be replaced
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -162,26 +168,31 @@ def remove_older(folder: Path) -> None:
             other.with_name(f".{other.name}.lock").unlink(missing_ok=True)
 
 
-def _fill(folder: Path, source: Source, progress: Progress | None) -> None:
+def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: bool) -> None:
     files: dict[str, dict[str, Any]] = {}
     scan = Scan(source, "decoding", progress)
 
     def samples(split: str) -> Iterator[memoryview]:
         for block in scan.blocks(split):
-            if len(scan.corrupt) >= MAX_BROKEN:
+            if len(scan.corrupt) >= MAX_BROKEN and not skip_broken:
                 return
             yield np.ascontiguousarray(block.samples).data
 
+    for split in source.parts:
+        files[f"{split}.samples"] = _write(folder / f"{split}.samples", samples(split))
+    if scan.corrupt:
+        if not skip_broken:
+            more = " or more" if len(scan.corrupt) >= MAX_BROKEN else ""
+            raise DataError(
+                f"{plural(len(scan.corrupt), 'image')}{more} of {source.name} cannot be read, so "
+                "nothing was prepared. Replace or remove these files, or leave them out once for "
+                "all commands with `zetamix data prepare PATH --skip-broken` (and --size and "
+                "--group, if you use them):\n  " + "\n  ".join(scan.corrupt)
+            )
+        source = _without_broken(source, scan)
     for split, part in source.parts.items():
         for name, content in _small_files(split, part).items():
             files[name] = _write(folder / name, [content])
-        files[f"{split}.samples"] = _write(folder / f"{split}.samples", samples(split))
-    if scan.corrupt:
-        more = " or more" if len(scan.corrupt) >= MAX_BROKEN else ""
-        raise DataError(
-            f"{plural(len(scan.corrupt), 'image')}{more} of {source.name} cannot be read, so "
-            "nothing was prepared. Replace or remove these files:\n  " + "\n  ".join(scan.corrupt)
-        )
     hashes = {
         split: [files[f"{split}.{kind}"]["sha256"] for kind in ("samples", "labels")]
         for split in source.parts
@@ -210,6 +221,26 @@ def _fill(folder: Path, source: Source, progress: Progress | None) -> None:
     # their checksums are those of what was written; reading them again takes 0.08 ms for an image
     # of 3 × 224², which takes 2 ms of one core to decode
     write_json(folder / VERIFIED, seal(_states(folder, meta)))
+
+
+def _without_broken(source: Source, scan: Scan) -> Source:
+    """The source with the images that could be read, and a note about the others."""
+    parts = {
+        split: part.keep(np.array(scan.readable.get(split, []), np.int64))
+        for split, part in source.parts.items()
+    }
+    counts = count_labels(torch.from_numpy(parts["train"].labels), len(source.classes)).tolist()
+    gone = [name for name, count in zip(source.classes, counts, strict=True) if not count]
+    gone += [split for split, part in parts.items() if len(part) == 0 < len(source.parts[split])]
+    if gone:
+        raise DataError(
+            f"{source.name}: no image of {gone[0]} can be read, so that leaving out the broken "
+            "ones leaves none. Replace these files."
+        )
+    note = f"{plural(len(scan.corrupt), 'image')} left out that cannot be read: {scan.corrupt[0]}"
+    if len(scan.corrupt) > 1:
+        note += f" and {len(scan.corrupt) - 1:,} more (listed by zetamix data check)"
+    return replace(source, parts=parts, notes=(*source.notes, note))
 
 
 def _small_files(split: str, part: Part) -> dict[str, bytes]:

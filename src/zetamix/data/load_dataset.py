@@ -77,15 +77,23 @@ def prepare(
     *,
     progress: Progress | None = None,
     force: bool = False,
+    skip_broken: bool = False,
 ) -> Dataset:
     """Download where possible, verify and decode once; later loads are memory-mapped.
 
     progress: called with the current activity, how much is done, and the total (0 if unknown).
     force: prepare again even if the data is prepared already.
+    skip_broken: leave out images of your own that cannot be read, and say so in the notes. Later
+        loads use the data as it was prepared, until a file changes.
     """
     request = resolve(name, data_dir, seed, size, group)
+    if skip_broken and request.spec is not None:
+        raise ValueError(
+            f"skip_broken is for your own images; {request.name} with images left out would be "
+            "another dataset. Get its files again."
+        )
     ready = request.draw() if force else request.open()
-    return ready or request.prepare(progress, fetch=True, force=force)
+    return ready or request.prepare(progress, fetch=True, force=force, skip_broken=skip_broken)
 
 
 def check(
@@ -147,7 +155,14 @@ class Request:
         """The dataset if nothing has to be prepared."""
         return self.draw() or cache.read(self.folder)
 
-    def prepare(self, progress: Progress | None, *, fetch: bool, force: bool = False) -> Dataset:
+    def prepare(
+        self,
+        progress: Progress | None,
+        *,
+        fetch: bool,
+        force: bool = False,
+        skip_broken: bool = False,
+    ) -> Dataset:
         meta = cache.read_meta(self.folder)
         damage = None if meta is None else cache.damage(self.folder, meta)
 
@@ -156,7 +171,7 @@ class Request:
             return source if self.spec is None else check_sizes(self.spec, source)
 
         try:
-            cache.write(self.folder, open_source, progress, force=force)
+            cache.write(self.folder, open_source, progress, force=force, skip_broken=skip_broken)
         except DatasetNotFoundError as error:
             if damage is None:
                 raise

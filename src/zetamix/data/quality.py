@@ -127,6 +127,8 @@ class Scan:
         self._first_of_image: list[Sample] = []
         self.done = 0
         self.corrupt: list[str] = []
+        self.readable: dict[str, list[int]] = {}
+        """The rows of each split that could be read."""
         self._first: dict[bytes, Sample] = {}
         self._groups: dict[bytes, list[Sample]] = {}
 
@@ -136,6 +138,7 @@ class Scan:
             end = block.first + len(block.samples) + len(block.broken)
             rows = [row for row in range(block.first, end) if row not in block.broken]
             self.corrupt += block.broken.values()
+            self.readable.setdefault(split, []).extend(rows)
             keys = map(digest, block.samples) if block.keys is None else block.keys
             for row, pixels, key in zip(rows, block.samples, keys, strict=True):
                 name = part.names[row] if part.names is not None else ""
