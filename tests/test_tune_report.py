@@ -23,6 +23,7 @@ from zetamix.provenance import machine_info
 from zetamix.report import Picture
 from zetamix.report.tune import (
     as_dict,
+    difference_table,
     draw_all,
     draw_gamma,
     draw_parallel,
@@ -206,11 +207,9 @@ def test_the_first_screen_of_a_grid():
         "Flatness": "3 of 7 γ of the grid are within one standard error (0.12 points, over seeds) "
         "of the best, with γ from 2.2 to 2.6. 7 values of γ are too few to tell how flat the "
         "optimum is.",
-        "Test": "Test error rate over 3 new seeds: no mixing 12.00 ± 2.00 %, zeta:2.8 10.00 ± 0.00 "
-        "%, chosen setting (zeta:2.4) 9.67 ± 1.53 %. The difference to no mixing is −2.33 points "
-        "(95 % interval −3.77 to −0.90 points, Holm-corrected p = 0.04): significantly better. The "
-        "difference to zeta:2.8 is −0.33 points (95 % interval −4.13 to +3.46 points, "
-        "Holm-corrected p = 0.74): not significant.",
+        "Test": "Over 3 new seeds, the chosen setting (zeta:2.4) has a test error rate of 9.67 ± "
+        "1.53 %. It is significantly better than no mixing (−2.33 points) and does not differ "
+        "significantly from zeta:2.8 (95 %, Holm-corrected).",
     }
 
 
@@ -367,17 +366,32 @@ def test_a_test_at_chance_level_is_doubted(errors, at_chance):
 def test_claims():
     chosen = make_trial(0, 0.1, gamma=2.4, weight_decay=1e-4)
     worse = {"none": [0.1, 0.11, 0.1], "zeta:2.8": [0.1, 0.1, 0.1], "chosen": [0.2, 0.21, 0.2]}
-    assert "significantly worse." in summary(make_tuning([chosen], errors=worse))["Test"]
+    text = summary(make_tuning([chosen], errors=worse))["Test"]
+    assert text.endswith(
+        "It is significantly worse than no mixing (+10.00 points) and zeta:2.8 (+10.33 points) "
+        "(95 %, Holm-corrected)."
+    )
     one = {name: values[:1] for name, values in worse.items()}
     text = summary(make_tuning([chosen], errors=one))["Test"]
-    assert text.startswith("Test error rate over 1 new seed: no mixing 10.00 %, ")
-    assert "no mixing is +10.00 points; one seed supports no claim." in text
+    assert text == (
+        "Over 1 new seed, the chosen setting (zeta:2.4) has a test error rate of 20.00 %. One seed "
+        "supports no claim about differences."
+    )
     text = summary(make_tuning([chosen], errors=worse, settings_tested=3))["Test"]
     assert "used for 3 chosen settings" in text
     auc = {"none": [0.1, 0.12], "zeta:2.8": [0.1, 0.1], "chosen": [0.1, 0.13]}
     trial = make_trial(0, 0.9, gamma=2.4, weight_decay=1e-4)
-    text = summary(make_tuning([trial], make_spec(metric="auc"), errors=auc))["Test"]
-    assert "no mixing is −0.0050 (95 % interval −0.0685 to +0.0585, " in text
+    higher = make_tuning([trial], make_spec(metric="auc"), errors=auc)
+    assert (
+        "It does not differ significantly from no mixing or zeta:2.8 (95 %,"
+        in (summary(higher)["Test"])
+    )
+    table = difference_table(higher)
+    assert [[cell.text() for cell in row][:2] for row in table.cells] == [
+        ["no mixing", "−0.0050 (−0.0685 to +0.0585)"],
+        ["zeta:2.8", "−0.0150 (−0.2056 to +0.1756)"],
+    ]
+    assert "Positive is better" in table.notes[0]
     failed = make_tuning([chosen], test_failures=("zeta:2.4 seed 3 diverged.",))
     assert "zeta:2.4 seed 3 diverged." in summary(failed)["Test"]
 
@@ -580,7 +594,7 @@ def test_the_page_in_a_browser(written, width):
         "Method",
     ]
     assert len(opened.images) == 3
-    assert [len(table) for table in opened.tables] == [4, 31, 11]
+    assert [len(table) for table in opened.tables] == [4, 3, 31, 11]
     text = re.sub(r"\s+", " ", opened.text)
     for _, sentence in summarise_tuning(tuning):
         assert sentence in text

@@ -178,7 +178,8 @@ def _split(text: str | None) -> tuple[str, ...] | None:
 
 def _run_name(progress: "CellProgress") -> str:
     recipe = progress.cell.recipe
-    return f"{progress.cell.dataset} {recipe['model']} {recipe['augmentation']} {progress.name}"
+    augmentation = "" if recipe["augmentation"] == "none" else f" {recipe['augmentation']}"
+    return f"{progress.cell.dataset} {recipe['model']}{augmentation} {progress.name}"
 
 
 def _write_page(console: Console, views: Sequence["PaperView"]) -> None:

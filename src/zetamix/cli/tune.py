@@ -120,7 +120,7 @@ def tune(
     import torch
 
     from zetamix.provenance import machine_info
-    from zetamix.report.tune import results_table, write_report
+    from zetamix.report.tune import test_tables, write_report
     from zetamix.report.tune_text import summarise_tuning
     from zetamix.train.loggers import FolderLog
 
@@ -174,8 +174,8 @@ def tune(
             )
         kind = "cuda" if torch.cuda.is_available() else "cpu"
         page = write_report(tuning, folder, machine_info(torch.device(kind)))
-        if tuning.tested:
-            print_table(console, results_table(tuning))
+        for table in test_tables(tuning) if tuning.tested else []:
+            print_table(console, table)
         for heading, sentence in summarise_tuning(tuning):
             console.print(f"[bold]{heading}[/bold]  {sentence}", highlight=False)
         print_line(console, f"Report written to {short_path(page)}")

@@ -136,7 +136,7 @@ def difference_table(comparison: Comparison) -> Table:
         ]
         by_method = {d.method: d for d in comparison.differences(baseline)}
         for row, label in zip(rows, comparison.methods, strict=True):
-            row += _difference_cells(by_method.get(label))
+            row += difference_cells(by_method.get(label))
     better = "Positive" if metric.higher_is_better else "Negative"
     notes = [
         f"Mean difference in {metric.title}{unit}, paired by seed, with its {LEVEL} interval "
@@ -146,7 +146,8 @@ def difference_table(comparison: Comparison) -> Table:
     return Table(columns, rows, f"Differences in {metric.title}", notes)
 
 
-def _difference_cells(difference: Difference | None) -> list[Cell]:
+def difference_cells(difference: Difference | None) -> list[Cell]:
+    """A difference with its interval, bold if it is significant, and its p-value."""
     if difference is None:
         return [Cell(None), Cell(None)]
     metric = METRICS[difference.metric]

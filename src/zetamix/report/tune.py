@@ -14,6 +14,8 @@ from zetamix.gamma import GAMMA_MIN
 from zetamix.methods import display_name
 from zetamix.metrics import METRICS, MULTI_LABEL_METRICS, Metric
 from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
+from zetamix.report.compare import difference_cells
+from zetamix.report.compare_text import LEVEL
 from zetamix.report.figure import GREY
 from zetamix.report.page import Block
 from zetamix.report.tune_text import summarise_tuning
@@ -105,7 +107,7 @@ def _page(
 ) -> str:
     sections: list[Section] = []
     if tuning.tested:
-        sections.append(Section("Test results", [results_table(tuning)]))
+        sections.append(Section("Test results", test_tables(tuning)))
     for name, title in (("gamma", "Score against γ"), ("parallel", "All parameters")):
         if name in pictures:
             sections.append(Section(title, [pictures[name]]))
@@ -124,6 +126,28 @@ def _page(
 
 
 # tables
+
+
+def test_tables(tuning: Tuning) -> list[Table]:
+    """The final test: all metrics, and what the chosen setting wins or loses."""
+    return [results_table(tuning), difference_table(tuning)]
+
+
+def difference_table(tuning: Tuning) -> Table:
+    """The chosen setting minus every baseline, with intervals and p-values."""
+    metric = METRICS[tuning.spec.metric]
+    unit = ", points" if metric.percent else ""
+    better = "Positive" if metric.higher_is_better else "Negative"
+    rows = [
+        [Cell(display_name(difference.baseline)), *difference_cells(difference)]
+        for difference in differences(tuning.tested, metric.name)
+    ]
+    note = (
+        f"Mean difference in {metric.title}{unit}, paired by seed, with its {LEVEL} interval "
+        f"(uncorrected). {better} is better. Bold: significant after Holm correction."
+    )
+    heads = ["baseline", f"chosen setting minus baseline ({LEVEL})", "Holm-corrected p"]
+    return Table(heads, rows, f"Differences in {metric.title}", [note])
 
 
 def results_table(tuning: Tuning) -> Table:

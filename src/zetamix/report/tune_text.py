@@ -1,10 +1,12 @@
 """The findings of a search as sentences."""
 
+from collections.abc import Sequence
+
 from zetamix.data.quality import CAUTIONS
 from zetamix.measure.statistics import Difference
 from zetamix.methods import display_name
 from zetamix.metrics import METRICS, chance_level
-from zetamix.report.compare_text import at_chance
+from zetamix.report.compare_text import LEVEL, at_chance
 from zetamix.results.comparison import chance_unless_exceeded
 from zetamix.results.search_space import format_setting
 from zetamix.results.tuning import (
@@ -17,7 +19,7 @@ from zetamix.results.tuning import (
     differences,
 )
 from zetamix.results.tuning_analysis import Flatness, at_gammas, flatness
-from zetamix.text import plural
+from zetamix.text import join, plural
 
 DEFAULT_GAMMA = 2.8
 # the best γ is at the edge if it is nearer to an end of the range than this fraction of it
@@ -152,35 +154,37 @@ def _edge(tuning: Tuning, flat: Flatness) -> str:
 
 
 def _test(tuning: Tuning) -> str:
-    metric, n = METRICS[tuning.spec.metric], len(tuning.tested[0].records)
-    values = []
-    for candidate in tuning.tested:
-        name, summary = display_name(candidate.name), candidate.summary(metric.name)
-        if name == CHOSEN:
-            name = f"chosen setting ({candidate.method})"
-        values.append(f"{name} {metric.format(summary.mean, summary.sd)}")
-    claims = " ".join(_claim(difference) for difference in differences(tuning.tested, metric.name))
-    text = f"{metric.title} over {plural(n, 'new seed')}: {', '.join(values)}. {claims}"
+    """What the chosen setting scores on the test split, and against which baselines it stands."""
+    metric = METRICS[tuning.spec.metric]
+    chosen = next(candidate for candidate in tuning.tested if candidate.name == CHOSEN)
+    summary = chosen.summary(metric.name)
+    text = (
+        f"Over {plural(summary.n, 'new seed')}, the chosen setting ({chosen.method}) has a test "
+        f"{metric.title} of {metric.format(summary.mean, summary.sd)}."
+    )
+    found = differences(tuning.tested, metric.name)
+    if any(difference.p_holm is None for difference in found):
+        text += " One seed supports no claim about differences."
+    elif found:
+        text += f" It {join(_claims(found))} ({LEVEL}, Holm-corrected)."
     if tuning.settings_tested > 1:
         text += (
             f" The test split has been used for {tuning.settings_tested} chosen settings of this "
             "study, which makes it a weaker test."
         )
-    return f"Test {text}"
+    return text
 
 
-def _claim(difference: Difference) -> str:
-    """The claim that a difference supports."""
-    metric = METRICS[difference.metric]
-    text = f"The difference to {display_name(difference.baseline)} is "
-    text += metric.format_difference(difference.mean)
-    if difference.low is None or difference.high is None or difference.p_holm is None:
-        return f"{text}; one seed supports no claim."
-    claim = "not significant"
-    if difference.significant:
-        claim = f"significantly {'better' if metric.sign * difference.mean > 0 else 'worse'}"
-    return (
-        f"{text} (95 % interval {metric.signed(difference.low)} to "
-        f"{metric.format_difference(difference.high)}, Holm-corrected p = "
-        f"{difference.p_holm:.2g}): {claim}."
-    )
+def _claims(found: Sequence[Difference]) -> list[str]:
+    """What the differences of the chosen setting to the baselines support, as predicates."""
+    metric = METRICS[found[0].metric]
+    groups: dict[str, list[str]] = {}
+    for difference in found:
+        name, claim = display_name(difference.baseline), "does not differ significantly from"
+        if difference.significant:
+            side = "better" if metric.sign * difference.mean > 0 else "worse"
+            claim = f"is significantly {side} than"
+            name += f" ({metric.format_difference(difference.mean)})"
+        groups.setdefault(claim, []).append(name)
+    ordered = sorted(groups.items(), reverse=True)
+    return [f"{claim} {join(names, 'or' if 'not' in claim else 'and')}" for claim, names in ordered]
