@@ -776,6 +776,17 @@ def test_without_an_oracle_there_is_no_realism(digits, tmp_path):
     assert json.loads((tmp_path / "inspection.json").read_text())["oracle"] is None
 
 
+def test_a_figure_from_which_nothing_follows_is_folded(result, tmp_path):
+    machine = {**machine_info(CPU), "command": "zetamix inspect"}
+    title = "from which nothing follows here</summary>"
+    assert not result.inconclusive
+    assert title not in write_report(result, tmp_path, machine).read_text()
+    settings = replace(result.settings, tolerance=0.9)
+    made = replace(result, settings=settings)
+    assert made.inconclusive
+    assert title in write_report(made, tmp_path, machine).read_text()
+
+
 def test_the_dotted_line_is_at_gamma_min(drawn):
     draw_dimension(inspection([(1.0, 11.0), (3.0, 10.0)]))
     (dotted,) = [line for line in drawn[0].axes[0].get_lines() if line.get_linestyle() == ":"]

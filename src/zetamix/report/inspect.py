@@ -16,6 +16,7 @@ from zetamix.report import Cell, Column, Picture, Section, Table, drawing, rende
 from zetamix.report.figure import GREY
 from zetamix.report.inspect_text import cautions, summarise
 from zetamix.report.outputs import draw_outputs
+from zetamix.report.page import Block, Fold
 from zetamix.results.inspection import Inspection, MeasuredOutputs
 
 # name: (heading of the row, explanation)
@@ -226,9 +227,12 @@ def cumulative_share(values: Tensor, grid: Tensor) -> Tensor:
 def _page(
     inspection: Inspection, pictures: Mapping[str, Picture], machine: Mapping[str, str]
 ) -> str:
+    dimension: Block = pictures["dimension"]
+    if inspection.inconclusive:
+        dimension = Fold("The figure, from which nothing follows here", [dimension])
     sections = [
         Section("Originals and outputs", [pictures["outputs"]]),
-        Section("Local dimension", [pictures["dimension"]]),
+        Section("Local dimension", [dimension]),
         Section("All measures", [make_table(inspection)]),
         Section("Method", _method(inspection)),
     ]
