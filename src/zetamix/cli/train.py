@@ -57,10 +57,10 @@ def train(
     """
     # importing and loading count towards the time limit
     began = time.monotonic()
+    chosen = options.parse_methods(methods or "zetamix") or []
     import torch
 
     from zetamix.experiments.run_cells import run_cells
-    from zetamix.methods import parse_list
     from zetamix.models import initialise
     from zetamix.train import make_cell, make_recipe
     from zetamix.train.distributed import join, leave
@@ -82,7 +82,7 @@ def train(
             optimizer=optimizer,
             changes=change or [],
         )
-        chosen, numbers = parse_list(methods or "zetamix"), options.parse_seeds(seeds, 1)
+        numbers = options.parse_seeds(seeds, 1)
         cells = [make_cell(dataset, method, recipe, seed) for method in chosen for seed in numbers]
         folder, folder_of = _folders(out, dataset.name, cells)
         print_header(console, dataset, recipe, len(chosen), len(numbers))
