@@ -4,6 +4,7 @@ import io
 import subprocess
 import sys
 import types
+from dataclasses import replace
 
 import pytest
 from comparisons import make_comparison, make_dataset
@@ -12,11 +13,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from zetamix.cli.app import app
-from zetamix.cli.live import RunsView, print_table, show_runs
+from zetamix.cli.live import RunsView, print_findings, print_header, print_table, show_runs
 from zetamix.experiments.progress import CellProgress, Snapshot
 from zetamix.records import Cell
 from zetamix.report import Table
 from zetamix.report.compare import difference_table, main_table
+from zetamix.train.paper_recipes import default_recipe
 
 LINE = {"epoch": 12, "train_loss": 1.25, "train_accuracy": 0.5, "test": {"error": 0.051}}
 
@@ -190,6 +192,18 @@ def test_numbers_are_never_cut_off():
     console = Console(file=io.StringIO(), width=12)
     print_table(console, Table(["method", "a"], [["none", "123456789"]]))
     assert "…" not in console.file.getvalue()
+
+
+def test_names_with_brackets_are_printed_as_they_are():
+    """Rich takes [old] for a style and fails at [/b]."""
+    console = Console(file=io.StringIO(), width=200)
+    dataset = replace(make_dataset(), name="two [old]", notes=("no sample of [/b]",))
+    print_header(console, dataset, default_recipe("", (2,), 60), 2, 3)
+    print_findings(console, [("Versus [/b]", "class [/b] and [bold]")])
+    text = console.file.getvalue()
+    assert text.startswith("two [old]: ")
+    assert "no sample of [/b]" in text
+    assert "Versus [/b]  class [/b] and [bold]" in text
 
 
 # the command itself

@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 from browser import needs_browser, open_page
 from PIL import Image
+from rich.console import Console
 from typer.testing import CliRunner
 
 import zetamix
 from zetamix.cli.app import app
+from zetamix.cli.shown_again import ShownAgain
 
 QUICK = ["--data", "crescents", "--train-size", "64", "--epochs", "2", "--device", "cpu"]
 
@@ -105,6 +107,30 @@ def test_a_finished_comparison_is_shown_again_without_torch(tmp_path, monkeypatc
     assert again()[1] == "False"
     np.savez(tmp_path / "set.npz", **npz_arrays(1))
     assert again()[1] == "True"
+
+
+def test_what_a_text_depends_on_is_known_or_nothing_is_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "report.html").touch()
+
+    def keep(data):
+        again = ShownAgain(Console(), {"data": data}, data, tmp_path / "data")
+        again.keep(out, lambda console: console.print("kept"))
+        return again
+
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "train.parquet").write_text("1")
+    again = keep("hf:set")
+    assert again.show() == out
+    (tmp_path / "set" / "train.parquet").write_text("22")
+    assert again.show() is None
+    (tmp_path / "labels.CSV").write_text("file,label")
+    # images of a table may lie anywhere, and another spelling of a name finds other files
+    assert keep("labels.CSV").show() is None
+    assert keep("Fashion-MNIST").show() is None
+    assert keep("digits").show() == out
 
 
 def npz_arrays(seed):

@@ -298,6 +298,14 @@ def test_curves_of_runs_that_were_evaluated_at_other_epochs():
     assert calls[0][0][0] == [1, 3]
 
 
+def test_a_run_whose_curve_was_deleted_has_a_report_without_curves(six, tmp_path):
+    curves = {**six.curves, next(iter(six.curves)): []}
+    page = write_report(replace(six, curves=curves), tmp_path, MACHINE)
+    text = page.read_text()
+    assert "Learning curves" not in text
+    assert "Per-class recall" in text
+
+
 def test_differences_show_seeds_means_and_intervals(six):
     _, seeds = plotted(draw_differences, six)
     assert [len(a[0]) for a, _ in seeds] == [3] * 10

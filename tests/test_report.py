@@ -10,9 +10,12 @@ import sys
 from xml.etree import ElementTree
 
 import pytest
+import torch
 from browser import needs_browser, open_page
+from matplotlib.axes import Axes
 
 from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
+from zetamix.report.outputs import draw_outputs
 
 # an image that loads: five by five, and nothing on it
 BLANK = "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' width='5' height='5'/>"
@@ -200,3 +203,20 @@ def test_the_browser_finds_defects(broken, complaint, tmp_path):
     page.write_text(page_of("Words.").replace("</main>", broken + "</main>"))
     with pytest.raises(AssertionError, match=complaint):
         open_page(page).check()
+
+
+def test_an_image_of_one_line_is_shown():
+    """Of 1 × 300 pixels the reduced height rounded to 0."""
+    samples = torch.rand(10, 1, 1, 300)
+    shown: list[tuple[int, ...]] = []
+    real = Axes.imshow
+
+    def imshow(self, pixels, **options):
+        shown.append(pixels.shape)
+        return real(self, pixels, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Axes, "imshow", imshow)
+        draw_outputs({"original": (samples, torch.eye(10))}, tuple("0123456789"))
+    assert shown
+    assert min(min(shape) for shape in shown) == 1

@@ -16,7 +16,7 @@ from zetamix.provenance import FileRef
 from zetamix.report.paper import make_report
 from zetamix.report.paper.point_clouds import project
 from zetamix.report.paper.tables import comparison_table, readme_table, rows_of
-from zetamix.report.paper.write import write_artifact, write_page
+from zetamix.report.paper.write import empty_cells, write_artifact, write_page
 from zetamix.results.record_store import RecordStore
 
 # error rates by method, one per seed
@@ -434,3 +434,19 @@ def test_skin_says_what_its_networks_start_from(tmp_path):
     assert "ours, from scratch" in heads
     assert "ours, from imagenet.pth" in heads
     assert f"ISIC 2017: {note}." in table.notes
+
+
+def test_empty_cells_have_commands_that_fill_them_where_they_are(tmp_path):
+    store = fill(RecordStore(tmp_path / "my results"))
+    folder = f"'{tmp_path / 'my results'}'"
+    view = make_view("natural", store)
+    notes = [cell.note for row in make_report(view).tables["natural"].cells for cell in row]
+    assert (
+        "fill it with: zetamix reproduce natural --datasets cifar10 --models resnet18 --methods "
+        f"none --augmentation flip --out {folder}"
+    ) in notes
+    # cells of a CPU and of a GPU need a command each
+    rows = table_rows(empty_cells(make_view("timing", store)))
+    command = next(row[2] for row in rows if row[0] == "no data needed")
+    start = "zetamix reproduce timing --device"
+    assert command == f"{start} cpu --out {folder} && {start} cuda --out {folder}"

@@ -11,6 +11,7 @@ from zetamix.experiments.reproduce.measure_context import MeasureContext
 from zetamix.experiments.reproduce.smoke import synthetic_data
 from zetamix.experiments.reproduce.zetamix_cells import measure_contrast
 from zetamix.methods import parse
+from zetamix.provenance import FileRef
 from zetamix.report.paper import make_report
 from zetamix.report.paper.zetamix_search_text import setting_name
 from zetamix.results import zetamix_search as search
@@ -317,3 +318,13 @@ def test_contrast_is_lost_by_averaging_and_kept_by_zetamix(tmp_path):
     assert contrast("zeta:1.8") < 0.8 * plain
     assert contrast("smoothing:0.1") == plain
     assert contrast("zetamix:paste=0") == pytest.approx(plain, rel=0.1)
+
+
+def test_weights_reach_every_run(tmp_path):
+    file = tmp_path / "imagenet.pth"
+    file.write_bytes(b"weights")
+    weights, store = FileRef.read(file), RecordStore(tmp_path / "results")
+    for id in ("zetamix", "zetamix-search"):
+        cells = cells_of(id, store, weights=weights)
+        trainings = [cell for cell in cells if isinstance(cell, TrainingCell)]
+        assert {cell.recipe.weights for cell in trainings} == {weights}

@@ -23,13 +23,13 @@ from torchmetrics.functional.classification import (
 BINS = 15
 # a split whose largest class is at most this many times its smallest counts as balanced
 BALANCED = 1.5
-# temperatures from 1/100 to 100
 # up to so many classes a record holds the whole confusion matrix; of 1,000 it would take 6 MB
 DENSE_CLASSES = 100
 # logits that are processed at a time, in 64 MB
 MANY_LOGITS = 1 << 24
 Confusion: TypeAlias = list[list[int]] | dict[str, Any]
 """The rows of a confusion matrix, or {"classes": n, "cells": [[true, predicted, count], …]}."""
+# temperatures from 1/100 to 100
 LOG_TEMPERATURES = (-math.log(100), math.log(100))
 
 

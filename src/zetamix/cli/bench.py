@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from zetamix.cli.errors import report_errors
+from zetamix.cli.live import print_line
 from zetamix.cli.options import (
     STDOUT,
     Device,
@@ -69,7 +71,7 @@ def bench(
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     import torch
 
-    from zetamix.bench.run import Case, WrongResultError, measure
+    from zetamix.bench.run import Case, measure
     from zetamix.provenance import machine_info, machine_summary
 
     console = open_console(json_file)
@@ -80,7 +82,8 @@ def bench(
         torch.cuda.set_device(torch_device)
     if scaling:
         folder = out or Path("out") / "bench-scaling"
-        _measure_scaling(console, torch_device, folder, rounds, json_file)
+        with report_errors():
+            _measure_scaling(console, torch_device, folder, rounds, json_file)
         return
     cases = [
         Case(
@@ -102,15 +105,13 @@ def bench(
 
     for case in track(cases, "timing", console=Console(stderr=True), transient=True):
         torch.backends.cuda.matmul.fp32_precision = "tf32" if case.tf32 else "ieee"
-        try:
-            timed = measure(case, rounds)
-        except WrongResultError as error:
-            console.print(f"[red]{error}[/red]")
-            raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            kept = "" if json_file is None else f" Finished cases are in {json_file}."
-            console.print(f"Interrupted at {case.label}.{kept}")
-            raise typer.Exit(130) from None
+        with report_errors():
+            try:
+                timed = measure(case, rounds)
+            except KeyboardInterrupt:
+                kept = "" if json_file is None else f" Finished cases are in {json_file}."
+                print_line(console, f"Interrupted at {case.label}.{kept}")
+                raise typer.Exit(130) from None
         rows += timed
         console.print(_make_table(case, timed))
         # after every case, so that an interrupted benchmark keeps finished ones
@@ -138,7 +139,7 @@ def _measure_scaling(
         # after every point, so that an interrupted measurement keeps finished ones
         write_results(file, {"machine": machine, "rows": rows})
     _, png = scaling_picture(rows, machine_summary(machine)).save(folder)
-    console.print(f"Figure written to {png}", highlight=False, soft_wrap=True)
+    print_line(console, f"Figure written to {png}")
     write_results(json_file, file)
 
 

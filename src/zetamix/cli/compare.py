@@ -11,6 +11,7 @@ from rich.console import Console
 from zetamix.cli import options
 from zetamix.cli.errors import exit_stopped, report_errors
 from zetamix.cli.live import (
+    print_findings,
     print_header,
     print_line,
     print_table,
@@ -152,8 +153,7 @@ def _print(console: Console, comparison: "Comparison") -> None:
         print_table(console, main_table(comparison))
         if comparison.compared:
             print_table(console, difference_table(comparison), required=3)
-    for heading, sentence in summarise(comparison):
-        console.print(f"[bold]{heading}[/bold]  {sentence}", highlight=False)
+    print_findings(console, summarise(comparison))
 
 
 def _write(comparison: "Comparison", out: Path) -> tuple[Path | None, list[str]]:

@@ -62,9 +62,10 @@ def list_datasets(data_dir: DataDir = None, json_file: Json = None) -> None:
     for heading in ("name", "images", "classes", "size", "licence", "get", "local"):
         right = heading in ("images", "classes")
         table.add_column(heading, justify="right" if right else "left", no_wrap=True)
+    statuses = {name: status(spec, data_dir) for name, spec in CATALOGUE.items()}
     for _, group in groupby(CATALOGUE.values(), lambda spec: spec.group):
         for spec in group:
-            local = status(spec, data_dir)
+            local = statuses[spec.name]
             name = f"[bold]{spec.name}[/bold]" if local else spec.name
             size = (f"{spec.images:,}", str(len(spec.classes)), describe_shape(spec.shape))
             table.add_row(name, *size, spec.licence, ACCESS[spec.access], local)
@@ -72,7 +73,7 @@ def list_datasets(data_dir: DataDir = None, json_file: Json = None) -> None:
     console.print(table)
     print_line(console, "auto: downloaded by zetamix data prepare; tool, request: see data info.")
     print_line(console, f"Data folder: {resolve_data_dir(data_dir)}")
-    entries = [{**_spec_values(s), "local": status(s, data_dir)} for s in CATALOGUE.values()]
+    entries = [{**_spec_values(s), "local": statuses[s.name]} for s in CATALOGUE.values()]
     write_results(json_file, entries)
 
 
@@ -87,6 +88,7 @@ def info(
     json_file: Json = None,
 ) -> None:
     """Show what a dataset is, where it comes from, and whether it is on this machine."""
+    console = open_console(json_file)
     from zetamix.data.load_dataset import resolve
 
     by = parse_group(group, group_pattern)
@@ -110,7 +112,7 @@ def info(
         given = [str(x) for pair in options.items() if pair[1] is not None for x in pair]
         command = shlex.join(["zetamix", "data", "prepare", name, *given])
         rows += [("path", name), ("local", f"yes, not prepared: {command}")]
-    _print_rows(open_console(json_file), rows)
+    _print_rows(console, rows)
     values = _spec_values(request.spec) if request.spec else {"name": request.name}
     if dataset is not None:
         values |= _dataset_values(dataset)
@@ -131,6 +133,7 @@ def prepare(
     json_file: Json = None,
 ) -> None:
     """Download a dataset where possible, verify it, and decode it once for fast loading."""
+    console = open_console(json_file)
     from zetamix.data import prepare as prepare_data
     from zetamix.data.load_dataset import resolve
 
@@ -147,7 +150,7 @@ def prepare(
             skip_broken=skip_broken,
         )
         folder = resolve(name, data_dir, seed, size, by).folder
-    _print_rows(open_console(json_file), _describe_dataset(dataset, folder))
+    _print_rows(console, _describe_dataset(dataset, folder))
     write_results(json_file, {**_dataset_values(dataset), "prepared": str(folder)})
 
 

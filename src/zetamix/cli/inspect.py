@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from zetamix.cli.errors import report_errors
+from zetamix.cli.live import print_findings, print_line, short_path
 from zetamix.cli.options import (
     Data,
     DataDir,
@@ -115,11 +116,10 @@ def inspect(
 def _print(console: Console, inspection: "Inspection", page: Path) -> None:
     from zetamix.report.inspect_text import summarise
 
-    for heading, text in summarise(inspection):
-        console.print(f"[bold]{heading}[/bold]  {text}", highlight=False)
+    print_findings(console, summarise(inspection))
     for note in inspection.notes:
-        console.print(f"[dim]{note}[/dim]", highlight=False)
-    console.print(f"[dim]Report written to {page}[/dim]", highlight=False, soft_wrap=True)
+        print_line(console, note, style="dim")
+    print_line(console, f"Report written to {short_path(page)}", style="dim")
 
 
 class StageBars(Progress):

@@ -230,13 +230,13 @@ def print_header(
     if recipe.optimizer == "adamw":
         model += f", AdamW with {plural(recipe.warmup, 'epoch')} of warm-up"
     augmentation = "no" if recipe.augmentation == "none" else recipe.augmentation
-    console.print(
-        f"[bold]{dataset.name}[/bold]: {len(dataset.train):,} training and {test:,} test samples, "
+    text = (
+        f"{len(dataset.train):,} training and {test:,} test samples, "
         f"{dataset.num_classes} classes, {shape} · {runs} · {model}, "
         f"{plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, {augmentation} "
-        f"augmentation · recipe: {recipe.source}",
-        highlight=False,
+        f"augmentation · recipe: {recipe.source}"
     )
+    print_findings(console, [(f"{dataset.name}:", text)], gap=" ")
     for note in dataset.notes:
         print_line(console, note, style="dim")
 
@@ -256,7 +256,7 @@ def print_table(console: Console, table: "ReportTable", required: int = 2) -> No
     console.print(shown)
     if count < len(table.columns):
         hidden = ", ".join(head.name for head in table.heads[count:])
-        print_line(console, f"In the report, for lack of width: {hidden}.", style="dim")
+        print_line(console, f"Too wide for this terminal, see the report: {hidden}.", style="dim")
     console.print()
 
 
@@ -276,6 +276,14 @@ def _terminal_table(table: "ReportTable", count: int, narrow: bool) -> Table:
     for row in table.cells:
         shown.add_row(*(Text(cell.text(), style=STYLES[cell.mark]) for cell in row[:count]))
     return shown
+
+
+def print_findings(
+    console: Console, findings: Iterable[tuple[str, str]], *, gap: str = "  "
+) -> None:
+    """Print bold headings, each with a paragraph; brackets in names are no markup."""
+    for heading, text in findings:
+        console.print(Text.assemble((heading, "bold"), gap, text))
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:

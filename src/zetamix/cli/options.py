@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -175,14 +176,11 @@ def check_device(name: str | None) -> None:
 
 def check_writable(folder: Path, option: str) -> None:
     """Fail before any work, not after, where results cannot be written to a folder."""
-    is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".zetamix.part"
-        probe.touch()
-        probe.unlink()
-        if is_new:
-            folder.rmdir()
+        # without a name: other commands may test the same folder
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise typer.BadParameter(
             f"cannot write to {folder}: {error.strerror}", param_hint=option

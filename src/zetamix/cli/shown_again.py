@@ -39,7 +39,8 @@ class ShownAgain:
         package = [zetamix.__version__, *_stats(Path(zetamix.__file__).parent)]
         key = _hash([values, str(Path.cwd()), terminal, package])
         self.file = self.data_dir / FOLDER / f"{key[:16]}.json"
-        self.data, self.options = data, [str(value) for value in options.values()]
+        self.data = str(Path(data.removeprefix("hf:")).expanduser())
+        self.options = [str(value) for value in options.values()]
 
     def show(self) -> Path | None:
         """Print the text if it is still valid; the output folder of the command, else None."""
@@ -54,10 +55,16 @@ class ShownAgain:
         return out
 
     def keep(self, out: Path, draw: Callable[[Console], None]) -> None:
-        """Keep what `draw` prints.
+        """Keep what `draw` prints, where `_inputs` knows all that the data consists of.
 
         out: the output folder of the command.
         """
+        from zetamix.data import CATALOGUE
+
+        path = Path(self.data)
+        if path.suffix.lower() == ".csv" or not (path.exists() or self.data in CATALOGUE):
+            # the images of a table may lie anywhere, and a name may be spelt in several ways
+            return
         console = Console(
             record=True,
             file=io.StringIO(),
@@ -80,12 +87,8 @@ class ShownAgain:
 
     def _inputs(self) -> list[Path]:
         """The data, and files named by options."""
-        path = Path(self.data).expanduser()
-        if not path.exists():
-            inputs = sorted(self.data_dir.glob(f"{self.data}*"))
-        else:
-            # a table of labels lies beside its images
-            inputs = [path.parent if path.suffix == ".csv" else path]
+        path = Path(self.data)
+        inputs = [path] if path.exists() else sorted(self.data_dir.glob(f"{self.data}*"))
         for text in self.options:
             file = Path(f"{text.partition('.py:')[0]}.py" if ".py:" in text else text)
             inputs += [file] if file.is_file() else []

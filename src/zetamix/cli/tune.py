@@ -17,6 +17,7 @@ from zetamix.cli.live import (
     QUIET_SECONDS,
     LiveDisplay,
     RunsView,
+    print_findings,
     print_line,
     print_table,
     short_path,
@@ -120,7 +121,7 @@ def tune(
     import torch
 
     from zetamix.provenance import machine_info
-    from zetamix.report.tune import test_tables, write_report
+    from zetamix.report.tune import final_test_tables, write_report
     from zetamix.report.tune_text import summarise_tuning
     from zetamix.train.loggers import FolderLog
 
@@ -174,10 +175,9 @@ def tune(
             )
         kind = "cuda" if torch.cuda.is_available() else "cpu"
         page = write_report(tuning, folder, machine_info(torch.device(kind)))
-        for table in test_tables(tuning) if tuning.tested else []:
+        for table in final_test_tables(tuning) if tuning.tested else []:
             print_table(console, table)
-        for heading, sentence in summarise_tuning(tuning):
-            console.print(f"[bold]{heading}[/bold]  {sentence}", highlight=False)
+        print_findings(console, summarise_tuning(tuning))
         print_line(console, f"Report written to {short_path(page)}")
         options.write_results(json_file, folder / "results.json")
         if tuning.test_failures:
@@ -275,14 +275,14 @@ def _print_header(console: Console, spec: "StudySpec", plan: "SearchPlan", test_
             f", then {plural(tested * test_seeds, 'run')} of the final test ({tested} methods × "
             f"{plural(test_seeds, 'seed')}; --test-seeds 0 skips it)"
         )
-    console.print(
-        f"[bold]{dataset.name}[/bold]: {sizes['train']} training, {sizes['val']} validation and "
+    text = (
+        f"{sizes['train']} training, {sizes['val']} validation and "
         f"{sizes.get('test', 'no')} test samples · {spec.space.text} · "
         f"{plural(plan.trials, 'trial')}{same} ({plan.sampler}), chosen by validation "
         f"{METRICS[spec.metric].title}{after} · {recipe.model}, "
         f"{plural(recipe.epochs, 'epoch')}, batch "
-        f"size {recipe.batch_size} · recipe: {recipe.source}",
-        highlight=False,
+        f"size {recipe.batch_size} · recipe: {recipe.source}"
     )
+    print_findings(console, [(f"{dataset.name}:", text)], gap=" ")
     for note in dataset.notes:
         print_line(console, note, style="dim")

@@ -59,8 +59,9 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
     sections = [Section("All methods", [tables[0]])]
     if comparison.compared:
         sections.append(Section("Differences", [tables[1], pictures["differences"]]))
+    if "curves" in pictures:
+        sections.append(Section("Learning curves", [pictures["curves"]]))
     sections += [
-        Section("Learning curves", [pictures["curves"]]),
         Section("Classes", [classes, *filter(None, [pictures.get("confusion")])]),
         Section("Training inputs", [pictures["outputs"]]),
         Section("Method", describe_method(comparison)),
@@ -191,7 +192,8 @@ def draw_figures(comparison: Comparison) -> dict[str, Picture]:
         "original" if row.method == "none" else row.method: (row.samples, row.targets)
         for row in comparison.examples
     }
-    pictures = [draw_curves(comparison)]
+    # a finished run whose curve was deleted has a record all the same
+    pictures = [draw_curves(comparison)] if all(comparison.curves.values()) else []
     if not comparison.dataset.multi_label and comparison.dataset.num_classes <= DRAWN_CLASSES:
         pictures.append(draw_confusion(comparison))
     pictures.append(draw_outputs(examples, comparison.dataset.classes))

@@ -109,7 +109,8 @@ def _grey_levels(images: Tensor) -> tuple[float, float]:
 def _show_image(axes: Axes, image: Tensor, levels: tuple[float, float]) -> None:
     if max(image.shape[1:]) > MAX_IMAGE_SIDE:
         scale = MAX_IMAGE_SIDE / max(image.shape[1:])
-        image = F.interpolate(image[None], scale_factor=scale, mode="area")[0]
+        size = [max(1, round(scale * side)) for side in image.shape[1:]]
+        image = F.interpolate(image[None], size=size, mode="area")[0]
     low, high = levels
     pixels = ((image - low) / (high - low)).clamp(0, 1).permute(1, 2, 0).numpy()
     if pixels.shape[2] == 3:

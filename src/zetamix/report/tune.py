@@ -107,7 +107,7 @@ def _page(
 ) -> str:
     sections: list[Section] = []
     if tuning.tested:
-        sections.append(Section("Test results", test_tables(tuning)))
+        sections.append(Section("Test results", final_test_tables(tuning)))
     for name, title in (("gamma", "Score against γ"), ("parallel", "All parameters")):
         if name in pictures:
             sections.append(Section(title, [pictures[name]]))
@@ -128,7 +128,7 @@ def _page(
 # tables
 
 
-def test_tables(tuning: Tuning) -> list[Table]:
+def final_test_tables(tuning: Tuning) -> list[Table]:
     """The final test: all metrics, and what the chosen setting wins or loses."""
     return [results_table(tuning), difference_table(tuning)]
 
@@ -242,9 +242,8 @@ def method_table(tuning: Tuning) -> Table:
         **baselines,
         "sampler": sampling,
         "pruning": pruning,
-        "recipe": f"{recipe.source}; {recipe.model}, {recipe.epochs} epochs, batch size "
-        f"{recipe.batch_size}, learning rate {recipe.lr:g} ({recipe.schedule}), weight decay "
-        f"{recipe.weight_decay:g}, augmentation {recipe.augmentation}",
+        "recipe": f"{recipe.source}; {recipe.model}, {recipe.start}, {recipe.epochs} epochs, batch "
+        f"size {recipe.batch_size}, {recipe.optimisation}, augmentation: {recipe.augmentation}",
         "trained by": tuning.description,
     }
     return Table(["setting", "value"], [list(row) for row in rows.items()])

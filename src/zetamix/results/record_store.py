@@ -1,6 +1,7 @@
 """Records of the paper's cells: a folder of them, and the view of one artifact for its report."""
 
 import io
+import shlex
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -124,6 +125,14 @@ class PaperView:
     """The warning to print on everything made by a smoke test; empty for real results."""
     ours: bool = False
     """Whether the paper has no such figure or table."""
+
+    def command(self, **options: object) -> str:
+        """The command that fills cells without a record; options that are None are left out."""
+        options["out"] = self.store.folder
+        words = ["zetamix", "reproduce", self.artifact]
+        for name, value in options.items():
+            words += [] if value is None else [f"--{name}", str(value)]
+        return shlex.join(words)
 
     @property
     def trainings(self) -> list[TrainingCell]:

@@ -117,11 +117,10 @@ def make_cell(
     method: str,
     seed: int,
     subset: Subset | None,
-    augmentation: str | None = None,
-    epochs: int | None = None,
+    variant: Variant,
 ) -> TrainingCell:
     """A ResNet-18 by the paper's recipe; None stands for the dataset's own choice."""
-    variant = Variant(augmentation or AUGMENTATION.get(dataset), epochs)
+    variant = replace(variant, augmentation=variant.augmentation or AUGMENTATION.get(dataset))
     recipe = variant.recipe(dataset, "resnet18")
     in_sweep = subset is not None and subset.validation is not None
     return TrainingCell(dataset, method, seed, recipe, "resnet18", variant, in_sweep, subset)

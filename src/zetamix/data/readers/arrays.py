@@ -279,6 +279,7 @@ def npz_source(
     if size is not None and len(file.shape) == 1:
         raise DataError(f"{path} holds points of {file.shape[0]} coordinates; size is for images.")
     resize = None if size is None else partial(resize_images, fit=fit)
+    kind = "points" if len(file.shape) == 1 else f"images {fit.describe()}"
     parts, notes = complete_splits(
         _parts(file, resize),
         file.classes,
@@ -288,12 +289,12 @@ def npz_source(
         on_problem=on_problem,
     )
     return Source(
-        name=path.stem,
+        name=printable(path.stem),
         classes=file.classes,
         shape=shape,
         dtype=str(file.images["train"].dtype),
         parts=parts,
-        origin=f"{path}, .npz in the MedMNIST layout; images {fit.describe()}",
+        origin=f"{path}, .npz in the MedMNIST layout; {kind}",
         notes=(*file.notes, *notes),
     )
 

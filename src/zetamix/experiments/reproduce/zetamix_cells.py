@@ -57,9 +57,9 @@ def search_cells(request: CellRequest, store: RecordStore) -> list[TrainingCell]
     If seeds are asked for: every setting and control on every dataset with them.
     """
     cells = []
-    for augmentation in request.augmentations or (None,):
+    for variant in request.variants_or((None,)):
         first = {
-            dataset: search.make_cell(dataset, "none", 0, subset, augmentation, request.epochs)
+            dataset: search.make_cell(dataset, "none", 0, subset, variant)
             for dataset, subset in search.DATASETS.items()
         }
         if request.seeds is None:
@@ -94,10 +94,10 @@ def proof_cells(request: CellRequest) -> list[PaperCell]:
         chosen = {(stage.dataset, stage.subset): stage for stage in STAGES}
         stages = [Stage(name, request.seeds, subset) for name, subset in chosen]
     trainings = [
-        search.make_cell(stage.dataset, method, seed, stage.subset, augmentation, request.epochs)
+        search.make_cell(stage.dataset, method, seed, stage.subset, variant)
         for stage in stages
         for seed in stage.seeds
-        for augmentation in request.augmentations or (None,)
+        for variant in request.variants_or((None,))
         for method in PROOF_METHODS
     ]
     return [*contrast, *trainings]

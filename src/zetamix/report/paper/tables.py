@@ -84,7 +84,7 @@ NOTES = {
 class Row:
     """One dataset, model and method, with our runs under each variant of the recipe."""
 
-    artifact: str
+    view: PaperView
     dataset: str
     model: str
     method: str
@@ -111,7 +111,7 @@ class Row:
 
     def printed(self, metric: str) -> float | None:
         """The paper's value."""
-        return paper.printed(self.artifact, self.dataset, self.model, self.method, metric)
+        return paper.printed(self.view.artifact, self.dataset, self.model, self.method, metric)
 
 
 def summary_cell(summary: Summary | None, digits: int, mark: Mark = "") -> Cell:
@@ -128,7 +128,7 @@ def rows_of(view: PaperView) -> list[Row]:
         variants = runs.setdefault((cell.dataset, cell.model, cell.method), {})
         if cell.variant not in variants:
             variants[cell.variant] = view.store.runs_of(cell)
-    return [Row(view.artifact, *key, variants) for key, variants in runs.items()]
+    return [Row(view, *key, variants) for key, variants in runs.items()]
 
 
 def groups_of(rows: list[Row]) -> list[list[Row]]:
@@ -244,7 +244,7 @@ def difference_table(comparisons: Sequence[Comparison]) -> Table:
             [
                 c.row.title,
                 paper.MODELS[c.row.model],
-                recipe_label(c.row.artifact, c.variant) or "paper's recipe",
+                recipe_label(c.row.view.artifact, c.variant) or "paper's recipe",
                 f"{method_name(c.difference.method)} − {method_name(c.difference.baseline)}",
                 *(Cell(number, digits=digits, signed=True) for number in numbers),
                 c.difference.n,
@@ -345,7 +345,7 @@ def _columns(metrics: Sequence[str], labels: Sequence[str]) -> list[Column]:
 
 
 def _printed_cell(row: Row, metric: str) -> Cell:
-    emphasis = paper.emphasis(row.artifact, row.dataset, row.model, row.method, metric)
+    emphasis = paper.emphasis(row.view.artifact, row.dataset, row.model, row.method, metric)
     marks: dict[str, Mark] = {"bold": "best", "underline": "second", "": ""}
     return Cell(row.printed(metric), digits=paper.METRICS[metric].digits, mark=marks[emphasis])
 
@@ -363,9 +363,8 @@ def _our_cells(row: Row, variant: Variant, metric: str, mark: Mark) -> list[Cell
 def _fill_command(row: Row, variant: Variant) -> str:
     options: dict[str, object] = {"datasets": row.dataset, "models": row.model}
     options |= {"methods": row.method, "augmentation": variant.augmentation}
-    options |= {"epochs": variant.epochs, "weights": variant.weights and variant.weights.path.name}
-    chosen = " ".join(f"--{name} {value}" for name, value in options.items() if value)
-    return f"zetamix reproduce {row.artifact} {chosen}"
+    options |= {"epochs": variant.epochs, "weights": variant.weights and variant.weights.path}
+    return row.view.command(**options)
 
 
 def _mark(row: Row, group: Sequence[Row], variant: Variant, metric: str) -> Mark:

@@ -158,11 +158,10 @@ def empty_cells(view: PaperView) -> Table | None:
 
 def _command(view: PaperView, cells: Sequence[PaperCell]) -> str:
     name = cells[0].dataset
-    devices = sorted({cell.device for cell in cells if cell.device is not None})
-    options = [f"--datasets {name}"] if name else []
-    options += [f"--device {device}" for device in devices[:1]]
-    options.append(f"--out {view.store.folder}")
-    command = " ".join(["zetamix reproduce", view.artifact, *options])
+    devices = {cell.device for cell in cells} - {None} or {None}
+    command = " && ".join(
+        view.command(datasets=name or None, device=device) for device in sorted(devices, key=str)
+    )
     access = CATALOGUE[name].access if name else "built in"
     if access == "built in":
         return command
