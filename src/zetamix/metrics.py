@@ -83,6 +83,10 @@ class Metric:
             text += f" ± {self.number(spread)}"
         return f"{text} %" if self.percent else text
 
+    @property
+    def better(self) -> str:
+        return f"{'higher' if self.higher_is_better else 'lower'} is better"
+
     def signed(self, value: float) -> str:
         """A difference with its sign and without its unit; zero has no sign."""
         text = f"{self.scale(value):+.{self.digits}f}".replace("-", "−")

@@ -102,6 +102,15 @@ def is_image(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
 
 
+def subfolders(folder: Path) -> list[Path]:
+    """The folders directly in a folder, without hidden ones and what macOS adds to archives."""
+    return [
+        entry
+        for entry in sorted(folder.iterdir())
+        if entry.is_dir() and not entry.name.startswith((".", "__MACOSX"))
+    ]
+
+
 def images_below(folder: Path) -> list[Path]:
     """Every image of a folder and its subfolders, in order of their paths."""
     images = []

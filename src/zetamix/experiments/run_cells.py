@@ -249,6 +249,20 @@ class _Call:
         return RunFolder(self.settings.out / self.settings.folders[cell.key], cell)
 
 
+def plan_gpus(
+    jobs: int | None, backend: str, device: str | None, gpus: int | None = None
+) -> tuple[list[str], int]:
+    """The GPUs of this machine to train on, and how many runs share one; none on a cluster."""
+    if backend != "local" or device == "cpu":
+        return [], 1
+    if gpus is None:
+        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    devices = [f"cuda:{index}" for index in range(gpus)]
+    if device not in (None, "cuda"):
+        devices = [device] if gpus else []
+    return devices, RUNS_PER_GPU if jobs is None else -(-jobs // max(1, len(devices)))
+
+
 def plan_jobs(
     cells: Sequence[Cell],
     jobs: int | None,
@@ -263,12 +277,9 @@ def plan_jobs(
 
     gpus: the number of GPUs; None asks torch.
     """
-    if backend == "local" and gpus is None:
-        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if backend != "local" or device == "cpu" or not gpus:
+    devices, side_by_side = plan_gpus(jobs, backend, device, gpus)
+    if not devices:
         return [Job((cell,), device) for cell in cells], jobs
-    devices = [f"cuda:{index}" for index in range(gpus)] if device in (None, "cuda") else [device]
-    side_by_side = RUNS_PER_GPU if jobs is None else -(-jobs // len(devices))
     plan = [
         Job(tuple(cells[index :: len(devices)]), name, side_by_side)
         for index, name in enumerate(devices)
@@ -298,8 +309,7 @@ def use_device(
 
 def should_compile(device: torch.device, recipes: Sequence[Recipe], samples: int) -> bool:
     """Whether torch.compile pays off for runs that one process will train, by all their steps."""
-    steps = sum(recipe.epochs * (samples // recipe.batch_size) for recipe in recipes)
-    return compiling_pays(device, steps)
+    return compiling_pays(device, sum(recipe.steps(samples) for recipe in recipes))
 
 
 def train_cells(job: Job, settings: Settings, channel: Channel) -> JobResult:

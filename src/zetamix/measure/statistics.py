@@ -124,13 +124,16 @@ def paired_difference(
     return Difference(method, baseline, metric, by_seed, mean, mean - half, mean + half, p)
 
 
-def holm(differences: Sequence[Difference]) -> list[Difference]:
-    """The same differences with Holm's p, which bounds the chance of any false claim by 5 %.
+def holm(found: Sequence[Difference | None]) -> list[Difference]:
+    """All differences with Holm's p, which bounds the chance of any false claim by 5 %.
+
+    None, the difference of methods that share no seed, is left out.
 
     >>> made = [Difference(str(p), "b", "error", {}, 0.0, 0.0, 0.0, p) for p in (0.04, 0.01, 0.03)]
     >>> [round(difference.p_holm, 2) for difference in holm(made)]
     [0.06, 0.03, 0.06]
     """
+    differences = [difference for difference in found if difference is not None]
     ordered = sorted((d.p, index) for index, d in enumerate(differences) if d.p is not None)
     corrected: dict[int, float] = {}
     highest = 0.0

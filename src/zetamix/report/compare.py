@@ -1,8 +1,6 @@
 """The report of a comparison: tables, figures, one HTML page, and JSON, CSV, Markdown and LaTeX."""
 
-import csv
 import dataclasses
-import io
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,14 +15,14 @@ from torch import Tensor
 from zetamix.atomic_io import json_safe, read_json, write_json, write_text
 from zetamix.measure.statistics import CONFIDENCE, Difference
 from zetamix.methods import display_name
-from zetamix.metrics import BALANCED, METRICS
+from zetamix.metrics import BALANCED, METRICS, Metric
 from zetamix.provenance import machine_summary
 from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
 from zetamix.report.compare_text import LEVEL, format_p, summarise
 from zetamix.report.figure import GREY
 from zetamix.report.outputs import draw_outputs
 from zetamix.report.page import Fold
-from zetamix.report.table import Mark
+from zetamix.report.table import Mark, Plain
 from zetamix.results.comparison import Comparison
 from zetamix.text import join, plural
 
@@ -87,8 +85,8 @@ def main_table(comparison: Comparison) -> Table:
     """Mean ± standard deviation of every metric for every method."""
     columns = [Column("method")]
     for name in comparison.metrics:
-        better = "higher" if METRICS[name].higher_is_better else "lower"
-        columns.append(Column(METRICS[name].heading, f"{METRICS[name].title}; {better} is better"))
+        metric = METRICS[name]
+        columns.append(Column(metric.heading, f"{metric.title}; {metric.better}"))
     columns.append(Column("seeds", "finished runs of the method"))
     rows = []
     for label in comparison.methods:
@@ -138,13 +136,18 @@ def difference_table(comparison: Comparison) -> Table:
         by_method = {d.method: d for d in comparison.differences(baseline)}
         for row, label in zip(rows, comparison.methods, strict=True):
             row += difference_cells(by_method.get(label))
+    return Table(columns, rows, f"Differences in {metric.title}", [difference_note(metric)])
+
+
+def difference_note(metric: Metric) -> str:
+    """What the cells of a table of differences are."""
+    unit = ", points" if metric.percent else ""
     better = "Positive" if metric.higher_is_better else "Negative"
-    notes = [
+    return (
         f"Mean difference in {metric.title}{unit}, paired by seed, with its {LEVEL} interval "
         f"(uncorrected). {better} is better. Bold: significant after Holm correction (p < "
         f"{1 - CONFIDENCE:.2g})."
-    ]
-    return Table(columns, rows, f"Differences in {metric.title}", notes)
+    )
 
 
 def difference_cells(difference: Difference | None) -> list[Cell]:
@@ -406,15 +409,12 @@ def as_dict(
 
 def make_csv(comparison: Comparison) -> str:
     """One line per run, numbers in full."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
     names = _recorded_metrics(comparison)
-    writer.writerow(["method", "seed", *names, "wall_s", "step_ms", "key"])
-    for (method, seed), record in comparison.records.items():
-        values = [record.last[name] for name in names]
-        numbers = ["" if math.isnan(value) else value for value in values]
-        writer.writerow([method, seed, *numbers, record.wall_s, record.step_ms, record.cell.key])
-    return file.getvalue()
+    rows: list[list[Plain]] = [
+        [method, seed, *(r.last[name] for name in names), r.wall_s, r.step_ms, r.cell.key]
+        for (method, seed), r in comparison.records.items()
+    ]
+    return Table(["method", "seed", *names, "wall_s", "step_ms", "key"], rows).csv()
 
 
 def _recorded_metrics(comparison: Comparison) -> list[str]:

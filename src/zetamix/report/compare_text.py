@@ -133,11 +133,10 @@ def describe_training(comparison: Comparison) -> str:
     """Optimiser steps, samples that the last batch leaves out, and whether it had converged."""
     recipe, samples = comparison.recipe, len(comparison.dataset.train)
     size = min(recipe.batch_size, samples)
-    steps, rest = divmod(samples, size)
-    steps += rest > 0 and recipe.last_batch == "keep"
+    steps, rest = recipe.steps(samples), samples % size
     text = (
-        f"{plural(recipe.epochs * steps, 'optimiser step')} per run "
-        f"({plural(recipe.epochs, 'epoch')} of {steps:,}, batch size {size})"
+        f"{plural(steps, 'optimiser step')} per run "
+        f"({plural(recipe.epochs, 'epoch')} of {steps // recipe.epochs:,}, batch size {size})"
     )
     if rest and recipe.last_batch == "drop":
         text += (

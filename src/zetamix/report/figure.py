@@ -11,7 +11,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from zetamix.atomic_io import write_file, write_text
+from zetamix.atomic_io import write_bytes, write_text
 
 # Paul Tol's high-contrast colours, which differ in lightness too, black, and two more
 COLOURS = ("#004488", "#ddaa33", "#bb5566", "#000000", "#55aadd", "#997700")
@@ -107,9 +107,5 @@ class Picture:
         """Write `name.svg` and `name.png` into a folder."""
         svg, png = folder / f"{self.name}.svg", folder / f"{self.name}.png"
         write_text(svg, self.svg)
-        write_file(png, lambda file: _put(file, self.png))
+        write_bytes(png, self.png)
         return svg, png
-
-
-def _put(file: Any, content: bytes) -> None:
-    file.write(content)

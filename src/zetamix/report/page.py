@@ -56,7 +56,6 @@ def render_page(
         machine=machine,
         machine_summary="" if machine is None else machine_summary(dict(machine)),
         lead=lead,
-        anchors={section.anchor for section in sections},
     )
 
 

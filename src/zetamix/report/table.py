@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -97,6 +97,16 @@ class Cell:
             shown = f"+{shown}"
         shown = shown.replace("-", MINUS)
         return (f"{shown} ± {error:,.{digits}f}" if has_error else shown) + self.suffix
+
+
+def rank_mark(means: Mapping[str, float], name: str) -> Mark:
+    """Whether the mean of `name` is the largest or the second largest; ties share a rank.
+
+    >>> [rank_mark({"a": 1.0, "b": 3.0, "c": 2.0}, name) for name in "abc"]
+    ['', 'best', 'second']
+    """
+    rank = sorted(set(means.values()), reverse=True).index(means[name])
+    return "best" if rank == 0 else "second" if rank == 1 else ""
 
 
 def _decimals(number: float | None, significant: int) -> int:
@@ -195,7 +205,8 @@ class Table:
             line: list[Plain] = []
             for cell, extra in zip(row, parts, strict=True):
                 line += [cell.value, *(getattr(cell, part) for part in extra)]
-            writer.writerow("" if value is None else value for value in line)
+            # NaN is the one value that differs from itself
+            writer.writerow("" if value is None or value != value else value for value in line)
         return file.getvalue()
 
     def _parts(self, column: int) -> list[str]:

@@ -14,7 +14,7 @@ from zetamix.gamma import GAMMA_MIN
 from zetamix.methods import display_name
 from zetamix.metrics import METRICS, MULTI_LABEL_METRICS, Metric
 from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
-from zetamix.report.compare import difference_cells
+from zetamix.report.compare import difference_cells, difference_note
 from zetamix.report.compare_text import LEVEL
 from zetamix.report.figure import GREY
 from zetamix.report.page import Block
@@ -136,18 +136,12 @@ def final_test_tables(tuning: Tuning) -> list[Table]:
 def difference_table(tuning: Tuning) -> Table:
     """The chosen setting minus every baseline, with intervals and p-values."""
     metric = METRICS[tuning.spec.metric]
-    unit = ", points" if metric.percent else ""
-    better = "Positive" if metric.higher_is_better else "Negative"
     rows = [
         [Cell(display_name(difference.baseline)), *difference_cells(difference)]
         for difference in differences(tuning.tested, metric.name)
     ]
-    note = (
-        f"Mean difference in {metric.title}{unit}, paired by seed, with its {LEVEL} interval "
-        f"(uncorrected). {better} is better. Bold: significant after Holm correction."
-    )
     heads = ["baseline", f"chosen setting minus baseline ({LEVEL})", "Holm-corrected p"]
-    return Table(heads, rows, f"Differences in {metric.title}", [note])
+    return Table(heads, rows, f"Differences in {metric.title}", [difference_note(metric)])
 
 
 def results_table(tuning: Tuning) -> Table:
@@ -176,8 +170,7 @@ def results_table(tuning: Tuning) -> Table:
         ]
         how = "Each was chosen by a search of its own" if recipe_space.searched else "Recipe"
         notes.append(f"{how}: {'; '.join(found)}.")
-    better = {True: "higher is better", False: "lower is better"}
-    heads = [Column(m.heading, f"{m.title}; {better[m.higher_is_better]}") for m in metrics]
+    heads = [Column(m.heading, f"{m.title}; {m.better}") for m in metrics]
     return Table(
         ["method", *heads, "seeds"], rows, f"{tuning.spec.dataset.name}, test split", notes
     )
@@ -303,7 +296,7 @@ def draw_gamma(
         axes.set_ylim(bottom=max(low, -0.04 * high))
         gammas = [trial.gamma for trial in trials if trial.gamma is not None]
         if min([*gammas, *(span or ())], default=math.inf) < GAMMA_MIN + 0.5:
-            axes.axvline(GAMMA_MIN, color=GREY, lw=1, ls=":", label="GAMMA_MIN = 1.72865")
+            axes.axvline(GAMMA_MIN, color=GREY, lw=1, ls=":", label=f"GAMMA_MIN = {GAMMA_MIN:.5f}")
             caption += " Dotted: GAMMA_MIN, from which on one sample dominates every mixture."
         if chosen is not None and "gamma" in chosen:
             gamma = float(chosen["gamma"])

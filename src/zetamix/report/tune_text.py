@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from zetamix.data.quality import CAUTIONS
 from zetamix.measure.statistics import Difference
-from zetamix.methods import display_name
+from zetamix.methods import OPTIONS, display_name
 from zetamix.metrics import METRICS, chance_level
 from zetamix.report.compare_text import LEVEL, at_chance
 from zetamix.results.comparison import chance_unless_exceeded
@@ -21,7 +21,7 @@ from zetamix.results.tuning import (
 from zetamix.results.tuning_analysis import Flatness, at_gammas, flatness
 from zetamix.text import join, plural
 
-DEFAULT_GAMMA = 2.8
+DEFAULT_GAMMA: float = OPTIONS["zeta"]["gamma"]
 # the best γ is at the edge if it is nearer to an end of the range than this fraction of it
 EDGE = 0.05
 # with fewer different γ the position of the best one is mostly chance

@@ -20,7 +20,6 @@ from zetamix.measure.statistics import (
     summarise,
 )
 from zetamix.metrics import (
-    METRICS,
     SCALED,
     Confusion,
     chance_level,
@@ -177,11 +176,6 @@ class Comparison:
 
     def summary(self, method: str, metric: str) -> Summary:
         return summarise(self.values(method, metric))
-
-    def ranked(self, metric: str) -> list[str]:
-        """Methods by their mean, the best first."""
-        sign = METRICS[metric].sign
-        return sorted(self.methods, key=lambda label: -sign * self.summary(label, metric).mean)
 
     def differences(self, baseline: str, metric: str | None = None) -> list[Difference]:
         """Every other method minus `baseline`, paired by seed.

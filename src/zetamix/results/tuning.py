@@ -210,7 +210,7 @@ def differences(tested: Sequence[Candidate], metric: str) -> list[Difference]:
         for candidate in tested
         if candidate is not chosen
     ]
-    return holm([difference for difference in made if difference is not None])
+    return holm(made)
 
 
 @dataclass(frozen=True, eq=False)

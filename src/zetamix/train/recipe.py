@@ -130,6 +130,11 @@ class Recipe:
         passed = sum(epoch >= milestone for milestone in self.milestones)
         return self.lr * self.decay**passed
 
+    def steps(self, samples: int) -> int:
+        """Optimiser steps of a run on `samples` training samples."""
+        full, rest = divmod(samples, min(self.batch_size, samples))
+        return self.epochs * (full + (rest > 0 and self.last_batch == "keep"))
+
     def check_sources(self, method: Method, samples: int, processes: int = 1) -> None:
         """Refuse a method that mixes more samples than a batch has.
 

@@ -4,7 +4,7 @@ A copy replaces official files that are missing. It must have their classes and 
 of the dataset say what differs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from zetamix.data.image_files import (
     file_part,
     images_below,
     map_parallel,
+    subfolders,
     try_header,
 )
 from zetamix.data.readers.arrays import check_counts, npz_copy
@@ -107,7 +108,7 @@ def _split_folder(spec: DatasetSpec, root: Path, split: str) -> Path:
 
 def _label_classes(spec: DatasetSpec, folder: Path) -> list[LabelledFile]:
     labels = _class_names(spec)
-    found = {path: labels.get(_plain(path.name)) for path in _subfolders(folder)}
+    found = {path: labels.get(_plain(path.name)) for path in subfolders(folder)}
     unknown = [path.name for path, label in found.items() if label is None]
     missing = [name for label, name in enumerate(spec.classes) if label not in found.values()]
     if unknown or missing:
@@ -120,10 +121,6 @@ def _label_classes(spec: DatasetSpec, folder: Path) -> list[LabelledFile]:
         if label is not None
         for file in images_below(path)
     ]
-
-
-def _subfolders(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.iterdir()) if path.is_dir() and path.name[0] != ".")
 
 
 def _class_names(spec: DatasetSpec) -> Mapping[str, int]:

@@ -3,14 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import torch
-
 from zetamix.data.catalogue import DatasetSpec
 from zetamix.data.errors import DataError
 from zetamix.data.image_files import LabelledFile, file_part, images_below
 from zetamix.data.label_csv import ImageIndex, Row, find_column, read_rows
 from zetamix.data.source import Source
-from zetamix.data.splits import make_splits
+from zetamix.data.splits import complete_splits
 
 PHOTOS = (".jpg", ".jpeg")
 # columns of the archive's metadata in its older and newer versions; today's diagnosis_1 says only
@@ -231,10 +229,9 @@ def _split(
     """Train, val and test from images without official splits."""
     # sorted by name, so that the order of a label file or of a disk does not change the split
     items = sorted(items, key=lambda item: item.file.relative_to(base).as_posix().lower())
-    labels = torch.tensor([item.label for item in items], dtype=torch.int64)
-    rows, created = make_splits(labels, ["train"], spec.classes, seed=seed, origin=str(base))
-    splits = {split: [items[row] for row in chosen.tolist()] for split, chosen in rows.items()}
-    return _official(spec, base, splits, *created, *notes)
+    whole = {"train": file_part(items, spec.shape, spec.fit, base)}
+    parts, created = complete_splits(whole, spec.classes, seed=seed, origin=str(base))
+    return spec.source(parts, f"official files in {base}", *created, *notes)
 
 
 CHALLENGES = (isic2016, isic2017, isic2018)

@@ -225,7 +225,7 @@ class Table:
                 f"{self.path} has the columns {', '.join(self.columns)}; expected one of images "
                 "(bytes) or columns of numbers."
             )
-        samples = np.array([self.read([name])[name] for name in columns], np.float64).T
+        samples = np.array([*self.read(columns).values()], np.float64).T
         check_finite(samples, self.path, f"columns {', '.join(columns[:3])}, …")
         return samples.astype(np.float32)
 

@@ -21,6 +21,7 @@ from zetamix.data.image_files import (
     images_below,
     is_image,
     map_parallel,
+    subfolders,
     try_header,
 )
 from zetamix.data.label_csv import ImageIndex, Row, find_column, read_rows
@@ -106,7 +107,7 @@ def list_images(path: Path, group: Group, on_problem: OnProblem = raise_problems
 
 def list_folder(path: Path, on_problem: OnProblem = raise_problems) -> Listing:
     """A folder of images, `class/…` or `train|val|test/class/…`."""
-    folders = _subfolders(path)
+    folders = subfolders(path)
     loose = sorted(entry for entry in path.iterdir() if is_image(entry))
     if loose or not folders:
         detail = f"the image {loose[0].name} is in no class folder" if loose else "no folders"
@@ -115,10 +116,10 @@ def list_folder(path: Path, on_problem: OnProblem = raise_problems) -> Listing:
     images: dict[str, list[FoundImage]] = {}
     for split, folder in _split_folders(path, folders, on_problem).items():
         images[split] = []
-        subfolders = _subfolders(folder)
-        names = [printable(subfolder.name) for subfolder in subfolders]
+        classes = subfolders(folder)
+        names = [printable(subfolder.name) for subfolder in classes]
         check_distinct(names, str(folder))
-        for name, subfolder in zip(names, subfolders, strict=True):
+        for name, subfolder in zip(names, classes, strict=True):
             files = images_below(subfolder)
             if not files:
                 on_problem([f"{subfolder} holds no image. Add images, or delete the folder."])
@@ -306,14 +307,6 @@ def _split_folders(path: Path, folders: Sequence[Path], on_problem: OnProblem) -
         else:
             splits[split] = folder
     return splits
-
-
-def _subfolders(folder: Path) -> list[Path]:
-    return [
-        entry
-        for entry in sorted(folder.iterdir())
-        if entry.is_dir() and not entry.name.startswith((".", "__MACOSX"))
-    ]
 
 
 def _ignored_files(path: Path) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def measure_training(cell: MeasurementCell, context: MeasureContext) -> Measured
     """
     recipe = Recipe.from_dict(cell.recipe["training"])
     timed = cell.recipe["timed"]
-    steps = recipe.epochs * (len(context.dataset.train) // recipe.batch_size)
+    steps = recipe.steps(len(context.dataset.train))
     folder = context.scratch / "timing"
     shutil.rmtree(folder, ignore_errors=True)
     run = Run(

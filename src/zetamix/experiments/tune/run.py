@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import torch
 from filelock import FileLock, Timeout
 from optuna import Study
 from optuna.exceptions import StorageInternalError
@@ -19,8 +18,8 @@ from zetamix.data import DataError
 from zetamix.experiments.executor import POLL_SECONDS, Channel, Executor, Stop, open_executor
 from zetamix.experiments.progress import Snapshot
 from zetamix.experiments.run_cells import (
-    RUNS_PER_GPU,
     folder_token,
+    plan_gpus,
     run_cells,
     use_device,
     working_folder,
@@ -166,12 +165,8 @@ def plan_workers(
 
     gpus: the number of GPUs; None asks torch.
     """
-    if gpus is None:
-        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if backend != "local" or device == "cpu" or not gpus:
-        return 1, [device], jobs
-    devices = [f"cuda:{index}" for index in range(gpus)] if device in (None, "cuda") else [device]
-    return RUNS_PER_GPU if jobs is None else -(-jobs // len(devices)), [*devices], len(devices)
+    devices, threads = plan_gpus(jobs, backend, device, gpus)
+    return (threads, [*devices], len(devices)) if devices else (1, [device], jobs)
 
 
 def _search(
@@ -226,7 +221,7 @@ def _search(
 def run_trials(job: WorkerJob, settings: WorkerSettings, channel: Channel) -> None:
     """Run trials of a study; this is what a worker runs."""
     device, recipe = use_device(job.device), settings.spec.recipe
-    steps = recipe.epochs * (len(settings.spec.dataset.train) // recipe.batch_size)
+    steps = recipe.steps(len(settings.spec.dataset.train))
     folder = working_folder(settings.out, settings.token) / "trials"
     compiled = compiling_pays(device, steps)
     objective = Objective(settings, folder, device, compiled, channel.stopped)

@@ -17,11 +17,11 @@ from zetamix.metrics import METRICS, count_right, resolution
 from zetamix.records import RunRecord
 from zetamix.report import Cell, Column, Table
 from zetamix.report.paper.artifact_report import ArtifactReport, Verdict, method_name, status_of
-from zetamix.report.table import Mark, Plain
+from zetamix.report.table import Mark, Plain, rank_mark
 from zetamix.results import paper_values as paper
 from zetamix.results.paper_cells import Variant
 from zetamix.results.record_store import PaperView
-from zetamix.text import plural
+from zetamix.text import plural, sentence_case
 
 BASELINES = ("mixup:1.0", "none")
 OUTCOMES = {
@@ -226,7 +226,7 @@ def compare(group: Sequence[Row], variant: Variant, metric: str, baseline: str) 
                 )
             )
     comparisons = []
-    for difference in holm([d for d in differences if d is not None]):
+    for difference in holm(differences):
         row = rows[difference.method]
         ours, theirs = row.printed(metric), rows[baseline].printed(metric)
         printed = None if ours is None or theirs is None else ours - theirs
@@ -376,8 +376,7 @@ def _mark(row: Row, group: Sequence[Row], variant: Variant, metric: str) -> Mark
     means = {name: METRICS[metric].sign * s.mean for name, s in summaries.items() if s is not None}
     if len(means) < len(group):
         return ""
-    rank = sorted(set(means.values()), reverse=True).index(means[row.method])
-    return "best" if rank == 0 else "second" if rank == 1 else ""
+    return rank_mark(means, row.method)
 
 
 def _concerns(issue: paper.Issue, row: Row) -> bool:
@@ -385,10 +384,9 @@ def _concerns(issue: paper.Issue, row: Row) -> bool:
 
 
 def _explanation(metrics: Sequence[str]) -> str:
-    better = "Higher" if METRICS[metrics[0]].higher_is_better else "Lower"
     return (
-        f"{better} is better. Paper: as printed, with its bold and underlined values; no mixing is "
-        "its ERM. Ours: mean ± standard deviation over n seeds, best and second best marked where "
-        "every method has been run; – no run yet. Ours is the epoch with the best validation "
-        "score, or the last epoch of a dataset without a validation split."
+        f"{sentence_case(METRICS[metrics[0]].better)}. Paper: as printed, with its bold and "
+        "underlined values; no mixing is its ERM. Ours: mean ± standard deviation over n seeds, "
+        "best and second best marked where every method has been run; – no run yet. Ours is the epoch "
+        "with the best validation score, or the last epoch of a dataset without a validation split."
     )

@@ -34,7 +34,7 @@ from zetamix.report.paper.artifact_report import (
     method_name,
 )
 from zetamix.report.paper.tables import summary_cell
-from zetamix.report.table import Mark, Plain
+from zetamix.report.table import Mark, Plain, rank_mark
 from zetamix.results.paper_cells import Subset, TrainingCell
 from zetamix.results.record_store import PaperView
 from zetamix.text import plural
@@ -88,7 +88,7 @@ class Contest:
                     ZETAMIX, method, name, ours.values, theirs.values, resolution=step
                 )
             )
-        return {d.baseline: d for d in holm([d for d in found if d is not None])}
+        return {d.baseline: d for d in holm(found)}
 
     def score(self, method: str) -> int | None:
         """ZetaMix against a method: 1 for a better mean, 2 if significant, or the negative.
@@ -149,7 +149,7 @@ def main_table(contests: Sequence[Contest]) -> Table:
             row.append(replace(cell, suffix=MARKS.get(contest.score(method), "")))
         rows.append(row)
     columns = [
-        Column(f"{contest.title}, {contest.metric.heading}", _better(contest.metric))
+        Column(f"{contest.title}, {contest.metric.heading}", contest.metric.better)
         for contest in contests
     ]
     percent = f"{100 * CONFIDENCE:.0f} %"
@@ -184,17 +184,12 @@ def readme_section(view: PaperView) -> str:
     return "\n\n".join(parts)
 
 
-def _better(metric: Metric) -> str:
-    return f"{'higher' if metric.higher_is_better else 'lower'} is better"
-
-
 def _mark(contest: Contest, method: str) -> Mark:
     if not contest.complete:
         return ""
     summaries = {name: contest.summary(name) for name in contest.runs}
     means = {name: contest.metric.sign * s.mean for name, s in summaries.items() if s is not None}
-    place = sorted(set(means.values()), reverse=True).index(means[method])
-    return "best" if place == 0 else "second" if place == 1 else ""
+    return rank_mark(means, method)
 
 
 def _difference_table(contests: Sequence[Contest]) -> Table:

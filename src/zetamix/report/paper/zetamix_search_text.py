@@ -138,7 +138,7 @@ def compare_with(
             for m in (choice, method)
         )
         found.append(paired_difference(method, choice, "error", theirs, ours))
-    return {d.method: d for d in holm([d for d in found if d is not None])}
+    return {d.method: d for d in holm(found)}
 
 
 def interval_text(difference: Difference) -> str:
