@@ -387,6 +387,7 @@ def _explanation(metrics: Sequence[str]) -> str:
     return (
         f"{sentence_case(METRICS[metrics[0]].better)}. Paper: as printed, with its bold and "
         "underlined values; no mixing is its ERM. Ours: mean ± standard deviation over n seeds, "
-        "best and second best marked where every method has been run; – no run yet. Ours is the epoch "
-        "with the best validation score, or the last epoch of a dataset without a validation split."
+        "best and second best marked where every method has been run; – no run yet. Ours is the "
+        "epoch with the best validation score, or the last one of a dataset without a validation "
+        "split."
     )
