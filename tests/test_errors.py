@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torchvision import tv_tensors
 
 import zetamix
 from zetamix import (
@@ -33,13 +34,14 @@ from zetamix.transforms import CutMix, LocalMixup, MixupOrCutMix
 
 SOURCE = Path(zetamix.__file__).parent
 CORE = (
-    "_checks", "batch_tree", "boxes", "gamma", "kernels/dispatch", "losses", "methods", "mix", "plan",
+    "_checks", "array_kinds", "batch_mix", "batch_tree", "boxes", "gamma", "kernels/dispatch", "losses", "methods", "mix", "plan",
     "rules", "sampling", "transforms",
 )  # fmt: skip
 X = torch.zeros(4, 3)
 Y = torch.tensor([0, 1, 2, 3])
 OTHER_FILE = Path(tempfile.mkdtemp()) / "other.pt"
 torch.save({"weights": X}, OTHER_FILE)
+BOXES = tv_tensors.BoundingBoxes(torch.zeros(4, 4), format="XYXY", canvas_size=(8, 8))
 ON_META = torch.zeros(4, device="meta")
 
 
@@ -164,6 +166,8 @@ CASES = [
     ("labels must be a tensor, got list.", TypeError, lambda: mixup(X, [0, 1, 2, 3], 4)),
     ("labels must be a tensor with one entry for each sample, got list. For a dict or tuple of targets pass rules=, one per entry.", TypeError,
      lambda: Mixup(num_classes=4)(X, [0, 1, 2, 3])),
+    ("labels must be a tensor with one entry for each sample, got NoneType. To mix samples alone pass rules=(Blend(),), or use apply_plan.", TypeError,
+     lambda: ZetaMixup(num_classes=4)(X, None)),
     ("labels must be a tensor with one entry for each sample, got int. Mixing takes batches: do it behind the loader, not on single samples.", TypeError,
      lambda: ZetaMixup(num_classes=4)(X, 3)),
     ("A plan cannot be drawn inside torch.vmap, where labels cannot be read. Draw it outside with zeta_plan or mixup_plan, and apply it inside with apply_plan.", TypeError,
@@ -215,6 +219,8 @@ CASES = [
      lambda: zeta_mixup(X, torch.ones(4, 3, dtype=torch.bool), 4)),
     ("Soft labels must be [n, num_classes=2], got [4]. For two classes as false and true pass labels.long().", ValueError,
      lambda: zeta_mixup(X, Y > 1, 2)),
+    ("Soft labels must be [n, num_classes=2], got [4, 8, 8]. For two classes as false and true pass labels.long().", ValueError,
+     lambda: zeta_mixup(X, torch.ones(4, 8, 8, dtype=torch.bool), 2)),
     ("samples must be a dense tensor, got torch.sparse_coo. Pad it, or use .to_dense().", TypeError,
      lambda: zeta_mixup(X.to_sparse(), Y, 4)),
     ("samples must be a dense tensor, got a nested one. Pad it, or use .to_dense().", TypeError,
@@ -318,6 +324,10 @@ CASES = [
     ("paste must be finite and between 0 and 1, got 1.5.", ValueError,
      lambda: ZetaMix(paste=1.5), lambda: setattr(ZetaMix(), "paste", 1.5)),
     ("keep_variance must be True or False, got int.", TypeError, lambda: ZetaMix(keep_variance=1)),
+    ("ZetaMix cuts the same boxes out of all images of a sample, got images of different sizes: [4, 3, 16, 16], [4, 3, 32, 32]. Resize them alike. Pass paste=0 to blend other data.", ValueError,
+     lambda: ZetaMix(rules=(Blend(), Blend()), paste=0.5)((torch.zeros(4, 3, 16, 16), torch.zeros(4, 3, 32, 32)))),
+    ("BoundingBoxes cannot be mixed: averaged coordinates are where no object is. Leave them out, or pass rules= with FromAnchor() for them.", TypeError,
+     lambda: ZetaMix()(X, BOXES), lambda: ZetaMix()((X, BOXES)), lambda: mixup(X, BOXES), lambda: zeta_mixup(X, BOXES)),
     ("ZetaMix cuts boxes out of images, [batch, channels, height, width], got [4, 3]. Pass paste=0 to blend other data.", ValueError,
      lambda: ZetaMix(num_classes=4, paste=0.5)(X, Y),
      lambda: ZetaMix(rules={"x": Blend()}, paste=0.5)({"x": X})),

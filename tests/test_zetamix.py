@@ -695,3 +695,26 @@ def test_a_mean_may_be_a_tensor_or_an_array(kind):
 def test_samples_of_an_impossible_dtype_are_refused_before_their_mean_is_asked_for():
     with pytest.raises(TypeError, match="samples must be floating point of 16 bits or more"):
         ZetaMix(num_classes=4)(torch.zeros(4, 3, dtype=torch.int64), torch.arange(4))
+
+
+def test_images_of_two_sizes_are_blended_by_default():
+    """Boxes would cover one of them, and the labels of the other would be wrong."""
+    mix = ZetaMix(keep_variance=False, rules=(Blend(), Blend(), OneHot(64)))
+    generator = torch.Generator().manual_seed(0)
+    mix.generator = generator
+    small = torch.arange(64.0).view(-1, 1, 1, 1).expand(-1, 3, 8, 8)
+    large = torch.arange(64.0).view(-1, 1, 1, 1).expand(-1, 3, 16, 16)
+    first, second, targets = mix((small, large, torch.arange(64)))
+    expected = targets @ torch.arange(64.0)
+    for mixed in (first, second):
+        torch.testing.assert_close(mixed, expected.view(-1, 1, 1, 1).expand_as(mixed))
+
+
+def test_images_with_channels_last_are_doubted():
+    images, labels = torch.randn(8, 16, 16, 3), torch.arange(8)
+    with pytest.warns(UserWarning, match=r"look like \[batch, height, width, channels\].*permute"):
+        ZetaMix(num_classes=8)(images, labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ZetaMix(num_classes=8)(images.permute(0, 3, 1, 2), labels)
+        ZetaMix(num_classes=8, paste=0)(images, labels)

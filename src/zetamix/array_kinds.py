@@ -23,6 +23,18 @@ def as_tensors(batch: Any) -> Any:
     return batch.as_subclass(Tensor) if _is_tv_tensor(batch) else batch
 
 
+def refuse_coordinates(batch: Any) -> None:
+    """Raise for tv_tensors of coordinates: an average of boxes is where no object is."""
+    if isinstance(batch, (tuple, list)):
+        for entry in batch:
+            refuse_coordinates(entry)
+    elif _is_tv_tensor(batch) and type(batch).__name__ in ("BoundingBoxes", "KeyPoints"):
+        raise TypeError(
+            f"{type(batch).__name__} cannot be mixed: averaged coordinates are where no object is. "
+            "Leave them out, or pass rules= with FromAnchor() for them."
+        )
+
+
 def in_kind_of(batch: Any, mixed: Any) -> Any:
     """The mixed batch with an array or tv_tensor wherever `batch` has one."""
     if type(batch) is Tensor:

@@ -10,7 +10,7 @@ from torch.utils.data import default_collate, get_worker_info
 from zetamix import _checks, batch_tree
 from zetamix import plan as plans
 from zetamix._checks import Gamma, GammaSchedule
-from zetamix.array_kinds import as_tensors, in_kind_of
+from zetamix.array_kinds import as_tensors, in_kind_of, refuse_coordinates
 from zetamix.batch_tree import Rules
 from zetamix.boxes import Size, check_size
 from zetamix.kernels.dispatch import IMPLEMENTATIONS, Implementation
@@ -202,6 +202,8 @@ class BatchMix(nn.Module):
                     return call(*inputs, self._draw(inputs[0].device))
             return self._mix(inputs, controls)
         given = inputs[0] if len(inputs) == 1 else inputs
+        if self.rules is None:
+            refuse_coordinates(inputs)
         batch = self._read_batch(as_tensors(inputs))
         return in_kind_of(given, self._mix(batch, self._read_controls()))
 
@@ -269,11 +271,24 @@ class BatchMix(nn.Module):
         if self.paste == 0:
             return None
         shapes = [leaf.shape for leaf, _ in batch_tree.blended_leaves(value, rules)]
-        for shape in shapes:
-            if len(shape) >= 4 and (self.paste is not None or _is_image(shape)):
-                return shape[-2], shape[-1]
+        images = [
+            shape
+            for shape in shapes
+            if len(shape) >= 4 and (self.paste is not None or _is_image(shape))
+        ]
+        sizes = {(shape[-2], shape[-1]) for shape in images}
+        if len(sizes) == 1:
+            _warn_of_channels_last(images[0])
+            return sizes.pop()
         if self.paste is None:
+            # one box cannot cover the same part of images of different sizes
             return None
+        if images:
+            raise ValueError(
+                f"{type(self).__name__} cuts the same boxes out of all images of a sample, got "
+                f"images of different sizes: {', '.join(str(list(shape)) for shape in images)}. "
+                f"Resize them alike. {self._without_images}"
+            )
         raise ValueError(
             f"{type(self).__name__} cuts boxes out of images, [batch, channels, height, width], "
             f"got {', '.join(str(list(shape)) for shape in shapes) or 'none'}. "
@@ -448,6 +463,15 @@ class GammaMix(BatchMix):
         scheduled = callable(self._gamma) and self._controls.gamma_low == NOT_SET
         gamma = getattr(self._gamma, "__name__", self._gamma) if scheduled else self.gamma
         return f"gamma={gamma}, {super().extra_repr()}"
+
+
+def _warn_of_channels_last(shape: torch.Size) -> None:
+    """Boxes of images [n, height, width, channels] would be cut through their channels."""
+    if len(shape) == 4 and shape[-1] in (3, 4) and min(shape[1:3]) > 4:
+        _checks.warn(
+            f"Images of shape {list(shape)} look like [batch, height, width, channels], and boxes "
+            "are cut out of [batch, channels, height, width]. Pass images.permute(0, 3, 1, 2)."
+        )
 
 
 def _is_image(shape: torch.Size) -> bool:

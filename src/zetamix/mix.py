@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from zetamix._checks import Gamma, check_tensor
-from zetamix.array_kinds import as_tensors, in_kind_of
+from zetamix.array_kinds import as_tensors, in_kind_of, refuse_coordinates
 from zetamix.boxes import Size
 from zetamix.kernels import dispatch
 from zetamix.kernels.dispatch import Implementation
@@ -96,6 +96,7 @@ def zeta_mixup(
         draw = Draw(generator, stream, labels.device)
         return call(samples, labels, draw)  # type: ignore[arg-type, return-value]
     batch = samples, labels
+    refuse_coordinates(batch)
     samples, labels = as_tensors(batch)
     first = check_pair(samples, labels)
     rule = infer_rule(labels, num_classes, ignore_index)
@@ -129,6 +130,7 @@ def mixup(
         draw = Draw(generator, stream, labels.device)
         return call(samples, labels, draw)  # type: ignore[arg-type, return-value]
     batch = samples, labels
+    refuse_coordinates(batch)
     samples, labels = as_tensors(batch)
     first = check_pair(samples, labels)
     rule = infer_rule(labels, num_classes, ignore_index)

@@ -324,7 +324,7 @@ def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None
             hint = "For regression leave num_classes out."
             if drop_column(labels).ndim == 1:
                 hint = f"For classes pass labels.long(). {hint}"
-            if labels.dtype == torch.bool and drop_column(labels).ndim == 1:
+            if labels.dtype == torch.bool and drop_column(labels).ndim != 2:
                 hint = "For two classes as false and true pass labels.long()."
             raise ValueError(
                 f"Soft labels must be [n, num_classes={num_classes}], got {list(labels.shape)}. "
@@ -347,7 +347,9 @@ def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None
 
 def _refuse_labels(labels: object) -> None:
     got = "a scalar tensor" if isinstance(labels, Tensor) else type(labels).__name__
-    if isinstance(labels, (Mapping, tuple, list)):
+    if labels is None:
+        hint = "To mix samples alone pass rules=(Blend(),), or use apply_plan."
+    elif isinstance(labels, (Mapping, tuple, list)):
         hint = "For a dict or tuple of targets pass rules=, one per entry."
     else:
         hint = "Mixing takes batches: do it behind the loader, not on single samples."
