@@ -252,3 +252,34 @@ def test_only_names_of_images_are_images(tmp_path):
         (tmp_path / name).write_text("")
     found = [path.relative_to(tmp_path).as_posix() for path in image_files.images_below(tmp_path)]
     assert found == ["B.JPEG", "a.jpg", "f/g.bmp"]
+
+
+def test_one_file_is_read_as_a_folder_of_files_is(tmp_path):
+    """The same pixels, whatever the orientation, colours and size of the photo."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "photos"
+    for name in ("cat", "dog"):
+        (folder / name).mkdir(parents=True)
+        for k in range(6):
+            size = (40 + 7 * k, 80) if k % 2 else (90, 60)
+            image = Image.fromarray(rng.integers(0, 256, (*size, 3), np.uint8))
+            exif = image.getexif()
+            exif[0x0112] = 6
+            image.save(folder / name / f"{k}.jpg", exif=exif)
+    dataset = data.load(folder, tmp_path / "data", size=32)
+    for name, sample in zip(dataset.train.names(), dataset.train.samples, strict=True):
+        assert torch.equal(data.read_image(folder / name, dataset.shape), sample)
+    grey = data.read_image(folder / name, (1, 16, 16))
+    assert (grey.dtype, grey.shape) == (torch.uint8, (1, 16, 16))
+
+
+def test_a_file_that_cannot_be_read_alone(tmp_path):
+    file = tmp_path / "photo.png"
+    with pytest.raises(data.DataError, match=r"photo\.png: no such file\."):
+        data.read_image(file, (3, 8, 8))
+    Image.new("RGB", (10, 6)).save(file)
+    assert data.read_image(file, (3, 6, 10)).shape == (3, 6, 10)
+    with pytest.raises(data.DataError, match=r"10 × 6 pixels; expected 5 × 6, since images"):
+        data.read_image(file, (3, 6, 5))
+    with pytest.raises(ValueError, match=r"shape must be \(channels, height, width\), got \(4,\)"):
+        data.read_image(file, (4,))

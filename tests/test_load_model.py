@@ -80,3 +80,24 @@ def test_another_size_than_in_training_is_said(new):
     model = load_model(run.folder.path)
     with pytest.warns(UserWarning, match=r"trained on images of 8 × 8, got 16 × 12\. Resize them"):
         assert model(torch.rand(2, 1, 16, 12)).shape == (2, 10)
+
+
+def test_inputs_that_would_give_nonsense_are_refused(new, digits, tmp_path):
+    run = new()
+    finish(run)
+    model = load_model(run.folder.path)
+    images = digits.test.samples[:4]
+    torch.testing.assert_close(model(images / 255), model(images), rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match=r"in \[0, 1\], got values from 0 to 255\. The model norm"):
+        model(images.float())
+    with pytest.raises(ValueError, match=r"got values from -"):
+        model(torch.randn(4, 1, 8, 8) - 2)
+    with pytest.raises(TypeError, match=r"got str\. Of a file: model\(zetamix\.data\.read_image\("):
+        model("photo.jpg")
+    flat = new("none", RECIPE.change(model="mlp"))
+    finish(flat)
+    with (
+        pytest.warns(UserWarning, match="Resize them"),
+        pytest.raises(ValueError, match=r"of shape \[1, 8, 8\] alone, got \[1, 9, 9\]"),
+    ):
+        load_model(flat.folder.path)(torch.rand(2, 1, 9, 9))

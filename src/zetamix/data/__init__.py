@@ -8,6 +8,7 @@ try:
     from zetamix.data.dataset import from_tensors as from_tensors
     from zetamix.data.errors import DataError as DataError
     from zetamix.data.errors import DatasetNotFoundError as DatasetNotFoundError
+    from zetamix.data.image_files import read_image as read_image
     from zetamix.data.load_dataset import DatasetRef as DatasetRef
     from zetamix.data.load_dataset import check as check
     from zetamix.data.load_dataset import check_fingerprint as check_fingerprint

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
 
 from zetamix.data.errors import DataError
 from zetamix.data.source import BLOCK_BYTES, Array, Block, Part, Rows
@@ -136,6 +138,32 @@ def decode(path: Path | bytes, fit: Fit, channels: int) -> Array:
     if not np.isfinite(pixels).all():
         raise DataError("holds NaN or infinity; expected finite numbers")
     return pixels[None] if channels == 1 else np.ascontiguousarray(np.moveaxis(pixels, 2, 0))
+
+
+def read_image(path: str | Path, shape: tuple[int, ...]) -> Tensor:
+    """One image file as a tensor of `shape`, as images of a folder are read for training.
+
+    It is rotated as its EXIF data says, converted to grey or RGB, and, if it has another size, cut
+    to its largest centre square and resized. Bytes, or float32 of files of 32-bit pixels.
+
+    shape: (channels, height, width): `shape` of a dataset, or of a model from `load_model`.
+    """
+    if len(shape) != 3:
+        raise ValueError(f"shape must be (channels, height, width), got {tuple(shape)}.")
+    channels, height, width = shape
+    try:
+        header = read_header(Path(path))
+        same = (header.height, header.width) == (height, width)
+        if not same and height != width:
+            raise DataError(
+                f"{header.width} × {header.height} pixels; expected {width} × {height}, since "
+                "images are resized to squares only"
+            )
+        dtype = "float32" if header.wide else "uint8"
+        pixels = decode(Path(path), Fit(None if same else height, crop=1.0, dtype=dtype), channels)
+    except Exception as error:  # decoders raise errors of any type for broken files
+        raise DataError(f"{path}: {explain(error)}.") from error
+    return torch.from_numpy(pixels.copy())
 
 
 def resize_images(images: Array, fit: Fit) -> Array:

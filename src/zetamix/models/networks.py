@@ -276,8 +276,15 @@ class TrainedModel(nn.Module):
         """Logits [n, classes].
 
         samples: images [n, channels, height, width], either bytes or floating point in [0, 1] as
-            a `Loader` yields them; or points [n, coordinates].
+            a `Loader` yields them; or points [n, coordinates]. `zetamix.data.read_image` reads a
+            file as it was read for training.
         """
+        if not isinstance(samples, Tensor):
+            raise TypeError(
+                f"Expected a tensor [n, {', '.join(map(str, self.shape))}], got "
+                f"{type(samples).__name__}. Of a file: "
+                "model(zetamix.data.read_image(path, model.shape)[None])."
+            )
         if samples.ndim != 1 + len(self.shape) or samples.shape[1] != self.shape[0]:
             raise ValueError(
                 f"Expected a batch of samples like {list(self.shape)}, as in training, got "
@@ -291,7 +298,31 @@ class TrainedModel(nn.Module):
                 stacklevel=2,
             )
         if self.is_bytes and len(self.shape) == 3 and samples.is_floating_point():
+            _check_unit_range(samples)
             samples = 255 * samples
         scaled = (samples.float() - self.get_buffer("mean")) / self.get_buffer("std")
-        logits: Tensor = self.network(scaled) / self.temperature
+        try:
+            logits: Tensor = self.network(scaled) / self.temperature
+        except RuntimeError as error:
+            if samples.shape[1:] == self.shape:
+                raise
+            raise ValueError(
+                f"This model takes samples of shape {list(self.shape)} alone, got "
+                f"{list(samples.shape[1:])}. Resize them as in training."
+            ) from error
         return logits
+
+
+def _check_unit_range(images: Tensor) -> None:
+    """Raise for images that are normalised already, or from 0 to 255; not on a GPU, which waits.
+
+    Interpolation may overshoot [0, 1] by a few tenths.
+    """
+    if images.device.type == "cpu" and images.numel():
+        low, high = (float(bound) for bound in images.aminmax())
+        if low < -0.5 or high > 1.5:
+            raise ValueError(
+                f"Expected images as bytes or as floating point in [0, 1], got values from {low:g} "
+                f"to {high:g}. The model normalises them itself; divide images from 0 to 255 by "
+                "255."
+            )

@@ -143,9 +143,10 @@ class Recipe:
         available = max(1, min(self.batch_size, samples) // processes)
         if method.sources is not None and method.sources > available:
             where = " in each process" if processes > 1 else ""
+            fewer = f"sources={available} or fewer, " if available > 1 else ""
             raise RecipeError(
                 f"{method.label} mixes {method.sources} samples, and a batch has {available}"
-                f"{where}. Use sources={available} or fewer, sources=all, or a larger batch_size."
+                f"{where}. Use {fewer}sources=all, or a larger batch_size."
             )
 
     def change(self, **changes: Any) -> "Recipe":
