@@ -45,7 +45,7 @@ def test_a_run_by_default(zetamix, tmp_path):
     text = zetamix(*SMALL)
     assert text.startswith(
         "digits: 100 training and 360 test samples, 10 classes, 1 × 8 × 8 · 1 method × 1 seed · "
-        "digitnet, 1 epoch, batch size 32, no augmentation · recipe: zetamix"
+        "digitnet, 1 epoch, batch size 32, no augmentation · recipe: default of this library"
     )
     folder = tmp_path / "out" / "train-digits" / "zetamix-s0"
     assert names(folder) == FINISHED
@@ -205,7 +205,7 @@ def test_a_gpu_that_is_not_there(zetamix):
 
 def test_a_file_in_the_place_of_the_folder(zetamix, tmp_path):
     (tmp_path / "file").write_text("")
-    assert zetamix(*SMALL, "--out", "file", status=1).endswith("file: File exists.")
+    assert "cannot write to file: Not a directory" in zetamix(*SMALL, "--out", "file", status=2)
 
 
 def test_out_of_memory_names_options_that_exist(zetamix, monkeypatch):

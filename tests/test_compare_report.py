@@ -15,13 +15,13 @@ from zetamix.metrics import EVALUATED, SCALED
 from zetamix.report.compare import (
     class_table,
     describe_method,
+    describe_replaced,
     difference_table,
     draw_confusion,
     draw_curves,
     draw_differences,
     main_table,
     make_csv,
-    methods_left_out,
     write_report,
 )
 from zetamix.report.compare_text import summarise
@@ -380,15 +380,21 @@ def test_small_comparisons_have_a_page_too(scores, dataset, images, tmp_path):
     assert len(seen.images) == images
 
 
-def test_methods_of_the_report_before_are_named(tmp_path):
+def test_what_a_report_replaces_is_named(tmp_path):
     three = make_comparison({label: [0.1, 0.2] for label in ("none", "mixup:1.0", "zeta:2.8")})
     two = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.2]})
-    assert methods_left_out(two, tmp_path) == []
+    assert describe_replaced(two, tmp_path) == ""
     write_report(three, tmp_path, MACHINE_INFO)
-    assert methods_left_out(three, tmp_path) == []
-    assert methods_left_out(two, tmp_path) == ["mixup:1.0"]
+    assert describe_replaced(three, tmp_path) == ""
+    assert "that had mixup:1.0 too. Their runs are kept" in describe_replaced(two, tmp_path)
+    # naming mixup would train it anew: the runs of before have another recipe
+    longer = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.2]}, epochs=9)
+    assert describe_replaced(longer, tmp_path) == (
+        "It replaces a report of other data or settings (digitnet, 3 epochs, samples of 1 × 8 × "
+        "8), whose runs are kept. To have both reports, choose another --out."
+    )
     (tmp_path / "results.json").write_text("{")
-    assert methods_left_out(two, tmp_path) == []
+    assert describe_replaced(two, tmp_path) == ""
 
 
 def test_a_crash_leaves_the_old_page(tmp_path, monkeypatch):

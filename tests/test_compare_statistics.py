@@ -198,7 +198,7 @@ def test_significant_differences_are_stated_with_their_direction_and_interval():
     better, worse = text.split(" and significantly ")
     assert "lower (better) for zeta:2.8 (−4.97 points, 95 % interval −5.11 to −4.82, Holm" in better
     assert worse.startswith("higher (worse) for mixup:1.0 (+5.00 points")
-    assert text.endswith("zeta:4.0 does not differ significantly.")
+    assert text.endswith("Not significantly different: zeta:4.0.")
     brief = describe_differences(made, "none", "error", brief=True)
     assert "zeta:2.8 (−4.97 points)" in brief
     assert "interval" not in brief
@@ -231,12 +231,55 @@ def test_significance_on_its_own_is_not_enough():
     assert near.p_holm > 0.05
     text = describe_differences(made, "none", "error")
     assert text.startswith("No method differs significantly")
-    assert "zeta:2.8 (uncorrected p = 0.020) is significant on its own" in text
+    assert "after it: zeta:2.8 (better, −4.00 points, uncorrected p = 0.020)." in text
+
+
+def test_a_worse_method_is_called_worse_before_correction():
+    worse = {label: [0.5 - error for error in errors] for label, errors in NOISY.items()}
+    text = describe_differences(make_comparison(worse, dataset=make_dataset(MANY)), "none", "error")
+    assert "not after it: zeta:2.8 (worse, +4.00 points, uncorrected p = 0.020)." in text
+
+
+def test_methods_that_tie_share_the_largest_improvement():
+    scores = {
+        "none": [0.3, 0.32, 0.31],
+        "mixup:1.0": [0.2, 0.3, 0.31],
+        "zeta:2.8": [0.3, 0.2, 0.31],
+    }
+    text = describe_differences(make_comparison(scores), "none", "error")
+    assert "The largest improvement is that of mixup:1.0 (" in text
+    assert ") and zeta:2.8 (−4.00 points" in text
 
 
 def test_one_seed_claims_nothing():
     made = make_comparison({"none": [0.2], "zeta:2.8": [0.1]})
     assert "cannot be tested with one seed" in describe_differences(made, "none", "error")
+    # after Ctrl-C the user need not be told to ask for the seeds that were asked for
+    scores = {"none": [0.2, 0.2, 0.2], "zeta:2.8": [0.1, 0.1, 0.1]}
+    missing = [(label, seed) for label in scores for seed in (1, 2)]
+    text = describe_differences(make_comparison(scores, missing=missing), "none", "error")
+    assert "cannot be tested yet: no method has two finished runs" in text
+
+
+def test_a_temperature_at_its_limit_is_no_temperature():
+    made = make_comparison(CLEAR, dataset=make_dataset(MANY), temperature=100.0)
+    assert "is the limit of the fit" in dict(summarise(made))["Calibration"]
+    made = make_comparison(CLEAR, dataset=make_dataset(MANY))
+    assert "is the limit of the fit" not in dict(summarise(made))["Calibration"]
+
+
+def test_an_improvement_in_some_seeds_leaves_convergence_open():
+    made = make_comparison(CLEAR, dataset=make_dataset(MANY), epochs=6)
+    rates = [[0.5, 0.4, 0.3, 0.2, 0.15, 0.1], [0.5, 0.3, 0.2, 0.19, 0.19, 0.19]]
+    curves = {
+        (label, seed): [
+            {"epoch": k, "test": {"error": value}} for k, value in enumerate(rates[seed > 0], 1)
+        ]
+        for label, seed in made.curves
+    }
+    text = dict(summarise(replace(made, curves=curves)))["Training"]
+    assert "Whether training had converged is not clear" in text
+    assert "did not improve in every seed (12,000 samples)" in text
 
 
 def test_a_method_without_a_common_seed_is_reported_once():
@@ -310,7 +353,7 @@ def test_that_no_method_is_better_than_chance_follows_the_verdict(errors, counts
     assert ("significantly better than chance" in found.get("Caution", "")) is is_chance
     if is_chance:
         assert list(found)[1] == "Caution"
-        assert "chance (balanced accuracy 33.33 % with 3 classes)" in found["Caution"]
+        assert "chance (balanced accuracy 33.33 % with 3 classes; guessing" in found["Caution"]
         # nothing is said about the calibration of a guesser
         assert "Calibration" not in found
 

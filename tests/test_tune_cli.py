@@ -45,7 +45,7 @@ def test_a_search_from_the_command_line(tmp_path):
         assert heading in text
     assert f"Report written to {tmp_path}/report.html" in text
     page = open_page(tmp_path / "report.html").check()
-    assert page.title == "crescents: which γ?"
+    assert page.title == "crescents: which γ for ζ-mixup?"
     assert (tmp_path / "study.db").exists()
     # and more of it
     done = tune(*QUICK, "--trials", 4, "--test-seeds", 0, "--out", tmp_path)

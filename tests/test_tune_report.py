@@ -202,8 +202,8 @@ def test_importance_is_refused(trials, space, message):
 def test_the_first_screen_of_a_grid():
     """The golden text of a report."""
     assert summary(make_tuning(VALLEY, GRID, errors=ERRORS, sampler="grid")) == {
-        "Chosen": "γ = 2.4: validation error rate 6.00 ± 0.20 % (± standard deviation, 3 seeds), "
-        "the best of 21 complete trials.",
+        "Chosen": "ζ-mixup with γ = 2.4: validation error rate 6.00 ± 0.20 % (± standard "
+        "deviation, 3 seeds), the best of 21 complete trials.",
         "Flatness": "3 of 7 γ of the grid are within one standard error (0.12 points, over seeds) "
         "of the best, with γ from 2.2 to 2.6. 7 values of γ are too few to tell how flat the "
         "optimum is.",
@@ -361,6 +361,17 @@ def test_a_test_at_chance_level_is_doubted(errors, at_chance):
     if at_chance:
         text = "No setting is significantly better than chance (balanced accuracy 33.33 % with 3"
         assert found["Caution"].startswith(text)
+
+
+def test_a_range_with_worse_values_in_it_is_none():
+    errors = {1.8: 0.10, 2.4: 0.30, 2.6: 0.31, 4.0: 0.105}
+    trials = [
+        make_trial(k, error, gamma=gamma, error=0.02)
+        for k, (gamma, error) in enumerate(errors.items())
+    ]
+    text = summary(make_tuning(trials, make_spec("gamma=1..6")))["Flatness"]
+    assert "with γ from 1.8 to 4. 2 other γ in between scored worse." in text
+    assert "2.8, is in this range" not in text
 
 
 def test_claims():
@@ -584,7 +595,7 @@ def test_json_has_no_nan(tmp_path):
 def test_the_page_in_a_browser(written, width):
     tuning, page = written
     opened = open_page(page, width=width).check()
-    assert opened.title == "blobs: which γ?"
+    assert opened.title == "blobs: which γ for ζ-mixup?"
     assert opened.headings[1:] == [
         "Test results",
         "Score against γ",
@@ -608,7 +619,7 @@ def test_an_unfinished_grid_in_a_browser(tmp_path):
     spec = make_spec("gamma=1.8:3.0:0.2", dataset=make_dataset(val=False))
     tuning = make_tuning(VALLEY, spec, total=30, sampler="grid")
     opened = open_page(write_report(tuning, tmp_path, MACHINE)).check()
-    assert opened.title == "blobs: which γ? (unfinished)"
+    assert opened.title == "blobs: which γ for ζ-mixup? (unfinished)"
     assert opened.headings[1:] == ["Score against γ", "Trials", "Method"]
     text = re.sub(r"\s+", " ", opened.text)
     assert "every setting with seeds 0, 1, 2" in text

@@ -1,7 +1,6 @@
 """`zetamix compare`."""
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,6 @@ from zetamix.cli.live import (
     show_runs,
 )
 from zetamix.cli.shown_again import ShownAgain
-from zetamix.text import join
 
 if TYPE_CHECKING:
     from zetamix.experiments.compare import Grid
@@ -41,6 +39,7 @@ def compare(
     size: options.Size = None,
     group: options.GroupColumn = None,
     group_pattern: options.GroupPattern = None,
+    skip_broken: options.SkipBroken = False,
     change: options.Changes = None,
     device: options.Device = None,
     jobs: options.Jobs = None,
@@ -76,7 +75,9 @@ def compare(
     options.check_device(device)
     stop = options.make_stop(time_limit, began, console)
     with report_errors():
+        by = options.parse_group(group, group_pattern)
         with show_reading() as progress:
+            options.prepare_without_broken(skip_broken, data, data_dir, size, by, progress)
             grid = make_grid(
                 data,
                 chosen,
@@ -90,12 +91,13 @@ def compare(
                 changes=change or [],
                 data_dir=data_dir,
                 size=size,
-                group=options.parse_group(group, group_pattern),
+                group=by,
                 progress=progress,
             )
+        options.check_writable(grid.out, "--out")
         _print_grid(console, grid)
-        multi_label = grid.dataset.multi_label
-        metric = primary_metric(grid.dataset.splits["test"].counts(), multi_label=multi_label)
+        test = grid.dataset.splits["test"]
+        metric = primary_metric(test.counts(), multi_label=test.multi_label)
         curves = FolderLog(log, grid.out)
         with stop, curves, show_runs(console, metric, curves=curves) as watch:
             comparison = compare_methods(
@@ -109,21 +111,13 @@ def compare(
                 stop=stop,
             )
         # the files first: a closed pipe ends the command at its first line
-        page, left_out = _write(comparison, grid.out)
+        page, replaced = _write(comparison, grid.out)
         _print(console, comparison)
-        _print_page(console, page, left_out)
+        _print_page(console, page, replaced)
         if page is not None:
             options.write_results(json_file, grid.out / "results.json")
         if comparison.complete and not comparison.failures:
-
-            def draw(console: Console) -> None:
-                _print_grid(console, grid)
-                count = len(comparison.records)
-                print_line(console, f"{count} of {count} runs are finished.")
-                _print(console, comparison)
-                _print_page(console, page)
-
-            again.keep(grid.out, draw)
+            again.keep(grid.out, lambda console: _print_finished(console, grid, comparison, page))
         if not comparison.complete and not comparison.failures:
             exit_stopped(console, stop, _hint(comparison, stop))
         if comparison.failures:
@@ -134,6 +128,17 @@ def _print_grid(console: Console, grid: "Grid") -> None:
     print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
     if len(grid.methods) == 1:
         print_line(console, "One method alone is not compared. Add --methods none,zetamix")
+
+
+def _print_finished(
+    console: Console, grid: "Grid", comparison: "Comparison", page: Path | None
+) -> None:
+    """What the same command prints once everything is done."""
+    _print_grid(console, grid)
+    count = len(comparison.records)
+    print_line(console, f"{count} of {count} runs are finished.")
+    _print(console, comparison)
+    _print_page(console, page)
 
 
 def _hint(comparison: "Comparison", stop: "Stop") -> str:
@@ -156,25 +161,21 @@ def _print(console: Console, comparison: "Comparison") -> None:
     print_findings(console, summarise(comparison))
 
 
-def _write(comparison: "Comparison", out: Path) -> tuple[Path | None, list[str]]:
-    """Write the report: its page, and methods of an earlier one that it lacks."""
-    from zetamix.report.compare import methods_left_out, write_report
+def _write(comparison: "Comparison", out: Path) -> tuple[Path | None, str]:
+    """Write the report: its page, and what an earlier one had that it lacks."""
+    from zetamix.report.compare import describe_replaced, write_report
 
     if not comparison.records:
-        return None, []
-    left_out = methods_left_out(comparison, out)
-    return write_report(comparison, out, _machine(comparison)), left_out
+        return None, ""
+    replaced = describe_replaced(comparison, out)
+    return write_report(comparison, out, _machine(comparison)), replaced
 
 
-def _print_page(console: Console, page: Path | None, left_out: Sequence[str] = ()) -> None:
+def _print_page(console: Console, page: Path | None, replaced: str = "") -> None:
     if page is not None:
         print_line(console, f"Report written to {short_path(page)}")
-    if left_out:
-        print_line(
-            console,
-            f"It replaces a report that had {join(left_out)} too. Their runs are kept: name them "
-            "in --methods to see them beside the others.",
-        )
+    if replaced:
+        print_line(console, replaced)
 
 
 def _machine(comparison: "Comparison") -> dict[str, str]:

@@ -20,6 +20,7 @@ from zetamix.cli.options import (
     GroupPattern,
     Json,
     Size,
+    SkipBroken,
     open_console,
     parse_group,
     write_results,
@@ -39,10 +40,6 @@ Name = Annotated[
 Seed = Annotated[int, typer.Option("--seed", help="Seed of created splits and of synthetic data.")]
 All = Annotated[bool, typer.Option("--all", help="List everything, not only the first ten.")]
 Force = Annotated[bool, typer.Option("--force", help="Prepare again even if already prepared.")]
-
-SkipBroken = Annotated[
-    bool, typer.Option("--skip-broken", help="Leave out images of yours that cannot be read.")
-]
 
 ACCESS = {"built in": "", "download": "auto", "tool": "tool", "request": "request"}
 SPLIT_KINDS = {"official": "official", "made": "stratified 70/10/20, seeded", "drawn": "drawn"}

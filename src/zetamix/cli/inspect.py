@@ -19,11 +19,13 @@ from zetamix.cli.options import (
     Methods,
     Out,
     Size,
+    SkipBroken,
     check_writable,
     open_console,
     parse_device,
     parse_group,
     parse_methods,
+    prepare_without_broken,
     write_results,
 )
 
@@ -65,6 +67,7 @@ def inspect(
     size: Size = None,
     group: GroupColumn = None,
     group_pattern: GroupPattern = None,
+    skip_broken: SkipBroken = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling and the oracle.")] = 0,
     device: Device = None,
     memory_gb: Annotated[float, typer.Option(min=0.01, help="Memory limit in GB.")] = 1.0,
@@ -101,6 +104,7 @@ def inspect(
     with report_errors(), StageBars(Console(stderr=True)) as bars:
         bars("reading the data", 0, 1)
         by = parse_group(group, group_pattern)
+        prepare_without_broken(skip_broken, data, data_dir, size, by, bars)
         dataset = datasets.load(data, data_dir=data_dir, size=size, group=by, progress=bars)
         bars("reading the data", 1, 1)
         chosen = given or choose_methods(METHODS, images=len(dataset.shape) == 3)

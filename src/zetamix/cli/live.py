@@ -234,7 +234,7 @@ def print_header(
         f"{len(dataset.train):,} training and {test:,} test samples, "
         f"{dataset.num_classes} classes, {shape} · {runs} · {model}, "
         f"{plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, {augmentation} "
-        f"augmentation · recipe: {recipe.source}"
+        f"augmentation · recipe: {recipe.origin}"
     )
     print_findings(console, [(f"{dataset.name}:", text)], gap=" ")
     for note in dataset.notes:
@@ -255,7 +255,13 @@ def print_table(console: Console, table: "ReportTable", required: int = 2) -> No
             break
     console.print(shown)
     if count < len(table.columns):
-        hidden = ", ".join(head.name for head in table.heads[count:])
+        names = [head.name for head in table.heads]
+        # of two columns with one name, the first may be shown
+        hidden = ", ".join(
+            f"{name} of {names[index - 1]}" if name in names[:index] else name
+            for index, name in enumerate(names)
+            if index >= count
+        )
         print_line(console, f"Too wide for this terminal, see the report: {hidden}.", style="dim")
     console.print()
 

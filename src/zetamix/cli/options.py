@@ -15,6 +15,8 @@ from zetamix.cli.errors import report_errors
 if TYPE_CHECKING:
     import torch
 
+    from zetamix.data.groups import Group
+    from zetamix.data.source import Progress
     from zetamix.methods import Method
     from zetamix.train.stop import Stop
 
@@ -125,6 +127,9 @@ Json = Annotated[
         "else is printed.",
     ),
 ]
+SkipBroken = Annotated[
+    bool, typer.Option("--skip-broken", help="Leave out images of yours that cannot be read.")
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(
@@ -176,10 +181,11 @@ def check_device(name: str | None) -> None:
 
 def check_writable(folder: Path, option: str) -> None:
     """Fail before any work, not after, where results cannot be written to a folder."""
+    path = folder.absolute()
+    nearest = next(parent for parent in (path, *path.parents) if parent.exists())
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # without a name: other commands may test the same folder
-        with tempfile.TemporaryFile(dir=folder):
+        # a file without a name, and no new folder: other commands may look at the same one
+        with tempfile.TemporaryFile(dir=nearest):
             pass
     except OSError as error:
         raise typer.BadParameter(
@@ -261,6 +267,21 @@ def parse_train_size(text: str | None) -> int | float | None:
             f"expected a number of samples or a fraction such as 0.1, got {text!r}",
             param_hint="--train-size",
         ) from None
+
+
+def prepare_without_broken(
+    wanted: bool,
+    data: str,
+    data_dir: Path | None,
+    size: int | None,
+    group: "Group",
+    progress: "Progress | None" = None,
+) -> None:
+    """If wanted, prepare data without the images that cannot be read: later loads find it so."""
+    if wanted:
+        from zetamix.data import prepare
+
+        prepare(data, data_dir, size=size, group=group, skip_broken=True, progress=progress)
 
 
 def parse_methods(text: str | None) -> "list[Method] | None":

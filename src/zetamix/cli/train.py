@@ -34,6 +34,7 @@ def train(
     size: options.Size = None,
     group: options.GroupColumn = None,
     group_pattern: options.GroupPattern = None,
+    skip_broken: options.SkipBroken = False,
     change: options.Changes = None,
     device: options.Device = None,
     jobs: options.Jobs = None,
@@ -58,6 +59,7 @@ def train(
     # importing and loading count towards the time limit
     began = time.monotonic()
     chosen = options.parse_methods(methods or "zetamix") or []
+    numbers = options.parse_seeds(seeds, 1)
     import torch
 
     from zetamix.experiments.run_cells import run_cells
@@ -73,6 +75,7 @@ def train(
         console.quiet = not ranks.leads
         by = options.parse_group(group, group_pattern)
         with show_reading(quiet=not ranks.leads) as progress:
+            options.prepare_without_broken(skip_broken, data, data_dir, size, by, progress)
             dataset, ref = _load(data, data_dir, train_size, size, by, progress)
         recipe = make_recipe(
             dataset,
@@ -82,7 +85,6 @@ def train(
             optimizer=optimizer,
             changes=change or [],
         )
-        numbers = options.parse_seeds(seeds, 1)
         cells = [make_cell(dataset, method, recipe, seed) for method in chosen for seed in numbers]
         folder, folder_of = _folders(out, dataset.name, cells)
         print_header(console, dataset, recipe, len(chosen), len(numbers))
@@ -149,6 +151,7 @@ def _folders(
     def folder_of(cell: "Cell") -> str:
         return f"{cell.method.replace(':', '-')}-s{cell.seed}"
 
+    options.check_writable(out or Path("out") / f"train-{name}", "--out")
     if out is None:
         return Path("out") / f"train-{name}", folder_of
     is_run = (out / "cell.json").exists()

@@ -95,6 +95,7 @@ def tune(
     size: options.Size = None,
     group: options.GroupColumn = None,
     group_pattern: options.GroupPattern = None,
+    skip_broken: options.SkipBroken = False,
     change: options.Changes = None,
     device: options.Device = None,
     jobs: options.Jobs = None,
@@ -108,6 +109,9 @@ def tune(
     data_dir: options.DataDir = None,
 ) -> None:
     """Which γ for my data? Search on the validation split, then test the chosen setting once.
+
+    γ is that of ζ-mixup (zeta); ZetaMix draws its own for every output, and is one of the baselines
+    of the final test.
 
     Default search space: gamma=1..6. Where --space names parameters of the recipe too, every
     baseline gets the same search, so that the comparison is fair, and the trials multiply.
@@ -134,7 +138,9 @@ def tune(
         from zetamix.experiments.tune import tune as search
 
         _mask_password(storage)
+        by = options.parse_group(group, group_pattern)
         with show_reading() as progress:
+            options.prepare_without_broken(skip_broken, data, data_dir, size, by, progress)
             spec = make_spec(
                 data,
                 text,
@@ -148,13 +154,14 @@ def tune(
                 changes=change or [],
                 data_dir=data_dir,
                 size=size,
-                group=options.parse_group(group, group_pattern),
+                group=by,
                 progress=progress,
             )
         grid_seeds = None if seeds is None else options.parse_seeds(seeds, 3)
         plan = make_plan(spec, sampler, trials, prune, grid_seeds)
         name = f"tune-{spec.dataset.name}" + ("-grid" if sampler == "grid" else "")
         folder = out or Path("out") / name
+        options.check_writable(folder, "--out")
         _print_header(console, spec, plan, test_seeds)
         curves = FolderLog(log, folder)
         with stop, curves, show_trials(console, spec, curves) as watch:
@@ -277,11 +284,11 @@ def _print_header(console: Console, spec: "StudySpec", plan: "SearchPlan", test_
         )
     text = (
         f"{sizes['train']} training, {sizes['val']} validation and "
-        f"{sizes.get('test', 'no')} test samples · {spec.space.text} · "
+        f"{sizes.get('test', 'no')} test samples · ζ-mixup (zeta) with {spec.space.text} · "
         f"{plural(plan.trials, 'trial')}{same} ({plan.sampler}), chosen by validation "
         f"{METRICS[spec.metric].title}{after} · {recipe.model}, "
         f"{plural(recipe.epochs, 'epoch')}, batch "
-        f"size {recipe.batch_size} · recipe: {recipe.source}"
+        f"size {recipe.batch_size} · recipe: {recipe.origin}"
     )
     print_findings(console, [(f"{dataset.name}:", text)], gap=" ")
     for note in dataset.notes:

@@ -185,9 +185,9 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
             more = " or more" if len(scan.corrupt) >= MAX_BROKEN else ""
             raise DataError(
                 f"{plural(len(scan.corrupt), 'image')}{more} of {source.name} cannot be read, so "
-                "nothing was prepared. Replace or remove these files, or leave them out once for "
-                "all commands with `zetamix data prepare PATH --skip-broken` (and --size and "
-                "--group, if you use them):\n  " + "\n  ".join(scan.corrupt)
+                "nothing was prepared. Replace or remove these files, or add --skip-broken to the "
+                "command (skip_broken=True to zetamix.data.prepare) to leave them out:\n  "
+                + "\n  ".join(scan.corrupt)
             )
         source = _without_broken(source, scan)
     for split, part in source.parts.items():

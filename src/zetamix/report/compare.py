@@ -69,13 +69,28 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
     return page
 
 
-def methods_left_out(comparison: Comparison, out: Path) -> list[str]:
-    """Methods of an earlier report in this folder that a report of this comparison would lack."""
+def describe_replaced(comparison: Comparison, out: Path) -> str:
+    """What an earlier report in this folder has and a report of this comparison lacks."""
     try:
-        earlier = read_json(out / "results.json").get("methods", {})
-    except (OSError, ValueError):
-        return []
-    return [label for label in earlier if label not in comparison.methods]
+        earlier = read_json(out / "results.json")
+        recipe, methods = earlier["recipe"], earlier["methods"]
+        before = earlier["dataset"]["fingerprint"], recipe
+    except (OSError, ValueError, KeyError):
+        return ""
+    if before != (comparison.dataset.fingerprint, json_safe(comparison.recipe.as_dict())):
+        shape = " × ".join(map(str, earlier["dataset"]["shape"]))
+        return (
+            f"It replaces a report of other data or settings ({recipe['model']}, "
+            f"{recipe['epochs']} epochs, samples of {shape}), whose runs are kept. To have both "
+            "reports, choose another --out."
+        )
+    lost = [label for label in methods if label not in comparison.methods]
+    if not lost:
+        return ""
+    return (
+        f"It replaces a report that had {join(lost)} too. Their runs are kept: name them in "
+        "--methods to see them beside the others."
+    )
 
 
 # tables
@@ -461,7 +476,7 @@ def describe_method(comparison: Comparison) -> list[str]:
         "initial weights and the order of the data, so that paired runs differ in the mixing only.",
         f"Every run: {recipe.model}, {recipe.start}, {plural(recipe.epochs, 'epoch')}, batch size "
         f"{recipe.batch_size}, {recipe.optimisation}, augmentation: {recipe.augmentation}. "
-        f"Recipe: {recipe.source}. All numbers are from the last epoch; "
+        f"Recipe: {recipe.origin}. All numbers are from the last epoch; "
         "nothing was selected on the test split.",
         f"Primary metric: {METRICS[comparison.primary].title}. It is the mean "
         "average precision where a sample may have several labels, the AUC for two classes, else "

@@ -7,7 +7,7 @@ from zetamix.measure.statistics import CONFIDENCE, MOST_SEEDS, POWER, Difference
 from zetamix.methods import display_name
 from zetamix.metrics import METRICS, SCALED, Metric, resolution
 from zetamix.results.comparison import ChanceLevel, Comparison
-from zetamix.text import join, plural, sentence_case
+from zetamix.text import join, plural
 
 LEVEL = f"{100 * CONFIDENCE:g} %"
 # differences whose detection is planned, as fractions
@@ -61,6 +61,11 @@ def describe_differences(
     if not differences:
         return f"No other method has a finished run with a seed of {name}."
     tested = [d for d in differences if d.p is not None]
+    if not tested and not comparison.complete:
+        return (
+            f"A difference to {name} in {title} cannot be tested yet: no method has two finished "
+            "runs with seeds of it."
+        )
     if not tested:
         return (
             f"A difference to {name} in {title} cannot be tested with one seed. Use --seeds 3 or "
@@ -80,14 +85,19 @@ def describe_differences(
         text += f", {title} is {_directions(significant, p_name)}."
         rest = [display_name(d.method) for d in differences if not d.significant]
         if rest:
-            verb = "does" if len(rest) == 1 else "do"
-            text += f" {sentence_case(join(rest))} {verb} not differ significantly."
+            text += f" Not significantly different: {join(rest)}."
     else:
         text = f"No method differs significantly from {name} in {title}"
         text += "." if brief else f" ({correction}; {plural(tested[0].n, 'seed')})."
-        best = max(tested, key=lambda d: METRICS[metric].sign * d.mean)
-        if not brief and METRICS[metric].sign * best.mean > 0:
-            text += f" The largest improvement is that of {_with_change(best, p_name)}."
+        best = max(METRICS[metric].sign * d.mean for d in tested)
+        if not brief and best > 0:
+            # as printed: means that differ by rounding only are tied
+            change = METRICS[metric].signed(METRICS[metric].sign * best)
+            tied = [d for d in tested if METRICS[metric].signed(d.mean) == change]
+            text += (
+                " The largest improvement is that of "
+                f"{join([_with_change(d, p_name) for d in tied])}."
+            )
     return text if brief else text + _before_correction(tested)
 
 
@@ -143,7 +153,7 @@ def describe_training(comparison: Comparison) -> str:
             f"; the last, smaller batch is dropped, so an epoch skips {rest:,} of {samples:,} "
             f"samples ({100 * rest / samples:.1f} %)"
         )
-    return f"{text}. {_convergence(comparison)}"
+    return f"{text}. {_convergence(comparison)}" if comparison.complete else f"{text}."
 
 
 def _convergence(comparison: Comparison) -> str:
@@ -169,9 +179,16 @@ def _convergence(comparison: Comparison) -> str:
     if comparison.not_better_than is not None:
         # a flat curve at chance is that of a network that has not begun to learn
         return "Convergence cannot be judged, because no method is better than chance."
+    if metric.sign * best >= STILL_IMPROVING:
+        samples = len(comparison.dataset.splits[split])
+        return (
+            f"Whether training had converged is not clear: towards its end, {title} changed by up "
+            f"to {metric.format_difference(best)} on average, but did not improve in every seed "
+            f"({samples:,} samples)."
+        )
     return (
-        f"Training had converged: towards its end, {title} no longer improved by "
-        f"{_amount(metric, STILL_IMPROVING)} and in every seed (largest mean change "
+        f"Training had converged: towards its end, {title} improved by less than "
+        f"{_amount(metric, STILL_IMPROVING)} (largest mean change "
         f"{metric.format_difference(best)})."
     )
 
@@ -187,11 +204,11 @@ def describe_calibration(comparison: Comparison, baseline: str) -> str:
             "mixing makes networks underconfident by design, so no verdict follows from them."
         )
     texts = [describe_differences(comparison, baseline, name, brief=True) for name in SCALED]
-    means = [
-        f"{comparison.temperature(label):.2f} for {display_name(label)}"
-        for label in comparison.methods
-    ]
-    texts.append(f"Fitted temperatures (below 1: underconfident as trained): {join(means)}.")
+    means = {label: f"{comparison.temperature(label):.2f}" for label in comparison.methods}
+    named = [f"{mean} for {display_name(label)}" for label, mean in means.items()]
+    texts.append(f"Fitted temperatures (below 1: underconfident as trained): {join(named)}.")
+    if {"0.01", "100.00"} & {*means.values()}:
+        texts.append("A temperature of 0.01 or 100 is the limit of the fit, which found none.")
     return " ".join(texts)
 
 
@@ -246,9 +263,15 @@ def _with_change(difference: Difference, p_name: str) -> str:
 def _before_correction(tested: Sequence[Difference]) -> str:
     """Differences that are significant on their own, but not as one of several."""
     near = [d for d in tested if d.excludes_zero and not d.significant]
-    names = join([f"{display_name(d.method)} (uncorrected p {format_p(d.p or 0.0)})" for d in near])
-    verb = "is significant on its" if len(near) == 1 else "are significant on their"
-    return f" {sentence_case(names)} {verb} own but not after Holm correction." if near else ""
+    if not near:
+        return ""
+    metric = METRICS[near[0].metric]
+    names = [
+        f"{display_name(d.method)} ({'better' if metric.sign * d.mean > 0 else 'worse'}, "
+        f"{metric.format_difference(d.mean)}, uncorrected p {format_p(d.p or 0.0)})"
+        for d in near
+    ]
+    return f" Significant before Holm correction, but not after it: {join(names)}."
 
 
 def format_p(p: float) -> str:
@@ -270,7 +293,10 @@ def _not_better_than_chance(comparison: Comparison, chance: ChanceLevel) -> str:
 def at_chance(subject: str, chance: ChanceLevel) -> str:
     """What to do where nothing is better than chance; the subject ends with "is" or "is not"."""
     metric = METRICS[chance.metric]
-    level = f"{metric.title} {metric.format(chance.value)} with {chance.classes} classes"
+    level = (
+        f"{metric.title} {metric.format(chance.value)} with {chance.classes} classes; guessing "
+        f"the {chance.samples:,} test samples may reach {metric.format(chance.highest)}"
+    )
     return f"{subject} significantly better than chance ({level}). Train longer or check the data."
 
 

@@ -32,7 +32,11 @@ def summarise(inspection: Inspection) -> list[tuple[str, str]]:
         "Mean distance to the nearest original, where 1 is the mean distance between an original "
         f"and its nearest other original: {_by_method(inspection, 'distance', '{:.2f}')}."
     )
-    return [*pairs, ("Diversity", text)]
+    scope = (
+        "These measures describe the samples, not what a network learns from them: a method that "
+        "leaves the data may train better models. zetamix compare measures that."
+    )
+    return [*pairs, ("Diversity", text), ("Scope", scope)]
 
 
 def cautions(inspection: Inspection) -> dict[str, str]:

@@ -119,7 +119,7 @@ def _page(
     sections.append(Section("Trials", [trial_table(tuning), *more]))
     notes = [f"Data: {note}." for note in tuning.spec.dataset.notes]
     sections.append(Section("Method", [method_table(tuning), *notes]))
-    title = f"{tuning.spec.dataset.name}: which γ?"
+    title = f"{tuning.spec.dataset.name}: which γ for ζ-mixup?"
     if not tuning.finished:
         title += " (unfinished)"
     return render_page(title, sections, machine=machine, lead=summarise_tuning(tuning))
@@ -235,7 +235,7 @@ def method_table(tuning: Tuning) -> Table:
         **baselines,
         "sampler": sampling,
         "pruning": pruning,
-        "recipe": f"{recipe.source}; {recipe.model}, {recipe.start}, {recipe.epochs} epochs, batch "
+        "recipe": f"{recipe.origin}; {recipe.model}, {recipe.start}, {recipe.epochs} epochs, batch "
         f"size {recipe.batch_size}, {recipe.optimisation}, augmentation: {recipe.augmentation}",
         "trained by": tuning.description,
     }

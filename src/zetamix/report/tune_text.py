@@ -40,9 +40,9 @@ def summarise_tuning(tuning: Tuning) -> list[tuple[str, str]]:
     elif flat is not None and spec.space.gamma is not None:
         lead.append(("Flatness", _flatness(tuning, flat)))
     if tuning.tested:
-        lead.append(("Test", _test(tuning)))
         if cautions := _cautions(tuning):
-            lead.append(("Caution", " ".join(cautions)))
+            lead.insert(0, ("Caution", " ".join(cautions)))
+        lead.append(("Test", _test(tuning)))
     elif tuning.test_failures:
         lead.append(("Test", f"The final test failed. {' '.join(tuning.test_failures)}"))
     elif not tuning.finished:
@@ -88,8 +88,8 @@ def _score(tuning: Tuning, chosen: SettingResult) -> str:
     elif error is not None:
         value += f" (± standard error, {size:,} samples)"
     return (
-        f"{format_setting(chosen.setting)}: validation {metric.title} {value}, the best of "
-        f"{_counts(tuning)}.{_chance(tuning, chosen)}"
+        f"ζ-mixup with {format_setting(chosen.setting)}: validation {metric.title} {value}, the "
+        f"best of {_counts(tuning)}.{_chance(tuning, chosen)}"
     )
 
 
@@ -124,13 +124,15 @@ def _flatness(tuning: Tuning, flat: Flatness) -> str:
         return f"None of the other {flat.total - 1} {unit} is {margin}.{_edge(tuning, flat)}"
     text = f"{flat.within} of {flat.total} {unit} are {margin}, with γ from {flat.low:g} to "
     text += f"{flat.high:g}. "
+    if flat.worse_between:
+        text += f"{plural(flat.worse_between, 'other γ', 'other γ')} in between scored worse. "
     if count < MIN_SHAPE_GAMMAS:
         text += f"{count} values of γ are too few to tell how flat the optimum is."
     elif tuning.spec.space.gamma is not None:
         share = tuning.spec.space.gamma.share(flat.low, flat.high)
         width = "flat" if share >= 0.5 else "broad" if share >= 0.2 else "narrow"
         text += f"The optimum is {width}: {100 * share:.0f} % of the searched range."
-    if flat.low <= DEFAULT_GAMMA <= flat.high:
+    if flat.low <= DEFAULT_GAMMA <= flat.high and not flat.worse_between:
         text += f" The default, {DEFAULT_GAMMA}, is in this range."
     return text + _edge(tuning, flat)
 

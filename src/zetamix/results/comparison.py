@@ -56,6 +56,10 @@ class ChanceLevel:
     metric: str
     value: float
     classes: int
+    highest: float
+    """What guessing seldom exceeds: two standard errors above."""
+    samples: int
+    """Test samples, by which that error is computed."""
 
 
 def chance_unless_exceeded(
@@ -76,7 +80,8 @@ def chance_unless_exceeded(
     highest = value + CHANCE_ERRORS * _chance_error(metric, counts, samples) + ROUNDING
     if any(math.isnan(mean) or mean > highest for mean in found):
         return None
-    return ChanceLevel(metric, value, int((counts > 0).sum()))
+    total = int(counts.sum()) if samples is None else samples
+    return ChanceLevel(metric, value, int((counts > 0).sum()), highest, total)
 
 
 def _chance_error(metric: str, counts: Tensor, samples: int | None) -> float:

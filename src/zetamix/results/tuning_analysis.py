@@ -51,6 +51,8 @@ class Flatness:
     """One standard error of the best."""
     over_seeds: bool
     """Whether that error is over seeds, or over the samples of one measurement."""
+    worse_between: int = 0
+    """γ between `low` and `high` that are not within `margin`."""
     ties: int = 1
     """Number of γ with the best value; if there are several, `best` is one of them by chance."""
 
@@ -138,6 +140,7 @@ def flatness(trials: Sequence[Trial], metric: str) -> Flatness | None:
         total=len(pairs),
         margin=error,
         over_seeds=over_seeds,
+        worse_between=len({g for g, _ in pairs if min(near) < g < max(near)} - {*near}),
         ties=len({g for g, v in pairs if abs(v - value) <= ROUNDING}),
     )
 

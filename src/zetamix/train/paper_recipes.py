@@ -8,10 +8,7 @@ from zetamix.data.catalogue import CATALOGUE
 from zetamix.data.dataset import Dataset
 from zetamix.metrics import check_metric
 from zetamix.models import OWN_MODELS, default_model, initialise
-from zetamix.train.recipe import Recipe, RecipeError
-
-# the source of recipes that are not the paper's
-OWN = "zetamix"
+from zetamix.train.recipe import OWN, Recipe, RecipeError
 
 _CIFAR = Recipe(
     source="paper, Appendix D.1",

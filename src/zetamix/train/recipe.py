@@ -24,6 +24,10 @@ CHOICES = {
 }
 
 
+# the source of recipes that are not the paper's
+OWN = "zetamix"
+
+
 class RecipeError(ValueError):
     """An invalid recipe. The message says which values are valid."""
 
@@ -218,6 +222,11 @@ class Recipe:
     def start(self) -> str:
         """What the weights of a run start from, for people."""
         return "from scratch" if self.weights is None else f"from {self.weights}"
+
+    @property
+    def origin(self) -> str:
+        """Where the values come from, for people."""
+        return "default of this library" if self.source == OWN else self.source
 
     @property
     def optimisation(self) -> str:
