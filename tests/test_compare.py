@@ -125,12 +125,13 @@ def test_a_dataset_in_memory_takes_a_part_too():
 # examples
 
 
-def test_examples_are_one_of_each_class_in_the_rows_of_their_originals():
+def test_examples_are_of_all_classes_in_the_rows_of_their_originals():
     grid = grid_of(make_dataset((30, 40, 50)), "none,cutmix,zeta:60")
     originals, cut, zeta = make_examples(grid)
     assert [originals.method, cut.method, zeta.method] == ["none", "cutmix:1.0", "zeta:60.0"]
-    assert torch.equal(originals.targets, torch.eye(3))
-    assert originals.samples.shape == (3, 1, 8, 8)
+    assert torch.equal(originals.targets, torch.eye(3)[torch.arange(10) % 3])
+    assert originals.samples.shape == (10, 1, 8, 8)
+    assert len(torch.unique(originals.samples, dim=0)) == 10
     # so large a γ leaves every sample as it is
     assert torch.allclose(zeta.samples, originals.samples, atol=1e-3)
     assert torch.allclose(zeta.targets, originals.targets, atol=1e-3)
@@ -142,7 +143,9 @@ def test_examples_are_one_of_each_class_in_the_rows_of_their_originals():
 @pytest.mark.parametrize("count", [2, 12])
 def test_examples_of_many_or_few_classes(count):
     originals, _ = make_examples(grid_of(make_dataset((3,) * count), "none,mixup"))
-    assert originals.targets.argmax(1).tolist() == list(range(min(10, count)))
+    # the classes in turn, as far as there are samples: three of each
+    expected = [*range(count)] * 3
+    assert originals.targets.argmax(1).tolist() == expected[:10]
 
 
 def test_examples_are_shuffled():

@@ -173,6 +173,8 @@ REFUSED = [
     ),
     ("mobilevit_xxss", (3, 32, 32), {}, UnknownModelError,
      r".* Did you mean timm:mobilevit_xxs, .*\?"),
+    ("net.py", (3, 32, 32), {}, UnknownModelError,
+     r".*Name a function or class of the file too: net\.py:FUNCTION\."),
     ("timm:resnet81", (3, 32, 32), {}, UnknownModelError,
      r"timm has no model 'resnet81'\. Did you mean timm:resnet18, .*\?"),
     ("timm:resnet18", (2,), {}, ValueError, r"timm:resnet18 takes images.*"),

@@ -93,6 +93,20 @@ def allocate(sizes: Sequence[int], count: int, *, least: int, keep: int) -> list
     return shares
 
 
+def classes_in_turn(labels: Tensor, count: int) -> Tensor:
+    """Indices of up to `count` samples: the first of every class, then the second, and so on.
+
+    >>> classes_in_turn(torch.tensor([1, 1, 0, 1, 0]), 4).tolist()
+    [2, 0, 4, 1]
+    """
+    ranks = torch.empty_like(labels)
+    for label in torch.unique(labels):
+        own = labels == label
+        ranks[own] = torch.arange(int(own.sum()))
+    by_label = labels.argsort(stable=True)
+    return by_label[ranks[by_label].argsort(stable=True)][:count]
+
+
 def complete_splits(
     parts: Mapping[str, Part],
     classes: Sequence[str],

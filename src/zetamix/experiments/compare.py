@@ -11,7 +11,7 @@ from zetamix.data import Dataset, DatasetRef
 from zetamix.data.groups import Group
 from zetamix.data.load_dataset import load_or_take
 from zetamix.data.source import Progress
-from zetamix.data.splits import strata
+from zetamix.data.splits import classes_in_turn, strata
 from zetamix.experiments.executor import POLL_SECONDS, Stop, check_backend
 from zetamix.experiments.run_cells import Watch, run_cells
 from zetamix.methods import Method, choose_methods, parse
@@ -170,7 +170,7 @@ def compare(
 def make_examples(grid: Grid) -> list[Examples]:
     """Outputs of every method for the same batch of training samples.
 
-    Of images, one of each class is kept; of points, all.
+    Of images, some of each class are kept; of points, all.
     """
     train = grid.dataset.train
     generator = torch.Generator().manual_seed(0)
@@ -179,9 +179,7 @@ def make_examples(grid: Grid) -> list[Examples]:
     size = max(EXAMPLE_IMAGES, grid.recipe.batch_size) if images else EXAMPLE_POINTS
     batch = chosen = order[:size]
     if images:
-        labels = strata(train.labels)[order]
-        present = torch.unique(labels)[:EXAMPLE_IMAGES].tolist()
-        chosen = order[[int((labels == label).nonzero()[0]) for label in present]]
+        chosen = order[classes_in_turn(strata(train.labels)[order], EXAMPLE_IMAGES)]
         batch = torch.cat([chosen, batch[~torch.isin(batch, chosen)]])[:size]
         # shuffled, or CutMix would pair every class with the one before it
         batch = batch[torch.randperm(len(batch), generator=generator)]

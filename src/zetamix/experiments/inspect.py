@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from zetamix.data import Dataset, Split
+from zetamix.data.splits import classes_in_turn
 from zetamix.experiments.oracle import downscale, train_oracle
 from zetamix.measure import (
     Estimate,
@@ -218,7 +219,8 @@ class _Measurer:
         self.points = originals.samples
         self.examples: Tensor | slice = slice(0, EXAMPLE_POINTS)
         if originals.samples.ndim == 4:
-            self.examples = _first_of_each_class(originals.labels[: originals.unseen])
+            unseen = originals.labels[: originals.unseen]
+            self.examples = classes_in_turn(unseen, EXAMPLE_IMAGES)
 
     def find_coordinates(self, watch: Callable[[int, int], None]) -> None:
         """Replace wide samples by coordinates with the same distances."""
@@ -284,9 +286,3 @@ class _Measurer:
 
     def _dimension(self, points: Tensor) -> Estimate:
         return mean_of(local_dimension(points, self.neighbours, memory_gb=self.settings.memory_gb))
-
-
-def _first_of_each_class(labels: Tensor) -> Tensor:
-    """Indices of the first sample of each class, for at most EXAMPLE_IMAGES classes."""
-    classes = torch.unique(labels)[:EXAMPLE_IMAGES]
-    return torch.tensor([int((labels == label).nonzero()[0]) for label in classes])

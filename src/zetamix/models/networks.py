@@ -164,6 +164,8 @@ def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn
     available = torchvision.models.list_models(module=torchvision.models)
     if name not in available:
         hint = did_you_mean(name, [*available, *OWN_MODELS], limit=3) or suggest_timm(name)
+        if name.endswith(".py"):
+            hint = f" Name a function or class of the file too: {name}:FUNCTION."
         raise UnknownModelError(
             f"Expected a model such as {', '.join(OWN_MODELS)}, resnet18 or another classification "
             f"model of torchvision, timm:NAME or FILE.py:FUNCTION, got {name!r}.{hint}"

@@ -61,7 +61,7 @@ def _draw_images(rows: Rows, classes: Sequence[str]) -> Picture:
             figure,
             "outputs",
             alt=f"Rows of images with bars for their soft labels: {', '.join(rows)}.",
-            caption="Top row: originals, one per class. Below: the outputs that replace them. "
+            caption="Top row: originals, classes in turn. Below: the outputs that replace them. "
             "Bars: the label, from 0 to 1 for each class.",
         )
 
