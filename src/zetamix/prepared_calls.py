@@ -18,7 +18,7 @@ Call: TypeAlias = Callable[[Tensor, Tensor, Draw], tuple[Tensor, Tensor]]
 
 
 class PreparedCalls(dict[Hashable, Call]):
-    """The calls that were answered without a plan of their own, by all that they depend on.
+    """Prepared calls by all that they depend on: shapes, dtypes, device and options.
 
     >>> import torch
     >>> calls = PreparedCalls()

@@ -77,7 +77,7 @@ class RunRecord:
     extra: dict[str, Any] = field(default_factory=dict)
     """How it was run, and optional results: "temperature" was fitted on the validation split
     (`zetamix.metrics.fit_temperature`); "new_bn" has the metrics of `last` after batch-norm
-    statistics were taken anew on unmixed training data."""
+    statistics were recomputed on unmixed training data."""
 
     @property
     def key(self) -> str:

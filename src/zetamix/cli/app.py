@@ -32,7 +32,7 @@ class DataCommand(TyperCommand):
 
 HELP = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
-    help="ζ-mixup: mix many samples into each output, near the data.",
+    help="Mixing augmentations for PyTorch: ZetaMix, ζ-mixup, mixup and CutMix.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_show_locals=False,

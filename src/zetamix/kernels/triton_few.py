@@ -1,8 +1,8 @@
 """The Triton kernel for up to four sources: draw the plan, mix samples and labels in one launch.
 
 Every program draws the plan of its output anew, from the same random number: that is a few dozen
-whole-number operations, done while its samples travel. Neighbouring programs mix the same columns
-of different outputs, so that a row comes from memory once and from L2 for its other uses.
+whole-number operations, done while its loads are in flight. Neighbouring programs mix the same
+columns of different outputs, so that a row comes from memory once and from L2 for its other uses.
 
 `sampling.py`, `plan.py` and `rules.py` are the specification, to float32's precision.
 """

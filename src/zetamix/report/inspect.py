@@ -229,7 +229,7 @@ def _page(
 ) -> str:
     dimension: Block = pictures["dimension"]
     if inspection.inconclusive:
-        dimension = Fold("The figure, from which nothing follows here", [dimension])
+        dimension = Fold("Figure (inconclusive)", [dimension])
     sections = [
         Section("Originals and outputs", [pictures["outputs"]]),
         Section("Local dimension", [dimension]),

@@ -241,7 +241,7 @@ class Trainer:
 
     @torch.no_grad()
     def predict_with_new_statistics(self, split: Labelled) -> tuple[Tensor, Tensor] | None:
-        """`predict` after batch-norm statistics were taken anew; None without batch norm.
+        """`predict` after batch-norm statistics were recomputed; None without batch norm.
 
         They are averages over one epoch of the training split, augmented as ever and not mixed. The
         statistics of training are put back.

@@ -65,7 +65,7 @@ ARTIFACTS: Mapping[str, Artifact] = {
         ours=True,
     ),
     "zetamix": Artifact(
-        "ZetaMix against what is used today, on six datasets",
+        "ZetaMix against common baselines, on six datasets",
         zetamix_cells.proof_cells,
         trains=True,
         ours=True,

@@ -163,7 +163,7 @@ def main_table(contests: Sequence[Contest]) -> Table:
         "flips on Fashion-MNIST. Where there is a validation split, of the epoch that is best on "
         "it, else of the last epoch. The numbers of seeds were fixed before the first run.",
     ]
-    return Table([Column("method"), *columns], rows, "ZetaMix and what is used today", notes)
+    return Table([Column("method"), *columns], rows, "ZetaMix and common baselines", notes)
 
 
 def readme_section(view: PaperView) -> str:
@@ -281,7 +281,7 @@ def _why(view: PaperView, contests: Sequence[Contest]) -> list[Picture]:
                 "images of CIFAR-10 (filled), and of the test images that a network will meet "
                 "(line); normalised pixels, before crops. Averaging images takes contrast away"
                 f"{scaled}. Right: the test error of ResNet-18 as trained (filled), "
-                "and after its batch-norm statistics were taken anew on unmixed training images "
+                "and after its batch-norm statistics were recomputed on unmixed training images "
                 "(open). Where that helps, training images did not look like test images.",
             )
         ]

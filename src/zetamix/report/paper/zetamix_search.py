@@ -238,7 +238,7 @@ def _settings(runs: search.Runs, errors: search.Errors, titles: Mapping[str, str
         DATA,
         f"{RULE} Ranks are over the settings run with that dataset.",
         "New BN statistics: by how many points the error changes when batch-norm statistics are "
-        "taken anew on unmixed training images after training.",
+        "recomputed on unmixed training images after training.",
     ]
     return Table(columns, rows, caption, notes)
 
