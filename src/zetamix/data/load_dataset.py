@@ -163,9 +163,6 @@ class Request:
         force: bool = False,
         skip_broken: bool = False,
     ) -> Dataset:
-        meta = cache.read_meta(self.folder)
-        damage = None if meta is None else cache.damage(self.folder, meta)
-
         def open_source() -> Source:
             source = self.source(fetch, progress)
             return source if self.spec is None else check_sizes(self.spec, source)
@@ -173,6 +170,8 @@ class Request:
         try:
             cache.write(self.folder, open_source, progress, force=force, skip_broken=skip_broken)
         except DatasetNotFoundError as error:
+            meta = cache.read_meta(self.folder)
+            damage = None if meta is None else cache.damage(self.folder, meta)
             if damage is None:
                 raise
             raise DatasetNotFoundError(f"Prepared data is damaged: {damage}. {error}") from None

@@ -3,7 +3,6 @@
 from zetamix.models.errors import UnknownModelError as UnknownModelError
 from zetamix.models.errors import WeightsError as WeightsError
 from zetamix.models.networks import OWN_MODELS as OWN_MODELS
-from zetamix.models.networks import SMALL_SIDE as SMALL_SIDE
 from zetamix.models.networks import TORCH_LOCK as TORCH_LOCK
 from zetamix.models.networks import TrainedModel as TrainedModel
 from zetamix.models.networks import build as build
