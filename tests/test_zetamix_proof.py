@@ -279,6 +279,25 @@ def test_the_verdict_of_the_proof(status, tmp_path):
         assert rows["ZetaMix"][0].mark == "best"
 
 
+def test_nothing_is_marked_where_methods_have_other_seeds(tmp_path):
+    """The best of one seed beside means of two would be the luckiest."""
+    store = RecordStore(tmp_path)
+    cells = cells_of("zetamix", store, datasets=("breastmnist",), seeds=(0, 1))
+    *most, last = [cell for cell in cells if isinstance(cell, TrainingCell)]
+    assert (last.method, last.seed) == (ZETAMIX, 1)
+    for cell in most:
+        error = 0.1 if cell.method == ZETAMIX else 0.2
+        store.add("zetamix", run_record(cell, error, best=error, extra=cell.extra))
+
+    def marks():
+        rows = make_report(make_view("zetamix", store)).tables["zetamix"].cells
+        return {row[0].value: row[2].mark for row in rows}
+
+    assert {*marks().values()} == {""}
+    store.add("zetamix", run_record(last, 0.1, best=0.1, extra=last.extra))
+    assert marks()["ZetaMix"] == "best"
+
+
 def test_runs_of_other_tables_count_and_missing_ones_are_said(tmp_path):
     store = RecordStore(tmp_path)
     shared = [

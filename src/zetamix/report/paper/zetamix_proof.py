@@ -103,7 +103,9 @@ class Contest:
 
     @property
     def complete(self) -> bool:
-        return all(self.runs.values())
+        """Whether every method has runs, with the same seeds."""
+        seeds = {frozenset(run.cell.seed for run in runs) for runs in self.runs.values()}
+        return len(seeds) == 1 and all(self.runs.values())
 
 
 def contests_of(view: PaperView) -> list[Contest]:
@@ -155,7 +157,7 @@ def main_table(contests: Sequence[Contest]) -> Table:
     percent = f"{100 * CONFIDENCE:.0f} %"
     notes = [
         "Test split, mean ± standard deviation over n seeds; best and second best marked where "
-        "every method has been run; – no run yet. Lower is better for errors, higher for AUC and "
+        "every method has the same seeds; – no run yet. Lower is better for errors, higher for AUC and "
         "balanced accuracy.",
         f"{MARKS[2]} ZetaMix is significantly ahead, {MARKS[-2]} significantly behind "
         f"({percent}, paired by seed, Holm's correction over the methods).",
@@ -220,7 +222,7 @@ def _verdict(contests: Sequence[Contest]) -> Verdict:
     """The target, as it was set before the first run."""
     judged = [contest for contest in contests if contest.complete]
     if not judged:
-        return Verdict(NOT_RUN, ["No dataset has runs of all methods yet."])
+        return Verdict(NOT_RUN, ["No dataset has runs of all methods with the same seeds yet."])
     worst = [min(contest.score(method) or 0 for method in BEATEN) for contest in judged]
     ahead, certain = sum(score >= 1 for score in worst), sum(score >= 2 for score in worst)
     behind = [
