@@ -157,8 +157,8 @@ def main_table(contests: Sequence[Contest]) -> Table:
     percent = f"{100 * CONFIDENCE:.0f} %"
     notes = [
         "Test split, mean ± standard deviation over n seeds; best and second best marked where "
-        "every method has the same seeds; – no run yet. Lower is better for errors, higher for AUC and "
-        "balanced accuracy.",
+        "every method has the same seeds; – no run yet. Lower is better for errors, higher for AUC "
+        "and balanced accuracy.",
         f"{MARKS[2]} ZetaMix is significantly ahead, {MARKS[-2]} significantly behind "
         f"({percent}, paired by seed, Holm's correction over the methods).",
         "ResNet-18 from scratch, the paper's recipe for each dataset, crops and flips on CIFAR, "
