@@ -3,6 +3,7 @@
 import pytest
 import torch
 from folders import RECIPE, finish
+from safetensors.torch import save_file
 
 from zetamix.metrics import classify
 from zetamix.train import load_model
@@ -41,6 +42,15 @@ class Net(nn.Module):
         assert x.is_contiguous(), "images of the user's network are contiguous"
         return self.last(self.conv(x).view(len(x), -1))
 """
+
+
+def test_saved_weights_are_contiguous(new, tmp_path):
+    """The network is trained in the channels-last layout, which safetensors refuses."""
+    run = new()
+    finish(run)
+    weights = torch.load(run.folder.path / "final.pt", weights_only=True)
+    assert all(part.is_contiguous() for part in weights.values())
+    save_file(weights, tmp_path / "model.safetensors")
 
 
 def test_a_network_of_the_user_may_view_its_feature_maps(new, tmp_path):

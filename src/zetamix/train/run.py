@@ -315,8 +315,10 @@ class Run:
             },
         )
         if self.ranks.leads:
-            weights = trainer.model.state_dict() if self.keep_model else None
-            self.folder.finish(record, trainer.describe_model(), weights)
+            # contiguous, as other formats need them: safetensors refuses channels last
+            weights = {name: part.contiguous() for name, part in trainer.model.state_dict().items()}
+            kept = weights if self.keep_model else None
+            self.folder.finish(record, trainer.describe_model(), kept)
         # all ranks wait for the files
         self.ranks.gather(None)
         self.record = record
