@@ -3,15 +3,24 @@
 import io
 import os
 import signal
+from pathlib import Path
 
 import pytest
 import torch
 import typer
+from miniatures import class_folders
 from rich.console import Console
 from typer.testing import CliRunner
 
 from zetamix.cli.app import app
-from zetamix.cli.options import check_device, make_stop, parse_device, parse_seeds, parse_train_size
+from zetamix.cli.options import (
+    check_device,
+    check_writable,
+    make_stop,
+    parse_device,
+    parse_seeds,
+    parse_train_size,
+)
 
 
 def refused(read, *arguments):
@@ -91,3 +100,40 @@ def test_data_without_its_option_is_refused_with_the_option(name):
     assert done.exit_code == 2
     text = " ".join(done.output.replace("│", " ").split())
     assert f"got 'photos'. If that is your data: zetamix {name} --data photos" in text
+
+
+SKIPPING = {
+    "train": ["--size", "8", "--epochs", "1", "--methods", "none", "--model", "mlp"],
+    "inspect": ["--size", "8", "--oracle", "none", "--gammas", "2.8", "--methods", "zeta:2.8"],
+    "play": ["--no-open"],
+    "compare": ["--size", "8", "--epochs", "1", "--seeds", "1", "--model", "mlp", "--jobs", "1"],
+    "tune": ["--size", "8", "--epochs", "1", "--trials", "1", "--test-seeds", "0", "--jobs", "1"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", SKIPPING)
+def test_images_that_cannot_be_read_are_left_out_on_request(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path / "data"))
+    photos = class_folders(tmp_path / "photos", {"cat": 24, "dog": 24})
+    broken = photos / "cat" / "3.png"
+    broken.write_bytes(broken.read_bytes()[:60])
+    arguments = [command, "--data", "photos", *SKIPPING[command]]
+    if command != "play":
+        arguments += ["--device", "cpu"]
+    refused = CliRunner().invoke(app, arguments)
+    assert refused.exit_code == 1
+    assert "--skip-broken" in refused.output
+    done = CliRunner().invoke(app, [*arguments, "--skip-broken"])
+    assert done.exit_code == 0, done.output
+    if command != "play":
+        assert "1 image left out that cannot be read" in " ".join(done.output.split())
+
+
+def test_writability_is_tested_without_a_trace(tmp_path):
+    check_writable(tmp_path / "new" / "deep", "--out")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    assert "Not a directory" in refused(check_writable, tmp_path / "file", "--out")
+    assert "cannot write to /proc/zz" in refused(check_writable, Path("/proc/zz"), "--out")

@@ -182,8 +182,8 @@ def check_device(name: str | None) -> None:
 def check_writable(folder: Path, option: str) -> None:
     """Fail before any work, not after, where results cannot be written to a folder."""
     path = folder.absolute()
-    nearest = next(parent for parent in (path, *path.parents) if parent.exists())
     try:
+        nearest = next(parent for parent in (path, *path.parents) if parent.exists())
         # a file without a name, and no new folder: other commands may look at the same one
         with tempfile.TemporaryFile(dir=nearest):
             pass
@@ -273,8 +273,8 @@ def prepare_without_broken(
     wanted: bool,
     data: str,
     data_dir: Path | None,
-    size: int | None,
-    group: "Group",
+    size: int | None = None,
+    group: "Group" = None,
     progress: "Progress | None" = None,
 ) -> None:
     """If wanted, prepare data without the images that cannot be read: later loads find it so."""

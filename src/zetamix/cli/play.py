@@ -9,7 +9,13 @@ import typer
 from rich.console import Console
 
 from zetamix.cli.errors import report_errors
-from zetamix.cli.options import Data, DataDir, check_writable
+from zetamix.cli.options import (
+    Data,
+    DataDir,
+    SkipBroken,
+    check_writable,
+    prepare_without_broken,
+)
 
 
 def parse_file(text: str) -> Path:
@@ -23,6 +29,7 @@ def parse_file(text: str) -> Path:
 
 def play(
     data: Data = "digits",
+    skip_broken: SkipBroken = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -50,6 +57,7 @@ def play(
 
     console = Console()
     with report_errors():
+        prepare_without_broken(skip_broken, data, data_dir)
         dataset = datasets.load(data, data_dir=data_dir)
         page = out or Path("out") / f"play-{dataset.name}.html"
         check_writable(page.parent, "--out")
