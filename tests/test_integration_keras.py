@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from zetamix import Mixup, ZetaMix, rules
+from zetamix import ZetaMix, rules
 
 CLASSES = 4
 
@@ -103,15 +103,6 @@ def labels_of(labels):
     return torch.from_numpy(np.asarray(labels))
 
 
-def check_mixup_is_that_of_zetamix():
-    images, labels = batch()
-    mixed = layers().Mixup(CLASSES, alpha=0.4, seed=1)({"images": images, "labels": labels})
-    plain = Mixup(num_classes=CLASSES, alpha=0.4, generator=seeded(1))
-    expected, targets = plain(torch.from_numpy(images), labels_of(labels))
-    assert_close(mixed["images"], expected)
-    assert_close(mixed["labels"], targets)
-
-
 def check_mean_and_value_range():
     random = np.random.default_rng(0)
     images, labels = random.random((6, 8, 6, 3), dtype="float32"), np.arange(6) % CLASSES
@@ -181,7 +172,6 @@ def check_configuration_and_seeds():
     for layer in (
         layers().ZetaMix(CLASSES, gamma=(1.0, 2.0), paste=0.25, mean=mean, p=0.5, seed=5),
         layers().ZetaMix(CLASSES, seed=5),
-        layers().Mixup(CLASSES, alpha=0.3, per="batch", seed=5),
     ):
         config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
         again = keras.saving.deserialize_keras_object(config)

@@ -1,6 +1,6 @@
-"""Keras 3: `ZetaMix` and `Mixup`, layers for batches beside `keras.layers.MixUp`.
+"""Keras 3: `ZetaMix`, a layer for batches beside `keras.layers.MixUp` and `CutMix`.
 
-They take and return a dict of `images` and `labels`. The plan is drawn by zetamix and applied with
+It takes and returns a dict of `images` and `labels`. The plan is drawn by zetamix and applied with
 `keras.ops`, so one seed gives one batch on every backend.
 """
 
@@ -15,39 +15,48 @@ import torch
 from keras import ops
 
 from zetamix import transforms
-from zetamix.batch_mix import BatchMix
 from zetamix.plan import MixPlan, PlanArrays, identity_plan
 from zetamix.rules import infer_rule
 
 
-class BatchMixLayer(keras.layers.Layer):  # type: ignore[misc]
-    """What the layers share: a dict in, the plan of a transform applied, a dict out.
+@keras.saving.register_keras_serializable(package="zetamix")
+class ZetaMix(keras.layers.Layer):  # type: ignore[misc]
+    """`zetamix.ZetaMix` as a layer of Keras.
 
     num_classes: for integer labels [n] or [n, 1], which become soft targets [n, num_classes], and
         integer `segmentation_masks`, which become soft masks. Floating point ones are averaged.
+    gamma, sources, keep_variance, paste: as in `zetamix.ZetaMix`: half of the images are pasted by
+        default, and half are blended. γ is a number or a range.
+    mean: of the images, in their own units: one number or one per channel. Without it images are
+        taken as normalised to mean 0, or pass keep_variance=False.
+    value_range: (low, high) that images are clipped to, such as (0, 255); none by default.
     p: the probability that an output is mixed.
     seed: of the plans; drawn anew by default.
     data_format: "channels_last" or "channels_first"; Keras's default if None.
     """
 
-    mean: Any = None
-    value_range: Any = None
-
     def __init__(
         self,
-        transform: BatchMix,
-        num_classes: int | None,
-        p: float,
-        seed: int | None,
-        data_format: str | None,
+        num_classes: int | None = None,
+        *,
+        gamma: float | Sequence[float] = (0.0, 4.0),
+        sources: int | None = 2,
+        keep_variance: bool | None = None,
+        paste: float | None = None,
+        mean: float | Sequence[float] | None = None,
+        value_range: Sequence[float] | None = None,
+        p: float = 1.0,
+        seed: int | None = None,
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(autocast=False, **kwargs)
-        transform.p = p
-        # it only plans, and keeps the variance where targets are classes
-        transform.num_classes = num_classes
         self.num_classes = num_classes
-        self.p = p
+        gamma = gamma if isinstance(gamma, (int, float)) else (gamma[0], gamma[1])
+        self.options: dict[str, Any] = {"gamma": gamma, "sources": sources, "paste": paste}
+        self.options |= {"keep_variance": keep_variance, "p": p}
+        self.mean = mean
+        self.value_range = value_range
         self.seed = seed
         self.data_format = keras.config.image_data_format() if data_format is None else data_format
         if self.data_format not in ("channels_last", "channels_first"):
@@ -56,11 +65,12 @@ class BatchMixLayer(keras.layers.Layer):  # type: ignore[misc]
             )
         self._looked = False
         generator = torch.Generator()
-        transform.generator = generator
         if seed is None:
             generator.seed()
         else:
             generator.manual_seed(seed)
+        # it only plans, and keeps the variance where targets are classes
+        transform = transforms.ZetaMix(num_classes=num_classes, generator=generator, **self.options)
         # past Keras, which with torch as its backend would make the transform a part of the model
         self.__dict__["transform"] = transform
 
@@ -156,76 +166,9 @@ class BatchMixLayer(keras.layers.Layer):  # type: ignore[misc]
         return ops.moveaxis(mixed, 1, back) if len(mixed.shape) == 4 else mixed
 
     def get_config(self) -> dict[str, Any]:
-        names = ("num_classes", "p", "seed", "data_format")
-        config: dict[str, Any] = {**super().get_config()}
+        names = ("num_classes", "mean", "value_range", "seed", "data_format")
+        config: dict[str, Any] = {**super().get_config(), **self.options}
         return {**config, **{name: getattr(self, name) for name in names}}
-
-
-@keras.saving.register_keras_serializable(package="zetamix")
-class ZetaMix(BatchMixLayer):
-    """`zetamix.ZetaMix` as a layer of Keras.
-
-    gamma, sources, keep_variance, paste: as in `zetamix.ZetaMix`: half of the images are pasted by
-        default, and half are blended. γ is a number or a range.
-    mean: of the images, in their own units: one number or one per channel. Without it images are
-        taken as normalised to mean 0, or pass keep_variance=False.
-    value_range: (low, high) that images are clipped to, such as (0, 255); none by default.
-    num_classes, p, seed, data_format: as in `BatchMixLayer`.
-    """
-
-    def __init__(
-        self,
-        num_classes: int | None = None,
-        *,
-        gamma: float | Sequence[float] = (0.0, 4.0),
-        sources: int | None = 2,
-        keep_variance: bool | None = None,
-        paste: float | None = None,
-        mean: float | Sequence[float] | None = None,
-        value_range: Sequence[float] | None = None,
-        p: float = 1.0,
-        seed: int | None = None,
-        data_format: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        gamma = gamma if isinstance(gamma, (int, float)) else (gamma[0], gamma[1])
-        options = {"gamma": gamma, "sources": sources, "paste": paste}
-        transform = transforms.ZetaMix(keep_variance=keep_variance, **options)  # type: ignore[arg-type]
-        super().__init__(transform, num_classes, p, seed, data_format, **kwargs)
-        self.options = {**options, "keep_variance": keep_variance}
-        self.mean = mean
-        self.value_range = value_range
-
-    def get_config(self) -> dict[str, Any]:
-        own = {**self.options, "mean": self.mean, "value_range": self.value_range}
-        return {**super().get_config(), **own}
-
-
-@keras.saving.register_keras_serializable(package="zetamix")
-class Mixup(BatchMixLayer):
-    """`zetamix.Mixup` as a layer of Keras: λ ~ Beta(α, α), for each output or one per batch.
-
-    alpha, per: as in `zetamix.Mixup`. num_classes, p, seed, data_format: as in `BatchMixLayer`.
-    """
-
-    def __init__(
-        self,
-        num_classes: int | None = None,
-        *,
-        alpha: float = 1.0,
-        per: Any = "sample",
-        p: float = 1.0,
-        seed: int | None = None,
-        data_format: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        transform = transforms.Mixup(alpha=alpha, per=per)
-        super().__init__(transform, num_classes, p, seed, data_format, **kwargs)
-        self.alpha = alpha
-        self.per = per
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "alpha": self.alpha, "per": self.per}
 
 
 def _refuse_trace(name: str, images: Any) -> None:
