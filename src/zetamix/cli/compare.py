@@ -142,7 +142,10 @@ def _print_finished(
 
 
 def _hint(comparison: "Comparison", stop: "Stop") -> str:
-    if comparison.epochs_trained or stop.signal is not None:
+    recipe, samples = comparison.recipe, len(comparison.dataset.train)
+    steps = comparison.epochs_trained * recipe.steps(samples) / recipe.epochs
+    # up to two were seen before a limit that had passed already was noticed
+    if steps > 5 or stop.signal is not None:
         return ""
     return (
         f" Hardly a step was trained: startup takes most of {stop.limit:g} s here, use a longer "
