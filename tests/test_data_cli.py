@@ -184,3 +184,14 @@ def test_names_in_brackets_are_not_markup(zetamix, tmp_path):
     # long paths are folded
     assert "[bold]mine[/red]" in "".join(zetamix("prepare", mine).split())
     assert "[bold]mine[/red]" in "".join(zetamix("check", mine).split())
+
+
+@pytest.mark.parametrize("command", ["info", "prepare", "check"])
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(command, tmp_path):
+    result = CliRunner().invoke(
+        app, ["data", command, "digits", "--data-dir", str(tmp_path), "--json", str(tmp_path)]
+    )
+    assert result.exit_code == 2
+    # the frame of a terminal breaks the sentence, and the path in it, anywhere
+    assert "isafolder" in "".join(result.output.replace("│", "").split())
+    assert list(tmp_path.iterdir()) == []

@@ -27,6 +27,7 @@ from zetamix.report.tune import (
     draw_all,
     draw_gamma,
     draw_parallel,
+    method_table,
     results_table,
     trial_table,
     trials_csv,
@@ -429,6 +430,12 @@ def test_the_table_of_test_results():
     )
     alone = make_tuning([chosen], make_spec("gamma=1..6"), errors=errors)
     assert len(results_table(alone).notes) == 1
+
+
+def test_the_method_names_the_optimiser_and_the_start():
+    recipe = dict(row for row in method_table(make_tuning([make_trial(0, 0.1)])).rows)["recipe"]
+    assert "from scratch" in recipe
+    assert "SGD with momentum 0.9 (Nesterov), learning rate" in recipe
 
 
 def test_the_table_of_trials_shows_the_best_and_the_file_all():

@@ -99,12 +99,11 @@ def classes_in_turn(labels: Tensor, count: int) -> Tensor:
     >>> classes_in_turn(torch.tensor([1, 1, 0, 1, 0]), 4).tolist()
     [2, 0, 4, 1]
     """
-    ranks = torch.empty_like(labels)
-    for label in torch.unique(labels):
-        own = labels == label
-        ranks[own] = torch.arange(int(own.sum()))
     by_label = labels.argsort(stable=True)
-    return by_label[ranks[by_label].argsort(stable=True)][:count]
+    _, counts = torch.unique_consecutive(labels[by_label], return_counts=True)
+    starts = counts.cumsum(0) - counts
+    ranks = torch.arange(len(labels)) - starts.repeat_interleave(counts)
+    return by_label[ranks.argsort(stable=True)][:count]
 
 
 def complete_splits(

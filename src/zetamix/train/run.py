@@ -74,8 +74,8 @@ class Run:
     chunk_steps: captured steps that are launched before control is yielded.
     keep_model: whether the weights of the finished run are written; a ResNet-18 takes 45 MB.
     data_memory: bytes of the device that a split may occupy (`Loader`).
-    new_bn: whether the record's `extra` has the test metrics after batch-norm statistics were taken
-        anew on unmixed data, as "new_bn" (`Trainer.predict_with_new_statistics`).
+    new_bn: whether the record's `extra` has the test metrics after batch-norm statistics were
+        recomputed on unmixed data, as "new_bn" (`Trainer.predict_with_new_statistics`).
 
     Several runs may be advanced by one thread in turns (`zetamix.train.concurrent_runs`), or each
     by a thread of its own; a single run belongs to one thread.
