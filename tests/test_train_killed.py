@@ -130,11 +130,14 @@ def test_a_full_disk_is_reported_and_loses_nothing(start, folder, log, assert_re
 
 
 def test_killed_repeatedly_at_random_moments(start, folder, assert_resumes):
-    """Killed 0 to 0.8 s after each start, until the run is finished."""
+    """Killed 0 to 0.8 s after each start, until the run is finished.
+
+    Steps take 1.3 s in all, or a fast machine would finish them before it is killed once.
+    """
     dice = random.Random(20240229)
     lives = 0
     while not (folder / "record.json").exists():
-        process = start()
+        process = start(before=partial(slow_down, 0.05))
         lives += 1
         time.sleep(dice.uniform(0, 0.8) + 0.1 * lives)
         process.send(signal.SIGKILL)
