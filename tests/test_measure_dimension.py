@@ -51,7 +51,7 @@ def by_skdim(points, neighbours, **options):
 
 def neighbours_of(points, neighbours):
     cloud, everything = Cloud(points, 1e9), slice(0, len(points))
-    return nearest(cloud, everything, cloud.products(everything), neighbours)
+    return nearest(cloud, everything, cloud.products(everything), [neighbours])
 
 
 def contested(points, neighbours):
@@ -125,6 +125,19 @@ def test_a_tight_cluster_far_away_keeps_its_digits(generator):
     assert torch.equal(found[200:], local_dimension(tight, 40))
 
 
+@pytest.mark.parametrize("memory_gb", [0.01, 1.0], ids=["blocks", "shared products"])
+@pytest.mark.parametrize("name", ["digits", "textures"])
+def test_several_neighbourhoods_from_one_search(name, memory_gb, generator):
+    points = DATA[name](500, generator)
+    if name == "digits":
+        # ties at the end of the small neighbourhoods, which lie inside the largest
+        assert contested(points, 8).any()
+        assert contested(points, 16).any()
+    found = local_dimension(points, (16, 8, 64), memory_gb=memory_gb)
+    alone = [local_dimension(points, count, memory_gb=memory_gb) for count in (16, 8, 64)]
+    assert torch.equal(found, torch.stack(alone))
+
+
 def test_memory_stays_within_the_setting(generator):
     points = textures(2500, generator).float()
     limit = 0.05
@@ -143,6 +156,15 @@ def test_duplicates_are_neighbours_and_one_point_has_no_dimension(features, gene
     twice = torch.cat([points[:20], points[:20]])
     assert torch.equal(local_dimension(twice, 12), by_skdim(twice, 12))
     assert torch.equal(local_dimension(torch.full((30, features), 0.1), 10), torch.zeros(30))
+
+
+def test_a_small_neighbourhood_of_duplicates_is_compared_exactly(generator):
+    # the rounding of inner products orders points that are 1e-7 apart and 1e3 from the origin
+    points = torch.rand(80, 20, generator=generator, dtype=torch.float64) * 1e3
+    points[:12] = points[0] + 1e-7 * points[:12] / 1e3
+    found = local_dimension(points, [4, 40])
+    assert torch.equal(found[0], local_dimension(points, 4))
+    assert torch.equal(found[1], local_dimension(points, 40))
 
 
 def test_first_points_win_a_contest():

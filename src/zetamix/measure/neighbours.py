@@ -1,6 +1,6 @@
 """Exact nearest neighbours in float64, block by block within a memory limit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -63,12 +63,15 @@ def blocks(count: int, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, count))
 
 
-def nearest(cloud: Cloud, queries: slice, products: Tensor, neighbours: int) -> Tensor:
-    """Indices `[b, neighbours]` of the points nearest to each query, excluding itself.
+def nearest(cloud: Cloud, queries: slice, products: Tensor, counts: Sequence[int]) -> Tensor:
+    """Indices `[b, max(counts)]` of the points nearest to each query, in ascending order.
 
-    Of points at the same distance, the first ones are taken. (scikit-learn's choice depends on
-    its threads: with two instead of one, 45 of the first 1000 digits get other neighbours.)
+    Each of `counts` is a neighbourhood: its points are the first so many of a row. A query is not
+    its own neighbour. Of points at the same distance, the first ones are taken. (scikit-learn's
+    choice depends on its threads: with two instead of one, 45 of the first 1000 digits get other
+    neighbours.)
     """
+    neighbours = max(counts)
     squares = cloud.squares
     distances = torch.addcmul(squares, products, products.new_tensor(-2.0))
     distances += squares[queries].unsqueeze(1)
@@ -76,13 +79,14 @@ def nearest(cloud: Cloud, queries: slice, products: Tensor, neighbours: int) -> 
     distances.scatter_(1, own.unsqueeze(1), torch.inf)
     # one more than needed shows where the last neighbour is tied
     nearest_squares, indices = distances.topk(neighbours + 1, largest=False)
-    close = (nearest_squares[:, neighbours - 1] < CLOSE * squares[queries]).nonzero().squeeze(1)
+    close = (nearest_squares[:, min(counts) - 1] < CLOSE * squares[queries]).nonzero().squeeze(1)
     if len(close):
         distances[close] = _exact(cloud, own[close])
         nearest_squares[close], indices[close] = distances[close].topk(
             neighbours + 1, largest=False
         )
-    tied = nearest_squares[:, neighbours - 1] == nearest_squares[:, neighbours]
+    ends = torch.tensor(counts, device=indices.device)
+    tied = (nearest_squares[:, ends - 1] == nearest_squares[:, ends]).any(1)
     if bool(tied.any()):
         order = distances[tied].sort(dim=1, stable=True).indices
         indices[tied, :neighbours] = order[:, :neighbours]

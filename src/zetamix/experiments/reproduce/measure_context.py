@@ -33,6 +33,8 @@ class MeasureContext:
     scratch: Path
     """A folder for temporary files."""
     data: Dataset | None = None
+    dimensions: dict[tuple[str | int, ...], dict[int, Tensor]] = field(default_factory=dict)
+    """Local dimensions by number of neighbours, for cells that share a search."""
     _samples: tuple[str, Tensor] = ("", torch.empty(0))
 
     @property
