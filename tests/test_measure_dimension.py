@@ -167,6 +167,21 @@ def test_a_small_neighbourhood_of_duplicates_is_compared_exactly(generator):
     assert torch.equal(found[1], local_dimension(points, 40))
 
 
+@pytest.mark.parametrize("counts", [(8,), (8, 40), (8, 12), (12, 15)], ids=str)
+def test_neighbours_among_many_copies(counts, generator):
+    # 16 copies of each point, 5 of which lie a little apart: closer than products can tell
+    points = textures(20, generator).repeat_interleave(16, 0) + 100
+    points[torch.arange(320) % 16 >= 11] += 1e-7 * torch.rand(
+        100, 400, generator=generator, dtype=torch.float64
+    )
+    squares = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist").square()
+    expected = squares.fill_diagonal_(torch.inf).sort(dim=1, stable=True).indices
+    cloud, everything = Cloud(points, 1e9), slice(0, len(points))
+    found = nearest(cloud, everything, cloud.products(everything), counts)
+    for count in (count for count in counts if count < 16):
+        assert torch.equal(found[:, :count].sort(1).values, expected[:, :count].sort(1).values)
+
+
 def test_first_points_win_a_contest():
     # six points around the first one, all at distance 1
     points = torch.tensor([[0.0, 0, 0], [1, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1]])

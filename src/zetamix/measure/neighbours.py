@@ -79,9 +79,16 @@ def nearest(cloud: Cloud, queries: slice, products: Tensor, counts: Sequence[int
     distances.scatter_(1, own.unsqueeze(1), torch.inf)
     # one more than needed shows where the last neighbour is tied
     nearest_squares, indices = distances.topk(neighbours + 1, largest=False)
-    close = (nearest_squares[:, min(counts) - 1] < CLOSE * squares[queries]).nonzero().squeeze(1)
+    is_close = nearest_squares < CLOSE * squares[queries].unsqueeze(1)
+    close = is_close[:, min(counts) - 1].nonzero().squeeze(1)
     if len(close):
-        distances[close] = _exact(cloud, own[close])
+        # usually all that is close is among the candidates: 128 copies of a sample, not 50,000
+        exact = _exact_to(cloud, own[close], indices[close])
+        squares_close = torch.where(is_close[close], exact, nearest_squares[close])
+        distances[close] = distances[close].scatter(1, indices[close], squares_close)
+        crowded = is_close[:, neighbours].nonzero().squeeze(1)
+        if len(crowded):
+            distances[crowded] = _exact(cloud, own[crowded])
         nearest_squares[close], indices[close] = distances[close].topk(
             neighbours + 1, largest=False
         )
@@ -91,6 +98,17 @@ def nearest(cloud: Cloud, queries: slice, products: Tensor, counts: Sequence[int
         order = distances[tied].sort(dim=1, stable=True).indices
         indices[tied, :neighbours] = order[:, :neighbours]
     return indices[:, :neighbours]
+
+
+def _exact_to(cloud: Cloud, queries: Tensor, candidates: Tensor) -> Tensor:
+    """Squared distances [b, k] of each query to its own candidates [b, k], from differences."""
+    squares = cloud.origin.new_empty(candidates.shape)
+    size = max(1, int(cloud.memory / (3 * FLOAT64 * candidates.shape[1] * cloud.features)))
+    for part in blocks(len(queries), size):
+        differences = cloud.points[candidates[part]].double()
+        differences -= cloud.points[queries[part]].double().unsqueeze(1)
+        squares[part] = differences.square_().sum(2)
+    return squares
 
 
 def _exact(cloud: Cloud, queries: Tensor) -> Tensor:
