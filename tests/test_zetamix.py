@@ -718,3 +718,17 @@ def test_images_with_channels_last_are_doubted():
         warnings.simplefilter("error")
         ZetaMix(num_classes=8)(images.permute(0, 3, 1, 2), labels)
         ZetaMix(num_classes=8, paste=0)(images, labels)
+    grey = torch.randn(8, 16, 16, 1)
+    for cut in (ZetaMix(num_classes=8, paste=1.0), CutMix(num_classes=8)):
+        with pytest.warns(UserWarning, match="look like .*permute"):
+            cut(grey, labels)
+        with pytest.warns(UserWarning, match="one pixel high or wide.*paste=0"):
+            cut(torch.randn(8, 3, 1, 100), labels)
+
+
+def test_images_that_are_only_pasted_need_not_be_normalised():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ZetaMix(num_classes=8, paste=1.0)(torch.rand(8, 3, 8, 8), torch.arange(8))
+    with pytest.warns(UserWarning, match="not normalised"):
+        ZetaMix(num_classes=8, paste=0.9)(torch.rand(8, 3, 8, 8), torch.arange(8))

@@ -55,7 +55,7 @@ class Controls(NamedTuple):
     epoch: float = 0.0
     training: float = 1.0
     gamma_low: float = NOT_SET
-    """γ that was set after construction: one number, or with `gamma_high` a range."""
+    """γ as one number, or with `gamma_high` as a range; neither is set for a tensor or schedule."""
     gamma_high: float = NOT_SET
 
 
@@ -278,7 +278,7 @@ class BatchMix(nn.Module):
         ]
         sizes = {(shape[-2], shape[-1]) for shape in images}
         if len(sizes) == 1:
-            _warn_of_channels_last(images[0])
+            _warn_of_shape(images[0])
             return sizes.pop()
         if self.paste is None:
             # one box cannot cover the same part of images of different sizes
@@ -430,8 +430,18 @@ class GammaMix(BatchMix):
                 "the constructor."
             )
         self._check_gamma(value)
+        self._control_gamma(value)
+
+    def _control_gamma(self, value: float | tuple[float, float]) -> None:
         low, high = value if isinstance(value, (tuple, list)) else (value, NOT_SET)
         self._set_controls(gamma_low=low, gamma_high=high)
+
+    def _init_gamma(self, gamma: Gamma | GammaSchedule) -> None:
+        self._gamma = gamma
+        self._check_gamma(self.gamma)
+        # among the controls, with which a checkpoint holds it
+        if not isinstance(gamma, Tensor) and not callable(gamma):
+            self._control_gamma(gamma)
 
     def _gamma_at(self, controls: Controls) -> Gamma:
         if controls.gamma_high != NOT_SET:
@@ -465,12 +475,17 @@ class GammaMix(BatchMix):
         return f"gamma={gamma}, {super().extra_repr()}"
 
 
-def _warn_of_channels_last(shape: torch.Size) -> None:
+def _warn_of_shape(shape: torch.Size) -> None:
     """Boxes of images [n, height, width, channels] would be cut through their channels."""
-    if len(shape) == 4 and shape[-1] in (3, 4) and min(shape[1:3]) > 4:
+    if len(shape) == 4 and shape[-1] in (1, 3, 4) and min(shape[1:3]) > 4:
         _checks.warn(
             f"Images of shape {list(shape)} look like [batch, height, width, channels], and boxes "
             "are cut out of [batch, channels, height, width]. Pass images.permute(0, 3, 1, 2)."
+        )
+    elif min(shape[-2:]) == 1:
+        _checks.warn(
+            f"Images of shape {list(shape)} are one pixel high or wide: most boxes in them are "
+            "empty, and leave samples unmixed. Blend them, with ZetaMix(paste=0) or Mixup."
         )
 
 

@@ -25,6 +25,9 @@ from zetamix.kernels.reference import narrow
 from zetamix.plan import MixPlan
 from zetamix.sampling import precise_dtype
 
+# binary targets of nn.BCEWithLogitsLoss
+ONE_LOGIT = "labels.float()[:, None]"
+
 
 @dataclass(frozen=True)
 class Blend:
@@ -80,9 +83,12 @@ class Blend:
         if self.mean is None and plan.keep_variance and not leaf.is_floating_point():
             if leaf.dtype not in dispatch.MIXABLE:
                 dispatch.refuse_dtype(leaf.dtype)
+            # a mean is for images: see `_check_range`
+            how = "their mean: pass mean= (in [0, 1], a number or one per channel)"
+            if leaf.dtype != torch.uint8:
+                how = "floating point: pass samples.float(), normalised"
             raise TypeError(
-                f"Keeping the variance of {leaf.dtype} samples needs their mean: pass mean= (in "
-                "[0, 1], a number or one per channel), or keep_variance=False."
+                f"Keeping the variance of {leaf.dtype} samples needs {how}, or keep_variance=False."
             )
         scale = None if self.mean is None else plan.scale
         if scale is None:
@@ -103,9 +109,11 @@ class Blend:
         if not reads_need_sync(leaf) and leaf.numel():
             low, high = (float(bound) for bound in leaf.detach().aminmax())
             if low < 0 or high > 1:
+                bytes_as_floats = low >= 0 and high <= 255
+                hint = "For normalised samples leave it out."
                 raise ValueError(
                     "mean is for samples in [0, 1] or of dtype uint8, got values from "
-                    f"{low:g} to {high:g}. For normalised samples leave it out."
+                    f"{low:g} to {high:g}. {'Divide them by 255.' if bytes_as_floats else hint}"
                 )
         return 1
 
@@ -176,6 +184,8 @@ class OneHot:
         elif labels.numel() and not bool(valid.all()):
             wrong = labels[~valid].flatten()[0].item()
             hint = "Is num_classes right?"
+            if self.num_classes == 1:
+                hint = f"For one logit per sample pass {ONE_LOGIT}, or num_classes=2 for two."
             if wrong < 0 or wrong == 255:
                 hint = f"If it marks what is to be ignored, pass ignore_index={wrong}."
             raise ValueError(f"{message}, got {wrong}. {hint}")
@@ -324,6 +334,8 @@ def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None
             hint = "For regression leave num_classes out."
             if drop_column(labels).ndim == 1:
                 hint = f"For classes pass labels.long(). {hint}"
+            if num_classes == 1 and labels.ndim == 1:
+                hint = f"For one logit per sample pass {ONE_LOGIT}."
             if labels.dtype == torch.bool and drop_column(labels).ndim != 2:
                 hint = "For two classes as false and true pass labels.long()."
             raise ValueError(

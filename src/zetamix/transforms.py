@@ -44,8 +44,8 @@ class ZetaMix(GammaMix):
         without `Average()`: targets of a regression would not fit scaled samples.
     paste: the probability that an output is pasted rather than blended: every other source then
         covers a random box whose area is its weight, and targets are the exact shares of pixels.
-        None stands for 0.5 where samples are images, [batch, channels, height, width], and for 0
-        where they are not.
+        Boxes of later sources lie over those of earlier ones. None stands for 0.5 where samples
+        are images, [batch, channels, height, width] of at least 2 × 2 pixels, and else for 0.
     mean: the mean of samples in [0, 1] or of bytes, one number or one per channel, as
         `torchvision.transforms.Normalize` takes it; see `zetamix.rules.Blend`.
     num_classes, ignore_index, rules, p, generator, implementation: as in `ZetaMixup`.
@@ -81,12 +81,12 @@ class ZetaMix(GammaMix):
         self.sources = sources
         self.keep_variance = keep_variance
         self.paste = paste
-        self._gamma = gamma
         self._warned = False
-        self._check_gamma(self.gamma)
+        self._init_gamma(gamma)
 
     def _check_blended(self, value: Any, rules: Rules) -> Size | None:
-        if self.keeps_variance and not self._warned and not torch.compiler.is_compiling():
+        scales = self.keeps_variance and self.paste != 1
+        if scales and not self._warned and not torch.compiler.is_compiling():
             self._warned = True
             blended = batch_tree.blended_leaves(value, rules)
             if any(blend.mean is None and not _is_centred(leaf) for leaf, blend in blended):
@@ -158,9 +158,8 @@ class ZetaMixup(GammaMix):
         super().__init__(num_classes, ignore_index, rules, p, generator, implementation)
         self.sources = sources
         self.anchor = anchor
-        self._gamma = gamma
         self._warned = False
-        self._check_gamma(self.gamma)
+        self._init_gamma(gamma)
 
     def _check_gamma(self, gamma: Gamma) -> None:
         """Refuse an impossible γ, and warn once about one that lets no sample dominate."""
