@@ -103,10 +103,19 @@ def load_tensors(path: Path) -> Any:
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
+def hash_json(value: Any) -> str:
+    """sha256 of a value as JSON, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def hash_file(path: Path, algorithm: str = "sha256") -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
+
+
 def _checksum(values: Mapping[str, Any]) -> str:
     # as it is read back: keys are strings, tuples are lists
-    plain = json.loads(json.dumps(values))
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+    return hash_json(json.loads(json.dumps(values)))
 
 
 @contextmanager

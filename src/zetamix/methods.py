@@ -82,24 +82,29 @@ class Method:
         return _spell(self.name, values)
 
     @property
+    def values(self) -> dict[str, Any]:
+        """All options, those that equal their defaults too."""
+        return {**OPTIONS[self.name], **dict(self.options)}
+
+    @property
     def full_label(self) -> str:
         """The label with every option spelled out, whatever the defaults will be."""
-        return _spell(self.name, {**OPTIONS[self.name], **dict(self.options)})
+        return _spell(self.name, self.values)
 
     @property
     def sources(self) -> int | None:
         """How many samples go into one output; None where the method does not say."""
-        sources: int | None = {**OPTIONS[self.name], **dict(self.options)}.get("sources")
+        sources: int | None = self.values.get("sources")
         return sources
 
     @property
     def until(self) -> float:
         """The share of training in which samples are mixed; the rest of the epochs is unmixed."""
-        until: float = {**OPTIONS[self.name], **dict(self.options)}.get("until", 1.0)
+        until: float = self.values.get("until", 1.0)
         return until
 
     def option(self, key: str) -> Any:
-        return dict(self.options).get(key, OPTIONS[self.name][key])
+        return self.values[key]
 
     def transform(
         self, num_classes: int, generator: torch.Generator | None = None
@@ -110,7 +115,7 @@ class Method:
         """
         if self.name == "none":
             return None
-        options = {**OPTIONS[self.name], **dict(self.options)}
+        options = self.values
         options.pop("until", None)
         if self.name == "zetamix" and "paste" not in dict(self.options):
             # the default is for images; other data is blended

@@ -1,7 +1,6 @@
 """Cells to run, and the records of results with their provenance, as JSON lines."""
 
 import dataclasses
-import hashlib
 import json
 import os
 import re
@@ -12,7 +11,7 @@ from typing import Any, TypeAlias
 
 from filelock import FileLock
 
-from zetamix.atomic_io import naming, seal, unseal
+from zetamix.atomic_io import hash_json, naming, seal, unseal
 
 RUN_SCHEMA = "zetamix/run/1"
 MEASUREMENT_SCHEMA = "zetamix/measurement/1"
@@ -45,7 +44,7 @@ class Cell:
             else value
             for name, value in self.recipe.items()
         }
-        return _hash({**dataclasses.asdict(self), "recipe": recipe})
+        return hash_json({**dataclasses.asdict(self), "recipe": recipe})[:12]
 
     @property
     def file_name(self) -> str:
@@ -122,9 +121,8 @@ class Measurement:
     @property
     def key(self) -> str:
         """A short name of exactly this measurement, the same on any machine."""
-        return _hash(
-            [self.kind, self.dataset, self.fingerprint, self.method, self.seed, self.recipe]
-        )
+        decides = [self.kind, self.dataset, self.fingerprint, self.method, self.seed, self.recipe]
+        return hash_json(decides)[:12]
 
     def as_dict(self) -> dict[str, Any]:
         return {"key": self.key, **dataclasses.asdict(self)}
@@ -135,10 +133,6 @@ class Measurement:
 
 
 Record: TypeAlias = RunRecord | Measurement
-
-
-def _hash(values: Any) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def append_record(path: Path, record: Record) -> None:

@@ -7,7 +7,6 @@ complete or not at all.
 """
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -22,7 +21,15 @@ import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
-from zetamix.atomic_io import naming, new_folder, read_json, seal, write_json
+from zetamix.atomic_io import (
+    hash_file,
+    hash_json,
+    naming,
+    new_folder,
+    read_json,
+    seal,
+    write_json,
+)
 from zetamix.data.dataset import Dataset, Split, fingerprint
 from zetamix.data.errors import DataError
 from zetamix.data.quality import (
@@ -54,8 +61,9 @@ def prepared_folder(
         changed state is prepared anew and replaces the old one.
     """
     plain = re.sub(r"[^\w-]+", "_", name)[:60]
-    folder = f"{plain}-{_digest([FORMAT, name, settings])}"
-    return data_dir / "prepared" / (folder if state is None else f"{folder}-{_digest(state)}")
+    hashes = [hash_json([FORMAT, name, settings])[:12]]
+    hashes += [] if state is None else [hash_json(state)[:12]]
+    return data_dir / "prepared" / "-".join([plain, *hashes])
 
 
 def read(folder: Path) -> Dataset | None:
@@ -111,7 +119,7 @@ def _find_damage(folder: Path, meta: Mapping[str, Any], verified: Mapping[str, A
             size = file.stat().st_size
             if size != expected["bytes"]:
                 return f"{file} has {size:,} bytes instead of {expected['bytes']:,}"
-            if verified.get(name) != _state(file) and _sha256(file) != expected["sha256"]:
+            if verified.get(name) != _state(file) and hash_file(file) != expected["sha256"]:
                 return f"{file} has changed since it was written: its checksum differs"
         except OSError as error:
             return f"{file} cannot be read: {reason(error)}"
@@ -307,13 +315,3 @@ def _locked(folder: Path, progress: Progress | None) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _digest(value: object) -> str:
-    text = json.dumps(value, sort_keys=True)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,8 +1,7 @@
 """A dataset in memory or memory-mapped: named classes and up to three splits."""
 
 import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,8 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from zetamix.atomic_io import hash_json
 from zetamix.data.errors import DataError, check_distinct
-from zetamix.data.source import Block, Part, Rows, Source
+from zetamix.data.source import Part, Source, array_part
 from zetamix.data.splits import SPLITS, count_labels, digest, first_duplicates, strata, stratified
 
 
@@ -102,12 +102,9 @@ class Split:
 
     def part(self) -> Part:
         """The split as one part of a `Source`."""
-        return Part(self.labels.long().numpy(), self._blocks, self.names())
-
-    def _blocks(self, rows: Rows | None = None) -> Iterator[Block]:
-        chosen = torch.arange(len(self)) if rows is None else torch.from_numpy(rows)
-        for first in range(0, len(chosen), 1024):
-            yield Block(first, self.take(chosen[first : first + 1024]).numpy(), {})
+        return replace(
+            array_part(self.labels.long().numpy(), self.samples.numpy()), names=self.names()
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +171,7 @@ class Dataset:
         """The same dataset with a stratified `val` taken from `train`.
 
         For choosing hyperparameters without using `test`. Every sample is read once, so that
-        duplicates stay in one split; none is copied until it is used.
+        duplicates stay in one split.
         """
         if self.val is not None:
             raise DataError(
@@ -196,7 +193,7 @@ class Dataset:
             train=self.train.keep((~is_val).nonzero().squeeze(1)),
             val=self.train.keep(is_val.nonzero().squeeze(1)),
             notes=(*self.notes, note),
-            fingerprint=_digest([self.fingerprint, "holdout", fraction, seed]),
+            fingerprint=hash_json([self.fingerprint, "holdout", fraction, seed])[:16],
         )
 
 
@@ -256,15 +253,11 @@ def _check_labels(split: str, samples: Tensor, labels: Tensor, classes: int) -> 
 def fingerprint(classes: Sequence[str], hashes: Mapping[str, Sequence[str]]) -> str:
     """One hash of a dataset, from its classes and the hashes of each split's samples and labels."""
     ordered = [[split, *hashes[split]] for split in SPLITS if split in hashes]
-    return _digest([list(classes), ordered])
+    return hash_json([list(classes), ordered])[:16]
 
 
 def _sha256(tensor: Tensor) -> str:
     return hashlib.sha256(tensor.cpu().contiguous().numpy().data).hexdigest()
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
 def _subset_size(size: int | float, available: int, classes: int) -> int:

@@ -14,7 +14,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 
-from zetamix.atomic_io import write_file
+from zetamix.atomic_io import hash_file, write_file
 from zetamix.data.catalogue import DatasetSpec
 from zetamix.data.errors import DataError, DatasetNotFoundError
 from zetamix.data.source import Progress, resolve_data_dir
@@ -179,17 +179,12 @@ def _missing(spec: DatasetSpec, base: Path) -> list[str]:
 def _verify(path: Path, md5: str) -> None:
     if not path.exists():
         raise DataError(f"{path} is missing. Unpack or download the dataset again.")
-    actual = md5_of(path)
+    actual = hash_file(path, "md5")
     if actual != md5:
         raise DataError(
             f"{path} has the md5 {actual}, expected {md5}: it is damaged, or another version. "
             "Delete it, and the archive it came from, and download it again."
         )
-
-
-def md5_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "md5").hexdigest()
 
 
 def _fetch(url: str, path: Path, md5: str | None, progress: Progress | None) -> None:

@@ -94,8 +94,8 @@ class LabelledFile(NamedTuple):
     """An image file, its class, and its group if samples are grouped."""
 
     file: Path
-    label: int | Sequence[int]
-    """The class; in a multi-label set its row of a 0/1 matrix."""
+    label: str | int | Sequence[int]
+    """The class, by its name until classes are numbered; or its row of a 0/1 matrix."""
     group: str | None = None
 
 
@@ -188,6 +188,11 @@ def read_header(path: Path | bytes) -> Header:
         wide = image.mode in ("I", "F")
         grey = wide or image.mode in ("1", "L", "I;16", "I;16B", "I;16L")
         return Header(width, height, grey, wide)
+
+
+def read_headers(files: Sequence[Path]) -> list[Header | None]:
+    """The headers of many files."""
+    return [header for _, some in map_parallel(try_header, files, 1024) for header in some]
 
 
 def try_header(file: Path | bytes) -> Header | None:

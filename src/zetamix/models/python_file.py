@@ -25,12 +25,6 @@ def is_python_file(name: str) -> bool:
     return re.fullmatch(r".+\.py:\w+", name) is not None
 
 
-def split_name(name: str) -> tuple[Path, str]:
-    """File and function."""
-    path, _, function = name.rpartition(":")
-    return Path(path), function
-
-
 def build_from_file(
     name: str, num_classes: int, shape: tuple[int, ...], code: FileRef | None = None
 ) -> nn.Module:
@@ -38,7 +32,7 @@ def build_from_file(
 
     code: the file as it was when the run was set up; None takes the path in `name`.
     """
-    path, function = split_name(name)
+    path, _, function = name.rpartition(":")
     code = FileRef.read(path) if code is None else code
     code.check()
     module = _load(code)
@@ -46,7 +40,7 @@ def build_from_file(
     if not callable(make):
         names = [key for key, value in vars(module).items() if callable(value)]
         raise UnknownModelError(
-            f"{path.name} has no function {function!r}.{did_you_mean(function, names)}"
+            f"{Path(path).name} has no function {function!r}.{did_you_mean(function, names)}"
         )
     try:
         model = make(num_classes)

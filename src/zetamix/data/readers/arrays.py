@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from zetamix.atomic_io import hash_file
 from zetamix.data.catalogue import DatasetSpec
-from zetamix.data.download import md5_of
 from zetamix.data.errors import DataError, OnProblem, check_distinct, raise_problems
 from zetamix.data.groups import Group
 from zetamix.data.image_files import NATIVE, Fit, resize_images
@@ -214,7 +214,7 @@ def _check_labels(path: Path, labels: Mapping[str, Array], classes: Sequence[str
 def medmnist(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """One of MedMNIST's own files, or a copy of it that was saved again."""
     path = base / spec.files[0].path
-    if md5_of(path) != spec.files[0].md5:
+    if hash_file(path, "md5") != spec.files[0].md5:
         return npz_copy(spec, path)
     return spec.source(_parts(NpzFile(path, spec.classes)), f"official file {path}")
 

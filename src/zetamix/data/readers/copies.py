@@ -17,9 +17,8 @@ from zetamix.data.image_files import (
     LabelledFile,
     file_part,
     images_below,
-    map_parallel,
+    read_headers,
     subfolders,
-    try_header,
 )
 from zetamix.data.readers.arrays import check_counts, npz_copy
 from zetamix.data.source import Progress, Source
@@ -92,8 +91,7 @@ def folder_source(spec: DatasetSpec, root: Path, *notes: str) -> Source:
 
 def _is_resized(spec: DatasetSpec, files: Sequence[Path]) -> bool:
     """Whether most images have the dataset's size; decoding then reports the others."""
-    headers = [header for _, some in map_parallel(try_header, files, 1024) for header in some]
-    same = [h is not None and (h.height, h.width) == spec.shape[1:] for h in headers]
+    same = [h is not None and (h.height, h.width) == spec.shape[1:] for h in read_headers(files)]
     return 2 * sum(same) > len(same)
 
 

@@ -64,8 +64,9 @@ def _challenge(
     for split, part in parts.items():
         rows = read_rows(base / table.format(part), columns, header=header)
         index = ImageIndex(base / images.format(part), suffixes=PHOTOS)
-        splits[split] = _label(spec, rows, index, columns[0], label_of)
-    return _official(spec, base, splits)
+        items = _label(spec, rows, index, columns[0], label_of)
+        splits[split] = file_part(items, spec.shape, spec.fit, base)
+    return spec.source(splits, f"official files in {base}")
 
 
 def isic_archive(spec: DatasetSpec, base: Path, seed: int) -> Source:
@@ -214,13 +215,6 @@ def _label_folders(spec: DatasetSpec, base: Path) -> list[LabelledFile]:
         for file in images_below(base / name)
         if not file.stem.lower().endswith("mask")
     ]
-
-
-def _official(
-    spec: DatasetSpec, base: Path, splits: Mapping[str, Sequence[LabelledFile]], *notes: str
-) -> Source:
-    parts = {split: file_part(items, spec.shape, spec.fit, base) for split, items in splits.items()}
-    return spec.source(parts, f"official files in {base}", *notes)
 
 
 def _split(

@@ -7,9 +7,9 @@ read with pyarrow; nothing is downloaded.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,12 +30,12 @@ from zetamix.data.readers.arrays import check_finite
 from zetamix.data.readers.user_images import (
     LABEL_COLUMNS,
     SPLIT_NAMES,
-    fit_headers,
+    choose_shape,
     natural_order,
 )
 from zetamix.data.source import Array, Block, Part, Rows, Source, array_part, read_matrices
 from zetamix.data.splits import complete_splits, digest
-from zetamix.text import plural, printable
+from zetamix.text import printable
 
 SUFFIXES = (".parquet", ".arrow")
 IMAGE_COLUMNS = ("image", "img", "picture", "photo")
@@ -101,25 +101,26 @@ def tables_source(
         shape: tuple[int, ...] = samples["train"].shape[1:]
         wholes = {split: array_part(np.zeros(len(x)), x) for split, x in samples.items()}
         dtype, how = "float32", f"points of {shape[0]} coordinates"
-        keys: Callable[[], list[Hashable]] = partial(_digests, samples["train"])
+        keys = [digest(x) for x in samples["train"]]
     else:
-        shape, fit = _choose_shape(list(read.values()), size, path)
+        headers = [image.header for table in read.values() for image in table.scanned]
+        shape, fit = choose_shape(headers, size, path, raise_problems)
         wholes = {split: table.image_part(shape, fit) for split, table in read.items()}
         dtype, how = fit.dtype, f"images {fit.describe()}"
         notes = (*notes, *filter(None, [fit.why]))
-        keys = partial(_image_keys, train)
+        keys = [image.key for image in train.scanned]
     parts = {}
     for split, (origin, chosen) in rows.items():
         whole, table_groups = wholes[origin].keep(chosen), groups[origin]
         own = None if table_groups is None else [table_groups[row] for row in chosen.tolist()]
         parts[split] = Part(labels[split], whole.blocks, whole.names, own)
-
-    def train_keys() -> list[Hashable]:
-        every = keys()
-        return [every[row] for row in rows["train"][1].tolist()]
-
     parts, created = complete_splits(
-        parts, classes, seed=seed, origin=str(path), keys=train_keys, on_problem=on_problem
+        parts,
+        classes,
+        seed=seed,
+        origin=str(path),
+        keys=lambda: [keys[row] for row in rows["train"][1].tolist()],
+        on_problem=on_problem,
     )
     kind = "a Parquet table" if train.files[0].suffix == ".parquet" else "a Hugging Face dataset"
     return Source(
@@ -348,16 +349,6 @@ class Table:
             raise DataError(f"{file} cannot be read: {error}") from None
 
 
-def _choose_shape(
-    tables: Sequence[Table], size: int | None, path: Path
-) -> tuple[tuple[int, ...], Fit]:
-    scanned = [image for table in tables for image in table.scanned]
-    headers = [image.header for image in scanned if image.header is not None]
-    if not headers:
-        raise DataError(f"{path}: none of {plural(len(scanned), 'image')} can be read.")
-    return fit_headers(headers, size)
-
-
 def _rows_of_splits(tables: Mapping[str, Table], path: Path) -> dict[str, tuple[str, Rows]]:
     """For each split the table that holds it, and its rows there; a column "split" divides one."""
     train = tables["train"]
@@ -443,14 +434,6 @@ def _class_names(feature: Any) -> dict[str, Any]:
     while isinstance(feature, dict) and "feature" in feature:
         feature = feature["feature"]
     return feature if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else {}
-
-
-def _digests(samples: Array) -> list[Hashable]:
-    return [digest(sample) for sample in samples]
-
-
-def _image_keys(table: Table) -> list[Hashable]:
-    return [image.key for image in table.scanned]
 
 
 def _split_name(name: str, path: Path) -> str:

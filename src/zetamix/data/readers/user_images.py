@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import median_low
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,9 +19,8 @@ from zetamix.data.image_files import (
     file_part,
     images_below,
     is_image,
-    map_parallel,
+    read_headers,
     subfolders,
-    try_header,
 )
 from zetamix.data.label_csv import ImageIndex, Row, find_column, read_rows
 from zetamix.data.source import Source, read_matrices
@@ -52,14 +50,6 @@ DEFAULT_SIZE = 224
 # images of different sizes with no side over this get a size like their own: from 32 to 48 pixels,
 # 224 would make them 20 to 50 times as large without adding detail
 SMALL_SIDE = 64
-
-
-class FoundImage(NamedTuple):
-    """A listed image: its file, the name of its class or its row of a 0/1 matrix, its group."""
-
-    file: Path
-    label: str | tuple[int, ...]
-    group: str | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +103,7 @@ def list_folder(path: Path, on_problem: OnProblem = raise_problems) -> Listing:
         detail = f"the image {loose[0].name} is in no class folder" if loose else "no folders"
         problem = f"{path}: {detail}; {LAYOUT}. Or pass a .csv file with the classes."
         (on_problem if folders else raise_problems)([problem])
-    images: dict[str, list[FoundImage]] = {}
+    images: dict[str, list[LabelledFile]] = {}
     for split, folder in _split_folders(path, folders, on_problem).items():
         images[split] = []
         classes = subfolders(folder)
@@ -123,7 +113,7 @@ def list_folder(path: Path, on_problem: OnProblem = raise_problems) -> Listing:
             files = images_below(subfolder)
             if not files:
                 on_problem([f"{subfolder} holds no image. Add images, or delete the folder."])
-            images[split] += [FoundImage(file, name) for file in files]
+            images[split] += [LabelledFile(file, name) for file in files]
         if not images[split]:
             on_problem([f"{folder} holds no image; {LAYOUT}."])
     return _listing(path, images, on_problem, _ignored_files(path))
@@ -150,7 +140,7 @@ def list_csv(
     label_columns = _label_columns(rows, [file_column, *filter(None, [group_column])])
     # built only if a name is no path below the CSV file, whose folder may hold far more than images
     index = cache(lambda: ImageIndex(path.parent))
-    images: dict[str, list[FoundImage]] = {}
+    images: dict[str, list[LabelledFile]] = {}
     seen: dict[Path, Row] = {}
     for row in rows:
         try:
@@ -163,7 +153,7 @@ def list_csv(
             label: str | tuple[int, ...] = printable(row[label_columns[0]])
             if len(label_columns) > 1:
                 label = tuple(ZERO_ONE[row[column]] for column in label_columns)
-            found = FoundImage(file, label, row[group_column] if group_column else None)
+            found = LabelledFile(file, label, row[group_column] if group_column else None)
             images.setdefault(_split_of(row), []).append(found)
         except DataError as error:
             problems.append(str(error))
@@ -176,7 +166,7 @@ def list_csv(
     labels, notes = read_matrices(matrices)
     splits = {
         split: [
-            LabelledFile(image.file, label, image.group)
+            image._replace(label=label)
             for image, label in zip(some, labels[split].tolist(), strict=True)
         ]
         for split, some in images.items()
@@ -197,7 +187,7 @@ def _label_columns(rows: Sequence[Row], others: Sequence[str]) -> list[str]:
 
 def _listing(
     path: Path,
-    images: Mapping[str, Sequence[FoundImage]],
+    images: Mapping[str, Sequence[LabelledFile]],
     on_problem: OnProblem,
     notes: tuple[str, ...] = (),
 ) -> Listing:
@@ -216,7 +206,7 @@ def _listing(
     number = {name: label for label, name in enumerate(names)}
     splits = {
         split: [
-            LabelledFile(image.file, number[str(image.label)], image.group)
+            image._replace(label=number[str(image.label)])
             for image in items
             if image.label in number
         ]
@@ -230,7 +220,7 @@ def listing_source(
 ) -> Source:
     """Read every image's header, choose one size for all, and create missing splits."""
     files = [item.file for split in listing.splits.values() for item in split]
-    shape, fit = choose_shape(files, size, listing.path, on_problem)
+    shape, fit = choose_shape(read_headers(files), size, listing.path, on_problem)
     is_folder = listing.path.is_dir()
     base = listing.path if is_folder else listing.path.parent
     parts, created = complete_splits(
@@ -254,24 +244,14 @@ def listing_source(
 
 
 def choose_shape(
-    files: Sequence[Path], size: int | None, origin: Path, on_problem: OnProblem
+    scanned: Sequence[Header | None], size: int | None, origin: Path, on_problem: OnProblem
 ) -> tuple[tuple[int, ...], Fit]:
-    """The shape of one sample, and how images are brought to it."""
-    # unreadable files are reported when they are decoded
-    headers = [
-        header
-        for _, some in map_parallel(try_header, files, 1024)
-        for header in some
-        if header is not None
-    ]
-    if not headers:
-        on_problem([f"{origin}: none of {plural(len(files), 'file')} can be read as an image."])
-        return (3, DEFAULT_SIZE, DEFAULT_SIZE), Fit(DEFAULT_SIZE, crop=1.0)
-    return fit_headers(headers, size)
-
-
-def fit_headers(headers: Sequence[Header], size: int | None) -> tuple[tuple[int, ...], Fit]:
     """The shape of one sample, and how images with these headers are brought to it."""
+    # files without a header are reported when they are decoded
+    headers = [header for header in scanned if header is not None]
+    if not headers:
+        on_problem([f"{origin}: none of {plural(len(scanned), 'file')} can be read as an image."])
+        return (3, DEFAULT_SIZE, DEFAULT_SIZE), Fit(DEFAULT_SIZE, crop=1.0)
     channels = 1 if all(header.grey for header in headers) else 3
     dtype = "float32" if all(header.wide for header in headers) else "uint8"
     sides = {(header.height, header.width) for header in headers}
