@@ -313,10 +313,9 @@ def classify_multi_label(logits: Tensor, labels: Tensor) -> dict[str, float]:
     f1 = 2 * true_positive / (2 * true_positive + false_positive + false_negative).clamp_min(1)
     recalls = true_positive / positives.clamp_min(1), true_negative / negatives.clamp_min(1)
     ranked = [(probabilities[:, k], truth[:, k].int()) for k in scored.nonzero().flatten().tolist()]
-    nan = probabilities.new_full((1,), float("nan"))
-    areas = torch.stack([binary_auroc(*pair) for pair in ranked]) if ranked else nan
-    precisions = (
-        torch.stack([binary_average_precision(*pair) for pair in ranked]) if ranked else nan
+    areas, precisions = (
+        torch.stack([area(*pair) for pair in ranked]).mean() if ranked else math.nan
+        for area in (binary_auroc, binary_average_precision)
     )
     total = true_positive.sum()
     return {
@@ -325,10 +324,10 @@ def classify_multi_label(logits: Tensor, labels: Tensor) -> dict[str, float]:
         "balanced_accuracy": float(((recalls[0] + recalls[1]) / 2)[scored].mean()),
         "f1_micro": float(2 * total / (2 * total + (~right).sum()).clamp_min(1)),
         "f1_macro": float(f1[scored].mean()),
-        "auc": float(areas.mean()),
+        "auc": float(areas),
         "nll": float(F.binary_cross_entropy_with_logits(logits, labels)),
         "ece": float(binary_calibration_error(probabilities.flatten(), truth.flatten(), BINS)),
-        "map": float(precisions.mean()),
+        "map": float(precisions),
         "hamming": int((~right).sum()) / right.numel(),
     }
 

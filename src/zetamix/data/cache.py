@@ -85,10 +85,7 @@ def read(folder: Path) -> Dataset | None:
 
 
 def read_meta(folder: Path) -> dict[str, Any] | None:
-    try:
-        meta = read_json(folder / META, checked=True)
-    except (OSError, ValueError):
-        return None
+    meta = _read_values(folder / META, checked=True)
     return meta if meta.get("format") == FORMAT else None
 
 
@@ -100,7 +97,7 @@ def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) ->
 
     checksums: compare them in any case, as `zetamix data check` does.
     """
-    verified = {} if checksums else _read_verified(folder)
+    verified = {} if checksums else _read_values(folder / VERIFIED)
     found = _find_damage(folder, meta, verified)
     # a folder that cannot be written to is verified every time
     with suppress(OSError):
@@ -126,9 +123,10 @@ def _find_damage(folder: Path, meta: Mapping[str, Any], verified: Mapping[str, A
     return None
 
 
-def _read_verified(folder: Path) -> dict[str, Any]:
+def _read_values(file: Path, *, checked: bool = False) -> dict[str, Any]:
+    """The content of a JSON file; nothing if it is missing or damaged."""
     try:
-        return read_json(folder / VERIFIED)
+        return read_json(file, checked=checked)
     except (OSError, ValueError):
         return {}
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from zetamix.data.errors import OnProblem
+from zetamix.data.source import Array
 from zetamix.text import plural
 
 Group: TypeAlias = str | re.Pattern[str] | None
@@ -46,15 +47,20 @@ def merge_groups(groups: Sequence[str], keys: Sequence[Hashable]) -> Tensor:
     >>> merge_groups(["a", "a", "b", "c"], [1, 2, 2, 3]).tolist()
     [0, 0, 0, 1]
     """
+    group, key = _number(groups), _number(keys)
+    component = connect(group, key + group.max() + 1, group.max() + key.max() + 2)
+    _, merged = np.unique(component[group], return_inverse=True)
+    return torch.from_numpy(merged.astype(np.int64))
+
+
+def connect(left: Array, right: Array, count: int) -> Array:
+    """[count]: the number of the component of every node, of a graph with edges left – right."""
     from scipy.sparse import coo_array  # type: ignore[import-untyped]
     from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 
-    group, key = _number(groups), _number(keys)
-    edges = np.ones(len(group)), (group, key + group.max() + 1)
-    size = group.max() + key.max() + 2
-    _, component = connected_components(coo_array(edges, shape=(size, size)), directed=False)
-    _, merged = np.unique(component[group], return_inverse=True)
-    return torch.from_numpy(merged.astype(np.int64))
+    graph = coo_array((np.ones(len(left)), (left, right)), shape=(count, count))
+    component: Array = connected_components(graph, directed=False)[1]
+    return component
 
 
 def draw_groups(
@@ -81,6 +87,6 @@ def draw_groups(
     return draws[0]
 
 
-def _number(values: Sequence[Hashable]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _number(values: Sequence[Hashable]) -> Array:
     seen: dict[Hashable, int] = {}
     return np.array([seen.setdefault(value, len(seen)) for value in values], np.int64)

@@ -9,6 +9,7 @@ hash alone would also pair 171 different lesions of its 2,750.
 import numpy as np
 from PIL import Image
 
+from zetamix.data.groups import connect
 from zetamix.data.source import Array
 
 DISTANCE = 6
@@ -37,9 +38,6 @@ class NearDuplicates:
 
     def groups(self) -> list[list[int]]:
         """Positions of images in groups of two or more, in the order in which they were added."""
-        from scipy.sparse import coo_array  # type: ignore[import-untyped]
-        from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
-
         count = len(self._hashes)
         if count < 2:
             return []
@@ -55,8 +53,7 @@ class NearDuplicates:
             alike = np.einsum("nd,nd->n", thumbnails[left], thumbnails[right]) >= CORRELATION
             pairs.append(np.stack([left[alike], right[alike]]))
         left, right = np.concatenate(pairs, axis=1)
-        graph = coo_array((np.ones(len(left)), (left, right)), shape=(count, count))
-        _, component = connected_components(graph, directed=False)
+        component = connect(left, right, count)
         order = np.argsort(component, kind="stable")
         runs = np.split(order, np.flatnonzero(np.diff(component[order])) + 1)
         return [run.tolist() for run in runs if len(run) > 1]

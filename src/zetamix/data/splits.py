@@ -9,6 +9,7 @@ PH2 and MED-NODE the test counts of each class, which the printed metrics determ
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from zetamix.data.errors import OnProblem, raise_problems
 from zetamix.data.groups import draw_groups, merge_groups
-from zetamix.data.source import Array, Part
+from zetamix.data.source import Array, Source
 from zetamix.text import plural
 
 SPLITS = ("train", "val", "test")
@@ -107,20 +108,19 @@ def classes_in_turn(labels: Tensor, count: int) -> Tensor:
 
 
 def complete_splits(
-    parts: Mapping[str, Part],
-    classes: Sequence[str],
+    source: Source,
     *,
     seed: int,
     origin: str,
     keys: Callable[[], Sequence[Hashable]] | None = None,
     on_problem: OnProblem = raise_problems,
-) -> tuple[dict[str, Part], tuple[str, ...]]:
-    """All three splits, those that are missing taken from train, and notes (`make_splits`)."""
-    train = parts["train"]
+) -> Source:
+    """The source with three splits, those that are missing taken from train (`make_splits`)."""
+    train = source.parts["train"]
     rows, notes = make_splits(
         torch.from_numpy(train.labels),
-        list(parts),
-        classes,
+        list(source.parts),
+        source.classes,
         seed=seed,
         origin=origin,
         on_problem=on_problem,
@@ -128,7 +128,8 @@ def complete_splits(
         groups=train.groups,
     )
     made = {split: train.keep(chosen.numpy()) for split, chosen in rows.items()}
-    return {split: {**parts, **made}[split] for split in SPLITS}, notes
+    parts = {split: {**source.parts, **made}[split] for split in SPLITS}
+    return replace(source, parts=parts, notes=(*source.notes, *notes))
 
 
 def make_splits(

@@ -9,6 +9,7 @@ from fastai.losses import BaseLoss, LabelSmoothingCrossEntropy  # type: ignore[i
 from torch import Tensor, nn
 
 from zetamix.batch_mix import BatchMix
+from zetamix.integrations import check_transform
 from zetamix.losses import soft_cross_entropy
 
 Loss = Callable[[Any, Any], Any]
@@ -36,11 +37,7 @@ class ZetaMixCallback(Callback):  # type: ignore[misc]
 
     def __init__(self, transform: BatchMix, loss_func: Loss | None = None) -> None:
         super().__init__()
-        if not isinstance(transform, nn.Module):
-            raise TypeError(
-                "transform must be one of zetamix.transforms, such as ZetaMix(num_classes=10), "
-                f"got {type(transform).__name__}."
-            )
+        check_transform(transform, nn.Module)
         self.transform = transform
         self.mixed_loss = loss_func  # `loss_func` is a name of the learner's
         self.targets: Any = None

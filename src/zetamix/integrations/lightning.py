@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import distributed
 
 from zetamix.batch_mix import BatchMix
+from zetamix.integrations import check_transform
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -37,11 +38,7 @@ class MixCallback(Callback):
     """
 
     def __init__(self, transform: BatchMix) -> None:
-        if not isinstance(transform, BatchMix):
-            raise TypeError(
-                "transform must be one of zetamix.transforms, such as ZetaMix(num_classes=10), "
-                f"got {type(transform).__name__}."
-            )
+        check_transform(transform, BatchMix)
         self.transform = transform
         self._owners: list[Any] = []
 

@@ -16,9 +16,12 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 
 from zetamix.atomic_io import load_tensors, write_file
 from zetamix.batch_mix import BatchMix
+from zetamix.integrations import check_transform
 from zetamix.losses import soft_cross_entropy
 
 SINGLE_LABEL = "single_label_classification"
+# beside the model in every checkpoint, one for each process
+STATE = "zetamix_{}.pt"
 
 
 class MixingTrainer(Trainer):
@@ -39,11 +42,7 @@ class MixingTrainer(Trainer):
     """
 
     def __init__(self, *args: Any, transform: BatchMix, **kwargs: Any) -> None:
-        if not isinstance(transform, BatchMix):
-            raise TypeError(
-                "transform must be one of zetamix.transforms, such as ZetaMix(num_classes=10), "
-                f"got {type(transform).__name__}."
-            )
+        check_transform(transform, BatchMix)
         super().__init__(*args, **kwargs)
         self.transform = transform
         self.add_callback(_TransformState(transform))
@@ -56,7 +55,15 @@ class MixingTrainer(Trainer):
             last = get_last_checkpoint(self.args.output_dir)  # type: ignore[no-untyped-call]
             resume_from_checkpoint = last or True
         if isinstance(resume_from_checkpoint, str):
-            _load_state(self.transform, Path(resume_from_checkpoint), self.args.process_index)
+            path = Path(resume_from_checkpoint, STATE.format(self.args.process_index))
+            if path.exists():
+                self.transform.load_state_dict(load_tensors(path))
+            else:
+                warnings.warn(
+                    f"{path.parent} holds no {path.name}: plans will not continue where they "
+                    "stopped.",
+                    stacklevel=2,
+                )
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def compute_loss(
@@ -99,11 +106,10 @@ class MixingTrainer(Trainer):
                 "Expected floating point inputs to blend, such as pixel_values or inputs_embeds, "
                 f"got {', '.join(inputs)}. Token ids cannot be blended: pass their embeddings."
             )
-        names = list(samples)
-        if len(names) == 1:
+        if len(samples) == 1:
             # a tensor alone has the fastest path
-            value, targets = self.transform(samples[names[0]], inputs["labels"])
-            samples = {names[0]: value}
+            (name,) = samples
+            samples[name], targets = self.transform(samples[name], inputs["labels"])
         else:
             samples, targets = self.transform(samples, inputs["labels"])
         return {**inputs, **samples, "labels": targets}
@@ -144,20 +150,5 @@ class _TransformState(TrainerCallback):
         folder = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
         folder.mkdir(parents=True, exist_ok=True)
         content = dict(self.transform.state_dict())
-        path = _state_path(folder, args.process_index)
+        path = folder / STATE.format(args.process_index)
         write_file(path, lambda file: torch.save(content, file))
-
-
-def _state_path(checkpoint: Path, process_index: int) -> Path:
-    return checkpoint / f"zetamix_{process_index}.pt"
-
-
-def _load_state(transform: BatchMix, checkpoint: Path, process_index: int) -> None:
-    path = _state_path(checkpoint, process_index)
-    if path.exists():
-        transform.load_state_dict(load_tensors(path))
-    else:
-        warnings.warn(
-            f"{checkpoint} holds no {path.name}: plans will not continue where they stopped.",
-            stacklevel=3,
-        )

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from zetamix.atomic_io import json_safe
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -27,9 +29,7 @@ class Estimate:
     def as_dict(self) -> dict[str, float | int | None]:
         """For JSON: None instead of NaN."""
         numbers = {"value": self.value, "spread": self.spread, "standard_error": self.error}
-        return {"n": self.n} | {
-            name: None if math.isnan(number) else number for name, number in numbers.items()
-        }
+        return {"n": self.n, **json_safe(numbers)}
 
 
 def mean_of(values: Tensor) -> Estimate:

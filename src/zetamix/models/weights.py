@@ -23,7 +23,8 @@ def load_weights(model: nn.Module, file: FileRef, num_classes: int) -> None:
     file: written by `torch.save` or safetensors; the state dict itself, or a checkpoint that holds
         it as "state_dict" or "model".
     """
-    if isinstance(model, nn.Sequential) and _is_wrapped(model):
+    if isinstance(model, nn.Sequential) and len(model) == 2 and not [*model[0].parameters()]:
+        # behind a layer that resizes or turns to RGB
         load_weights(model[1], file, num_classes)
         return
     own = model.state_dict()
@@ -66,11 +67,6 @@ def load_weights(model: nn.Module, file: FileRef, num_classes: int) -> None:
             f"{join(list(heads))} start from random weights.",
             stacklevel=2,
         )
-
-
-def _is_wrapped(model: nn.Sequential) -> bool:
-    """Whether the model comes after a layer without parameters, which resizes or turns to RGB."""
-    return len(model) == 2 and next(model[0].parameters(), None) is None
 
 
 def _adapt(saved: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:

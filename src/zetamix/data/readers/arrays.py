@@ -280,22 +280,21 @@ def npz_source(
         raise DataError(f"{path} holds points of {file.shape[0]} coordinates; size is for images.")
     resize = None if size is None else partial(resize_images, fit=fit)
     kind = "points" if len(file.shape) == 1 else f"images {fit.describe()}"
-    parts, notes = complete_splits(
-        _parts(file, resize),
-        file.classes,
-        seed=seed,
-        origin=str(path),
-        keys=lambda: list(map(digest, file.images["train"])),
-        on_problem=on_problem,
-    )
-    return Source(
+    source = Source(
         name=printable(path.stem),
         classes=file.classes,
         shape=shape,
         dtype=str(file.images["train"].dtype),
-        parts=parts,
+        parts=_parts(file, resize),
         origin=f"{path}, .npz in the MedMNIST layout; {kind}",
-        notes=(*file.notes, *notes),
+        notes=file.notes,
+    )
+    return complete_splits(
+        source,
+        seed=seed,
+        origin=str(path),
+        keys=lambda: list(map(digest, file.images["train"])),
+        on_problem=on_problem,
     )
 
 
@@ -306,13 +305,10 @@ def digits_source(seed: int) -> Source:
 
     bunch = load_digits()
     samples = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
-    labels = bunch.target.astype(np.int64)
-    classes = tuple("0123456789")
-    parts, notes = complete_splits(
-        {"train": array_part(labels, samples)}, classes, seed=seed, origin="digits"
-    )
+    parts = {"train": array_part(bunch.target, samples)}
     origin = "handwritten digits of scikit-learn (UCI, optical recognition, 8 × 8)"
-    return Source("digits", classes, (1, 8, 8), "uint8", parts, origin, notes)
+    source = Source("digits", tuple("0123456789"), (1, 8, 8), "uint8", parts, origin)
+    return complete_splits(source, seed=seed, origin="digits")
 
 
 def describe_sizes(sizes: Mapping[str, int]) -> str:

@@ -224,8 +224,8 @@ def _split(
     # sorted by name, so that the order of a label file or of a disk does not change the split
     items = sorted(items, key=lambda item: item.file.relative_to(base).as_posix().lower())
     whole = {"train": file_part(items, spec.shape, spec.fit, base)}
-    parts, created = complete_splits(whole, spec.classes, seed=seed, origin=str(base))
-    return spec.source(parts, f"official files in {base}", *created, *notes)
+    source = spec.source(whole, f"official files in {base}", *notes)
+    return complete_splits(source, seed=seed, origin=str(base))
 
 
 CHALLENGES = (isic2016, isic2017, isic2018)

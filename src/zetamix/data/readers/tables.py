@@ -114,23 +114,14 @@ def tables_source(
         whole, table_groups = wholes[origin].keep(chosen), groups[origin]
         own = None if table_groups is None else [table_groups[row] for row in chosen.tolist()]
         parts[split] = Part(labels[split], whole.blocks, whole.names, own)
-    parts, created = complete_splits(
-        parts,
-        classes,
+    kind = "a Parquet table" if train.files[0].suffix == ".parquet" else "a Hugging Face dataset"
+    name = printable(path.name if path.is_dir() else path.stem)
+    return complete_splits(
+        Source(name, classes, shape, dtype, parts, f"{path}, {kind}; {how}", notes),
         seed=seed,
         origin=str(path),
         keys=lambda: [keys[row] for row in rows["train"][1].tolist()],
         on_problem=on_problem,
-    )
-    kind = "a Parquet table" if train.files[0].suffix == ".parquet" else "a Hugging Face dataset"
-    return Source(
-        name=printable(path.name if path.is_dir() else path.stem),
-        classes=classes,
-        shape=shape,
-        dtype=dtype,
-        parts=parts,
-        origin=f"{path}, {kind}; {how}",
-        notes=(*notes, *created),
     )
 
 

@@ -223,23 +223,22 @@ def listing_source(
     shape, fit = choose_shape(read_headers(files), size, listing.path, on_problem)
     is_folder = listing.path.is_dir()
     base = listing.path if is_folder else listing.path.parent
-    parts, created = complete_splits(
-        {split: file_part(files, shape, fit, base) for split, files in listing.splits.items()},
-        listing.classes,
-        seed=seed,
-        origin=str(listing.path),
-        keys=lambda: file_keys([item.file for item in listing.splits["train"]]),
-        on_problem=on_problem,
-    )
     kind = "a folder of images" if is_folder else "a CSV file and its images"
-    return Source(
+    source = Source(
         name=printable(listing.path.name if is_folder else listing.path.stem),
         classes=listing.classes,
         shape=shape,
         dtype=fit.dtype,
-        parts=parts,
+        parts={split: file_part(some, shape, fit, base) for split, some in listing.splits.items()},
         origin=f"{listing.path}, {kind}; images {fit.describe()}",
-        notes=(*listing.notes, *filter(None, [fit.why]), *created),
+        notes=(*listing.notes, *filter(None, [fit.why])),
+    )
+    return complete_splits(
+        source,
+        seed=seed,
+        origin=str(listing.path),
+        keys=lambda: file_keys([item.file for item in listing.splits["train"]]),
+        on_problem=on_problem,
     )
 
 
