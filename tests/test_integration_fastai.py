@@ -129,18 +129,20 @@ def test_two_epochs_equal_a_plain_loop(fa, make):
     assert_same(learn.model, plain_loop(make()))
 
 
-def test_mixing_ends_where_a_callback_switches_it_off(fa):
+@pytest.mark.parametrize("until", [0.8, None])
+def test_mixing_ends_with_until_or_where_a_callback_switches_it_off(fa, until):
     transform, seen = ZetaMix(num_classes=CLASSES, generator=seeded()), []
 
     class EndMixing(fa.Callback):
         def before_epoch(self):
-            transform.enabled = self.epoch < 0.8 * self.n_epoch
+            if until is None:
+                transform.enabled = self.epoch < 0.8 * self.n_epoch
 
         def after_pred(self):
             if self.training:
                 seen.append((self.epoch, self.xb[0].as_subclass(torch.Tensor)))
 
-    learn = make_learner(fa, fa.Mix(transform), EndMixing())
+    learn = make_learner(fa, fa.Mix(transform, until=until), EndMixing())
     with learn.no_logging(), learn.no_bar():
         learn.fit(5)
     images, _ = data(13)

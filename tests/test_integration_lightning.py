@@ -115,7 +115,8 @@ def test_the_epoch_is_set(tmp_path):
     assert_same(net.seen["train"], plain_loop(other))
 
 
-def test_mixing_ends_where_a_callback_switches_it_off(tmp_path):
+@pytest.mark.parametrize("until", [0.8, None])
+def test_mixing_ends_with_until_or_where_a_callback_switches_it_off(until, tmp_path):
     mix = ZetaMix(num_classes=CLASSES, generator=seeded())
 
     class EndMixing(pl.Callback):
@@ -123,10 +124,27 @@ def test_mixing_ends_where_a_callback_switches_it_off(tmp_path):
             mix.enabled = trainer.current_epoch < 0.8 * trainer.max_epochs
 
     net = Net()
-    trainer(tmp_path, MixCallback(mix), EndMixing(), epochs=5).fit(net, loader())
+    callbacks = [MixCallback(mix, until), *([EndMixing()] if until is None else [])]
+    trainer(tmp_path, *callbacks, epochs=5).fit(net, loader())
     mixed = plain_loop(ZetaMix(num_classes=CLASSES, generator=seeded()), epochs=4)
     hard = [(images, F.one_hot(labels, CLASSES).float()) for images, labels in loader()]
     assert_same(net.seen["train"], [*mixed, *hard])
+
+
+@pytest.mark.parametrize("options", [{"epochs": 2}, {"epochs": -1, "max_steps": 6}])
+def test_until_counts_steps(options, tmp_path):
+    net, mix = Net(), ZetaMix(num_classes=CLASSES)
+    trainer(tmp_path, MixCallback(mix, until=0.6), **options).fit(net, loader())
+    mixed = [bool((targets.amax(1) < 1).any()) for _, targets in net.seen["train"]]
+    assert mixed == [True] * 4 + [False] * 2
+
+
+def test_until_needs_the_length_of_training(tmp_path):
+    callback = MixCallback(ZetaMix(num_classes=CLASSES), until=0.8)
+    with pytest.raises(ValueError, match="whose length is not known"):
+        trainer(tmp_path, callback, epochs=-1).fit(Net(), loader())
+    with pytest.raises(ValueError, match="until must be"):
+        MixCallback(ZetaMix(num_classes=CLASSES), until=80)
 
 
 class Shifted:

@@ -107,7 +107,7 @@ def arguments(folder, **options):
 
 
 def recorder(folder, model, transform, data=IMAGES, **options):
-    more = {name: options.pop(name) for name in ("compute_loss_func",) if name in options}
+    more = {name: options.pop(name) for name in ("compute_loss_func", "until") if name in options}
     return Recorder(
         model=model,
         args=arguments(folder, **options),
@@ -265,7 +265,8 @@ def test_the_epoch_is_set(tmp_path):
     assert gammas == [2.0] * 3 + [3.0] * 3 + [4.0] * 3
 
 
-def test_mixing_ends_where_a_callback_switches_it_off(tmp_path):
+@pytest.mark.parametrize("until", [0.8, None])
+def test_mixing_ends_with_until_or_where_a_callback_switches_it_off(until, tmp_path):
     mix, targets = ZetaMix(num_classes=CLASSES, generator=seeded()), []
 
     class EndMixing(TrainerCallback):
@@ -276,8 +277,10 @@ def test_mixing_ends_where_a_callback_switches_it_off(tmp_path):
         targets.append(labels)
         return F.cross_entropy(outputs["logits"], labels)
 
-    trainer = recorder(tmp_path, tiny_vit(), mix, compute_loss_func=loss, num_train_epochs=5)
-    trainer.add_callback(EndMixing())
+    options = {"compute_loss_func": loss, "num_train_epochs": 5, "until": until}
+    trainer = recorder(tmp_path, tiny_vit(), mix, **options)
+    if until is None:
+        trainer.add_callback(EndMixing())
     trainer.train()
     plain = ZetaMix(num_classes=CLASSES, generator=seeded())
     expected = [plain(b["pixel_values"], b["labels"]) for _ in range(4) for b in batches()]

@@ -9,7 +9,7 @@ from fastai.losses import BaseLoss, LabelSmoothingCrossEntropy  # type: ignore[i
 from torch import Tensor, nn
 
 from zetamix.batch_mix import BatchMix
-from zetamix.integrations import check_transform
+from zetamix.integrations import check_arguments
 from zetamix.losses import soft_cross_entropy
 
 Loss = Callable[[Any, Any], Any]
@@ -26,6 +26,8 @@ class ZetaMixCallback(Callback):  # type: ignore[misc]
     loss_func: the loss of mixed batches, a function of predictions and soft targets. By default
         it is made of the learner's: cross entropy, with its class weights and label smoothing,
         becomes `zetamix.soft_cross_entropy`, and losses of floating point targets stay as they are.
+    until: the share of each call of `fit` in which batches are mixed, such as 0.8; later ones are
+        unmixed. None leaves `transform.enabled` alone.
 
     >>> from zetamix import ZetaMix
     >>> mix = ZetaMixCallback(ZetaMix(num_classes=10))  # Learner(..., cbs=mix)
@@ -35,10 +37,13 @@ class ZetaMixCallback(Callback):  # type: ignore[misc]
     order = -5
     run_valid = False
 
-    def __init__(self, transform: BatchMix, loss_func: Loss | None = None) -> None:
+    def __init__(
+        self, transform: BatchMix, loss_func: Loss | None = None, until: float | None = None
+    ) -> None:
         super().__init__()
-        check_transform(transform, nn.Module)
+        check_arguments(transform, nn.Module, until)
         self.transform = transform
+        self.until = until
         self.mixed_loss = loss_func  # `loss_func` is a name of the learner's
         self.targets: Any = None
 
@@ -56,6 +61,8 @@ class ZetaMixCallback(Callback):  # type: ignore[misc]
                 f"ZetaMixCallback mixes batches with one target, got {len(self.learn.yb)}. Combine "
                 "them into one tensor."
             )
+        if self.until is not None:
+            self.transform.enabled = self.learn.pct_train < self.until
         # fastai's tensor types restrict what they may be combined with
         inputs = tuple(_plain(value) for value in self.learn.xb)
         mixed, self.targets = self.transform(

@@ -1,6 +1,7 @@
 """`MixCallback`: mixing in Lightning's training loop, by any transform of this library."""
 
 import functools
+import math
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import distributed
 
 from zetamix.batch_mix import BatchMix
-from zetamix.integrations import check_transform
+from zetamix.integrations import check_arguments
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -32,14 +33,17 @@ class MixCallback(Callback):
     so that training with a generator resumes with the plans that would have come next.
 
     transform: for batches `(samples, labels)`, or for any other with `rules=`.
+    until: the share of training in which batches are mixed, such as 0.8; later ones are unmixed,
+        with targets of the same form. None leaves `transform.enabled` alone.
 
     >>> from zetamix import ZetaMix
     >>> callback = MixCallback(ZetaMix(num_classes=10))
     """
 
-    def __init__(self, transform: BatchMix) -> None:
-        check_transform(transform, BatchMix)
+    def __init__(self, transform: BatchMix, until: float | None = None) -> None:
+        check_arguments(transform, BatchMix, until)
         self.transform = transform
+        self.until = until
         self._owners: list[Any] = []
 
     def setup(self, trainer: "Trainer", pl_module: "LightningModule", stage: str) -> None:
@@ -57,7 +61,12 @@ class MixCallback(Callback):
         @functools.wraps(hook)
         def mixed(batch: Any, dataloader_idx: int) -> Any:
             batch = hook(batch, dataloader_idx)
-            return self.transform(batch) if trainer.training else batch
+            if not trainer.training:
+                return batch
+            if self.until is not None:
+                last = self.until * trainer.estimated_stepping_batches
+                self.transform.enabled = trainer.global_step < last
+            return self.transform(batch)
 
         return mixed
 
@@ -74,6 +83,13 @@ class MixCallback(Callback):
     ) -> None:
         # Lightning calls no teardown then
         self._unwrap()
+
+    def on_train_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+        if self.until is not None and not 0 < trainer.estimated_stepping_batches < math.inf:
+            raise ValueError(
+                f"until={self.until} is a share of training, whose length is not known. Pass "
+                "max_epochs or max_steps to the Trainer."
+            )
 
     def on_train_epoch_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
         self.transform.set_epoch(trainer.current_epoch)

@@ -16,7 +16,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 
 from zetamix.atomic_io import load_tensors, write_file
 from zetamix.batch_mix import BatchMix
-from zetamix.integrations import check_transform
+from zetamix.integrations import check_arguments
 from zetamix.losses import soft_cross_entropy
 
 SINGLE_LABEL = "single_label_classification"
@@ -39,13 +39,17 @@ class MixingTrainer(Trainer):
     would have come next.
 
     transform: one of `zetamix.transforms`; with `rules=` it is called with the whole batch, a dict.
+    until: the share of training in which batches are mixed, such as 0.8; later ones are unmixed,
+        with targets of the same form. None leaves `transform.enabled` alone.
     """
 
-    def __init__(self, *args: Any, transform: BatchMix, **kwargs: Any) -> None:
-        check_transform(transform, BatchMix)
+    def __init__(
+        self, *args: Any, transform: BatchMix, until: float | None = None, **kwargs: Any
+    ) -> None:
+        check_arguments(transform, BatchMix, until)
         super().__init__(*args, **kwargs)
         self.transform = transform
-        self.add_callback(_TransformState(transform))
+        self.add_callback(_TransformState(transform, until))
 
     def train(
         self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any
@@ -136,13 +140,17 @@ def _soft_loss(
 
 
 class _TransformState(TrainerCallback):
-    """Sets the epoch of the transform, and saves its state beside the model."""
+    """Sets the epoch of the transform, ends mixing, and saves its state beside the model."""
 
-    def __init__(self, transform: BatchMix) -> None:
-        self.transform = transform
+    def __init__(self, transform: BatchMix, until: float | None) -> None:
+        self.transform, self.until = transform, until
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.transform.set_epoch(int(state.epoch or 0))
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self.until is not None:
+            self.transform.enabled = state.global_step < self.until * state.max_steps
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.is_hyper_param_search:
