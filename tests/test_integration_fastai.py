@@ -12,7 +12,7 @@ from conftest import assert_close
 from torch import nn
 
 from zetamix import Mixup, ZetaMix, ZetaMixup, soft_cross_entropy
-from zetamix.transforms import CutMix
+from zetamix.transforms import CutMix, LabelSmoothing
 
 # load_learner warns that it uses pickle
 pytestmark = pytest.mark.filterwarnings("ignore:load_learner:UserWarning")
@@ -148,6 +148,12 @@ def test_mixing_ends_with_until_or_where_a_callback_switches_it_off(fa, until):
     images, _ = data(13)
     batches = [torch.cat([x for epoch, x in seen if epoch == k]) for k in range(5)]
     assert [torch.equal(batch, images) for batch in batches] == [False] * 4 + [True]
+
+
+def test_until_is_for_transforms_that_mix(fa):
+    with pytest.raises(TypeError, match="got LabelSmoothing"):
+        fa.Mix(LabelSmoothing(num_classes=CLASSES), until=0.8)
+    assert fa.Mix(LabelSmoothing(num_classes=CLASSES)).until is None
 
 
 def fit(learn, **options):

@@ -41,7 +41,8 @@ class ZetaMixCallback(Callback):  # type: ignore[misc]
         self, transform: BatchMix, loss_func: Loss | None = None, until: float | None = None
     ) -> None:
         super().__init__()
-        check_arguments(transform, nn.Module, until)
+        # label smoothing mixes nothing that could end
+        check_arguments(transform, nn.Module if until is None else BatchMix, until)
         self.transform = transform
         self.until = until
         self.mixed_loss = loss_func  # `loss_func` is a name of the learner's

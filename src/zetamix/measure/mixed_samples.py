@@ -1,8 +1,7 @@
 """Outputs of a method for a set of samples: mixed samples, soft labels, and weights."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -40,15 +39,9 @@ def mix_samples(
     Every sample is mixed with a class of its own, so that the targets of any method, CutMix
     included, are the weights of the samples in each output.
     """
-    if method.name == "smoothing":
-        # it mixes no samples, and its targets depend on the number of classes
-        batches: dict[str, Any] = {
-            "groups": groups,
-            "batch_size": batch_size,
-            "generator": generator,
-        }
-        unmixed = mix_samples(Method("none"), samples, labels, num_classes, **batches)
-        return replace(unmixed, targets=method.mix(samples, labels, num_classes, generator)[1])
+    # smoothing mixes no samples, and its targets depend on the number of classes
+    smooths = method.name == "smoothing"
+    mixer = Method("none") if smooths else method
     outputs = torch.empty_like(samples, dtype=torch.float32)
     weights = outputs.new_zeros(len(samples), batch_size)
     targets = outputs.new_zeros(len(samples), num_classes)
@@ -60,9 +53,11 @@ def mix_samples(
         order = group[torch.randperm(len(group), generator=generator)].to(samples.device)
         for rows in order.tensor_split(-(-len(order) // batch_size)):
             names = torch.arange(len(rows), device=samples.device)
-            outputs[rows], shares = method.mix(
+            outputs[rows], shares = mixer.mix(
                 samples[rows].float(), names, len(rows), own, mean=mean
             )
             weights[rows, : len(rows)] = shares
             targets[rows] = shares @ one_hot[rows]
+    if smooths:
+        _, targets = method.mix(samples, labels, num_classes, generator)
     return MixedSamples(outputs, targets, weights)
