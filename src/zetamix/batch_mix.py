@@ -59,6 +59,9 @@ class Controls(NamedTuple):
     gamma_high: float = NOT_SET
 
 
+# attributes that the controls hold, by which prepared calls are found: callbacks may set them at
+# every step
+CONTROLLED = {"enabled", "p", "gamma", "training", "_controls"}
 # train or eval mode belongs to the module tree, not to a checkpoint
 SAVED = tuple(name for name in Controls._fields if name != "training")
 
@@ -110,7 +113,7 @@ class BatchMix(nn.Module):
             CHECKS[name](value)
         super().__setattr__(name, value)
         # the calls of earlier batches had the old options
-        if "_calls" in self.__dict__:
+        if name not in CONTROLLED and "_calls" in self.__dict__:
             self._calls.clear()
 
     if TYPE_CHECKING:
