@@ -11,8 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from browser import needs_browser, open_page
+from browser import needs_browser, open_page, screenshot
 from matplotlib.axes import Axes
+from PIL import Image
 
 from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
 from zetamix.report.outputs import draw_outputs
@@ -184,6 +185,28 @@ def test_the_page_opens_in_a_browser_with_everything_in_it(tmp_path):
     # narrow as a phone, the page is no wider than the window
     open_page(page, width=500).check()
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+@needs_browser
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("columns", [2, 20])
+def test_a_table_that_scrolls_has_a_shadow_at_its_edge(columns, dark, tmp_path):
+    """A phone hides the scroll bar, and a column may end just at the edge."""
+    names = [f"column {k}" for k in range(columns)]
+    page, png = tmp_path / "page.html", tmp_path / "page.png"
+    page.write_text(page_of(Table(names, [["row", *range(1, columns)]] * 12)))
+    screenshot(page, png, width=500, height=900, dark=dark)
+    # the body has a padding of 20 pixels; its first pixel is of the page
+    pixels = Image.open(png).convert("L")
+    edge = [abs(pixels.getpixel((478, y)) - pixels.getpixel((0, 0))) for y in range(900)]
+    assert (sum(difference > 15 for difference in edge) > 300) == (columns == 20)
+
+
+def test_many_notes_are_folded_and_few_are_not():
+    few, many = (page_of(Table(["a"], [["b"]], notes=["note"] * n)) for n in (4, 5))
+    assert "more notes" not in few
+    assert "<summary>2 more notes</summary>" in many
+    assert many.count('<p class="note">note</p>') == 5
 
 
 @needs_browser
