@@ -84,6 +84,14 @@ def test_ties_are_not_marked_and_higher_can_be_better():
     assert main_table(make_comparison({"none": [0.1]})).cells[0][1].mark == ""
 
 
+def test_nothing_is_marked_where_methods_have_other_seeds():
+    scores = {"none": [0.2, 0.3], "zeta:2.8": [0.1, 0.2]}
+    for missing, marks in (((), {"", "best"}), ([("zeta:2.8", 1)], {""})):
+        made = make_comparison(scores, missing=missing)
+        for table in (main_table(made), class_table(made)):
+            assert {cell.mark for row in table.cells for cell in row} == marks
+
+
 def test_binary_data_leads_with_the_auc():
     made = make_comparison({"none": [0.2, 0.3], "zeta": [0.1, 0.2]}, dataset=make_dataset((10, 10)))
     assert [head.name for head in main_table(made).heads][1:3] == ["AUC", "error %"]
@@ -271,6 +279,28 @@ def test_curves_are_means_over_seeds(six):
     assert "test split and validation split" in picture.caption
     assert "bands" in picture.caption
     assert "bands" not in draw_curves(make_comparison({"none": [0.1]})).caption
+
+
+@pytest.mark.parametrize("spike", [None, 50.0, float("inf")])
+def test_a_spike_does_not_flatten_the_curves(spike):
+    made = make_comparison({"none": [0.1, 0.11], "zeta:2.8": [0.3, 0.31]}, epochs=30)
+    usual = plotted(draw_curves, made, "set_ylim")[1]
+    if spike is not None:
+        line = made.curves["none", 0][20]
+        line["test"] = {**line["test"], "nll": spike}
+    picture, limits = plotted(draw_curves, made, "set_ylim")
+    # neither the spike nor what is usual in the other epochs and methods decides
+    assert limits[1][0] == pytest.approx(usual[1][0], abs=0.05 * usual[1][0][1])
+    assert limits[0] == usual[0]
+    assert ("; spikes in negative log-likelihood run beyond" in picture.caption) == (spike == 50)
+
+
+def test_a_method_that_is_far_worse_is_no_spike():
+    scores = dict.fromkeys(("none", "mixup", "cutmix", "zeta:2.4", "zeta:2.8"), [0.01])
+    made = make_comparison({**scores, "zeta:4.0": [0.4]}, epochs=30)
+    picture, limits = plotted(draw_curves, made, "set_ylim")
+    assert "spikes" not in picture.caption
+    assert limits[0][0][1] > 100 * 0.4
 
 
 def test_without_validation_there_are_test_curves_alone():

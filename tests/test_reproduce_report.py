@@ -89,6 +89,16 @@ def test_best_is_marked_only_where_every_method_was_run(tmp_path):
     assert natural_rows(store)[1][3] == "4.00 (n = 1)"
 
 
+def test_best_is_marked_only_where_every_method_has_the_same_seeds(tmp_path):
+    errors = {method: values[:2] for method, values in ERRORS.items()}
+    store = fill(RecordStore(tmp_path), errors=errors | {"mixup:1.0": (0.0426,)})
+    assert not any("*" in row[3] for row in natural_rows(store))
+    fill(store, errors=errors)
+    assert [row[3][:1] for row in natural_rows(store)[:5]] == ["4", "*", "4", "4", "*"]
+    table = comparison_table(make_view("natural", store))
+    assert "marked where every method has the same seeds" in table.notes[0]
+
+
 def test_footnotes_are_numbered_and_referred_to(natural):
     table = comparison_table(natural)
     notes = [note for note in table.notes if note.startswith("[")]

@@ -22,7 +22,7 @@ from zetamix.report.compare_text import LEVEL, format_p, summarise
 from zetamix.report.figure import GREY
 from zetamix.report.outputs import draw_outputs
 from zetamix.report.page import Fold
-from zetamix.report.table import Mark, Plain
+from zetamix.report.table import Mark, Plain, have_same_seeds
 from zetamix.results.comparison import Comparison
 from zetamix.text import join, plural
 
@@ -35,6 +35,8 @@ NUMBERED_CLASSES, NAMED_CLASSES = 12, 25
 DRAWN_CLASSES = 1000
 # learning curves are scaled to what comes after this fraction of the epochs
 SCALED_FROM = 1 / 3
+# spikes are left out where the other values take less than this fraction of the axis
+DOMINANT = 1 / 3
 
 
 def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) -> Path:
@@ -109,8 +111,8 @@ def main_table(comparison: Comparison) -> Table:
         row += [_mean_cell(comparison, label, name) for name in comparison.metrics]
         rows.append([*row, comparison.summary(label, comparison.primary).n])
     notes = [
-        "Mean ± standard deviation over seeds. Bold: best mean, which need not be significantly "
-        "better; ties are not bold.",
+        "Mean ± standard deviation over seeds. Bold: best mean, where all methods have the same "
+        "seeds; it need not be significantly better. Ties are not bold.",
         "(T): after temperature scaling on the validation split."
         if comparison.has_temperatures
         else "No temperature was fitted: the runs have no validation split.",
@@ -130,9 +132,15 @@ def _mean_cell(comparison: Comparison, label: str, name: str) -> Cell:
         metric.scale(summary.mean),
         error=None if summary.sd is None else metric.scale(summary.sd),
         digits=metric.digits,
-        mark="best" if best and not tied and len(means) > 1 else "",
+        mark="best" if best and not tied and _ranks(comparison) else "",
         note=", ".join(f"seed {seed}: {metric.number(v)}" for seed, v in summary.values.items()),
     )
+
+
+def _ranks(comparison: Comparison) -> bool:
+    """Whether there are methods to rank, all with the same seeds."""
+    summaries = [comparison.summary(label, comparison.primary) for label in comparison.methods]
+    return len(summaries) > 1 and have_same_seeds(summaries)
 
 
 def difference_table(comparison: Comparison) -> Table:
@@ -191,7 +199,7 @@ def class_table(comparison: Comparison) -> Table:
         row: list[Cell | int | str] = [comparison.dataset.classes[k], count]
         for values, mean in zip(recalls, means[:, k], strict=True):
             error = 100 * float(values[:, k].std()) if len(values) > 1 else None
-            is_best = len(recalls) > 1 and int((means[:, k] >= mean).sum()) == 1
+            is_best = _ranks(comparison) and int((means[:, k] >= mean).sum()) == 1
             mark: Mark = "best" if is_best else ""
             row.append(Cell(float(mean), error=error, digits=1, mark=mark))
         rows.append(row)
@@ -263,37 +271,39 @@ def draw_curves(comparison: Comparison) -> Picture:
     names, titles = [comparison.primary, "nll"], {"test": "test split", "val": "validation split"}
     curves = comparison.curves.values()
     splits = [s for s in titles if all(any(s in line for line in curve) for curve in curves)]
-    rows = len(splits)
+    rows, clipped = len(splits), list[str]()
     with drawing(9.6, 3.3 * rows + 0.5) as figure:
         shared: Any = "row" if rows > 1 else False
         panels: Any = figure.subplots(rows, 2, sharey=shared).reshape(len(names), rows)
         for row, name in zip(panels, names, strict=True):
-            late = []
+            late = list[list[float]]()
             for axes, split in zip(row, splits, strict=True):
                 for index, label in enumerate(comparison.methods):
                     late += _draw_curve(axes, comparison, index, label, split, name)
                 axes.set_title(f"{METRICS[name].heading}, {titles[split]}")
                 axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            _limit(row[0], late)
+            if _limit(row[0], late):
+                clipped.append(METRICS[name].title)
         for axes in panels.flat[-2:]:
             axes.set_xlabel("epoch")
         handles, labels = panels[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
         several = any(len(comparison.values(m, names[0])) > 1 for m in comparison.methods)
         bands = "; bands: one standard deviation over seeds" if several else ""
+        spikes = f"; spikes in {join(clipped)} run beyond them" if clipped else ""
         return Picture.of(
             figure,
             "curves",
             alt=f"Learning curves of {METRICS[names[0]].title} and negative log-likelihood.",
             caption=f"Learning curves on the {join([titles[s] for s in splits])}, mean over seeds"
-            f"{bands}. Axes are scaled to the last two thirds of training.",
+            f"{bands}. Axes are scaled to the last two thirds of training{spikes}.",
         )
 
 
 def _draw_curve(
     axes: Axes, comparison: Comparison, index: int, label: str, split: str, name: str
-) -> list[float]:
-    """Draw the curve of one method; return the values that the axes should cover."""
+) -> list[list[float]]:
+    """Draw the curve of one method; return both ends of its band, which the axes should cover."""
     runs = [
         {line["epoch"]: line[split][name] for line in curve if split in line}
         for (method, _), curve in comparison.curves.items()
@@ -308,15 +318,30 @@ def _draw_curve(
     band = (mean - spread).tolist(), (mean + spread).tolist()
     axes.fill_between(epochs, *band, color=style["color"], alpha=0.13, lw=0)
     first = next(k for k, epoch in enumerate(epochs) if epoch >= SCALED_FROM * epochs[-1])
-    return [*band[0][first:], *band[1][first:]]
+    return [edge[first:] for edge in band]
 
 
-def _limit(axes: Axes, values: Sequence[float]) -> None:
-    finite = [value for value in values if math.isfinite(value)]
-    if finite and max(finite) > min(finite):
-        margin = 0.05 * (max(finite) - min(finite))
-        # no metric is negative
-        axes.set_ylim(max(0.0, min(finite) - margin), max(finite) + margin)
+def _limit(axes: Axes, curves: Sequence[Sequence[float]]) -> bool:
+    """Scale an axis to its curves, without spikes that would flatten them; whether there are."""
+    finite = [sorted(filter(math.isfinite, curve)) for curve in curves]
+    shown = [value for curve in finite for value in curve]
+    usual = [value for curve in finite for value in _without_spikes(curve)]
+    if not shown or max(shown) == min(shown):
+        return False
+    has_spikes = 0 < max(usual) - min(usual) < DOMINANT * (max(shown) - min(shown))
+    shown = usual if has_spikes else shown
+    margin = 0.05 * (max(shown) - min(shown))
+    # no metric is negative
+    axes.set_ylim(max(0.0, min(shown) - margin), max(shown) + margin)
+    return has_spikes
+
+
+def _without_spikes(values: Sequence[float]) -> Sequence[float]:
+    """Sorted values without those far outside the range of most of them, if these are few."""
+    few = len(values) // 6
+    low, high = (values[few], values[-1 - few]) if few else (-math.inf, math.inf)
+    reach = 3 * (high - low)
+    return [value for value in values if low - reach <= value <= high + reach]
 
 
 def draw_confusion(comparison: Comparison) -> Picture:

@@ -3,9 +3,11 @@
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from zetamix.measure.statistics import Summary
 
 Mark: TypeAlias = Literal["", "best", "second"]
 Plain: TypeAlias = str | int | float | None
@@ -99,14 +101,32 @@ class Cell:
         return (f"{shown} ± {error:,.{digits}f}" if has_error else shown) + self.suffix
 
 
-def rank_mark(means: Mapping[str, float], name: str) -> Mark:
-    """Whether the mean of `name` is the largest or the second largest; ties share a rank.
+MARKED = "best and second best marked where every method has the same seeds"
 
-    >>> [rank_mark({"a": 1.0, "b": 3.0, "c": 2.0}, name) for name in "abc"]
-    ['', 'best', 'second']
+
+def rank_marks(summaries: Mapping[str, Summary | None], sign: int) -> Mapping[str, Mark]:
+    """Marks of the best and the second best mean; ties share a rank.
+
+    There are none unless all have the same seeds: the best mean of fewer may be the luckiest.
+
+    sign: 1 where higher is better, else -1.
+
+    >>> means = {"a": 1.0, "b": 3.0, "c": 2.0}
+    >>> rank_marks({name: Summary(mean, None, {0: mean}) for name, mean in means.items()}, 1)
+    {'b': 'best', 'c': 'second'}
     """
-    rank = sorted(set(means.values()), reverse=True).index(means[name])
-    return "best" if rank == 0 else "second" if rank == 1 else ""
+    if not have_same_seeds(summaries.values()):
+        return {}
+    means = {name: sign * summary.mean for name, summary in summaries.items() if summary}
+    best, *others = sorted(set(means.values()), reverse=True)
+    marks: dict[float, Mark] = {best: "best"} | dict.fromkeys(others[:1], "second")
+    return {name: marks[mean] for name, mean in means.items() if mean in marks}
+
+
+def have_same_seeds(summaries: Iterable[Summary | None]) -> bool:
+    """Whether there is a mean of every method, all over the same seeds."""
+    seeds = {None if summary is None else frozenset(summary.values) for summary in summaries}
+    return None not in seeds and len(seeds) == 1
 
 
 def _decimals(number: float | None, significant: int) -> int:

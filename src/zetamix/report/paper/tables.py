@@ -1,8 +1,9 @@
 """The paper's tables of trained models beside ours, and ζ-mixup minus mixup and no mixing."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from zetamix.data import CATALOGUE
 from zetamix.measure.statistics import (
@@ -17,7 +18,7 @@ from zetamix.metrics import METRICS, count_right, resolution
 from zetamix.records import RunRecord
 from zetamix.report import Cell, Column, Table
 from zetamix.report.paper.artifact_report import ArtifactReport, Verdict, method_name, status_of
-from zetamix.report.table import Mark, Plain, rank_mark
+from zetamix.report.table import MARKED, Mark, Plain, rank_marks
 from zetamix.results import paper_values as paper
 from zetamix.results.paper_cells import Variant
 from zetamix.results.record_store import PaperView
@@ -279,15 +280,14 @@ def comparison_table(view: PaperView) -> Table:
     footnotes = paper.footnotes(view.artifact)
     numbered = [issue for issue in footnotes if any(_concerns(issue, row) for row in rows)]
     body = []
-    for row, group in [(row, methods) for methods in groups_of(rows) for row in methods]:
+    for row, marks in [(r, _marks(g, variants, metrics)) for g in groups_of(rows) for r in g]:
         line: list[Cell | Plain] = [row.title]
         line += [paper.MODELS[row.model]] if has_models else []
         line.append(method_name(row.method) + ("" if row.in_paper else " (ours)"))
         for metric in metrics:
             line.append(_printed_cell(row, metric))
             for variant in variants:
-                mark = _mark(row, group, variant, metric)
-                line += _our_cells(row, variant, metric, mark)
+                line += _our_cells(row, variant, metric, marks[variant, metric].get(row.method, ""))
         numbers = [str(k) for k, issue in enumerate(numbered, 1) if _concerns(issue, row)]
         body.append([*line, ", ".join(numbers)])
     heads = ["dataset", *(["model"] if has_models else []), "method"]
@@ -367,16 +367,17 @@ def _fill_command(row: Row, variant: Variant) -> str:
     return row.view.command(**options)
 
 
-def _mark(row: Row, group: Sequence[Row], variant: Variant, metric: str) -> Mark:
-    """Whether our mean is the best or second best of the paper's methods, if all were run."""
-    group = [other for other in group if other.in_paper]
-    if not row.in_paper:
-        return ""
-    summaries = {other.method: other.summary(variant, metric) for other in group}
-    means = {name: METRICS[metric].sign * s.mean for name, s in summaries.items() if s is not None}
-    if len(means) < len(group):
-        return ""
-    return rank_mark(means, row.method)
+def _marks(
+    group: Sequence[Row], variants: Sequence[Variant], metrics: Sequence[str]
+) -> dict[tuple[Variant, str], Mapping[str, Mark]]:
+    """The best and second best of the paper's methods, by variant and metric."""
+    own = [row for row in group if row.in_paper]
+    return {
+        (variant, metric): rank_marks(
+            {row.method: row.summary(variant, metric) for row in own}, METRICS[metric].sign
+        )
+        for variant, metric in product(variants, metrics)
+    }
 
 
 def _concerns(issue: paper.Issue, row: Row) -> bool:
@@ -386,8 +387,7 @@ def _concerns(issue: paper.Issue, row: Row) -> bool:
 def _explanation(metrics: Sequence[str]) -> str:
     return (
         f"{sentence_case(METRICS[metrics[0]].better)}. Paper: as printed, with its bold and "
-        "underlined values; no mixing is its ERM. Ours: mean ± standard deviation over n seeds, "
-        "best and second best marked where every method has been run; – no run yet. Ours is the "
-        "epoch with the best validation score, or the last one of a dataset without a validation "
-        "split."
+        "underlined values; no mixing is its ERM. Ours: mean ± standard deviation over n seeds; "
+        f"{MARKED}; – no run yet. Ours is the epoch with the best validation score, or the last "
+        "one of a dataset without a validation split."
     )

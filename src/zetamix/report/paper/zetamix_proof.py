@@ -34,7 +34,7 @@ from zetamix.report.paper.artifact_report import (
     method_name,
 )
 from zetamix.report.paper.tables import summary_cell
-from zetamix.report.table import Mark, Plain, rank_mark
+from zetamix.report.table import MARKED, Plain, have_same_seeds, rank_marks
 from zetamix.results.paper_cells import Subset, TrainingCell
 from zetamix.results.record_store import PaperView
 from zetamix.text import plural
@@ -74,6 +74,10 @@ class Contest:
         return summarise(values) if values else None
 
     @cached_property
+    def summaries(self) -> dict[str, Summary | None]:
+        return {method: self.summary(method) for method in self.runs}
+
+    @cached_property
     def differences(self) -> dict[str, Difference]:
         """ZetaMix minus each other method, paired by seed, with Holm's correction over methods."""
         ours, found = self.summary(ZETAMIX), []
@@ -104,8 +108,7 @@ class Contest:
     @property
     def complete(self) -> bool:
         """Whether every method has runs, with the same seeds."""
-        seeds = {frozenset(run.cell.seed for run in runs) for runs in self.runs.values()}
-        return len(seeds) == 1 and all(self.runs.values())
+        return have_same_seeds(self.summaries.values())
 
 
 def contests_of(view: PaperView) -> list[Contest]:
@@ -141,12 +144,13 @@ def report(view: PaperView) -> ArtifactReport:
 
 def main_table(contests: Sequence[Contest]) -> Table:
     """A row per method, a column per dataset."""
+    ranked = [rank_marks(contest.summaries, contest.metric.sign) for contest in contests]
     rows: list[list[Cell | Plain]] = []
     for method in contests[0].runs:
         row: list[Cell | Plain] = [method_name(method)]
-        for contest in contests:
+        for contest, marks in zip(contests, ranked, strict=True):
             cell = summary_cell(
-                contest.summary(method), contest.metric.digits, _mark(contest, method)
+                contest.summaries[method], contest.metric.digits, marks.get(method, "")
             )
             row.append(replace(cell, suffix=MARKS.get(contest.score(method), "")))
         rows.append(row)
@@ -156,9 +160,8 @@ def main_table(contests: Sequence[Contest]) -> Table:
     ]
     percent = f"{100 * CONFIDENCE:.0f} %"
     notes = [
-        "Test split, mean ± standard deviation over n seeds; best and second best marked where "
-        "every method has the same seeds; – no run yet. Lower is better for errors, higher for AUC "
-        "and balanced accuracy.",
+        f"Test split, mean ± standard deviation over n seeds; {MARKED}; – no run yet. Lower is "
+        "better for errors, higher for AUC and balanced accuracy.",
         f"{MARKS[2]} ZetaMix is significantly ahead, {MARKS[-2]} significantly behind "
         f"({percent}, paired by seed, Holm's correction over the methods).",
         "ResNet-18 from scratch, the paper's recipe for each dataset, crops and flips on CIFAR, "
@@ -184,14 +187,6 @@ def readme_section(view: PaperView) -> str:
     else:
         parts.append(_verdict(contests).sentences[0])
     return "\n\n".join(parts)
-
-
-def _mark(contest: Contest, method: str) -> Mark:
-    if not contest.complete:
-        return ""
-    summaries = {name: contest.summary(name) for name in contest.runs}
-    means = {name: contest.metric.sign * s.mean for name, s in summaries.items() if s is not None}
-    return rank_mark(means, method)
 
 
 def _difference_table(contests: Sequence[Contest]) -> Table:
