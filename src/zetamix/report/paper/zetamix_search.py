@@ -1,6 +1,7 @@
 """The whole search for ZetaMix's default: the choice, every setting, and what each option does."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from statistics import fmean
 from typing import Any
@@ -8,32 +9,22 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from zetamix.data import CATALOGUE
-from zetamix.measure.statistics import (
-    standard_error,
-    summarise,
-)
+from zetamix.measure.statistics import standard_error, summarise
 from zetamix.records import RunRecord
 from zetamix.report import Cell, Column, Picture, Table, drawing
 from zetamix.report.figure import COLOURS, GREY, MARKERS
-from zetamix.report.paper.artifact_report import (
-    INCONCLUSIVE,
-    ArtifactReport,
-    Verdict,
-    finish,
-)
+from zetamix.report.paper.artifact_report import INCONCLUSIVE, ArtifactReport, Verdict, finish
 from zetamix.report.paper.tables import summary_cell
 from zetamix.report.paper.zetamix_search_text import (
-    NOT_RUN_YET,
     PERCENT,
     QUESTION,
     change_name,
     compare_with,
+    describe,
     interval_text,
     mean_error,
-    missing_runs,
     setting_name,
     shared_pairs,
-    verdict,
     where_run,
 )
 from zetamix.report.table import Plain
@@ -63,52 +54,44 @@ def report(view: PaperView) -> ArtifactReport:
         dataset: f"{CATALOGUE[dataset].title} at {_subset(cell.subset)}"
         for dataset, cell in cells.items()
     }
+    tables = {"changes": _changes(errors, titles), "settings": _settings(runs, errors, titles)}
     choice = search.choose(errors)
-    tables = {
-        "baselines": _baselines(choice, errors, titles),
-        "controls": _controls(choice, errors, titles),
-        "changes": _changes(errors, titles),
-        "settings": _settings(runs, errors, titles),
-    }
-    if not view.records:
-        return ArtifactReport((), tables)
     if choice is None:
         sentence = "The first round of the search is not complete."
-        return ArtifactReport((), tables, Verdict(INCONCLUSIVE, [sentence, *missing_runs(view, 0)]))
+        verdict = Verdict(INCONCLUSIVE, [sentence]) if view.records else Verdict()
+        return ArtifactReport((), tables, verdict)
+    first = {"baselines": _baselines(choice, errors, titles)}
+    if controls := [method for method in search.CONTROLS if errors[method]]:
+        first["controls"] = _controls(choice, controls, errors, titles)
     pictures = [_overview(view, choice, runs, titles)]
-    return ArtifactReport(pictures, tables, verdict(view, choice, runs, titles))
+    return ArtifactReport(pictures, first | tables, describe(choice, runs, titles))
 
 
 def _subset(subset: Subset | None) -> str:
     return "full size" if subset is None else f"{subset.train:,}"
 
 
-def _baselines(
-    choice: search.Choice | None, errors: search.Errors, titles: Mapping[str, str]
-) -> Table:
+def _baselines(choice: search.Choice, errors: search.Errors, titles: Mapping[str, str]) -> Table:
     """The choice and each baseline, on the datasets and seeds that the two share."""
     run = {dataset for method in search.BASELINES for dataset, _ in errors[method]}
-    shown = {dataset: title for dataset, title in titles.items() if dataset in run}
-    rows: list[list[Cell | Plain]] = []
-    if choice is not None:
-        best = errors[choice.method]
-        shared = {m: shared_pairs(errors, [m, choice.method]) for m in search.BASELINES}
-        every = list(dict.fromkeys(pair for pairs in shared.values() for pair in pairs))
-        first: list[Cell | Plain] = [setting_name(choice.method)]
+    shown = [dataset for dataset in titles if dataset in run]
+    best = errors[choice.method]
+    shared = {m: shared_pairs(errors, [m, choice.method]) for m in search.BASELINES}
+    every = list(dict.fromkeys(pair for pairs in shared.values() for pair in pairs))
+    rows: list[list[Cell | Plain]] = [[setting_name(choice.method)]]
+    for dataset in shown:
+        rows[0] += [_error_cell(best, every, dataset), Cell(None)]
+    for method in search.rank(search.BASELINES, errors, every):
+        row: list[Cell | Plain] = [setting_name(method)]
         for dataset in shown:
-            first += [_error_cell(best, every, dataset), Cell(None)]
-        rows.append(first)
-        for method in search.rank(search.BASELINES, errors, every):
-            row: list[Cell | Plain] = [setting_name(method)]
-            for dataset in shown:
-                row.append(_error_cell(errors[method], shared[method], dataset))
-                found = [errors[method][p] - best[p] for p in shared[method] if p[0] == dataset]
-                apart = 100 * fmean(found) if found else None
-                row.append(Cell(apart, digits=2, signed=True))
-            rows.append(row)
+            row.append(_error_cell(errors[method], shared[method], dataset))
+            found = [errors[method][p] - best[p] for p in shared[method] if p[0] == dataset]
+            row.append(Cell(100 * fmean(found) if found else None, digits=2, signed=True))
+        rows.append(row)
     columns = [Column("method")]
-    for title in shown.values():
-        columns += [Column(title), Column("minus the choice", "points, with the same seeds")]
+    for dataset in shown:
+        minus = Column("minus the choice", "points, with the same seeds")
+        columns += [Column(titles[dataset]), minus]
     notes = [
         DATA,
         "A baseline is run with more datasets and seeds only while it is ahead of a setting of "
@@ -125,44 +108,34 @@ def _error_cell(
 
 
 def _controls(
-    choice: search.Choice | None, errors: search.Errors, titles: Mapping[str, str]
+    choice: search.Choice, controls: Sequence[str], errors: search.Errors, titles: Mapping[str, str]
 ) -> Table:
     """The finalists beside baselines that stop mixing as early, on what all of them share."""
-    finalists = _finalists(errors)
-    shown = [m for m in search.CONTROLS if errors[m]]
-    shared = shared_pairs(errors, [*finalists, *shown])
-    if not shown:
-        shared = [pair for pair in shared if pair in search.ROUNDS[-1].pairs]
-    found = compare_with(choice.method, shown, errors) if choice is not None else {}
+    *_, (_, methods) = search.plan_rounds(errors)
+    compared = [*(method for method in methods if method in search.FAMILY), *controls]
+    shared, found = shared_pairs(errors, compared), compare_with(choice.method, controls, errors)
     rows: list[list[Cell | Plain]] = []
-    for method in (*finalists, *search.CONTROLS):
-        row: list[Cell | Plain] = [setting_name(method)]
-        if not shared or not errors[method]:
-            rows.append([*row, *[NOT_RUN_YET] * (len(titles) + 2)])
-            continue
-        row += [_error_cell(errors[method], shared, dataset) for dataset in titles]
+    for method in compared:
         relative = search.relative_errors(method, errors, shared).values()
-        row.append(Cell(fmean(relative) if relative else None, digits=3))
-        row.append(interval_text(found[method]) if method in found else Cell(None))
-        rows.append(row)
-    columns = [Column("method"), *(Column(title) for title in titles.values())]
-    columns.append(Column("relative error"))
-    columns.append(Column("above the choice", f"difference of relative errors, {PERCENT} interval"))
+        rows.append(
+            [
+                setting_name(method),
+                *(_error_cell(errors[method], shared, dataset) for dataset in titles),
+                Cell(fmean(relative) if relative else None, digits=3),
+                interval_text(found[method]) if method in found else None,
+            ]
+        )
+    above = Column("above the choice", f"difference of relative errors, {PERCENT} interval")
     pairs = plural(len(search.ROUNDS[-1].pairs), "dataset and seed", "datasets and seeds")
     notes = [
         f"{QUESTION} Mixup and the switch with until = 0.8 are trained with the finalists, in the "
         f"last round, with its {pairs}; they are neither ranked nor chosen.",
         "Validation error %, mean ± standard deviation over n seeds, on the datasets and seeds "
-        "that all rows with runs share. Above the choice: the relative error minus that of the "
-        f"choice, with its {PERCENT} interval, paired by dataset and seed.",
+        "that all rows share. Above the choice: the relative error minus that of the choice, with "
+        f"its {PERCENT} interval, paired by dataset and seed.",
     ]
+    columns = ["method", *titles.values(), "relative error", above]
     return Table(columns, rows, "The finalists beside baselines that stop early", notes)
-
-
-def _finalists(errors: search.Errors) -> list[str]:
-    """Settings of the last round, as far as it is known."""
-    *_, (_, methods) = search.plan_rounds(errors)
-    return [method for method in methods if method in search.FAMILY]
 
 
 def _changes(errors: search.Errors, titles: Mapping[str, str]) -> Table:
@@ -172,19 +145,14 @@ def _changes(errors: search.Errors, titles: Mapping[str, str]) -> Table:
         row: list[Cell | Plain] = [change_name(change)]
         for dataset in titles:
             points = change.points(dataset)
-            summary = summarise(dict(enumerate(points))) if points else None
-            row.append(
-                Cell(None)
-                if summary is None
-                else Cell(summary.mean, error=summary.sd, n=summary.n, digits=2, signed=True)
-            )
+            cell = summary_cell(summarise(dict(enumerate(points))) if points else None, 2)
+            row.append(replace(cell, signed=True))
         relative = change.relative()
         row.append(Cell(100 * fmean(relative) if relative else None, digits=1, signed=True))
         worse = sum(value > 0 for value in relative)
-        row.append(f"{worse} of {len(relative)}" if relative else None)
-        rows.append(row)
-    columns = [Column("change"), *(Column(title) for title in titles.values())]
-    columns += [
+        rows.append([*row, f"{worse} of {len(relative)}" if relative else None])
+    columns = [
+        *("change", *titles.values()),
         Column("mean change, %", "of the error, relative, over all comparisons"),
         Column("worse in", "comparisons in which the error is higher"),
     ]
@@ -200,47 +168,29 @@ def _changes(errors: search.Errors, titles: Mapping[str, str]) -> Table:
 def _settings(runs: search.Runs, errors: search.Errors, titles: Mapping[str, str]) -> Table:
     """Every setting, those that came furthest first."""
     pairs = sorted({pair for method in search.METHODS for pair in errors[method]})
-    ordered = [m for m in search.rank(search.METHODS, errors, pairs) if errors[m]]
-    means = {
-        dataset: {
-            method: fmean(values)
-            for method in ordered
-            if (values := [e for (name, _), e in errors[method].items() if name == dataset])
-        }
-        for dataset in titles
-    }
-    ranks = {
-        dataset: {method: k for k, method in enumerate(sorted(own, key=own.__getitem__), 1)}
-        for dataset, own in means.items()
-    }
     rows: list[list[Cell | Plain]] = []
-    for method in ordered:
-        row: list[Cell | Plain] = [setting_name(method)]
-        for dataset in titles:
-            row.append(_error_cell(errors[method], list(errors[method]), dataset))
-            row.append(Cell(ranks[dataset].get(method)))
-        places = [own[method] for own in ranks.values() if method in own]
-        complete = len(places) == len(titles)
-        row.append(Cell(fmean(places) if complete else None, digits=1))
-        relative = fmean(search.relative_errors(method, errors, pairs).values())
-        row.append(Cell(relative if complete else None, digits=3))
-        row.append(_effect_of_new_statistics(list(runs[method].values())))
-        rows.append(row)
-    columns = [Column("setting")]
-    for title in titles.values():
-        columns += [Column(title), Column("rank")]
-    columns += [Column("mean rank"), Column("relative error")]
-    columns.append(
-        Column("new BN statistics", "mean change of the error in points, over all its runs")
-    )
-    caption = f"All {len(search.METHODS)} settings of the search"
+    for method in search.rank(search.METHODS, errors, pairs):
+        own = errors[method]
+        if own:
+            relative = fmean(search.relative_errors(method, errors, pairs).values())
+            complete = {dataset for dataset, _ in own} == set(titles)
+            rows.append(
+                [
+                    setting_name(method),
+                    *(_error_cell(own, list(own), dataset) for dataset in titles),
+                    Cell(relative if complete else None, digits=3),
+                    _effect_of_new_statistics(list(runs[method].values())),
+                ]
+            )
+    new = Column("new BN statistics", "mean change of the error in points, over all its runs")
     notes = [
         DATA,
-        f"{RULE} Ranks are over the settings run with that dataset.",
+        RULE,
         "New BN statistics: by how many points the error changes when batch-norm statistics are "
         "recomputed on unmixed training images after training.",
     ]
-    return Table(columns, rows, caption, notes)
+    columns = ["setting", *titles.values(), "relative error", new]
+    return Table(columns, rows, f"All {len(search.METHODS)} settings of the search", notes)
 
 
 def _effect_of_new_statistics(runs: list[RunRecord]) -> Cell:

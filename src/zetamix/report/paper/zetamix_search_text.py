@@ -1,10 +1,7 @@
 """Text about the search for ZetaMix's default: names of settings, and the verdict."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from zetamix.measure.statistics import (
     CONFIDENCE,
@@ -23,20 +20,10 @@ from zetamix.report.paper.artifact_report import (
 )
 from zetamix.report.table import MINUS
 from zetamix.results import zetamix_search as search
-from zetamix.results.record_store import PaperView
 from zetamix.text import join, plural
 
 QUESTION = "Does stopping early (until) explain it?"
 PERCENT = f"{100 * CONFIDENCE:.0f} %"
-ORDINALS = ("first", "second", "third", "fourth")
-NOT_RUN_YET = "not run"
-MATTERED = (
-    "Better in every comparison",
-    "Worse in every comparison",
-    "No consistent effect",
-    "Compared once",
-)
-OPTION_NAMES = {"gamma": "γ", "keep_variance": "variance"}
 
 
 def setting_name(label: str) -> str:
@@ -49,22 +36,13 @@ def setting_name(label: str) -> str:
     """
     method = parse(label)
     if label in search.CONTROLS:
-        return f"{_baseline_name(label)}, until = {method.until:g}"
+        baseline = next(m for m in search.BASELINES if parse(m).name == method.name)
+        return f"{method_name(baseline)}, until = {method.until:g}"
     if method.name != "zetamix":
         return "CutMix with one box per sample" if "per=sample" in label else method_name(label)
     options = [_option_text(label, key) for key in ("sources", "gamma", "keep_variance", "paste")]
     late = [_option_text(label, key) for key in ("p", "until") if method.option(key) < 1]
     return ", ".join([*options, *late])
-
-
-def _baseline_name(control: str) -> str:
-    """The name of the baseline that a control is, but for its end.
-
-    >>> [_baseline_name(control) for control in search.CONTROLS]
-    ['mixup', 'mixup/CutMix switch']
-    """
-    own = [m for m in search.BASELINES if parse(m).name == parse(control).name]
-    return method_name(own[0])
 
 
 def _option_text(label: str, key: str) -> str:
@@ -91,18 +69,10 @@ def change_name(change: search.OptionChange) -> str:
     """An option with its value before and after.
 
     >>> change_name(search.OptionChange("gamma", "0.0..2.0", {}))
-    'γ 0–4 → 0–2'
+    'γ 0–4 → γ 0–2'
     """
-
-    def text(value: Any) -> str:
-        if change.option == "keep_variance":
-            return "kept" if value == "yes" else "not kept"
-        if change.option == "gamma":
-            return "–".join(f"{float(end):g}" for end in value.split(".."))
-        return f"{value:g}"
-
-    name = OPTION_NAMES.get(change.option, change.option)
-    return f"{name} {text(search.CENTRE[change.option])} → {text(change.value)}"
+    labels = search.spell({}), search.spell({change.option: change.value})
+    return " → ".join(_option_text(label, change.option) for label in labels)
 
 
 def mean_error(errors: search.Errors, method: str, pairs: Sequence[tuple[str, int]]) -> float:
@@ -156,9 +126,7 @@ def where_run(pairs: Sequence[tuple[str, int]], titles: Mapping[str, str]) -> st
     return join([f"{titles[d]} ({plural(n, 'seed')})" for d, n in counts.items() if n])
 
 
-def verdict(
-    view: PaperView, choice: search.Choice, runs: search.Runs, titles: Mapping[str, str]
-) -> Verdict:
+def describe(choice: search.Choice, runs: search.Runs, titles: Mapping[str, str]) -> Verdict:
     errors, total = search.errors_of(runs), len(search.ROUNDS)
     complete = choice.rounds == total
     default = parse("zetamix").full_label
@@ -168,7 +136,7 @@ def verdict(
         f"After {choice.rounds} of {plural(total, 'round')} ({plural(made, 'run')}) the best "
         f"setting of ZetaMix is {setting_name(choice.method)}"
         f"{', which is its default' if is_default else ''}. What decided: 5,000 validation "
-        f"images of each of {plural(len(titles), 'dataset')}, {_seeds_per_setting(errors)}."
+        f"images of each of {plural(len(titles), 'dataset')}."
     )
     sentences = [first]
     if not is_default:
@@ -176,23 +144,10 @@ def verdict(
     sentences += [
         _beside_baselines(choice, runs, titles),
         *_told_apart(choice, errors),
-        _stopping_early(choice, errors, titles),
-        *_what_mattered(errors),
-        *missing_runs(view, choice.rounds),
+        _stopping_early(choice, errors),
     ]
     status = CHOSEN if complete else f"{CHOSEN} {INCOMPLETE}" if is_default else INCONCLUSIVE
     return Verdict(status, sentences)
-
-
-def _seeds_per_setting(errors: search.Errors) -> str:
-    """How many seeds a setting has on a dataset, from the fewest to the most."""
-    counts = Counter(
-        (method, dataset) for method in search.FAMILY for dataset, _ in errors[method]
-    ).values()
-    low, high = min(counts), max(counts)
-    return (
-        f"{plural(high, 'seed')} a setting" if low == high else f"{low} to {high} seeds a setting"
-    )
 
 
 def _beside_baselines(choice: search.Choice, runs: search.Runs, titles: Mapping[str, str]) -> str:
@@ -212,20 +167,8 @@ def _beside_baselines(choice: search.Choice, runs: search.Runs, titles: Mapping[
     return (
         f"Validation error % on {where_run(pairs, titles)}, which all baselines were run with: "
         f"{own:.2f} against {join(apart)}. The standard error of one such value is {error:.2f} "
-        f"points{_spread(errors, pairs[0][0])}."
+        "points."
     )
-
-
-def _spread(errors: search.Errors, dataset: str) -> str:
-    """How far apart two seeds of one setting are on a dataset."""
-    gaps = [
-        100 * (max(values) - min(values))
-        for own in errors.values()
-        if len(values := [e for (name, _), e in own.items() if name == dataset]) > 1
-    ]
-    if not gaps:
-        return ""
-    return f", and seeds of one setting are {min(gaps):.2f} to {max(gaps):.2f} points apart"
 
 
 def _told_apart(choice: search.Choice, errors: search.Errors) -> list[str]:
@@ -245,96 +188,19 @@ def _told_apart(choice: search.Choice, errors: search.Errors) -> list[str]:
     return sentences
 
 
-def _stopping_early(choice: search.Choice, errors: search.Errors, titles: Mapping[str, str]) -> str:
+def _stopping_early(choice: search.Choice, errors: search.Errors) -> str:
     """Whether baselines that stop mixing as early are as good."""
     found = compare_with(choice.method, [m for m in search.CONTROLS if errors[m]], errors)
+    lacking = [setting_name(m) for m in search.CONTROLS if m not in found]
     if not found:
-        return f"{QUESTION} {NOT_RUN_YET.capitalize()}{_without_stopping(choice, errors, titles)}"
+        return f"{QUESTION} Not run: {join(lacking)}, which the last round trains."
     behind = [d.mean > 0 for d in found.values()]
     certain = all(d.significant for d in found.values()) and len(found) == len(search.CONTROLS)
     answer = "Not decided" if all(behind) else "Yes, as far as these runs tell"
     answer = "No" if all(behind) and certain else answer
     listed = [f"{setting_name(m)}: {interval_text(d)}" for m, d in found.items()]
-    lacking = [setting_name(m) for m in search.CONTROLS if m not in found]
-    rest = f"; {NOT_RUN_YET}: {join(lacking)}" if lacking else ""
+    rest = f"; not run: {join(lacking)}" if lacking else ""
     return (
         f"{QUESTION} {answer}. Relative error minus that of the choice, paired by dataset and "
         f"seed: {'; '.join(listed)}{rest}."
     )
-
-
-def _without_stopping(
-    choice: search.Choice, errors: search.Errors, titles: Mapping[str, str]
-) -> str:
-    """What is known without the controls: the same setting, mixed to the end."""
-    names = join([_baseline_name(method) for method in search.CONTROLS])
-    until, number = parse(search.CONTROLS[0]).until, ORDINALS[len(search.ROUNDS) - 1]
-    text = f": {names} with until = {until:g} are trained with the finalists in the {number} round."
-    whole = _mixed_to_the_end(choice.method)
-    baselines = ("switch", "mixup:1.0")
-    pairs = [] if whole is None else shared_pairs(errors, [whole, *baselines])
-    if whole in (None, choice.method) or not pairs:
-        return text
-    listed = [f"{setting_name(m)} {mean_error(errors, m, pairs):.2f}" for m in baselines]
-    return (
-        f"{text} Validation error % when mixed to the end, on {where_run(pairs, titles)}: the same "
-        f"setting {mean_error(errors, whole, pairs):.2f}, {', '.join(listed)}."
-    )
-
-
-def _mixed_to_the_end(setting: str) -> str | None:
-    """The setting of the family that differs in `until` only, which is 1."""
-    options = {key: parse(setting).option(key) for key in search.CENTRE} | {"until": 1.0}
-    equal = (
-        label
-        for label in search.FAMILY
-        if {key: parse(label).option(key) for key in search.CENTRE} == options
-    )
-    return next(equal, None)
-
-
-def _what_mattered(errors: search.Errors) -> list[str]:
-    """Changes of one option by what they did in all comparisons."""
-    groups: dict[str, list[tuple[float, str]]] = {}
-    for change in search.compare_options(errors):
-        relative = change.relative()
-        if not relative:
-            continue
-        worse, better = sum(v > 0 for v in relative), sum(v < 0 for v in relative)
-        group = "No consistent effect"
-        if len(relative) == 1:
-            group = "Compared once"
-        elif len(relative) in (worse, better):
-            group = f"{'Worse' if worse else 'Better'} in every comparison"
-        mean, count = 100 * fmean(relative), f", n = {len(relative)}" if len(relative) > 1 else ""
-        text = f"{change_name(change)} ({_signed(mean, 1)} %{count})"
-        groups.setdefault(group, []).append((-abs(mean), text))
-    begin = (
-        "What mattered: mean relative change of the error over n comparisons of two settings that "
-        "differ in one option."
-    )
-    found = [
-        f"{group}: {', '.join(text for _, text in sorted(groups[group]))}."
-        for group in sorted(groups, key=MATTERED.index)
-    ]
-    return [" ".join([begin, *found])] if found else []
-
-
-def missing_runs(view: PaperView, rounds: int) -> list[str]:
-    """The runs that the rounds lack, and the command that makes them."""
-    empty, total = view.empty, len(search.ROUNDS)
-    if not empty:
-        return []
-    controls = sum(getattr(cell, "method", "") in search.CONTROLS for cell in empty)
-    of_them = f", {controls} of them of the baselines that stop early" if controls else ""
-    if rounds < total - 1:
-        subject = f"The {join(ORDINALS[rounds:total])} rounds lack"
-    else:
-        number = ORDINALS[total - 1]
-        planned = [cell for cell in view.cells if cell.seed in search.ROUNDS[-1].seeds]
-        none = len(empty) == len(planned)
-        subject = f"The {number} round is missing:" if none else f"The {number} round lacks"
-    folder, here = view.store.folder, Path.cwd()
-    folder = folder.relative_to(here) if folder.is_relative_to(here) else folder
-    command = f"zetamix reproduce {view.artifact} --device cuda --jobs 6 --out {folder}"
-    return [f"{subject} {plural(len(empty), 'run')}{of_them}. Run: {command}"]
