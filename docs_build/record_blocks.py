@@ -8,7 +8,6 @@ the verdict, figures and tables of one artifact, `<!-- section: ID -->` the same
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from zetamix.report import Picture, Table
 from zetamix.report.bench_scaling import scaling_picture
 from zetamix.report.paper import make_report
 from zetamix.report.paper.artifact_report import ArtifactReport
-from zetamix.report.paper.write import CLAIMS, empty_cells
+from zetamix.report.paper.write import empty_cells, verdict_table
 from zetamix.results.record_store import PaperView, RecordStore
 from zetamix.text import sentence_case
 
@@ -34,44 +33,28 @@ LARGEST_SVG = 200_000
 MAX_ROWS = 12
 
 
-@dataclass(frozen=True)
-class Artifact:
-    """A figure or table of the paper, or of ours, with what its records say."""
-
-    view: PaperView
-    report: ArtifactReport
-
-    @property
-    def done(self) -> int:
-        return len(self.view.cells) - len(self.view.empty)
-
-
 @cache
-def artifacts() -> dict[str, Artifact]:
-    """All artifacts; their figures are drawn once per build."""
+def artifacts() -> dict[str, tuple[PaperView, ArtifactReport]]:
+    """All artifacts with what their records say; figures are drawn once per build."""
     store = RecordStore(RECORDS)
     views = {id: make_view(id, store) for id in ARTIFACTS}
-    return {id: Artifact(view, make_report(view)) for id, view in views.items()}
+    return {id: (view, make_report(view)) for id, view in views.items()}
 
 
 @cache
 def figure_files() -> dict[str, tuple[str, bytes, Picture]]:
     """By the name of the figure: its file in the site, the content, and the picture."""
     files = {}
-    for artifact in artifacts().values():
-        for picture in artifact.report.pictures:
+    for _, report in artifacts().values():
+        for picture in report.pictures:
             small = len(picture.svg) <= LARGEST_SVG
             content = picture.svg.encode() if small else picture.png
             suffix = "svg" if small else "png"
             files[picture.name] = f"{FIGURES}/{picture.name}.{suffix}", content, picture
-    scaling = _scaling_picture()
+    document = json.loads(SCALING.read_text())
+    scaling = scaling_picture(document["rows"], machine_summary(document["machine"]))
     files[scaling.name] = f"{FIGURES}/{scaling.name}.svg", scaling.svg.encode(), scaling
     return files
-
-
-def _scaling_picture() -> Picture:
-    document = json.loads(SCALING.read_text())
-    return scaling_picture(document["rows"], machine_summary(document["machine"]))
 
 
 def fill_places(markdown: str, to_root: str) -> str:
@@ -87,34 +70,26 @@ def fill_places(markdown: str, to_root: str) -> str:
 
 
 def _verdict_table() -> str:
-    rows = [
-        f"| [{CLAIMS[id]}](#{id}) | {artifact.report.verdict.status} "
-        f"| {artifact.done:,} of {len(artifact.view.cells):,} |"
-        for id, artifact in artifacts().items()
-        if not artifact.view.ours
-    ]
-    return "\n".join(["| claim of the paper | here | measured |", "|---|---|---:|", *rows])
+    return verdict_table([pair for pair in artifacts().values() if not pair[0].ours]).markdown()
 
 
 def _heading(id: str) -> str:
-    return f"## {sentence_case(artifacts()[id].view.title)} {{ #{id} }}"
+    view, _ = artifacts()[id]
+    return f"## {sentence_case(view.title)} {{ #{id} }}"
 
 
 def _status(id: str) -> str:
-    artifact = artifacts()[id]
-    verdict = artifact.report.verdict
-    count = f"{artifact.done:,} of {len(artifact.view.cells):,} cells"
-    return f"**{sentence_case(verdict.status)}** ({count}). {' '.join(verdict.sentences)}"
+    view, report = artifacts()[id]
+    status, sentences = sentence_case(report.verdict.status), " ".join(report.verdict.sentences)
+    return f"**{status}** ({view.progress} cells). {sentences}"
 
 
 def _describe(id: str, to_root: str) -> str:
-    artifact = artifacts()[id]
-    parts = [_status(id)]
-    parts += [_figure(picture.name, to_root) for picture in artifact.report.pictures]
-    if artifact.view.records:
-        parts += [_fold(table) for table in artifact.report.tables.values() if table.rows]
-    empty = empty_cells(artifact.view)
-    if empty is not None:
+    view, report = artifacts()[id]
+    parts = [_status(id), *(_figure(picture.name, to_root) for picture in report.pictures)]
+    if view.records:
+        parts += [_fold(table) for table in report.tables.values() if table.rows]
+    if (empty := empty_cells(view)) is not None:
         parts.append(_fold(empty, is_open=False))
     return "\n\n".join(parts)
 

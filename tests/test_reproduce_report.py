@@ -18,6 +18,7 @@ from zetamix.report.paper.point_clouds import project
 from zetamix.report.paper.tables import comparison_table, readme_table, rows_of
 from zetamix.report.paper.write import empty_cells, write_artifact, write_page
 from zetamix.results.record_store import RecordStore
+from zetamix.text import sentence_case
 
 # error rates by method, one per seed
 ERRORS = {
@@ -394,7 +395,8 @@ def test_the_page_opens_and_shows_what_is_empty(tmp_path):
     opened = open_page(path).check()
     assert opened.headings[0] == "Reproduction of ζ-mixup"
     assert opened.headings[1] == "What was reproduced"
-    assert [heading.split(":")[0] for heading in opened.headings[2:]] == ids
+    titles = [sentence_case(ARTIFACTS[id].title) for id in ids]
+    assert opened.headings[2:] == titles
     verdicts = [row[1:] for row in opened.tables[0][1:]]
     # by verdict, with those that were not run last
     assert verdicts[0] == ["partly reproduced", "16 of 180"]

@@ -214,8 +214,9 @@ def test_the_page_of_zetamix_quotes_the_records(store):
     page = (ROOT / "docs" / "results" / "zetamix.md").read_text()
     listed = page[page.index("- **Variance.**") : page.index("- **What did not help.**")]
     quoted = set(re.findall(r"\d\.\d\d", listed))
-    names = ["variance kept → not kept", "paste 0.5 → 0", "paste 0.5 → 1", "paste 0.5 → 0.25"]
-    cells = [cell for name in [*names, "until 1 → 0.9"] for cell in rows[name][1:4]]
+    names = [f"50 % pasted → {share} % pasted" for share in (0, 25, 100)]
+    names += ["variance kept → variance not kept", "until = 1 → until = 0.9"]
+    cells = [cell for name in names for cell in rows[name][1:4]]
     assert quoted == {f"{abs(cell.value):.2f}" for cell in cells if cell.value is not None}
     assert rows["variance kept → not kept"][-1].value == "3 of 3"
     assert rows["until 1 → 0.9"][-1].value == "0 of 6"

@@ -62,7 +62,7 @@ class Cell:
     note: str = ""
     """Tooltip of the cell (HTML only)."""
     link: str = ""
-    """Anchor of the section that the cell leads to (HTML only)."""
+    """Anchor of the section that the cell leads to (HTML and Markdown)."""
     signed: bool = False
     """Whether a positive number has a sign, as a difference should."""
     suffix: str = ""
@@ -118,8 +118,9 @@ def rank_marks(summaries: Mapping[str, Summary | None], sign: int) -> Mapping[st
     if not have_same_seeds(summaries.values()):
         return {}
     means = {name: sign * summary.mean for name, summary in summaries.items() if summary}
-    best, *others = sorted(set(means.values()), reverse=True)
-    marks: dict[float, Mark] = {best: "best"} | dict.fromkeys(others[:1], "second")
+    ordered = sorted(set(means.values()), reverse=True)
+    ranks: tuple[Mark, ...] = ("best", "second")
+    marks = dict(zip(ordered, ranks, strict=False))
     return {name: marks[mean] for name, mean in means.items() if mean in marks}
 
 
@@ -191,7 +192,8 @@ class Table:
         wrap = {"": "{}", "best": "**{}**", "second": "*{}*"}
         for row in self.cells:
             texts = [wrap[cell.mark].format(_markdown(cell.text())) for cell in row]
-            lines.append("| " + " | ".join(texts) + " |")
+            links = [f"[{t}](#{c.link})" if c.link else t for t, c in zip(texts, row, strict=True)]
+            lines.append("| " + " | ".join(links) + " |")
         return "\n".join(lines)
 
     def latex(self) -> str:

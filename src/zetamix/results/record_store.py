@@ -163,6 +163,11 @@ class PaperView:
         return [cell for cell in self.cells if self.store.find(cell) is None]
 
     @property
+    def progress(self) -> str:
+        """How many cells have a record, of all: "25 of 180"."""
+        return f"{len(self.cells) - len(self.empty):,} of {len(self.cells):,}"
+
+    @property
     def records(self) -> list[Record]:
         records = (self.store.find(cell) for cell in (*self.cells, *self.more))
         return [record for record in records if record is not None]

@@ -260,9 +260,8 @@ def difference_table(comparisons: Sequence[Comparison]) -> Table:
         "Student's t interval, paired by seed; ahead or behind: significant after Holm correction "
         f"over the values of γ ({better} is better)."
     )
-    title = column_title(comparisons[0].difference.metric)
-    caption = f"{title[0].upper()}{title[1:]}: ζ-mixup minus mixup and no mixing"
-    return Table([Column(head) for head in heads], rows, caption, [note])
+    title = sentence_case(column_title(comparisons[0].difference.metric))
+    return Table(heads, rows, f"{title}: ζ-mixup minus mixup and no mixing", [note])
 
 
 def report(view: PaperView) -> ArtifactReport:
@@ -292,12 +291,12 @@ def comparison_table(view: PaperView) -> Table:
         body.append([*line, ", ".join(numbers)])
     heads = ["dataset", *(["model"] if has_models else []), "method"]
     labels = [recipe_label(view.artifact, variant) for variant in variants]
-    columns = [Column(head) for head in heads] + _columns(metrics, labels) + [Column("see")]
+    columns: list[Column | str] = [*heads, *_columns(metrics, labels), "see"]
     notes = [_explanation(metrics), *METHODS, *NOTES[view.artifact], *_data_notes(rows)]
     notes += [] if all(row.in_paper for row in rows) else [OURS]
     notes += [f"[{number}] {issue.sentence}" for number, issue in enumerate(numbered, 1)]
     notes += [f"About the paper: {i.sentence}" for i in footnotes if i not in numbered]
-    return Table(columns, body, f"{view.title[0].upper()}{view.title[1:]}", notes)
+    return Table(columns, body, f"{sentence_case(view.title)}: the paper's values and ours", notes)
 
 
 def recipe_label(artifact: str, variant: Variant) -> str:
@@ -329,7 +328,7 @@ def readme_table(view: PaperView, dataset: str) -> Table:
         if row.dataset == dataset
     ]
     heads = [METRICS["error"].heading, "paper", *(f"ours, {v.label}" for v in variants)]
-    return Table([Column(head) for head in heads], rows)
+    return Table(heads, rows)
 
 
 def _columns(metrics: Sequence[str], labels: Sequence[str]) -> list[Column]:

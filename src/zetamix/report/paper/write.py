@@ -23,6 +23,7 @@ from zetamix.report.table import Plain
 from zetamix.results import paper_values as paper
 from zetamix.results.paper_cells import PaperCell
 from zetamix.results.record_store import PaperView
+from zetamix.text import sentence_case
 
 TITLE, OUR_TITLE = "Reproduction of ζ-mixup", "ZetaMix"
 GROUPS = (REPRODUCED, PARTLY, NOT_REPRODUCED, INCONCLUSIVE, NOT_RUN, SMOKE_TEST)
@@ -59,36 +60,36 @@ def write_artifact(view: PaperView, folder: Path) -> ArtifactReport:
 
 def write_page(views: Sequence[PaperView], path: Path, machine: Mapping[str, str]) -> None:
     """Write all artifacts, and one page of their verdicts, figures, tables and empty cells."""
-    reports = [write_artifact(view, path.parent / view.artifact) for view in views]
-    sections = [_section(*pair) for pair in zip(views, reports, strict=True)]
-    first = Section("What was reproduced", verdict_blocks(views, reports))
+    pairs = [(view, write_artifact(view, path.parent / view.artifact)) for view in views]
+    sections = [_section(*pair) for pair in pairs]
+    first = Section("What was reproduced", [_count_verdicts(pairs), verdict_table(pairs)])
     write_text(path, render_page(_title(views[0]), [first, *sections], machine=machine))
 
 
-def verdict_blocks(views: Sequence[PaperView], reports: Sequence[ArtifactReport]) -> list[Block]:
+def verdict_table(pairs: Sequence[tuple[PaperView, ArtifactReport]]) -> Table:
     """What the paper claims, whether it was found here, and by how many measurements."""
-    rows = [(_group(report), view, report) for view, report in zip(views, reports, strict=True)]
-    rows.sort(key=lambda row: (row[1].ours, GROUPS.index(row[0])))
-    counts = Counter(group for group, view, _ in rows if not view.ours)
-    listed = ", ".join(f"{counts[group]} {group}" for group in GROUPS if counts[group])
-    body: list[list[Cell | Plain]] = [
+    rows: list[list[Cell | Plain]] = [
         [
             Cell(CLAIMS.get(view.artifact, f"Not in the paper: {view.title}"), link=view.artifact),
             report.verdict.status,
-            f"{len(view.cells) - len(view.empty):,} of {len(view.cells):,}",
+            view.progress,
         ]
-        for _, view, report in rows
+        for view, report in sorted(
+            pairs, key=lambda pair: (pair[0].ours, GROUPS.index(_group(pair[1])))
+        )
     ]
-    columns = [
-        Column("claim of the paper"),
-        Column("here"),
-        Column("n", "cells with a result, of those that the figure or table needs"),
-    ]
-    return [
+    measured = Column("measured", "cells with a result, of those that the figure or table needs")
+    caption = "Every claim leads to its figures, tables and missing cells"
+    return Table(["claim of the paper", "here", measured], rows, caption)
+
+
+def _count_verdicts(pairs: Sequence[tuple[PaperView, ArtifactReport]]) -> str:
+    counts = Counter(_group(report) for view, report in pairs if not view.ours)
+    listed = ", ".join(f"{counts[group]} {group}" for group in GROUPS if counts[group])
+    return (
         "ζ-mixup trains image classifiers on weighted averages of many images, mixup on those of "
-        f"two. Of {sum(counts.values())} figures and tables of its paper: {listed}.",
-        Table(columns, body, "Every claim leads to its figures, tables and missing cells"),
-    ]
+        f"two. Of {counts.total()} figures and tables of its paper: {listed}."
+    )
 
 
 def _group(report: ArtifactReport) -> str:
@@ -102,11 +103,10 @@ def _title(view: PaperView) -> str:
 
 
 def _summary(view: PaperView, report: ArtifactReport) -> str:
-    status = f"{report.verdict.status[0].upper()}{report.verdict.status[1:]}"
-    done = len(view.cells) - len(view.empty)
+    status = sentence_case(report.verdict.status)
     other = sum(view.store.find(cell) is not None for cell in view.more)
     more = f", and {other} of other variants of the recipe" if other else ""
-    return f"{status}, {done} of {len(view.cells)} cells{more}. {report.verdict.sentences[0]}"
+    return f"{status}, {view.progress} cells{more}. {report.verdict.sentences[0]}"
 
 
 def _section(view: PaperView, report: ArtifactReport) -> Section:
@@ -116,14 +116,13 @@ def _section(view: PaperView, report: ArtifactReport) -> Section:
         blocks += tables
     elif tables:
         blocks.append(Fold("The paper's values", tables))
-    empty = empty_cells(view)
-    blocks += [empty] if empty is not None else []
+    blocks += filter(None, [empty_cells(view)])
     if view.artifact not in paper.TABLES:
         # tables of trained models have these as notes
         issues = paper.footnotes(view.artifact)
         blocks += [f"About the paper: {issue.sentence}" for issue in issues]
     blocks += _provenance(view)
-    return Section(f"{view.artifact}: {view.title}", blocks, anchor=view.artifact)
+    return Section(sentence_case(view.title), blocks, anchor=view.artifact)
 
 
 def _provenance(view: PaperView) -> list[str]:
@@ -151,9 +150,8 @@ def empty_cells(view: PaperView) -> Table | None:
         [CATALOGUE[name].title if name else "no data needed", len(cells), _command(view, cells)]
         for name, cells in groups.items()
     ]
-    caption = f"Not run yet: {len(view.empty)} of {len(view.cells)} cells"
-    columns = [Column("data"), Column("empty cells"), Column("command that fills them")]
-    return Table(columns, rows, caption)
+    caption = f"Not run yet: {len(view.empty):,} of {len(view.cells):,} cells"
+    return Table(["data", "empty cells", "command that fills them"], rows, caption)
 
 
 def _command(view: PaperView, cells: Sequence[PaperCell]) -> str:

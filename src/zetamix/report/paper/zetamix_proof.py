@@ -256,32 +256,35 @@ def _why(view: PaperView, contests: Sequence[Contest]) -> list[Picture]:
         return []
     # error moves most where there is little data
     shown = next((c for c in contests if c.dataset == "cifar10" and c.subset is not None), None)
-    limit = next(cell.recipe["top"] for cell, _ in view.measured("contrast"))
+    pairs = {} if shown is None else {m: _before_and_after(shown.runs[m]) for m in methods}
+    pairs = {method: pair for method, pair in pairs.items() if pair}
     scaled = "; ZetaMix scales it back" if ZETAMIX in methods else "; ZetaMix is not measured yet"
-    with drawing(8.6, 1.3 + 0.62 * len(methods)) as figure:
-        left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    caption = (
+        "The contrast of the images that each method makes of the training images of CIFAR-10 "
+        "(filled), and of the test images that a network will meet (line); normalised pixels, "
+        f"before crops. Averaging images takes contrast away{scaled}."
+    )
+    with drawing(8.6 if pairs else 5.6, 1.3 + 0.62 * len(methods)) as figure:
+        ratios = (3, 2) if pairs else (1,)
+        panels: Any = figure.subplots(
+            1, len(ratios), sharey=True, squeeze=False, width_ratios=ratios
+        )
+        left = panels[0, 0]
+        limit = next(cell.recipe["top"] for cell, _ in view.measured("contrast"))
         _draw_contrast(left, measured, methods, limit)
-        _draw_new_statistics(right, shown, methods)
-        names = [method_name(method) for method in methods]
-        left.set_yticks([-k for k in range(len(methods))], names)
+        if shown is not None and pairs:
+            _draw_new_statistics(panels[0, 1], shown.title, methods, pairs)
+            caption = (
+                f"Left: the{caption.removeprefix('The')} Right: the test error of ResNet-18 as "
+                "trained (filled), and after its batch-norm statistics were recomputed on unmixed "
+                "training images (open). Where that helps, training images did not look like test "
+                "images."
+            )
+        left.set_yticks([-k for k in range(len(methods))], [method_name(m) for m in methods])
         left.tick_params(axis="y", length=0)
         left.set_ylim(-len(methods) + 0.8, 0.95)
-        return [
-            finish(
-                view,
-                figure,
-                "why",
-                alt="For each method the distribution of the contrast of its training images over "
-                "that of test images, and the test error before and after new batch-norm "
-                "statistics.",
-                caption="Left: the contrast of the images that each method makes of the training "
-                "images of CIFAR-10 (filled), and of the test images that a network will meet "
-                "(line); normalised pixels, before crops. Averaging images takes contrast away"
-                f"{scaled}. Right: the test error of ResNet-18 as trained (filled), "
-                "and after its batch-norm statistics were recomputed on unmixed training images "
-                "(open). Where that helps, training images did not look like test images.",
-            )
-        ]
+        alt = "For each method the contrast of its training images beside that of test images."
+        return [finish(view, figure, "why", alt=alt, caption=caption)]
 
 
 def _draw_contrast(axes: Axes, measured: Measured, methods: Sequence[str], limit: float) -> None:
@@ -307,24 +310,18 @@ def _draw_contrast(axes: Axes, measured: Measured, methods: Sequence[str], limit
     axes.grid(visible=False)
 
 
-def _draw_new_statistics(axes: Axes, contest: Contest | None, methods: Sequence[str]) -> None:
-    pairs = {} if contest is None else {m: _before_and_after(contest.runs[m]) for m in methods}
-    for k, method in enumerate(methods):
-        pair = pairs.get(method)
-        if pair is not None:
-            colour, height = _colour(method), [0.3 - k]
-            axes.plot(pair, height * 2, color=colour, lw=1.2)
-            axes.plot(pair[:1], height, "o", color=colour)
-            axes.plot(pair[1:], height, "o", color=colour, mfc="white")
-    if contest is not None and any(pair is not None for pair in pairs.values()):
-        axes.plot([], [], "o", color=GREY, label="as trained")
-        axes.plot([], [], "o", color=GREY, mfc="white", label="new batch-norm statistics")
-        axes.set(xlabel=contest.title)
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
-    else:
-        style: dict[str, Any] = {"ha": "center", "va": "center", "transform": axes.transAxes}
-        axes.text(0.5, 0.5, "no record yet", size=8, **style)
-        axes.set_xticks([])
+def _draw_new_statistics(
+    axes: Axes, title: str, methods: Sequence[str], pairs: Mapping[str, Sequence[float]]
+) -> None:
+    for method, pair in pairs.items():
+        colour, height = _colour(method), [0.3 - methods.index(method)]
+        axes.plot(pair, height * 2, color=colour, lw=1.2)
+        axes.plot(pair[:1], height, "o", color=colour)
+        axes.plot(pair[1:], height, "o", color=colour, mfc="white")
+    axes.plot([], [], "o", color=GREY, label="as trained")
+    axes.plot([], [], "o", color=GREY, mfc="white", label="new batch-norm statistics")
+    axes.set(xlabel=title)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     axes.set_title("test error %")
     axes.grid(visible=False, axis="y")
 
@@ -333,9 +330,9 @@ def _colour(method: str) -> str:
     return COLOURS[2] if method == ZETAMIX else COLOURS[0]
 
 
-def _before_and_after(runs: Sequence[RunRecord]) -> list[float] | None:
+def _before_and_after(runs: Sequence[RunRecord]) -> list[float]:
     """Mean test errors of the last epoch: as trained, and with new batch-norm statistics."""
     both = [
         (run.last["error"], run.extra["new_bn"]["error"]) for run in runs if "new_bn" in run.extra
     ]
-    return [100 * fmean(values) for values in zip(*both, strict=True)] if both else None
+    return [100 * fmean(values) for values in zip(*both, strict=True)]

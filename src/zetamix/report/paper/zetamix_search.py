@@ -134,7 +134,7 @@ def _controls(
         "that all rows share. Above the choice: the relative error minus that of the choice, with "
         f"its {PERCENT} interval, paired by dataset and seed.",
     ]
-    columns = ["method", *titles.values(), "relative error", above]
+    columns: list[Column | str] = ["method", *titles.values(), "relative error", above]
     return Table(columns, rows, "The finalists beside baselines that stop early", notes)
 
 
@@ -151,7 +151,7 @@ def _changes(errors: search.Errors, titles: Mapping[str, str]) -> Table:
         row.append(Cell(100 * fmean(relative) if relative else None, digits=1, signed=True))
         worse = sum(value > 0 for value in relative)
         rows.append([*row, f"{worse} of {len(relative)}" if relative else None])
-    columns = [
+    columns: list[Column | str] = [
         *("change", *titles.values()),
         Column("mean change, %", "of the error, relative, over all comparisons"),
         Column("worse in", "comparisons in which the error is higher"),
@@ -189,7 +189,7 @@ def _settings(runs: search.Runs, errors: search.Errors, titles: Mapping[str, str
         "New BN statistics: by how many points the error changes when batch-norm statistics are "
         "recomputed on unmixed training images after training.",
     ]
-    columns = ["setting", *titles.values(), "relative error", new]
+    columns: list[Column | str] = ["setting", *titles.values(), "relative error", new]
     return Table(columns, rows, f"All {len(search.METHODS)} settings of the search", notes)
 
 
