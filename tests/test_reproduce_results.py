@@ -218,8 +218,11 @@ def test_the_page_of_zetamix_quotes_the_records(store):
     names += ["variance kept → variance not kept", "until = 1 → until = 0.9"]
     cells = [cell for name in names for cell in rows[name][1:4]]
     assert quoted == {f"{abs(cell.value):.2f}" for cell in cells if cell.value is not None}
-    assert rows["variance kept → not kept"][-1].value == "3 of 3"
-    assert rows["until 1 → 0.9"][-1].value == "0 of 6"
-    for name in ("sources 2 → 3", "sources 2 → 4", "p 1 → 0.5", "p 1 → 0.8"):
+    assert rows["variance kept → variance not kept"][-1].value == "3 of 3"
+    assert rows["until = 1 → until = 0.9"][-1].value == "0 of 6"
+    for name in (
+        *(f"2 sources → {n} sources" for n in (3, 4)),
+        *(f"p = 1 → p = {p}" for p in (0.5, 0.8)),
+    ):
         assert rows[name][-2].value > 0
     assert all(row[-2].value > 0 for name, row in rows.items() if name.startswith("γ"))
