@@ -1,9 +1,9 @@
 """The report of a comparison: tables, figures, one HTML page, and JSON, CSV, Markdown and LaTeX."""
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,13 +128,15 @@ def _mean_cell(comparison: Comparison, label: str, name: str) -> Cell:
     # as printed: means that differ by rounding only are tied
     tied = [metric.number(mean) for mean in means].count(metric.number(summary.mean)) > 1
     best = summary.mean == max(means, key=lambda mean: metric.sign * mean)
-    return Cell(
-        metric.scale(summary.mean),
-        error=None if summary.sd is None else metric.scale(summary.sd),
-        digits=metric.digits,
-        mark="best" if best and not tied and _ranks(comparison) else "",
-        note=", ".join(f"seed {seed}: {metric.number(v)}" for seed, v in summary.values.items()),
-    )
+    mark: Mark = "best" if best and not tied and _ranks(comparison) else ""
+    note = ", ".join(f"seed {seed}: {metric.number(v)}" for seed, v in summary.values.items())
+    return replace(metric_cell(metric, summary.mean, summary.sd), mark=mark, note=note)
+
+
+def metric_cell(metric: Metric, value: float, spread: float | None) -> Cell:
+    """A value of a metric ± its spread, in the unit that is printed."""
+    error = None if spread is None else metric.scale(spread)
+    return Cell(metric.scale(value), error=error, digits=metric.digits)
 
 
 def _ranks(comparison: Comparison) -> bool:
@@ -424,13 +426,13 @@ def as_dict(
         "confidence": CONFIDENCE,
         "methods": {
             label: {
-                name: dataclasses.asdict(comparison.summary(label, name))
+                name: asdict(comparison.summary(label, name))
                 for name in _recorded_metrics(comparison)
             }
             for label in methods
         },
         "differences": [
-            {**dataclasses.asdict(difference), "significant": difference.significant}
+            {**asdict(difference), "significant": difference.significant}
             for baseline in comparison.baselines
             for name in comparison.metrics
             for difference in comparison.differences(baseline, name)

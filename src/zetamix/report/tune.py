@@ -14,7 +14,7 @@ from zetamix.gamma import GAMMA_MIN
 from zetamix.methods import display_name
 from zetamix.metrics import METRICS, MULTI_LABEL_METRICS, Metric
 from zetamix.report import Cell, Column, Picture, Section, Table, drawing, render_page, series_style
-from zetamix.report.compare import difference_cells, difference_note
+from zetamix.report.compare import difference_cells, difference_note, metric_cell
 from zetamix.report.compare_text import LEVEL
 from zetamix.report.figure import GREY
 from zetamix.report.page import Block
@@ -151,11 +151,8 @@ def results_table(tuning: Tuning) -> Table:
     metrics = [METRICS[name] for name in dict.fromkeys((first, *others))]
     rows: list[list[Cell | str | int | float | None]] = []
     for candidate in tuning.tested:
-        cells = []
-        for metric in metrics:
-            summary = candidate.summary(metric.name)
-            sd = None if summary.sd is None else metric.scale(summary.sd)
-            cells.append(Cell(metric.scale(summary.mean), error=sd, digits=metric.digits))
+        summaries = [(metric, candidate.summary(metric.name)) for metric in metrics]
+        cells = [metric_cell(metric, summary.mean, summary.sd) for metric, summary in summaries]
         rows.append([_candidate_name(candidate), *cells, len(candidate.records)])
     notes = [
         "Mean ± standard deviation over seeds that no trial had, after the last epoch. All models "
@@ -190,8 +187,7 @@ def trial_table(tuning: Tuning) -> Table:
     names = [parameter.name for parameter in spec.space.parameters]
     rows: list[list[Cell | str | int | float | None]] = []
     for trial in complete[:SHOWN_TRIALS]:
-        error = None if trial.standard_error is None else metric.scale(trial.standard_error)
-        value = Cell(metric.scale(trial.value or 0.0), error=error, digits=metric.digits)
+        value = metric_cell(metric, trial.value or 0.0, trial.standard_error)
         settings = [trial.setting.get(name) for name in names]
         rows.append(
             [Cell(trial.number), *settings, trial.seed, value, Cell(trial.seconds, digits=1)]
