@@ -271,4 +271,4 @@ def _draw_changes(
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("change of the error, %")
     axes.set_title("one option changed")
-    axes.legend(loc="lower right", fontsize=8)
+    axes.legend(loc="best", fontsize=8)
