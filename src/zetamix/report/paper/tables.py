@@ -296,7 +296,7 @@ def comparison_table(view: PaperView) -> Table:
     notes += [] if all(row.in_paper for row in rows) else [OURS]
     notes += [f"[{number}] {issue.sentence}" for number, issue in enumerate(numbered, 1)]
     notes += [f"About the paper: {i.sentence}" for i in footnotes if i not in numbered]
-    return Table(columns, body, f"{sentence_case(view.title)}: the paper's values and ours", notes)
+    return Table(columns, body, f"{sentence_case(view.title)}, the paper's and ours", notes)
 
 
 def recipe_label(artifact: str, variant: Variant) -> str:
