@@ -17,6 +17,7 @@ from zetamix.cli.app import app
 from zetamix.experiments.reproduce import ARTIFACTS, CellRequest, Session, select_cells
 from zetamix.experiments.reproduce.smoke import LABEL, shorten
 from zetamix.results.record_store import RecordStore
+from zetamix.text import sentence_case
 from zetamix.train.stop import Stop
 
 
@@ -204,7 +205,9 @@ def test_without_matplotlib_the_records_are_stored(tmp_path):
 def test_page_shows_every_artifact_and_what_is_empty(zetamix, tmp_path):
     assert zetamix("page").endswith("Report written to out/reproduce/index.html")
     text = (tmp_path / "out" / "reproduce" / "index.html").read_text()
-    assert re.findall(r"<h2>([\w-]+):", text) == list(ARTIFACTS)
+    assert re.findall(r'<section id="([\w-]+)">', text) == list(ARTIFACTS)
+    for artifact in ARTIFACTS.values():
+        assert f"<h2>{sentence_case(artifact.title)}</h2>" in text
     assert "Not run, 0 of 7 cells." in text
     assert "zetamix data prepare pathmnist &amp;&amp; zetamix reproduce medmnist" in text
     assert (tmp_path / "out" / "reproduce" / "skin" / "skin.tex").is_file()
