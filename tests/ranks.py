@@ -61,7 +61,8 @@ def step_through(rank: int, port: int, folder: Path, root: Path, method: str) ->
         for _ in range(trainer.steps_per_epoch):
             trainer.step()
         trainer.step_metrics[0] = 1.0 + rank
-        seen["summary"] = trainer.finish_epoch()
+        seen["summary"] = trainer.epoch_metrics()
+        trainer.finish_epoch()
         logits, seen["labels"] = trainer.predict(dataset.test)
         seen["scores"] = classify(logits, seen["labels"])
         seen["state"] = trainer.model.state_dict()
@@ -69,7 +70,7 @@ def step_through(rank: int, port: int, folder: Path, root: Path, method: str) ->
         seen["mixed"] = trainer.mix(torch.eye(16), torch.arange(16) % 10)[0]
         trainer.step_metrics[0, 1 if rank else 2] = float("nan")
         try:
-            trainer.finish_epoch()
+            trainer.epoch_metrics()
         except NonFiniteLossError as error:
             seen["error"] = str(error)
         torch.save(seen, folder / f"seen-{rank}.pt")

@@ -282,12 +282,18 @@ CHANGES = [
     {"schedule": "cosine"},
     {"evaluate_every": 2, "normalize": "half"},
 ]
-# two epochs are eight rounds: three steps and the end of an epoch, twice
+# how far a run is when its stop is asked: after each step, before each batch of an evaluation on test
+# and val, and after each epoch; then in the evaluation for the record
+MOMENTS = [
+    *[(0, 1), (0, 2), (0, 3), (0, 3), (0, 3), (1, 0)],
+    *[(1, 1), (1, 2), (1, 3), (1, 3), (1, 3), (2, 0)],
+    *[(2, 0), (2, 0)],
+]
 INTERRUPTED = [
-    *[("zeta:2.8", {}, rounds, None) for rounds in range(1, 2 * (STEPS + 1))],
+    *[("zeta:2.8", {}, rounds, None) for rounds in range(1, len(MOMENTS) + 1)],
     *[(method, {}, 2, None) for method in METHODS],
     *[("mixup", change, rounds, memory)
-      for change in CHANGES for rounds in (2, 4) for memory in (None, 0)],
+      for change in CHANGES for rounds in (2, 6) for memory in (None, 0)],
 ]  # fmt: skip
 
 
@@ -301,7 +307,7 @@ def test_a_stopped_run_resumes_exactly(new, method, change, rounds, memory):
     assert train([part], stop=stop_after(rounds)).records == []
     saved = checkpoint(part.folder.path)
     if not change:
-        assert (saved["epoch"], saved["step_in_epoch"]) == divmod(rounds, STEPS + 1)
+        assert (saved["epoch"], saved["step_in_epoch"]) == MOMENTS[rounds - 1]
     last = new(method, recipe, out="part", data_memory=memory)
     finish(last)
     assert_same(whole.folder.path, last.folder.path)
@@ -402,6 +408,18 @@ def test_new_batch_norm_statistics_are_those_of_unmixed_data(new, digits):
     assert record.extra["new_bn"]["nll"] != pytest.approx(record.last["nll"], rel=1e-2)
 
 
+def test_a_run_that_is_stopped_among_new_batch_norm_statistics_saves_its_own(new):
+    whole = new(new_bn=True)
+    finish(whole)
+    # after the evaluation for the record come three batches of training data
+    part = new(new_bn=True, out="part")
+    assert train([part], stop=stop_after(len(MOMENTS) + 2)).records == []
+    last = new(new_bn=True, out="part")
+    finish(last)
+    assert_same(whole.folder.path, last.folder.path)
+    assert last.record.extra["new_bn"] == whole.record.extra["new_bn"]
+
+
 def test_a_model_without_batch_norm_has_no_new_statistics(new, monkeypatch):
     monkeypatch.setattr(trainer_module, "initialise", dropout_model)
     assert "new_bn" not in finish(new(new_bn=True)).extra
@@ -459,10 +477,11 @@ def test_the_first_step_with_a_bad_loss_is_reported(digits):
     trainer = Trainer(digits, parse("none"), RECIPE)
     trainer.start_epoch()
     trainer.step_metrics[:] = torch.tensor([[1.0, 2.0, 6.0], [0.5, 0.25, 0.0]])
-    assert trainer.finish_epoch() == {"train_loss": 3.0, "train_accuracy": 0.25}
+    assert trainer.epoch_metrics() == {"train_loss": 3.0, "train_accuracy": 0.25}
+    trainer.finish_epoch()
     trainer.step_metrics[0, 1:] = torch.tensor([math.nan, math.inf])
     with pytest.raises(NonFiniteLossError, match="in epoch 2, step 2 of 3"):
-        trainer.finish_epoch()
+        trainer.epoch_metrics()
 
 
 @pytest.mark.parametrize(

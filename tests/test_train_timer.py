@@ -130,25 +130,12 @@ def test_a_cpu_is_timed_by_the_host(monkeypatch):
     timer.finish()
 
 
-def test_a_gpu_is_busy_where_any_run_is(gpu):
-    one, other = StepTimer(torch.device("cuda")), StepTimer(torch.device("cuda"))
-    other.busy = one.busy
-    gpu.launch(one, 1)
-    with other.chunk(16):
-        # on a stream of its own, at the same time
-        gpu.busy_until += 0.5
-    one.finish()
-    other.finish()
-    gpu.host = 10.0
-    gpu.launch(one, 1)
-    one.finish()
-    assert one.busy.seconds == pytest.approx(2.5)
-    # neither an untimed chunk nor one on a CPU is left out
-    cpu = StepTimer(torch.device("cpu"))
-    with cpu.chunk(1):
-        time.sleep(0.01)
-    assert cpu.steps == 0
-    assert cpu.busy.seconds >= 0.01
+def test_untimed_chunks_keep_a_device_busy_too(gpu, timer):
+    timer.sharing = 2
+    timer.start()
+    gpu.launch(timer, 3)
+    timer.finish()
+    assert (timer.seconds, timer.busy) == (pytest.approx(1), pytest.approx(1.5))
 
 
 def test_the_only_chunk_of_an_epoch_is_timed(gpu, timer):

@@ -228,11 +228,17 @@ def _print_outcome(console: Console, view: "PaperView", outcome: "Outcome") -> d
 def _print_busy(console: Console, session: "Session", seconds: float) -> None:
     """How much of the session a GPU spent on training steps."""
     if session.busy_s > 0 and session.device.type == "cuda":
+        import torch
+
+        # without a number, cuda stands for all GPUs
+        busy = session.busy_s / (
+            1 if session.device.index is not None else torch.cuda.device_count()
+        )
         print_line(
             console,
-            f"The GPU had training steps to do in {session.busy_s:.0f} of {seconds:.0f} s "
-            f"({100 * session.busy_s / seconds:.0f} %); the rest is start-up, evaluation, writing. "
-            "host_s in each record has the seconds of its run.",
+            f"The GPU had training steps to do in {busy:.0f} of {seconds:.0f} s "
+            f"({100 * busy / seconds:.0f} %); the rest is start-up, evaluation, writing. host_s in "
+            "each record has the seconds of its run.",
         )
 
 

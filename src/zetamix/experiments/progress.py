@@ -59,7 +59,7 @@ class Snapshot:
 class Tracker:
     """Combines finished records, failures and the messages of workers into snapshots.
 
-    A message is `{"epochs": ..., "resumed": ..., "line": ..., "done": ...}` by key of the cell.
+    A message has at least "epochs", "resumed", "line" and "done", by key of the cell.
     """
 
     def __init__(self, cells: Sequence[Cell], clock: Callable[[], float] = time.monotonic) -> None:

@@ -52,8 +52,8 @@ class CellResults:
     """Runs that this call finished; the others had a record before."""
     description: str
     """Where they were trained, as in "2 processes side by side"; empty where nothing was."""
-    busy_s: float = 0.0
-    """Seconds in which the device had training steps to do; of several, their mean."""
+    busy_s: float
+    """Seconds that training steps took in this call; runs that share a device share its time."""
 
     @property
     def complete(self) -> bool:
@@ -98,8 +98,6 @@ class JobResult:
     failures: dict[str, str] = field(default_factory=dict)
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """The packed folders of runs that were finished on another machine."""
-    busy_s: float = 0.0
-    """Seconds in which the device of the job had training steps to do."""
 
 
 def run_cells(
@@ -182,7 +180,6 @@ class _Call:
         self.cells, self.dataset, self.settings, self.watch = cells, dataset, settings, watch
         self.tracker = Tracker(cells)
         self.failures: dict[str, str] = {}
-        self.busy: list[float] = []
         self.description = ""
         records = {}
         for cell in cells:
@@ -222,14 +219,13 @@ class _Call:
             progress={progress.cell.key: progress for progress in snapshot.cells},
             trained=len(self.records) - self.finished_before,
             description=self.description,
-            busy_s=sum(self.busy) / max(1, len(self.busy)),
+            busy_s=sum(message["busy"] for message in self.tracker.messages.values()),
         )
 
     def _take(self, result: JobResult) -> None:
         for key, files in result.files.items():
             RunFolder.unpack(self.settings.out / self.settings.folders[key], files)
         self.records |= result.records
-        self.busy.append(result.busy_s)
         self.failures |= result.failures
         self.tracker.scores |= {key: record.last for key, record in result.records.items()}
         self.tracker.failed = set(self.failures)
@@ -369,7 +365,6 @@ def _train(
     return JobResult(
         records={record.cell.key: record for record in result.records},
         failures={run.cell.key: failure.message for run, failure in result.failures.items()},
-        busy_s=result.busy_s,
     )
 
 
@@ -383,7 +378,7 @@ class _Reporter:
     def __call__(self, progress: Progress) -> None:
         run, epochs = progress.run, progress.epochs
         message = self.messages.setdefault(run, {"resumed": epochs, "line": None, "done": False})
-        message["epochs"] = epochs
+        message |= {"epochs": epochs, "busy": run.timer.busy}
         if progress.line is not None and "test" in progress.line:
             message["line"] = progress.line
         self._send(run)

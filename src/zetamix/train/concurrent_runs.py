@@ -13,7 +13,7 @@ from zetamix.provenance import FileChangedError
 from zetamix.records import RunRecord
 from zetamix.train.run import Progress, Run
 from zetamix.train.run_folder import FolderError
-from zetamix.train.step_timer import BusyTime
+from zetamix.train.stop import Stopped
 from zetamix.train.trainer import NonFiniteLossError
 
 
@@ -53,8 +53,6 @@ class TrainResult:
     records: list[RunRecord]
     """Of all finished runs, in the order of the runs."""
     failures: dict[Run, RunFailure]
-    busy_s: float = 0.0
-    """Seconds in which steps of at least one run were under way on the device."""
 
 
 def train(
@@ -68,7 +66,8 @@ def train(
 
     A finished run is not trained again. A run that diverges, exceeds the memory of the GPU, or
     cannot use its folder or data is left out, and the others continue. On any other error, and
-    when `stop` returns True, the runs under way are saved. `Run.cancel` ends a single run.
+    when `stop` returns True, between two steps or two batches of an evaluation, the runs under way
+    are saved. `Run.cancel` ends a single run.
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}.")
@@ -81,7 +80,6 @@ def train(
     waiting = [run for run in runs if run.record is None]
     active: dict[Run, Iterator[Progress]] = {}
     failures: dict[Run, RunFailure] = {}
-    busy = BusyTime()
     stopped = False
     try:
         while (waiting or active) and not stopped:
@@ -89,7 +87,7 @@ def train(
             # while the others train
             if waiting and len(active) < jobs:
                 run = waiting.pop(0)
-                run.timer.busy = busy
+                run.stop = run.stop if stop is None else stop
                 active[run] = run.advance()
             for run in active:
                 run.share_device(len(active))
@@ -101,6 +99,8 @@ def train(
                 # nothing to launch: look again in a moment
                 time.sleep(0.001)
             stopped = stop is not None and runs[0].ranks.any(stop())
+    except Stopped:
+        stopped = True
     finally:
         for run in active:
             try:
@@ -108,7 +108,7 @@ def train(
             except FolderError as error:
                 failures[run] = RunFailure("folder", str(error))
     records = [run.record for run in runs if run.record is not None]
-    return TrainResult(records, failures, busy.seconds)
+    return TrainResult(records, failures)
 
 
 def _advance(
@@ -119,6 +119,10 @@ def _advance(
     steps = active.pop(run)
     try:
         progress = next(steps, None)
+    except Stopped:
+        # within an evaluation, which begins again when the run is resumed
+        active[run] = steps
+        raise
     except Exception as error:
         failure = RunFailure.from_error(error)
         # ranks diverge together; any other error they do not see, and would wait for ever

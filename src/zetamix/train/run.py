@@ -123,12 +123,15 @@ class Run:
         self.concurrent = 1
         """The largest number of runs that were trained on the device at once, this one included."""
         self.cancelled = False
+        self.stop: Callable[[], bool] = lambda: False
+        """Asked between two batches of an evaluation."""
 
     def advance(self) -> Iterator[Progress]:
         """Train to the end, yielding control after every few steps.
 
         Between two yields `save` writes a checkpoint of everything so far, and `cancel` or closing
-        the iterator ends the run early.
+        the iterator ends the run early. An evaluation raises `Stopped` once `stop` returns True; a
+        run that is saved then and resumed begins it again.
         """
         with self._spend("start"):
             trainer = self.start()
@@ -264,35 +267,37 @@ class Run:
                 self.folder.save_checkpoint(state)
 
     def _close_epoch(self, trainer: Trainer) -> dict[str, Any]:
-        line = {"epoch": trainer.epoch + 1, "lr": self.recipe.rate(trainer.epoch)}
-        line |= trainer.finish_epoch()
-        last = trainer.epoch == self.recipe.epochs
-        if last or trainer.epoch % self.recipe.evaluate_every == 0:
+        epoch = trainer.epoch + 1
+        line: dict[str, Any] = {"epoch": epoch, "lr": self.recipe.rate(trainer.epoch)}
+        line |= trainer.epoch_metrics()
+        if epoch == self.recipe.epochs or epoch % self.recipe.evaluate_every == 0:
             with self._spend("evaluation"):
-                line |= self._evaluate(trainer)
+                line |= self._evaluate(trainer, epoch)
+        # after the evaluation: a checkpoint of a run that was stopped within it has the last step
+        trainer.finish_epoch()
         line["seconds"] = round(self.seconds, 3)
         if self.ranks.leads:
             self.folder.add_epoch(line)
         return line
 
-    def _evaluate(self, trainer: Trainer) -> dict[str, Any]:
-        scores = {"test": classify(*trainer.predict(self.dataset.splits["test"]))}
+    def _evaluate(self, trainer: Trainer, epoch: int) -> dict[str, Any]:
+        scores = {"test": classify(*trainer.predict(self.dataset.splits["test"], self.stop))}
         if self.dataset.val is not None:
-            scores["val"] = classify(*trainer.predict(self.dataset.val))
+            scores["val"] = classify(*trainer.predict(self.dataset.val, self.stop))
             metric = METRICS[self.recipe.select]
             score = scores["val"][metric.name]
             if self.best is None or metric.sign * (score - self.best["val_score"]) > 0:
-                self.best = {**scores["test"], "epoch": trainer.epoch, "val_score": score}
+                self.best = {**scores["test"], "epoch": epoch, "val_score": score}
         return scores
 
     def _finish(self, trainer: Trainer) -> None:
         test = self.dataset.splits["test"]
-        logits, labels = trainer.predict(test)
+        logits, labels = trainer.predict(test, self.stop)
         last, temperature = classify(logits, labels), None
         if self.dataset.val is not None:
-            temperature = fit_temperature(*trainer.predict(self.dataset.val))
+            temperature = fit_temperature(*trainer.predict(self.dataset.val, self.stop))
             last |= scaled_scores(logits, labels, temperature)
-        renewed = trainer.predict_with_new_statistics(test) if self.new_bn else None
+        renewed = trainer.predict_with_new_statistics(test, self.stop) if self.new_bn else None
         record = RunRecord(
             cell=self.cell,
             last=last,

@@ -14,36 +14,6 @@ import torch
 CHUNKS_AHEAD = 2
 
 
-class BusyTime:
-    """The time in which steps of at least one of several runs were under way on a device."""
-
-    def __init__(self) -> None:
-        self.intervals: list[tuple[float, float]] = []
-        """Begin and end of chunks of steps, in seconds after any moment that all share."""
-        self._origin: Any = None
-
-    def add_events(self, begin: Any, end: Any) -> None:
-        """A chunk between two CUDA events, which may be on a stream of their own."""
-        self._origin = begin if self._origin is None else self._origin
-        first = self._origin.elapsed_time(begin) / 1000
-        self.intervals.append((first, first + begin.elapsed_time(end) / 1000))
-
-    @property
-    def seconds(self) -> float:
-        """The length of the union of all intervals.
-
-        >>> busy = BusyTime()
-        >>> busy.intervals = [(5.0, 6.0), (0.0, 2.0), (1.0, 3.0)]
-        >>> busy.seconds
-        4.0
-        """
-        total, reached = 0.0, float("-inf")
-        for begin, end in sorted(self.intervals):
-            total += max(0.0, end - max(begin, reached))
-            reached = max(reached, end)
-        return total
-
-
 class StepTimer:
     """Counts training steps and their seconds, without evaluation, saving or idle time.
 
@@ -57,8 +27,8 @@ class StepTimer:
         self.seconds = 0.0
         self.sharing = 1
         """Runs that share the device; each is charged an equal part of its time."""
-        self.busy = BusyTime()
-        """Of all runs that share the device, once it is replaced by theirs."""
+        self.busy = 0.0
+        """Seconds of all steps of this process, those of untimed chunks too."""
         # steps, whether they are timed, and the events around them
         self._in_flight: deque[tuple[int, bool, Any, Any]] = deque()
         self._warm = False
@@ -82,11 +52,7 @@ class StepTimer:
             if len(self._in_flight) > CHUNKS_AHEAD:
                 self._wait()
         else:
-            ended = time.perf_counter()
-            self.busy.intervals.append((began, ended))
-            if self._warm:
-                self.steps += steps
-                self.seconds += ended - began
+            self._add(steps, self._warm, time.perf_counter() - began)
         self._warm = True
 
     def is_done(self) -> bool:
@@ -101,10 +67,13 @@ class StepTimer:
     def _wait(self) -> None:
         steps, timed, begin, end = self._in_flight.popleft()
         end.synchronize()
-        self.busy.add_events(begin, end)
+        self._add(steps, timed, begin.elapsed_time(end) / 1000 / self.sharing)
+
+    def _add(self, steps: int, timed: bool, seconds: float) -> None:
+        self.busy += seconds
         if timed:
             self.steps += steps
-            self.seconds += begin.elapsed_time(end) / 1000 / self.sharing
+            self.seconds += seconds
 
     def _event(self) -> Any:
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 # seconds of a time limit reserved for saving, besides the longest interval between two calls of
-# the condition, which is a step or an evaluation
+# the condition
 MARGIN = 5.0
 # seconds within which a second SIGINT is the same Ctrl-C, passed on by a launcher such as torchrun
 SAME_PRESS = 1.0
@@ -31,14 +31,14 @@ def parse_duration(text: str) -> float:
 
 
 class Stopped(BaseException):
-    """Raised inside work that cannot be checkpointed.
+    """Raised inside work that cannot be checkpointed: a measurement, an evaluation.
 
     It derives from BaseException so that `except Exception` does not swallow it.
     """
 
 
 class Stop:
-    """A stop condition: call it between two steps, and stop when it returns True.
+    """A stop condition: call it between two pieces of work, and stop when it returns True.
 
     As a context manager it handles SIGTERM and Ctrl-C, which then take effect at the end of a step.
     A second Ctrl-C raises KeyboardInterrupt.

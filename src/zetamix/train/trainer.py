@@ -1,8 +1,9 @@
 """One model in training: the step, epochs, evaluation, and the state of a checkpoint."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from zetamix.models import initialise, is_random, seeded
 from zetamix.sampling import GOLDEN, mix64
 from zetamix.train.distributed import Ranks
 from zetamix.train.recipe import Recipe
+from zetamix.train.stop import Stopped
 
 # purposes of the random numbers of a run, besides the order of the data
 MIXING, LAYERS = 1, 2
@@ -196,8 +198,8 @@ class Trainer:
             return nullcontext()
         return torch.autocast(self.device.type, self.dtype)
 
-    def finish_epoch(self) -> dict[str, float]:
-        """Training loss and accuracy (of the dominant label) of the finished epoch."""
+    def epoch_metrics(self) -> dict[str, float]:
+        """Training loss and accuracy (of the dominant label) of an epoch after its last step."""
         metrics = torch.stack(self.ranks.gather(self.step_metrics.cpu()))
         finite = metrics[:, 0].isfinite().all(0)
         if not finite.all():
@@ -208,14 +210,22 @@ class Trainer:
                 f"of {self.recipe.rate(self.epoch):g}. Try a smaller one (--set lr=...), or --set "
                 "precision=float32."
             )
-        self.epoch += 1
-        self.step_in_epoch = 0
         loss, accuracy = (metrics[:, row].mean(1).mean().item() for row in (0, 1))
         return {"train_loss": loss, "train_accuracy": accuracy}
 
+    def finish_epoch(self) -> None:
+        """Count the epoch as completed."""
+        self.epoch += 1
+        self.step_in_epoch = 0
+
     @torch.no_grad()
-    def predict(self, split: Labelled) -> tuple[Tensor, Tensor]:
-        """Logits and labels of a whole split, gathered from all ranks."""
+    def predict(
+        self, split: Labelled, stop: Callable[[], bool] = lambda: False
+    ) -> tuple[Tensor, Tensor]:
+        """Logits and labels of a whole split, gathered from all ranks.
+
+        stop: called before every batch; raises `Stopped` once it returns True on any rank.
+        """
         if split not in self._eval_loaders:
             size = max(1, min(1024, EVAL_BYTES // max(1, split.samples[:1].numel())))
             self._eval_loaders[split] = self._loader(split, size, training=False)
@@ -223,7 +233,7 @@ class Trainer:
         self.ranks.share_buffers(self.model)
         self.model.eval()
         with self.autocast():
-            parts = [self.model(samples).float() for samples, _ in loader]
+            parts = [self.model(samples).float() for samples, _ in self._batches(loader, stop)]
         self.model.train()
         labels = loader.labels[loader.draw(0).order]
         # with fewer samples than processes some processes have none
@@ -234,13 +244,15 @@ class Trainer:
         if not bool(torch.isfinite(logits).all()):
             raise NonFiniteLossError(
                 f"The outputs of {self.method.label}, seed {self.seed}, are not finite after epoch "
-                f"{self.epoch}. Try a smaller learning rate (--set lr=...), or --set "
+                f"{self.epoch + (self.step_in_epoch > 0)}. Try a smaller learning rate (--set lr=...), or --set "
                 "precision=float32."
             )
         return logits, labels
 
     @torch.no_grad()
-    def predict_with_new_statistics(self, split: Labelled) -> tuple[Tensor, Tensor] | None:
+    def predict_with_new_statistics(
+        self, split: Labelled, stop: Callable[[], bool] = lambda: False
+    ) -> tuple[Tensor, Tensor] | None:
         """`predict` after batch-norm statistics were recomputed; None without batch norm.
 
         They are averages over one epoch of the training split, augmented as ever and not mixed. The
@@ -250,12 +262,21 @@ class Trainer:
             return None
         kept = [buffer.clone() for buffer in self.model.buffers()]
         self.loader.set_epoch(self.epoch)
-        with self.layer_draws(), self.autocast():
-            update_bn(self.loader, self.model)
-        predicted = self.predict(split)
-        for buffer, old in zip(self.model.buffers(), kept, strict=True):
-            buffer.copy_(old)
-        return predicted
+        try:
+            with self.layer_draws(), self.autocast():
+                update_bn(self._batches(self.loader, stop), self.model)
+            return self.predict(split, stop)
+        finally:
+            for buffer, old in zip(self.model.buffers(), kept, strict=True):
+                buffer.copy_(old)
+
+    def _batches(self, loader: Loader, stop: Callable[[], bool]) -> Iterator[tuple[Tensor, Tensor]]:
+        batches = iter(loader)
+        # ranks with different numbers of batches ask equally often, or they would wait for ever
+        for _ in range(max(self.ranks.gather(len(loader)))):
+            if self.ranks.any(stop()):
+                raise Stopped
+            yield from islice(batches, 1)
 
     def _centre(self) -> Tensor | None:
         """The mean of the normalised training samples, from which ZetaMix scales deviations.

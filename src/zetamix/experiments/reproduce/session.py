@@ -77,7 +77,7 @@ class Session:
         self.unfinished: list[CellProgress] = []
         """Runs that were stopped; they resume from their checkpoint."""
         self.busy_s = 0.0
-        """Seconds in which the device had training steps to do."""
+        """Seconds that training steps took."""
         self.discarded: list[MeasurementCell] = []
         """Measurements that were stopped; they start again."""
 
