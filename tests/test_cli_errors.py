@@ -136,3 +136,20 @@ def test_ctrl_c_at_the_start_leaves_no_traceback(seconds, tmp_path):
     text = process.communicate(timeout=100)[0]
     assert process.returncode in (130, -signal.SIGINT)
     assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("command", ["compare", "train", "tune", "inspect"])
+def test_a_path_that_does_not_exist_is_reported_before_slow_imports(command):
+    """A test of time would fail on a busy machine: what takes the time is these imports."""
+    program = (
+        "import sys\n"
+        "from zetamix.cli import main\n"
+        "sys.argv = ['zetamix', *sys.argv[1:]]\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert end.code == 1, end.code\n"
+        "slow = {'torchvision', 'torchmetrics', 'optuna', 'joblib', 'matplotlib'} & {*sys.modules}\n"
+        "assert not slow, slow\n"
+    )
+    arguments = [sys.executable, "-c", program, command, "--data", "no/photos"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("'no/photos' is neither a dataset of the catalogue nor an ")

@@ -67,6 +67,7 @@ def compare(
         options.write_results(json_file, shown / "results.json")
         return
     chosen = options.parse_methods(methods)
+    options.check_data(data)
     from zetamix.experiments.compare import compare as compare_methods
     from zetamix.experiments.compare import make_grid
     from zetamix.metrics import primary_metric

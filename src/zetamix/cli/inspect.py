@@ -20,6 +20,7 @@ from zetamix.cli.options import (
     Out,
     Size,
     SkipBroken,
+    check_data,
     check_writable,
     open_console,
     parse_device,
@@ -80,6 +81,7 @@ def inspect(
     report.html, inspection.json, and every figure as PNG and SVG.
     """
     given = parse_methods(methods)
+    check_data(data)
     from zetamix import data as datasets
     from zetamix.experiments.inspect import inspect_dataset
     from zetamix.methods import choose_methods

@@ -284,6 +284,14 @@ def prepare_without_broken(
         prepare(data, data_dir, size=size, group=group, skip_broken=True, progress=progress)
 
 
+def check_data(name: str) -> None:
+    """Report a dataset that does not exist, before a command imports what it trains with."""
+    with report_errors():
+        from zetamix.data.load_dataset import find
+
+        find(name)
+
+
 def parse_methods(text: str | None) -> "list[Method] | None":
     """Methods by name, None if none are given.
 

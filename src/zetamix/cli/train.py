@@ -60,6 +60,7 @@ def train(
     began = time.monotonic()
     chosen = options.parse_methods(methods or "zetamix") or []
     numbers = options.parse_seeds(seeds, 1)
+    options.check_data(data)
     import torch
 
     from zetamix.experiments.run_cells import run_cells

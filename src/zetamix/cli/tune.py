@@ -50,7 +50,12 @@ def tune(
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(min=1, help="Total number of trials of the study.", show_default="200"),
+        typer.Option(
+            min=1,
+            help="Models to train in all, each with one setting; rerun with more to continue the "
+            "study. The paper has 200.",
+            show_default="50",
+        ),
     ] = None,
     sampler: Annotated[
         str | None, typer.Option(help="tpe, random or grid.", show_default="tpe")
@@ -122,6 +127,7 @@ def tune(
     """
     # importing and loading count towards the time limit
     began = time.monotonic()
+    options.check_data(data)
     import torch
 
     from zetamix.provenance import machine_info

@@ -197,6 +197,20 @@ def resolve(
         raise ValueError(f"seed must lie between 0 and 2**31 - 1, got {seed}.")
     if size is not None and not 1 <= size <= 4096:
         raise ValueError(f"size must lie between 1 and 4096 pixels, got {size}.")
+    found = find(name)
+    if isinstance(found, Path):
+        return _resolve_path(found, folder, seed, size, group, on_problem)
+    if size is not None:
+        raise ValueError(
+            f"size is for your own images; {found.name} has images of {found.shape[-1]} pixels."
+        )
+    if group is not None:
+        raise ValueError(f"group is for your own data; {found.name} has splits of its own.")
+    return _resolve_spec(found, folder, seed)
+
+
+def find(name: DataName) -> DatasetSpec | Path:
+    """The dataset of the catalogue, or the absolute path; raises if there is neither."""
     if isinstance(name, str) and name.startswith(SAVED):
         name = Path(name.removeprefix(SAVED))
     if isinstance(name, str):
@@ -206,17 +220,11 @@ def resolve(
         is_path = name not in CATALOGUE and Path(name).expanduser().exists()
         name = name if is_path else CATALOGUE.get(_canonical(name), name)
     if isinstance(name, DatasetSpec):
-        if size is not None:
-            raise ValueError(
-                f"size is for your own images; {name.name} has images of {name.shape[-1]} pixels."
-            )
-        if group is not None:
-            raise ValueError(f"group is for your own data; {name.name} has splits of its own.")
-        return _resolve_spec(name, folder, seed)
+        return name
     path = Path(name).expanduser().absolute()
     if not path.exists():
         raise DatasetNotFoundError(_unknown(os.fspath(name)))
-    return _resolve_path(path, folder, seed, size, group, on_problem)
+    return path
 
 
 def status(spec: DatasetSpec, data_dir: DataDir = None, seed: int = 0) -> str:
