@@ -282,8 +282,8 @@ CHANGES = [
     {"schedule": "cosine"},
     {"evaluate_every": 2, "normalize": "half"},
 ]
-# how far a run is when its stop is asked: after each step, before each batch of an evaluation on test
-# and val, and after each epoch; then in the evaluation for the record
+# how far a run is when its stop is asked: after each step, before each batch of an evaluation on
+# test and val, and after each epoch; then in the evaluation for the record
 MOMENTS = [
     *[(0, 1), (0, 2), (0, 3), (0, 3), (0, 3), (1, 0)],
     *[(1, 1), (1, 2), (1, 3), (1, 3), (1, 3), (2, 0)],

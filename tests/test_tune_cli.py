@@ -215,7 +215,9 @@ def test_a_pipe_gets_one_line_per_trial():
         "no trial complete yet, 2 of 20 trials done (1 pruned, 1 failed, 2 running), "
         "about 8 min left"
     )
-    assert second.startswith("best so far 5.00 % at γ = 2, 3 of 20 trials done (1 complete, ")
+    assert second.startswith(
+        "best so far: error rate 5.00 % at γ = 2, 3 of 20 trials done (1 complete, "
+    )
     assert "5 of 20 trials done (3 complete, " in third
 
 

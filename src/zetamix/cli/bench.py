@@ -11,17 +11,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from zetamix.cli import options
 from zetamix.cli.errors import report_errors
 from zetamix.cli.live import print_line
-from zetamix.cli.options import (
-    STDOUT,
-    Device,
-    Json,
-    check_writable,
-    open_console,
-    parse_device,
-    write_results,
-)
 
 if TYPE_CHECKING:
     from zetamix.bench.run import Case, Row
@@ -33,7 +25,7 @@ DTYPES = ("float32", "bfloat16", "float16", "uint8")
 
 
 def bench(
-    device: Device = None,
+    device: options.Device = None,
     shapes: Annotated[
         str | None, typer.Option(help="Comma-separated shapes of batches, such as 32x3x224x224.")
     ] = None,
@@ -56,7 +48,7 @@ def bench(
     out: Annotated[
         Path | None, typer.Option(help="Folder of --scaling. Default: out/bench-scaling.")
     ] = None,
-    json_file: Json = None,
+    json_file: options.Json = None,
 ) -> None:
     """Time mixing against a plain copy and against other installed libraries.
 
@@ -74,8 +66,8 @@ def bench(
     from zetamix.bench.run import Case, measure
     from zetamix.provenance import machine_info, machine_summary
 
-    console = open_console(json_file)
-    torch_device = parse_device(device)
+    console = options.open_console(json_file)
+    torch_device = options.parse_device(device)
     is_gpu = torch_device.type == "cuda"
     if torch_device.index is not None and is_gpu:
         # streams, graphs and events belong to the current device
@@ -115,10 +107,10 @@ def bench(
         rows += timed
         console.print(_make_table(case, timed))
         # after every case, so that an interrupted benchmark keeps finished ones
-        if json_file != STDOUT:
-            write_results(json_file, results())
-    if json_file == STDOUT:
-        write_results(json_file, results())
+        if json_file != options.STDOUT:
+            options.write_results(json_file, results())
+    if json_file == options.STDOUT:
+        options.write_results(json_file, results())
     console.print(machine_summary(machine), highlight=False)
 
 
@@ -129,7 +121,7 @@ def _measure_scaling(
     from zetamix.provenance import machine_info, machine_summary
     from zetamix.report.bench_scaling import scaling_picture
 
-    check_writable(folder, "--out")
+    options.check_writable(folder, "--out")
     machine = machine_info(device)
     rows: list[dict[str, Any]] = []
     file = folder / "scaling.json"
@@ -137,10 +129,10 @@ def _measure_scaling(
     for point in track(points, "measuring", console=Console(stderr=True), transient=True):
         rows += [row.as_dict() for row in measure_point(point, device, rounds)]
         # after every point, so that an interrupted measurement keeps finished ones
-        write_results(file, {"machine": machine, "rows": rows})
+        options.write_results(file, {"machine": machine, "rows": rows})
     _, png = scaling_picture(rows, machine_summary(machine)).save(folder)
     print_line(console, f"Figure written to {png}")
-    write_results(json_file, file)
+    options.write_results(json_file, file)
 
 
 def _parse_shapes(text: str) -> list[tuple[int, ...]]:
@@ -187,12 +179,12 @@ def _make_table(case: "Case", rows: list["Row"]) -> Table:
     from zetamix.bench.contenders import COPY, OURS, PEERS
     from zetamix.bench.run import fastest_peer
 
-    # at 80 columns no number may be cut off
     table = Table(title=case.label, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     modes = {row.mode for row in rows}
     ours = {row.mode: row.median_us for row in rows if row.contender == OURS}
     in_ms = ours["eager"] >= 1000
-    table.add_column("", no_wrap=True)
+    # at 80 columns a name is wrapped and no number is cut off
+    table.add_column("", overflow="fold")
     if len(modes) > 1:
         table.add_column("mode", style="dim", no_wrap=True)
     for heading in (f"median {'ms' if in_ms else 'µs'}", "p20", "p80", "× copy", "× ZetaMix"):

@@ -11,20 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from zetamix.cli import options
 from zetamix.cli.errors import report_errors
 from zetamix.cli.live import print_line, show_reading
-from zetamix.cli.options import (
-    STDOUT,
-    DataDir,
-    GroupColumn,
-    GroupPattern,
-    Json,
-    Size,
-    SkipBroken,
-    open_console,
-    parse_group,
-    write_results,
-)
 from zetamix.text import plural
 
 if TYPE_CHECKING:
@@ -48,9 +37,9 @@ MAX_SHOWN = 10
 
 
 @data.command(name="list")
-def list_datasets(data_dir: DataDir = None, json_file: Json = None) -> None:
+def list_datasets(data_dir: options.DataDir = None, json_file: options.Json = None) -> None:
     """List all datasets that are available by name, and which of them are on this machine."""
-    console = open_console(json_file)
+    console = options.open_console(json_file)
     from zetamix.data import CATALOGUE
     from zetamix.data.load_dataset import status
     from zetamix.data.source import resolve_data_dir
@@ -71,24 +60,24 @@ def list_datasets(data_dir: DataDir = None, json_file: Json = None) -> None:
     print_line(console, "auto: downloaded by zetamix data prepare; tool, request: see data info.")
     print_line(console, f"Data folder: {resolve_data_dir(data_dir)}")
     entries = [{**_spec_values(s), "local": statuses[s.name]} for s in CATALOGUE.values()]
-    write_results(json_file, entries)
+    options.write_results(json_file, entries)
 
 
 @data.command()
 def info(
     name: Name,
-    data_dir: DataDir = None,
+    data_dir: options.DataDir = None,
     seed: Seed = 0,
-    size: Size = None,
-    group: GroupColumn = None,
-    group_pattern: GroupPattern = None,
-    json_file: Json = None,
+    size: options.Size = None,
+    group: options.GroupColumn = None,
+    group_pattern: options.GroupPattern = None,
+    json_file: options.Json = None,
 ) -> None:
     """Show what a dataset is, where it comes from, and whether it is on this machine."""
-    console = open_console(json_file)
+    console = options.open_console(json_file)
     from zetamix.data.load_dataset import resolve
 
-    by = parse_group(group, group_pattern)
+    by = options.parse_group(group, group_pattern)
     with report_errors():
         request = resolve(name, data_dir, seed, size, by)
         dataset = request.open()
@@ -99,14 +88,14 @@ def info(
     elif request.spec is not None:
         rows += _describe_access(request.spec, request.data_dir)
     else:
-        options = {
+        choices = {
             "--data-dir": data_dir,
             "--seed": seed or None,
             "--size": size,
             "--group": group,
             "--group-pattern": group_pattern,
         }
-        given = [str(x) for pair in options.items() if pair[1] is not None for x in pair]
+        given = [str(x) for pair in choices.items() if pair[1] is not None for x in pair]
         command = shlex.join(["zetamix", "data", "prepare", name, *given])
         rows += [("path", name), ("local", f"yes, not prepared: {command}")]
     _print_rows(console, rows)
@@ -114,27 +103,27 @@ def info(
     if dataset is not None:
         values |= _dataset_values(dataset)
     local = str(request.folder) if dataset is not None else None
-    write_results(json_file, {**values, "prepared": local})
+    options.write_results(json_file, {**values, "prepared": local})
 
 
 @data.command()
 def prepare(
     name: Name,
-    data_dir: DataDir = None,
+    data_dir: options.DataDir = None,
     seed: Seed = 0,
-    size: Size = None,
-    group: GroupColumn = None,
-    group_pattern: GroupPattern = None,
+    size: options.Size = None,
+    group: options.GroupColumn = None,
+    group_pattern: options.GroupPattern = None,
     force: Force = False,
-    skip_broken: SkipBroken = False,
-    json_file: Json = None,
+    skip_broken: options.SkipBroken = False,
+    json_file: options.Json = None,
 ) -> None:
     """Download a dataset where possible, verify it, and decode it once for fast loading."""
-    console = open_console(json_file)
+    console = options.open_console(json_file)
     from zetamix.data import prepare as prepare_data
     from zetamix.data.load_dataset import resolve
 
-    by = parse_group(group, group_pattern)
+    by = options.parse_group(group, group_pattern)
     with report_errors(), show_reading() as progress:
         dataset = prepare_data(
             name,
@@ -148,19 +137,19 @@ def prepare(
         )
         folder = resolve(name, data_dir, seed, size, by).folder
     _print_rows(console, _describe_dataset(dataset, folder))
-    write_results(json_file, {**_dataset_values(dataset), "prepared": str(folder)})
+    options.write_results(json_file, {**_dataset_values(dataset), "prepared": str(folder)})
 
 
 @data.command()
 def check(
     name: Name,
-    data_dir: DataDir = None,
+    data_dir: options.DataDir = None,
     seed: Seed = 0,
-    size: Size = None,
-    group: GroupColumn = None,
-    group_pattern: GroupPattern = None,
+    size: options.Size = None,
+    group: options.GroupColumn = None,
+    group_pattern: options.GroupPattern = None,
     show_all: All = False,
-    json_file: Json = None,
+    json_file: options.Json = None,
 ) -> None:
     """Read every sample and report broken images, duplicates, and unexpected counts.
 
@@ -173,12 +162,12 @@ def check(
     """
     from zetamix.data import check as check_data
 
-    by = parse_group(group, group_pattern)
-    open_console(json_file)
+    by = options.parse_group(group, group_pattern)
+    options.open_console(json_file)
     with report_errors(), show_reading() as progress:
         report = check_data(name, data_dir, seed, size, by, progress=progress)
-    write_results(json_file, report.as_dict())
-    if json_file != STDOUT:
+    options.write_results(json_file, report.as_dict())
+    if json_file != options.STDOUT:
         _print_report(report, None if show_all else MAX_SHOWN)
     if not report.ok:
         raise typer.Exit(1)

@@ -34,7 +34,8 @@ def report_errors() -> Iterator[None]:
 
     The traceback of any other error is written to a file. Ctrl-C ends the command with 130.
     """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+    is_silent = signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    if is_silent:
         # so that displays and temporary folders are removed
         signal.signal(signal.SIGINT, signal.default_int_handler)
     with warnings.catch_warnings():
@@ -51,6 +52,10 @@ def report_errors() -> Iterator[None]:
                 raise
             print_error(_message(error) or _report(error))
             raise typer.Exit(1) from None
+        finally:
+            if is_silent:
+                # a command imports more after its first checks
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def exit_stopped(console: Console, stop: "Stop", hint: str = "") -> None:

@@ -7,28 +7,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from zetamix.cli import options
 from zetamix.cli.errors import report_errors
 from zetamix.cli.live import print_findings, print_line, short_path
-from zetamix.cli.options import (
-    Data,
-    DataDir,
-    Device,
-    GroupColumn,
-    GroupPattern,
-    Json,
-    Methods,
-    Out,
-    Size,
-    SkipBroken,
-    check_data,
-    check_writable,
-    open_console,
-    parse_device,
-    parse_group,
-    parse_methods,
-    prepare_without_broken,
-    write_results,
-)
 
 if TYPE_CHECKING:
     from zetamix.results.inspection import Inspection
@@ -37,9 +18,9 @@ METHODS = "mixup,switch,zeta:2.8,zetamix"
 
 
 def inspect(
-    data: Data = "digits",
-    methods: Methods = None,
-    out: Out = None,
+    data: options.Data = "digits",
+    methods: options.Methods = None,
+    out: options.Out = None,
     samples: Annotated[int, typer.Option(min=1, help="Number of samples to measure.")] = 2000,
     neighbours: Annotated[
         int, typer.Option(min=2, help="k of the k-nearest-neighbour dimension estimate.")
@@ -65,23 +46,23 @@ def inspect(
     oracle_size: Annotated[
         int, typer.Option(min=16, help="Downscale larger images to this side for the oracle.")
     ] = 64,
-    size: Size = None,
-    group: GroupColumn = None,
-    group_pattern: GroupPattern = None,
-    skip_broken: SkipBroken = False,
+    size: options.Size = None,
+    group: options.GroupColumn = None,
+    group_pattern: options.GroupPattern = None,
+    skip_broken: options.SkipBroken = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling and the oracle.")] = 0,
-    device: Device = None,
+    device: options.Device = None,
     memory_gb: Annotated[float, typer.Option(min=0.01, help="Memory limit in GB.")] = 1.0,
-    json_file: Json = None,
-    data_dir: DataDir = None,
+    json_file: options.Json = None,
+    data_dir: options.DataDir = None,
 ) -> None:
     """Measure the quality of mixed samples before training on them.
 
     Measures local dimension, realism, label correctness and diversity for each method. Writes
     report.html, inspection.json, and every figure as PNG and SVG.
     """
-    given = parse_methods(methods)
-    check_data(data)
+    given = options.parse_methods(methods)
+    options.check_data(data)
     from zetamix import data as datasets
     from zetamix.experiments.inspect import inspect_dataset
     from zetamix.methods import choose_methods
@@ -89,8 +70,8 @@ def inspect(
     from zetamix.report.inspect import write_report
     from zetamix.results.inspection import GAMMAS, Settings
 
-    console = open_console(json_file)
-    torch_device = parse_device(device)
+    console = options.open_console(json_file)
+    torch_device = options.parse_device(device)
     settings = Settings(
         samples=samples,
         batch_size=batch_size,
@@ -105,18 +86,18 @@ def inspect(
     )
     with report_errors(), StageBars(Console(stderr=True)) as bars:
         bars("reading the data", 0, 1)
-        by = parse_group(group, group_pattern)
-        prepare_without_broken(skip_broken, data, data_dir, size, by, bars)
+        by = options.parse_group(group, group_pattern)
+        options.prepare_without_broken(skip_broken, data, data_dir, size, by, bars)
         dataset = datasets.load(data, data_dir=data_dir, size=size, group=by, progress=bars)
         bars("reading the data", 1, 1)
         chosen = given or choose_methods(METHODS, images=len(dataset.shape) == 3)
         folder = out or Path("out") / f"inspect-{dataset.name}"
-        check_writable(folder, "--out")
+        options.check_writable(folder, "--out")
         inspection = inspect_dataset(dataset, chosen, settings, device=torch_device, watch=bars)
         bars("drawing the report", 0, 1)
         page = write_report(inspection, folder, machine_info(torch_device))
     _print(console, inspection, page)
-    write_results(json_file, folder / "inspection.json")
+    options.write_results(json_file, folder / "inspection.json")
 
 
 def _print(console: Console, inspection: "Inspection", page: Path) -> None:

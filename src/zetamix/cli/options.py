@@ -286,9 +286,9 @@ def prepare_without_broken(
 
 def check_data(name: str) -> None:
     """Report a dataset that does not exist, before a command imports what it trains with."""
-    with report_errors():
-        from zetamix.data.load_dataset import find
+    from zetamix.data.load_dataset import find
 
+    with report_errors():
         find(name)
 
 
@@ -299,9 +299,9 @@ def parse_methods(text: str | None) -> "list[Method] | None":
     """
     if text is None:
         return None
-    with report_errors():
-        from zetamix.methods import parse_list
+    from zetamix.methods import parse_list
 
+    with report_errors():
         return parse_list(text)
 
 

@@ -8,14 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from zetamix.cli import options
 from zetamix.cli.errors import report_errors
-from zetamix.cli.options import (
-    Data,
-    DataDir,
-    SkipBroken,
-    check_writable,
-    prepare_without_broken,
-)
 
 
 def parse_file(text: str) -> Path:
@@ -28,8 +22,8 @@ def parse_file(text: str) -> Path:
 
 
 def play(
-    data: Data = "digits",
-    skip_broken: SkipBroken = False,
+    data: options.Data = "digits",
+    skip_broken: options.SkipBroken = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -45,7 +39,7 @@ def play(
     open_page: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
     ] = True,
-    data_dir: DataDir = None,
+    data_dir: options.DataDir = None,
 ) -> None:
     """Mix a batch in the browser: move γ, and see images, weights and labels change.
 
@@ -57,10 +51,10 @@ def play(
 
     console = Console()
     with report_errors():
-        prepare_without_broken(skip_broken, data, data_dir)
+        options.prepare_without_broken(skip_broken, data, data_dir)
         dataset = datasets.load(data, data_dir=data_dir)
         page = out or Path("out") / f"play-{dataset.name}.html"
-        check_writable(page.parent, "--out")
+        options.check_writable(page.parent, "--out")
         write_playground(dataset, page, seed=seed)
     console.print(f"Page written to {page}", markup=False, highlight=False, soft_wrap=True)
     if open_page and not _open(page):

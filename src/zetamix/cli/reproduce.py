@@ -10,25 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from zetamix.cli import options
 from zetamix.cli.errors import report_errors, stop_status
 from zetamix.cli.live import print_line, show_runs, time_left
-from zetamix.cli.options import (
-    DataDir,
-    Device,
-    Epochs,
-    Jobs,
-    Json,
-    Methods,
-    Seeds,
-    TimeLimit,
-    Weights,
-    make_stop,
-    open_console,
-    parse_device,
-    parse_folder,
-    parse_seeds,
-    write_results,
-)
 from zetamix.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -68,26 +52,26 @@ def reproduce(
         str | None,
         typer.Option(help="Comma-separated models to train, such as resnet18. Default: all."),
     ] = None,
-    methods: Methods = None,
-    seeds: Seeds = None,
+    methods: options.Methods = None,
+    seeds: options.Seeds = None,
     augmentation: Annotated[
         str | None, typer.Option(help="Override the recipe's: crop-flip, flip, none.")
     ] = None,
-    epochs: Epochs = None,
-    weights: Weights = None,
-    device: Device = None,
-    jobs: Jobs = None,
-    data_dir: DataDir = None,
-    time_limit: TimeLimit = None,
+    epochs: options.Epochs = None,
+    weights: options.Weights = None,
+    device: options.Device = None,
+    jobs: options.Jobs = None,
+    data_dir: options.DataDir = None,
+    time_limit: options.TimeLimit = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            parser=parse_folder,
+            parser=options.parse_folder,
             metavar="FOLDER",
             help="Folder of the records. Default: out/reproduce.",
         ),
     ] = None,
-    json_file: Json = None,
+    json_file: options.Json = None,
 ) -> None:
     """Reproduce figures and tables of the paper: run the missing cells, then render.
 
@@ -96,7 +80,7 @@ def reproduce(
     """
     # imports and loading of data count towards the time limit
     began = time.monotonic()
-    console = open_console(json_file)
+    console = options.open_console(json_file)
     with report_errors():
         from zetamix.experiments.reproduce import CellRequest, Session, make_view, select_cells
         from zetamix.methods import parse_list
@@ -110,18 +94,18 @@ def reproduce(
         if show_list or not ids or ids == [PAGE]:
             views = [make_view(id, store, is_smoke=quick) for id in chosen]
             if show_list or not ids:
-                _print_list(console, views, data_dir, parse_device(device))
+                _print_list(console, views, data_dir, options.parse_device(device))
             else:
                 _write_page(console, views)
-            write_results(json_file, [_count(view) for view in views])
+            options.write_results(json_file, [_count(view) for view in views])
             return
         if quick and (seeds is not None or epochs is not None):
             raise typer.BadParameter("--quick uses 1 seed and 1 epoch; omit --seeds and --epochs")
-        stop = make_stop(time_limit, began, console)
+        stop = options.make_stop(time_limit, began, console)
         session = Session(
             store,
             data_dir=data_dir,
-            device=parse_device(device),
+            device=options.parse_device(device),
             jobs=jobs,
             is_smoke=quick,
             stop=stop,
@@ -130,7 +114,7 @@ def reproduce(
         )
         try:
             request = CellRequest(
-                seeds=None if seeds is None else parse_seeds(seeds, 1),
+                seeds=None if seeds is None else options.parse_seeds(seeds, 1),
                 augmentations=_split(augmentation),
                 epochs=epochs,
                 weights=None if weights is None else FileRef.read(weights),
@@ -153,7 +137,7 @@ def reproduce(
             for view in views
         ]
         _print_busy(console, session, time.monotonic() - began)
-        write_results(json_file, reports)
+        options.write_results(json_file, reports)
         _exit(console, session, outcomes)
 
 

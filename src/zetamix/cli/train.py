@@ -1,7 +1,7 @@
 """`zetamix train`."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,12 +14,12 @@ from zetamix.cli.errors import exit_stopped, print_error, report_errors
 from zetamix.cli.live import print_header, print_line, short_path, show_reading, show_runs
 
 if TYPE_CHECKING:
-    from zetamix.data import Dataset, DatasetRef
-    from zetamix.data.groups import Group
-    from zetamix.data.source import Progress
+    from zetamix.data import Dataset
     from zetamix.experiments.progress import CellProgress
     from zetamix.experiments.run_cells import CellResults
+    from zetamix.methods import Method
     from zetamix.records import Cell, RunRecord
+    from zetamix.train import Recipe
 
 
 def train(
@@ -58,13 +58,11 @@ def train(
     """
     # importing and loading count towards the time limit
     began = time.monotonic()
-    chosen = options.parse_methods(methods or "zetamix") or []
+    chosen = options.parse_methods(methods) or []
     numbers = options.parse_seeds(seeds, 1)
     options.check_data(data)
-    import torch
-
+    from zetamix.data.load_dataset import load_or_take, with_reported_split
     from zetamix.experiments.run_cells import run_cells
-    from zetamix.models import initialise
     from zetamix.train import make_cell, make_recipe
     from zetamix.train.distributed import join, leave
     from zetamix.train.loggers import FolderLog
@@ -77,7 +75,11 @@ def train(
         by = options.parse_group(group, group_pattern)
         with show_reading(quiet=not ranks.leads) as progress:
             options.prepare_without_broken(skip_broken, data, data_dir, size, by, progress)
-            dataset, ref = _load(data, data_dir, train_size, size, by, progress)
+            dataset, ref = load_or_take(
+                data, data_dir, options.parse_train_size(train_size), size, by, progress
+            )
+        if dataset.test is None:
+            dataset, ref = with_reported_split(dataset), None
         recipe = make_recipe(
             dataset,
             model=model,
@@ -90,11 +92,7 @@ def train(
         folder, folder_of = _folders(out, dataset.name, cells)
         print_header(console, dataset, recipe, len(chosen), len(numbers))
         if ranks.leads:
-            # a model that does not fit is refused here, and not by every worker
-            initialise(recipe.model, dataset.num_classes, dataset.shape, 0, **recipe.network)
-        for method in chosen:
-            # warns, once, about a γ that lets no sample dominate
-            method.transform(dataset.num_classes, torch.Generator())
+            _check(dataset, recipe, chosen)
         curves = FolderLog(log if ranks.leads else None, folder)
         with stop, curves, show_runs(console, curves=curves) as watch:
             results = run_cells(
@@ -117,8 +115,9 @@ def train(
         shown = folder / folder_of(cells[0]) if len(cells) == 1 else folder
         _print_results(console, results, shown)
         if ranks.leads:
-            runs = [record.as_dict() for record in results.records.values()]
-            options.write_results(json_file, {"runs": runs})
+            options.write_results(
+                json_file, {"runs": [record.as_dict() for record in results.records.values()]}
+            )
         if len(results.records) + len(results.failures) < len(cells):
             print_line(console, _unfinished(list(results.progress.values())))
             exit_stopped(console, stop)
@@ -126,19 +125,15 @@ def train(
             raise typer.Exit(1)
 
 
-def _load(
-    data: str,
-    data_dir: Path | None,
-    train_size: str | None,
-    size: int | None,
-    group: "Group",
-    progress: "Progress",
-) -> tuple["Dataset", "DatasetRef | None"]:
-    from zetamix.data import DatasetRef, with_reported_split
+def _check(dataset: "Dataset", recipe: "Recipe", methods: Sequence["Method"]) -> None:
+    """Refuse a model that does not fit here, and not in every worker; warn of an unusual γ once."""
+    import torch
 
-    ref = DatasetRef.resolve(data, data_dir, options.parse_train_size(train_size), size, group)
-    dataset = ref.load(progress)
-    return (dataset, ref) if dataset.test is not None else (with_reported_split(dataset), None)
+    from zetamix.models import initialise
+
+    initialise(recipe.model, dataset.num_classes, dataset.shape, 0, **recipe.network)
+    for method in methods:
+        method.transform(dataset.num_classes, torch.Generator())
 
 
 def _folders(
@@ -182,20 +177,20 @@ def _table(records: list["RunRecord"]) -> Table:
     table.add_column("method", overflow="fold")
     for index, record in enumerate(records):
         last, (minutes, seconds) = record.last, divmod(round(record.wall_s), 60)
-        # heads over two lines, so that all fit into 80 columns
+        # heads over several lines, so that all fit into 80 columns
         # only records of a multi-label set have a mean average precision
         names = ["map", "hamming"] if "map" in last else ["error", "balanced_accuracy"]
         first, *others = (METRICS[name] for name in (*names, "f1_macro", "auc"))
         row = {
             "seed": str(record.cell.seed),
             first.heading: first.number(last[first.name]),
-            **{m.heading.replace(" ", "\n", 1): m.number(last[m.name]) for m in others},
+            **{m.heading.replace(" ", "\n"): m.number(last[m.name]) for m in others},
             # a run of a step or two has none that can be timed
             "ms per\nstep": f"{record.step_ms:.2f}" if record.step_ms else "–",
             "time": f"{minutes}m {seconds:02d}s",
         }
         if record.best is not None:
-            row[f"test {first.heading}\nat best val"] = first.number(record.best[first.name])
+            row[f"test\n{first.heading}\nat best\nval"] = first.number(record.best[first.name])
         for head in row if index == 0 else ():
             table.add_column(head, justify="right", no_wrap=True)
         table.add_row(display_name(record.cell.method), *row.values())

@@ -246,8 +246,9 @@ class TrialsView:
         counts.append(f"{len(progress.running)} running")
         best, text = progress.best, "no trial complete yet"
         if best is not None:
-            value = METRICS[self.spec.metric].format(best.value)
-            text = f"best so far {value} at {format_setting(best.setting)}"
+            metric = METRICS[self.spec.metric]
+            value = f"{metric.title} {metric.format(best.value)}"
+            text = f"best so far: {value} at {format_setting(best.setting)}"
         if progress.baseline:
             text = f"{display_name(progress.baseline)}: {text}"
         done = f"{progress.done} of {progress.total} trials done ({', '.join(counts)})"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -12,8 +13,7 @@ from zetamix.data.groups import Group
 from zetamix.data.load_dataset import load_or_take
 from zetamix.data.source import Progress
 from zetamix.data.splits import classes_in_turn, strata
-from zetamix.experiments.executor import POLL_SECONDS, Stop, check_backend
-from zetamix.experiments.run_cells import Watch, run_cells
+from zetamix.experiments.run_cells import run_cells
 from zetamix.methods import Method, choose_methods, parse
 from zetamix.models import UnknownModelError, WeightsError, initialise
 from zetamix.records import Cell
@@ -66,15 +66,11 @@ def make_grid(
     out: Path | None = None,
     seeds: int | Sequence[int] = 3,
     train_size: int | float | None = None,
-    model: str | None = None,
-    epochs: int | None = None,
-    weights: str | Path | None = None,
-    optimizer: str | None = None,
-    changes: Sequence[str] = (),
     data_dir: Path | None = None,
     size: int | None = None,
     group: Group = None,
     progress: Progress | None = None,
+    **recipe: Any,
 ) -> Grid:
     """All runs of a comparison, checked before any of them is trained.
 
@@ -83,65 +79,33 @@ def make_grid(
     out: the folder of the comparison; out/compare-NAME if None.
     seeds: their number, from 0 on, or a list. More seeds, later, add runs to the same folder.
     train_size: a number of training samples or a fraction; the same ones for every run.
-    model, epochs, weights, optimizer, changes: override the recipe; changes as in "lr=0.05".
     size: resize the images of a path to this number of pixels.
     group: keep the images of a patient or lesion in one split, as in `zetamix.data.load`.
     progress: called while the files of a path are prepared, as in `zetamix.data.load`.
+    recipe: changes of the recipe, as in `zetamix.train.make_recipe`.
     """
     numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not numbers:
         raise CompareError(f"seeds must be at least 1, got {seeds}.")
     dataset, ref = load_or_take(data, data_dir, train_size, size, group, progress)
     _check_dataset(dataset)
-    recipe = make_recipe(
-        dataset,
-        model=model,
-        epochs=epochs,
-        weights=weights,
-        optimizer=optimizer,
-        changes=changes,
-    )
     images = len(dataset.shape) == 3
     chosen = tuple(choose_methods(METHODS, images=images) if methods is None else methods)
     folder = (out or Path("out") / f"compare-{dataset.name}").absolute()
-    grid = Grid(dataset, ref, chosen, numbers, recipe, folder)
+    grid = Grid(dataset, ref, chosen, numbers, make_recipe(dataset, **recipe), folder)
     _check_methods(grid)
     return grid
 
 
-def compare(
-    grid: Grid,
-    *,
-    jobs: int | None = None,
-    backend: str = "local",
-    address: str | None = None,
-    device: str | None = None,
-    save_every: float = 60.0,
-    watch: Watch | None = None,
-    stop: Stop | None = None,
-    poll_seconds: float = POLL_SECONDS,
-) -> Comparison:
+def compare(grid: Grid, **options: Any) -> Comparison:
     """Train every run that has no record yet, and return all results.
 
-    The arguments are those of `run_cells`.
+    options: those of `run_cells`, such as jobs and backend.
     """
-    check_backend(backend, address)
     # a second comparison would write the same report
     with hold([grid.out]):
         results = run_cells(
-            grid.cells,
-            grid.dataset,
-            out=grid.out,
-            folder_of=folder_of,
-            ref=grid.ref,
-            jobs=jobs,
-            backend=backend,
-            address=address,
-            device=device,
-            save_every=save_every,
-            watch=watch,
-            stop=stop,
-            poll_seconds=poll_seconds,
+            grid.cells, grid.dataset, out=grid.out, folder_of=folder_of, ref=grid.ref, **options
         )
     by_key = {cell.key: (cell.method, cell.seed) for cell in grid.cells}
     progress = results.progress.values()

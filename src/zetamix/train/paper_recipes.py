@@ -77,22 +77,16 @@ SAME_AS = {
 
 
 def make_recipe(
-    dataset: Dataset,
-    *,
-    model: str | None = None,
-    epochs: int | None = None,
-    weights: str | Path | None = None,
-    optimizer: str | None = None,
-    changes: Sequence[str] = (),
+    dataset: Dataset, *, changes: Sequence[str] = (), **fields: str | Path | float | None
 ) -> Recipe:
     """The recipe for a dataset after changes such as "lr=0.05".
 
-    weights: a file with the state dict that training starts from (`zetamix.models.load_weights`).
-    optimizer: "sgd" or "adamw"; None takes AdamW for networks with layer normalisation, such as
-        transformers and ConvNeXt, and SGD for all others.
+    fields: the same by name, such as lr=0.05; None changes nothing. `weights` is a file with the
+        state dict that training starts from (`zetamix.models.load_weights`). Without `optimizer`,
+        networks with layer normalisation, such as transformers and ConvNeXt, get AdamW, and all
+        others SGD.
     """
-    options = {"model": model, "epochs": epochs, "weights": weights, "optimizer": optimizer}
-    named = [f"{name}={value}" for name, value in options.items() if value is not None]
+    named = [f"{name}={value}" for name, value in fields.items() if value is not None]
     name = dataset.name if _is_from_catalogue(dataset) else ""
     recipe = default_recipe(name, dataset.shape, len(dataset.train))
     wanted = recipe.override(*named, *changes)
@@ -100,7 +94,7 @@ def make_recipe(
     adamw = wanted.optimizer == "adamw" or (not is_set and _suits_adamw(wanted, dataset))
     if adamw:
         recipe = with_adamw(recipe, wanted.batch_size)
-    if weights is not None and (adamw or recipe.source == OWN):
+    if wanted.weights is not None and (adamw or recipe.source == OWN):
         # a tenth, as usual for fine-tuning: the rate for a start from scratch forgets the weights
         recipe = recipe.change(lr=recipe.lr / 10)
     if dataset.multi_label:

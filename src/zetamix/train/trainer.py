@@ -244,8 +244,8 @@ class Trainer:
         if not bool(torch.isfinite(logits).all()):
             raise NonFiniteLossError(
                 f"The outputs of {self.method.label}, seed {self.seed}, are not finite after epoch "
-                f"{self.epoch + (self.step_in_epoch > 0)}. Try a smaller learning rate (--set lr=...), or --set "
-                "precision=float32."
+                f"{self.epoch + (self.step_in_epoch > 0)}. Try a smaller learning rate (--set "
+                "lr=...), or --set precision=float32."
             )
         return logits, labels
 

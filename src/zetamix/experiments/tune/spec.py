@@ -31,21 +31,16 @@ def make_spec(
     metric: str | None = None,
     seed: int = 0,
     train_size: int | float | None = None,
-    model: str | None = None,
-    epochs: int | None = None,
-    weights: str | Path | None = None,
-    optimizer: str | None = None,
-    changes: Sequence[str] = (),
     data_dir: Path | None = None,
     size: int | None = None,
     group: Group = None,
     progress: Progress | None = None,
+    **changes: Any,
 ) -> StudySpec:
     """The spec of a study; raises if any setting of the space could not be trained.
 
     data: a dataset, its name or its path.
-    recipe: None takes the recipe of the dataset, with `model`, `epochs`, `weights`, `optimizer` and
-        `changes` (such as "lr=0.05") applied.
+    recipe: None takes that of the dataset, changed as in `zetamix.train.make_recipe`.
     metric: the metric to optimise; None takes the error rate if classes are balanced, else
         balanced accuracy, and for a multi-label set the mean average precision.
     size: side in pixels to which images of a path are resized.
@@ -55,14 +50,7 @@ def make_spec(
     dataset, ref = load_or_take(data, data_dir, train_size, size, group, progress)
     parsed = parse_space(space)
     if recipe is None:
-        recipe = make_recipe(
-            dataset,
-            model=model,
-            epochs=epochs,
-            weights=weights,
-            optimizer=optimizer,
-            changes=changes,
-        )
+        recipe = make_recipe(dataset, **changes)
     _check_dataset(dataset)
     held_out = dataset.val is None
     if held_out:
