@@ -26,31 +26,14 @@ if TYPE_CHECKING:
     from zetamix.train.stop import Stop
 
 
+@options.takes_training
 def compare(
     context: typer.Context,
     data: options.Data = "digits",
     methods: options.Methods = None,
     seeds: options.Seeds = None,
-    epochs: options.Epochs = None,
-    model: options.Model = None,
-    weights: options.Weights = None,
-    optimizer: options.Optimizer = None,
-    train_size: options.TrainSize = None,
-    size: options.Size = None,
-    group: options.GroupColumn = None,
-    group_pattern: options.GroupPattern = None,
-    skip_broken: options.SkipBroken = False,
-    change: options.Changes = None,
-    device: options.Device = None,
-    jobs: options.Jobs = None,
-    backend: options.Backend = "local",
-    address: options.Address = None,
-    time_limit: options.TimeLimit = None,
-    save_every: options.SaveEvery = 60.0,
-    log: options.Log = None,
-    json_file: options.Json = None,
-    out: options.Out = None,
-    data_dir: options.DataDir = None,
+    *,
+    training: options.Training,
 ) -> None:
     """Does it help on my data? Train methods side by side and report what is significant.
 
@@ -61,10 +44,10 @@ def compare(
     """
     # importing and loading count towards the time limit
     began = time.monotonic()
-    console = options.open_console(json_file)
-    again = ShownAgain(console, context.params, data, data_dir)
+    console = options.open_console(training.json_file)
+    again = ShownAgain(console, context.params, data, training.data_dir)
     if shown := again.show():
-        options.write_results(json_file, shown / "results.json")
+        options.write_results(training.json_file, shown / "results.json")
         return
     chosen = options.parse_methods(methods)
     options.check_data(data)
@@ -73,50 +56,31 @@ def compare(
     from zetamix.metrics import primary_metric
     from zetamix.train.loggers import FolderLog
 
-    options.check_device(device)
-    stop = options.make_stop(time_limit, began, console)
+    options.check_device(training.device)
+    stop = options.make_stop(training.time_limit, began, console)
     with report_errors():
-        by = options.parse_group(group, group_pattern)
         with show_reading() as progress:
-            options.prepare_without_broken(skip_broken, data, data_dir, size, by, progress)
             grid = make_grid(
                 data,
                 chosen,
-                out=out,
+                out=training.out,
                 seeds=options.parse_seeds(seeds, 3),
-                train_size=options.parse_train_size(train_size),
-                model=model,
-                epochs=epochs,
-                weights=weights,
-                optimizer=optimizer,
-                changes=change or [],
-                data_dir=data_dir,
-                size=size,
-                group=by,
-                progress=progress,
+                **training.prepare(data, progress),
+                **training.recipe,
             )
         options.check_writable(grid.out, "--out")
         _print_grid(console, grid)
         test = grid.dataset.splits["test"]
         metric = primary_metric(test.counts(), multi_label=test.multi_label)
-        curves = FolderLog(log, grid.out)
+        curves = FolderLog(training.log, grid.out)
         with stop, curves, show_runs(console, metric, curves=curves) as watch:
-            comparison = compare_methods(
-                grid,
-                jobs=jobs,
-                backend=backend,
-                address=address,
-                device=device,
-                save_every=save_every,
-                watch=watch,
-                stop=stop,
-            )
+            comparison = compare_methods(grid, watch=watch, stop=stop, **training.workers)
         # the files first: a closed pipe ends the command at its first line
         page, replaced = _write(comparison, grid.out)
         _print(console, comparison)
         _print_page(console, page, replaced)
         if page is not None:
-            options.write_results(json_file, grid.out / "results.json")
+            options.write_results(training.json_file, grid.out / "results.json")
         if comparison.complete and not comparison.failures:
             again.keep(grid.out, lambda console: _print_finished(console, grid, comparison, page))
         if not comparison.complete and not comparison.failures:

@@ -1,11 +1,15 @@
 """Options that several commands share: declared once, parsed in one way, one error message each."""
 
+import inspect
 import json
 import os
 import re
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from rich.console import Console
@@ -148,6 +152,76 @@ Out = Annotated[
         help="Output folder. Default: out/COMMAND-NAME.",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Training:
+    """The options that all commands have that train: recipe, data, and where runs are trained."""
+
+    epochs: Epochs = None
+    model: Model = None
+    weights: Weights = None
+    optimizer: Optimizer = None
+    train_size: TrainSize = None
+    size: Size = None
+    group: GroupColumn = None
+    group_pattern: GroupPattern = None
+    skip_broken: SkipBroken = False
+    change: Changes = None
+    device: Device = None
+    jobs: Jobs = None
+    backend: Backend = "local"
+    address: Address = None
+    time_limit: TimeLimit = None
+    save_every: SaveEvery = 60.0
+    log: Log = None
+    json_file: Json = None
+    out: Out = None
+    data_dir: DataDir = None
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """Arguments of `make_recipe`."""
+        names = ("epochs", "model", "weights", "optimizer")
+        return {**{name: getattr(self, name) for name in names}, "changes": self.change or []}
+
+    @property
+    def workers(self) -> dict[str, Any]:
+        """Arguments of `run_cells`."""
+        names = ("device", "jobs", "backend", "address", "save_every")
+        return {name: getattr(self, name) for name in names}
+
+    def prepare(self, data: str, progress: "Progress") -> dict[str, Any]:
+        """Leave out broken images if that is asked for; arguments that load the data."""
+        group = parse_group(self.group, self.group_pattern)
+        train_size = parse_train_size(self.train_size)
+        prepare_without_broken(self.skip_broken, data, self.data_dir, self.size, group, progress)
+        found = {"data_dir": self.data_dir, "size": self.size, "group": group}
+        return {**found, "train_size": train_size, "progress": progress}
+
+
+def takes_training(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `Training`, which it receives as its argument `training`."""
+    signature, hints = inspect.signature(command), get_type_hints(Training, include_extras=True)
+    own = [part for part in signature.parameters.values() if part.name != "training"]
+    shared = [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=each.default,
+            annotation=hints[each.name],
+        )
+        for each in fields(Training)
+    ]
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        training = Training(**{part.name: values.pop(part.name) for part in shared})
+        command(**values, training=training)
+
+    run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+    run.__annotations__ = {part.name: part.annotation for part in (*own, *shared)}
+    return run
 
 
 def parse_device(name: str | None) -> "torch.device":

@@ -22,33 +22,16 @@ if TYPE_CHECKING:
     from zetamix.train import Recipe
 
 
+@options.takes_training
 def train(
     data: options.Data = "digits",
     methods: options.Methods = "zetamix",
     seeds: options.Seeds = None,
-    epochs: options.Epochs = None,
-    model: options.Model = None,
-    weights: options.Weights = None,
-    optimizer: options.Optimizer = None,
-    train_size: options.TrainSize = None,
-    size: options.Size = None,
-    group: options.GroupColumn = None,
-    group_pattern: options.GroupPattern = None,
-    skip_broken: options.SkipBroken = False,
-    change: options.Changes = None,
-    device: options.Device = None,
-    jobs: options.Jobs = None,
-    backend: options.Backend = "local",
-    address: options.Address = None,
-    time_limit: options.TimeLimit = None,
-    save_every: options.SaveEvery = 60.0,
     compile: Annotated[
         bool | None, typer.Option(help="Use torch.compile. Default: for long runs on a GPU.")
     ] = None,
-    log: options.Log = None,
-    json_file: options.Json = None,
-    out: options.Out = None,
-    data_dir: options.DataDir = None,
+    *,
+    training: options.Training,
 ) -> None:
     """Train a model by its dataset's recipe, which is the paper's where the paper has one.
 
@@ -67,33 +50,22 @@ def train(
     from zetamix.train.distributed import join, leave
     from zetamix.train.loggers import FolderLog
 
-    console = options.open_console(json_file)
-    stop = options.make_stop(time_limit, began, console)
+    console = options.open_console(training.json_file)
+    stop = options.make_stop(training.time_limit, began, console)
     with report_errors():
-        ranks, torch_device = join(options.parse_device(device))
+        ranks, torch_device = join(options.parse_device(training.device))
         console.quiet = not ranks.leads
-        by = options.parse_group(group, group_pattern)
         with show_reading(quiet=not ranks.leads) as progress:
-            options.prepare_without_broken(skip_broken, data, data_dir, size, by, progress)
-            dataset, ref = load_or_take(
-                data, data_dir, options.parse_train_size(train_size), size, by, progress
-            )
+            dataset, ref = load_or_take(data, **training.prepare(data, progress))
         if dataset.test is None:
             dataset, ref = with_reported_split(dataset), None
-        recipe = make_recipe(
-            dataset,
-            model=model,
-            epochs=epochs,
-            weights=weights,
-            optimizer=optimizer,
-            changes=change or [],
-        )
+        recipe = make_recipe(dataset, **training.recipe)
         cells = [make_cell(dataset, method, recipe, seed) for method in chosen for seed in numbers]
-        folder, folder_of = _folders(out, dataset.name, cells)
+        folder, folder_of = _folders(training.out, dataset.name, cells)
         print_header(console, dataset, recipe, len(chosen), len(numbers))
         if ranks.leads:
             _check(dataset, recipe, chosen)
-        curves = FolderLog(log if ranks.leads else None, folder)
+        curves = FolderLog(training.log if ranks.leads else None, folder)
         with stop, curves, show_runs(console, curves=curves) as watch:
             results = run_cells(
                 cells,
@@ -101,23 +73,18 @@ def train(
                 out=folder,
                 folder_of=folder_of,
                 ref=ref,
-                jobs=jobs,
-                backend=backend,
-                address=address,
-                device=device if ranks.world == 1 else str(torch_device),
                 compile=compile,
                 ranks=ranks,
-                save_every=save_every,
                 watch=watch,
                 stop=stop,
+                **training.workers | ({} if ranks.world == 1 else {"device": str(torch_device)}),
             )
         leave()
         shown = folder / folder_of(cells[0]) if len(cells) == 1 else folder
         _print_results(console, results, shown)
         if ranks.leads:
-            options.write_results(
-                json_file, {"runs": [record.as_dict() for record in results.records.values()]}
-            )
+            runs = [record.as_dict() for record in results.records.values()]
+            options.write_results(training.json_file, {"runs": runs})
         if len(results.records) + len(results.failures) < len(cells):
             print_line(console, _unfinished(list(results.progress.values())))
             exit_stopped(console, stop)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 SPACE = "gamma=1..6"
 
 
+@options.takes_training
 def tune(
     data: options.Data = "digits",
     space: Annotated[
@@ -92,26 +93,8 @@ def tune(
             "the password in PGPASSWORD. Default: a file in the output folder."
         ),
     ] = None,
-    epochs: options.Epochs = None,
-    model: options.Model = None,
-    weights: options.Weights = None,
-    optimizer: options.Optimizer = None,
-    train_size: options.TrainSize = None,
-    size: options.Size = None,
-    group: options.GroupColumn = None,
-    group_pattern: options.GroupPattern = None,
-    skip_broken: options.SkipBroken = False,
-    change: options.Changes = None,
-    device: options.Device = None,
-    jobs: options.Jobs = None,
-    backend: options.Backend = "local",
-    address: options.Address = None,
-    time_limit: options.TimeLimit = None,
-    save_every: options.SaveEvery = 60,
-    log: options.Log = None,
-    json_file: options.Json = None,
-    out: options.Out = None,
-    data_dir: options.DataDir = None,
+    *,
+    training: options.Training,
 ) -> None:
     """Which γ for my data? Search on the validation split, then test the chosen setting once.
 
@@ -135,41 +118,31 @@ def tune(
     from zetamix.report.tune_text import summarise_tuning
     from zetamix.train.loggers import FolderLog
 
-    console = options.open_console(json_file)
-    options.check_device(device)
-    stop = options.make_stop(time_limit, began, console)
+    console = options.open_console(training.json_file)
+    options.check_device(training.device)
+    stop = options.make_stop(training.time_limit, began, console)
     sampler, text = _sampler(space, grid, sampler)
     with report_errors():
         from zetamix.experiments.tune import make_plan, make_spec
         from zetamix.experiments.tune import tune as search
 
         _mask_password(storage)
-        by = options.parse_group(group, group_pattern)
         with show_reading() as progress:
-            options.prepare_without_broken(skip_broken, data, data_dir, size, by, progress)
             spec = make_spec(
                 data,
                 text,
                 metric=metric,
                 seed=sampler_seed,
-                train_size=options.parse_train_size(train_size),
-                model=model,
-                epochs=epochs,
-                weights=weights,
-                optimizer=optimizer,
-                changes=change or [],
-                data_dir=data_dir,
-                size=size,
-                group=by,
-                progress=progress,
+                **training.prepare(data, progress),
+                **training.recipe,
             )
         grid_seeds = None if seeds is None else options.parse_seeds(seeds, 3)
         plan = make_plan(spec, sampler, trials, prune, grid_seeds)
         name = f"tune-{spec.dataset.name}" + ("-grid" if sampler == "grid" else "")
-        folder = out or Path("out") / name
+        folder = training.out or Path("out") / name
         options.check_writable(folder, "--out")
         _print_header(console, spec, plan, test_seeds)
-        curves = FolderLog(log, folder)
+        curves = FolderLog(training.log, folder)
         with stop, curves, show_trials(console, spec, curves) as watch:
             tuning = search(
                 spec,
@@ -178,13 +151,9 @@ def tune(
                 storage=storage,
                 name=study or name,
                 test_seeds=test_seeds,
-                jobs=jobs,
-                backend=backend,
-                address=address,
-                device=device,
-                save_every=save_every,
                 watch=watch,
                 stop=stop,
+                **training.workers,
             )
         kind = "cuda" if torch.cuda.is_available() else "cpu"
         page = write_report(tuning, folder, machine_info(torch.device(kind)))
@@ -192,7 +161,7 @@ def tune(
             print_table(console, table)
         print_findings(console, summarise_tuning(tuning))
         print_line(console, f"Report written to {short_path(page)}")
-        options.write_results(json_file, folder / "results.json")
+        options.write_results(training.json_file, folder / "results.json")
         if tuning.test_failures:
             raise typer.Exit(1)
         if not tuning.finished or (test_seeds and tuning.chosen and not tuning.tested):
