@@ -1,8 +1,6 @@
 """What a terminal shows: progress of runs, tables on narrow terminals, start of the command."""
 
 import io
-import subprocess
-import sys
 import types
 from dataclasses import replace
 
@@ -218,24 +216,6 @@ def test_version():
 
     result = invoke("--version")
     assert (result.exit_code, result.output.strip()) == (0, f"zetamix {version('zetamix')}")
-
-
-@pytest.mark.parametrize("command", [[], ["train"], ["compare"], ["data"], ["reproduce"]])
-def test_short_help(command):
-    result = invoke(*command, "-h")
-    assert result.exit_code == 0
-    assert "Usage" in result.output
-
-
-def test_the_help_is_quick_to_import():
-    # heavy parts are imported inside the commands
-    program = (
-        "import sys, zetamix.cli.app; "
-        "heavy = 'matplotlib', 'sklearn', 'torchvision', 'ray', 'joblib', 'scipy', 'optuna'; "
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout.strip() == "[]", done.stderr
 
 
 # while data is read

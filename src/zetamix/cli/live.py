@@ -220,22 +220,27 @@ def show_reading(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], N
 def print_header(
     console: Console, dataset: "Dataset", recipe: "Recipe", methods: int, seeds: int
 ) -> None:
-    """Print the dataset and the recipe, and notes about the data."""
+    """Print what is trained: the dataset, runs and the recipe, and notes about the data."""
     runs = f"{plural(methods, 'method')} × {plural(seeds, 'seed')}"
     shape = " × ".join(map(str, dataset.shape))
     test = 0 if dataset.test is None else len(dataset.test)
+    samples = f"{len(dataset.train):,} training and {test:,} test samples"
+    print_plan(console, dataset, recipe, f"{samples}, {dataset.num_classes} classes, {shape}", runs)
+
+
+def print_plan(console: Console, dataset: "Dataset", recipe: "Recipe", *parts: str) -> None:
+    """Print the name of a dataset, the parts, the recipe, and notes about the data."""
     model = recipe.model
     if recipe.weights is not None:
         model += f" from {recipe.weights.path.name}"
     if recipe.optimizer == "adamw":
         model += f", AdamW with {plural(recipe.warmup, 'epoch')} of warm-up"
     augmentation = "no" if recipe.augmentation == "none" else recipe.augmentation
-    text = (
-        f"{len(dataset.train):,} training and {test:,} test samples, "
-        f"{dataset.num_classes} classes, {shape} · {runs} · {model}, "
-        f"{plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, {augmentation} "
-        f"augmentation · recipe: {recipe.origin}"
+    training = (
+        f"{model}, {plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, "
+        f"{augmentation} augmentation"
     )
+    text = " · ".join((*parts, training, f"recipe: {recipe.origin}"))
     print_findings(console, [(f"{dataset.name}:", text)], gap=" ")
     for note in dataset.notes:
         print_line(console, note, style="dim")

@@ -19,6 +19,7 @@ from zetamix.cli.live import (
     RunsView,
     print_findings,
     print_line,
+    print_plan,
     print_table,
     short_path,
     show_reading,
@@ -248,24 +249,22 @@ def _print_header(console: Console, spec: "StudySpec", plan: "SearchPlan", test_
     from zetamix.experiments.tune import baselines_of
     from zetamix.metrics import METRICS
 
-    dataset, recipe = spec.dataset, spec.recipe
     is_shared = spec.space.for_baseline("none").searched
     same = ", the recipe for every baseline too," if is_shared else ""
-    sizes = {name: f"{len(split):,}" for name, split in dataset.splits.items()}
+    sizes = {name: f"{len(split):,}" for name, split in spec.dataset.splits.items()}
     tested, after = 1 + len(baselines_of(spec)), ""
     if test_seeds:
         after = (
             f", then {plural(tested * test_seeds, 'run')} of the final test ({tested} methods × "
             f"{plural(test_seeds, 'seed')}; --test-seeds 0 skips it)"
         )
-    text = (
-        f"{sizes['train']} training, {sizes['val']} validation and "
-        f"{sizes.get('test', 'no')} test samples · ζ-mixup (zeta) with {spec.space.text} · "
+    print_plan(
+        console,
+        spec.dataset,
+        spec.recipe,
+        f"{sizes['train']} training, {sizes['val']} validation and {sizes.get('test', 'no')} test "
+        "samples",
+        f"ζ-mixup (zeta) with {spec.space.text}",
         f"{plural(plan.trials, 'trial')}{same} ({plan.sampler}), chosen by validation "
-        f"{METRICS[spec.metric].title}{after} · {recipe.model}, "
-        f"{plural(recipe.epochs, 'epoch')}, batch "
-        f"size {recipe.batch_size} · recipe: {recipe.origin}"
+        f"{METRICS[spec.metric].title}{after}",
     )
-    print_findings(console, [(f"{dataset.name}:", text)], gap=" ")
-    for note in dataset.notes:
-        print_line(console, note, style="dim")
