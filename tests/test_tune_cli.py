@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import subprocess
 import sys
 
 import pytest
@@ -228,13 +227,3 @@ def test_a_terminal_shows_the_epochs_in_place():
         assert watch.live.is_started
     assert "epoch 12/4, 0/4" in console.file.getvalue()
     assert not watch.live.is_started
-
-
-def test_the_command_is_quick_to_import():
-    program = (
-        "import sys, zetamix.cli.tune; "
-        "heavy = 'matplotlib', 'sklearn', 'torchvision', 'optuna', 'joblib', 'scipy'; "
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout.strip() == "[]", done.stderr

@@ -182,7 +182,7 @@ def test_a_plan_that_makes_no_sense_is_refused(space, change, message):
 
 def test_plans():
     plan = make_plan(make_spec())
-    assert (plan.sampler, plan.trials, plan.prune) == ("tpe", 200, True)
+    assert (plan.sampler, plan.trials, plan.prune) == ("tpe", 50, True)
     grid = make_plan(make_spec("gamma=1.8:5.0:0.2"), "grid")
     assert (grid.trials, grid.seeds, grid.prune) == (51, (0, 1, 2), False)
     assert make_plan(make_spec("gamma=2:3:1"), "grid", seeds=(4, 7)).trials == 4

@@ -1,6 +1,6 @@
 """Run the benchmark: results are checked before anything is timed."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -61,9 +61,6 @@ class Row:
     p80_us: float
     times_copy: float
     """Median over the median of the copy in the same mode."""
-
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
 
 
 class WrongResultError(RuntimeError):

@@ -1,9 +1,8 @@
 """How time and memory of mixing grow with the batch, the sources and the size of samples."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,9 +48,6 @@ class ScalingRow:
     shape: tuple[int, ...]
     median_us: float
     peak_bytes: int
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def scaling_points() -> list[Point]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,7 +94,7 @@ def bench(
     rows: list[Row] = []
 
     def results() -> dict[str, Any]:
-        return {"machine": machine, "rows": [row.as_dict() for row in rows]}
+        return {"machine": machine, "rows": [asdict(row) for row in rows]}
 
     for case in track(cases, "timing", console=Console(stderr=True), transient=True):
         torch.backends.cuda.matmul.fp32_precision = "tf32" if case.tf32 else "ieee"
@@ -127,7 +128,7 @@ def _measure_scaling(
     file = folder / "scaling.json"
     points = scaling_points()
     for point in track(points, "measuring", console=Console(stderr=True), transient=True):
-        rows += [row.as_dict() for row in measure_point(point, device, rounds)]
+        rows += [asdict(row) for row in measure_point(point, device, rounds)]
         # after every point, so that an interrupted measurement keeps finished ones
         options.write_results(file, {"machine": machine, "rows": rows})
     _, png = scaling_picture(rows, machine_summary(machine)).save(folder)

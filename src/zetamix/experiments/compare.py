@@ -13,6 +13,7 @@ from zetamix.data.groups import Group
 from zetamix.data.load_dataset import load_or_take
 from zetamix.data.source import Progress
 from zetamix.data.splits import classes_in_turn, strata
+from zetamix.experiments.executor import check_backend
 from zetamix.experiments.run_cells import run_cells
 from zetamix.methods import Method, choose_methods, parse
 from zetamix.models import UnknownModelError, WeightsError, initialise
@@ -97,11 +98,16 @@ def make_grid(
     return grid
 
 
-def compare(grid: Grid, **options: Any) -> Comparison:
+def compare(
+    grid: Grid, *, backend: str = "local", address: str | None = None, **options: Any
+) -> Comparison:
     """Train every run that has no record yet, and return all results.
 
-    options: those of `run_cells`, such as jobs and backend.
+    The arguments are those of `run_cells`.
     """
+    # before any folder is made
+    check_backend(backend, address)
+    options |= {"backend": backend, "address": address}
     # a second comparison would write the same report
     with hold([grid.out]):
         results = run_cells(
