@@ -240,7 +240,7 @@ def test_the_method_section_states_its_limits(six):
     )
     assert "not the choice of training and test samples" in text
     assert "Trained (2 processes side by side): 18 runs on" in text
-    assert "All runs together took 9.0 minutes." in text
+    assert "The times of all runs add up to 9.0 minutes." in text
 
 
 def test_runs_of_several_machines_are_listed():

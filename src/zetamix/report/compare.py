@@ -519,6 +519,6 @@ def describe_method(comparison: Comparison) -> list[str]:
         "Power: of a paired t-test, by the noncentral t distribution. The end of training, by "
         "which convergence is judged: a line through the last third of each curve, at least three "
         "epochs.",
-        f"Trained{description}: {machines}. All runs together took {minutes:.1f} minutes.",
+        f"Trained{description}: {machines}. The times of all runs add up to {minutes:.1f} minutes.",
     ]
     return paragraphs + [f"Data: {note}." for note in dataset.notes]

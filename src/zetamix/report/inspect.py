@@ -1,5 +1,6 @@
 """The report of an inspection: tables, figures, one HTML page and one JSON file."""
 
+import math
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,11 @@ from zetamix.report.outputs import draw_outputs
 from zetamix.report.page import Block, Fold
 from zetamix.results.inspection import Inspection, MeasuredOutputs
 
+EXCLUDED = (
+    f"A class that a label excludes has a probability of {FLOOR:g} in it and costs up to "
+    f"{-math.log(FLOOR):.0f} nats, so that hard labels, those of originals too, lose more where "
+    "the oracle disagrees than soft ones."
+)
 # name: (heading of the row, explanation)
 MEASURES = {
     "local_dimension": ("local dimension", "directions in which a neighbourhood varies"),
@@ -187,7 +193,7 @@ def draw_realism(inspection: Inspection, statement: str) -> Picture:
             "that the oracle is certain about.",
             caption=f"Cumulative shares over {inspection.judged:,} outputs of unseen samples; "
             "higher is better: a low entropy looks like one class, a low cross entropy means that "
-            f"the label agrees with the oracle. The axes leave out the largest "
+            f"the label agrees with the oracle. {EXCLUDED} The axes leave out the largest "
             f"{100 * (1 - COVERED):.0f} % of values. Right: outputs with an entropy below "
             f"{CERTAIN} only. Oracle: {statement}.",
         )
@@ -258,7 +264,6 @@ def _method(inspection: Inspection) -> list[str]:
         paragraphs.append(
             f"Realism and label correctness: the oracle ({inspection.oracle.statement}) judges the "
             f"{inspection.judged:,} outputs of samples that it was not trained on. In the cross "
-            "entropy its prediction is the truth and the label is judged; label probabilities "
-            f"below {FLOOR:g} count as {FLOOR:g}."
+            "entropy its prediction is the truth and the label is judged."
         )
     return paragraphs + [f"Data: {note}." for note in inspection.notes]
