@@ -1,7 +1,7 @@
 """A dataset in memory or memory-mapped: named classes and up to three splits."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from zetamix.atomic_io import hash_json
 from zetamix.data.errors import DataError, check_distinct
-from zetamix.data.source import Part, Source, array_part
+from zetamix.data.source import Block, Part, Rows, Source
 from zetamix.data.splits import SPLITS, count_labels, digest, first_duplicates, strata, stratified
 
 
@@ -102,9 +102,13 @@ class Split:
 
     def part(self) -> Part:
         """The split as one part of a `Source`."""
-        return replace(
-            array_part(self.labels.long().numpy(), self.samples.numpy()), names=self.names()
-        )
+        return Part(self.labels.long().numpy(), self._blocks, self.names())
+
+    def _blocks(self, rows: Rows | None = None) -> Iterator[Block]:
+        # a block at a time: the rows of a subset need not fit into memory
+        chosen = torch.arange(len(self)) if rows is None else torch.from_numpy(rows)
+        for first in range(0, len(chosen), 1024):
+            yield Block(first, self.take(chosen[first : first + 1024]).numpy(), {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +175,7 @@ class Dataset:
         """The same dataset with a stratified `val` taken from `train`.
 
         For choosing hyperparameters without using `test`. Every sample is read once, so that
-        duplicates stay in one split.
+        duplicates stay in one split; none is copied until it is used.
         """
         if self.val is not None:
             raise DataError(
