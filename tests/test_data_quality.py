@@ -142,7 +142,7 @@ def test_a_folder_without_a_readable_image(tmp_path):
     for file in [*mine.glob("*/*")]:
         file.write_text("no image")
     report = data.check(mine, tmp_path / "data")
-    assert report.problems == (f"{mine}: none of 6 files can be read as an image.",)
+    assert report.problems == (f"{mine}: none of 6 images can be read.",)
     assert len(report.corrupt) == 6
 
 

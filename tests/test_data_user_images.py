@@ -207,7 +207,7 @@ INVALID_FOLDERS = {
     "no class": (empty("train"), "mine/train holds no image; expected"),
     "one image": (folders(".", {"cat": 5, "dog": 1}), "'dog' of .*mine has 1 image .* at least 3"),
     "empty split": (all_of(folders("train"), empty("val")), "mine/val holds no image"),
-    "all broken": (broken_images, "mine: none of 6 files can be read as an image"),
+    "all broken": (broken_images, "mine: none of 6 images can be read"),
 }
 
 

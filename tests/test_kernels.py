@@ -604,7 +604,7 @@ def test_batches_alike_are_planned_once(prepared):
     pairs = [transform(samples, labels) for _ in range(3)]
     assert prepared == [torch.float32]
     # a callback may set the controls at every step
-    transform.enabled, transform.p, transform.gamma = True, 1.0, (0.0, 4.0)
+    transform.enabled, transform.p = True, 1.0
     pairs.append(transform.train()(samples, labels))
     assert prepared == [torch.float32]
     # each with numbers of its own, and the same as without the prepared call

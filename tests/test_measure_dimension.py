@@ -136,6 +136,7 @@ def test_several_neighbourhoods_from_one_search(name, memory_gb, generator):
     found = local_dimension(points, (16, 8, 64), memory_gb=memory_gb)
     alone = [local_dimension(points, count, memory_gb=memory_gb) for count in (16, 8, 64)]
     assert torch.equal(found, torch.stack(alone))
+    assert torch.equal(found[1], local_dimension(points, numpy.int64(8), memory_gb=memory_gb))
 
 
 def test_memory_stays_within_the_setting(generator):

@@ -27,6 +27,8 @@ NAN = X.log().log()
     [
         (lambda: local_dimension(X, 20), "neighbours=20 needs at least 21 points, got 20."),
         (lambda: local_dimension(X, 1), "neighbours must be at least 2, got 1."),
+        (lambda: local_dimension(X, 8.0), "neighbours must be an int, got float"),
+        (lambda: local_dimension(X, None), "neighbours must be an int, got NoneType"),
         (lambda: local_dimension(X, [4, 1]), "neighbours must be at least 2, got 1."),
         (lambda: local_dimension(X, []), "neighbours must have at least one number, got none."),
         (lambda: local_dimension(X[:, 0], 3), "points must be [n, features], got [20]."),

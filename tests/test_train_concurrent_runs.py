@@ -37,6 +37,12 @@ def test_side_by_side_is_as_alone(new):
         assert_same(one.folder.path, other.folder.path)
 
 
+def test_a_stop_is_that_of_its_call(new):
+    runs = [new(method) for method in METHODS[:2]]
+    assert not train(runs, stop=lambda: True).records
+    assert len(train(runs).records) == 2
+
+
 def test_runs_join_one_per_round_and_the_next_one_follows(new):
     seen = []
     runs = [new(seed=seed) for seed in range(4)]

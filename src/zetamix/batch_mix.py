@@ -55,7 +55,7 @@ class Controls(NamedTuple):
     epoch: float = 0.0
     training: float = 1.0
     gamma_low: float = NOT_SET
-    """γ as one number, or with `gamma_high` as a range; neither is set for a tensor or schedule."""
+    """γ that was set after construction: one number, or with `gamma_high` a range."""
     gamma_high: float = NOT_SET
 
 
@@ -433,18 +433,8 @@ class GammaMix(BatchMix):
                 "the constructor."
             )
         self._check_gamma(value)
-        self._control_gamma(value)
-
-    def _control_gamma(self, value: float | tuple[float, float]) -> None:
         low, high = value if isinstance(value, (tuple, list)) else (value, NOT_SET)
         self._set_controls(gamma_low=low, gamma_high=high)
-
-    def _init_gamma(self, gamma: Gamma | GammaSchedule) -> None:
-        self._gamma = gamma
-        self._check_gamma(self.gamma)
-        # among the controls, with which a checkpoint holds it
-        if not isinstance(gamma, Tensor) and not callable(gamma):
-            self._control_gamma(gamma)
 
     def _gamma_at(self, controls: Controls) -> Gamma:
         if controls.gamma_high != NOT_SET:

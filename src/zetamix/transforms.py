@@ -81,8 +81,9 @@ class ZetaMix(GammaMix):
         self.sources = sources
         self.keep_variance = keep_variance
         self.paste = paste
+        self._gamma = gamma
         self._warned = False
-        self._init_gamma(gamma)
+        self._check_gamma(self.gamma)
 
     def _check_blended(self, value: Any, rules: Rules) -> Size | None:
         scales = self.keeps_variance and self.paste != 1
@@ -158,8 +159,9 @@ class ZetaMixup(GammaMix):
         super().__init__(num_classes, ignore_index, rules, p, generator, implementation)
         self.sources = sources
         self.anchor = anchor
+        self._gamma = gamma
         self._warned = False
-        self._init_gamma(gamma)
+        self._check_gamma(self.gamma)
 
     def _check_gamma(self, gamma: Gamma) -> None:
         """Refuse an impossible γ, and warn once about one that lets no sample dominate."""

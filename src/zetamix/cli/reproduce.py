@@ -13,7 +13,7 @@ from rich.table import Table
 from zetamix.cli import options
 from zetamix.cli.errors import report_errors, stop_status
 from zetamix.cli.live import print_line, show_runs, time_left
-from zetamix.text import did_you_mean
+from zetamix.text import did_you_mean, plural
 
 if TYPE_CHECKING:
     import torch
@@ -215,14 +215,12 @@ def _print_busy(console: Console, session: "Session", seconds: float) -> None:
         import torch
 
         # without a number, cuda stands for all GPUs
-        busy = session.busy_s / (
-            1 if session.device.index is not None else torch.cuda.device_count()
-        )
+        gpus = 1 if session.device.index is not None else torch.cuda.device_count()
         print_line(
             console,
-            f"The GPU had training steps to do in {busy:.0f} of {seconds:.0f} s "
-            f"({100 * busy / seconds:.0f} %); the rest is start-up, evaluation, writing. host_s in "
-            "each record has the seconds of its run.",
+            f"Training steps took about {session.busy_s:.0f} of {gpus * seconds:.0f} s of "
+            f"{plural(gpus, 'GPU')} ({100 * session.busy_s / (gpus * seconds):.0f} %); the rest is "
+            "start-up, evaluation, writing. host_s in each record has the seconds of its run.",
         )
 
 

@@ -41,7 +41,8 @@ def train(
     """
     # importing and loading count towards the time limit
     began = time.monotonic()
-    chosen = options.parse_methods(methods) or []
+    # not None: an empty text stands for the default
+    chosen = options.parse_methods(methods or "zetamix") or []
     numbers = options.parse_seeds(seeds, 1)
     options.check_data(data)
     from zetamix.data.load_dataset import load_or_take, with_reported_split

@@ -221,7 +221,9 @@ class TrialsView:
             text = f"best so far: {value} at {format_setting(best.setting)}"
         if progress.baseline:
             text = f"{display_name(progress.baseline)}: {text}"
-        done = f"{progress.done} of {progress.total} trials done ({', '.join(counts)})"
+        # a study that was begun with more trials has more than are asked for now
+        total = max(progress.done, progress.total)
+        done = f"{progress.done} of {total} trials done ({', '.join(counts)})"
         return list(filter(None, (text, done, time_left(progress.seconds_left))))
 
 

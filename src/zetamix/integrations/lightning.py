@@ -34,7 +34,8 @@ class MixCallback(Callback):
 
     transform: for batches `(samples, labels)`, or for any other with `rules=`.
     until: the share of training in which batches are mixed, such as 0.8; later ones are unmixed,
-        with targets of the same form. None leaves `transform.enabled` alone.
+        with targets of the same form. None leaves `transform.enabled` alone. It is counted in steps
+        of the optimiser: with several optimisers set `transform.enabled` yourself.
 
     >>> from zetamix import ZetaMix
     >>> callback = MixCallback(ZetaMix(num_classes=10))

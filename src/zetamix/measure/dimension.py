@@ -48,7 +48,8 @@ def local_dimension(
     >>> local_dimension(line, neighbours=[8, 16]).shape
     torch.Size([2, 100])
     """
-    sizes = [neighbours] if isinstance(neighbours, int) else list(neighbours)
+    several = isinstance(neighbours, Sequence)
+    sizes = list(neighbours) if isinstance(neighbours, Sequence) else [neighbours]
     _check(points, sizes, eigenvalue_ratio, memory_gb)
     device = points.device if device is None else torch.device(device)
     budget = memory_gb * 1e9
@@ -67,7 +68,7 @@ def local_dimension(
             else:
                 moments = _moments_from_products(cloud, near[:, :size], shared)
             row[queries] = count_above(moments, eigenvalue_ratio)
-    return result[0] if isinstance(neighbours, int) else result
+    return result if several else result[0]
 
 
 def _shared_products(cloud: Cloud, neighbours: int, memory: float) -> Tensor | None:

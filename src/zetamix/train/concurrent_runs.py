@@ -87,7 +87,7 @@ def train(
             # while the others train
             if waiting and len(active) < jobs:
                 run = waiting.pop(0)
-                run.stop = run.stop if stop is None else stop
+                run.stop = stop or (lambda: False)
                 active[run] = run.advance()
             for run in active:
                 run.share_device(len(active))

@@ -249,7 +249,7 @@ def choose_shape(
     # files without a header are reported when they are decoded
     headers = [header for header in scanned if header is not None]
     if not headers:
-        on_problem([f"{origin}: none of {plural(len(scanned), 'file')} can be read as an image."])
+        on_problem([f"{origin}: none of {plural(len(scanned), 'image')} can be read."])
         return (3, DEFAULT_SIZE, DEFAULT_SIZE), Fit(DEFAULT_SIZE, crop=1.0)
     channels = 1 if all(header.grey for header in headers) else 3
     dtype = "float32" if all(header.wide for header in headers) else "uint8"

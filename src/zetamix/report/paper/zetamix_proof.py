@@ -272,7 +272,9 @@ def _why(view: PaperView, contests: Sequence[Contest]) -> list[Picture]:
         left = panels[0, 0]
         limit = next(cell.recipe["top"] for cell, _ in view.measured("contrast"))
         _draw_contrast(left, measured, methods, limit)
+        alt = "For each method the contrast of its training images beside that of test images."
         if shown is not None and pairs:
+            alt += " Right: test errors before and after new batch-norm statistics."
             _draw_new_statistics(panels[0, 1], shown.title, methods, pairs)
             caption = (
                 f"Left: the{caption.removeprefix('The')} Right: the test error of ResNet-18 as "
@@ -283,7 +285,6 @@ def _why(view: PaperView, contests: Sequence[Contest]) -> list[Picture]:
         left.set_yticks([-k for k in range(len(methods))], [method_name(m) for m in methods])
         left.tick_params(axis="y", length=0)
         left.set_ylim(-len(methods) + 0.8, 0.95)
-        alt = "For each method the contrast of its training images beside that of test images."
         return [finish(view, figure, "why", alt=alt, caption=caption)]
 
 
