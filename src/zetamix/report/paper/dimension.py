@@ -157,7 +157,8 @@ def _table(curves: list[Curve]) -> Table:
         "components above 5 % of the largest count. 128 samples per batch. The paper shows curves "
         "without numbers, and does not state its batch size."
     )
-    columns = [*map(Column, heads), Column("lower from γ", "ζ-mixup is below mixup from this γ on")]
+    lower = Column("lower from γ", "ζ-mixup is below mixup from this γ on, of those measured")
+    columns = [*map(Column, heads), lower]
     return Table(columns, rows, "Local intrinsic dimension", [note])
 
 
