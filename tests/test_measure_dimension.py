@@ -102,6 +102,15 @@ def test_single_precision_and_pixels_are_computed_in_double(generator):
     )
 
 
+def test_the_result_is_float32_whatever_the_default(generator):
+    points = textures(60, generator)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert local_dimension(points, 8).dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_inputs_are_left_alone(generator):
     for points in (textures(100, generator), paraboloid(100, generator)):
         before = points.clone()

@@ -57,7 +57,7 @@ def local_dimension(
     cloud = Cloud(points.detach().flatten(1).to(device), budget / 4)
     shared = _shared_products(cloud, max(sizes), budget / 2)
     budget *= 0.75 if shared is None else 0.25
-    result = torch.empty(len(sizes), len(cloud), device=points.device)
+    result = torch.empty(len(sizes), len(cloud), device=points.device, dtype=torch.float32)
     for queries in blocks(len(cloud), _block_size(cloud, max(sizes), budget)):
         products = cloud.products(queries) if shared is None else shared[queries]
         near = nearest(cloud, queries, products, sizes)
