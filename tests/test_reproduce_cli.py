@@ -134,6 +134,26 @@ def test_list_shows_records_data_and_time_left(zetamix, tmp_path):
     assert zetamix().startswith("id artifact and data")
 
 
+def test_the_list_counts_the_cells_that_are_chosen(zetamix, tmp_path):
+    store = RecordStore(tmp_path / "out" / "reproduce")
+    for cell in cells_of("natural")[:4]:
+        store.add("natural", run_record(cell, 0.05))
+    output = zetamix("--list", "--datasets", "cifar10", "--methods", "none,zeta:2.8")
+    # two methods, three seeds, two readings of the augmentation
+    assert re.search(r"natural table 1: [a-z ]+ 2 10", output)
+    assert "missing: cifar10 " in output
+    assert "theorems" not in output
+    assert "skin" not in output
+    output = zetamix("--list", "--seeds", "2", "--datasets", "breastmnist")
+    assert re.search(r"medmnist AUC [\w ]+ 0 6 ", output)
+
+
+def test_all_runs_the_artifacts_that_have_the_cells(zetamix, tmp_path):
+    zetamix("all", "--quick", "--datasets", "helix")
+    folder = tmp_path / "out" / "reproduce-quick"
+    assert {path.name for path in folder.iterdir()} == {"dimension", "distributions"}
+
+
 def test_the_list_of_a_smoke_test_has_its_own_cells(zetamix):
     zetamix("theorems", "--quick")
     output = zetamix("theorems", "natural", "--quick", "--list")
@@ -147,6 +167,8 @@ def test_the_list_of_a_smoke_test_has_its_own_cells(zetamix):
     [
         (["naturel"], "got 'naturel'. Did you mean natural?"),
         (["page", "natural"], "page covers all artifacts"),
+        (["page", "--seeds", "3"], "page covers all artifacts"),
+        (["--list", "--datasets", "cifar11"], "No artifact has such cells. zetamix: expected"),
         (["natural", "--augmentation", "rotate"], "got 'rotate'"),
         (["natural", "--datasets", "mnist"], "expected one of cifar10, cifar100, fashion_mnist"),
         (["natural", "--methods", "zetta:2.8"], "got 'zetta:2.8'. Did you mean zeta?"),

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import torch
 
     from zetamix.experiments.progress import CellProgress
-    from zetamix.experiments.reproduce import Outcome, Session
-    from zetamix.results.record_store import PaperView
+    from zetamix.experiments.reproduce import CellRequest, Outcome, Session
+    from zetamix.results.record_store import PaperView, RecordStore
 
 PAGE, ALL = "page", "all"
 OUT, SMOKE_OUT = Path("out/reproduce"), Path("out/reproduce-quick")
@@ -32,7 +32,10 @@ def reproduce(
         typer.Argument(metavar="[ID]...", help="Artifacts of --list; all; or page: one HTML page."),
     ] = None,
     show_list: Annotated[
-        bool, typer.Option("--list", help="List the artifacts with data, records and time left.")
+        bool,
+        typer.Option(
+            "--list", help="List artifacts, or their chosen cells, with data, records, time left."
+        ),
     ] = False,
     quick: Annotated[
         bool,
@@ -87,20 +90,32 @@ def reproduce(
         from zetamix.provenance import FileRef
         from zetamix.results.record_store import RecordStore
 
-        chosen = _parse_ids(ids or [ALL])
         store = RecordStore(out or (SMOKE_OUT if quick else OUT))
         if data_dir is not None and not data_dir.is_dir():
             raise typer.BadParameter(f"{data_dir} is not a folder", param_hint="--data-dir")
+        try:
+            request = CellRequest(
+                seeds=None if seeds is None else options.parse_seeds(seeds, 1),
+                augmentations=_split(augmentation),
+                epochs=epochs,
+                weights=None if weights is None else FileRef.read(weights),
+                datasets=_split(datasets),
+                models=_split(models),
+                methods=None if methods is None else tuple(m.label for m in parse_list(methods)),
+            )
+            chosen = _choose(ids or [ALL], request, store)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        if quick and (seeds is not None or epochs is not None):
+            raise typer.BadParameter("--quick uses 1 seed and 1 epoch; omit --seeds and --epochs")
         if show_list or not ids or ids == [PAGE]:
-            views = [make_view(id, store, is_smoke=quick) for id in chosen]
+            views = [make_view(id, store, request=request, is_smoke=quick) for id in chosen]
             if show_list or not ids:
                 _print_list(console, views, data_dir, options.parse_device(device))
             else:
                 _write_page(console, views)
             options.write_results(json_file, [_count(view) for view in views])
             return
-        if quick and (seeds is not None or epochs is not None):
-            raise typer.BadParameter("--quick uses 1 seed and 1 epoch; omit --seeds and --epochs")
         stop = options.make_stop(time_limit, began, console)
         session = Session(
             store,
@@ -112,21 +127,6 @@ def reproduce(
             log=lambda text: print_line(console, text, style="dim"),
             display=lambda: show_runs(console, name=_run_name),
         )
-        try:
-            request = CellRequest(
-                seeds=None if seeds is None else options.parse_seeds(seeds, 1),
-                augmentations=_split(augmentation),
-                epochs=epochs,
-                weights=None if weights is None else FileRef.read(weights),
-                datasets=_split(datasets),
-                models=_split(models),
-                methods=None if methods is None else tuple(m.label for m in parse_list(methods)),
-            )
-            for id in chosen:
-                # a mistake is an error before anything runs
-                select_cells(id, request, store)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
         with stop:
             outcomes = {
                 id: session.run(id, partial(select_cells, id, request, store)) for id in chosen
@@ -141,8 +141,9 @@ def reproduce(
         _exit(console, session, outcomes)
 
 
-def _parse_ids(ids: list[str]) -> list[str]:
-    from zetamix.experiments.reproduce import ARTIFACTS
+def _choose(ids: list[str], request: "CellRequest", store: "RecordStore") -> list[str]:
+    """The artifacts to list or to run; a mistake is an error before anything runs."""
+    from zetamix.experiments.reproduce import ARTIFACTS, CellRequest, artifacts_with, select_cells
 
     choices = [*ARTIFACTS, ALL, PAGE]
     for id in ids:
@@ -151,9 +152,13 @@ def _parse_ids(ids: list[str]) -> list[str]:
                 f"expected one of {', '.join(choices)}, got {id!r}.{did_you_mean(id, choices)}",
                 param_hint="ID",
             )
-    if PAGE in ids and len(ids) > 1:
+    if PAGE in ids and (len(ids) > 1 or request != CellRequest()):
         raise typer.BadParameter("page covers all artifacts; give it alone", param_hint="ID")
-    return list(ARTIFACTS) if ids in ([ALL], [PAGE]) or ALL in ids else list(dict.fromkeys(ids))
+    if PAGE in ids or ALL in ids:
+        return artifacts_with(request, store)
+    for id in ids:
+        select_cells(id, request, store)
+    return list(dict.fromkeys(ids))
 
 
 def _split(text: str | None) -> tuple[str, ...] | None:

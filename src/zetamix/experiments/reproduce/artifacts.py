@@ -122,10 +122,28 @@ def select_cells(id: str, request: CellRequest, store: RecordStore) -> list[Pape
     return cells
 
 
-def make_view(id: str, store: RecordStore, *, is_smoke: bool = False) -> PaperView:
-    """An artifact's cells, and other variants and methods of ours that have records."""
+def artifacts_with(request: CellRequest, store: RecordStore) -> list[str]:
+    """The artifacts that have cells of a request; an error if none has."""
+    found, error = list[str](), None
+    for id in ARTIFACTS:
+        try:
+            found += [id] if select_cells(id, request, store) else []
+        except ReproduceError as refusal:
+            error = refusal
+    if not found:
+        raise ReproduceError(f"No artifact has such cells. {error}")
+    return found
+
+
+def make_view(
+    id: str, store: RecordStore, *, request: CellRequest | None = None, is_smoke: bool = False
+) -> PaperView:
+    """An artifact's cells, and other variants and methods of ours that have records.
+
+    request: the cells to show; default all.
+    """
     artifact = ARTIFACTS[id]
-    cells = artifact.cells(CellRequest(), store)
+    cells = select_cells(id, request or CellRequest(), store)
     if is_smoke:
         cells = smoke.shorten(cells, torch.device("cpu"))
         return PaperView(id, artifact.title, cells, store, (), smoke.LABEL, artifact.ours)
