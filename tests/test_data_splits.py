@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from zetamix.data.catalogue import CATALOGUE
 from zetamix.data.errors import DataError
-from zetamix.data.splits import allocate, make_splits
+from zetamix.data.splits import allocate, classes_in_turn, make_splits
 
 
 def labels_with(*counts):
@@ -134,3 +134,11 @@ def test_duplicates_stay_together():
     assert {name: len(found) for name, found in rows.items()} == {"train": 42, "val": 6, "test": 12}
     groups = [set(first[found].tolist()) for found in rows.values()]
     assert sum(map(len, groups)) == len(set.union(*groups))
+
+
+def test_classes_in_turn_follow_the_labels_to_their_device():
+    labels = torch.tensor([1, 1, 0, 1, 0])
+    # whatever is made without a device is on another one than the labels
+    with torch.device("meta"):
+        chosen = classes_in_turn(labels, 4)
+    assert chosen.tolist() == [2, 0, 4, 1]

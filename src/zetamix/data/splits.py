@@ -103,7 +103,7 @@ def classes_in_turn(labels: Tensor, count: int) -> Tensor:
     by_label = labels.argsort(stable=True)
     _, counts = torch.unique_consecutive(labels[by_label], return_counts=True)
     starts = counts.cumsum(0) - counts
-    ranks = torch.arange(len(labels)) - starts.repeat_interleave(counts)
+    ranks = torch.arange(len(labels), device=labels.device) - starts.repeat_interleave(counts)
     return by_label[ranks.argsort(stable=True)][:count]
 
 
