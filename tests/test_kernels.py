@@ -664,6 +664,9 @@ def test_functions_prepare_calls_too(prepared):
         zeta_mixup(samples, labels, 5, gamma=gammas)
     # a tensor of γ may need gradients at the next call
     assert len(prepared) == 5
+    for gamma in ([0.0, 4.0], (0.0, 4.0)):
+        zeta_mixup(samples, labels, 5, gamma=gamma, sources=3)
+    assert len(prepared) == 6
 
 
 def test_transforms_with_prepared_calls_can_be_copied(prepared):

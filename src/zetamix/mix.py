@@ -91,7 +91,9 @@ def zeta_mixup(
     >>> targets.shape, targets.argmax(1)
     (torch.Size([8, 8]), tensor([0, 1, 2, 3, 4, 5, 6, 7]))
     """
-    options = "zeta", num_classes, gamma, sources, outputs, anchor, ignore_index, implementation
+    # a range may be a list, which has no hash
+    drawn = tuple(gamma) if isinstance(gamma, (tuple, list)) else gamma
+    options = "zeta", num_classes, drawn, sources, outputs, anchor, ignore_index, implementation
     if (call := _find_call(samples, labels, options)) is not None:
         draw = Draw(generator, stream, labels.device)
         return call(samples, labels, draw)  # type: ignore[arg-type, return-value]
