@@ -1,6 +1,7 @@
 """Errors of the command line: sentences for what a user can mend, a file for everything else."""
 
 import errno
+import importlib.metadata
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import zetamix
 from zetamix.atomic_io import write_file, write_text
 from zetamix.cli.app import app
 from zetamix.cli.errors import report_errors
@@ -61,6 +63,20 @@ def test_any_other_error_is_a_line_and_a_file(call, summary, capsys):
     assert "Traceback (most recent call last)" in content
     assert content.startswith("zetamix ")
     assert path.name.startswith("zetamix-error-")
+
+
+def test_an_error_is_reported_from_a_checkout_that_is_not_installed(capsys, monkeypatch):
+    def version(package):
+        if package == "zetamix":
+            raise importlib.metadata.PackageNotFoundError(package)
+        return "1.2.3"
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    _, text = run(lambda: {}["key"], capsys)
+    (path,) = map(Path, re.findall(r"The traceback is in (\S+?\.txt)", text))
+    content = path.read_text()
+    path.unlink()
+    assert content.startswith(f"zetamix {zetamix.__version__}, torch 1.2.3, ")
 
 
 def test_the_file_of_an_error_holds_no_password(capsys, monkeypatch):

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from zetamix import __version__
 from zetamix.cli.bench import bench
 from zetamix.cli.compare import compare
 from zetamix.cli.data import data
@@ -54,9 +55,7 @@ app.add_typer(data, name="data", context_settings=HELP)
 
 def _print_version(requested: bool) -> None:
     if requested:
-        from importlib.metadata import version
-
-        typer.echo(f"zetamix {version('zetamix')}")
+        typer.echo(f"zetamix {__version__}")
         raise typer.Exit
 
 

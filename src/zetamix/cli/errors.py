@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 from rich.console import Console
 
+from zetamix import __version__
 from zetamix.text import reason
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ def _report(error: Exception) -> str:
     """Write the traceback to a file; the line that says where it is and what to do with it."""
     from importlib.metadata import version
 
-    versions = f"zetamix {version('zetamix')}, torch {version('torch')}"
+    # not of the metadata, which a checkout on the path has none of
+    versions = f"zetamix {__version__}, torch {version('torch')}"
     system = f"Python {platform.python_version()}, {platform.platform()}"
     command = shlex.join(["zetamix", *map(hide_urls, sys.argv[1:])])
     lines = hide_urls("".join(traceback.format_exception(error)))
