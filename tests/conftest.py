@@ -1,9 +1,11 @@
 """What every test shares: one tolerance table, seeds, and the rule for tests that need a GPU."""
 
 import atexit
+import importlib.util
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 import fuzz
 import hypothesis
@@ -42,7 +44,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("suite")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     # the Triton kernels run in its interpreter where there is no GPU; read when triton is imported
     if not torch.cuda.is_available():
         os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -54,6 +56,17 @@ def pytest_configure() -> None:
         folder = tempfile.mkdtemp(prefix="zetamix-tests-")
         os.environ["ZETAMIX_DATA"] = folder
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if config.option.markexpr == "gpu":
+        config.option.ignore = [*(config.option.ignore or []), *files_without_gpu_tests()]
+
+
+def files_without_gpu_tests() -> list[str]:
+    """What `pytest -m gpu` leaves out: imports of libraries that a machine with a GPU may lack."""
+    tests = Path(__file__).parent
+    files = [file for file in tests.glob("*.py") if "mark.gpu" not in file.read_text()]
+    if importlib.util.find_spec("optuna") is None:
+        files.append(tests / "test_tune_run.py")
+    return [str(file) for file in (*files, *(tests.parent / "src").rglob("*.py"))]
 
 
 def pytest_sessionfinish() -> None:

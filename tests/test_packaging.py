@@ -152,3 +152,13 @@ def test_importing_adds_little_to_importing_torch(bare):
         "from zetamix import ZetaMix; print((time.process_time() - middle) / (middle - start))"
     )
     assert min(float(run_bare(bare, program)) for _ in range(2)) < 0.1
+
+
+def test_tests_for_a_gpu_are_collected_without_libraries_that_others_need():
+    absent = ["datasets", "kornia", "latex2mathml", "optuna", "pyarrow", "ray", "skdim"]
+    program = f"import pytest, sys; sys.modules.update(dict.fromkeys({absent})); "
+    program += "sys.exit(pytest.main(['-m', 'gpu', '--collect-only']))"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "tests/test_kernels.py::test_a_gpu_" in done.stdout
