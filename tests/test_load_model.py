@@ -6,6 +6,7 @@ from folders import RECIPE, finish
 from safetensors.torch import save_file
 
 from zetamix.metrics import classify
+from zetamix.models import TrainedModel
 from zetamix.train import load_model
 from zetamix.train.run_folder import FolderError
 
@@ -111,3 +112,16 @@ def test_inputs_that_would_give_nonsense_are_refused(new, digits, tmp_path):
         pytest.raises(ValueError, match=r"of shape \[1, 8, 8\] alone, got \[1, 9, 9\]"),
     ):
         load_model(flat.folder.path)(torch.rand(2, 1, 9, 9))
+
+
+def test_a_full_gpu_is_not_taken_for_a_wrong_size():
+    class Full(torch.nn.Module):
+        def forward(self, samples):
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
+
+    model = TrainedModel(Full(), ("a", "b"), (1, 8, 8), torch.zeros(1), torch.ones(1))
+    with (
+        pytest.warns(UserWarning, match="Resize them"),
+        pytest.raises(torch.cuda.OutOfMemoryError),
+    ):
+        model(torch.rand(2, 1, 9, 9))

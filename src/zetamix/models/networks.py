@@ -306,7 +306,8 @@ class TrainedModel(nn.Module):
         try:
             logits: Tensor = self.network(scaled) / self.temperature
         except RuntimeError as error:
-            if samples.shape[1:] == self.shape:
+            # a network that takes larger images may need more memory for them than a GPU has
+            if samples.shape[1:] == self.shape or isinstance(error, torch.cuda.OutOfMemoryError):
                 raise
             raise ValueError(
                 f"This model takes samples of shape {list(self.shape)} alone, got "
