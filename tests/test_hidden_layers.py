@@ -262,10 +262,12 @@ def test_outputs_without_the_batch_first_and_integers_are_refused():
 
     model = Odd(nn.Flatten(0), nn.Identity())
     hidden = HiddenMix(model, "1", ZetaMixup(num_classes=3))
-    with pytest.raises(ValueError, match=r"as many rows as there are labels, 3, got \[12\]"):
+    with pytest.raises(ValueError, match=r"must have one row per label, 3, got \[12\]"):
         hidden(torch.randn(3, 4), torch.arange(3))
     hidden = HiddenMix(TextModel(), "input", ZetaMixup(num_classes=3))
-    with pytest.raises(TypeError, match=r"The model's input is torch.int64, which has no averages"):
+    with pytest.raises(
+        TypeError, match=r"The model's input must be floating point, got torch.int64"
+    ):
         hidden(torch.ones(3, 4, dtype=torch.long), torch.arange(3), attended=None)
     with (
         pytest.raises(TypeError, match="got no positional argument"),
@@ -288,15 +290,15 @@ def test_wrong_arguments():
     with pytest.raises(ValueError, match="Pass keep_variance=False, or use ZetaMixup"):
         HiddenMix(model, ["input", "0"], ZetaMix(num_classes=3))
     HiddenMix(model, ["input"], ZetaMix(num_classes=3))
-    with pytest.raises(ValueError, match="CutMix pastes boxes of images"):
+    with pytest.raises(ValueError, match="CutMix pastes boxes into images"):
         HiddenMix(model, "0", CutMix(num_classes=3))
     with pytest.raises(ValueError, match=r"ZetaMix pastes .*, or ZetaMix without paste="):
         HiddenMix(model, "input", ZetaMix(num_classes=3, paste=0.5))
-    with pytest.raises(TypeError, match="transform must make plans"):
+    with pytest.raises(TypeError, match="transform must be a ZetaMixup"):
         HiddenMix(model, "0", LabelSmoothing(num_classes=3))
     from zetamix.rules import Blend
 
-    with pytest.raises(ValueError, match="pass num_classes, not rules"):
+    with pytest.raises(ValueError, match="Pass num_classes to the transform"):
         HiddenMix(model, "0", ZetaMixup(rules=Blend()))
     assert "ZetaMixup" in repr(HiddenMix(model, "0", mix))
 

@@ -846,7 +846,11 @@ def test_the_size_of_a_users_images_is_an_option(tmp_path):
         (["--size", "20"], 1, "digits has images of 8 pixels."),
         (["--device", "tpu"], 2, "expected cpu or cuda, got 'tpu'"),
         (["--out", f"{__file__}/report"], 2, "cannot write to"),
-        (["--methods", "zeta:x"], 1, "zeta: expected gamma=a number or a range as 0..4, got 'x'."),
+        (
+            ["--methods", "zeta:x"],
+            1,
+            "zeta: expected gamma=a number or a range such as 0..4, got 'x'.",
+        ),
         (["--methods", "none"], 1, "Expected a method that mixes"),
         (["--data", "nowhere"], 1, "'nowhere' is neither a dataset"),
         (["--oracle", "nonet", "--samples", "100"], 1, "nonet cannot be the oracle: Expected a"),

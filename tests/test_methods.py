@@ -133,9 +133,9 @@ UNKNOWN = [
         "zeta:2:sources=8",
         "Expected commas between options, as in zeta:gamma=2,sources=8, got 'zeta:2:sources=8'.",
     ),
-    ("zeta:2,gamma=3", "zeta is given gamma twice, in 'zeta:2,gamma=3'."),
-    ("zeta:a", "zeta: expected gamma=a number or a range as 0..4, got 'a'."),
-    ("zeta:1..", "zeta: expected gamma=a number or a range as 0..4, got '1..'."),
+    ("zeta:2,gamma=3", "zeta has the option gamma twice, in 'zeta:2,gamma=3'."),
+    ("zeta:a", "zeta: expected gamma=a number or a range such as 0..4, got 'a'."),
+    ("zeta:1..", "zeta: expected gamma=a number or a range such as 0..4, got '1..'."),
     ("zeta:sources=2.5", "zeta: expected sources=a whole number or all, got '2.5'."),
     ("cutmix:x", "cutmix: expected alpha=a number, got 'x'."),
     ("local:0..4", "local: expected gamma=a number, got '0..4'."),
@@ -147,7 +147,7 @@ UNKNOWN = [
     ("zetamix:sources=1", "zetamix:sources=1: sources must be at least 2, got 1."),
     (
         "zetamix:4..0",
-        "zetamix:gamma=4.0..0.0: gamma as a range must be (low, high) with low <= high, got "
+        "zetamix:gamma=4.0..0.0: A gamma range must be (low, high) with low <= high, got "
         "(4.0, 0.0).",
     ),
     (
@@ -202,7 +202,7 @@ def test_lists(text, labels):
     [
         ("", "Expected at least one method, such as none,mixup,zeta:2.8."),
         (",,", "Expected at least one method, such as none,mixup,zeta:2.8."),
-        ("zeta,zeta:2.8", "zeta:2.8 is given twice; name each method once."),
+        ("zeta,zeta:2.8", "zeta:2.8 is given twice; give each method once."),
         ("none,zeta:2.8,2.4", "Expected a method such as .* got '2.4'."),
         ("sources=4,zeta", "Expected a method such as .* got 'sources=4'."),
     ],

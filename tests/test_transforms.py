@@ -406,7 +406,7 @@ def test_warns_once_below_the_threshold(options, message):
         copy.deepcopy(transform).set_epoch(2)
     expected = []
     if message is not None:
-        tail = ": the anchor need not outweigh the other samples together (Theorem 1)."
+        tail = ": the anchor may weigh less than the other samples together (Theorem 1)."
         expected = [(message + tail, __file__)]
     assert [(str(warning.message), warning.filename) for warning in caught] == expected
 
@@ -596,7 +596,7 @@ def test_gamma_that_was_set_is_checked_warned_about_and_saved():
 def test_a_generator_on_one_side_only_gives_a_warning(own):
     with_one = ZetaMixup(generator=torch.Generator())
     saved, loaded = (with_one, ZetaMixup()) if own else (ZetaMixup(), with_one)
-    with pytest.warns(UserWarning, match="plans will not continue where they stopped"):
+    with pytest.warns(UserWarning, match="will not resume with the same random plans"):
         loaded.load_state_dict(saved.state_dict())
 
 
@@ -762,7 +762,9 @@ def test_the_same_seeds_give_the_same_epoch_in_workers(own):
 
 AGE = "In batch['age']."
 WRONG_LENGTH = "The plan was made for a batch of 8, but targets has {} rows."
-WRONG_NAMES = "rules name the entries ['name'], but the batch has ['id']. Give one rule per entry."
+WRONG_NAMES = (
+    "rules has the keys ['name'], but the batch has the keys ['id']. Pass one rule per entry."
+)
 
 
 @pytest.mark.parametrize(
@@ -801,7 +803,7 @@ def test_an_error_names_its_entry(entry, rule, message, note):
 
 def test_the_first_entry_and_a_bad_rule_are_named_too():
     transform = ZetaMixup(rules={"meta": {"x": Blend()}})
-    with pytest.raises(ValueError, match="samples must have a batch dim") as caught:
+    with pytest.raises(ValueError, match="samples must have a leading batch dim") as caught:
         transform({"meta": {"x": torch.tensor(1.0)}})
     assert caught.value.__notes__ == ["In batch['meta']['x']."]
     with pytest.raises(TypeError, match="A rule must be Blend") as caught:

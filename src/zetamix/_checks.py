@@ -17,7 +17,7 @@ from torch import Tensor
 
 Gamma: TypeAlias = float | tuple[float, float] | Tensor
 GammaSchedule: TypeAlias = Callable[[int], Gamma]
-# modules whose lines a warning does not name
+# frames of these modules are skipped to find the line of the caller
 INSIDE = ("torch.", "zetamix.batch_mix", "zetamix.hidden_layers", "zetamix.transforms")
 
 
@@ -27,9 +27,9 @@ def reads_need_sync(tensor: Tensor) -> bool:
 
 
 def holds_for_all_sizes(condition: bool) -> bool:
-    """A comparison of sizes; in a trace only whether it holds for all sizes that the graph serves.
+    """The comparison of sizes; while tracing, True only if it holds for all sizes of the graph.
 
-    To branch on a plain comparison would compile a graph for each of its two outcomes.
+    Branching on the plain comparison would compile one graph for each outcome.
     """
     if not torch.compiler.is_compiling():
         return condition
@@ -40,7 +40,7 @@ def holds_for_all_sizes(condition: bool) -> bool:
 
 
 def warn(message: str) -> None:
-    """Warn at the line that uses a transform: the first outside of torch and the transforms."""
+    """Warn at the line that uses a transform: the first frame outside torch and the transforms."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"].startswith(INSIDE):
         level, frame = level + 1, frame.f_back
@@ -85,7 +85,9 @@ def check_flag(name: str, value: bool) -> None:
 
 def check_alpha(alpha: float) -> None:
     if isinstance(alpha, (int, float)) and alpha <= 0:
-        raise ValueError(f"alpha must be positive, got {alpha}. For no mixing leave mixup out.")
+        raise ValueError(
+            f"alpha must be positive, got {alpha}. To disable mixing, remove the transform."
+        )
     check_number("alpha", alpha, low=0)
 
 
@@ -98,25 +100,25 @@ def check_gamma(
     elif isinstance(gamma, (tuple, list)):
         if len(gamma) != 2:
             raise ValueError(
-                f"gamma as a range must be (low, high), got {len(gamma)} values. "
-                "For one gamma per output pass a tensor."
+                f"A gamma range must be (low, high), got {len(gamma)} values. "
+                "For one gamma per output, pass a tensor."
             )
         low, high = gamma
         check_number("gamma", low, low=0)
         check_number("gamma", high, low=0)
         if low > high:
-            raise ValueError(f"gamma as a range must be (low, high) with low <= high, got {gamma}.")
+            raise ValueError(f"A gamma range must be (low, high) with low <= high, got {gamma}.")
     else:
         check_number("gamma", gamma, low=0)
 
 
 def _check_gamma_tensor(gamma: Tensor, outputs: int | None, device: torch.device | None) -> None:
     if device is not None and gamma.device != device:
-        raise ValueError(f"gamma is on {gamma.device}, but the plan is drawn on {device}.")
+        raise ValueError(f"gamma must be on {device}, where the plan is drawn, got {gamma.device}.")
     if not gamma.is_floating_point():
         raise TypeError(f"gamma must be a floating point tensor, got {gamma.dtype}.")
     if gamma.ndim > 1 or (gamma.ndim == 1 and outputs is not None and gamma.shape[0] != outputs):
-        expected = "one per output" if outputs is None else f"[{outputs}] (one per output)"
+        expected = "[outputs]" if outputs is None else f"[{outputs}] (one per output)"
         raise ValueError(f"gamma must have shape [] or {expected}, got {list(gamma.shape)}.")
     check_values(
         torch.isfinite(gamma) & (gamma >= 0), "gamma must be finite and at least 0 in every output."
@@ -130,7 +132,7 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def check_generator(generator: torch.Generator, device: torch.device | None = None) -> None:
-    """A generator; with a device, one that can draw there."""
+    """Raise unless it is a generator, and on `device` if that is given."""
     if not isinstance(generator, torch.Generator):
         raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}.")
     if device is None:
@@ -139,8 +141,8 @@ def check_generator(generator: torch.Generator, device: torch.device | None = No
     indices_differ = None not in (other.index, device.index) and other.index != device.index
     if other.type != device.type or indices_differ:
         raise ValueError(
-            f"The generator lives on {other}, but the plan is drawn on {device}. "
-            f"Make it with torch.Generator(device={str(device)!r})."
+            f"generator must be on {device}, where the plan is drawn, got a generator on {other}. "
+            f"Create it with torch.Generator(device={str(device)!r})."
         )
 
 
@@ -153,10 +155,10 @@ def check_tensor(name: str, value: object) -> Tensor:
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(value).__name__}.")
     if value.is_nested or value.layout is not torch.strided:
-        got = "a nested one" if value.is_nested else str(value.layout)
+        got = "a nested tensor" if value.is_nested else str(value.layout)
         raise TypeError(f"{name} must be a dense tensor, got {got}. Pad it, or use .to_dense().")
     if value.ndim == 0:
-        raise ValueError(f"{name} must have a batch dimension first, got a scalar tensor.")
+        raise ValueError(f"{name} must have a leading batch dimension, got a scalar tensor.")
     return value
 
 

@@ -1,4 +1,4 @@
-"""NumPy arrays and torchvision's tv_tensors: mixed as tensors, given back as what they were."""
+"""NumPy arrays and torchvision's tv_tensors: mixed as tensors, returned in their own type."""
 
 import sys
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def as_tensors(batch: Any) -> Any:
-    """The same nest of dicts, tuples and lists with a plain tensor for each array and tv_tensor."""
+    """The same nested structure with a plain tensor for each array and tv_tensor."""
     if type(batch) is Tensor:
         return batch
     if isinstance(batch, Mapping):
@@ -17,21 +17,21 @@ def as_tensors(batch: Any) -> Any:
     if isinstance(batch, (tuple, list)):
         return _changed(batch, [as_tensors(entry) for entry in batch])
     if _is_array(batch):
-        # torch takes neither negative strides nor, without a warning, read-only memory
+        # torch.from_numpy rejects negative strides and warns about read-only arrays
         taken = batch.flags.writeable and min(batch.strides, default=0) >= 0
         return torch.from_numpy(batch if taken else batch.copy())
     return batch.as_subclass(Tensor) if _is_tv_tensor(batch) else batch
 
 
 def refuse_coordinates(batch: Any) -> None:
-    """Raise for tv_tensors of coordinates: an average of boxes is where no object is."""
+    """Raise for tv_tensors of coordinates, which cannot be averaged."""
     if isinstance(batch, (tuple, list)):
         for entry in batch:
             refuse_coordinates(entry)
     elif _is_tv_tensor(batch) and type(batch).__name__ in ("BoundingBoxes", "KeyPoints"):
         raise TypeError(
-            f"{type(batch).__name__} cannot be mixed: averaged coordinates are where no object is. "
-            "Leave them out, or pass rules= with FromAnchor() for them."
+            f"{type(batch).__name__} cannot be mixed: averaged coordinates mark no object. "
+            "Remove them from the batch, or pass rules= with FromAnchor() for them."
         )
 
 
@@ -43,7 +43,7 @@ def in_kind_of(batch: Any, mixed: Any) -> Any:
         if _is_array(batch):
             return mixed.detach().numpy()
         if _is_tv_tensor(batch):
-            # imported already, or there would be no tv_tensor
+            # torchvision is imported already: `batch` is one of its tensors
             return sys.modules["torchvision.tv_tensors"].wrap(mixed, like=batch)
         return mixed
     if isinstance(mixed, Mapping):
@@ -55,7 +55,7 @@ def in_kind_of(batch: Any, mixed: Any) -> Any:
 
 
 def _changed(nest: Any, entries: Any) -> Any:
-    """The nest with other entries, or itself where they are the same."""
+    """The structure with other entries; itself if no entry changed."""
     names = entries if isinstance(entries, dict) else range(len(entries))
     if all(nest[name] is entries[name] for name in names):
         return nest
@@ -65,7 +65,7 @@ def _changed(nest: Any, entries: Any) -> Any:
 
 
 def _is_array(value: object) -> bool:
-    # by its name: the core imports torch only
+    # compared by name, because the core imports torch only
     return any(
         f"{kind.__module__}.{kind.__name__}" == "numpy.ndarray" for kind in type(value).mro()
     )

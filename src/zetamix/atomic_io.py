@@ -18,7 +18,7 @@ from typing import IO, Any
 # the umask can only be read by setting it, which two threads must not do at once
 _UMASK_LOCK = threading.Lock()
 CHECKSUM = "sha256"
-# a temporary file that was not written to for so long belongs to no process any more
+# temporary files older than this were left by a killed process
 LEFT_SECONDS = 3600
 
 
@@ -26,7 +26,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Let `write` fill a temporary file, sync it to disk, then rename it to `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-        # of a process that was killed; another one may be writing the same file now
+        # left by a killed process, unless another process is writing the file now
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > LEFT_SECONDS:
                 left.unlink()
@@ -36,7 +36,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp gives 0600; a result is as readable as any other file of this user
+        # mkstemp creates files with mode 0600; apply the umask instead
         os.chmod(part, 0o666 & ~_umask())
         os.replace(part, path)
     except BaseException:
@@ -58,7 +58,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def seal(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with a checksum of them.
+    """The values with their checksum.
 
     >>> unseal(json.loads(json.dumps(seal({"error": 0.25}))))
     {'error': 0.25}
@@ -69,7 +69,7 @@ def seal(values: Mapping[str, Any]) -> dict[str, Any]:
 def unseal(values: Any, *, checked: bool = False) -> dict[str, Any]:
     """The values of `seal`, read back as JSON; raises ValueError if they have changed.
 
-    checked: whether there must be a checksum; earlier versions wrote none.
+    checked: whether a checksum is required; earlier versions wrote none.
     """
     if not isinstance(values, dict):
         raise ValueError(f"expected a JSON object, got {type(values).__name__}")
@@ -92,7 +92,7 @@ def read_json(path: Path, *, checked: bool = False) -> dict[str, Any]:
 def load_tensors(path: Path) -> Any:
     """A file of `torch.save`, on the CPU: tensors and plain values, no code.
 
-    torch writes a checksum of every tensor and does not compare it.
+    torch.save writes a checksum of every tensor, which torch.load does not check; this does.
     """
     import torch
 
@@ -114,7 +114,7 @@ def hash_file(path: Path, algorithm: str = "sha256") -> str:
 
 
 def _checksum(values: Mapping[str, Any]) -> str:
-    # as it is read back: keys are strings, tuples are lists
+    # as JSON reads it back: keys are strings, tuples are lists
     return hash_json(json.loads(json.dumps(values)))
 
 
@@ -146,7 +146,7 @@ def json_safe(value: Any) -> Any:
 def new_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder to fill; it is renamed to `path` at the end of the block.
 
-    If another process has made `path` meanwhile, that one is kept.
+    If another process has created `path` in the meantime, that folder is kept.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))

@@ -1,4 +1,4 @@
-"""BatchMix and GammaMix: what transforms share. They read a batch, and hold the controls."""
+"""BatchMix and GammaMix: the base classes of the transforms."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
@@ -22,7 +22,7 @@ from zetamix.rules import Average, Blend, infer_rule
 from zetamix.sampling import Draw, process_rank, process_stream
 
 NOT_SET = -1.0
-# the share of images that ZetaMix pastes, by the search in results/zetamix-search
+# fraction of images that ZetaMix pastes by default, from the search in results/zetamix-search
 IMAGES_PASTED = 0.5
 
 
@@ -48,31 +48,31 @@ CHECKS: dict[str, Callable[[Any], None]] = {
 
 
 class Controls(NamedTuple):
-    """What can be changed while loader workers run, as the numbers that shared memory holds."""
+    """Settings that can change while loader workers run, as the numbers in shared memory."""
 
     enabled: float = 1.0
     p: float = 1.0
     epoch: float = 0.0
     training: float = 1.0
     gamma_low: float = NOT_SET
-    """γ that was set after construction: one number, or with `gamma_high` a range."""
+    """γ set after construction: one number, or a range together with `gamma_high`."""
     gamma_high: float = NOT_SET
 
 
-# attributes that the controls hold, by which prepared calls are found: callbacks may set them at
-# every step
+# attributes stored in the controls, which are part of the key of a prepared call: setting them, as
+# callbacks may do at every step, does not clear the prepared calls
 CONTROLLED = {"enabled", "p", "gamma", "training", "_controls"}
 # train or eval mode belongs to the module tree, not to a checkpoint
 SAVED = tuple(name for name in Controls._fields if name != "training")
 
 
 class BatchMix(nn.Module):
-    """The base of all that mix by a plan: it reads a batch, applies a plan, holds the controls.
+    """Base class of the transforms: reads a batch, draws a plan and applies it.
 
-    The controls (`enabled`, `p`, γ, the epoch, train or eval mode) live in shared memory, so that
+    The controls (`enabled`, `p`, γ, the epoch, train or eval mode) are in shared memory, so that
     changing them in the training process reaches loader workers that are already running.
-    `state_dict` holds them and the state of the generator, as tensors. Inside a model the transform
-    adds nothing to the model's `state_dict`: save its own beside it.
+    `state_dict` holds them and the state of the generator, as tensors. A transform inside a model
+    adds nothing to the model's `state_dict`: save the transform's own `state_dict` as well.
     """
 
     keep_variance: bool | None = False
@@ -99,9 +99,13 @@ class BatchMix(nn.Module):
         self.implementation = implementation
         _checks.check_number("p", p, low=0, high=1)
         if rules is not None and num_classes is not None:
-            raise ValueError("Pass num_classes or rules, not both: OneHot() holds its own.")
+            raise ValueError(
+                "Pass num_classes or rules, not both. With rules, use OneHot(num_classes)."
+            )
         if rules is not None and ignore_index is not None:
-            raise ValueError("Pass ignore_index or rules, not both: OneHot() holds its own.")
+            raise ValueError(
+                "Pass ignore_index or rules, not both. With rules, use OneHot(..., ignore_index)."
+            )
         self._blend = Blend()
         self._home_rank = 0
         self._calls = PreparedCalls()
@@ -112,7 +116,7 @@ class BatchMix(nn.Module):
         if name in CHECKS and not (value is None and name in OPTIONAL):
             CHECKS[name](value)
         super().__setattr__(name, value)
-        # the calls of earlier batches had the old options
+        # calls prepared for earlier batches use the old options
         if name not in CONTROLLED and "_calls" in self.__dict__:
             self._calls.clear()
 
@@ -128,7 +132,7 @@ class BatchMix(nn.Module):
 
     @property
     def enabled(self) -> bool:
-        """The off switch: when false, samples come back unmixed, with targets of the same form."""
+        """Whether to mix. If False, samples are returned unmixed; targets keep their shape."""
         return bool(self._read_controls().enabled)
 
     @enabled.setter
@@ -161,10 +165,10 @@ class BatchMix(nn.Module):
 
     @property
     def keeps_variance(self) -> bool:
-        """Whether blends are scaled to the variance of samples: `keep_variance`, if it is set.
+        """Whether blended samples are scaled to the variance of unmixed ones.
 
-        If it is None: for classification, and not for regression, where scaled samples with
-        targets that are not scaled would give too small a slope.
+        This is `keep_variance` if it is set. If it is None: True for classification and False for
+        regression, where scaled samples with unscaled targets would give too small a slope.
         """
         if self.keep_variance is not None:
             return self.keep_variance
@@ -173,7 +177,7 @@ class BatchMix(nn.Module):
         return not any(isinstance(rule, Average) for rule in batch_tree.rules_in(self.rules))
 
     def _read_controls(self) -> Controls:
-        # a trace cannot read a tensor; there the training process's own copy is as good
+        # a traced function cannot read the shared tensor; this process's own copy is equal to it
         if torch.compiler.is_compiling():
             return self._controls
         return Controls(*self._shared.tolist())
@@ -186,7 +190,7 @@ class BatchMix(nn.Module):
         """Whether anything is mixed now."""
         if not controls.enabled or not controls.training:
             return False
-        # a worker's own flag is as old as the worker
+        # in a loader worker, `self.training` keeps the value from when the worker was started
         in_worker = not torch.compiler.is_compiling() and get_worker_info() is not None
         return in_worker or self.training
 
@@ -211,7 +215,7 @@ class BatchMix(nn.Module):
         return in_kind_of(given, self._mix(batch, self._read_controls()))
 
     def _mix(self, batch: Any, controls: Controls) -> Any:
-        """Mix a batch of tensors: a pair, or whatever the rules are for."""
+        """Mix a batch of tensors: a pair, or the structure that the rules describe."""
         mixes = self._mixes(controls)
         implementation = self.implementation if mixes else None
         if self.rules is not None:
@@ -248,7 +252,7 @@ class BatchMix(nn.Module):
     ) -> MixPlan:
         """Draw the plan for one batch, as `forward` does. Nothing is mixed in eval mode.
 
-        size: (height, width) of the images, which transforms that paste need.
+        size: (height, width) of the images; required if the transform pastes.
         """
         _checks.check_batch_size(batch_size)
         controls = self._read_controls()
@@ -264,13 +268,13 @@ class BatchMix(nn.Module):
         return plan if finish.p == 1 else plans.with_probability(plan, finish.p, draw)
 
     def _plan_for(self, first: Tensor, dtype: torch.dtype, value: Any, rules: Rules) -> MixPlan:
-        """The plan for a value that these rules are applied to; `first` is its first tensor."""
+        """The plan to mix `value` by these rules; `first` is its first tensor."""
         mixes = self._mixes(self._read_controls())
         size = self._check_blended(value, rules) if mixes else None
         return self.make_plan(first.shape[0], size=size, device=first.device, dtype=dtype)
 
     def _check_blended(self, value: Any, rules: Rules) -> Size | None:
-        """Refuse what cannot be pasted; the size of the images where something is."""
+        """The size of the images to paste into, or None; raises if samples cannot be pasted."""
         if self.paste == 0:
             return None
         shapes = [leaf.shape for leaf, _ in batch_tree.blended_leaves(value, rules)]
@@ -288,12 +292,12 @@ class BatchMix(nn.Module):
             return None
         if images:
             raise ValueError(
-                f"{type(self).__name__} cuts the same boxes out of all images of a sample, got "
-                f"images of different sizes: {', '.join(str(list(shape)) for shape in images)}. "
-                f"Resize them alike. {self._without_images}"
+                f"{type(self).__name__} pastes the same boxes into all images of a sample, which "
+                f"must have one size, got {', '.join(str(list(shape)) for shape in images)}. "
+                f"Resize them. {self._without_images}"
             )
         raise ValueError(
-            f"{type(self).__name__} cuts boxes out of images, [batch, channels, height, width], "
+            f"{type(self).__name__} pastes boxes into images [batch, channels, height, width], "
             f"got {', '.join(str(list(shape)) for shape in shapes) or 'none'}. "
             f"{self._without_images}"
         )
@@ -314,22 +318,22 @@ class BatchMix(nn.Module):
         raise NotImplementedError
 
     def _read_batch(self, inputs: tuple[Any, ...]) -> Any:
-        """The batch, however it was given; without rules a pair, or an error that names both."""
+        """The batch as one value; raises if there are no rules and it is not a pair."""
         alone = len(inputs) == 1 and (self.rules is not None or not isinstance(inputs[0], Tensor))
         batch = batch_tree.with_dicts(inputs[0] if alone else inputs)
         if self.rules is not None:
             return batch
         if isinstance(batch, list) and batch and all(isinstance(e, (tuple, dict)) for e in batch):
             raise TypeError(
-                f"{type(self).__name__} expects a batch, got a list of single samples. As a "
-                "collate_fn pass the transform's .collate, which makes a batch of them first."
+                f"{type(self).__name__} expects a batch, got a list of single samples. For a "
+                "DataLoader, pass collate_fn=transform.collate, which collates them first."
             )
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
             is_list = isinstance(batch, (tuple, list))
             got = f"{len(batch)} entries" if is_list else type(batch).__name__
             raise TypeError(
                 f"{type(self).__name__} expects (samples, labels), got {got}. "
-                "For other batches pass rules=, one per entry."
+                "For other batches, pass rules= with one rule per entry."
             )
         return batch
 
@@ -374,8 +378,8 @@ class BatchMix(nn.Module):
             self.generator.set_state(state_dict["generator"].cpu())
         elif (self.generator is None) == ("generator" in state_dict):
             _checks.warn(
-                "Only one of checkpoint and transform has a generator: plans will not continue "
-                "where they stopped."
+                "Only one of the checkpoint and the transform has a generator: training will not "
+                "resume with the same random plans."
             )
 
     def __copy__(self) -> Self:
@@ -413,7 +417,7 @@ def _share(numbers: Sequence[float]) -> Tensor:
 
 
 class GammaMix(BatchMix):
-    """What ZetaMix and ZetaMixup share: γ as a number, a range or a schedule, and the sources."""
+    """Base class of ZetaMix and ZetaMixup: γ as a number, a range or a schedule, and `sources`."""
 
     sources: int | None
     anchor: AnchorChoice = "self"
@@ -444,7 +448,7 @@ class GammaMix(BatchMix):
         return self._gamma(int(controls.epoch)) if callable(self._gamma) else self._gamma
 
     def _check_gamma(self, gamma: Gamma) -> None:
-        """Refuse an impossible γ."""
+        """Raise if γ is invalid."""
         _checks.check_gamma(gamma)
 
     def set_epoch(self, epoch: int) -> None:
@@ -456,32 +460,32 @@ class GammaMix(BatchMix):
         gamma = self._gamma_at(controls)
         if isinstance(gamma, Tensor):
             _checks.check_gamma(gamma, batch_size, draw.device)
-        # a last, smaller batch uses all that it has
+        # a last, smaller batch uses all of its samples
         few = self.sources is not None and self.sources < batch_size
         sources = self.sources if few else None
         return plans.zeta_spec(batch_size, gamma, sources, None, self.anchor, draw, checked=True)
 
     def extra_repr(self) -> str:
-        # a schedule by its name, unless a number was set in its place
+        # a schedule is shown by its name, unless a number was set instead
         scheduled = callable(self._gamma) and self._controls.gamma_low == NOT_SET
         gamma = getattr(self._gamma, "__name__", self._gamma) if scheduled else self.gamma
         return f"gamma={gamma}, {super().extra_repr()}"
 
 
 def _warn_of_shape(shape: torch.Size) -> None:
-    """Boxes of images [n, height, width, channels] would be cut through their channels."""
+    """Warn about channels-last shapes and about images of one pixel in height or width."""
     if len(shape) == 4 and shape[-1] in (1, 3, 4) and min(shape[1:3]) > 4:
         _checks.warn(
-            f"Images of shape {list(shape)} look like [batch, height, width, channels], and boxes "
-            "are cut out of [batch, channels, height, width]. Pass images.permute(0, 3, 1, 2)."
+            f"Images of shape {list(shape)} look like [batch, height, width, channels], but boxes "
+            "are pasted in [batch, channels, height, width]. Pass images.permute(0, 3, 1, 2)."
         )
     elif min(shape[-2:]) == 1:
         _checks.warn(
-            f"Images of shape {list(shape)} are one pixel high or wide: most boxes in them are "
-            "empty, and leave samples unmixed. Blend them, with ZetaMix(paste=0) or Mixup."
+            f"Images of shape {list(shape)} are one pixel high or wide, so most boxes are empty "
+            "and leave samples unmixed. To blend them instead, use ZetaMix(paste=0) or Mixup."
         )
 
 
 def _is_image(shape: torch.Size) -> bool:
-    """Neither a volume nor a signal [batch, channels, 1, length]."""
+    """Whether samples are images, not volumes or signals [batch, channels, 1, length]."""
     return len(shape) == 4 and min(shape[2:]) > 1

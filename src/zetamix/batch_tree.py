@@ -1,4 +1,4 @@
-"""Batches of any form: rules in the same nest of dicts, tuples and lists, checked and applied."""
+"""Nested batches: dicts, tuples and lists of tensors, with rules in the same structure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -18,7 +18,7 @@ Path: TypeAlias = tuple[object, ...]
 def mix_tree(
     value: Any, rules: Rules, plan: MixPlan, implementation: Implementation | None, path: Path = ()
 ) -> Any:
-    """Mix every entry by its rule; without an implementation samples are returned as they are."""
+    """Mix every entry by its rule; if `implementation` is None, samples are returned unmixed."""
     try:
         if isinstance(rules, (Mapping, Sequence)):
             _check_entries(rules, value)
@@ -39,7 +39,7 @@ def mix_tree(
 
 
 def blended_leaves(value: Any, rules: Rules) -> list[tuple[Tensor, Blend]]:
-    """The tensors that are blended, each with its rule. Entries without a partner are left out."""
+    """The tensors that are blended, each with its rule. Entries without a rule are skipped."""
     if isinstance(rules, Blend):
         leaves = pytree.tree_leaves(value)
         return [(leaf, rules) for leaf in leaves if isinstance(leaf, Tensor)]
@@ -52,7 +52,7 @@ def blended_leaves(value: Any, rules: Rules) -> list[tuple[Tensor, Blend]]:
 
 
 def rules_in(rules: Rules) -> list[Rule]:
-    """All rules of a tree of them."""
+    """All rules of a nested structure."""
     if not isinstance(rules, (Mapping, Sequence)):
         return [rules]
     return [rule for _, part in _entries(rules) for rule in rules_in(part)]
@@ -64,20 +64,21 @@ def _entries(tree: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _check_entries(rules: Mapping[Any, Any] | Sequence[Any], batch: Any) -> None:
-    """A rule for every entry of the batch."""
+    """Raise unless there is one rule for every entry of the batch."""
     if isinstance(rules, Mapping):
         if not isinstance(batch, Mapping) or set(rules) != set(batch):
             is_dict = isinstance(batch, Mapping)
-            got = str(sorted(batch, key=str)) if is_dict else type(batch).__name__
+            names = f"has the keys {sorted(batch, key=str)}" if is_dict else None
+            got = names or f"is a {type(batch).__name__}"
             raise ValueError(
-                f"rules name the entries {sorted(rules, key=str)}, but the batch has {got}. "
-                "Give one rule per entry."
+                f"rules has the keys {sorted(rules, key=str)}, but the batch {got}. "
+                "Pass one rule per entry."
             )
     elif not isinstance(batch, (tuple, list)) or len(rules) != len(batch):
         is_list = isinstance(batch, (tuple, list))
         got = f"has {len(batch)} entries" if is_list else f"is a {type(batch).__name__}"
         raise ValueError(
-            f"There are {len(rules)} rules, but the batch {got}. Give one rule per entry."
+            f"rules has {len(rules)} entries, but the batch {got}. Pass one rule per entry."
         )
 
 
@@ -88,7 +89,7 @@ def _name_entry(error: Exception, path: Path, hint: str = "", tree: str = "batch
 
 
 def with_dicts(batch: Any) -> Any:
-    """The same nest with a dict for every other mapping, such as a tokenizer's BatchEncoding."""
+    """The batch with a dict for every other mapping, such as a tokenizer's BatchEncoding."""
     if isinstance(batch, Mapping):
         return {name: with_dicts(entry) for name, entry in batch.items()}
     if not isinstance(batch, (tuple, list)):
@@ -100,12 +101,12 @@ def with_dicts(batch: Any) -> Any:
 
 
 def in_form_of(batch: Any, parts: tuple[Any, ...]) -> Any:
-    """A named tuple where the batch is one, so that its entries keep their names."""
+    """The parts as a tuple, or as a named tuple if the batch is one."""
     return type(batch)(*parts) if hasattr(batch, "_fields") else parts
 
 
 def check_rule_types(rules: object, path: Path = ()) -> None:
-    """Rules, or a nest of dicts, tuples and lists of them."""
+    """Raise unless `rules` is a rule, or nested dicts, tuples and lists of rules."""
     if isinstance(rules, (Mapping, tuple, list)):
         for name, rule in _entries(rules):
             check_rule_types(rule, (*path, name))
@@ -120,7 +121,7 @@ def check_rule_types(rules: object, path: Path = ()) -> None:
 
 
 def check_first_tensor(batch: object) -> Tensor:
-    """The first tensor of a batch of any form; its rows are the batch."""
+    """The first tensor of a nested batch, which determines the batch size."""
     for path, leaf in pytree.tree_flatten_with_path(batch)[0]:
         if isinstance(leaf, Tensor):
             try:
@@ -128,4 +129,4 @@ def check_first_tensor(batch: object) -> Tensor:
             except (TypeError, ValueError) as error:
                 error.add_note(f"In batch{pytree.keystr(path)}.")
                 raise
-    raise TypeError("The batch holds no tensor: there is nothing to mix.")
+    raise TypeError("The batch must contain at least one tensor, got none.")

@@ -1,8 +1,7 @@
 """Boxes: the parts of an image that are pasted from a source, as CutMix does.
 
 A box is (top, left, bottom, right) in pixels, int64; bottom and right are exclusive, and a box that
-covers no pixel is empty. Sizes are (height, width). All functions work on the device, without a
-value that the host has to read.
+covers no pixel is empty. Sizes are (height, width). No function synchronises with the device.
 """
 
 from typing import Any, TypeAlias
@@ -16,14 +15,14 @@ Size: TypeAlias = tuple[int, int]
 def check_size(size: Any) -> Size:
     is_pair = isinstance(size, (tuple, list)) and len(size) == 2
     if not is_pair or any(type(length) is bool or length < 1 for length in size):
-        raise ValueError(f"Images are cut: size must be (height, width) in pixels, got {size}.")
+        raise ValueError(f"size must be the (height, width) of the images to paste, got {size}.")
     return size[0], size[1]
 
 
 def place_inside(areas: Tensor, uniform: Tensor, size: Size) -> Tensor:
-    """Boxes [..., 4] for areas [...] as shares of the image, placed uniformly inside it.
+    """Boxes [..., 4] for areas [...] as fractions of the image, placed uniformly inside it.
 
-    The sides are √area of the image's, rounded to pixels. uniform: [..., 2], numbers in (0, 1).
+    The sides are √area times those of the image, rounded. uniform: [..., 2], numbers in (0, 1).
     """
     lengths = _lengths(size, areas)
     sides = (areas.sqrt().unsqueeze(-1) * lengths).round()
@@ -34,15 +33,15 @@ def place_inside(areas: Tensor, uniform: Tensor, size: Size) -> Tensor:
 
 
 def _lengths(size: Size, like: Tensor) -> Tensor:
-    """[2]: height and width, filled and not copied from the host, which no CUDA graph captures."""
+    """[2]: height and width, filled on the device: CUDA graphs cannot capture a host copy."""
     return torch.stack([like.new_full((), length) for length in size])
 
 
 def place_around(areas: Tensor, uniform: Tensor, size: Size) -> Tensor:
-    """Boxes [..., 4] as torchvision's CutMix places them, for areas [...] as shares of the image.
+    """Boxes [..., 4] as torchvision's CutMix places them, for areas [...] as image fractions.
 
-    The centre lies anywhere in the image; the sides are √area of the image's, halved and rounded
-    down on both sides of the centre, and end at the border. uniform: [..., 2], numbers in (0, 1).
+    The centre is uniform in the image; half a side, √area / 2 of the image's, is rounded down, and
+    boxes are clipped at the border. uniform: [..., 2], numbers in (0, 1).
     """
     spans = []
     for length, position in zip(size, uniform.unbind(-1), strict=True):
@@ -59,7 +58,7 @@ def _stack(rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor]) -> Tenso
 def whole(outputs: int, size: Size, device: torch.device) -> Tensor:
     """[outputs, 1, 4]: the box of the whole image."""
     box = torch.zeros(outputs, 1, 4, dtype=torch.int64, device=device)
-    # filled, not copied from the host, which a CUDA graph could not capture
+    # filled on the device: a CUDA graph cannot capture a copy from the host
     box[..., 2].fill_(size[0])
     box[..., 3].fill_(size[1])
     return box
@@ -74,7 +73,7 @@ def inside(boxes: Tensor, size: Size) -> Tensor:
 
 
 def _covers(boxes: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Whether boxes [outputs, 4] hold the pixels in these rows and columns of each output."""
+    """Whether boxes [outputs, 4] cover the pixels in these rows and columns of each output."""
     top, left, bottom, right = boxes[..., None].unbind(1)
     in_rows = (rows >= top) & (rows < bottom)
     in_columns = (columns >= left) & (columns < right)
@@ -87,7 +86,7 @@ def visible_pixels(boxes: Tensor, size: Size) -> Tensor:
     The edges of the boxes divide the image into cells that are covered as a whole or not at all.
     """
     if boxes.shape[1] == 2:
-        # ZetaMix's plans: what two boxes share is one box
+        # two sources, as in ZetaMix: the overlap of two boxes is a box
         below, above = boxes.unbind(1)
         first = torch.maximum(below[:, :2], above[:, :2])
         last = torch.minimum(below[:, 2:], above[:, 2:])
@@ -107,7 +106,7 @@ def visible_pixels(boxes: Tensor, size: Size) -> Tensor:
 
 
 def _grid_lines(edges: Tensor, length: int) -> Tensor:
-    """Edges [outputs, n] in order, or every row (column) where there are fewer of these."""
+    """Edges [outputs, n], sorted, or every row (column) if the image has fewer of them."""
     if edges.shape[1] <= length:
         return edges.sort(1).values
     return torch.arange(length + 1, device=edges.device).expand(edges.shape[0], -1)

@@ -90,18 +90,18 @@ def lam_from_gamma(gamma: Number) -> Number:
 
 @dataclass(frozen=True)
 class Description:
-    """What one γ does to `sources` samples; `print` it for the sentence."""
+    """The effect of one γ on `sources` samples; `print` shows it as a sentence."""
 
     gamma: float
     sources: int
     dominant_weight: float
     """The largest weight: how much of an output is its anchor."""
     effective_samples: float
-    """1 / Σ w²: how many equally weighted samples would blend as much."""
+    """1 / Σ w²: the number of equally weighted samples with the same Σ w²."""
     dominates: bool
     """Whether the largest weight exceeds the sum of all others (Theorem 1)."""
     threshold: float
-    """The γ above which that holds for this number of sources."""
+    """The γ above which one sample dominates, for this number of sources."""
 
     def __str__(self) -> str:
         sample = "one sample dominates"

@@ -1,7 +1,7 @@
 """HiddenMix: mix the output of a layer inside a network, as manifold mixup does.
 
-The paper names mixing in the layers of a network as future work. mixup of hidden layers is manifold
-mixup (Verma et al., 2019).
+The paper names mixing in hidden layers as future work. With `Mixup` it is manifold mixup (Verma et
+al., 2019).
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,30 +24,29 @@ INPUT = "input"
 
 @dataclass(frozen=True)
 class HiddenBatch:
-    """What was drawn for one forward pass."""
+    """The layer, the plan and the targets of one forward pass."""
 
     layer: str | None
-    """The layer whose output is mixed; None where the model is in eval mode."""
+    """The layer whose output is mixed; None if the model is in eval mode."""
     plan: MixPlan
-    """For whatever else belongs to the batch, such as a padding mask."""
+    """The plan, to mix other inputs of the batch, such as a padding mask."""
     targets: Tensor
-    """The targets of the mixed batch, as the transform makes them of the labels."""
+    """The mixed targets."""
 
 
 class HiddenMix:
-    """Mixes the output of a layer of `model`, and the labels that belong to it, with one plan.
+    """Mixes the output of a layer of `model`, and the labels of the batch, with the same plan.
 
-    For each batch one of the layers is drawn. A forward hook mixes what this layer returns: a
-    tensor with the batch first, or a tuple that begins with one. Nothing is left on the model
-    between calls. Where the model or the transform is in eval mode nothing is mixed, and targets
-    come back in the same form.
+    One of the layers is drawn for each batch. A forward hook mixes its output: a tensor with the
+    batch first, or a tuple that begins with one. The hook is removed after the forward pass. If the
+    model or the transform is in eval mode, nothing is mixed and the targets have the same shape.
 
-    layer_names: names of `model.named_modules()`, and "input" for what the model is called with.
+    layer_names: names of `model.named_modules()`, or "input" for the input of the model.
     transform: ZetaMixup, Mixup, or ZetaMix(keep_variance=False), with num_classes for integer
         labels. Hidden activations are not centred at 0, so their variance cannot be kept. All
-        outputs are blended, images too where the layer is "input".
-    generator: draws the layer, on a CPU; the transform's by default if that is on a CPU, else
-        torch's. With one layer nothing is drawn.
+        outputs are blended, including images at "input".
+    generator: a CPU generator that draws the layer; by default that of the transform if it is on
+        the CPU, else torch's default generator. Not used with a single layer.
 
     >>> from zetamix import ZetaMixup
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
@@ -80,8 +79,8 @@ class HiddenMix:
             generator = transform.generator if transform.generator.device.type == "cpu" else None
         if generator is not None and generator.device.type != "cpu":
             raise ValueError(
-                f"The layer is drawn on a CPU, got a generator on {generator.device}. Give the "
-                "transform that generator, and HiddenMix one on the CPU."
+                f"generator must be on the CPU, where the layer is drawn, got {generator.device}. "
+                "Pass that generator to the transform, and a CPU generator to HiddenMix."
             )
         self.generator = generator
 
@@ -89,17 +88,17 @@ class HiddenMix:
         return f"HiddenMix({type(self.model).__name__}, {self.layer_names}, {self.transform!r})"
 
     def __call__(self, inputs: Any, labels: Tensor, /, **options: Any) -> tuple[Any, Tensor]:
-        """`(model(inputs, **options), targets)`, mixed in one of the layers."""
+        """Return `(model(inputs, **options), targets)`, mixed in one of the layers."""
         with self.mixing(labels) as batch:
             output = self.model(inputs, **options)
         return output, batch.targets
 
     @contextmanager
     def mixing(self, labels: Tensor) -> Iterator[HiddenBatch]:
-        """Mix the one forward pass of the model that is made inside the `with` block.
+        """Mix the forward pass of the model inside the `with` block, which must be exactly one.
 
-        For models that are called in another way than `model(inputs, **options)`, and for inputs
-        that have to be mixed with the same plan: `batch.plan` is known before the model runs.
+        For models that are not called as `model(inputs, **options)`, and for other inputs that must
+        be mixed with the same plan: `batch.plan` is available before the model runs.
         """
         batch = self._draw(labels)
         if batch.layer is None:
@@ -114,7 +113,7 @@ class HiddenMix:
         if not passes:
             raise RuntimeError(
                 f"Layer {batch.layer!r} did not run, so nothing was mixed. Call the model once "
-                "inside `with hidden.mixing(labels)`, and name a layer that its forward calls."
+                "inside `with hidden.mixing(labels)`, and choose a layer that its forward calls."
             )
 
     def _draw(self, labels: Tensor) -> HiddenBatch:
@@ -140,8 +139,8 @@ class HiddenMix:
             if len(passes) > 1:
                 raise RuntimeError(
                     f"Layer {batch.layer!r} ran twice in one forward pass, and only one output can "
-                    "be mixed. Name a layer that runs once; a module that is used in several "
-                    "places, such as a shared ReLU, does not."
+                    "be mixed. Choose a layer that runs once, not a module used in several "
+                    "places such as a shared ReLU."
                 )
             if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
                 return (self._mix(value[0], batch), *value[1:])
@@ -158,27 +157,27 @@ class HiddenMix:
         if not isinstance(hidden, Tensor):
             raise TypeError(
                 f"{where} must be a tensor, or a tuple that begins with one, got "
-                f"{'no positional argument' if hidden is None else type(hidden).__name__}. Name a "
-                "layer inside of it."
+                f"{'no positional argument' if hidden is None else type(hidden).__name__}. Choose "
+                "a layer inside it."
             )
         if not hidden.is_floating_point():
             raise TypeError(
-                f"{where} is {hidden.dtype}, which has no averages. Name the layer that makes "
-                "numbers of it, such as the embedding."
+                f"{where} must be floating point, got {hidden.dtype}. Choose a later layer, such "
+                "as the embedding."
             )
         plan = batch.plan
         if hidden.ndim == 0 or hidden.shape[0] != plan.batch_size:
             raise ValueError(
-                f"{where} must have as many rows as there are labels, {plan.batch_size}, got "
-                f"{list(hidden.shape)}. Are the labels those of this batch? A layer that has the "
-                "batch second needs batch_first=True."
+                f"{where} must have one row per label, {plan.batch_size}, got "
+                f"{list(hidden.shape)}. Check that the labels belong to this batch, and set "
+                "batch_first=True in layers with the batch as second dimension."
             )
         plan = plan if plan.device == hidden.device else plan.to(hidden.device)
         return apply_plan(hidden, plan, implementation=self.transform.implementation)
 
 
 def _find_layers(model: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]:
-    """The named modules; "input" stands for the model, unless it has a layer of that name."""
+    """The named modules; "input" means the model itself, unless it has a layer of that name."""
     known = dict(model.named_modules())
     known.pop("", None)
     if not names:
@@ -189,37 +188,36 @@ def _find_layers(model: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]
             inner = [other for other in known if other.endswith(f".{name}")]
             hint = f" Did you mean {join(inner[:3], 'or')}?" if inner else did_you_mean(name, known)
             raise ValueError(
-                f"{type(model).__name__} has no layer {name!r}.{hint} Its layers are the names of "
-                'model.named_modules(), and "input".'
+                f"{type(model).__name__} has no layer {name!r}.{hint} Expected a name of "
+                'model.named_modules(), or "input".'
             )
         found[name] = known.get(name, model)
     return found
 
 
 def _refuse_compiled(model: nn.Module, layer: nn.Module) -> None:
-    """A compiled graph keeps the hooks, and with them the plan, that it was traced with."""
+    """Raise if the layer is compiled: the graph would keep the hook and plan of its first call."""
     for name, module in model.named_modules():
         compiled = hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
         if compiled and any(part is layer for part in module.modules()):
             raise RuntimeError(
                 f"{name or 'The model'} is compiled, and a compiled graph would mix every batch "
-                "as its first. Pass the model as it was before torch.compile, or compile only "
-                "modules that do not hold the layer."
+                "with the plan of the first. Pass the model as it was before torch.compile, or "
+                "compile only modules that do not contain the layer."
             )
 
 
 def _check_transform(transform: object, names: Sequence[str]) -> None:
     if not isinstance(transform, BatchMix):
         raise TypeError(
-            "transform must make plans, such as ZetaMixup(...) or Mixup(...), got "
-            f"{type(transform).__name__}."
+            f"transform must be a ZetaMixup, Mixup or ZetaMix, got {type(transform).__name__}."
         )
     if transform.rules is not None:
-        raise ValueError("Hidden layers are mixed with labels alone: pass num_classes, not rules.")
+        raise ValueError("HiddenMix does not support rules. Pass num_classes to the transform.")
     if transform.paste:
         raise ValueError(
-            f"{type(transform).__name__} pastes boxes of images, which hidden layers are not. Use "
-            "ZetaMixup, Mixup, or ZetaMix without paste=."
+            f"{type(transform).__name__} pastes boxes into images, which HiddenMix does not "
+            "support. Use ZetaMixup, Mixup, or ZetaMix without paste=."
         )
     if transform.keeps_variance and any(name != INPUT for name in names):
         raise ValueError(

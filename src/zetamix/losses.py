@@ -1,4 +1,4 @@
-"""Losses for soft targets, with class weights done right, and accuracy for training curves."""
+"""Losses for soft targets, weighted by class as in `F.cross_entropy`, and training accuracy."""
 
 from collections.abc import Callable
 from typing import Literal, TypeAlias
@@ -26,11 +26,10 @@ def soft_cross_entropy(
 ) -> Tensor:
     """Cross entropy against soft targets that agrees with `F.cross_entropy` on hard ones.
 
-    `logits` and `targets` are [n, classes] or [n, classes, *dense]; integer targets go to
-    `F.cross_entropy` as they are. "mean" divides by the class-weighted mass of the targets,
-    Σ weight·target, which for one-hot targets is what `F.cross_entropy` divides by for hard ones
-    (torch's own soft form divides by n). Mass on class `ignore_index` does not count, and neither
-    do positions without any mass.
+    `logits` and `targets` are [n, classes] or [n, classes, *dense]; integer targets are passed to
+    `F.cross_entropy`. "mean" divides by the class-weighted sum of the targets, Σ weight·target; for
+    one-hot targets that is the divisor of `F.cross_entropy` for class indices (for soft targets it
+    divides by n). The class `ignore_index`, and positions whose targets are all 0, do not count.
 
     >>> logits, labels = torch.randn(6, 3), torch.tensor([0, 1, 2, 0, 1, 2])
     >>> weight = torch.tensor([1.0, 5.0, 2.0])
@@ -67,7 +66,7 @@ def soft_cross_entropy(
     scale = costs.new_ones(shape) if weight is None else weight.view(shape)
     counted = torch.arange(classes, device=targets.device) != ignore_index
     mass = targets.to(wide) * counted.view(shape)
-    # a class that cannot be (logit -inf) and has no mass costs nothing, though inf · 0 is NaN
+    # a class with logit -inf and target 0 contributes 0, although inf · 0 is NaN
     finite = costs.masked_fill(torch.isinf(costs) & (mass == 0), 0)
     loss = (1 - label_smoothing) * (finite * scale * mass).sum(1)
     if label_smoothing:
@@ -86,7 +85,7 @@ def _check_class_weights(weight: Tensor, classes: int) -> Tensor:
 
 
 def _check_class_indices(targets: Tensor, logits: Tensor) -> Tensor:
-    """Class indices [n, *dense] for scores [n, classes, *dense], int64; a column [n, 1] is one."""
+    """Class indices [n, *dense], int64, for logits [n, classes, *dense]; [n, 1] becomes [n]."""
     expected = logits.shape[:1] + logits.shape[2:]
     indices = targets if targets.shape == expected else drop_column(targets)
     if indices.shape != expected:
@@ -98,7 +97,7 @@ def _check_class_indices(targets: Tensor, logits: Tensor) -> Tensor:
 
 
 class SoftCrossEntropy(nn.Module):
-    """`soft_cross_entropy` as a module, in place of `nn.CrossEntropyLoss`.
+    """`soft_cross_entropy` as a module; a replacement for `nn.CrossEntropyLoss`.
 
     >>> SoftCrossEntropy(label_smoothing=0.1)(torch.zeros(4, 10), torch.full((4, 10), 0.1))
     tensor(2.3026)
@@ -144,7 +143,7 @@ def soft_binary_cross_entropy(
     label_smoothing: float = 0.0,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Binary cross entropy for mixed multi-label or binary targets; smoothing pulls towards 1/2.
+    """Binary cross entropy for mixed multi-label or binary targets, smoothed towards 1/2.
 
     >>> soft_binary_cross_entropy(torch.zeros(4, 5), torch.rand(4, 5))
     tensor(0.6931)
@@ -171,7 +170,7 @@ def expected_loss(
 
     `targets` are those of the original batch, before mixing; `criterion` returns one loss per
     sample (`reduction="none"`). Returns one loss per output: take `.mean()` of it. For cross
-    entropy this equals the loss against the mixed target, at `plan.sources` times the price.
+    entropy this equals the loss against the mixed target, at `plan.sources` times the cost.
 
     >>> from zetamix.plan import zeta_plan
     >>> plan = zeta_plan(4, sources=2)
@@ -201,11 +200,11 @@ def _check_rows(name: str, value: Tensor, rows: int) -> None:
 
 
 def dominant_accuracy(predictions: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
-    """The share of outputs whose highest score is the class with the largest target.
+    """The fraction of outputs whose predicted class is the class with the largest target.
 
-    Targets are soft, as mixing returns them, or class indices. Outputs without any target mass and
-    class indices equal to `ignore_index` do not count. For training curves: with ζ-mixup above
-    `GAMMA_MIN` that class is the anchor's.
+    Targets are soft targets or class indices. Outputs whose targets are all 0, and class indices
+    equal to `ignore_index`, do not count. For training curves: with ζ-mixup above `GAMMA_MIN`, the
+    class with the largest target is that of the anchor.
 
     >>> dominant_accuracy(torch.eye(3), torch.tensor([[0.9, 0.1, 0.0]] * 3))
     tensor(0.3333)

@@ -1,4 +1,4 @@
-"""Mixing methods as text, for every command: `none`, `mixup:0.2`, `zetamix`, `zeta:2.8`."""
+"""Mixing methods by name and options: `none`, `mixup:0.2`, `zetamix`, `zeta:2.8`."""
 
 import re
 import threading
@@ -51,11 +51,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "local": {"gamma": 2.8, "sources": None, "until": 1.0},
 }
 CHOICES = {"per": LAMS, "anchor": ANCHORS, "keep_variance": ("yes", "no")}
-# methods whose label names the options that differ from their defaults and no others
+# methods whose label has only the options that differ from their defaults
 SHORT = ("none", "switch", "zetamix")
 
 
-# the filters of warnings belong to the process: two threads of `tune` restored each other's
+# warning filters are global: without the lock, two threads of `tune` restored each other's
 _FILTERS_LOCK = threading.Lock()
 
 
@@ -83,23 +83,23 @@ class Method:
 
     @property
     def values(self) -> dict[str, Any]:
-        """All options, those that equal their defaults too."""
+        """All options, including those at their defaults."""
         return {**OPTIONS[self.name], **dict(self.options)}
 
     @property
     def full_label(self) -> str:
-        """The label with every option spelled out, whatever the defaults will be."""
+        """The label with every option, so that it does not depend on defaults."""
         return _spell(self.name, self.values)
 
     @property
     def sources(self) -> int | None:
-        """How many samples go into one output; None where the method does not say."""
+        """The number of samples mixed into one output; None if the method does not set it."""
         sources: int | None = self.values.get("sources")
         return sources
 
     @property
     def until(self) -> float:
-        """The share of training in which samples are mixed; the rest of the epochs is unmixed."""
+        """The fraction of training in which samples are mixed; later epochs are unmixed."""
         until: float = self.values.get("until", 1.0)
         return until
 
@@ -111,7 +111,7 @@ class Method:
     ) -> Transform | None:
         """The transform from `(samples, labels)` to `(samples, targets)`; None for `none`.
 
-        It mixes whenever it is called: the training loop applies `until`.
+        It always mixes; the training loop applies `until`.
         """
         if self.name == "none":
             return None
@@ -131,10 +131,11 @@ class Method:
         *,
         mean: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Mix floating point samples as they are, to look at the outputs or to measure them.
+        """Mix floating point samples that are not normalised, to show or measure the outputs.
 
-        Training mixes normalised samples. `mean` stands for their 0 where the variance is kept; it
-        is the mean of each channel of `samples` by default. Unusual settings do not warn.
+        Training mixes normalised samples. If the method keeps the variance, `mean` is subtracted
+        first and added afterwards; by default it is the mean of each channel of `samples`. Warnings
+        are suppressed.
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
@@ -176,10 +177,10 @@ def parse(text: str) -> Method:
     (('gamma', (0.0, 4.0)), ('sources', 4))
     """
     name, options = parse_options(text)
-    # in one order and without defaults, so that equal methods compare equal
+    # in a fixed order and without defaults, so that equal methods compare equal
     kept = [(key, options[key]) for key in OPTIONS[name] if key in options]
     if name != "zetamix" or len(kept) < len(OPTIONS[name]):
-        # with every option spelled out, a label has to keep its meaning when defaults change
+        # a label with every option must keep its meaning when defaults change
         kept = [(k, v) for k, v in kept if v != OPTIONS[name][k]]
     method = Method(name, tuple(kept))
     _check(method)
@@ -187,7 +188,7 @@ def parse(text: str) -> Method:
 
 
 def parse_options(text: str) -> tuple[str, dict[str, Any]]:
-    """The name of a method and all options that a text gives, those that equal defaults too.
+    """The name of a method and the options given, including those at their defaults.
 
     >>> parse_options("zetamix:paste=0.5")
     ('zetamix', {'paste': 0.5})
@@ -212,7 +213,7 @@ def parse_options(text: str) -> tuple[str, dict[str, Any]]:
             names = ", ".join(OPTIONS[name]) or "none"
             raise UnknownMethodError(f"{name} has no option {part!r}; its options: {names}.")
         if key in options:
-            raise UnknownMethodError(f"{name} is given {key} twice, in {text.strip()!r}.")
+            raise UnknownMethodError(f"{name} has the option {key} twice, in {text.strip()!r}.")
         options[key] = _read(name, key, value.strip())
     return name, options
 
@@ -235,12 +236,12 @@ def parse_list(text: str) -> list[Method]:
     labels = [method.label for method in methods]
     for label in labels:
         if labels.count(label) > 1:
-            raise UnknownMethodError(f"{label} is given twice; name each method once.")
+            raise UnknownMethodError(f"{label} is given twice; give each method once.")
     return methods
 
 
 def choose_methods(text: str, *, images: bool) -> list[Method]:
-    """Read a list of default methods; those that can only paste boxes are for images only.
+    """Read a list of default methods, without those that need images if there are none.
 
     >>> [method.label for method in choose_methods("none,cutmix,switch,zeta", images=False)]
     ['none', 'zeta:2.8']
@@ -267,12 +268,12 @@ def _read(name: str, key: str, value: str) -> Any:
     except ValueError:
         expected = "a whole number or all" if key == "sources" else "a number"
         if key == "gamma" and name != "local":
-            expected = "a number or a range as 0..4"
+            expected = "a number or a range such as 0..4"
         raise UnknownMethodError(f"{name}: expected {key}={expected}, got {value!r}.") from None
 
 
 def _check(method: Method) -> None:
-    """Build the transform once, so that an impossible value is an error now, not in training."""
+    """Build the transform once, so that an invalid value raises now and not in training."""
     try:
         with _FILTERS_LOCK, warnings.catch_warnings():
             warnings.simplefilter("ignore")

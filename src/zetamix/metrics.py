@@ -1,6 +1,6 @@
-"""Classification metrics: how each is computed, printed and chosen, and its value by chance.
+"""Classification metrics: how each is computed, printed and selected, and its chance level.
 
-Also the temperature of a trained network, on which its calibration depends.
+Also temperature scaling of a trained network.
 """
 
 import math
@@ -23,7 +23,7 @@ from torchmetrics.functional.classification import (
 BINS = 15
 # a split whose largest class is at most this many times its smallest counts as balanced
 BALANCED = 1.5
-# up to so many classes a record holds the whole confusion matrix; of 1,000 it would take 6 MB
+# up to this many classes a record has the whole confusion matrix; for 1,000 it would be 6 MB
 DENSE_CLASSES = 100
 # logits that are processed at a time, in 64 MB
 MANY_LOGITS = 1 << 24
@@ -47,7 +47,7 @@ class Metric:
     """Whether it is printed in percent, and its differences in percentage points."""
     digits: int = 2
     meaning: str = ""
-    """One line that explains it, where its name does not."""
+    """A one-line explanation, if the name needs one."""
 
     @property
     def heading(self) -> str:
@@ -61,7 +61,7 @@ class Metric:
 
     @property
     def sign(self) -> int:
-        """1 where higher is better, else -1."""
+        """1 if higher is better, else -1."""
         return 1 if self.higher_is_better else -1
 
     def scale(self, value: float) -> float:
@@ -73,7 +73,7 @@ class Metric:
         return f"{self.scale(value):.{self.digits}f}"
 
     def format(self, value: float, spread: float | None = None) -> str:
-        """A value with its unit, and ± `spread` where there is one.
+        """A value with its unit, and ± `spread` if given.
 
         >>> METRICS["error"].format(0.0312), METRICS["auc"].format(0.98765, 0.001)
         ('3.12 %', '0.9877 ± 0.0010')
@@ -140,12 +140,12 @@ METRICS = {
         Metric("hamming", "Hamming loss", "Hamming loss", False),
     )
 }
-# from the temperature of the validation split, once a run has ended; `classify` has all others
+# with the temperature fitted on the validation split after training; `classify` has the others
 SCALED = {"nll_scaled": "nll", "ece_scaled": "ece"}
 MULTI_LABEL_ONLY = ("map", "hamming")
 # of samples with one class each
 EVALUATED = tuple(name for name in METRICS if name not in (*SCALED, *MULTI_LABEL_ONLY))
-# those that a report of a multi-label set shows, the primary one first
+# the metrics in a report on a multi-label dataset, the primary one first
 MULTI_LABEL_METRICS = ("map", "auc", "f1_macro", "hamming", "nll", "ece")
 
 
@@ -159,16 +159,16 @@ def check_metric(name: str, *, multi_label: bool) -> str:
 
 # fractions of all samples
 FRACTIONS = ("error", "accuracy", "f1_micro")
-# means over classes of fractions of their samples; the AUC of a confident model is one, too
+# means over classes of fractions of their samples; so is the AUC of a confident model
 CLASS_MEANS = ("balanced_accuracy", "f1_macro", "auc")
 
 
 def choose_metrics(counts: Tensor, *, multi_label: bool = False) -> list[str]:
     """The metrics to report for a split with `counts` samples per class, the primary one first.
 
-    The error rate leads where classes are balanced, else balanced accuracy; for two classes the
-    AUC comes before both; for several labels per sample the mean average precision leads.
-    Calibration (NLL, ECE) comes last.
+    The primary metric is the mean average precision for several labels per sample, the AUC for two
+    classes, the error rate for balanced classes, and balanced accuracy otherwise. Calibration (NLL,
+    ECE) comes last.
 
     >>> choose_metrics(torch.tensor([1, 1, 2]))
     ['balanced_accuracy', 'f1_macro', 'error', 'nll', 'ece']
@@ -185,7 +185,7 @@ def choose_metrics(counts: Tensor, *, multi_label: bool = False) -> list[str]:
 def primary_metric(counts: Tensor, *, auc: bool = True, multi_label: bool = False) -> str:
     """The first of `choose_metrics`.
 
-    auc: False leaves the AUC out, where a standard error is needed: a confusion matrix gives none.
+    auc: False excludes the AUC, whose standard error cannot be computed from a confusion matrix.
 
     >>> primary_metric(torch.tensor([30, 10])), primary_metric(torch.tensor([30, 10]), auc=False)
     ('auc', 'balanced_accuracy')
@@ -195,7 +195,7 @@ def primary_metric(counts: Tensor, *, auc: bool = True, multi_label: bool = Fals
 
 
 def chance_level(metric: str, counts: Tensor, *, samples: int | None = None) -> float | None:
-    """The best value of a classifier that ignores its input; None where no formula is known.
+    """The best value of a classifier that ignores its input; None if no formula is known.
 
     counts: samples per class. For the error rate this is the majority-class baseline.
     samples: the number of samples of a multi-label split, whose counts are those of each label.
@@ -236,7 +236,7 @@ def resolution(metric: str, counts: Tensor) -> float:
     if metric in FRACTIONS:
         return 1 / int(counts.sum())
     if metric in CLASS_MEANS:
-        # a sample of the largest class moves the mean least
+        # a sample of the largest class changes the mean least
         return 1 / (int((counts > 0).sum()) * int(counts.max()))
     return 0.0
 
@@ -257,14 +257,14 @@ def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
         return classify_multi_label(logits, labels)
     classes = logits.shape[1]
     probabilities = logits.softmax(1)
-    # by the logits: softmax may make two different ones equal
+    # from the logits: after softmax, two different ones may be equal
     predictions = logits.argmax(1)
-    # not by a matrix of all pairs, which takes 800 MB for 10,000 classes
+    # not from the whole matrix, which takes 800 MB for 10,000 classes
     zeros, ones = probabilities.new_zeros(classes, dtype=torch.float64), torch.ones_like(labels)
     hits = zeros.index_add(0, labels, (predictions == labels).double())
     actual, predicted = (zeros.index_add(0, x, ones.double()) for x in (labels, predictions))
     recalls, f1 = hits / actual.clamp_min(1), 2 * hits / (actual + predicted).clamp_min(1)
-    # read once: every read of a number waits for the device
+    # read all at once: every read of a number synchronises with the device
     right, recall, f1_macro, auc, nll, ece = torch.stack(
         [
             hits.sum(),
@@ -278,7 +278,7 @@ def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
             ),
         ]
     ).tolist()
-    # of integers, so that 2 mistakes in 359 are exactly 2/359
+    # from integers, so that 2 errors in 359 are exactly 2/359
     accuracy = right / len(labels)
     return {
         "error": 1 - accuracy,
@@ -344,9 +344,9 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
     >>> round(fit_temperature(logits, torch.tensor([0, 0, 0, 0])), 2)
     2.25
     """
-    # one number needs no more samples
+    # enough samples to fit one parameter
     some = slice(None, None, 1 + logits.numel() // MANY_LOGITS)
-    # on the CPU: every value of the loss is read
+    # on the CPU, because every value of the loss is read
     logits, labels = logits[some].detach().cpu().double(), labels[some].cpu()
     smoothing = 1 / (len(labels) + 2)
 
@@ -412,7 +412,7 @@ def dense_confusion(stored: Confusion) -> Tensor:
 
 
 def count_right(stored: Confusion) -> tuple[Tensor, Tensor]:
-    """[classes] each, of `count_confusion`: the samples that were predicted right, and all."""
+    """Correctly predicted and all samples of each class, [classes], from `count_confusion`."""
     if isinstance(stored, list):
         matrix = torch.tensor(stored)
         return matrix.diag(), matrix.sum(1)
@@ -423,9 +423,9 @@ def count_right(stored: Confusion) -> tuple[Tensor, Tensor]:
 
 
 def _auc(probabilities: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
-    """Mean area of the classes with samples, by the ranks of all scores; ties count half.
+    """Mean area over the classes with samples, from the ranks of all scores; ties count half.
 
-    One sort for all classes: 100 of them one by one are 6,000 operations on a GPU, this is 20.
+    One sort for all classes: class by class, 100 classes take 6,000 GPU operations instead of 20.
     """
     if probabilities.shape[1] > DENSE_CLASSES:
         return _mean_area(probabilities, labels, counts)
@@ -444,14 +444,14 @@ def _auc(probabilities: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
 def _mean_area(probabilities: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
     """The mean over classes of one-against-rest areas, by comparing all pairs of samples.
 
-    10,000 samples of 10,000 classes take a second, with a curve for each class four minutes.
+    10,000 samples of 10,000 classes take a second, and four minutes with one curve per class.
     """
     wins = []
     step = MANY_LOGITS // len(labels) + 1
     for first in range(0, len(labels), step):
         rows = slice(first, first + step)
         own = labels[rows]
-        # how likely every sample is of the class of each of these rows, and these rows themselves
+        # the scores of all samples for the class of each of these rows, and of the rows themselves
         others, value = probabilities[:, own], probabilities[rows].gather(1, own[:, None])[:, 0]
         negative = labels[:, None] != own
         wins.append((((others < value) + 0.5 * (others == value)) * negative).sum(0))

@@ -1,4 +1,4 @@
-"""Apply a plan to samples (Eq. 2), and ζ-mixup and mixup of samples and labels in one call."""
+"""`apply_plan` (Eq. 2), and ζ-mixup and mixup of samples and labels as functions."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any, TypeVar
@@ -28,11 +28,11 @@ from zetamix.prepared_calls import Call, PreparedCalls
 from zetamix.rules import Blend, OneHot, Rule, drop_column, infer_rule, is_batch
 from zetamix.sampling import Draw
 
-# of zeta_mixup and mixup; every transform has its own
+# prepared calls of zeta_mixup and mixup; every transform has its own
 _calls = PreparedCalls()
 
 Nest = TypeVar("Nest")
-"""A tensor or a nest of tensors: what comes back has the form that went in."""
+"""A tensor, or nested dicts, tuples and lists of tensors; the result has the same structure."""
 
 
 def apply_plan(
@@ -42,18 +42,18 @@ def apply_plan(
     mean: float | Sequence[float] | None = None,
     implementation: Implementation = "auto",
 ) -> Nest:
-    """Mix every tensor of `samples`, a tensor or any nest of dicts, tuples and lists of tensors.
+    """Apply a plan to samples: a tensor, or nested dicts, tuples and lists of tensors.
 
-    Tensors have the batch first and any shape behind it. Dtype and memory format are kept, the
-    input is left alone, and gradients flow. uint8, int8 and int16 are mixed in float32, rounded and
-    clamped. NumPy arrays and tv_tensors come back as such. A sample that holds NaN or infinity can
-    reach every output of its batch. Where the plan has boxes, tensors [n, ..., height, width] of
-    its size are pasted.
+    The first dimension of every tensor is the batch. Dtype and memory format are kept, the input
+    is not modified, and gradients are propagated. uint8, int8 and int16 are mixed in float32,
+    rounded and clamped. NumPy arrays and tv_tensors are returned as such. NaN or infinity in one
+    sample can reach every output of its batch. Where the plan has boxes, tensors
+    [n, ..., height, width] of its size are pasted.
 
-    mean: the mean of samples in [0, 1] or of bytes, for plans that keep the variance; see
-        `zetamix.rules.Blend`. Without it samples are taken as normalised.
-    implementation: "auto" takes the fastest that can do it, "reference" plain torch, "fused" the
-        Triton kernels or an error that says why not.
+    mean: the mean of samples in [0, 1] or of dtype uint8, for plans that keep the variance; see
+        `zetamix.rules.Blend`. Without it, samples are assumed to be normalised to mean 0.
+    implementation: "auto" selects the fastest available one, "reference" is plain torch, "fused"
+        the Triton kernels, which raise if they cannot be used.
 
     >>> from zetamix import zeta_plan
     >>> plan = zeta_plan(2, gamma=1.0)
@@ -83,8 +83,8 @@ def zeta_mixup(
     """Mix a batch and its labels with ζ-mixup and return `(samples, targets)` (Eq. 2 and 3).
 
     Integer labels need `num_classes` and become soft targets [outputs, num_classes]; floating
-    point labels (soft, multi-hot, regression) are averaged. Everything else is as in `zeta_plan`
-    and `apply_plan`.
+    point labels (soft, multi-hot, regression) are averaged. The other arguments are those of
+    `zeta_plan` and `apply_plan`.
 
     >>> images, labels = torch.rand(8, 3, 32, 32), torch.arange(8)
     >>> images, targets = zeta_mixup(images, labels, num_classes=8, gamma=2.8)
@@ -123,6 +123,9 @@ def mixup(
 ) -> tuple[Nest, Tensor]:
     """Mix a batch and its labels with mixup and return `(samples, targets)` (Eq. 1).
 
+    Labels are treated as in `zeta_mixup`. The other arguments are those of `mixup_plan` and
+    `apply_plan`.
+
     >>> images, targets = mixup(torch.rand(8, 3, 32, 32), torch.arange(8), num_classes=10)
     >>> targets.shape
     torch.Size([8, 10])
@@ -143,7 +146,7 @@ def mixup(
 
 
 def _find_call(samples: Any, labels: Any, options: Hashable) -> Call | None:
-    """The prepared call of an earlier batch like this one."""
+    """The call prepared for an earlier batch of the same shapes, dtypes and options."""
     if torch.compiler.is_compiling() or not _calls:
         return None
     if type(samples) is not Tensor or type(labels) is not Tensor:
@@ -152,10 +155,10 @@ def _find_call(samples: Any, labels: Any, options: Hashable) -> Call | None:
 
 
 def check_pair(samples: Any, labels: Any) -> Tensor:
-    """Samples (a tensor or a nest of them) and labels that belong together; the first tensor."""
+    """The first tensor of the samples; raises unless samples and labels form a batch."""
     leaves = [samples] if isinstance(samples, Tensor) else pytree.tree_leaves(samples)
     if not leaves:
-        raise TypeError("samples must hold at least one tensor, got none.")
+        raise TypeError("samples must contain at least one tensor, got none.")
     for leaf in leaves:
         if not is_batch(leaf):
             check_tensor("samples", leaf)
@@ -169,22 +172,23 @@ def check_pair(samples: Any, labels: Any) -> Tensor:
     if first.shape[0] != labels.shape[0]:
         hint = ""
         if isinstance(samples, (list, tuple)):
-            hint = " A list is taken as several inputs; torch.stack a list of single samples."
+            hint = " A list means several inputs; pass torch.stack(samples) for single samples."
         raise ValueError(
             f"samples and labels must have the same length, got {first.shape[0]} samples "
             f"and {labels.shape[0]} labels.{hint}"
         )
     if first.device != labels.device:
         raise ValueError(
-            f"samples and labels must be on one device, got {first.device} and {labels.device}."
+            f"samples and labels must be on the same device, got {first.device} and "
+            f"{labels.device}."
         )
     return first
 
 
 def _refuse_vmap() -> None:
     raise TypeError(
-        "A plan cannot be drawn inside torch.vmap, where labels cannot be read. Draw it "
-        "outside with zeta_plan or mixup_plan, and apply it inside with apply_plan."
+        "A plan cannot be drawn inside torch.vmap. Draw it outside with zeta_plan or "
+        "mixup_plan, and apply it inside with apply_plan."
     )
 
 
@@ -200,10 +204,10 @@ def mix_pair(
     finish: Finish = PLAIN,
     size: Size | None = None,
 ) -> tuple[Any, Tensor]:
-    """Draw the plan and apply it, by a prepared call where there is one.
+    """Draw the plan and apply it, and keep the call for the next batch where it can be prepared.
 
-    calls, options: where the call is kept for the next batch, and for which options.
-    size: of the images, where some are pasted.
+    calls, options: the cache of prepared calls, and the options that are part of its key.
+    size: (height, width) of the images, if some are pasted.
     """
     is_tensor = isinstance(samples, Tensor)
     dtype = samples.dtype if is_tensor else plan_dtype(samples)
@@ -235,7 +239,7 @@ def _prepare_kernels(
     finish: Finish,
     implementation: Implementation,
 ) -> Call | None:
-    """A call that draws and mixes batches like this one in one or two launches, if it can."""
+    """A call that draws and mixes such batches in one or two launches; None if not possible."""
     if (
         not dispatch.mixes_labelled(spec, finish, samples)
         or drop_column(labels).ndim != 1
@@ -258,7 +262,7 @@ def _prepare_few(
     size: Size | None,
     dtype: torch.dtype,
 ) -> Call | None:
-    """A call that draws few sources by NumPy and mixes batches like this one, if it can."""
+    """A call that draws the plan with NumPy and mixes such batches; None if not possible."""
     if (
         samples.dtype != dtype
         or labels.dtype != torch.int64
@@ -278,7 +282,7 @@ def _prepare_few(
 
 
 def plan_dtype(batch: object) -> torch.dtype:
-    """float64 weights where any tensor of the batch is float64, float32 for all others."""
+    """The dtype of the weights: float64 if any tensor of the batch is float64, else float32."""
     leaves = [batch] if isinstance(batch, Tensor) else pytree.tree_leaves(batch)
     double = any(isinstance(leaf, Tensor) and leaf.dtype == torch.float64 for leaf in leaves)
     return torch.float64 if double else torch.float32

@@ -31,7 +31,7 @@ LAMS = ("sample", "batch")
 
 
 class PlanArrays(NamedTuple):
-    """A plan as NumPy arrays, for NumPy, JAX and whatever else reads them; see `MixPlan`."""
+    """A plan as NumPy arrays, for NumPy, JAX and other libraries; see `MixPlan`."""
 
     indices: Any
     """[outputs, sources], int64."""
@@ -58,14 +58,14 @@ class MixPlan:
     weights: Tensor
     """[outputs, sources], floating point: rows of every plan made here sum to 1."""
     batch_size: int
-    """How many rows the batch has that this plan is for."""
+    """Size of the batch that the plan is for."""
     keep_variance: bool = False
-    """Whether samples are scaled to the variance that they have unmixed (see `scale`)."""
+    """Whether mixed samples are scaled to the variance of unmixed ones (see `scale`)."""
     boxes: Tensor | None = None
     """[outputs, sources, 4], int64: each source covers its box (top, left, bottom, right) of the
-    image, later sources over earlier ones, and pixels outside of all boxes are blended. A blended
-    output has empty boxes. In a pasted one column 0 has the whole image, and the weights are the
-    shares of pixels."""
+    image, later sources over earlier ones, and pixels outside all boxes are blended. A blended
+    output has empty boxes. In a pasted output the first box is the whole image, and the weights are
+    the fractions of pixels that show each source."""
     size: Size | None = None
     """(height, width) of the images that boxes are for."""
 
@@ -92,10 +92,10 @@ class MixPlan:
             raise TypeError(f"weights must be floating point, got {weights.dtype}.")
         if indices.device != weights.device:
             raise ValueError(
-                "indices and weights must be on one device, got "
+                "indices and weights must be on the same device, got "
                 f"{indices.device} and {weights.device}."
             )
-        # on a GPU an index out of range trips the assertion of the gather that uses it
+        # on a GPU, the gather that uses the indices asserts that they are in range
         if not _checks.reads_need_sync(indices) and indices.numel():
             low, high = (int(bound) for bound in indices.aminmax())
             if low < 0 or high >= self.batch_size:
@@ -118,7 +118,8 @@ class MixPlan:
         object.__setattr__(self, "size", size)
         if boxes.device != self.device:
             raise ValueError(
-                f"indices and boxes must be on one device, got {self.device} and {boxes.device}."
+                f"indices and boxes must be on the same device, got {self.device} and "
+                f"{boxes.device}."
             )
         if not _checks.reads_need_sync(boxes) and boxes.numel():
             rows, columns = boxes[..., ::2], boxes[..., 1::2]
@@ -129,7 +130,7 @@ class MixPlan:
     def scale(self) -> Tensor | None:
         """[outputs]: the factor on deviations from the mean that keeps the variance, or None.
 
-        1/‖w‖₂, for independent samples, where an output is blended; 1 where it is pasted.
+        It is 1/‖w‖₂ for blended outputs (of independent samples) and 1 for pasted ones.
         """
         if not self.keep_variance:
             return None
@@ -175,8 +176,8 @@ class MixPlan:
     def matrix(self) -> Tensor:
         """The weights as a dense [outputs, batch_size] matrix.
 
-        `plan.matrix() @ targets` mixes targets; so it does samples, unless boxes are pasted or the
-        variance is kept.
+        `plan.matrix() @ targets` mixes targets, and also samples unless the plan pastes boxes or
+        keeps the variance.
         """
         return dense(self.indices, self.weights, self.batch_size)
 
@@ -206,7 +207,7 @@ class MixPlan:
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a file that `MixPlan.load` reads back exactly."""
-        # clone: weights may be an expanded view, and the file should hold what it shows
+        # clone: weights may be an expanded view, and the file should hold all values
         state = {
             name: value.clone() if isinstance(value, Tensor) else value
             for name, value in vars(self).items()
@@ -221,14 +222,14 @@ class MixPlan:
         except OSError:
             raise
         except Exception:
-            # torch raises many kinds of errors for a file that is not its own
+            # torch.load raises errors of many types for other files
             state = None
         known = {field.name for field in fields(cls)}
         if (
             not isinstance(state, dict)
             or not {"indices", "weights", "batch_size"} <= set(state) <= known
         ):
-            raise ValueError(f"{path} is damaged or holds no plan. Write one with MixPlan.save.")
+            raise ValueError(f"{path} is damaged or was not written by MixPlan.save.")
         return cls(**state).to(device)
 
 
@@ -241,7 +242,7 @@ def check_is_plan(plan: object) -> None:
 
 
 def _trusted_plan(indices: Tensor, weights: Tensor, batch_size: int) -> MixPlan:
-    """A plan that is right by construction: without the checks of plans from outside."""
+    """A plan that is valid by construction, created without the checks of `MixPlan`."""
     plan = object.__new__(MixPlan)
     object.__setattr__(plan, "indices", indices)
     object.__setattr__(plan, "weights", weights)
@@ -250,7 +251,7 @@ def _trusted_plan(indices: Tensor, weights: Tensor, batch_size: int) -> MixPlan:
 
 
 def _changed(plan: MixPlan, **parts: Any) -> MixPlan:
-    """The plan with other parts, which are right by construction."""
+    """A copy of the plan with these fields, which are valid by construction."""
     changed = object.__new__(MixPlan)
     # by name: the compiler of torch 2.10 cannot trace vars()
     for name in PLAN_FIELDS:
@@ -275,15 +276,15 @@ def zeta_plan(
 
     gamma: one number, a tensor with one number per output, or a range `(low, high)` from which one
         is drawn per output. A 0-d tensor on the device can be changed between CUDA-graph replays.
-    sources: how many samples go into one output; all of the batch by default.
-    outputs: how many outputs are made; as many as the batch by default.
-    anchor: "self" gives rank 1 in output k to sample k (sample `k % batch_size` when there are more
-        outputs than samples), as the authors' code does; "random" leaves rank 1 to chance too, the
-        equation as written.
-    generator: the only source of randomness; torch's default generator of the device when None.
-    stream: which of many independent streams to take from the generator. None takes the rank of
-        this process and, inside a loader worker, the worker's seed, so that no two of them draw
-        the same plans; pass 0 to make all ranks of a tensor-parallel group agree.
+    sources: number of samples mixed into one output; by default the whole batch.
+    outputs: number of outputs; by default the batch size.
+    anchor: "self" gives rank 1 in output k to sample k (sample `k % batch_size` if there are more
+        outputs than samples), as the authors' code does; "random" draws rank 1 at random as well,
+        as in Eq. 3.
+    generator: the only source of randomness; None uses torch's default generator of the device.
+    stream: index of the random stream. None uses the rank of this process and, in a loader worker,
+        the worker's seed, so that no two processes draw the same plans; pass 0 to draw the same
+        plan on all ranks, such as those of a tensor-parallel group.
 
     >>> plan = zeta_plan(8, generator=torch.Generator().manual_seed(0))
     >>> plan.anchors()
@@ -305,10 +306,10 @@ def mixup_plan(
     device: torch.device | str | int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> MixPlan:
-    """Draw a mixup plan: λ of sample k and 1 − λ of another, λ ~ Beta(α, α) (Eq. 1).
+    """Draw a mixup plan: weight λ for sample k, 1 − λ for another, with λ ~ Beta(α, α) (Eq. 1).
 
-    per: "sample" draws one λ for each output, "batch" one λ for all of them. The partner is drawn
-        uniformly among the other samples, so nothing is mixed with itself.
+    per: "sample" draws one λ for each output, "batch" one λ for all of them. The other sample is
+        drawn uniformly, and never sample k itself. The other arguments are those of `zeta_plan`.
 
     >>> mixup_plan(4).weights.sum(1)
     tensor([1., 1., 1., 1.])
@@ -325,10 +326,10 @@ def local_plan(
     outputs: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> MixPlan:
-    """Plan the local synthetic instances of Brown et al. (2015), the ancestor of ζ-mixup.
+    """Plan of the local synthetic instances of Brown et al. (2015), the predecessor of ζ-mixup.
 
-    The same series as `zeta_plan`, but ranks go by Euclidean distance to the anchor, sample k:
-    the anchor first, then its nearest neighbour. Nothing is drawn; the price is all distances.
+    The weights are those of `zeta_plan`, but sources are ranked by Euclidean distance to the
+    anchor, sample k. Nothing is random; all pairwise distances are computed.
 
     >>> local_plan(torch.tensor([[0.0], [1.0], [5.0]])).indices
     tensor([[0, 1, 2],
@@ -343,7 +344,7 @@ def local_plan(
     wide = torch.promote_types(samples.dtype, torch.float32)
     rows = samples.detach().reshape(batch_size, -1).to(wide)
     anchors = torch.arange(outputs, device=samples.device) % batch_size
-    # exact differences, not the matrix-product shortcut, whose error can reorder close neighbours
+    # exact differences: the matrix-product formula has errors that can reorder close neighbours
     distances = torch.cdist(
         rows[anchors], rows, compute_mode="donot_use_mm_for_euclid_dist"
     ).scatter_(1, anchors[:, None], -1.0)
@@ -376,15 +377,15 @@ def with_probability(plan: MixPlan, p: float, draw: Draw) -> MixPlan:
 
 
 def with_variance(plan: MixPlan) -> MixPlan:
-    """The same plan, but samples keep the variance that they have unmixed."""
+    """The same plan, with samples scaled to the variance of unmixed ones."""
     return _changed(plan, keep_variance=True)
 
 
 def with_boxes(plan: MixPlan, boxes: Tensor, size: Size, chosen: Tensor | None = None) -> MixPlan:
-    """Paste in place of blending: column 0 is the ground, column r ≥ 1 covers boxes[:, r − 1].
+    """Paste instead of blending: source 0 is the background, source r ≥ 1 covers boxes[:, r − 1].
 
     boxes: [outputs, sources − 1, 4]. chosen: [outputs] or [1], bool: the outputs to paste; all by
-    default. Their weights become the shares of pixels.
+    default. Their weights become the fractions of pixels that show each source.
     """
     boxes = torch.cat([box.whole(plan.outputs, size, plan.device), boxes], 1)
     height, width = size
@@ -406,9 +407,10 @@ def paste_plan(plan: MixPlan, share: float, size: Size, draw: Draw) -> MixPlan:
 def cutmix_plan(
     plan: MixPlan, alpha: float, per: LamChoice, size: Size, draw: Draw, share: float = 1.0
 ) -> MixPlan:
-    """Paste the box of CutMix with probability `share`, 1 − λ of the image, λ ~ Beta(α, α).
+    """Paste a CutMix box with probability `share`, 1 − λ of the image, λ ~ Beta(α, α).
 
-    plan: of two sources. per: whether λ, box and toss are drawn for each output or one for all.
+    plan: of two sources. per: "sample" draws λ, the box and whether to paste for each output,
+    "batch" once for all outputs.
     """
     count = 1 if per == "batch" else plan.outputs
     areas = 1 - sampling.draw_lam(draw, alpha, count)
@@ -419,7 +421,7 @@ def cutmix_plan(
 
 
 def rolled(plan: MixPlan) -> MixPlan:
-    """The plan with the pairs of torchvision's transforms: samples k and k − 1."""
+    """The plan with the pairs of torchvision's CutMix and MixUp: samples k and k − 1."""
     rows = torch.arange(plan.batch_size, device=plan.device)
     return _changed(plan, indices=torch.stack([rows, rows.roll(1)], 1)[:, : plan.sources])
 
@@ -427,7 +429,7 @@ def rolled(plan: MixPlan) -> MixPlan:
 def draw_finished(
     spec: PlanSpec, finish: Finish, size: Size | None, draw: Draw, dtype: torch.dtype
 ) -> MixPlan:
-    """Draw the plan of a spec and finish it. size: of the images, where some are pasted."""
+    """Draw the plan of a spec and apply `finish`. size: of the images, if some are pasted."""
     drawer = dispatch.plan_drawer(spec, draw.device, dtype)
     if drawer == "numpy" or (drawer == "triton" and dispatch.is_few(spec)):
         if drawer == "numpy":
@@ -450,16 +452,16 @@ def draw_finished(
 def draw_by_numpy(
     spec: PlanSpec, finish: Finish, size: Size | None, draw: Draw, dtype: torch.dtype
 ) -> FewPlan:
-    """A finished plan of few sources on a CPU, where NumPy is the `dispatch.plan_drawer`."""
+    """A finished plan of few sources on a CPU, drawn with NumPy (see `dispatch.plan_drawer`)."""
     lam = _draw_lam(spec, draw) if spec.shape.law is Law.MIXUP else None
-    # one draw for all purposes: each takes 7 µs
+    # all random numbers in one call: each call takes 7 µs
     count = numpy_few.count_numbers(spec.shape, finish)
     uniform = draw.uniform(sampling.ORDER, count, spec.shape.outputs)
     return numpy_few.make_plan(spec, finish, size, uniform, lam, dtype)
 
 
 def draw_plan(spec: PlanSpec, draw: Draw, dtype: torch.dtype) -> MixPlan:
-    """Draw the plan of a spec by the fastest drawer, or in plain torch."""
+    """Draw the plan of a spec with Triton, NumPy or plain torch (see `dispatch.plan_drawer`)."""
     shape = spec.shape
     drawer = dispatch.plan_drawer(spec, draw.device, dtype)
     if drawer == "numpy":
@@ -480,7 +482,7 @@ def draw_plan(spec: PlanSpec, draw: Draw, dtype: torch.dtype) -> MixPlan:
         shape.order_width,
         shape.own_anchor,
     )
-    # a copy in any case: cached weights must not be handed out
+    # always a copy: the caller must not get the cached weights
     weights = _draw_weights(spec, parameter, draw).to(dtype, copy=True)
     if weights.shape != indices.shape:
         weights = weights.expand(shape.outputs, shape.sources)
@@ -552,7 +554,7 @@ def mixup_spec(
         _check_sizes(batch_size, None, outputs)
         _checks.check_alpha(alpha)
         _checks.check_choice("per", per, LAMS)
-    # not min(2, …), of which a trace cannot know that it is 2
+    # not min(2, …), which torch.compile cannot infer to be 2
     sources = 2 if batch_size > 1 else 1
     shape = PlanShape(
         batch_size,
@@ -574,6 +576,6 @@ def _check_sizes(batch_size: int, sources: int | None, outputs: int | None) -> N
         _checks.check_count("sources", sources, 2)
         if sources > batch_size:
             raise ValueError(
-                f"sources={sources} is more than the batch holds ({batch_size}). "
-                "Ask for fewer, or leave sources=None to use the whole batch."
+                f"sources must be at most the batch size, {batch_size}, got {sources}. "
+                "Use fewer, or sources=None for the whole batch."
             )

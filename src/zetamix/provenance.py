@@ -19,12 +19,12 @@ PACKAGES = ("triton", "torchvision", "torchmetrics", "timm", "kornia", "zetamix"
 
 
 class FileChangedError(ValueError):
-    """A file that a run needs is missing, or has another content."""
+    """A file that a run needs is missing or has changed."""
 
 
 @dataclass(frozen=True)
 class FileRef:
-    """A file that decides a result, such as initial weights: its content, and where it lies."""
+    """A file that affects a result, such as initial weights: its path and checksum."""
 
     path: Path
     sha256: str
@@ -62,13 +62,13 @@ class FileRef:
 
 @lru_cache(maxsize=64)
 def _sha256(path: Path, modified: int, size: int) -> str:
-    """Of the file; time and size make sure that a changed one is read again."""
+    """The checksum of a file; time and size are part of the cache key."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def machine_info(device: torch.device) -> dict[str, str]:
-    """Everything that explains a measured time, and nothing that identifies the machine."""
+    """Hardware, versions and command that explain a result; nothing that identifies the machine."""
     info = {
         "processor": _processor(),
         "cores": str(os.cpu_count()),
@@ -93,7 +93,7 @@ def machine_info(device: torch.device) -> dict[str, str]:
 
 
 def machine_summary(info: dict[str, str]) -> str:
-    """One line for people: the GPU or CPU, the versions of torch and triton, the commit."""
+    """One line: the GPU or CPU, the versions of torch and triton, the commit."""
     cpu = f"{info['processor']}, {plural(int(info['threads']), 'thread')}"
     packages = [f"{name} {info[name]}" for name in ("torch", "triton") if name in info]
     commit = [f"commit {info['commit']}"] if "commit" in info else []
@@ -119,7 +119,7 @@ def _commit() -> str | None:
         return None
     try:
         commit = _git(root, "rev-parse", "--short=10", "HEAD")
-        # results are written into the checkout too; only changed code makes it dirty
+        # results are written to the checkout as well; only changes in src count
         changed = _git(root, "status", "--porcelain", "--", "src")
     except (OSError, subprocess.SubprocessError):
         return None

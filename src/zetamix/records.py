@@ -19,7 +19,7 @@ MEASUREMENT_SCHEMA = "zetamix/measurement/1"
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One run to make: everything that decides its result."""
+    """One run to train: everything that determines its result."""
 
     dataset: str
     fingerprint: str
@@ -31,14 +31,14 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """A short name of exactly this cell, the same on any machine.
+        """A hash that identifies this cell, the same on any machine.
 
         >>> cell = Cell(dataset="d", fingerprint="", method="none", seed=0, recipe={}, train_size=1)
         >>> len(cell.key), cell.key == dataclasses.replace(cell, seed=1).key
         (12, False)
         """
         recipe = {
-            # a file counts by its content, wherever it lies
+            # a file is identified by its content, not by its path
             name: {k: v for k, v in value.items() if k != "path"}
             if isinstance(value, dict)
             else value
@@ -48,7 +48,7 @@ class Cell:
 
     @property
     def file_name(self) -> str:
-        """The method in letters that any file system takes: zeta-gamma-2..4-sources-8."""
+        """The method as part of a file name: zeta-gamma-2..4-sources-8."""
         return re.sub(r"[^\w.-]+", "-", self.method)
 
 
@@ -104,12 +104,12 @@ class Measurement:
     kind: str
     """Which measurement, such as "dimension"."""
     dataset: str
-    """Empty where the measurement needs none."""
+    """Empty if the measurement needs no dataset."""
     fingerprint: str
     method: str
     seed: int
     recipe: dict[str, Any]
-    """Everything else that decides the result."""
+    """Everything else that determines the result."""
     values: dict[str, Any]
     wall_s: float
     machine: dict[str, str]
@@ -120,7 +120,7 @@ class Measurement:
 
     @property
     def key(self) -> str:
-        """A short name of exactly this measurement, the same on any machine."""
+        """A hash that identifies this measurement, the same on any machine."""
         decides = [self.kind, self.dataset, self.fingerprint, self.method, self.seed, self.recipe]
         return hash_json(decides)[:12]
 

@@ -1,4 +1,4 @@
-"""Rules: how a plan is applied to each entry of a batch, and which rule labels call for.
+"""Rules: how a plan is applied to each entry of a batch, and the rule inferred from labels.
 
 `rules={"image": rules.Blend(), "label": rules.OneHot(10)}` in a transform mixes any batch.
 """
@@ -31,20 +31,21 @@ ONE_LOGIT = "labels.float()[:, None]"
 
 @dataclass(frozen=True)
 class Blend:
-    """Rule for inputs, tensors or nests of them: the weighted sum, in the dtype that came in.
+    """Rule for inputs: the weighted sum of the sources, in the dtype of the input.
 
-    Where the plan has boxes, tensors [n, ..., height, width] of its size are pasted.
+    Takes a tensor, or nested dicts, tuples and lists of tensors. Where the plan has boxes, tensors
+    [n, ..., height, width] of its size are pasted.
 
     mean: the mean of the samples, for plans that keep the variance: one number or one per channel,
-        in [0, 1] as torchvision's Normalize takes it. The samples then lie in [0, 1] or are bytes,
-        and so do the outputs: they are clipped, and bytes are rounded. Without a mean, samples are
-        taken as normalised, to a mean of 0.
+        in [0, 1] as in torchvision's Normalize. The samples must then lie in [0, 1] or be uint8;
+        outputs are clipped to the same range. Without a mean, samples are assumed to be normalised
+        to mean 0.
     """
 
     mean: float | Sequence[float] | None = None
 
     def __post_init__(self) -> None:
-        # of a tensor or an array its numbers
+        # a tensor or an array becomes a tuple of numbers
         given: Any = self.mean
         numbers = given.tolist() if hasattr(given, "tolist") else given
         object.__setattr__(self, "mean", tuple(numbers) if isinstance(numbers, list) else numbers)
@@ -83,7 +84,7 @@ class Blend:
         if self.mean is None and plan.keep_variance and not leaf.is_floating_point():
             if leaf.dtype not in dispatch.MIXABLE:
                 dispatch.refuse_dtype(leaf.dtype)
-            # a mean is for images: see `_check_range`
+            # `mean` applies to images in [0, 1] or uint8 only: see `_check_range`
             how = "their mean: pass mean= (in [0, 1], a number or one per channel)"
             if leaf.dtype != torch.uint8:
                 how = "floating point: pass samples.float(), normalised"
@@ -101,18 +102,18 @@ class Blend:
         return narrow(mixed.clamp(0, largest), leaf.dtype)
 
     def _check_range(self, leaf: Tensor) -> int:
-        """The largest value of samples that a mean can belong to: 1, or 255 for bytes."""
+        """The upper end of the range: 1, or 255 for uint8; raises if `mean` does not apply."""
         if leaf.dtype == torch.uint8:
             return 255
         if not leaf.is_floating_point():
-            raise TypeError(f"mean is for samples in [0, 1] or of dtype uint8, got {leaf.dtype}.")
+            raise TypeError(f"mean needs samples in [0, 1] or of dtype uint8, got {leaf.dtype}.")
         if not reads_need_sync(leaf) and leaf.numel():
             low, high = (float(bound) for bound in leaf.detach().aminmax())
             if low < 0 or high > 1:
                 bytes_as_floats = low >= 0 and high <= 255
-                hint = "For normalised samples leave it out."
+                hint = "Do not pass mean for normalised samples."
                 raise ValueError(
-                    "mean is for samples in [0, 1] or of dtype uint8, got values from "
+                    "mean needs samples in [0, 1] or of dtype uint8, got values from "
                     f"{low:g} to {high:g}. {'Divide them by 255.' if bytes_as_floats else hint}"
                 )
         return 1
@@ -126,7 +127,7 @@ class Blend:
             raise ValueError(
                 f"mean must be one number or one per channel ({channels}), got {len(self.mean)}."
             )
-        # filled, not copied from the host, which a CUDA graph could not capture
+        # filled on the device: a CUDA graph cannot capture a copy from the host
         parts = [wide.new_full((1,), number) for number in self.mean]
         return torch.cat(parts).view(-1, *[1] * (wide.ndim - 2))
 
@@ -135,9 +136,9 @@ class Blend:
 class OneHot:
     """Rule for class indices: [n] or [n, 1] become soft targets [outputs, num_classes].
 
-    Dense labels such as masks [n, h, w] or [n, 1, h, w] become [outputs, num_classes, h, w]. Where
-    a source holds `ignore_index` it contributes nothing, so the targets there sum to the weight of
-    the rest, and `soft_cross_entropy` counts the pixel by that weight.
+    Dense labels such as masks [n, h, w] or [n, 1, h, w] become [outputs, num_classes, h, w]. A
+    source with the label `ignore_index` contributes nothing, so the target sums to the weight of
+    the other sources, and `soft_cross_entropy` weights that position accordingly.
     """
 
     num_classes: int
@@ -169,7 +170,7 @@ class OneHot:
                 "one-hot floating point targets with Average()."
             )
         ignored = self.ignore_index
-        # nearly every batch is right, and one pass can tell
+        # nearly every batch is valid, which one pass confirms
         if on_host and labels.numel() and ignored is None:
             low, high = labels.aminmax()
             if int(low) >= 0 and int(high) < self.num_classes:
@@ -185,9 +186,9 @@ class OneHot:
             wrong = labels[~valid].flatten()[0].item()
             hint = "Is num_classes right?"
             if self.num_classes == 1:
-                hint = f"For one logit per sample pass {ONE_LOGIT}, or num_classes=2 for two."
+                hint = f"For one logit per sample, pass {ONE_LOGIT}; for two, pass num_classes=2."
             if wrong < 0 or wrong == 255:
-                hint = f"If it marks what is to be ignored, pass ignore_index={wrong}."
+                hint = f"If this label means ignored, pass ignore_index={wrong}."
             raise ValueError(f"{message}, got {wrong}. {hint}")
 
     def mix_few(self, labels: Tensor, plan: FewPlan) -> Tensor:
@@ -199,8 +200,8 @@ class OneHot:
     def _scatter(self, labels: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
         """Each source's weight added to its class, for class indices [n] on a CPU.
 
-        Faster there than a product (128 rows, 8 sources: 48 µs against 127). On a GPU the order of
-        the additions, and with it the last bit, would be left to chance.
+        Faster than a matrix product on a CPU (128 rows, 8 sources: 48 µs against 127). On a GPU the
+        order of the additions, and so the last bit, would not be deterministic.
         """
         self._check_range(labels, on_host=True)
         weights = weights.double()
@@ -222,10 +223,10 @@ class OneHot:
     def _mix_dense(self, labels: Tensor, plan: MixPlan) -> Tensor:
         if plan.size is not None and labels.shape[1:] != plan.size:
             raise ValueError(
-                "Masks must have the height and width of the images they are pasted with, "
-                f"{list(plan.size)}, got {list(labels.shape)}. Blend them with ZetaMix(paste=0)."
+                f"Masks must have the height and width of the images, {list(plan.size)}, to paste "
+                f"the same boxes, got {list(labels.shape)}. Resize them, or use ZetaMix(paste=0)."
             )
-        # one class at a time: a one-hot tensor of all classes is as large as the result again
+        # one class at a time: a one-hot tensor of all classes would double the memory
         classes = range(self.num_classes)
         layers = [(labels == k) & (k != self.ignore_index) for k in classes]
         return torch.stack([_mix_targets(layer, plan) for layer in layers], dim=1)
@@ -233,7 +234,7 @@ class OneHot:
 
 @dataclass(frozen=True)
 class Average:
-    """Rule for targets that are numbers already: soft labels, multi-hot labels, regression values.
+    """Rule for numeric targets: soft labels, multi-hot labels, regression values.
 
     Any shape; the result is float32, or float64 for float64 targets.
     """
@@ -247,9 +248,10 @@ class Average:
 
 @dataclass(frozen=True)
 class FromAnchor:
-    """Rule for what cannot be blended, such as file ids: the entry of the heaviest source.
+    """Rule for entries that cannot be averaged, such as ids: the entry of the anchor.
 
-    Besides tensors it takes lists, such as file names; with a plan on a GPU that waits for it.
+    Takes tensors and lists, such as file names. Lists synchronise with the GPU if the plan is
+    there.
     """
 
     def mix(self, value: Any, plan: MixPlan) -> Any:
@@ -265,12 +267,12 @@ Rule: TypeAlias = Blend | OneHot | Average | FromAnchor
 
 
 def _is_plain(weights: Tensor) -> bool:
-    """Weights of a dtype that NumPy has, which nobody differentiates."""
+    """Whether NumPy supports the dtype of the weights, and they need no gradients."""
     return weights.dtype in numpy_few.DTYPES and not dispatch.needs_gradients(weights)
 
 
 def _paste(mixed: Tensor, value: Tensor, plan: MixPlan) -> Tensor:
-    """Cover values [n, ..., height, width] by the boxes of the plan, if it has boxes for them."""
+    """Paste the boxes of the plan into values [n, ..., height, width] of its size."""
     if plan.boxes is None or not _has_boxes_for(value, plan):
         return mixed
     return dispatch.paste(mixed, value.to(mixed.dtype), plan.indices, plan.boxes)
@@ -281,28 +283,28 @@ def _has_boxes_for(value: Tensor, plan: MixPlan) -> bool:
 
 
 def _mix_targets(value: Tensor, plan: MixPlan) -> Tensor:
-    """Targets of any shape, blended exactly and pasted where they are dense."""
+    """Mix targets of any shape; dense ones are pasted where the plan has boxes."""
     shape = value.shape[1:]
     mixed = _mix_exactly(value.reshape(plan.batch_size, shape.numel()), plan)
     return _paste(mixed.view(plan.outputs, *shape), value, plan)
 
 
 def _mix_exactly(rows: Tensor, plan: MixPlan) -> Tensor:
-    """Mix targets in float64, so that TF32 or bfloat16 matmul settings cannot reach them."""
+    """Mix targets in float64, so that TF32 or bfloat16 matmul settings do not affect them."""
     result = torch.float64 if rows.dtype == torch.float64 else torch.float32
     wide = rows.to(precise_dtype(rows.device))
     return dispatch.mix_rows(wide, plan.indices, plan.weights).to(result)
 
 
 def is_batch(value: object) -> TypeGuard[Tensor]:
-    """A dense tensor with a batch dimension; `check_tensor` says what is wrong with others."""
+    """Whether it is a dense tensor with a batch dimension; `check_tensor` raises otherwise."""
     if not isinstance(value, Tensor) or value.layout is not torch.strided:
         return False
     return value.ndim > 0 and not value.is_nested
 
 
 def _check_fits(name: str, value: Tensor, plan: MixPlan) -> None:
-    """A tensor that this plan can be applied to."""
+    """Raise unless the plan can be applied to the tensor."""
     if not is_batch(value):
         check_tensor(name, value)
     if value.shape[0] != plan.batch_size:
@@ -326,18 +328,18 @@ def drop_column(labels: Tensor) -> Tensor:
 
 
 def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None = None) -> Rule:
-    """The rule that the dtype and shape of `labels` call for; an error where they leave it open."""
+    """The rule for labels of this dtype and shape; raises if they are ambiguous."""
     if not isinstance(labels, Tensor) or labels.ndim == 0:
         _refuse_labels(labels)
     if labels.is_floating_point() or labels.dtype == torch.bool:
         if num_classes is not None and (labels.ndim < 2 or labels.shape[1] != num_classes):
-            hint = "For regression leave num_classes out."
+            hint = "For regression, do not pass num_classes."
             if drop_column(labels).ndim == 1:
-                hint = f"For classes pass labels.long(). {hint}"
+                hint = f"For class indices, pass labels.long(). {hint}"
             if num_classes == 1 and labels.ndim == 1:
-                hint = f"For one logit per sample pass {ONE_LOGIT}."
+                hint = f"For one logit per sample, pass {ONE_LOGIT}."
             if labels.dtype == torch.bool and drop_column(labels).ndim != 2:
-                hint = "For two classes as false and true pass labels.long()."
+                hint = "For two classes, False and True, pass labels.long()."
             raise ValueError(
                 f"Soft labels must be [n, num_classes={num_classes}], got {list(labels.shape)}. "
                 f"{hint}"
@@ -345,12 +347,12 @@ def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None
         return Average()
     if num_classes is None:
         raise ValueError(
-            f"labels are integers ({labels.dtype}), so num_classes is needed to make soft targets. "
-            "For regression on integers pass labels.float()."
+            f"Integer labels ({labels.dtype}) need num_classes to become soft targets. "
+            "For regression, pass labels.float()."
         )
     if labels.ndim == 2 and labels.shape[1] != 1:
         raise ValueError(
-            f"Integer labels of shape {list(labels.shape)} could be multi-hot or dense. Pass "
+            f"Integer labels of shape {list(labels.shape)} are ambiguous: multi-hot or dense. Pass "
             "labels.float() for multi-hot labels, or rules=(Blend(), OneHot(...)) "
             "for dense ones."
         )
@@ -360,9 +362,9 @@ def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None
 def _refuse_labels(labels: object) -> None:
     got = "a scalar tensor" if isinstance(labels, Tensor) else type(labels).__name__
     if labels is None:
-        hint = "To mix samples alone pass rules=(Blend(),), or use apply_plan."
+        hint = "To mix samples without labels, pass rules=(Blend(),), or use apply_plan."
     elif isinstance(labels, (Mapping, tuple, list)):
-        hint = "For a dict or tuple of targets pass rules=, one per entry."
+        hint = "For a dict or tuple of targets, pass rules= with one rule per entry."
     else:
-        hint = "Mixing takes batches: do it behind the loader, not on single samples."
+        hint = "Mixing needs a batch: apply it after the DataLoader, not to single samples."
     raise TypeError(f"labels must be a tensor with one entry for each sample, got {got}. {hint}")

@@ -1,4 +1,4 @@
-"""Randomness: everything that is drawn for a plan, from the caller's generator and nothing else."""
+"""Random numbers of a plan, all of them from the caller's generator."""
 
 import math
 import os
@@ -24,13 +24,13 @@ LEAST_PERMUTED = 256
 GOLDEN = 0x9E3779B97F4A7C15
 STREAM_STEP = 0xD1B54A32D192ED03
 
-# the purpose of a random number: each has counters of its own, so that no two share a number
+# what a random number is for: each purpose has its own counters, so that no two share a number
 ORDER, LAM, TRIES, GAMMA, MIXED, BOX, PASTED = range(7)
 LANE_STEP = 2**40
 
 ANY_CUDA = torch.device("cuda")
 HAS_PROCESS_GROUPS = torch.distributed.is_available()
-# launchers leave the rank of a process in its environment; read once, since it takes 1 µs
+# launchers such as torchrun set the variable RANK; read once, since reading takes 1 µs
 _RANK = os.environ.get("RANK", "")
 LAUNCHED_RANK = int(_RANK) if _RANK.isdigit() else None
 # two threads must not read the same state of a generator
@@ -40,13 +40,13 @@ _generator_lock = threading.Lock()
 class Draw:
     """The random numbers of one plan.
 
-    On a CPU they come straight from the generator, and all streams take the same amount of it: the
-    ranks of a job begin with one state, and resume from one. On a GPU the generator gives one
-    number, the origin, and all others are expanded from it by SplitMix64, as a kernel can do by
-    itself.
+    On a CPU they come directly from the generator, and every stream consumes the same number of
+    them, so that all ranks of a job start and resume with the same generator state. On a GPU the
+    generator gives one number, the origin, which SplitMix64 expands to all others, so that a kernel
+    can compute them.
 
-    stream: which of many independent streams to take; None stands for this process's own.
-    device: where the plan is drawn; None stands for the generator's, or the CPU.
+    stream: index of the random stream; None uses that of this process (`process_stream`).
+    device: where the plan is drawn; None uses the device of the generator, or the CPU.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class Draw:
     def origin(self) -> tuple[Tensor | None, int]:
         """The seed that a GPU expands: the sum of a tensor [1], or None, and an int.
 
-        A plain call reads it off the state of the generator and moves the state on, which costs
-        the device nothing. A captured CUDA graph or a trace has to draw it on the device: torch
-        advances its generators between replays, so it is fresh at each.
+        An eager call computes it from the state of the generator and advances the state, without
+        work on the device. A captured CUDA graph or a traced function draws it on the device: torch
+        advances its generators between replays, so each replay gets a new one.
         """
         if self._origin is None:
             if reads_generator_on_host(self.device):
@@ -95,12 +95,12 @@ class Draw:
             generator = torch.cuda.default_generators[index]
         with _generator_lock:
             position = generator.get_offset()
-            # torch counts in fours, the numbers that one step of its own generator makes
+            # torch's offset counts numbers, and one step of its generator makes four
             generator.set_offset(position + 4)
         return mix64(generator.initial_seed() + position * GOLDEN + self.offset)
 
     def _randint(self, *shape: int) -> Tensor:
-        # a trace with symbolic sizes refuses the argument, even as None
+        # tracing with symbolic sizes fails if `generator` is passed, even as None
         if self.generator is None:
             return torch.randint(KEY_LIMIT, shape, device=self.device)
         return torch.randint(KEY_LIMIT, shape, generator=self.generator, device=self.device)
@@ -114,7 +114,7 @@ class Draw:
 
     def shuffle(self, rows: Tensor) -> None:
         """Fill every row [length] on a CPU with a random permutation of 0, …, length − 1."""
-        # seeded by one number, so that all streams take as much of the caller's generator
+        # seeded by one number, so that all streams advance the caller's generator equally
         generator = torch.Generator().manual_seed(int(self.integers(ORDER, 1)))
         for row in rows:
             torch.randperm(len(row), generator=generator, out=row)
@@ -135,7 +135,7 @@ class Draw:
 def _triton_stable_int(number: int) -> int:
     """A seed made odd and at least 2³², so that Triton never specialises a kernel for its value.
 
-    Triton compiles anew for an integer that is 1, divisible by 16, or fits in 32 bits.
+    Triton recompiles for an integer that is 1, divisible by 16, or fits in 32 bits.
     """
     return number >> 3 << 1 & KEY_LIMIT - 1 | KEY_LIMIT | 1
 
@@ -174,7 +174,7 @@ def order_width(batch: int, sources: int | None) -> int:
     """
     if sources is None:
         return batch
-    # a trace must not depend on the batch size, or every size would be compiled anew
+    # while tracing, do not branch on the batch size: every size would be recompiled
     if torch.compiler.is_compiling():
         few = sources <= 32
     else:
@@ -195,7 +195,7 @@ def draw_rows(
     bits = draw.integers(ORDER, outputs, width)
     if not compiling:
         return order_rows(bits, batch, sources, own_anchor)
-    # one graph serves all batch sizes: nothing here may depend on whether one exceeds a limit
+    # one graph for all batch sizes: do not branch on a comparison of sizes
     anchors = torch.arange(outputs, device=bits.device) % batch if own_anchor else None
     if holds_for_all_sizes(width == batch):
         return _order_by_long_keys(bits, sources, anchors)
@@ -219,14 +219,14 @@ def order_rows(bits: Tensor, batch: int, sources: int, own_anchor: bool) -> Tens
 def _order_by_permutations(
     draw: Draw, batch: int, sources: int, outputs: int, own_anchor: bool
 ) -> Tensor:
-    """A shuffle for each output: no keys to draw and sort, hardly any memory but the result's."""
+    """One random permutation per output: no keys to draw and sort, little extra memory."""
     rows = torch.empty(outputs, batch, dtype=torch.int64, device="cpu")
     if own_anchor:
         anchors = torch.arange(outputs, device="cpu") % batch
         rows[:, 0] = anchors
         others = rows[:, 1:]
         draw.shuffle(others)
-        # permutations of all rows but the anchor, renamed in parts: torch widens the comparison
+        # shift the permutations past the anchor, in blocks: torch widens the comparison to int64
         for start in range(0, outputs, 512):
             part = others[start : start + 512]
             part += part >= anchors[start : start + 512, None]
@@ -245,10 +245,9 @@ def _order_by_long_keys(bits: Tensor, sources: int, anchors: Tensor | None) -> T
 def _order_by_keys(bits: Tensor, sources: int, anchors: Tensor | None) -> Tensor:
     """Sort random keys of 30 bits, largest first, for up to MOST_SHORT_KEYS rows.
 
-    A name for the column stands in the lowest bits of a key, so that the sorted keys hold the
-    order themselves. Where the bits above are equal, the names decide: they are the columns under a
-    random mask for each output, from bits that the keys leave over, so that this too is the toss of
-    a fair coin.
+    The lowest bits of each key are its column XOR a random mask per output, so that the order can
+    be read from the sorted keys. The mask, from bits that the keys do not use, also breaks ties of
+    the upper bits at random.
     """
     batch = bits.shape[1]
     low = (1 << (batch - 1).bit_length()) - 1
@@ -300,18 +299,18 @@ def draw_lam(draw: Draw, alpha: float, count: int) -> Tensor:
 def _log_gamma_variate(shape: float, uniform: Tensor) -> Tensor:
     """log of Gamma(shape) variates for shape > 1, from `uniform` [..., tries, 3].
 
-    Marsaglia and Tsang's rejection, which accepts more than 95 % of its tries, with all tries made
-    at once: that eight in a row fail happens once in 10¹⁰ draws, and then the first one stands.
-    Torch's own sampler has no streams.
+    Marsaglia and Tsang's rejection sampling, which accepts more than 95 % of the tries. All eight
+    tries are made at once; if all fail, which happens once in 10¹⁰ draws, the first is used.
+    torch's own Gamma sampler does not support streams.
     """
-    # a tensor: of a Python number's logarithm torch.compile makes a graph for each number
+    # a tensor: with a Python number, torch.compile makes one graph per value
     d = precise(shape - 1 / 3, uniform.device)
     first, second, third = uniform.unbind(-1)
     normal = (-2 * first.log()).sqrt() * torch.cos(2 * math.pi * second)
     v = (1 + normal / (9 * d).sqrt()) ** 3
     log_v = v.clamp_min(torch.finfo(v.dtype).tiny).log()
     accepted = (v > 0) & (third.log() < normal.square() / 2 + d - d * v + d * log_v)
-    # argmax takes the first of equals: the first accepted try, or try 0 where all failed
+    # argmax returns the first maximum: the first accepted try, or try 0 if all failed
     chosen = accepted.int().argmax(-1, keepdim=True)
     return (d.log() + log_v).gather(-1, chosen).squeeze(-1)
 
@@ -321,8 +320,8 @@ def process_stream(generator: torch.Generator | None, home_rank: int = 0) -> int
 
     home_rank: the rank to assume in a process that has none, such as a spawned loader worker.
     """
-    # torch seeds the default generator of each worker itself, but a generator of the caller's
-    # arrives in every worker, and again at every epoch, as the same copy
+    # torch seeds the default generator of each worker, but the caller's generator is copied to
+    # every worker, at every epoch, with the same state
     worker = None
     if generator is not None and not torch.compiler.is_compiling():
         worker = torch.utils.data.get_worker_info()
@@ -368,7 +367,7 @@ def precise(number: float | Tensor, device: torch.device) -> Tensor:
     """A number or tensor in the precision that weights are computed in."""
     if isinstance(number, Tensor):
         return number.to(precise_dtype(device))
-    # a sum, which torch.compile traces for any number; of torch.full it compiles one per number
+    # a sum, which torch.compile traces for any value; torch.full would be recompiled for each
     return torch.zeros((), device=device, dtype=precise_dtype(device)) + number
 
 

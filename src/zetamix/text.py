@@ -26,20 +26,20 @@ def join(items: Sequence[str], conjunction: str = "and") -> str:
 
 
 def reason(error: BaseException) -> str:
-    """What an error says, as a part of a sentence; its kind where it says nothing.
+    """The message of an error as part of a sentence; its type if it has no message.
 
     >>> reason(ValueError("Too short.")), reason(MemoryError())
     ('Too short', 'not enough memory')
     """
     text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     kind = "not enough memory" if isinstance(error, MemoryError) else type(error).__name__
-    # a KeyError says only which key
+    # the message of a KeyError is the key only
     text = f"there is no {text}" if isinstance(error, KeyError) else text.strip()
     return text.splitlines()[0].rstrip(".") if text else kind
 
 
 def sentence_case(text: str) -> str:
-    """A text that begins a sentence; a name such as zeta:2.8 is left as it is.
+    """The text with a capital first letter, unless it begins with a name such as zeta:2.8.
 
     >>> sentence_case("no mixing"), sentence_case("zeta:2.8 and no mixing")
     ('No mixing', 'zeta:2.8 and no mixing')
@@ -48,7 +48,7 @@ def sentence_case(text: str) -> str:
 
 
 def printable(name: str) -> str:
-    r"""A file's or class's name as text that can be stored and drawn: without control characters.
+    r"""The name of a file or class with control characters escaped.
 
     Bytes that are not UTF-8, which Python reads as surrogates, are escaped too.
 
@@ -67,7 +67,7 @@ def _escape(character: str) -> str:
 
 
 def did_you_mean(name: str, choices: Iterable[str], limit: int = 1) -> str:
-    """A question to append to the message about an unknown name; empty if no choice is near.
+    """A suggestion to append to the message about an unknown name; empty if nothing is similar.
 
     >>> did_you_mean("naturel", ["natural", "skin"])
     ' Did you mean natural?'

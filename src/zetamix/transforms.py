@@ -1,7 +1,7 @@
-"""ZetaMix, ZetaMixup, Mixup, CutMix and others: hyperparameters, a generator, and one call.
+"""ZetaMix, ZetaMixup, Mixup, CutMix and other transforms of a batch.
 
-They take a batch `(samples, labels)` and return `(samples, targets)`: behind a loader, as its
-`collate_fn`, or inside `torchvision.transforms.v2` containers.
+They take a batch `(samples, labels)` and return `(samples, targets)`. Use them after a DataLoader,
+as its `collate_fn`, or in `torchvision.transforms.v2` containers.
 """
 
 import math
@@ -25,29 +25,29 @@ from zetamix.plan import AnchorChoice, LamChoice, MixPlan
 from zetamix.rules import Average, Blend, OneHot
 from zetamix.sampling import Draw
 
-# of fewer samples the mean says little
+# the mean of a smaller batch is too noisy to judge
 LEAST_CENTRED = 16
 
 
 class ZetaMix(GammaMix):
-    """The member of the ζ-mixup family with few sources, a random γ and full contrast.
+    """ζ-mixup of few samples with a random γ, pasted boxes, and the contrast of unmixed samples.
 
-    Every output mixes its own sample with one other: half of the images are blended, half are
-    pasted. γ is drawn anew for each, so outputs range from an even mix (γ = 0) to nearly unmixed
-    samples, and blends are scaled to the contrast of unmixed samples: the network meets in training
-    what it meets in testing. Set `enabled` to False for the last fifth of training.
+    By default, every output mixes its own sample with one other; half of the images are blended,
+    half are pasted. γ is drawn for each output, so outputs range from an even mix (γ = 0) to nearly
+    unmixed samples. Blended samples are scaled to the contrast of unmixed ones, so that training
+    and test samples have similar contrast. Set `enabled` to False for the last fifth of training.
 
     gamma, sources: as in `ZetaMixup`.
     keep_variance: divide the weights of samples by their 2-norm, so that a blend of independent
-        samples has the variance of one; targets keep the weights. Samples must be normalised to
-        mean 0, or have their `mean` given. None stands for true with `num_classes`, and with rules
-        without `Average()`: targets of a regression would not fit scaled samples.
-    paste: the probability that an output is pasted rather than blended: every other source then
-        covers a random box whose area is its weight, and targets are the exact shares of pixels.
-        Boxes of later sources lie over those of earlier ones. None stands for 0.5 where samples
-        are images, [batch, channels, height, width] of at least 2 × 2 pixels, and else for 0.
-    mean: the mean of samples in [0, 1] or of bytes, one number or one per channel, as
-        `torchvision.transforms.Normalize` takes it; see `zetamix.rules.Blend`.
+        samples has the variance of a single one; targets keep their weights. Samples must be
+        normalised to mean 0, or pass `mean`. None means True with `num_classes`, or with rules that
+        do not include `Average()`, else False: regression targets are not scaled.
+    paste: the probability that an output is pasted rather than blended: every source but the first
+        then covers a random box whose area is its weight, later sources over earlier ones, and
+        targets are the exact fractions of visible pixels. None means 0.5 for images, [batch,
+        channels, height, width] of at least 2 × 2 pixels, and 0 for other samples.
+    mean: the mean of samples in [0, 1] or of dtype uint8, one number or one per channel, as in
+        `torchvision.transforms.Normalize`; see `zetamix.rules.Blend`.
     num_classes, ignore_index, rules, p, generator, implementation: as in `ZetaMixup`.
 
     >>> mix = ZetaMix(num_classes=10)
@@ -76,7 +76,7 @@ class ZetaMix(GammaMix):
     ) -> None:
         super().__init__(num_classes, ignore_index, rules, p, generator, implementation)
         if rules is not None and mean is not None:
-            raise ValueError("Pass mean or rules, not both: Blend(mean=...) holds its own.")
+            raise ValueError("Pass mean or rules, not both. With rules, use Blend(mean=...).")
         self._blend = Blend(mean)
         self.sources = sources
         self.keep_variance = keep_variance
@@ -105,7 +105,7 @@ class ZetaMix(GammaMix):
 
 
 def _is_centred(leaf: Tensor) -> bool:
-    """Whether samples look normalised; not asked on a GPU, where the host would have to wait."""
+    """Whether samples look normalised; True on a GPU, where reading values would synchronise."""
     if not leaf.is_floating_point() or leaf.device.type != "cpu" or leaf.numel() == 0:
         return True
     samples = leaf.detach().float()
@@ -114,25 +114,26 @@ def _is_centred(leaf: Tensor) -> bool:
     count = len(samples)
     if count < LEAST_CENTRED:
         return True
-    # of each channel or feature; beyond half of its deviation, and what chance does to a batch
+    # per channel or feature: within half a standard deviation plus four standard errors of 0
     deviation, mean = torch.std_mean(samples, [0, *range(2, samples.ndim)])
     return not bool((mean.abs() > (0.5 + 4 / math.sqrt(count)) * deviation).any())
 
 
 class ZetaMixup(GammaMix):
-    """ζ-mixup of a batch: every output blends many samples, one of which dominates.
+    """ζ-mixup of a batch: every output is a weighted average of many samples; one dominates.
 
     gamma: how strongly the anchor dominates (see `zetamix.describe_gamma`): one number, a range
-        `(low, high)` drawn per output, or a function of the epoch, for use with `set_epoch`. The
-        attribute can be set to a number or a range.
-    sources: how many samples go into one output; all of the batch by default, or in a smaller one.
+        `(low, high)` from which γ is drawn per output, or a function of the epoch, for use with
+        `set_epoch`. The attribute can be set to a number or a range.
+    sources: number of samples mixed into one output; by default, and in batches smaller than this,
+        the whole batch.
     anchor: "self" or "random", as in `zeta_plan`.
     num_classes, ignore_index: for integer labels.
     rules: for batches other than `(samples, labels)`: a tuple or dict like the batch, with a rule
         of `zetamix.rules` for each entry: `Blend()`, `OneHot(...)`, `Average()`, `FromAnchor()`.
-    p: the probability that an output is mixed. Also an attribute, as is `enabled`.
-    generator: the only source of randomness, on the device of the batch; torch's default generator
-        of that device when None.
+    p: the probability that an output is mixed. Can be set as an attribute, as can `enabled`.
+    generator: the only source of randomness, on the device of the batch; None uses torch's default
+        generator of that device.
     implementation: as in `zetamix.apply_plan`.
 
     >>> mix = ZetaMixup(num_classes=10, gamma=2.8)
@@ -164,7 +165,7 @@ class ZetaMixup(GammaMix):
         self._check_gamma(self.gamma)
 
     def _check_gamma(self, gamma: Gamma) -> None:
-        """Refuse an impossible γ, and warn once about one that lets no sample dominate."""
+        """Raise if γ is invalid, and warn once if it is below the dominance threshold."""
         super()._check_gamma(gamma)
         if isinstance(gamma, Tensor):
             # reading a tensor on a GPU would make the host wait
@@ -176,14 +177,15 @@ class ZetaMixup(GammaMix):
             among = "any number of" if self.sources is None else str(self.sources)
             _checks.warn(
                 f"gamma={lowest:g} is below {threshold:.5f}, the threshold for {among} sources: "
-                "the anchor need not outweigh the other samples together (Theorem 1)."
+                "the anchor may weigh less than the other samples together (Theorem 1)."
             )
 
 
 class Mixup(BatchMix):
     """mixup of a batch: every output blends its own sample with another, λ ~ Beta(α, α).
 
-    per: "sample" draws one λ for each output, "batch" one for all. The rest as in `ZetaMixup`.
+    per: "sample" draws one λ for each output, "batch" one for all.
+    num_classes, ignore_index, rules, p, generator, implementation: as in `ZetaMixup`.
 
     >>> mix = Mixup(num_classes=10, alpha=0.2)
     >>> samples, targets = mix(torch.rand(32, 3, 28, 28), torch.randint(10, (32,)))
@@ -214,15 +216,15 @@ class Mixup(BatchMix):
 
 
 class CutMix(BatchMix):
-    """CutMix: output k is sample k with a box of another sample, and targets the shares of pixels.
+    """CutMix: a box of another sample is pasted into each one; targets are fractions of pixels.
 
     per: "batch" is torchvision's CutMix: one box and one λ ~ Beta(α, α) for the whole batch, and
-        sample k gets the box of sample k − 1. "sample" draws partner, λ and box for each output.
-    num_classes, ignore_index, rules, p: as in `ZetaMixup`.
+        sample k gets the box of sample k − 1. "sample" draws the other sample, λ and the box for
+        each output.
+    num_classes, ignore_index, rules, p, generator, implementation: as in `ZetaMixup`.
 
-    Everything is drawn on the batch's device from the caller's generator. torchvision's own draws
-    on the host from global randomness, which neither a seed per run nor a captured CUDA graph can
-    use.
+    All random numbers come from `generator`, on the device of the batch. torchvision's CutMix uses
+    torch's global CPU generator, which rules out a seed per run and CUDA graph capture.
 
     >>> cut = CutMix(num_classes=10, generator=torch.Generator().manual_seed(0))
     >>> samples, targets = cut(torch.rand(8, 3, 32, 32), torch.arange(8))
@@ -259,12 +261,12 @@ class CutMix(BatchMix):
 
 
 class MixupOrCutMix(BatchMix):
-    """CutMix with probability `switch_prob`, else mixup: what timm does by default.
+    """CutMix with probability `switch_prob`, else mixup, as `timm.data.Mixup` with both alphas set.
 
-    mixup_alpha, cutmix_alpha: α of λ ~ Beta(α, α) in either.
-    per: "batch" tosses once for the whole batch, with one λ and one box, as timm does; "sample"
-        tosses for each output. The partner is drawn uniformly among the other samples.
-    num_classes, ignore_index, rules, p: as in `ZetaMixup`.
+    mixup_alpha, cutmix_alpha: α of λ ~ Beta(α, α) in mixup and in CutMix.
+    per: "batch" switches once for the whole batch, with one λ and one box, as timm does by default;
+        "sample" switches for each output. The other sample is drawn uniformly.
+    num_classes, ignore_index, rules, p, generator, implementation: as in `ZetaMixup`.
 
     >>> mix = MixupOrCutMix(num_classes=10)
     >>> samples, targets = mix(torch.rand(8, 3, 32, 32), torch.arange(8))
@@ -304,10 +306,10 @@ class MixupOrCutMix(BatchMix):
 
 
 class LabelSmoothing(nn.Module):
-    """Label smoothing: samples as they are, targets (1 − amount) · one-hot + amount / num_classes.
+    """Label smoothing: unmixed samples, targets (1 − amount) · one-hot + amount / num_classes.
 
-    Multi-hot targets become (1 − amount) · target + amount / 2. Nothing about it is random:
-    `generator` is taken, as by all methods, and not used.
+    Floating point labels (multi-hot) become (1 − amount) · target + amount / 2. `generator` is
+    accepted for the common interface and not used.
 
     >>> LabelSmoothing(num_classes=4, amount=0.2)(torch.zeros(1, 3), torch.tensor([2]))[1]
     tensor([[0.0500, 0.0500, 0.8500, 0.0500]])
@@ -333,7 +335,7 @@ class LabelSmoothing(nn.Module):
 class LocalMixup(nn.Module):
     """The local synthetic instances of Brown et al. (2015): ranks by distance to the anchor.
 
-    Nothing about them is random: `generator` is taken, as by all methods, and not used.
+    `generator` is accepted for the common interface and not used.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Drawing plans and mixing rows: plain torch as the specification, faster paths beside it."""
+"""Drawing plans and mixing rows: plain torch as the specification, and faster implementations."""

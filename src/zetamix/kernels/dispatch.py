@@ -1,4 +1,4 @@
-"""Choose the implementation: "auto" falls back silently, a request that cannot be met raises."""
+"""Select the implementation: "auto" falls back silently, "fused" raises if it cannot be used."""
 
 import importlib.util
 from collections.abc import Callable, Sequence
@@ -46,12 +46,12 @@ def _by_rows(samples: Tensor, mix: Callable[..., Tensor], *arguments: Any) -> Te
 def refuse_dtype(dtype: torch.dtype) -> None:
     raise TypeError(
         f"samples must be floating point of 16 bits or more, uint8, int8 or int16, got {dtype}. "
-        "Convert them with .float(); token ids cannot be mixed, but their embeddings can."
+        "Convert them with .float(). Token ids cannot be mixed: mix their embeddings."
     )
 
 
 def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Tensor:
-    """Cover a fresh result of `mix_samples` by boxes of its sources; see `reference.paste`."""
+    """Paste boxes into a new result of `mix_samples`, possibly in place; see `reference.paste`."""
     on_cpu = mixed.device.type == "cpu" and not torch.compiler.is_compiling()
     if on_cpu and not needs_gradients(mixed) and not needs_gradients(samples):
         return copy_boxes.paste(mixed, samples, indices, boxes)
@@ -59,7 +59,7 @@ def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Ten
 
 
 def mixes_few(samples: Tensor, sources: int, implementation: Implementation) -> bool:
-    """Whether `mix_few` mixes so many sources: on a CPU, without gradients."""
+    """Whether `mix_few` supports this number of sources: on a CPU, without gradients."""
     by_bags = numpy_few.np is not None and uses_bags(samples, sources, implementation)
     return by_bags and sources <= MOST_FEW
 
@@ -71,10 +71,10 @@ def mix_few(
     pastes: bool,
     blend: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """Blend samples, and paste boxes where the plan's are for samples of this size (`pastes`).
+    """Blend samples, and paste the boxes of the plan if they are for samples of this size.
 
-    blend: blends the samples by indices and weights, [outputs, sources]; None for samples that have
-    the dtype of the weights.
+    pastes: whether they are. blend: blends the samples by indices and weights, [outputs, sources];
+    None for samples that have the dtype of the weights.
     """
     parts = numpy_few.blended_parts(plan, keep_variance, pastes)
     if blend is None:
@@ -108,7 +108,7 @@ def mix_rows(
 
 
 def uses_bags(samples: Tensor, sources: int, implementation: Implementation) -> bool:
-    """Whether torch's embedding bags mix samples that the Triton kernels do not: on a CPU."""
+    """Whether to mix with torch's embedding bags: few sources on a CPU, without gradients."""
     return (
         implementation == "auto"
         and samples.device.type == "cpu"
@@ -120,7 +120,7 @@ def uses_bags(samples: Tensor, sources: int, implementation: Implementation) -> 
 
 
 def uses_fused(implementation: Implementation, rows: Tensor, weights: Tensor | None = None) -> bool:
-    """Whether the Triton kernels mix these rows; raises if they were asked for and cannot."""
+    """Whether to use the Triton kernels; raises if they are requested and cannot be used."""
     if implementation == "reference":
         return False
     if implementation not in IMPLEMENTATIONS:
@@ -136,12 +136,12 @@ def uses_fused(implementation: Implementation, rows: Tensor, weights: Tensor | N
 def why_not_fused(rows: Tensor, weights: Tensor | None = None) -> str | None:
     """The reason why the Triton kernels cannot mix these rows, or None if they can."""
     if torch.compiler.is_compiling():
-        return "torch.compile traces the plain torch path"
+        return "torch.compile traces plain torch"
     obstacle = missing_for_kernels(rows.device)
     if obstacle is not None:
         return obstacle
     if rows.dtype not in FUSED_DTYPES:
-        return f"it mixes float32, float16, bfloat16 and uint8, not {rows.dtype}"
+        return f"it supports float32, float16, bfloat16 and uint8, not {rows.dtype}"
     if needs_gradients(rows):
         return "the samples require gradients"
     if weights is not None and needs_gradients(weights):
@@ -150,7 +150,7 @@ def why_not_fused(rows: Tensor, weights: Tensor | None = None) -> str | None:
 
 
 def needs_gradients(tensor: Tensor) -> bool:
-    """Whether autograd follows the tensor, in reverse or in forward mode, or torch.func does."""
+    """Whether autograd, in reverse or forward mode, or torch.func tracks the tensor."""
     if tensor.requires_grad and torch.is_grad_enabled():
         return True
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
@@ -162,7 +162,7 @@ def plan_drawer(
     spec: PlanSpec, device: torch.device, dtype: torch.dtype
 ) -> Literal["triton", "numpy"] | None:
     """What draws this plan: the Triton kernels, `numpy_few`, or plain torch (None)."""
-    # first of all: a trace must not compare the number of sources
+    # checked first: a traced function must not compare the number of sources
     if torch.compiler.is_compiling():
         return None
     if missing_for_kernels(device) is not None:
@@ -207,7 +207,7 @@ def mixes_labelled(spec: PlanSpec, finish: Finish, samples: Tensor) -> bool:
     if not is_few(spec):
         return finish == PLAIN
     if finish.mean is None:
-        # `rules.Blend` refuses integers whose variance is to be kept
+        # `rules.Blend` raises for integers if the variance is to be kept
         return samples.is_floating_point() or not finish.keep_variance
     means = len(finish.mean) if isinstance(finish.mean, Sequence) else 1
     return means == 1 or (means <= MOST_CHANNELS and samples.shape[1:2] == (means,))
@@ -221,17 +221,17 @@ def prepare_labelled(
     spec: PlanSpec,
     finish: Finish,
 ) -> Callable[[Tensor, Tensor, Origin], tuple[Tensor, Tensor]]:
-    """A function of (samples, labels, origin), for batches like this one.
+    """A function of (samples, labels, origin), for batches of the same shapes and dtypes.
 
-    It draws, mixes the samples and mixes the labels, in one launch for few sources and else in
-    two: no plan is written out.
+    It draws the plan and mixes samples and labels, in one launch for few sources and else in two.
+    No `MixPlan` is created.
     """
-    # the batch outermost and no gaps in memory; the order of the other dimensions does not matter
+    # dense, with the batch as outermost dimension; the order of the others does not matter
     dense = is_channels_last(samples) or samples.is_contiguous()
     triton, device = _triton(), samples.device
     batch = triton.Batch.of(samples if dense else samples.contiguous(), labels)
     arguments = batch, spec.shape, num_classes, ignore_index
-    # for all sources the kernels depend on whether TF32 is allowed, which may change
+    # the kernels for many sources depend on whether TF32 is allowed, which may change
     runs: dict[bool, Any] = {}
     few = _triton_few().prepare(*arguments, finish) if is_few(spec) else None
     plain_labels = labels.ndim == 1 and labels.is_contiguous()
@@ -255,7 +255,7 @@ def prepare_labelled(
 
 
 def _current_device(device: torch.device) -> AbstractContextManager[object]:
-    """Triton launches on the current device, which need not be the samples'."""
+    """Make the device of the samples the current one, on which Triton launches."""
     if device.type != "cuda" or device.index == torch._C._cuda_getDevice():
         return nullcontext()
     return torch.cuda.device(device)
@@ -267,7 +267,7 @@ def allows_tf32() -> bool:
 
 @lru_cache(maxsize=16)
 def missing_for_kernels(device: torch.device) -> str | None:
-    """What keeps the Triton kernels from running on a device, or None."""
+    """Why the Triton kernels cannot run on a device, or None if they can."""
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed"
     if device.type != "cuda":
@@ -281,7 +281,7 @@ def missing_for_kernels(device: torch.device) -> str | None:
 
 @lru_cache(maxsize=1)
 def _triton() -> Any:
-    # imported when first needed: triton takes a while to import, and most machines never need it
+    # imported on first use: importing triton is slow, and most machines do not need it
     from zetamix.kernels import triton_launch
 
     return triton_launch

@@ -8,8 +8,8 @@ from torch import Tensor
 from zetamix.kernels.plan_spec import MOST_FEW
 from zetamix.kernels.reference import narrow, wide_dtype
 
-# columns are mixed a block at a time once the rows outgrow a typical last-level cache, so that
-# every row of the block is read from memory once and from cache for all its other uses
+# columns are mixed in blocks once the rows exceed a typical last-level cache, so that every row of
+# a block is read from memory once and then from the cache
 # (2 cores, 32 MiB cache, 8 sources: 128 × 3 × 224² 41 ms against 53, 256 × 3 × 224² 80 against 108)
 CACHE_BYTES = 2**25
 BLOCK_BYTES = 2**20
@@ -27,7 +27,7 @@ def mix_rows(
     wide = wide_dtype(rows, weights)
     weights = weights.to(wide).contiguous()
     batch, features = rows.shape
-    # few sources are read too seldom for blocks to pay (2 of 128 × 3 × 224²: 27 ms against 64)
+    # few sources reuse rows too rarely for blocks to help (2 of 128 × 3 × 224²: 27 ms against 64)
     few = indices.shape[1] <= MOST_FEW
     if wide == rows.dtype and (few or rows.numel() * wide.itemsize <= cache_bytes):
         return sum_rows(rows, indices, weights)
@@ -39,8 +39,8 @@ def mix_rows(
         columns = slice(start, min(start + block, features))
         sources = scratch[: batch * (columns.stop - start)].view(batch, -1)
         sources.copy_(rows[:, columns])
-        # the last sums live until the next are made: freed on top of the heap, their memory would
-        # go back to the system and be faulted in again each time (41 ms become 55 to 110)
+        # keep the last sums until the next are made: if freed, their memory would be returned to
+        # the system and page-faulted again each time (41 ms become 55 to 110)
         last, sums = sums, sum_rows(sources, indices, weights)
         mixed[:, columns] = narrow(sums, rows.dtype)
         del last
@@ -48,7 +48,7 @@ def mix_rows(
 
 
 def sum_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
-    """`mix_rows` in one call of torch's: rows and weights of one floating point dtype."""
+    """`mix_rows` in one call of torch, for rows and weights of the same floating point dtype."""
     if torch.is_autocast_enabled("cpu"):
         with torch.autocast("cpu", enabled=False):
             return sum_rows(rows, indices, weights)
@@ -61,5 +61,5 @@ def sum_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _starts(outputs: int, sources: int) -> Tensor:
-    """Where the bag of each output begins; for reading only."""
+    """Where the bag of each output begins; cached, do not modify."""
     return torch.arange(0, outputs * sources, sources, device="cpu")

@@ -1,7 +1,7 @@
 """Few sources on a CPU, in NumPy: plans, and what torch needs to apply them.
 
-A step over a batch takes NumPy 1 to 2 µs, and torch 3 to 7. NumPy is optional, as it is for torch:
-without it plain torch does the same, from other random numbers.
+An operation on a batch takes 1 to 2 µs in NumPy and 3 to 7 in torch. NumPy is optional, as it is
+for torch: without it, plain torch draws the plans, from other random numbers.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ with contextlib.suppress(ImportError):
 Array: TypeAlias = Any
 # of weights
 DTYPES = {torch.float32: "f4", torch.float64: "f8"}
-# weights that sum a sample with itself to exactly that sample
+# weights with which the sum of a sample and itself is exactly that sample
 PARTS = {1: (1.0,), 2: (0.5, 0.5), 3: (0.5, 0.25, 0.25), 4: (0.25, 0.25, 0.25, 0.25)}
 
 
 class Pasted(NamedTuple):
-    """The outputs that are pasted: the first source fills the image, others cover their boxes."""
+    """The pasted outputs: the first source fills the image, the others cover their boxes."""
 
     outputs: Array
     """[pasted], int64: which outputs."""
@@ -56,7 +56,7 @@ class FewPlan(NamedTuple):
     def of(
         cls, indices: Tensor, weights: Tensor, boxes: Tensor | None, size: Size | None
     ) -> "FewPlan | None":
-        """The plan of these tensors; None where a box of a first source does not fill the image."""
+        """The plan of these tensors; None if the box of a first source does not fill the image."""
         pasted = None
         if boxes is not None and size is not None:
             places = boxes.numpy()
@@ -91,7 +91,7 @@ def make_plan(
     lam: Tensor | None,
     dtype: torch.dtype,
 ) -> FewPlan:
-    """A finished plan, with boxes where some outputs are pasted.
+    """A finished plan, with boxes if some outputs are pasted.
 
     uniform: [count_numbers(...), outputs], in [0, 1): for γ, the rows, the corners of the boxes,
         which outputs are pasted, which are mixed. lam: [outputs] or [1], of mixup.
@@ -127,7 +127,7 @@ def make_plan(
 
 def _outputs_first(by_source: Array, result: Array) -> Array:
     """Write what is [sources, outputs] or [sources, 1] into a result [outputs, sources]."""
-    # a column at a time: NumPy transposes many short rows slowly (8,192: 33 µs against 7)
+    # column by column: NumPy is slow at transposing many short rows (8,192: 33 µs against 7)
     for rank, column in enumerate(by_source):
         result[:, rank] = column
     return result
@@ -146,12 +146,12 @@ def _weigh(gamma: Array, sources: int) -> Array:
 
 @lru_cache(maxsize=64)
 def _weigh_alike(gamma: float, sources: int) -> Array:
-    """[sources, 1], for reading only."""
+    """[sources, 1]; cached, do not modify."""
     return _weigh(np.array([gamma]), sources)
 
 
 def _pair(lam: Tensor | None, sources: int) -> Array:
-    """λ and 1 − λ, [2, outputs] or [2, 1]; the one source of a batch of one has all weight."""
+    """λ and 1 − λ, [2, outputs] or [2, 1]; the only source of a batch of one has weight 1."""
     if lam is None or sources == 1:
         return (1.0,)
     first = lam.numpy()
@@ -173,17 +173,17 @@ def _choose(uniform: Array, shape: PlanShape) -> Array:
 
 @lru_cache(maxsize=64)
 def _own_rows(batch: int, outputs: int) -> Array:
-    """[outputs]: the row that output k begins with; for reading only."""
+    """[outputs]: the first batch row of each output; cached, do not modify."""
     return np.arange(outputs) % batch
 
 
 def _paste(weights: Array, outputs: Array, corners: Array, size: Any) -> Pasted:
-    """Boxes as `boxes.place_inside` has them; weights of these outputs become shares of pixels.
+    """Boxes as in `boxes.place_inside`; weights of these outputs become fractions of pixels.
 
     corners: [2 · (sources − 1), outputs], read as [outputs, sources − 1, 2].
     """
     others = weights.shape[1] - 1
-    # both axes first: NumPy is slow where the last dimension is short
+    # both axes first: NumPy is slow if the last dimension is short
     lengths = np.array(size, weights.dtype)[:, None, None]
     sides = np.rint(np.sqrt(weights[outputs, 1:]) * lengths)
     uniform = corners.reshape(len(weights), others, 2)[outputs].transpose(2, 0, 1)
@@ -224,7 +224,7 @@ def blended_parts(plan: FewPlan, keep_variance: bool, pastes: bool) -> tuple[Ten
 
 
 def boxes_to_copy(plan: FewPlan) -> Iterator[tuple[int, int, list[int]]]:
-    """Output, batch row and box of all that is pasted, later sources after earlier ones."""
+    """(output, batch row, box) of every box to paste, later sources after earlier ones."""
     if plan.pasted is None:
         return iter(())
     outputs, boxes, _ = plan.pasted
@@ -235,7 +235,7 @@ def boxes_to_copy(plan: FewPlan) -> Iterator[tuple[int, int, list[int]]]:
 
 
 def largest_label(labels: Tensor) -> int:
-    """The largest of labels [n], int64, read as unsigned, so that negative ones are largest."""
+    """The largest of labels [n], int64, read as unsigned: negative labels are the largest."""
     return int(np.maximum.reduce(labels.numpy().view("u8")))
 
 
@@ -251,6 +251,6 @@ def mix_labels(labels: Tensor, plan: FewPlan, num_classes: int) -> Tensor:
     targets = np.zeros(outputs * num_classes, "f4" if exact else "f8")
     first = _own_rows(outputs, outputs) * num_classes
     for source in range(classes.shape[1]):
-        # no output is named twice here, as it would be for all sources at once
+        # one source at a time, so that no index occurs twice: `+=` would count it once
         targets[first + classes[:, source]] += plan.weights[:, source]
     return torch.from_numpy(targets.reshape(outputs, num_classes).astype("f4", copy=False))

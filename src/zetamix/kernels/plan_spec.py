@@ -1,4 +1,4 @@
-"""PlanSpec: a plan that is still to be drawn, every argument checked and filled in."""
+"""PlanSpec: the arguments of a plan to draw, checked and with defaults filled in."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -6,9 +6,9 @@ from typing import NamedTuple, TypeAlias
 
 from torch import Tensor
 
-# plans of up to so many sources are drawn and mixed without sorting and without a matrix
+# plans of at most this many sources are drawn without sorting and mixed without a matrix
 MOST_FEW = 4
-# images of up to so many channels with a mean each are mixed in the launch that draws the plan
+# with one mean per channel, images of at most this many channels are mixed in a single launch
 MOST_CHANNELS = 4
 
 Origin: TypeAlias = tuple[Tensor | None, int]
@@ -21,7 +21,7 @@ class Law(Enum):
 
 
 class PlanShape(NamedTuple):
-    """All of a plan that a kernel is compiled for: everything but the number γ or α."""
+    """The part of a plan that a kernel is compiled for: everything but the value of γ or α."""
 
     batch_size: int
     sources: int
@@ -32,19 +32,19 @@ class PlanShape(NamedTuple):
     gamma_tensor: bool = False
     gamma_range: bool = False  # each output draws its own γ
     one_lam: bool = False  # mixup draws one λ for all outputs
-    uniform_lam: bool = False  # α is 1: Beta(1, 1) needs none of the work for other α
-    dominant: bool = False  # one sample outweighs all others, however many, in every output
+    uniform_lam: bool = False  # α is 1: Beta(1, 1) is the uniform distribution
+    dominant: bool = False  # γ ≥ GAMMA_MIN: one sample outweighs any number of others
 
 
 class PlanSpec(NamedTuple):
-    """A plan that is still to be drawn, and γ, one γ per output, γ's range, or mixup's α."""
+    """A plan to draw, with its parameter: γ, one γ per output, the range of γ, or α of mixup."""
 
     shape: PlanShape
     parameter: float | Tensor | tuple[float, float]
 
 
 class Finish(NamedTuple):
-    """What is done with a drawn plan before samples are mixed; see `zetamix.ZetaMix`."""
+    """How a drawn plan is changed before samples are mixed; see `zetamix.ZetaMix`."""
 
     p: float = 1.0
     paste: float = 0.0

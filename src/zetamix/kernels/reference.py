@@ -30,11 +30,11 @@ def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
 
 
 def _is_sparse(indices: Tensor, rows: Tensor) -> bool:
-    """Whether to gather the sources: the matrix is faster until it outgrows the rows themselves."""
+    """Whether to gather the sources: the matrix is faster until it is larger than the rows."""
     sources, batch = indices.shape[1], rows.shape[0]
     if not torch.compiler.is_compiling():
         return sources * 64 <= batch
-    # by the number of sources alone, where it is fixed: one graph serves all batch sizes
+    # only by the number of sources, if it is fixed: one graph for all batch sizes
     return holds_for_all_sizes(sources <= 32) and not holds_for_all_sizes(sources == batch)
 
 
@@ -54,12 +54,12 @@ def gather_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
 
 def dense(indices: Tensor, weights: Tensor, batch_size: int) -> Tensor:
     """The plan as an [outputs, batch_size] matrix."""
-    # add, not assign: a plan made by hand may name the same row twice
+    # add, not assign: a plan made by hand may contain the same row twice
     return weights.new_zeros(indices.shape[0], batch_size).scatter_add_(1, indices, weights)
 
 
 def narrow(mixed: Tensor, dtype: torch.dtype) -> Tensor:
-    """Back to the dtype that came in; integers are rounded to the nearest and do not wrap round."""
+    """Convert to the dtype of the input; integers are rounded to the nearest and clamped."""
     if dtype.is_floating_point:
         return mixed.to(dtype)
     info = torch.iinfo(dtype)
@@ -67,7 +67,7 @@ def narrow(mixed: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Tensor:
-    """Cover outputs [outputs, ..., height, width] by boxes of their sources, in their order.
+    """Paste boxes of the sources into outputs [outputs, ..., height, width], in their order.
 
     Source i of output k covers boxes[k, i] by the same pixels of samples[indices[k, i]].
     """
@@ -75,6 +75,6 @@ def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Ten
     between = [1] * (mixed.ndim - 3)
     for source in range(boxes.shape[1]):
         covered = inside(boxes[:, source], (height, width)).view(-1, *between, height, width)
-        # an index, not index_select, which would lose channels_last
+        # indexing, not index_select, which would lose channels_last
         mixed = torch.where(covered, samples[indices[:, source]], mixed)
     return mixed

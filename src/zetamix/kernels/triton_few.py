@@ -1,8 +1,8 @@
 """The Triton kernel for up to four sources: draw the plan, mix samples and labels in one launch.
 
-Every program draws the plan of its output anew, from the same random number: that is a few dozen
-whole-number operations, done while its loads are in flight. Neighbouring programs mix the same
-columns of different outputs, so that a row comes from memory once and from L2 for its other uses.
+Every program draws the plan of its output itself, from the same random number: a few dozen integer
+operations, while its loads are in flight. Neighbouring programs mix the same columns of different
+outputs, so that a row is read from memory once and then from L2.
 
 `sampling.py`, `plan.py` and `rules.py` are the specification, to float32's precision.
 """
@@ -412,7 +412,7 @@ def few_kernel(
     d = chunks * CHUNK + tl.arange(0, CHUNK)[None, :]
     inside = d < features
     if SELF and not PLAN:
-        # the anchor needs no random number: its samples travel while the plan is drawn
+        # the anchor needs no random number: its samples are loaded while the plan is drawn
         x0 = tl.load(rows_p + (row % batch) * features + d, mask=inside, other=0.0)
     rows, weights, boxes, pasted = _draw_plan(
         tl.load(seed_p) + offset,

@@ -51,7 +51,7 @@ def uniform(seed, counter):
 def _sort(seed, row, cols, batch, SELF: tl.constexpr, BLOCK: tl.constexpr):
     """Batch rows in the order of random keys, as `sampling._order_by_keys`."""
     bits = expand(seed, row * batch + cols)
-    # 30 random bits, the lowest of them replaced by a name for the column, which the sort carries
+    # 30 random bits, the lowest of them replaced by the column XOR a mask, so that sorting keeps it
     mask = (expand(seed, row * batch) & (BLOCK - 1)).to(tl.int32)
     names = cols ^ mask
     keys = ((bits >> 32).to(tl.int32) & ~(BLOCK - 1)) | names
@@ -124,7 +124,7 @@ def gamma_of(seed, row, gamma_p, number, span, GAMMA_KIND: tl.constexpr):
 
 @triton.jit
 def _wait(OVERLAP: tl.constexpr):
-    """Wait for the kernel before, which this one may have been started beside (`Launch`)."""
+    """Wait for the previous kernel, with which this one may overlap (`Launch`)."""
     if OVERLAP and not INTERPRETED:
         gdc_wait()
 
@@ -172,7 +172,7 @@ def plan_kernel(
     cols = tl.arange(0, BLOCK)
     size = tl.cast(outputs, tl.int64) * batch
     if OVERLAP and not INTERPRETED:
-        # the mixing kernel may take its place on the multiprocessors (−0.3 to −1.6 µs, H200)
+        # from here on the mixing kernel may start on free multiprocessors (−0.3 to −1.6 µs, H200)
         gdc_launch_dependents()
     seed = tl.load(seed_p) + offset
     if DIGITS:
@@ -234,7 +234,7 @@ def _dot(a, b, acc):
 @triton.jit
 def _product(high, low, x, acc, MODE: tl.constexpr):
     """acc + matrix @ x, from the matrix's two halves; see the top of this file."""
-    # no early returns: Triton compiles what stands behind them
+    # no early returns: Triton also compiles the code after them
     if MODE == "half":
         acc = _dot(high, x, acc)
     elif MODE == "bytes":
@@ -261,7 +261,7 @@ def _load_halves(matrix_p, offsets, inside, size, MODE: tl.constexpr):
 
 @triton.jit
 def narrow(y, MODE: tl.constexpr, dtype: tl.constexpr):
-    """Back to the dtype that came in; bytes are rounded to the nearest."""
+    """Convert to the dtype of the input; bytes are rounded to the nearest."""
     if MODE == "bytes":
         # adding 1.5 · 2^23 leaves no bits for a fraction: rounds half to even, as torch.round
         y = tl.maximum(tl.minimum((y + 12582912.0) - 12582912.0, 255.0), 0.0)

@@ -1,7 +1,7 @@
 """Launch the Triton kernels: drawing plans, mixing samples and mixing labels on a GPU.
 
-Everything about a launch that follows from shapes and settings is worked out once, in `prepare`,
-and cached; a call then allocates, and launches twice.
+Everything about a launch that depends on shapes and settings only is computed once, in `prepare`,
+and cached; a call then allocates memory and launches two kernels.
 """
 
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from zetamix.kernels import triton_kernels as kernels
 from zetamix.kernels.plan_spec import MOST_FEW, Origin, PlanShape, PlanSpec
 from zetamix.kernels.reference import dense
 
-# one program sorts a whole row of keys; past this, torch's segmented sort takes over
+# one program sorts a whole row of keys; longer rows are sorted by torch
 MAX_SORTED = 1024
-# up to here the whole matrix can stay on the multiprocessor while the samples stream by
+# up to this size the whole matrix stays on the multiprocessor while samples are streamed
 MAX_WHOLE = 128
-# shared memory of one multiprocessor that a program may take: Hopper, A100, all since Ampere
+# shared memory in bytes that a program may use: Hopper, A100, any GPU since Ampere
 HOPPER, AMPERE, SMALL = 232_448, 166_912, 101_376
 
 Path: TypeAlias = Literal["gather", "whole", "loop", "torch"]
@@ -31,9 +31,9 @@ MATRIX_OF_PATH = {"gather": "none", "whole": "halves", "loop": "halves", "torch"
 class Launch:
     """A kernel with its grid and constants fixed.
 
-    Binding twenty arguments anew is slow, so the compiled kernel is kept and called directly. With
-    this and `prepare` a call went from 278 to 83 µs on the host of an H200. Whoever keeps a Launch
-    must call it with arguments alike in dtype, alignment and integer values.
+    Binding twenty arguments for each call is slow, so the compiled kernel is kept and called
+    directly. With this and `prepare` a call went from 278 to 83 µs on the host of an H200. All
+    calls of one Launch must have arguments of the same dtype, alignment and integer values.
     """
 
     def __init__(self, kernel: Any, grid: tuple[int, ...], **constants: Any) -> None:
@@ -126,7 +126,7 @@ def plan_launch(
 ) -> Launch:
     """The plan kernel, set up to write indices and weights, a matrix, or targets.
 
-    overlap: the kernel behind it may be started before it has ended.
+    overlap: the next kernel may be started before this one has ended.
     """
     digits = plan.order_width != plan.batch_size
     return Launch(
@@ -171,7 +171,7 @@ def _plan_only(plan: PlanShape, device: torch.device) -> Launch:
 
 @lru_cache(maxsize=16)
 def zero_seed(device: torch.device) -> Tensor:
-    """The seed where the host has the whole origin: the same kernel then serves both cases."""
+    """A zero seed, for origins that are known on the host: the same kernel is then used."""
     zero = torch.zeros(1, dtype=torch.int64, device=device)
     # once per device: calls on other streams must not read it before it is written
     if device.type == "cuda":
@@ -180,7 +180,7 @@ def zero_seed(device: torch.device) -> Tensor:
 
 
 class Batch(NamedTuple):
-    """All that a prepared call depends on in the tensors it will be given."""
+    """The properties of the tensors that a prepared call depends on."""
 
     shape: torch.Size
     stride: tuple[int, ...]
@@ -305,7 +305,7 @@ def split(matrix: Tensor, dtype: torch.dtype) -> Tensor:
 
 def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor, *, tf32: bool) -> Tensor:
     """Apply a plan to rows [batch, features], as `reference.mix_rows`."""
-    # the kernels know no strides; every second row of a table is not contiguous
+    # the kernels do not support strides
     rows = rows.contiguous()
     batch_size, features = rows.shape
     outputs, sources = indices.shape
@@ -332,7 +332,7 @@ def make_mixer(
 ) -> Mixer:
     """A function (samples, out, matrix, indices, weights) that writes out, by the path chosen.
 
-    overlap: the plan kernel comes right before, and the mixing may be started beside it.
+    overlap: the plan kernel is launched right before, and may overlap with mixing.
     """
     features, mode = batch.features, mode_of(batch.dtype, loose)
     sizes = (plan.outputs, plan.batch_size, features)
@@ -423,7 +423,7 @@ def tiling(
 
 @lru_cache(maxsize=16)
 def overlaps(device: torch.device) -> bool:
-    """Whether a kernel can be started before the one before has ended: Hopper and newer."""
+    """Whether a kernel can start before the previous one has ended: Hopper and newer."""
     if device.type != "cuda" or torch.version.hip is not None:
         return False
     return torch.cuda.get_device_capability(device) >= (9, 0)
