@@ -141,7 +141,7 @@ def test_until_counts_steps(options, tmp_path):
 
 def test_until_needs_the_length_of_training(tmp_path):
     callback = MixCallback(ZetaMix(num_classes=CLASSES), until=0.8)
-    with pytest.raises(ValueError, match="whose length is not known"):
+    with pytest.raises(ValueError, match="its length is unknown"):
         trainer(tmp_path, callback, epochs=-1).fit(Net(), loader())
     with pytest.raises(ValueError, match="until must be"):
         MixCallback(ZetaMix(num_classes=CLASSES), until=80)
@@ -231,7 +231,7 @@ def test_a_checkpoint_of_other_processes_warns():
     callback = MixCallback(ZetaMix(num_classes=CLASSES, p=0.5, generator=seeded()))
     (state,) = callback.state_dict()["transforms"]
     other = MixCallback(ZetaMix(num_classes=CLASSES, generator=seeded(1)))
-    with pytest.warns(UserWarning, match=r"of 2 process\(es\), and now there are 1"):
+    with pytest.warns(UserWarning, match=r"of 2 process\(es\), but there are now 1"):
         other.load_state_dict({"transforms": [state, state]})
     assert other.transform.p == 0.5
     assert torch.equal(other.transform.generator.get_state(), seeded().get_state())

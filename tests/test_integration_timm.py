@@ -119,18 +119,21 @@ def test_other_methods_take_alphas_as_alpha(given, kind, expected):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"cutmix_minmax": (0.2, 0.8)}, r"cutmix_minmax=\(0.2, 0.8\) has no counterpart"),
-        ({"correct_lam": False}, "exact shares of pixels"),
+        ({"cutmix_minmax": (0.2, 0.8)}, r"cutmix_minmax is not supported, got \(0.2, 0.8\)"),
+        ({"correct_lam": False}, "exact fractions of pixels"),
         ({"mode": "half"}, "mode must be"),
         ({"method": "local"}, "method must be one of zetamix, zeta, mixup, cutmix, switch"),
         ({"method": "none"}, "method must be one of"),
         ({"method": "zetamix:until=0.5"}, "--mixup-off-epoch"),
         ({"method": "zetamix:until=0.8"}, "--mixup-off-epoch"),
-        ({"method": "zeta", "cutmix_alpha": 1.0}, "pastes no boxes, got cutmix_alpha=1.0"),
+        ({"method": "zeta", "cutmix_alpha": 1.0}, "does not paste boxes, got cutmix_alpha=1.0"),
         ({"method": "cutmix"}, "alpha must be positive, got 0.0"),
         ({"mixup_alpha": -1.0}, "mixup_alpha"),
         ({"label_smoothing": 2.0}, "label_smoothing"),
-        ({"method": ZetaMix(num_classes=4), "generator": seeded()}, "which holds its own"),
+        (
+            {"method": ZetaMix(num_classes=4), "generator": seeded()},
+            "Pass the generator to the transform",
+        ),
     ],
 )
 def test_errors_say_what_to_do(given, message):

@@ -248,7 +248,7 @@ def test_the_last_checkpoint_is_found_and_one_without_a_state_warns(tmp_path):
     assert again.transform.p == 0.5
     (tmp_path / "checkpoint-3" / "zetamix_0.pt").unlink()
     other = recorder(tmp_path, tiny_vit(), KINDS["zetamix"](), **options)
-    with pytest.warns(UserWarning, match=r"holds no zetamix_0\.pt: plans will not continue"):
+    with pytest.warns(UserWarning, match=r"has no zetamix_0\.pt: training will not resume"):
         other.train(resume_from_checkpoint=True)
 
 
@@ -325,7 +325,7 @@ def test_embeddings_are_blended_and_masks_stay(tmp_path):
     assert_same((kw["attention_mask"] for _, kw in trainer.seen[:3]), mask.split(5))
     tokens = Rows(input_ids=torch.randint(20, (12, 6)), labels=LABELS)
     trainer = recorder(tmp_path, BertForSequenceClassification(config), mix, tokens)
-    with pytest.raises(TypeError, match=r"got input_ids, labels\. Token ids cannot be blended"):
+    with pytest.raises(TypeError, match=r"got input_ids, labels\. Token ids cannot be mixed"):
         trainer.train()
 
 

@@ -1,4 +1,4 @@
-"""fastai: `ZetaMixCallback`, beside `fastai.callback.mixup.MixUp`."""
+"""fastai: `ZetaMixCallback`, an alternative to `fastai.callback.mixup.MixUp`."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,24 +16,24 @@ Loss = Callable[[Any, Any], Any]
 
 
 class ZetaMixCallback(Callback):  # type: ignore[misc]
-    """Mixes the batches of training, and takes the loss against their soft targets.
+    """Mixes training batches and computes the loss with their soft targets.
 
-    Validation is left alone. `learn.yb` keeps the labels as they are, so metrics of training, where
-    they are asked for, count the label of each output's own sample.
+    Validation batches are not mixed. `learn.yb` keeps the original labels, so training metrics, if
+    enabled, use the label of each output's own sample.
 
     transform: ZetaMix, ZetaMixup, Mixup, CutMix or another of `zetamix.transforms`, with
         num_classes for integer labels. Its epoch is set to the learner's.
     loss_func: the loss of mixed batches, a function of predictions and soft targets. By default
-        it is made of the learner's: cross entropy, with its class weights and label smoothing,
-        becomes `zetamix.soft_cross_entropy`, and losses of floating point targets stay as they are.
-    until: the share of each call of `fit` in which batches are mixed, such as 0.8; later ones are
-        unmixed. None leaves `transform.enabled` alone.
+        that of the learner: cross entropy, with its class weights and label smoothing, becomes
+        `zetamix.soft_cross_entropy`; losses that take floating point targets are used unchanged.
+    until: the fraction of each call of `fit` in which batches are mixed, such as 0.8; later ones
+        are unmixed. None does not change `transform.enabled`.
 
     >>> from zetamix import ZetaMix
     >>> mix = ZetaMixCallback(ZetaMix(num_classes=10))  # Learner(..., cbs=mix)
     """
 
-    # ahead of callbacks that scale the loss, such as GradientAccumulation and MixedPrecision
+    # before callbacks that scale the loss, such as GradientAccumulation and MixedPrecision
     order = -5
     run_valid = False
 
@@ -41,15 +41,15 @@ class ZetaMixCallback(Callback):  # type: ignore[misc]
         self, transform: BatchMix, loss_func: Loss | None = None, until: float | None = None
     ) -> None:
         super().__init__()
-        # label smoothing mixes nothing that could end
+        # without `until` any module is accepted, such as LabelSmoothing, which cannot be disabled
         check_arguments(transform, nn.Module if until is None else BatchMix, until)
         self.transform = transform
         self.until = until
-        self.mixed_loss = loss_func  # `loss_func` is a name of the learner's
+        self.mixed_loss = loss_func  # the attribute `loss_func` is the learner's
         self.targets: Any = None
 
     def before_fit(self) -> None:
-        # a loss without a soft form is an error before any training
+        # raises before training if the loss does not support soft targets
         self._loss()
 
     def before_train(self) -> None:
@@ -59,12 +59,12 @@ class ZetaMixCallback(Callback):  # type: ignore[misc]
     def before_batch(self) -> None:
         if len(self.learn.yb) != 1:
             raise ValueError(
-                f"ZetaMixCallback mixes batches with one target, got {len(self.learn.yb)}. Combine "
-                "them into one tensor."
+                f"ZetaMixCallback expects batches with one target, got {len(self.learn.yb)}. "
+                "Combine them into one tensor."
             )
         if self.until is not None:
             self.transform.enabled = self.learn.pct_train < self.until
-        # fastai's tensor types restrict what they may be combined with
+        # fastai's tensor types restrict the types they can be combined with
         inputs = tuple(_plain(value) for value in self.learn.xb)
         mixed, self.targets = self.transform(
             inputs[0] if len(inputs) == 1 else inputs, _plain(self.learn.yb[0])
@@ -74,8 +74,8 @@ class ZetaMixCallback(Callback):  # type: ignore[misc]
         self.learn.xb = tuple(part.as_subclass(type(given)) for part, given in pairs)
 
     def after_loss(self) -> None:
-        # in place of the loss that the learner has just taken against the unmixed labels: nothing
-        # of the learner is replaced, so nothing has to be put back after an error
+        # replaces the loss that the learner has just computed with the unmixed labels. Its loss
+        # function is not replaced, so nothing has to be restored after an error
         self.learn.loss_grad = self._loss()(self.learn.pred, self.targets)
         self.learn.loss = self.learn.loss_grad.clone()
         self.targets = None
@@ -85,7 +85,7 @@ class ZetaMixCallback(Callback):  # type: ignore[misc]
 
 
 def soft_loss(loss_func: Any) -> Loss:
-    """The form of a loss of fastai or torch that takes soft targets."""
+    """The equivalent of a fastai or torch loss that takes soft targets."""
     inner = loss_func.func if isinstance(loss_func, BaseLoss) else loss_func
     options = {"reduction": getattr(inner, "reduction", "mean")}
     if isinstance(inner, nn.CrossEntropyLoss):
@@ -95,9 +95,9 @@ def soft_loss(loss_func: Any) -> Loss:
         options |= {"weight": inner.weight, "label_smoothing": inner.eps}
     elif getattr(loss_func, "y_int", False) or getattr(inner, "y_int", False):
         raise TypeError(
-            f"{type(loss_func).__name__} takes class indices only, and mixed targets are soft. "
-            "Pass ZetaMixCallback(transform, loss_func=...), a function of predictions and soft "
-            "targets, or train with CrossEntropyLossFlat."
+            f"{type(loss_func).__name__} takes class indices only, but mixed targets are soft. "
+            "Pass loss_func= to ZetaMixCallback, a function of predictions and soft targets, or "
+            "train with CrossEntropyLossFlat."
         )
     else:
         return loss_func  # type: ignore[no-any-return]

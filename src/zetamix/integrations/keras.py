@@ -1,7 +1,7 @@
-"""Keras 3: `ZetaMix`, a layer for batches beside `keras.layers.MixUp` and `CutMix`.
+"""Keras 3: `ZetaMix`, a layer for batches like `keras.layers.MixUp` and `CutMix`.
 
 It takes and returns a dict of `images` and `labels`. The plan is drawn by zetamix and applied with
-`keras.ops`, so one seed gives one batch on every backend.
+`keras.ops`, so that a seed gives the same batch on every backend.
 """
 
 import sys
@@ -21,17 +21,17 @@ from zetamix.rules import infer_rule
 
 @keras.saving.register_keras_serializable(package="zetamix")
 class ZetaMix(keras.layers.Layer):  # type: ignore[misc]
-    """`zetamix.ZetaMix` as a layer of Keras.
+    """`zetamix.ZetaMix` as a Keras layer.
 
     num_classes: for integer labels [n] or [n, 1], which become soft targets [n, num_classes], and
         integer `segmentation_masks`, which become soft masks. Floating point ones are averaged.
     gamma, sources, keep_variance, paste: as in `zetamix.ZetaMix`: half of the images are pasted by
         default, and half are blended. γ is a number or a range.
-    mean: of the images, in their own units: one number or one per channel. Without it images are
-        taken as normalised to mean 0, or pass keep_variance=False.
-    value_range: (low, high) that images are clipped to, such as (0, 255); none by default.
+    mean: the mean of the images, in their own units: one number or one per channel. Without it,
+        images are assumed to be normalised to mean 0; otherwise pass keep_variance=False.
+    value_range: (low, high) to clip images to, such as (0, 255); None does not clip.
     p: the probability that an output is mixed.
-    seed: of the plans; drawn anew by default.
+    seed: seed of the plans; random by default.
     data_format: "channels_last" or "channels_first"; Keras's default if None.
     """
 
@@ -78,11 +78,12 @@ class ZetaMix(keras.layers.Layer):  # type: ignore[misc]
         if not isinstance(data, dict) or not {"images", "labels"} <= set(data):
             got = sorted(data) if isinstance(data, dict) else type(data).__name__
             raise TypeError(
-                f"{type(self).__name__} expects a dict of images and labels, which are mixed "
-                f"together, got {got}."
+                f"{type(self).__name__} expects a dict with the keys images and labels, got {got}."
             )
         if "bounding_boxes" in data:
-            raise ValueError("Bounding boxes cannot be averaged: mix batches without them.")
+            raise ValueError(
+                "Bounding boxes cannot be mixed. Remove bounding_boxes from the batch."
+            )
         _refuse_trace(type(self).__name__, data["images"])
         return super().__call__(data, **kwargs)
 
@@ -95,7 +96,7 @@ class ZetaMix(keras.layers.Layer):  # type: ignore[misc]
             )
         last = self.data_format == "channels_last"
         size = tuple(images.shape[1:3] if last else images.shape[2:4])
-        # zetamix.ZetaMix blends signals, and what has no size
+        # signals are blended: without a size, zetamix.ZetaMix does not paste
         is_signal = self.transform.paste is None and min(size) == 1
         plan = identity_plan(images.shape[0])
         if training:
@@ -136,18 +137,18 @@ class ZetaMix(keras.layers.Layer):  # type: ignore[misc]
         return mixed
 
     def _check_mean(self, images: Any) -> None:
-        """Look at the first batch: a mean of 0 or in [0, 1] must be in the units of the images."""
+        """Check on the first batch that `mean` is in the units of the images."""
         if self._looked:
             return
         low, high = float(ops.min(images)), float(ops.max(images))
         if self.mean is not None and low >= 0 and high > 2 and numpy.max(self.mean) <= 1:
             raise ValueError(
                 f"mean must be in the units of the images, which reach {high:g}, got {self.mean}. "
-                "For images in [0, 255] multiply it by 255."
+                "For images in [0, 255], multiply it by 255."
             )
         if self.mean is None and low >= 0:
             warnings.warn(
-                "The images hold no negative number, so they are not normalised, and keeping their "
+                "The images have no negative values, so they are not normalised, and keeping their "
                 "variance would scale their mean as well. Normalise them first, or pass mean=, or "
                 "keep_variance=False.",
                 stacklevel=2,
@@ -155,7 +156,7 @@ class ZetaMix(keras.layers.Layer):  # type: ignore[misc]
         self._looked = True
 
     def _mix_labels(self, labels: Any, plan: MixPlan) -> Any:
-        """On the host, by the rules of zetamix: labels are few, and their values are checked."""
+        """Mix labels on the host with the rules of zetamix, which check their values."""
         tensor = torch.from_numpy(numpy.array(ops.convert_to_numpy(labels)))
         return ops.convert_to_tensor(infer_rule(tensor, self.num_classes).mix(tensor, plan).numpy())
 
@@ -172,7 +173,7 @@ class ZetaMix(keras.layers.Layer):  # type: ignore[misc]
 
 
 def _refuse_trace(name: str, images: Any) -> None:
-    """A plan that is drawn while a function is traced would be the same for every batch."""
+    """Raise while a function is traced: its plan would be used for every batch."""
     tf, jax = sys.modules.get("tensorflow"), sys.modules.get("jax")
     if (
         isinstance(images, keras.KerasTensor)
@@ -180,8 +181,8 @@ def _refuse_trace(name: str, images: Any) -> None:
         or (jax is not None and isinstance(images, jax.core.Tracer))
     ):
         raise RuntimeError(
-            f"{name} draws a new plan for each batch, and inside a traced function (jax.jit, "
-            "tf.function, tf.data's map, the graph of a model) the first plan would be used for "
-            "all. Mix batches before they reach the model: in a keras.utils.PyDataset, a generator "
-            "or a loop over the data."
+            f"{name} draws a new plan for each batch, but a traced function (jax.jit, "
+            "tf.function, tf.data's map, the graph of a model) would use the first plan for all. "
+            "Mix batches before they reach the model: in a keras.utils.PyDataset, a generator or "
+            "a loop over the data."
         )

@@ -1,4 +1,4 @@
-"""`MixCallback`: mixing in Lightning's training loop, by any transform of this library."""
+"""Lightning: `MixCallback`, which applies a transform of this library to training batches."""
 
 import functools
 import math
@@ -23,19 +23,19 @@ HOOK = "on_after_batch_transfer"
 
 
 class MixCallback(Callback):
-    """Mix every training batch on its device, right after Lightning has moved it there.
+    """Mixes every training batch on the device, after Lightning has moved it there.
 
-    Validation, test and prediction see their batches as they are. `training_step` gets what the
-    transform returns: soft targets in place of class indices, which `F.cross_entropy` takes. An
+    Validation, test and prediction batches are not mixed. `training_step` receives what the
+    transform returns: soft targets instead of class indices, which `F.cross_entropy` accepts. An
     `on_after_batch_transfer` of the module or the data module is called first.
 
-    The epoch is set on the transform. Checkpoints hold the state of the transform of every process,
-    so that training with a generator resumes with the plans that would have come next.
+    The callback sets the epoch of the transform. Checkpoints contain the state of the transform of
+    every process, so that training with a generator resumes with the next plans of its sequence.
 
-    transform: for batches `(samples, labels)`, or for any other with `rules=`.
-    until: the share of training in which batches are mixed, such as 0.8; later ones are unmixed,
-        with targets of the same form. None leaves `transform.enabled` alone. It is counted in steps
-        of the optimiser: with several optimisers set `transform.enabled` yourself.
+    transform: for batches `(samples, labels)`, or with `rules=` for any other batch.
+    until: the fraction of training in which batches are mixed, such as 0.8; later ones are unmixed,
+        with targets of the same shape. None does not change `transform.enabled`. It is counted in
+        optimiser steps: with several optimisers, set `transform.enabled` yourself.
 
     >>> from zetamix import ZetaMix
     >>> callback = MixCallback(ZetaMix(num_classes=10))
@@ -51,14 +51,14 @@ class MixCallback(Callback):
         self._unwrap()
         if stage != "fit":
             return
-        # for each batch Lightning calls the hook of one of the two
+        # Lightning calls only one of the two hooks for each batch
         for owner in (pl_module, getattr(trainer, "datamodule", None)):
             if owner is not None:
                 setattr(owner, HOOK, self._wrap(getattr(owner, HOOK), trainer))
                 self._owners.append(owner)
 
     def _wrap(self, hook: Callable[..., Any], trainer: "Trainer") -> Callable[..., Any]:
-        # wraps() lets Lightning see whether the hook underneath is the user's
+        # wraps() lets Lightning detect whether the wrapped hook is overridden by the user
         @functools.wraps(hook)
         def mixed(batch: Any, dataloader_idx: int) -> Any:
             batch = hook(batch, dataloader_idx)
@@ -73,7 +73,7 @@ class MixCallback(Callback):
 
     def _unwrap(self) -> None:
         while self._owners:
-            # the attribute of the instance; the method of its class is as it was
+            # removes the attribute of the instance; the method of its class is unchanged
             delattr(self._owners.pop(), HOOK)
 
     def teardown(self, trainer: "Trainer", pl_module: "LightningModule", stage: str) -> None:
@@ -82,13 +82,13 @@ class MixCallback(Callback):
     def on_exception(
         self, trainer: "Trainer", pl_module: "LightningModule", exception: BaseException
     ) -> None:
-        # Lightning calls no teardown then
+        # Lightning does not call teardown after an exception
         self._unwrap()
 
     def on_train_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
         if self.until is not None and not 0 < trainer.estimated_stepping_batches < math.inf:
             raise ValueError(
-                f"until={self.until} is a share of training, whose length is not known. Pass "
+                f"until={self.until} is a fraction of training, but its length is unknown. Pass "
                 "max_epochs or max_steps to the Trainer."
             )
 
@@ -96,7 +96,7 @@ class MixCallback(Callback):
         self.transform.set_epoch(trainer.current_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of all processes, by rank; every process has to call it, as Lightning does."""
+        """The states of all processes, by rank; a collective that every process must call."""
         state = dict(self.transform.state_dict())
         states: list[Any] = [state] * _world_size()
         if _world_size() > 1:
@@ -108,11 +108,11 @@ class MixCallback(Callback):
         rank = distributed.get_rank() if _world_size() > 1 else 0
         if len(states) != _world_size():
             warnings.warn(
-                f"The checkpoint is of {len(states)} process(es), and now there are "
-                f"{_world_size()}: plans will not continue where they stopped.",
+                f"The checkpoint has the state of {len(states)} process(es), but there are now "
+                f"{_world_size()}: training will not resume with the same random plans.",
                 stacklevel=2,
             )
-            # of one state every rank draws its own plans
+            # from the same state, every rank still draws its own plans
             rank = 0
         self.transform.load_state_dict(states[rank])
 

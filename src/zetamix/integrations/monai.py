@@ -1,4 +1,4 @@
-"""MONAI: `ZetaMixd`, a dictionary transform of batches beside `monai.transforms.MixUpd`."""
+"""MONAI: `ZetaMixd`, a dictionary transform of batches like `monai.transforms.MixUpd`."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -16,31 +16,31 @@ from zetamix.batch_mix import BatchMix
 from zetamix.rules import Blend, Rule, infer_rule
 from zetamix.transforms import ZetaMix
 
-# what numpy.random.RandomState.randint draws a seed below
+# upper bound of the seeds that numpy.random.RandomState.randint draws
 SEEDS = 2**31
 
 
 class ZetaMixd(MapTransform, RandomizableTransform):
-    """Mixes a collated batch: images of `keys`, and what belongs to them of `label_keys`.
+    """Mixes a collated batch: images under `keys`, and their labels under `label_keys`.
 
-    One plan for all keys. Batches may have any size, the last one too. Metadata of a MetaTensor is
-    kept: output k has that of sample k. Entries of other keys are left alone.
+    All keys share one plan. Batches may have any size. Metadata of a MetaTensor is kept: output k
+    has that of sample k. Entries of other keys are not changed.
 
-    keys: images [n, channels, ...]. Volumes are blended; of images of two dimensions, ZetaMix
-        blends half and pastes half as boxes, with their masks.
+    keys: images [n, channels, ...]. Volumes are blended; of 2-D images, ZetaMix blends half and
+        pastes boxes into the other half, with their masks.
     label_keys: volumes of class indices [n, 1, ...] or [n, ...] become soft masks
         [n, num_classes, ...], class labels [n] or [n, 1] soft targets [n, num_classes]. Other
         floating point entries are averaged.
-    num_classes: of integer labels; one number, or one for each of `label_keys`, where None stands
-        for floating point entries.
+    num_classes: number of classes of integer labels; one number, or one for each of `label_keys`,
+        with None for floating point entries.
     ignore_index: as in `zetamix.ZetaMixup`.
-    mean: of images in [0, 1], as in `zetamix.ZetaMix`; without it they are taken as normalised to
-        mean 0, as by `NormalizeIntensityd`.
-    mixer: the class of transform, of `zetamix.transforms`: ZetaMix, ZetaMixup, Mixup, CutMix.
-    options: for the mixer: gamma, sources, keep_variance, paste, alpha, p.
+    mean: the mean of images in [0, 1], as in `zetamix.ZetaMix`; without it, images are assumed to
+        be normalised to mean 0, as by `NormalizeIntensityd`.
+    mixer: the class of the transform: ZetaMix, ZetaMixup, Mixup or CutMix.
+    options: arguments of the mixer: gamma, sources, keep_variance, paste, alpha, p.
 
-    Randomness comes from `self.R`, which `set_random_state` and MONAI's Compose and DataLoader
-    seed: each batch draws the seed of its plan from it.
+    The seed of each plan is drawn from `self.R`, which `set_random_state` and MONAI's Compose and
+    DataLoader seed.
 
     >>> mix = ZetaMixd("image", "label", num_classes=3)
     >>> batch = {"image": torch.randn(2, 1, 4, 4, 4), "label": torch.randint(3, (2, 1, 4, 4, 4))}
@@ -67,13 +67,13 @@ class ZetaMixd(MapTransform, RandomizableTransform):
         self.classes = dict(zip(labels, ensure_tuple_rep(num_classes, len(labels)), strict=True))
         self.ignore_index = ignore_index
         self.blend = Blend(mean)
-        # rules belong to a batch, which may lack keys: each call sets them
+        # a batch may lack keys, so every call sets the rules
         self.mixer = mixer(rules=self.blend, generator=torch.Generator(), **options)
 
     def randomize(self, data: Any = None) -> None:
         """Draw the seed of the next plan, for a batch on the device of the tensor `data`."""
         device = torch.device("cpu") if data is None else data.device
-        # a new one for each batch, because a generator belongs to one device
+        # a new generator for each batch, because a generator belongs to one device
         self.mixer.generator = torch.Generator(device).manual_seed(int(self.R.randint(SEEDS)))
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
@@ -88,13 +88,13 @@ class ZetaMixd(MapTransform, RandomizableTransform):
         return {**batch, **{key: _as_given(mixed[key], batch[key]) for key in mixed}}
 
     def _plain(self, key: Hashable, value: Any) -> Tensor:
-        """A tensor without metadata, whose operations MONAI would follow."""
+        """A plain tensor: MONAI would track the operations on a MetaTensor."""
         given: Tensor = torch.as_tensor(value)
         tensor = given.as_tensor() if isinstance(given, MetaTensor) else given
         classes = self.classes.get(key)
         if classes and tensor.is_floating_point() and tensor.shape[1:2] == (1,) and classes > 1:
             # LoadImaged reads label volumes as floating point numbers
-            whole = f"batch[{key!r}] must hold class indices, whole numbers, got fractions."
+            whole = f"batch[{key!r}] must contain class indices (integers), got fractions."
             check_values(tensor == tensor.round(), whole)
             return tensor.long()
         return tensor
@@ -110,7 +110,7 @@ class ZetaMixd(MapTransform, RandomizableTransform):
 
 
 def _as_given(mixed: Tensor, given: Any) -> Any:
-    """As a MetaTensor or an array where that was given, in the dtype of what is mixed."""
+    """The mixed tensor as a MetaTensor or an array if the input was one, in its new dtype."""
     if isinstance(given, MetaTensor):
         return MetaTensor(mixed).copy_meta_from(given)  # type: ignore[no-untyped-call]
     return mixed.numpy() if isinstance(given, numpy.ndarray) else mixed

@@ -1,6 +1,6 @@
-"""`Mixup` and `FastCollateMixup` with the interface of timm's, by any method of this library.
+"""timm: `Mixup` and `FastCollateMixup` with timm's interface and the methods of this library.
 
-timm's training script takes them by one changed import:
+To use them in timm's training script, change one import:
 `from zetamix.integrations.timm import FastCollateMixup, Mixup`.
 """
 
@@ -23,26 +23,26 @@ METHODS = ("zetamix", "zeta", "mixup", "cutmix", "switch")
 
 
 class Mixup(timm_mixup.Mixup):
-    """In place of `timm.data.Mixup`: mixes normalised images on the device, behind the loader.
+    """A replacement for `timm.data.Mixup`: mixes normalised images on the device.
 
-    Batches of any size are mixed, nothing is changed in place, and every random number comes from
-    torch. `mixup_enabled` is shared with loader workers that are already running.
+    Batches may have any size, the input is not modified, and all random numbers come from torch.
+    `mixup_enabled` is shared with loader workers that are already running.
 
-    mixup_alpha, cutmix_alpha: blending and pasting are on where they are above 0; with both at 0
-        nothing is mixed. The methods `mixup`, `cutmix` and `switch` take them as α of Beta(α, α).
-        For `zetamix` and `zeta` the numbers have no further meaning: γ is in their place.
-    cutmix_minmax: must be None; no method draws boxes in this way.
+    mixup_alpha, cutmix_alpha: values above 0 enable blending and pasting; with both at 0 nothing is
+        mixed. In the methods `mixup`, `cutmix` and `switch` they are α of Beta(α, α). For `zetamix`
+        and `zeta` only whether they are 0 matters: these methods use γ instead.
+    cutmix_minmax: must be None; not supported.
     prob: the probability that an output is mixed, drawn for each output.
-    switch_prob: the probability of pasting where both are on.
+    switch_prob: the probability of pasting if both are enabled.
     mode: "batch" draws one λ and one box for the whole batch, "pair" and "elem" draw them for each
-        output, in `mixup`, `cutmix` and `switch`. All others draw for each output in any mode.
-    correct_lam: must be True: targets are always the exact shares of pixels.
+        output, in `mixup`, `cutmix` and `switch`. The other methods always draw for each output.
+    correct_lam: must be True: targets are always the exact fractions of pixels.
     label_smoothing: targets become (1 − amount) · target + amount / num_classes.
     method: a method of `zetamix.methods` such as "zetamix", "zeta:2.8" or "switch", whose options
-        take precedence over the arguments above; or a transform of `zetamix.transforms`, which is
-        used as it is, with `label_smoothing` alone added.
-    mean: for `zetamix` and images in [0, 1] or bytes; without it images are taken as normalised.
-    generator: the only source of randomness; torch's default generator of the device when None.
+        take precedence over the arguments above; or a transform such as `zetamix.ZetaMix`, to which
+        only `label_smoothing` applies.
+    mean: for `zetamix` and images in [0, 1] or uint8; without it, images are assumed normalised.
+    generator: the only source of randomness; None uses torch's default generator of the device.
 
     >>> mixup = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, num_classes=10)
     >>> images, targets = mixup(torch.randn(8, 3, 32, 32), torch.arange(8))
@@ -66,24 +66,24 @@ class Mixup(timm_mixup.Mixup):
         mean: float | Sequence[float] | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        # timm's own constructor is not called: nothing of what it keeps is used
+        # timm's constructor is not called: its attributes are not used
         if cutmix_minmax is not None:
             raise ValueError(
-                f"cutmix_minmax={cutmix_minmax} has no counterpart here. Leave it out, and set "
+                f"cutmix_minmax is not supported, got {cutmix_minmax}. Remove it, and set "
                 "cutmix_alpha above 0 to paste boxes."
             )
         check_flag("correct_lam", correct_lam)
         if not correct_lam:
             raise ValueError(
-                "correct_lam=False has no counterpart here: targets are always the exact shares of "
-                "pixels. Leave correct_lam=True."
+                "correct_lam=False is not supported: targets are always the exact fractions of "
+                "pixels. Use correct_lam=True."
             )
         check_choice("mode", mode, MODES)
         check_number("label_smoothing", label_smoothing, low=0, high=1)
         self.label_smoothing = label_smoothing
         if isinstance(method, BatchMix):
             if generator is not None:
-                raise ValueError("Pass a generator or a transform, which holds its own, not both.")
+                raise ValueError("Pass the generator to the transform, not to Mixup.")
             self.transform = method
             return
         name, given = _parse(method)
@@ -95,7 +95,7 @@ class Mixup(timm_mixup.Mixup):
 
     @property
     def mixup_enabled(self) -> bool:
-        """The off switch of timm; loader workers that are already running see it change."""
+        """Whether to mix, as in timm; changes reach loader workers that are already running."""
         return self.transform.enabled
 
     @mixup_enabled.setter
@@ -111,11 +111,11 @@ class Mixup(timm_mixup.Mixup):
 
 
 class FastCollateMixup(Mixup, timm_mixup.FastCollateMixup):
-    """In place of `timm.data.FastCollateMixup`: collates uint8 images and mixes them as bytes.
+    """A replacement for `timm.data.FastCollateMixup`: collates and mixes uint8 images.
 
-    The loader normalises what it returns. The arguments are those of `Mixup`, but `mean` is the
-    mean of each channel in [0, 1], about which `zetamix` keeps the contrast of images. Pass the
-    mean that the loader normalises with where it is not ImageNet's.
+    The loader normalises the result. The arguments are those of `Mixup`, except that `mean` is the
+    mean of each channel in [0, 1], which `zetamix` needs to keep the contrast of images. It must be
+    the mean that the loader normalises with; the default is that of ImageNet.
 
     >>> collate = FastCollateMixup(num_classes=10)
     >>> samples = [(torch.zeros(3, 8, 8, dtype=torch.uint8), label) for label in range(4)]
@@ -136,18 +136,17 @@ class FastCollateMixup(Mixup, timm_mixup.FastCollateMixup):
         image = batch[0][0]
         if getattr(image, "dtype", None) not in (torch.uint8, numpy.uint8):
             raise TypeError(
-                "FastCollateMixup collates uint8 images, as timm's loader makes them with "
+                "FastCollateMixup collates uint8 images, as timm's loader returns them with "
                 f"use_prefetcher=True, got {getattr(image, 'dtype', type(image).__name__)}. For "
-                "normalised images use Mixup behind the loader."
+                "normalised images, use Mixup after the loader."
             )
         return super().__call__(*fast_collate(batch))  # type: ignore[no-untyped-call]
 
 
 def _parse(text: str) -> tuple[str, dict[str, Any]]:
-    """The name of a method that mixes by a plan, and so can be switched off in running workers.
+    """The name of a method in METHODS, which can be disabled in running workers, and its options.
 
-    With it all options that the text gives: timm's arguments have other defaults than the method,
-    and the text takes precedence.
+    These are all options in the text, which take precedence over timm's arguments.
     """
     name = methods.parse(text).name
     if name not in METHODS:
@@ -155,7 +154,7 @@ def _parse(text: str) -> tuple[str, dict[str, Any]]:
     _, given = methods.parse_options(text)
     if given.pop("until", 1) != 1:
         raise ValueError(
-            f"until= belongs to the training loop, got method={text!r}. Leave it out, and pass "
+            f"until is not supported here, got method={text!r}. Remove it, and pass "
             "--mixup-off-epoch to timm's script or set mixup_enabled = False."
         )
     return name, given
@@ -170,14 +169,14 @@ def _options(
     mode: str,
     given: dict[str, Any],
 ) -> dict[str, Any]:
-    """The options of the transform: timm's arguments, and over them those that are given."""
+    """The options of the transform: timm's arguments, overridden by those in the method."""
     check_number("mixup_alpha", mixup_alpha, low=0)
     check_number("cutmix_alpha", cutmix_alpha, low=0)
     check_number("switch_prob", switch_prob, low=0, high=1)
     if name in ("mixup", "zeta") and cutmix_alpha:
         raise ValueError(
-            f"method {name!r} pastes no boxes, got cutmix_alpha={cutmix_alpha}. Pass "
-            "cutmix_alpha=0, or a method that pastes: zetamix, cutmix or switch."
+            f"method {name!r} does not paste boxes, got cutmix_alpha={cutmix_alpha}. Pass "
+            "cutmix_alpha=0, or use zetamix, cutmix or switch."
         )
     if not mixup_alpha and not cutmix_alpha:
         return {**given, "p": 0.0}
@@ -187,7 +186,7 @@ def _options(
         options["paste"] = pasted
     elif name == "switch":
         options["switch_prob"] = pasted
-        # one that is 0 is not used, and keeps the default of the method
+        # an alpha of 0 is not used; the default of the method is kept
         alphas = {"mixup_alpha": mixup_alpha, "cutmix_alpha": cutmix_alpha}
         options |= {key: alpha for key, alpha in alphas.items() if alpha}
     elif name in ("mixup", "cutmix"):

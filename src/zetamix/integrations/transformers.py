@@ -1,7 +1,7 @@
-"""`MixingTrainer`: the Trainer of Hugging Face transformers with mixed training batches.
+"""transformers: `MixingTrainer`, a Hugging Face Trainer that mixes training batches.
 
-Given soft labels, models of transformers take the task for multi-label classification and train
-with binary cross entropy. `MixingTrainer` trains with the cross entropy that is meant.
+From soft labels, models of transformers infer multi-label classification and use binary cross
+entropy. `MixingTrainer` uses cross entropy.
 """
 
 import functools
@@ -20,27 +20,28 @@ from zetamix.integrations import check_arguments
 from zetamix.losses import soft_cross_entropy
 
 SINGLE_LABEL = "single_label_classification"
-# beside the model in every checkpoint, one for each process
+# saved with the model in every checkpoint, one file per process
 STATE = "zetamix_{}.pt"
 
 
 class MixingTrainer(Trainer):
-    """A Trainer that mixes training batches on the device and leaves evaluation as it is.
+    """A Trainer that mixes training batches on the device. Evaluation is unchanged.
 
     All floating point inputs (`pixel_values`, `inputs_embeds`, …) are mixed with one plan; other
-    inputs, such as masks, stay those of each output's own sample. Class indices become soft
-    targets, for which the loss is cross entropy with `label_smoothing_factor`, scaled for gradient
-    accumulation as Trainer scales its own. Floating point labels (multi-label, regression) are
-    averaged, and the loss stays the model's own, unless the configuration of the model names
-    single-label classification. A `compute_loss_func` is called with the mixed labels.
+    inputs, such as masks, are not changed. Class indices become soft targets, and the loss is cross
+    entropy with `label_smoothing_factor`, scaled for gradient accumulation as in Trainer. Floating
+    point labels (multi-label, regression) are averaged, and the loss is that of the model, unless
+    its configuration sets single-label classification. A `compute_loss_func` is called with the
+    mixed labels.
 
-    The epoch is set on the transform, and its state is saved in every checkpoint, one file per
-    process: with a generator, `train(resume_from_checkpoint=...)` continues with the plans that
-    would have come next.
+    The trainer sets the epoch of the transform and saves its state in every checkpoint, one file
+    per process: with a generator, `train(resume_from_checkpoint=...)` resumes with the next plans
+    of its sequence.
 
-    transform: one of `zetamix.transforms`; with `rules=` it is called with the whole batch, a dict.
-    until: the share of training in which batches are mixed, such as 0.8; later ones are unmixed,
-        with targets of the same form. None leaves `transform.enabled` alone.
+    transform: ZetaMix, ZetaMixup, Mixup, CutMix or MixupOrCutMix; with `rules=` it is called with
+        the whole batch, a dict.
+    until: the fraction of training in which batches are mixed, such as 0.8; later ones are unmixed,
+        with targets of the same shape. None does not change `transform.enabled`.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class MixingTrainer(Trainer):
     def train(
         self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any
     ) -> Any:
-        """Train; from a checkpoint, load the state of the transform as well."""
+        """Train; when resuming from a checkpoint, load the state of the transform as well."""
         if resume_from_checkpoint is True:
             last = get_last_checkpoint(self.args.output_dir)  # type: ignore[no-untyped-call]
             resume_from_checkpoint = last or True
@@ -64,8 +65,8 @@ class MixingTrainer(Trainer):
                 self.transform.load_state_dict(load_tensors(path))
             else:
                 warnings.warn(
-                    f"{path.parent} holds no {path.name}: plans will not continue where they "
-                    "stopped.",
+                    f"{path.parent} has no {path.name}: training will not resume with the same "
+                    "random plans.",
                     stacklevel=2,
                 )
         return super().train(resume_from_checkpoint, *args, **kwargs)
@@ -73,7 +74,7 @@ class MixingTrainer(Trainer):
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> Any:
-        """In training the loss of the mixed batch, else what Trainer computes."""
+        """The loss of the mixed batch in training; otherwise that of Trainer."""
         if not model.training or "labels" not in inputs:
             return super().compute_loss(model, inputs, *args, **kwargs)
         mixed = self._mix(inputs)
@@ -81,7 +82,7 @@ class MixingTrainer(Trainer):
         config: Any = getattr(self.accelerator.unwrap_model(model), "config", None)
         problem = getattr(config, "problem_type", SINGLE_LABEL if hard else None)
         if hard and problem is None:
-            # as the model itself infers from class indices, and saves
+            # the model would infer it from class indices, and save it
             config.problem_type = problem = SINGLE_LABEL
         given = self.compute_loss_func
         if given is None and problem == SINGLE_LABEL:
@@ -93,7 +94,7 @@ class MixingTrainer(Trainer):
         try:
             return super().compute_loss(model, mixed, *args, **kwargs)
         finally:
-            # for evaluation the loss is the model's own
+            # evaluation uses the loss of the model
             self.compute_loss_func = given
 
     def _mix(self, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -107,11 +108,11 @@ class MixingTrainer(Trainer):
         }
         if not samples:
             raise TypeError(
-                "Expected floating point inputs to blend, such as pixel_values or inputs_embeds, "
-                f"got {', '.join(inputs)}. Token ids cannot be blended: pass their embeddings."
+                "Expected floating point inputs to mix, such as pixel_values or inputs_embeds, "
+                f"got {', '.join(inputs)}. Token ids cannot be mixed: pass their embeddings."
             )
         if len(samples) == 1:
-            # a tensor alone has the fastest path
+            # a single tensor takes the fastest path
             (name,) = samples
             samples[name], targets = self.transform(samples[name], inputs["labels"])
         else:
@@ -129,7 +130,7 @@ def _soft_loss(
 ) -> Tensor:
     """Cross entropy: the mean, or the sum divided by the samples of all accumulated batches.
 
-    items_per_sample: Trainer counts the entries of labels, of which soft labels have many.
+    items_per_sample: entries of the labels per sample, which Trainer counts as items.
     """
     logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
     if num_items_in_batch is None:
@@ -140,7 +141,7 @@ def _soft_loss(
 
 
 class _TransformState(TrainerCallback):
-    """Sets the epoch of the transform, ends mixing, and saves its state beside the model."""
+    """Sets the epoch of the transform, disables it after `until`, and saves its state."""
 
     def __init__(self, transform: BatchMix, until: float | None) -> None:
         self.transform, self.until = transform, until
