@@ -118,9 +118,12 @@ def test_the_command_prints_and_writes(tmp_path):
     [
         (["--shapes", "32x3"], "expected batch x channels x height x width"),
         (["--shapes", "axb"], "expected batch x channels x height x width"),
-        (["--scaling", "--shapes", "4x3x8x8"], "leave out --shapes, --dtypes and --layouts"),
-        (["--layouts", "rows"], "expected some of contiguous, channels_last, got 'rows'"),
-        (["--dtypes", "int8"], "expected some of float32, bfloat16, float16, uint8, got 'int8'"),
+        (
+            ["--scaling", "--shapes", "4x3x8x8"],
+            "cannot be combined with --shapes, --dtypes or --layouts",
+        ),
+        (["--layouts", "rows"], "expected names from contiguous, channels_last, got 'rows'"),
+        (["--dtypes", "int8"], "expected names from float32, bfloat16, float16, uint8, got 'int8'"),
         (["--device", "tpu"], "expected cpu or cuda, got 'tpu'"),
     ],
 )

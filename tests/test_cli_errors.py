@@ -56,8 +56,8 @@ def test_an_error_that_this_package_raised_is_a_sentence(capsys):
 def test_any_other_error_is_a_line_and_a_file(call, summary, capsys):
     status, text = run(call, capsys)
     assert status == 1
-    assert text.startswith(f"An unexpected error ({summary}")
-    (path,) = map(Path, re.findall(r"The traceback is in (\S+?\.txt)", text))
+    assert text.startswith(f"Unexpected error ({summary}")
+    (path,) = map(Path, re.findall(r"the traceback in (\S+?\.txt)", text))
     content = path.read_text()
     path.unlink()
     assert "Traceback (most recent call last)" in content
@@ -83,7 +83,7 @@ def test_the_file_of_an_error_holds_no_password(capsys, monkeypatch):
     url = "postgresql://ann:S3cr@et/s '\"S3cr@host/db?user=u&password=S3cret"
     monkeypatch.setattr(sys, "argv", ["zetamix", "tune", "--storage", url, f"--storage={url}"])
     _, text = run(lambda: raise_error(RuntimeError(f"no connection to {url!r}")), capsys)
-    (path,) = map(Path, re.findall(r"The traceback is in (\S+?\.txt)", text))
+    (path,) = map(Path, re.findall(r"the traceback in (\S+?\.txt)", text))
     content = path.read_text()
     path.unlink()
     assert "S3cr" not in content + text
@@ -123,7 +123,9 @@ def test_an_empty_folder_is_refused(words, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, [*words, text])
     assert done.exit_code == 2
-    assert "expected a folder, got an empty text" in " ".join(done.output.replace("│", " ").split())
+    assert "expected a folder, got an empty string" in " ".join(
+        done.output.replace("│", " ").split()
+    )
     assert list(tmp_path.iterdir()) == []
 
 

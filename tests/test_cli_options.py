@@ -88,10 +88,10 @@ def test_sizes_and_seeds():
     assert parse_seeds("3", 1) == (0, 1, 2)
     assert parse_seeds("7,", 1) == (7,)
     assert parse_seeds(None, 2) == (0, 1)
-    assert "distinct seeds" in refused(parse_seeds, "0,0", 1)
-    assert "distinct seeds of at least 0" in refused(parse_seeds, "-1,", 1)
+    assert "distinct, non-negative seeds" in refused(parse_seeds, "0,0", 1)
+    assert "distinct, non-negative seeds" in refused(parse_seeds, "-1,", 1)
     assert "got 'a'" in refused(parse_seeds, "a", 1)
-    assert "write '0,'" in refused(parse_seeds, "0", 1)
+    assert "use '0,'" in refused(parse_seeds, "0", 1)
 
 
 @pytest.mark.parametrize("name", ["train", "compare", "inspect", "tune"])
@@ -99,7 +99,10 @@ def test_data_without_its_option_is_refused_with_the_option(name):
     done = CliRunner().invoke(app, [name, "photos"])
     assert done.exit_code == 2
     text = " ".join(done.output.replace("│", " ").split())
-    assert f"got 'photos'. If that is your data: zetamix {name} --data photos" in text
+    assert (
+        f"unexpected argument 'photos'. If it is your data, use: zetamix {name} --data photos"
+        in text
+    )
 
 
 SKIPPING = {

@@ -85,7 +85,9 @@ def test_a_folder_is_of_one_run_or_of_several(zetamix, tmp_path):
     zetamix(*SMALL, "--methods", "none", "--out", "one")
     assert names(tmp_path / "one") == FINISHED
     text = zetamix(*SMALL, "--methods", "none,zeta:2.8", "--out", "one", status=2)
-    assert "one is the folder of a single run; choose another for several" in text.replace("│ ", "")
+    assert "one is the folder of a single run; use another for several runs" in text.replace(
+        "│ ", ""
+    )
 
 
 def test_a_finished_run_is_shown_again_and_not_trained(zetamix, monkeypatch):
@@ -175,7 +177,7 @@ MISTAKES = [
     (["--data", "crescents", "--set", "augmentation=flip"], 1, "'flip' needs images"),
     (["--data", "helix12"], 1, "helix12 has no test split to report on."),
     (["--seeds", "a"], 2, "expected a number of seeds or a list such as 0,1,2, got 'a'"),
-    (["--seeds", "1,1"], 2, "expected distinct seeds of at least 0, got '1,1'"),
+    (["--seeds", "1,1"], 2, "expected distinct, non-negative seeds, got '1,1'"),
     (["--seeds", "0"], 2, "expected at least 1 seed"),
     (["--train-size", "5"], 1, "size must lie between 10 (one of each class) and 1,257"),
     (["--train-size", "many"], 2, "Invalid value for --train-size"),

@@ -196,7 +196,7 @@ CASES = {
     ),
     "method for images": (
         lambda: grid_of(methods="none,cutmix"),
-        "cutmix:1.0 cannot mix this data: CutMix cuts",
+        "cutmix:1.0 cannot mix this data: CutMix pastes",
     ),
     "model too large": (
         lambda: grid_of(make_dataset(), model="lenet5"),

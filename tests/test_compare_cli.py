@@ -164,7 +164,9 @@ def test_one_method_is_measured_and_not_compared(tmp_path):
     result = invoke(*options)
     assert result.exit_code == 0, result.output
     text = words(result)
-    assert text.index("One method alone is not compared.") < text.index("runs finished")
+    assert text.index("There is only one method, so nothing is compared.") < text.index(
+        "runs finished"
+    )
     assert "<h2>Differences" not in (tmp_path / "report.html").read_text()
 
 
@@ -195,7 +197,7 @@ def test_a_limit_that_startup_takes_up_is_reported(tmp_path):
         *options, "--jobs", "1", "--device", "cpu", "--out", str(tmp_path), "--time-limit", "0.01s"
     )
     assert result.exit_code == 75, result.output
-    assert "Hardly a step was trained: startup takes most of 0.01 s here" in words(result)
+    assert "Almost no steps were trained: start-up takes most of the 0.01 s." in words(result)
 
 
 # bad input
@@ -208,7 +210,7 @@ def test_a_limit_that_startup_takes_up_is_reported(tmp_path):
         (["--data", "helix"], 1, "helix has no test split to compare on."),
         (["--methods", "none,zeto"], 1, "got 'zeto'. Did you mean zeta?"),
         (["--methods", "none,none"], 1, "none is given twice"),
-        (["--methods", "cutmix"], 1, "cutmix:1.0 cannot mix this data: CutMix cuts"),
+        (["--methods", "cutmix"], 1, "cutmix:1.0 cannot mix this data: CutMix pastes"),
         (["--methods", "zeta:sources=999"], 1, "999"),
         (["--model", "resnet18"], 1, "resnet18 cannot take samples of shape [2]: resnet18 takes"),
         (["--data", "digits", "--model", "resnet19"], 1, "got 'resnet19'. Did you mean"),

@@ -441,7 +441,7 @@ def test_progress_is_reported_from_start_to_end(digits):
 def test_a_method_that_cannot_mix_the_data_fails_before_training():
     dataset = from_tensors("blobs", {"train": blobs(200)})
     steps = []
-    with pytest.raises(InspectionError, match=r"cutmix:1\.0 cannot mix this data: CutMix cuts"):
+    with pytest.raises(InspectionError, match=r"cutmix:1\.0 cannot mix this data: CutMix pastes"):
         inspect_dataset(
             dataset, parse_list("mixup,cutmix"), QUICK, watch=lambda *stage: steps.append(stage)
         )

@@ -113,11 +113,11 @@ def test_a_time_limit_ends_politely(tmp_path):
             1,
             "--storage is not a database URL.",
         ),
-        (["--grid", "gamma=1:2:1", "--space", "gamma=1..2"], 2, "give --space or --grid, not"),
+        (["--grid", "gamma=1:2:1", "--space", "gamma=1..2"], 2, "cannot be combined with --space"),
         (
             ["--grid", "gamma=1:2:1", "--sampler", "tpe"],
             2,
-            "Invalid value for --grid: leave out --sampler tpe for a grid",
+            "Invalid value for --grid: cannot be combined with --sampler tpe",
         ),
         (["--size", "8"], 1, "size is for your own"),
         (["--device", "tpu"], 2, "expected cpu or cuda, got 'tpu'"),
@@ -155,7 +155,7 @@ def test_another_question_is_refused_and_the_study_goes_on(tmp_path):
 
 def test_the_default_space_can_be_read_in_the_help(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    assert f"Default search space: {SPACE}" in flat(tune("--help").stdout)
+    assert f"The default search space is {SPACE}" in flat(tune("--help").stdout)
 
 
 def test_the_page_is_named_from_the_working_folder_on(tmp_path, monkeypatch):

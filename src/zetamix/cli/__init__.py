@@ -6,11 +6,11 @@ import sys
 
 def main() -> None:
     """Entry point of `zetamix`."""
-    # while modules are imported there is nothing to save: Ctrl-C ends the process, silently;
-    # `report_errors` takes over. A process in the background may ignore it
+    # during imports there is nothing to save: Ctrl-C ends the process without a traceback, until
+    # `report_errors` handles it. If SIGINT is ignored, as in background jobs, it stays ignored
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # names of files that are not UTF-8 are printed, too
+    # file names that are not UTF-8 are printed as well
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         from zetamix.cli.app import app

@@ -18,13 +18,13 @@ from zetamix.cli.tune import tune
 
 
 class DataCommand(TyperCommand):
-    """A command with `--data`, which is easily forgotten in front of the name of the data."""
+    """A command that suggests `--data` if the dataset is given as an argument."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)
         if ctx.args:
             raise typer.BadParameter(
-                f"expected options only, got {hide_urls(repr(ctx.args[0]))}. If that is your data: "
+                f"unexpected argument {hide_urls(repr(ctx.args[0]))}. If it is your data, use: "
                 f"zetamix {self.name} --data {hide_urls(ctx.args[0])}",
                 ctx=ctx,
             )

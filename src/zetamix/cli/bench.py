@@ -42,25 +42,25 @@ def bench(
         bool,
         typer.Option(
             "--scaling",
-            help="Measure how time and memory grow with batch, sources and size of samples "
-            "instead, in about a minute. Writes scaling.png, scaling.svg and scaling.json.",
+            help="Instead, measure time and memory against batch size, number of sources and image "
+            "size, in about a minute. Writes scaling.png, scaling.svg and scaling.json.",
         ),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of --scaling. Default: out/bench-scaling.")
+        Path | None, typer.Option(help="Output folder of --scaling. Default: out/bench-scaling.")
     ] = None,
     json_file: options.Json = None,
 ) -> None:
-    """Time mixing against a plain copy and against other installed libraries.
+    """Benchmark mixing against a plain copy and against other installed libraries.
 
-    Results are compared with float64 before anything is timed.
+    Results are checked against float64 before anything is timed.
     """
     if scaling and (shapes or dtypes or layouts):
         raise typer.BadParameter(
-            "it has its own batches: leave out --shapes, --dtypes and --layouts",
+            "cannot be combined with --shapes, --dtypes or --layouts",
             param_hint="--scaling",
         )
-    # torch's profiler, which counts memory, is not to print a line for each call
+    # silences torch's profiler, which measures memory and would print a line for each call
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     import torch
 
@@ -107,7 +107,7 @@ def bench(
                 raise typer.Exit(130) from None
         rows += timed
         console.print(_make_table(case, timed))
-        # after every case, so that an interrupted benchmark keeps finished ones
+        # after every case, so that an interrupted benchmark keeps the finished ones
         if json_file != options.STDOUT:
             options.write_results(json_file, results())
     if json_file == options.STDOUT:
@@ -129,7 +129,7 @@ def _measure_scaling(
     points = scaling_points()
     for point in track(points, "measuring", console=Console(stderr=True), transient=True):
         rows += [asdict(row) for row in measure_point(point, device, rounds)]
-        # after every point, so that an interrupted measurement keeps finished ones
+        # after every point, so that an interrupted measurement keeps the finished ones
         options.write_results(file, {"machine": machine, "rows": rows})
     _, png = scaling_picture(rows, machine_summary(machine)).save(folder)
     print_line(console, f"Figure written to {png}")
@@ -171,7 +171,7 @@ def _parse_names(text: str, choices: Sequence[str], option: str) -> list[str]:
     for name in names:
         if name not in choices:
             raise typer.BadParameter(
-                f"expected some of {', '.join(choices)}, got {name!r}", param_hint=option
+                f"expected names from {', '.join(choices)}, got {name!r}", param_hint=option
             )
     return names
 
@@ -184,7 +184,7 @@ def _make_table(case: "Case", rows: list["Row"]) -> Table:
     modes = {row.mode for row in rows}
     ours = {row.mode: row.median_us for row in rows if row.contender == OURS}
     in_ms = ours["eager"] >= 1000
-    # at 80 columns a name is wrapped and no number is cut off
+    # on 80 columns, names are wrapped so that no number is cut off
     table.add_column("", overflow="fold")
     if len(modes) > 1:
         table.add_column("mode", style="dim", no_wrap=True)
@@ -201,5 +201,5 @@ def _make_table(case: "Case", rows: list["Row"]) -> Table:
     if best is not None:
         peer, factor = best
         ratio = f"{factor:.1f} × slower" if factor >= 1 else f"{1 / factor:.1f} × faster"
-        table.caption = f"the fastest other, {peer}, is {ratio} than ZetaMix (eager)"
+        table.caption = f"fastest other library: {peer}, {ratio} than ZetaMix (eager)"
     return table

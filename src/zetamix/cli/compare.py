@@ -35,12 +35,12 @@ def compare(
     *,
     training: options.Training,
 ) -> None:
-    """Does it help on my data? Train methods side by side and report what is significant.
+    """Compare mixing methods on a dataset and report which differences are significant.
 
-    All methods share splits, schedule and, for each seed, initial weights. By default none, mixup,
-    cutmix and switch (both images only), zeta:2.8 and zetamix are compared with 3 seeds. Writes
+    All methods share splits, schedule and, for each seed, initial weights. The default is none,
+    mixup, cutmix and switch (both for images only), zeta:2.8 and zetamix, with 3 seeds. Writes
     report.html, results.json, results.csv, and tables in Markdown and LaTeX. Rerun the same command
-    to resume; with more seeds or methods it trains only what is missing.
+    to resume; with more seeds or methods it trains only the missing runs.
     """
     # importing and loading count towards the time limit
     began = time.monotonic()
@@ -75,7 +75,7 @@ def compare(
         curves = FolderLog(training.log, grid.out)
         with stop, curves, show_runs(console, metric, curves=curves) as watch:
             comparison = compare_methods(grid, watch=watch, stop=stop, **training.workers)
-        # the files first: a closed pipe ends the command at its first line
+        # the files are written first: printing to a closed pipe would end the command
         page, replaced = _write(comparison, grid.out)
         _print(console, comparison)
         _print_page(console, page, replaced)
@@ -92,13 +92,15 @@ def compare(
 def _print_grid(console: Console, grid: "Grid") -> None:
     print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
     if len(grid.methods) == 1:
-        print_line(console, "One method alone is not compared. Add --methods none,zetamix")
+        print_line(
+            console, "There is only one method, so nothing is compared. Use --methods none,zetamix"
+        )
 
 
 def _print_finished(
     console: Console, grid: "Grid", comparison: "Comparison", page: Path | None
 ) -> None:
-    """What the same command prints once everything is done."""
+    """What the same command prints when it is run again."""
     _print_grid(console, grid)
     count = len(comparison.records)
     print_line(console, f"{count} of {count} runs are finished.")
@@ -109,11 +111,11 @@ def _print_finished(
 def _hint(comparison: "Comparison", stop: "Stop") -> str:
     recipe, samples = comparison.recipe, len(comparison.dataset.train)
     steps = comparison.epochs_trained * recipe.steps(samples) / recipe.epochs
-    # up to two were seen before a limit that had passed already was noticed
+    # a few steps are trained before a limit that has already passed takes effect
     if steps > 5 or stop.signal is not None:
         return ""
     return (
-        f" Hardly a step was trained: startup takes most of {stop.limit:g} s here, use a longer "
+        f" Almost no steps were trained: start-up takes most of the {stop.limit:g} s. Use a longer "
         "--time-limit."
     )
 
@@ -130,7 +132,7 @@ def _print(console: Console, comparison: "Comparison") -> None:
 
 
 def _write(comparison: "Comparison", out: Path) -> tuple[Path | None, str]:
-    """Write the report: its page, and what an earlier one had that it lacks."""
+    """Write the report; return its page, and a note if it replaces another report."""
     from zetamix.report.compare import describe_replaced, write_report
 
     if not comparison.records:

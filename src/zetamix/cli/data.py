@@ -32,13 +32,13 @@ Force = Annotated[bool, typer.Option("--force", help="Prepare again even if alre
 
 ACCESS = {"built in": "", "download": "auto", "tool": "tool", "request": "request"}
 SPLIT_KINDS = {"official": "official", "made": "stratified 70/10/20, seeded", "drawn": "drawn"}
-# longer lists are cut to this many items
+# longer lists are truncated to this many items
 MAX_SHOWN = 10
 
 
 @data.command(name="list")
 def list_datasets(data_dir: options.DataDir = None, json_file: options.Json = None) -> None:
-    """List all datasets that are available by name, and which of them are on this machine."""
+    """List all datasets available by name, and which of them are on this machine."""
     console = options.open_console(json_file)
     from zetamix.data import CATALOGUE
     from zetamix.data.load_dataset import status
@@ -57,7 +57,10 @@ def list_datasets(data_dir: options.DataDir = None, json_file: options.Json = No
             table.add_row(name, *size, spec.licence, ACCESS[spec.access], local)
         table.add_row()
     console.print(table)
-    print_line(console, "auto: downloaded by zetamix data prepare; tool, request: see data info.")
+    print_line(
+        console,
+        "auto: zetamix data prepare NAME downloads it; tool, request: see zetamix data info NAME.",
+    )
     print_line(console, f"Data folder: {resolve_data_dir(data_dir)}")
     entries = [{**_spec_values(s), "local": statuses[s.name]} for s in CATALOGUE.values()]
     options.write_results(json_file, entries)
@@ -174,7 +177,7 @@ def check(
 
 
 def _print_report(report: "Report", limit: int | None) -> None:
-    """limit: the most lines of a list; None prints all."""
+    """limit: the maximum number of lines of a list; None prints all."""
     _print_summary(report)
     Console().print(_count_table(report))
     lists = {

@@ -1,4 +1,4 @@
-"""Errors that a user can act on are printed as one sentence; of any other one line, and a file."""
+"""Errors of commands: a message if the user can act on it, else one line and a traceback file."""
 
 import dis
 import errno
@@ -31,22 +31,25 @@ WORK_LEFT = 75
 
 @contextmanager
 def report_errors() -> Iterator[None]:
-    """Print errors of this package, a full GPU and refused files on stderr, and exit with 1.
+    """Print errors of this package, of files and of a full GPU to stderr, and exit with 1.
 
-    The traceback of any other error is written to a file. Ctrl-C ends the command with 130.
+    The traceback of any other error is written to a file. Ctrl-C exits with 130.
     """
     is_silent = signal.getsignal(signal.SIGINT) is signal.SIG_DFL
     if is_silent:
-        # so that displays and temporary folders are removed
+        # as an exception, so that displays and temporary folders are cleaned up
         signal.signal(signal.SIGINT, signal.default_int_handler)
     with warnings.catch_warnings():
         warnings.showwarning = _print_warning
-        # such an image is refused with its name
+        # such an image raises an error with its name instead
         warnings.filterwarnings("ignore", r"Image size \(.*exceeds limit")
         try:
             yield
         except KeyboardInterrupt:
-            print_error("Stopped. Rerun the same command to resume.", style="yellow")
+            print_error(
+                "Interrupted. Rerun the same command; training resumes from the last checkpoint.",
+                style="yellow",
+            )
             raise typer.Exit(130) from None
         except Exception as error:
             if type(error).__module__.partition(".")[0] in ("click", "typer"):
@@ -55,12 +58,12 @@ def report_errors() -> Iterator[None]:
             raise typer.Exit(1) from None
         finally:
             if is_silent:
-                # a command imports more after its first checks
+                # a command imports more modules after its first checks
                 signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def exit_stopped(console: Console, stop: "Stop", hint: str = "") -> None:
-    """Say why a command stopped before its work was done, and exit with `stop_status`."""
+    """Print why a command stopped early, and exit with `stop_status`."""
     console.print(
         f"{stop.reason}{hint} Everything is saved. Rerun the same command to resume.",
         highlight=False,
@@ -70,15 +73,15 @@ def exit_stopped(console: Console, stop: "Stop", hint: str = "") -> None:
 
 
 def stop_status(stop: "Stop") -> int:
-    """As shells do, 130 for Ctrl-C and 143 for SIGTERM; 75 where a time limit left work to do.
+    """The exit status: 130 for Ctrl-C and 143 for SIGTERM, as in shells; 75 for a time limit.
 
-    75 is EX_TEMPFAIL of sysexits.h, "retry later": a script can repeat the command until it is 0.
+    75 is EX_TEMPFAIL of sysexits.h: a script can repeat the command until the status is 0.
     """
     return WORK_LEFT if stop.signal is None else 128 + stop.signal
 
 
 def _message(error: Exception) -> str | None:
-    """The sentence to print; None for an error that is none of this package's."""
+    """The message to print; None for an unexpected error."""
     if _is_ours(error):
         return str(error)
     from zetamix.train.concurrent_runs import RunFailure
@@ -104,14 +107,14 @@ def _is_ours(error: Exception) -> bool:
 
 
 def _raised_here(place: TracebackType) -> bool:
-    """Whether a `raise` of this package is there, and not a call such as int("x")."""
+    """Whether a `raise` in this package raised the error, and not a call such as int("x")."""
     instruction = place.tb_frame.f_code.co_code[place.tb_lasti]
     module = str(place.tb_frame.f_globals.get("__name__"))
     return module.startswith("zetamix.") and dis.opname[instruction] == "RAISE_VARARGS"
 
 
 def _report(error: Exception) -> str:
-    """Write the traceback to a file; the line that says where it is and what to do with it."""
+    """Write the traceback to a file; return the message that names it."""
     from importlib.metadata import version
 
     # not of the metadata, which a checkout on the path has none of
@@ -133,15 +136,15 @@ def _report(error: Exception) -> str:
             file.write(text)
     except OSError:
         # a full disk, for example
-        return f"{text}\nAn unexpected error ({summary}). Please report it with the lines above."
+        return f"{text}\nUnexpected error ({summary}). Please report it with the lines above."
     return (
-        f"An unexpected error ({summary}). The traceback is in {file.name}: please report it, with "
-        "that file, to the authors of zetamix."
+        f"Unexpected error ({summary}). Please report it to the authors of zetamix, with the "
+        f"traceback in {file.name}."
     )
 
 
 def hide_urls(text: str) -> str:
-    """The text without what may hold a password: the rest of a line after :// or password=.
+    """The text without possible passwords: the rest of a line after :// or password=.
 
     >>> hide_urls("no connection to postgresql://ann:se @'cret@host/studies")
     'no connection to postgresql://***'
@@ -157,7 +160,7 @@ def _print_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Warnings of this package without their line of code, those of others as they are."""
+    """Print warnings of this package as one line, and other warnings as Python does."""
     if category is UserWarning and "zetamix" in Path(filename).parts:
         print_error(str(message), style="yellow")
     else:

@@ -25,26 +25,27 @@ def inspect(
     neighbours: Annotated[
         int, typer.Option(min=2, help="k of the k-nearest-neighbour dimension estimate.")
     ] = 128,
-    batch_size: Annotated[int, typer.Option(min=2, help="Samples that are mixed together.")] = 128,
+    batch_size: Annotated[int, typer.Option(min=2, help="Samples per mixed batch.")] = 128,
     gammas: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated values of γ at which the curve of local dimension is drawn, such "
-            "as 1,2,2.8,4. The other measures are those of --methods."
+            help="Comma-separated values of γ for the curve of local dimension, such as 1,2,2.8,4. "
+            "All other measures are for --methods."
         ),
     ] = None,
     tolerance: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Relative change of dimension that counts as preserved."),
+        typer.Option(min=0, max=1, help="Relative change of dimension still counted as preserved."),
     ] = 0.1,
     oracle: Annotated[
-        str, typer.Option(help="Model that judges outputs: auto, lenet5, resnet18, ... or none.")
+        str,
+        typer.Option(help="Classifier that judges outputs: auto, lenet5, resnet18, ... or none."),
     ] = "auto",
     oracle_epochs: Annotated[
         int | None, typer.Option(min=1, help="Number of epochs to train the oracle for.")
     ] = None,
     oracle_size: Annotated[
-        int, typer.Option(min=16, help="Downscale larger images to this side for the oracle.")
+        int, typer.Option(min=16, help="Downscale larger images to this size for the oracle.")
     ] = 64,
     size: options.Size = None,
     group: options.GroupColumn = None,
@@ -56,7 +57,7 @@ def inspect(
     json_file: options.Json = None,
     data_dir: options.DataDir = None,
 ) -> None:
-    """Measure the quality of mixed samples before training on them.
+    """Measure the quality of mixed samples, without training on them.
 
     Measures local dimension, realism, label correctness and diversity for each method. Writes
     report.html, inspection.json, and every figure as PNG and SVG.
@@ -110,7 +111,7 @@ def _print(console: Console, inspection: "Inspection", page: Path) -> None:
 
 
 class StageBars(Progress):
-    """A progress bar per stage on a terminal, otherwise a line when a stage begins."""
+    """A progress bar per stage on a terminal, else one line when a stage begins."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(

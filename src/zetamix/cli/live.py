@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from zetamix.report import Table as ReportTable
     from zetamix.train import Recipe
 
-# in files and pipes up to this many runs print ten lines each, more of them one
+# without a terminal, up to this many runs print ten lines each; if there are more, one line each
 FEW_RUNS = 4
 LINES_PER_RUN = 10
-# and a line about runs under way after so many seconds without one
+# seconds without output after which a line about the current runs is printed
 QUIET_SECONDS = 60.0
 BAR_WIDTH = 24
 STYLES = {"": "", "best": "bold", "second": "underline"}
 
 
 class LiveDisplay(AbstractContextManager["LiveDisplay"]):
-    """Shows snapshots that it is called with: in place on a terminal, as lines in files and pipes.
+    """Shows the snapshots it is called with: in place on a terminal, as lines in files and pipes.
 
     view: renders a snapshot for a terminal. lines: the new lines since the last snapshot.
     curves: called with every snapshot, to log the epochs of runs.
@@ -120,7 +120,7 @@ class RunsView:
         return lines
 
     def _heartbeat(self, snapshot: "Snapshot") -> list[str]:
-        """One line about runs under way, for logs of runs that take long."""
+        """One line about the current runs, for logs of long runs."""
         running = [
             f"{self.name(progress)} {self._epoch(progress)}"
             for progress in snapshot.cells
@@ -136,7 +136,7 @@ class RunsView:
             return LINES_PER_RUN
         if progress.line is None or not few:
             return 0
-        # the last one says that the run is finished
+        # the last line is for the finished run
         epoch: int = progress.line["epoch"]
         return min(LINES_PER_RUN - 1, epoch * LINES_PER_RUN // progress.total)
 
@@ -168,7 +168,7 @@ class RunsView:
         return " · ".join(parts)
 
     def _epoch(self, progress: "CellProgress") -> str:
-        """The current epoch, and how much of it is over."""
+        """The current epoch, and how much of it is done."""
         epoch = min(int(progress.epochs) + 1, progress.total)
         share = f" ({100 * (progress.epochs % 1):.0f} %)" if progress.epochs < epoch else ""
         return f"epoch {epoch}/{progress.total}{share}"
@@ -247,10 +247,9 @@ def print_plan(console: Console, dataset: "Dataset", recipe: "Recipe", *parts: s
 
 
 def print_table(console: Console, table: "ReportTable", required: int = 2) -> None:
-    """Print a table of a report; on a narrow terminal without its last columns.
+    """Print a table of a report; on a narrow terminal, headings are wrapped and columns dropped.
 
-    Headings are broken into lines before a column is left out. required: columns that are always
-    printed.
+    required: number of columns that are always printed.
     """
     unlimited = console.options.update(width=10_000)
     counts = range(len(table.columns), required - 1, -1)
@@ -261,18 +260,18 @@ def print_table(console: Console, table: "ReportTable", required: int = 2) -> No
     console.print(shown)
     if count < len(table.columns):
         names = [head.name for head in table.heads]
-        # of two columns with one name, the first may be shown
+        # if two columns have the same name, the first may be shown
         hidden = ", ".join(
             f"{name} of {names[index - 1]}" if name in names[:index] else name
             for index, name in enumerate(names)
             if index >= count
         )
-        print_line(console, f"Too wide for this terminal, see the report: {hidden}.", style="dim")
+        print_line(console, f"Columns that do not fit, see the report: {hidden}.", style="dim")
     console.print()
 
 
 def _terminal_table(table: "ReportTable", count: int, narrow: bool) -> Table:
-    """The first columns of a table. narrow: headings wider than their cells are broken."""
+    """The first columns of a table. narrow: headings wider than their cells are wrapped."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
     for index, head in enumerate(table.heads[:count]):
         widest = max((len(row[index].text()) for row in table.cells), default=0)
@@ -292,18 +291,18 @@ def _terminal_table(table: "ReportTable", count: int, narrow: bool) -> Table:
 def print_findings(
     console: Console, findings: Iterable[tuple[str, str]], *, gap: str = "  "
 ) -> None:
-    """Print bold headings, each with a paragraph; brackets in names are no markup."""
+    """Print bold headings, each with a paragraph; brackets are not interpreted as markup."""
     for heading, text in findings:
         console.print(Text.assemble((heading, "bold"), gap, text))
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:
-    """Print plain text; long lines are left to the terminal, so that paths can be copied."""
+    """Print plain text without wrapping it, so that paths can be copied."""
     console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def time_left(seconds: float | None) -> str:
-    """The remaining time as text; empty where it is unknown or over.
+    """The remaining time as text; empty if it is unknown or not positive.
 
     >>> time_left(None), time_left(3), time_left(42), time_left(200), time_left(9000)
     ('', 'a few seconds left', 'about 40 s left', 'about 3 min left', 'about 2.5 h left')
@@ -320,7 +319,7 @@ def time_left(seconds: float | None) -> str:
 
 
 def short_path(path: Path) -> Path:
-    """The path relative to the working folder, if it is below it.
+    """The path relative to the working directory, if it is inside it.
 
     >>> short_path(Path.cwd() / "out" / "report.html").as_posix()
     'out/report.html'

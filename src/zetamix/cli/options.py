@@ -1,4 +1,4 @@
-"""Options that several commands share: declared once, parsed in one way, one error message each."""
+"""Options that several commands share: their declarations, parsers and error messages."""
 
 import inspect
 import json
@@ -29,9 +29,9 @@ STDOUT = Path("-")
 
 
 def parse_folder(text: str) -> Path:
-    """A folder; the empty text is an unset variable of a shell, and not the current folder."""
+    """A folder; raises for an empty string, such as an unset shell variable."""
     if not text.strip():
-        raise typer.BadParameter("expected a folder, got an empty text")
+        raise typer.BadParameter("expected a folder, got an empty string")
     return Path(text)
 
 
@@ -54,7 +54,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         help="resnet18, lenet5, mlp, any classifier of torchvision, timm:NAME, or "
-        "FILE.py:FUNCTION, a function of yours that takes the number of classes and returns a "
+        "FILE.py:FUNCTION, your own function that takes the number of classes and returns a "
         "module.",
     ),
 ]
@@ -62,8 +62,8 @@ Weights = Annotated[
     Path | None,
     typer.Option(
         "--weights",
-        help="Start from a state dict (.pt, .pth, .safetensors), such as torchvision's for "
-        "ImageNet. Default: from scratch.",
+        help="Initial weights: a state dict (.pt, .pth, .safetensors), such as torchvision's for "
+        "ImageNet. Default: train from scratch.",
     ),
 ]
 Optimizer = Annotated[
@@ -83,13 +83,13 @@ Size = Annotated[
 ]
 GroupColumn = Annotated[
     str | None,
-    typer.Option("--group", help="Column of the patient or lesion, which stays in one split."),
+    typer.Option("--group", help="Column with the patient or lesion; each stays in one split."),
 ]
 GroupPattern = Annotated[
     str | None,
     typer.Option(
         "--group-pattern",
-        help="The same from file paths: a regular expression, its first group is the patient.",
+        help="As --group, from file paths: a regular expression whose first group is the patient.",
     ),
 ]
 Changes = Annotated[
@@ -101,10 +101,10 @@ Device = Annotated[
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", min=1, help="Runs at a time. Default: one per CPU core, four per GPU."),
+    typer.Option("--jobs", min=1, help="Parallel runs. Default: one per CPU core, four per GPU."),
 ]
 Backend = Annotated[
-    str, typer.Option("--backend", help="local for processes, ray for a Ray cluster.")
+    str, typer.Option("--backend", help="local: processes on this machine; ray: a Ray cluster.")
 ]
 Address = Annotated[
     str | None, typer.Option("--address", help="Address of the Ray cluster: auto or host:port.")
@@ -113,7 +113,7 @@ TimeLimit = Annotated[
     str | None,
     typer.Option(
         "--time-limit",
-        help="Save and stop after this time, such as 9m; exit status 75 if work is left.",
+        help="Save and stop after this time, such as 9m; exits with 75 if work is left.",
     ),
 ]
 SaveEvery = Annotated[
@@ -121,18 +121,17 @@ SaveEvery = Annotated[
 ]
 Log = Annotated[
     str | None,
-    typer.Option("--log", help="Log curves of all runs to tensorboard, wandb or mlflow, too."),
+    typer.Option("--log", help="Also log the curves of all runs: tensorboard, wandb or mlflow."),
 ]
 Json = Annotated[
     Path | None,
     typer.Option(
         "--json",
-        help="Write the results as JSON to this file; - for standard output, on which nothing "
-        "else is printed.",
+        help="Write the results as JSON to this file; - writes only JSON to standard output.",
     ),
 ]
 SkipBroken = Annotated[
-    bool, typer.Option("--skip-broken", help="Leave out images of yours that cannot be read.")
+    bool, typer.Option("--skip-broken", help="Skip your own images that cannot be read.")
 ]
 DataDir = Annotated[
     Path | None,
@@ -156,7 +155,7 @@ Out = Annotated[
 
 @dataclass(frozen=True)
 class Training:
-    """The options that all commands have that train: recipe, data, and where runs are trained."""
+    """Options of all commands that train: the recipe, the data, and where to train."""
 
     epochs: Epochs = None
     model: Model = None
@@ -192,7 +191,7 @@ class Training:
         return {name: getattr(self, name) for name in names}
 
     def prepare(self, data: str, progress: "Progress") -> dict[str, Any]:
-        """Leave out broken images if that is asked for; arguments that load the data."""
+        """Prepare the data without broken images if requested; return arguments to load it."""
         group = parse_group(self.group, self.group_pattern)
         train_size = parse_train_size(self.train_size)
         prepare_without_broken(self.skip_broken, data, self.data_dir, self.size, group, progress)
@@ -201,7 +200,7 @@ class Training:
 
 
 def takes_training(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `Training`, which it receives as its argument `training`."""
+    """Add the options of `Training` to a command, which gets them as the argument `training`."""
     signature, hints = inspect.signature(command), get_type_hints(Training, include_extras=True)
     own = [part for part in signature.parameters.values() if part.name != "training"]
     shared = [
@@ -225,7 +224,7 @@ def takes_training(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def parse_device(name: str | None) -> "torch.device":
-    """The named device; cuda if available where none is named."""
+    """The named device; by default cuda if available, else cpu."""
     import torch
 
     if name is None:
@@ -254,11 +253,11 @@ def check_device(name: str | None) -> None:
 
 
 def check_writable(folder: Path, option: str) -> None:
-    """Fail before any work, not after, where results cannot be written to a folder."""
+    """Raise, before any work, if results cannot be written to a folder."""
     path = folder.absolute()
     try:
         nearest = next(parent for parent in (path, *path.parents) if parent.exists())
-        # a file without a name, and no new folder: other commands may look at the same one
+        # an unnamed file and no new folder, so that other commands see nothing
         with tempfile.TemporaryFile(dir=nearest):
             pass
     except OSError as error:
@@ -268,7 +267,7 @@ def check_writable(folder: Path, option: str) -> None:
 
 
 def open_console(json_file: Path | None) -> Console:
-    """The console of a command: standard error where standard output is for JSON."""
+    """The console of a command: standard error if standard output is used for JSON."""
     if json_file is not None and json_file != STDOUT:
         if json_file.is_dir():
             raise typer.BadParameter(f"{json_file} is a folder", param_hint="--json")
@@ -277,9 +276,9 @@ def open_console(json_file: Path | None) -> Console:
 
 
 def write_results(json_file: Path | None, results: Any) -> None:
-    """Write results where --json says.
+    """Write results to the file or stream given by --json.
 
-    results: what JSON can hold, or the path of a file of JSON.
+    results: a JSON-serialisable value, or the path of a JSON file.
     """
     from zetamix.atomic_io import write_text
 
@@ -298,7 +297,7 @@ def write_results(json_file: Path | None, results: Any) -> None:
 def make_stop(time_limit: str | None, began: float, console: Console) -> "Stop":
     """The stop condition: a signal, or the time limit counted from `began` (`time.monotonic`).
 
-    console: where a signal is acknowledged, before runs are saved.
+    console: where the receipt of a signal is printed, before runs are saved.
     """
     from zetamix.train.stop import Stop, parse_duration
 
@@ -321,7 +320,7 @@ def _acknowledge(console: Console) -> None:
 def parse_group(column: str | None, pattern: str | None) -> "str | re.Pattern[str] | None":
     """How samples are grouped: by a column or by a pattern, not by both."""
     if column is not None and pattern is not None:
-        raise typer.BadParameter("expected --group or --group-pattern, got both")
+        raise typer.BadParameter("--group and --group-pattern cannot be combined")
     try:
         return column if pattern is None else re.compile(pattern)
     except re.error as error:
@@ -351,7 +350,7 @@ def prepare_without_broken(
     group: "Group" = None,
     progress: "Progress | None" = None,
 ) -> None:
-    """If wanted, prepare data without the images that cannot be read: later loads find it so."""
+    """If wanted, prepare data without unreadable images; later loads use the prepared data."""
     if wanted:
         from zetamix.data import prepare
 
@@ -359,7 +358,7 @@ def prepare_without_broken(
 
 
 def check_data(name: str) -> None:
-    """Report a dataset that does not exist, before a command imports what it trains with."""
+    """Report a dataset that does not exist, before the slow imports of a command."""
     from zetamix.data.load_dataset import find
 
     with report_errors():
@@ -369,7 +368,7 @@ def check_data(name: str) -> None:
 def parse_methods(text: str | None) -> "list[Method] | None":
     """Methods by name, None if none are given.
 
-    Commands call it before their own imports: a misspelt name is answered in 1.6 s instead of 5.
+    Commands call it before their slow imports: a misspelt name is reported in 1.6 s instead of 5.
     """
     if text is None:
         return None
@@ -396,13 +395,13 @@ def parse_seeds(text: str | None, default: int, option: str = "--seeds") -> tupl
     if "," not in text:
         if numbers[0] < 1:
             raise typer.BadParameter(
-                f"expected at least 1 seed, got {text!r}; for the single seed {numbers[0]} write "
+                f"expected at least 1 seed, got {text!r}; for the single seed {numbers[0]}, use "
                 f"'{numbers[0]},'",
                 param_hint=option,
             )
         return tuple(range(numbers[0]))
     if len(set(numbers)) < len(numbers) or min(numbers) < 0:
         raise typer.BadParameter(
-            f"expected distinct seeds of at least 0, got {text!r}", param_hint=option
+            f"expected distinct, non-negative seeds, got {text!r}", param_hint=option
         )
     return tuple(numbers)

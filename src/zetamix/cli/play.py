@@ -13,9 +13,9 @@ from zetamix.cli.errors import report_errors
 
 
 def parse_file(text: str) -> Path:
-    """A file to write; the empty text is an unset variable of a shell."""
+    """A file to write; raises for an empty string, such as an unset shell variable."""
     if not text.strip():
-        raise typer.BadParameter("expected a file, got an empty text")
+        raise typer.BadParameter("expected a file, got an empty string")
     if Path(text).is_dir():
         raise typer.BadParameter(f"expected a file, got the folder {text}")
     return Path(text)
@@ -30,21 +30,21 @@ def play(
             "--out",
             parser=parse_file,
             metavar="FILE",
-            help="The page to write. Default: out/play-NAME.html.",
+            help="Output file. Default: out/play-NAME.html.",
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**31 - 1, help="Seed of the choice of images.")
+        int, typer.Option(min=0, max=2**31 - 1, help="Seed that selects the images.")
     ] = 0,
     open_page: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
     ] = True,
     data_dir: options.DataDir = None,
 ) -> None:
-    """Mix a batch in the browser: move γ, and see images, weights and labels change.
+    """Mix a batch in the browser, and see how γ changes images, weights and labels.
 
-    Writes one HTML file that holds up to 48 of your images, downscaled to 64 pixels, and needs no
-    network. Its outputs are those of zetamix.ZetaMix on a CPU, by the seed that the page shows.
+    Writes one HTML file with up to 48 of your images, downscaled to 64 pixels. It works offline.
+    Its outputs are those of zetamix.ZetaMix on a CPU with the seed shown on the page.
     """
     from zetamix import data as datasets
     from zetamix.report.playground import write_playground
@@ -62,10 +62,10 @@ def play(
 
 
 def _open(page: Path) -> bool:
-    """Whether a browser took the page."""
+    """Open the page in a browser; return whether that worked."""
     import webbrowser
 
-    # without a display a browser of text would take over the terminal
+    # without a display, a text browser would take over the terminal
     displays = ("DISPLAY", "WAYLAND_DISPLAY")
     if sys.platform.startswith("linux") and not any(map(os.environ.get, displays)):
         return False

@@ -29,12 +29,12 @@ OUT, SMOKE_OUT = Path("out/reproduce"), Path("out/reproduce-quick")
 def reproduce(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID]...", help="Artifacts of --list; all; or page: one HTML page."),
+        typer.Argument(metavar="[ID]...", help="IDs from --list; all; or page, for one HTML page."),
     ] = None,
     show_list: Annotated[
         bool,
         typer.Option(
-            "--list", help="List artifacts, or their chosen cells, with data, records, time left."
+            "--list", help="List artifacts, or only selected cells: data, done, missing, time left."
         ),
     ] = False,
     quick: Annotated[
@@ -47,8 +47,8 @@ def reproduce(
     datasets: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated datasets to run, such as cifar10,breastmnist. Default: all that "
-            "the artifact has."
+            help="Comma-separated datasets to run, such as cifar10,breastmnist. Default: all of "
+            "the artifact."
         ),
     ] = None,
     models: Annotated[
@@ -58,7 +58,7 @@ def reproduce(
     methods: options.Methods = None,
     seeds: options.Seeds = None,
     augmentation: Annotated[
-        str | None, typer.Option(help="Override the recipe's: crop-flip, flip, none.")
+        str | None, typer.Option(help="Override the recipe's augmentation: crop-flip, flip, none.")
     ] = None,
     epochs: options.Epochs = None,
     weights: options.Weights = None,
@@ -71,15 +71,16 @@ def reproduce(
         typer.Option(
             parser=options.parse_folder,
             metavar="FOLDER",
-            help="Folder of the records. Default: out/reproduce.",
+            help="Folder of records and reports. Default: out/reproduce.",
         ),
     ] = None,
     json_file: options.Json = None,
 ) -> None:
     """Reproduce figures and tables of the paper: run the missing cells, then render.
 
-    Every result is a record in OUT/ID/records.jsonl, with figures and tables beside it. Rerun the
-    same command to resume. In a checkout, --out results extends the committed records.
+    A cell is one training run or measurement. Its result is a record in OUT/ID/records.jsonl;
+    figures and tables are written to the same folder. Rerun the same command to resume. In a
+    checkout, --out results extends the committed records.
     """
     # imports and loading of data count towards the time limit
     began = time.monotonic()
@@ -107,7 +108,7 @@ def reproduce(
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
         if quick and (seeds is not None or epochs is not None):
-            raise typer.BadParameter("--quick uses 1 seed and 1 epoch; omit --seeds and --epochs")
+            raise typer.BadParameter("--quick cannot be combined with --seeds or --epochs")
         if show_list or not ids or ids == [PAGE]:
             views = [make_view(id, store, request=request, is_smoke=quick) for id in chosen]
             if show_list or not ids:
@@ -142,7 +143,7 @@ def reproduce(
 
 
 def _choose(ids: list[str], request: "CellRequest", store: "RecordStore") -> list[str]:
-    """The artifacts to list or to run; a mistake is an error before anything runs."""
+    """The artifacts to list or run; raises for invalid requests before anything runs."""
     from zetamix.experiments.reproduce import ARTIFACTS, CellRequest, artifacts_with, select_cells
 
     choices = [*ARTIFACTS, ALL, PAGE]
@@ -153,7 +154,10 @@ def _choose(ids: list[str], request: "CellRequest", store: "RecordStore") -> lis
                 param_hint="ID",
             )
     if PAGE in ids and (len(ids) > 1 or request != CellRequest()):
-        raise typer.BadParameter("page covers all artifacts; give it alone", param_hint="ID")
+        raise typer.BadParameter(
+            "page covers all artifacts and cannot be combined with other IDs or filters",
+            param_hint="ID",
+        )
     if PAGE in ids or ALL in ids:
         return artifacts_with(request, store)
     for id in ids:
@@ -206,8 +210,8 @@ def _print_outcome(console: Console, view: "PaperView", outcome: "Outcome") -> d
         if error.name not in ("matplotlib", "scipy"):
             raise
         sentences = [
-            f"Rendering needs {error.name}, which is not installed. The records are stored: run "
-            "zetamix reproduce page where it is."
+            f"Rendering needs {error.name}, which is not installed. The records are saved: install "
+            "it and run zetamix reproduce page."
         ]
     for text in (*outcome.reasons, *sentences):
         print_line(console, f"  {text}")
@@ -215,27 +219,27 @@ def _print_outcome(console: Console, view: "PaperView", outcome: "Outcome") -> d
 
 
 def _print_busy(console: Console, session: "Session", seconds: float) -> None:
-    """How much of the session a GPU spent on training steps."""
+    """Print the fraction of the session that GPUs spent on training steps."""
     if session.busy_s > 0 and session.device.type == "cuda":
         import torch
 
-        # without a number, cuda stands for all GPUs
+        # without an index, cuda means all GPUs
         gpus = 1 if session.device.index is not None else torch.cuda.device_count()
         print_line(
             console,
-            f"Training steps took about {session.busy_s:.0f} of {gpus * seconds:.0f} s of "
-            f"{plural(gpus, 'GPU')} ({100 * session.busy_s / (gpus * seconds):.0f} %); the rest is "
-            "start-up, evaluation, writing. host_s in each record has the seconds of its run.",
+            f"Training steps used about {session.busy_s:.0f} of {gpus * seconds:.0f} s on "
+            f"{plural(gpus, 'GPU')} ({100 * session.busy_s / (gpus * seconds):.0f} %); the rest "
+            "was start-up, evaluation and writing. See host_s in each record.",
         )
 
 
 def _exit(console: Console, session: "Session", outcomes: dict[str, "Outcome"]) -> None:
-    """Say why cells are left, and set the exit status."""
+    """Print why cells are missing, and exit with the status."""
     if not any(outcome.empty for outcome in outcomes.values()):
         return
     if session.stop():
         for cell in session.discarded:
-            print_line(console, f"Not saved, starts again: {cell.name}.")
+            print_line(console, f"Not saved, will start again: {cell.name}.")
         for run in session.unfinished:
             print_line(console, f"Saved: {_run_name(run)}, {run.epochs:.1f} of {run.total} epochs.")
         print_line(console, f"{session.stop.reason} Rerun the same command to resume.")
@@ -274,12 +278,12 @@ def _print_list(
         table.add_row(view.artifact, text, str(done), str(len(view.empty)), left)
     console.print(table, highlight=False)
     notes = [
-        f"Records are those in {views[0].store.folder} (--out).",
-        "zetamix data info NAME explains how to get missing data.",
+        f"Records are read from {views[0].store.folder} (--out).",
+        "zetamix data info NAME shows how to get missing data.",
     ]
     if machines:
         here = estimate.machine if machines == {estimate.machine} else ", ".join(sorted(machines))
-        notes.append(f"The time left is that of cells whose data is here, by records of {here}.")
+        notes.append(f"Time left: for cells whose data is available, from records of {here}.")
     if machines - {estimate.machine}:
         notes.append(f"This machine is {estimate.machine}.")
     console.print("\n" + " ".join(notes), highlight=False)

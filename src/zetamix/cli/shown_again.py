@@ -1,4 +1,4 @@
-"""A finished comparison, shown again without loading torch or the data."""
+"""A cache of the output of finished comparisons, printed without loading torch or the data."""
 
 import hashlib
 import io
@@ -19,11 +19,11 @@ FOLDER = ".shown"
 
 
 class ShownAgain:
-    """The text that a finished command printed, valid while nothing has changed that it read.
+    """The cached output of a finished command, valid while its inputs are unchanged.
 
-    That is the command with all its options, the working folder, the width of the terminal, the
-    package, the data, files named by options, and the records and reports in the output folder.
-    Texts are kept in the data folder.
+    The inputs are the command with all its options, the working directory, the width of the
+    terminal, the package, the data, files named by options, and the records and reports in the
+    output folder. The cache is in the data folder.
 
     options: all options of the command. data: name or path of its data.
     """
@@ -43,7 +43,7 @@ class ShownAgain:
         self.options = [str(value) for value in options.values()]
 
     def show(self) -> Path | None:
-        """Print the text if it is still valid; the output folder of the command, else None."""
+        """Print the text if it is still valid; return the output folder of the command, or None."""
         try:
             kept = read_json(self.file, checked=True)
             out = Path(kept["out"])
@@ -55,7 +55,7 @@ class ShownAgain:
         return out
 
     def keep(self, out: Path, draw: Callable[[Console], None]) -> None:
-        """Keep what `draw` prints, where `_inputs` knows all that the data consists of.
+        """Cache what `draw` prints, if `_inputs` can list all files of the data.
 
         out: the output folder of the command.
         """
@@ -63,7 +63,7 @@ class ShownAgain:
 
         path = Path(self.data)
         if path.suffix.lower() == ".csv" or not (path.exists() or self.data in CATALOGUE):
-            # the images of a table may lie anywhere, and a name may be spelt in several ways
+            # the images of a CSV file may be anywhere, and names have several spellings
             return
         console = Console(
             record=True,
@@ -74,7 +74,7 @@ class ShownAgain:
         )
         draw(console)
         text = console.export_text(styles=True)
-        # without it the command takes longer, and shows the same
+        # the cache is optional: without it the command is only slower
         with suppress(OSError):
             kept = {"out": str(out), "state": self._state(out), "text": text}
             write_json(self.file, seal(kept))

@@ -33,15 +33,15 @@ def train(
     *,
     training: options.Training,
 ) -> None:
-    """Train a model by its dataset's recipe, which is the paper's where the paper has one.
+    """Train models with the recipe of the dataset: the paper's, if it has one.
 
     Every run has a folder with cell.json, metrics.jsonl, model.json, final.pt and record.json. For
     a single run, --out is that folder. Rerun the same command to resume after any interruption; it
-    trains only what is missing. Under torchrun each run is distributed over all processes.
+    trains only the missing runs. Under torchrun, each run is distributed over all processes.
     """
     # importing and loading count towards the time limit
     began = time.monotonic()
-    # not None: an empty text stands for the default
+    # an empty string means the default
     chosen = options.parse_methods(methods or "zetamix") or []
     numbers = options.parse_seeds(seeds, 1)
     options.check_data(data)
@@ -94,7 +94,7 @@ def train(
 
 
 def _check(dataset: "Dataset", recipe: "Recipe", methods: Sequence["Method"]) -> None:
-    """Refuse a model that does not fit here, and not in every worker; warn of an unusual γ once."""
+    """Raise for a model that does not fit the data, and warn about γ, once and not per worker."""
     import torch
 
     from zetamix.models import initialise
@@ -107,9 +107,9 @@ def _check(dataset: "Dataset", recipe: "Recipe", methods: Sequence["Method"]) ->
 def _folders(
     out: Path | None, name: str, cells: list["Cell"]
 ) -> tuple[Path, Callable[["Cell"], str]]:
-    """The folder of all runs, and a function that names the folder of a run within it.
+    """The folder of all runs, and a function that returns the folder of a run within it.
 
-    A single run takes `out` itself, unless that holds several runs already.
+    A single run uses `out` itself, unless it already contains several runs.
     """
 
     def folder_of(cell: "Cell") -> str:
@@ -123,7 +123,8 @@ def _folders(
         return out, lambda cell: "."
     if is_run:
         raise typer.BadParameter(
-            f"{out} is the folder of a single run; choose another for several", param_hint="--out"
+            f"{out} is the folder of a single run; use another for several runs",
+            param_hint="--out",
         )
     return out, folder_of
 
@@ -145,15 +146,15 @@ def _table(records: list["RunRecord"]) -> Table:
     table.add_column("method", overflow="fold")
     for index, record in enumerate(records):
         last, (minutes, seconds) = record.last, divmod(round(record.wall_s), 60)
-        # heads over several lines, so that all fit into 80 columns
-        # only records of a multi-label set have a mean average precision
+        # headings are wrapped to fit 80 columns
+        # only records of multi-label datasets have a mean average precision
         names = ["map", "hamming"] if "map" in last else ["error", "balanced_accuracy"]
         first, *others = (METRICS[name] for name in (*names, "f1_macro", "auc"))
         row = {
             "seed": str(record.cell.seed),
             first.heading: first.number(last[first.name]),
             **{m.heading.replace(" ", "\n"): m.number(last[m.name]) for m in others},
-            # a run of a step or two has none that can be timed
+            # runs of one or two steps have no timed step
             "ms per\nstep": f"{record.step_ms:.2f}" if record.step_ms else "–",
             "time": f"{minutes}m {seconds:02d}s",
         }

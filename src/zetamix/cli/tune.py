@@ -40,7 +40,7 @@ def tune(
     space: Annotated[
         str | None,
         typer.Option(
-            help="What to search: NAME=VALUES separated by commas, such as "
+            help="Search space: NAME=VALUES separated by commas, such as "
             "gamma=1..6,lr=log:1e-3..1e-1,sources=2|8|all. VALUES are a range (log: for a "
             "logarithmic scale), a list (|) or one value; NAME is gamma, sources, p or a field "
             "of the recipe."
@@ -48,14 +48,14 @@ def tune(
     ] = None,
     grid: Annotated[
         str | None,
-        typer.Option(help="Train all combinations: gamma=1.8:5.0:0.2 is the paper's analysis."),
+        typer.Option(help="Train all combinations, such as gamma=1.8:5.0:0.2, as in the paper."),
     ] = None,
     trials: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Models to train in all, each with one setting; rerun with more to continue the "
-            "study. The paper has 200.",
+            help="Total number of trials; rerun with more to continue the study. The paper has "
+            "200.",
             show_default="50",
         ),
     ] = None,
@@ -71,13 +71,16 @@ def tune(
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option(help="Metric to choose by. Default: error, or balanced_accuracy."),
+        typer.Option(
+            help="Validation metric to optimise. Default: error if classes are balanced, else "
+            "balanced_accuracy; map for several labels per sample."
+        ),
     ] = None,
     seeds: Annotated[
         str | None,
         typer.Option(
-            help="Seeds of every setting of a --grid: their number, or a list such as 0,4,7. In "
-            "other searches each trial has a seed of its own."
+            help="Seeds of every setting of a --grid: a number, or a list such as 0,4,7. In other "
+            "searches every trial has its own seed."
         ),
     ] = None,
     sampler_seed: Annotated[int, typer.Option(min=0, help="Seed of the sampler.")] = 0,
@@ -90,24 +93,24 @@ def tune(
     storage: Annotated[
         str | None,
         typer.Option(
-            help="Database that several machines share: postgresql://user@host:5432/name, with "
-            "the password in PGPASSWORD. Default: a file in the output folder."
+            help="Database shared by several machines: postgresql://user@host:5432/name, with the "
+            "password in PGPASSWORD. Default: a file in the output folder."
         ),
     ] = None,
     *,
     training: options.Training,
 ) -> None:
-    """Which γ for my data? Search on the validation split, then test the chosen setting once.
+    """Search γ and other hyperparameters on the validation split, then test the best setting once.
 
-    γ is that of ζ-mixup (zeta); ZetaMix draws its own for every output, and is one of the baselines
-    of the final test.
+    The search is for γ of ζ-mixup (zeta). ZetaMix draws γ at random, and is one of the baselines of
+    the final test.
 
-    Default search space: gamma=1..6. Where --space names parameters of the recipe too, every
-    baseline gets the same search, so that the comparison is fair, and the trials multiply.
+    The default search space is gamma=1..6. If --space includes parameters of the recipe, they are
+    also searched for every baseline, with as many trials each, so that the comparison is fair.
 
-    Writes report.html, results.json, trials.csv and figures. Rerun the same command to resume, also
-    after it was killed; with more --trials it trains only what is missing. Several commands may
-    share one study: on one machine through --out, between machines through --storage.
+    Writes report.html, results.json, trials.csv and figures. Rerun the same command to resume, even
+    after it was killed; with more --trials it trains only the missing ones. Several commands may
+    share one study: on one machine with the same --out, between machines with --storage.
     """
     # importing and loading count towards the time limit
     began = time.monotonic()
@@ -203,7 +206,7 @@ class TrialsView:
         return [", ".join([*self._parts(progress), *running])]
 
     def _running(self, progress: "SearchProgress") -> list[str]:
-        """The epochs of trials under way."""
+        """The epochs of running trials."""
         epochs = [f"{epoch}/{self.spec.recipe.epochs}" for epoch in progress.running.values()]
         return [f"epoch {', '.join(epochs)}"] if epochs else []
 
@@ -221,25 +224,27 @@ class TrialsView:
             text = f"best so far: {value} at {format_setting(best.setting)}"
         if progress.baseline:
             text = f"{display_name(progress.baseline)}: {text}"
-        # a study that was begun with more trials has more than are asked for now
+        # a study that was started with more trials has more than requested now
         total = max(progress.done, progress.total)
         done = f"{progress.done} of {total} trials done ({', '.join(counts)})"
         return list(filter(None, (text, done, time_left(progress.seconds_left))))
 
 
 def _sampler(space: str | None, grid: str | None, sampler: str | None) -> tuple[str, str]:
-    """The sampler and the search space; --grid gives both."""
+    """The sampler and the search space; --grid sets both."""
     if grid is None:
         return sampler or "tpe", SPACE if space is None else space
     if space is not None:
-        raise typer.BadParameter("give --space or --grid, not both", param_hint="--grid")
+        raise typer.BadParameter("cannot be combined with --space", param_hint="--grid")
     if sampler not in (None, "grid"):
-        raise typer.BadParameter(f"leave out --sampler {sampler} for a grid", param_hint="--grid")
+        raise typer.BadParameter(
+            f"cannot be combined with --sampler {sampler}", param_hint="--grid"
+        )
     return "grid", grid
 
 
 def _mask_password(storage: str | None) -> None:
-    """Replace the URL in the command line, which every record keeps, by its masked form."""
+    """Mask the password in the command line, which every record stores."""
     if storage is not None:
         from zetamix.experiments.tune.storage import mask, parse_url
 
@@ -252,7 +257,7 @@ def _print_header(console: Console, spec: "StudySpec", plan: "SearchPlan", test_
     from zetamix.metrics import METRICS
 
     is_shared = spec.space.for_baseline("none").searched
-    same = ", the recipe for every baseline too," if is_shared else ""
+    same = " for ζ-mixup and for each baseline" if is_shared else ""
     sizes = {name: f"{len(split):,}" for name, split in spec.dataset.splits.items()}
     tested, after = 1 + len(baselines_of(spec)), ""
     if test_seeds:
