@@ -131,7 +131,7 @@ def test_images_that_cannot_be_read_are_left_out_on_request(command, tmp_path, m
     done = CliRunner().invoke(app, [*arguments, "--skip-broken"])
     assert done.exit_code == 0, done.output
     if command != "play":
-        assert "1 image left out that cannot be read" in " ".join(done.output.split())
+        assert "1 unreadable image skipped" in " ".join(done.output.split())
 
 
 def test_writability_is_tested_without_a_trace(tmp_path):

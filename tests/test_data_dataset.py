@@ -110,7 +110,10 @@ def test_the_fingerprint_is_of_classes_samples_labels_and_splits():
 @pytest.mark.parametrize(
     ("splits", "message"),
     [
-        ({"test": (torch.zeros(2, 1), torch.tensor([0, 1]))}, "splits must be train and any of"),
+        (
+            {"test": (torch.zeros(2, 1), torch.tensor([0, 1]))},
+            "splits must be train and optionally",
+        ),
         ({"train": (torch.zeros(2, 1), torch.tensor([0, -1]))}, "train must have one label from 0"),
         ({"train": (torch.zeros(3, 1), torch.tensor([0, 1]))}, "for each of its 3 samples"),
     ],
@@ -128,7 +131,7 @@ def test_a_split_goes_into_torchs_loader_and_is_shown_in_a_line():
     assert split[-1] == (samples[5], 1)
     batches = list(torch.utils.data.DataLoader(split, 2))
     assert [batch[1].tolist() for batch in batches] == [[1, 0], [1]]
-    with pytest.raises(TypeError, match=r"one row, got slice\. For several use keep"):
+    with pytest.raises(TypeError, match=r"row must be an int, got slice\. Use keep"):
         split[:2]
     assert repr(split) == "Split(3 samples of 1 in 2 classes)"
     assert repr(dataset).startswith("Dataset('small', train=Split(6 samples of 1 in 2 classes), ")

@@ -182,7 +182,7 @@ def test_a_download_that_works(server, tmp_path):
     ("file", "md5", "message"),
     [
         ("a.bin", "0" * 32, "the file has the md5 "),
-        ("gone", None, "the server answers 404 File not found"),
+        ("gone", None, "the server returned 404 File not found"),
         ("cut", None, "the connection ended after 9 of 100 bytes"),
     ],
 )

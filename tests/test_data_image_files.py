@@ -112,7 +112,7 @@ def test_wide_pixels_are_kept_where_all_images_have_them(mode, tmp_path):
     assert np.array_equal(dataset.train.samples[0, 0].numpy(), kept)
     assert data.load(tmp_path / "ct", tmp_path, size=4).shape == (1, 4, 4)
     # beside bytes their range is unknown
-    with pytest.raises(ValueError, match=rf"32-bit numbers \(mode {mode}\), those of other"):
+    with pytest.raises(ValueError, match=rf"32-bit numbers \(mode {mode}\), but other"):
         image_files.decode(tmp_path / "ct" / name, NATIVE, 1)
 
 

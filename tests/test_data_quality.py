@@ -132,7 +132,7 @@ def test_all_problems_of_splits_are_reported_at_once(tmp_path):
     for name in ("val", "valid", "extra"):
         (mine / name).mkdir()
     problems = data.check(mine, tmp_path / "data").problems
-    parts = ("extra beside train", "val and valid are both val", "holds no image", "class 'c'")
+    parts = ("extra next to train", "val and valid are both val", "holds no image", "class 'c'")
     assert len(problems) == len(parts)
     assert all(part in problem for part, problem in zip(parts, problems, strict=True))
 

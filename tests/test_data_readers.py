@@ -259,7 +259,7 @@ def test_wrong_content_with_a_matching_checksum(name, file, change, message, tmp
 def test_a_pickle_of_anything_but_arrays_is_not_loaded(tmp_path):
     touched = tmp_path / "touched"
     attack = io.BytesIO(pickle.dumps(Attack(touched)))
-    with pytest.raises(data.DataError, match="which is no array"):
+    with pytest.raises(data.DataError, match="Expected arrays in a CIFAR file"):
         ArrayUnpickler(attack).load()
     assert not touched.exists()
     batch = {"data": np.arange(6, dtype=np.uint8), "labels": [1, 2], "name": "a"}

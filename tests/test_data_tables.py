@@ -243,7 +243,7 @@ INVALID = {
     ),
     "hidden labels": (
         noted(table(30).set_column(1, "label", [[0, 1, 2] * 9 + [-1] * 3]), label=LABEL),
-        "label -1 of train is no class",
+        "label -1 of train is not a class",
     ),
     "an unknown split": (table(30, split=["train"] * 29 + ["extra"]), "split 'extra'; expected"),
 }

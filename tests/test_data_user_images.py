@@ -195,9 +195,12 @@ def stray(mine):
 
 INVALID_FOLDERS = {
     "empty": (lambda mine: None, "mine: no folders; expected"),
-    "stray image": (all_of(folders("."), stray), "mine: the image stray.png is in no class folder"),
+    "stray image": (
+        all_of(folders("."), stray),
+        "mine: the image stray.png is not in a class folder",
+    ),
     "empty class": (all_of(folders("."), empty("emu")), "mine/emu holds no image"),
-    "beside train": (all_of(folders("train"), folders("extra")), "extra beside train"),
+    "beside train": (all_of(folders("train"), folders("extra")), "extra next to train"),
     "two vals": (all_of(*map(folders, ("train", "val", "valid"))), "val and valid are both val"),
     "class not in train": (
         all_of(folders("train"), folders("test", {"cat": 1, "emu": 1})),
@@ -237,7 +240,7 @@ def test_broken_images_are_left_out_on_request(mine, data_dir):
     with pytest.raises(data.DataError, match=r"add --skip-broken to the command"):
         data.load(mine, data_dir)
     kept = data.prepare(mine, data_dir, skip_broken=True)
-    assert f"3 images left out that cannot be read: {mine}" in kept.notes[-1]
+    assert f"3 unreadable images skipped: {mine}" in kept.notes[-1]
     assert "and 2 more (listed by zetamix data check)" in kept.notes[-1]
     # every other image is where it was, with its own label and pixels
     for split, name in broken.items():
@@ -255,7 +258,9 @@ def test_a_class_without_a_readable_image_is_refused(mine, data_dir):
         file.write_bytes(file.read_bytes()[:60])
     with pytest.raises(data.DataError, match=r"mine: no image of dog can be read"):
         data.prepare(mine, data_dir, skip_broken=True)
-    with pytest.raises(ValueError, match=r"skip_broken is for your own images; digits with"):
+    with pytest.raises(
+        ValueError, match=r"skip_broken is for your own images only: digits without"
+    ):
         data.prepare("digits", data_dir, skip_broken=True)
 
 
@@ -386,7 +391,7 @@ INVALID_TABLES = {
     "image missing": (with_cell(5, 0, "photos/gone.png"), "row 5: image 'photos/gone.png' not fo"),
     "no image named": (with_cell(4, 0, ""), "row 4: no image"),
     "no label": (with_cell(3, 1, ""), "row 3: no label"),
-    "twice": (with_cell(6, 0, "photos/cat0.png"), "row 6: 'photos/cat0.png' is also in row 2"),
+    "twice": (with_cell(6, 0, "photos/cat0.png"), "row 6: 'photos/cat0.png' is already in row 2"),
     "short row": (lambda rows: [*rows[:3], ["a"], *rows[4:]], "row 4: expected 2 cells, got 1"),
     "no rows": (lambda rows: rows[:1], "has a header and no rows"),
     "one class": (lambda rows: rows[:11], "1 class; expected two or more"),
@@ -476,7 +481,11 @@ def test_a_path_that_does_not_exist_gets_suggestions(mine, data_dir):
     [
         ("digits", {"seed": -1}, "seed must lie between 0 and 2\\*\\*31 - 1, got -1"),
         ("mine", {"size": 0}, "size must lie between 1 and 4096 pixels, got 0"),
-        ("cifar10", {"size": 64}, "size is for your own images; cifar10 has images of 32 pixels"),
+        (
+            "cifar10",
+            {"size": 64},
+            "size is for your own images only; cifar10 has images of 32 pixels",
+        ),
     ],
 )
 def test_invalid_numbers_are_refused(name, options, message, data_dir):

@@ -209,7 +209,7 @@ def test_goes_on_in_the_middle_of_an_epoch(memory, stop):
 def test_a_state_of_another_loader_is_refused(name, saved, own):
     old = Loader(images(), **{"batch_size": 4, "seed": 3, name: saved})
     new = Loader(images(), **{"batch_size": 4, "seed": 3, name: own})
-    with pytest.raises(ValueError, match=f"{name}={saved}, this one has {own}"):
+    with pytest.raises(ValueError, match=f"{name}={saved}, but this one has {own}"):
         new.load_state_dict(old.state_dict())
 
 
@@ -223,7 +223,7 @@ def test_a_state_of_another_loader_is_refused(name, saved, own):
             ValueError,
             r"got samples of shape \[4, 2\]. Use augmentation='none'",
         ),
-        ({"split": images(0)}, ValueError, "empty"),
+        ({"split": images(0)}, ValueError, "at least one sample, got none"),
         ({"split": data.load("crescents")}, TypeError, r"dataset\.train, got Dataset"),
     ],
 )

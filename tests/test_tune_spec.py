@@ -95,7 +95,7 @@ def test_images_of_another_size_are_another_study(tmp_path):
     assert (original.dataset.shape, small.dataset.shape) == ((3, 12, 12), (3, 8, 8))
     with pytest.raises(StudyError, match=r"other settings \(fingerprint: "):
         check_settings(original.as_dict(), small.as_dict(), "pets")
-    with pytest.raises(DataError, match=r"blobs is loaded already"):
+    with pytest.raises(DataError, match=r"blobs is already loaded"):
         spec_of(make_dataset(), "gamma=1..6", size=8)
 
 

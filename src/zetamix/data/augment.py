@@ -1,4 +1,4 @@
-"""Random flips and crops of a batch as tensor expressions: the same on any device, for any seed.
+"""Random flips and crops of a batch, with the same result on any device for the same seed.
 
 Everything random is drawn once per epoch, on the CPU, from the seed and the epoch's number. An
 epoch can therefore be resumed at any batch, and a GPU sees the same images as a CPU.
@@ -21,7 +21,7 @@ AUGMENTATIONS = {
     "flip": "random horizontal flip",
     "crop-flip": f"random crop after zero padding by {PADDING}, random horizontal flip",
 }
-# distance between the seeds of two runs; epoch numbers stay below it
+# distance between the seeds of two runs; must exceed the number of epochs
 ROUND = 1 << 20
 
 
@@ -111,14 +111,14 @@ def choose_scale(normalize: str, samples: Tensor) -> Scale:
     return Scale(zero + 127.5, zero + 127.5) if normalize == "half" else Scale(zero, zero + 255)
 
 
-# with the version of the samples, which counts changes in place
+# keyed by the version of the samples too, which counts in-place changes
 _SCALES: MutableMapping[Tensor, tuple[int, Scale]] = WeakTensorKeyDictionary()
 
 
 def measure_scale(samples: Tensor, *, memory: int = 1 << 28) -> Scale:
-    """Mean and standard deviation of a split, exact on any device: pixels add up as integers.
+    """Mean and standard deviation of a split, exact on any device: pixels are summed as integers.
 
-    The same samples are measured once: 9,469 images of 3 × 224² take 20 s on a core.
+    The result is cached: 9,469 images of 3 × 224² take 20 s on one core.
 
     >>> measure_scale(torch.tensor([[[[0, 2]]], [[[2, 4]]]], dtype=torch.uint8)).mean
     tensor([2.])

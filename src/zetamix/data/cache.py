@@ -1,9 +1,9 @@
 """Prepared data: decoded once into plain files, memory-mapped afterwards.
 
 A prepared dataset is a folder in `<data_dir>/prepared`: for each split a raw file of samples and
-one of labels, and `meta.json` with sizes and checksums. The folder's name ends in a hash of
-everything that determines its content, so stale data is never found, and the folder appears
-complete or not at all.
+one of labels, and `meta.json` with sizes and checksums. The name of the folder ends in a hash of
+everything that determines its content, so that stale data is never used. The folder is created
+atomically.
 """
 
 import hashlib
@@ -46,9 +46,9 @@ from zetamix.text import plural, reason
 META = "meta.json"
 # sizes and times of the files whose checksums have been compared
 VERIFIED = "verified.json"
-# increase it if the format below changes, or the output of any reader
+# increment it if the format below or the output of any reader changes
 FORMAT = 4
-# reading stops after so many broken images
+# reading stops after this many broken images
 MAX_BROKEN = 20
 
 
@@ -57,8 +57,8 @@ def prepared_folder(
 ) -> Path:
     """The folder of the prepared dataset with these settings.
 
-    state: sizes and times of a user's files; a hash of it ends the folder's name, so that a
-        changed state is prepared anew and replaces the old one.
+    state: sizes and times of a user's files; a hash of it ends the folder's name, so that changed
+        files are prepared again and replace the old data.
     """
     plain = re.sub(r"[^\w-]+", "_", name)[:60]
     hashes = [hash_json([FORMAT, name, settings])[:12]]
@@ -90,19 +90,19 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
 
 
 def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) -> str | None:
-    """A description of damage to the files of a prepared dataset, if there is any.
+    """A description of damage to the files of a prepared dataset, or None.
 
-    Every load compares sizes. The first one on another machine than that which prepared the data,
-    and the first after a file was changed or copied, compares checksums: 1 GB takes about a second.
+    Every load compares sizes. Checksums are compared by the first load on a machine other than the
+    one that prepared the data, and after a file was changed or copied; 1 GB takes about a second.
 
-    checksums: compare them in any case, as `zetamix data check` does.
+    checksums: always compare checksums, as `zetamix data check` does.
     """
     verified = {} if checksums else _read_values(folder / VERIFIED)
     found = _find_damage(folder, meta, verified)
-    # a folder that cannot be written to is verified every time
+    # if the folder is read-only, checksums are compared every time
     with suppress(OSError):
         if found is None and verified != (now := _states(folder, meta)):
-            # of a process that was killed here
+            # temporary files of a killed process
             for part in folder.glob(".*.part"):
                 part.unlink()
             write_json(folder / VERIFIED, seal(now))
@@ -136,7 +136,7 @@ def _states(folder: Path, meta: Mapping[str, Any]) -> dict[str, list[int]]:
 
 
 def _state(file: Path) -> list[int]:
-    """What changes when a file is written, replaced or copied."""
+    """A value that changes when a file is written, replaced or copied."""
     stat = file.stat()
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
 
@@ -157,12 +157,12 @@ def write(
         if not force and read(folder) is not None:
             return
         source = open_source()
-        # this process holds the lock, so a process that was killed has left these
+        # left by a killed process, because this process holds the lock
         for left in folder.parent.glob(f".{folder.name}.*.part"):
             shutil.rmtree(left, ignore_errors=True)
         with new_folder(folder) as part:
             _fill(part, source, progress, skip_broken)
-            # the old data is damaged, or to be replaced
+            # the old data is damaged or must be replaced
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -192,7 +192,7 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
             raise DataError(
                 f"{plural(len(scan.corrupt), 'image')}{more} of {source.name} cannot be read, so "
                 "nothing was prepared. Replace or remove these files, or add --skip-broken to the "
-                "command (skip_broken=True to zetamix.data.prepare) to leave them out:\n  "
+                "command (skip_broken=True to zetamix.data.prepare) to skip them:\n  "
                 + "\n  ".join(scan.corrupt)
             )
         source = _without_broken(source, scan)
@@ -216,7 +216,7 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
         "files": files,
         "fingerprint": fingerprint(source.classes, hashes),
         "origin": source.origin,
-        # everyone who trains on this data sees these, not only those who run `zetamix data check`
+        # shown whenever the data is used, not only by `zetamix data check`
         "notes": [
             *source.notes,
             *(f"{problem} (listed by zetamix data check)" for problem in problems),
@@ -224,8 +224,8 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
         ],
     }
     write_json(folder / META, seal(meta))
-    # their checksums are those of what was written; reading them again takes 0.08 ms for an image
-    # of 3 × 224², which takes 2 ms of one core to decode
+    # the checksums were computed while writing; reading an image of 3 × 224² again would take
+    # 0.08 ms, and decoding it takes 2 ms on one core
     write_json(folder / VERIFIED, seal(_states(folder, meta)))
 
 
@@ -240,10 +240,10 @@ def _without_broken(source: Source, scan: Scan) -> Source:
     gone += [split for split, part in parts.items() if len(part) == 0 < len(source.parts[split])]
     if gone:
         raise DataError(
-            f"{source.name}: no image of {gone[0]} can be read, so that leaving out the broken "
-            "ones leaves none. Replace these files."
+            f"{source.name}: no image of {gone[0]} can be read, so none would be left without "
+            "the broken ones. Replace these files."
         )
-    note = f"{plural(len(scan.corrupt), 'image')} left out that cannot be read: {scan.corrupt[0]}"
+    note = f"{plural(len(scan.corrupt), 'unreadable image')} skipped: {scan.corrupt[0]}"
     if len(scan.corrupt) > 1:
         note += f" and {len(scan.corrupt) - 1:,} more (listed by zetamix data check)"
     return replace(source, parts=parts, notes=(*source.notes, note))
@@ -288,7 +288,7 @@ def _map_split(folder: Path, meta: Mapping[str, Any], split: str) -> Split:
 
 
 def _map(path: Path, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
-    """A private mapping: pages are read when used, and writes never reach the file."""
+    """A private memory map: pages are read on use, and writes do not change the file."""
     count = int(np.prod(shape))
     return torch.from_file(str(path), shared=False, size=count, dtype=dtype).view(shape)
 

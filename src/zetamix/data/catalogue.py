@@ -76,7 +76,7 @@ class DatasetSpec:
     fit: Fit = NATIVE
     split: Literal["official", "made", "drawn"] = "official"
     fixed_size: bool = True
-    """Sizes are fixed by a release; differences in an archive that grows are only noted."""
+    """Whether sizes are fixed by a release; for archives that grow, differences are only noted."""
     reported: Literal["val", "test"] = "test"
     """The split that the paper reports on."""
     notes: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ def _read_catalogue() -> dict[str, DatasetSpec]:
     defaults = tables.pop("defaults")
     catalogue = {}
     for name, table in tables.items():
-        # a table that is named by `like` comes first and is complete by now
+        # the table named by `like` comes earlier and is already complete
         table |= {**tables.get(table.pop("like", ""), {}), **table}
         catalogue[name] = _spec(name, {**defaults[table["group"]], **table})
     return catalogue

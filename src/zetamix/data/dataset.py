@@ -59,9 +59,11 @@ class Split:
     def __getitem__(self, row: int) -> tuple[Tensor, int | Tensor]:
         """One sample and its label, as torch's DataLoader requests them."""
         if not isinstance(row, int):
-            raise TypeError(f"Expected one row, got {type(row).__name__}. For several use keep().")
+            raise TypeError(
+                f"row must be an int, got {type(row).__name__}. Use keep() for several."
+            )
         if not -len(self) <= row < len(self):
-            raise IndexError(f"row {row} of a split of {len(self):,}.")
+            raise IndexError(f"row {row} is out of range for a split of {len(self):,} samples.")
         row %= len(self)
         label = self.labels[row]
         return self.take(torch.tensor([row]))[0], label if self.multi_label else int(label)
@@ -71,7 +73,7 @@ class Split:
         return f"Split({len(self):,} samples of {shape} in {self.num_classes} classes)"
 
     def take(self, rows: Tensor) -> Tensor:
-        """The samples of these rows, without reading any other."""
+        """The samples of these rows; only these are read."""
         return self.pool[rows if self.rows is None else self.rows[rows]]
 
     def counts(self) -> Tensor:
@@ -105,7 +107,7 @@ class Split:
         return Part(self.labels.long().numpy(), self._blocks, self.names())
 
     def _blocks(self, rows: Rows | None = None) -> Iterator[Block]:
-        # a block at a time: the rows of a subset need not fit into memory
+        # in blocks: the rows of a subset may not fit into memory
         chosen = torch.arange(len(self)) if rows is None else torch.from_numpy(rows)
         for first in range(0, len(chosen), 1024):
             yield Block(first, self.take(chosen[first : first + 1024]).numpy(), {})
@@ -127,9 +129,9 @@ class Dataset:
     fingerprint: str = ""
     """A hash of classes, samples and labels: equal for identical datasets."""
     origin: str = "made in memory"
-    """Where the samples come from, for people to read."""
+    """A description of where the samples come from."""
     notes: tuple[str, ...] = field(default=())
-    """Facts to report beside results: created splits, duplicates, differences from the paper."""
+    """Facts to report with results: created splits, duplicates, differences from the paper."""
 
     def __repr__(self) -> str:
         splits = ", ".join(f"{name}={split}" for name, split in self.splits.items())
@@ -174,8 +176,8 @@ class Dataset:
     def holdout(self, fraction: float = 0.1, seed: int = 0) -> "Dataset":
         """The same dataset with a stratified `val` taken from `train`.
 
-        For choosing hyperparameters without using `test`. Every sample is read once, so that
-        duplicates stay in one split; none is copied until it is used.
+        For selecting hyperparameters without using `test`. Every sample is read once, to keep
+        duplicates in one split. Samples are not copied until they are used.
         """
         if self.val is not None:
             raise DataError(
@@ -217,7 +219,7 @@ def from_tensors(
     ('0', '1')
     """
     if "train" not in splits or not set(splits) <= set(SPLITS):
-        raise ValueError(f"splits must be train and any of val and test, got {sorted(splits)}.")
+        raise ValueError(f"splits must be train and optionally val and test, got {sorted(splits)}.")
     if classes is None:
         matrix = splits["train"][1].ndim == 2
         highest = max(int(labels.max()) for _, labels in splits.values())

@@ -38,7 +38,7 @@ def obtain(
                 download(file.url, base / file.path, file.md5, progress)
     for file in spec.files:
         path = base / file.path
-        # a file that is not unpacked is verified by its reader, which accepts a copy of it
+        # a file that is not unpacked is verified by its reader, which accepts a copy as well
         if file.unpacks_to and path.exists() and not (base / file.unpacks_to).exists():
             if file.md5 is not None:
                 _verify(path, file.md5)
@@ -88,7 +88,7 @@ def download_hint(spec: DatasetSpec, data_dir: Path) -> str:
 def download(
     url: str, path: Path, md5: str | None = None, progress: Progress | None = None
 ) -> None:
-    """Fetch a file, which appears only when it is complete and verified."""
+    """Download a file; it is created only when it is complete and verified."""
     try:
         _fetch(url, path, md5, progress)
     except (OSError, HTTPException, ValueError) as error:
@@ -101,10 +101,10 @@ def download(
 def unpack(
     archive: Path, target: Path, progress: Progress | None = None, limit: int | None = None
 ) -> None:
-    """Unpack a zip, tar or gz file; `target` is its content and appears complete or not at all.
+    """Unpack a zip, tar or gz file to `target`, which is created atomically.
 
-    No member is written outside of the folder. An archive that unpacks to more than `limit` bytes
-    is refused; None means the free disk space.
+    No member is written outside the folder. Raises for an archive that unpacks to more than `limit`
+    bytes; None means the free disk space.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     limit = shutil.disk_usage(target.parent).free if limit is None else limit
@@ -118,7 +118,7 @@ def unpack(
         ) as part:
             content = Path(part, "content")
             _extract(archive, content, limit)
-            # a folder of the target's name inside, or else everything
+            # the folder in it with the name of the target, or else everything
             inner = content / target.name
             try:
                 os.rename(inner if inner.is_dir() else content, target)
@@ -139,7 +139,7 @@ def _extract(archive: Path, content: Path, limit: int) -> None:
         nonlocal total
         total += member.size
         _check_size(archive, total, limit)
-        # refuses links and paths that lead outside, and devices
+        # rejects devices, and links and paths that lead outside
         return tarfile.data_filter(member, path)
 
     if zipfile.is_zipfile(archive):
@@ -160,7 +160,7 @@ def _extract(archive: Path, content: Path, limit: int) -> None:
 def _check_size(archive: Path, size: int, limit: int) -> None:
     if size > limit:
         raise DataError(
-            f"{archive} unpacks to more than {limit / 1e9:,.1f} GB, the space that is available."
+            f"{archive} unpacks to more than {limit / 1e9:,.1f} GB, the available disk space."
         )
 
 
@@ -213,7 +213,7 @@ def _fetch(url: str, path: Path, md5: str | None, progress: Progress | None) -> 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, urllib.error.HTTPError):
-        return f"the server answers {error.code} {error.reason}"
+        return f"the server returned {error.code} {error.reason}"
     if isinstance(error, urllib.error.URLError):
         return str(error.reason)
     return str(error) or type(error).__name__

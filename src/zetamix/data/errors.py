@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-# a message lists at most so many problems
+# a message lists at most this many problems
 MAX_LISTED = 10
 
 
@@ -47,7 +47,7 @@ def check_distinct(classes: Sequence[str], origin: str) -> None:
 
 
 def join_problems(problems: Sequence[str]) -> str:
-    """A single problem unchanged; several as a count and the first of them, one per line."""
+    """A single problem unchanged; several as a count and the first ones, one per line."""
     if len(problems) == 1:
         return problems[0]
     lines = list(problems[:MAX_LISTED])

@@ -24,11 +24,11 @@ from zetamix.text import reason
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 
-# decoders of these suffixes only; Pillow would look at the content, and start Ghostscript for EPS
+# only these decoders; otherwise Pillow would try all, and start Ghostscript for EPS
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
-# Pillow warns from here on of a decompression bomb; decoding and cropping take 8 bytes per pixel
+# above this, Pillow warns about a decompression bomb; decoding and cropping take 8 bytes per pixel
 MAX_PIXELS = 89_478_485
-# images with more pixels are decoded one at a time, whatever the number of threads
+# larger images are decoded one at a time, independently of the number of threads
 LARGE_PIXELS = 1 << 25
 _LARGE = threading.Lock()
 
@@ -38,7 +38,7 @@ ORIENTATION, SIDEWAYS = 0x0112, (5, 6, 7, 8)
 # one more than cores, so that one can wait for a file; on two cores 2,000 files of 256² took 1.47
 # to 1.50 s with two threads, 1.45 to 1.50 with three, 1.67 with six
 THREADS = (os.cpu_count() or 1) + 1
-# blocks that threads work on while the caller handles the one before them
+# blocks that threads decode ahead of the one that the caller handles
 AHEAD = 2
 # items of one task: a task costs about 20 µs of the one thread that runs Python, a file 1,000 to
 # 2,000 of a core
@@ -143,8 +143,9 @@ def decode(path: Path | bytes, fit: Fit, channels: int) -> Array:
 def read_image(path: str | Path, shape: tuple[int, ...]) -> Tensor:
     """One image file as a tensor of `shape`, as images of a folder are read for training.
 
-    It is rotated as its EXIF data says, converted to grey or RGB, and, if it has another size, cut
-    to its largest centre square and resized. Bytes, or float32 of files of 32-bit pixels.
+    It is rotated as its EXIF data says, converted to grey or RGB, and, if it has another size,
+    cropped to its largest centre square and resized. The result is uint8, or float32 for files with
+    32-bit pixels.
 
     shape: (channels, height, width): `shape` of a dataset, or of a model from `load_model`.
     """
@@ -181,7 +182,7 @@ def read_header(path: Path | bytes) -> Header:
     with _open(path) as image:
         sideways = _orientation(image) in SIDEWAYS
         if sideways and image.format == "TIFF":
-            # Pillow rotates TIFF files itself, and swaps their sides after decoding only
+            # Pillow rotates TIFF files itself, but swaps width and height only after decoding
             image.load()
             sideways = False
         width, height = reversed(image.size) if sideways else image.size
@@ -295,7 +296,7 @@ def explain(error: Exception) -> str:
 @contextmanager
 def _open(path: Path | bytes) -> Iterator[Image.Image]:
     if isinstance(path, Path) and not stat.S_ISREG(path.stat().st_mode):
-        # opening a pipe would wait for ever
+        # opening a pipe would block
         raise DataError("not a regular file")
     if (path.stat().st_size if isinstance(path, Path) else len(path)) == 0:
         raise DataError("the file is empty")
@@ -310,13 +311,13 @@ def _open(path: Path | bytes) -> Iterator[Image.Image]:
 
 
 def _turn(image: Image.Image) -> AbstractContextManager[object]:
-    """Wait for other large images, so that memory stays bounded."""
+    """A lock for large images, so that memory stays bounded."""
     return _LARGE if image.width * image.height > LARGE_PIXELS else nullcontext()
 
 
 def _orientation(image: Image.Image) -> int:
     if image.format == "PNG" and "exif" not in image.info:
-        # Pillow would decode the whole file to look for metadata behind the pixels
+        # Pillow would decode the whole file to look for metadata after the pixels
         return 1
     try:
         return int(image.getexif().get(ORIENTATION, 1))
@@ -326,12 +327,12 @@ def _orientation(image: Image.Image) -> int:
 
 def _to_mode(image: Image.Image, mode: str) -> Image.Image:
     if image.mode.startswith("I;16"):
-        # Pillow would clip 16 bits at 255
+        # Pillow would clip 16-bit values at 255
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     elif image.mode in ("I", "F") and mode != "F":
         raise DataError(
-            f"pixels are 32-bit numbers (mode {image.mode}), those of other images bytes; expected "
-            "one kind"
+            f"pixels are 32-bit numbers (mode {image.mode}), but other images have 8 bits; "
+            "expected one kind"
         )
     elif image.mode == "P" and "transparency" in image.info:
         # Pillow warns on a direct conversion to RGB

@@ -53,10 +53,10 @@ def load(
         pixels are not resized; images of different sizes with no side over 64 get the median of
         their shorter sides, rounded up to a multiple of 8; all others get 224. Each size is
         prepared separately.
-    group: how images of one patient or lesion are recognised, so that they stay in one split: the
-        column of a table (`NAME` for the arrays `train_NAME`, `val_NAME`, … of an `.npz` file), or
-        a compiled regular expression, of which the first capture group in a file's path is the
-        patient. Given splits are checked.
+    group: identifies the patient or lesion of an image, whose images stay in one split: the column
+        of a table (`NAME` for the arrays `train_NAME`, `val_NAME`, … of an `.npz` file), or a
+        compiled regular expression whose first capture group, applied to the path of a file, is
+        the patient. Existing splits are checked.
     progress: called while files are prepared, with the activity, how much is done, and the total.
 
     Files on this machine are prepared on the first load; `load` never downloads.
@@ -83,14 +83,14 @@ def prepare(
 
     progress: called with the current activity, how much is done, and the total (0 if unknown).
     force: prepare again even if the data is prepared already.
-    skip_broken: leave out images of your own that cannot be read, and say so in the notes. Later
-        loads use the data as it was prepared, until a file changes.
+    skip_broken: skip your own images that cannot be read, with a note. Later loads use the data as
+        it was prepared, until a file changes.
     """
     request = resolve(name, data_dir, seed, size, group)
     if skip_broken and request.spec is not None:
         raise ValueError(
-            f"skip_broken is for your own images; {request.name} with images left out would be "
-            "another dataset. Get its files again."
+            f"skip_broken is for your own images only: {request.name} without some images would "
+            "be another dataset. Get its files again."
         )
     ready = request.draw() if force else request.open()
     return ready or request.prepare(progress, fetch=True, force=force, skip_broken=skip_broken)
@@ -143,7 +143,7 @@ class Request:
     seed: int = 0
 
     def draw(self) -> Dataset | None:
-        """Synthetic data, drawn anew each time because it takes milliseconds; else None."""
+        """Synthetic data, drawn each time because it takes milliseconds; else None."""
         spec = self.spec
         if spec is None or spec.split != "drawn":
             return None
@@ -191,7 +191,7 @@ def resolve(
     group: Group = None,
     on_problem: OnProblem = raise_problems,
 ) -> Request:
-    """Find a dataset without reading any image; `on_problem` is called with problems of it."""
+    """Find a dataset without reading any image; `on_problem` is called with its problems."""
     folder = resolve_data_dir(data_dir)
     if not 0 <= seed < 2**31:
         raise ValueError(f"seed must lie between 0 and 2**31 - 1, got {seed}.")
@@ -202,15 +202,16 @@ def resolve(
         return _resolve_path(found, folder, seed, size, group, on_problem)
     if size is not None:
         raise ValueError(
-            f"size is for your own images; {found.name} has images of {found.shape[-1]} pixels."
+            f"size is for your own images only; {found.name} has images of {found.shape[-1]} "
+            "pixels."
         )
     if group is not None:
-        raise ValueError(f"group is for your own data; {found.name} has splits of its own.")
+        raise ValueError(f"group is for your own data only; {found.name} has fixed splits.")
     return _resolve_spec(found, folder, seed)
 
 
 def find(name: DataName) -> DatasetSpec | Path:
-    """The dataset of the catalogue, or the absolute path; raises if there is neither."""
+    """The dataset of the catalogue, or the absolute path; raises if neither exists."""
     if isinstance(name, str) and name.startswith(SAVED):
         name = Path(name.removeprefix(SAVED))
     if isinstance(name, str):
@@ -249,7 +250,7 @@ def with_reported_split(dataset: Dataset) -> Dataset:
         dataset,
         val=None,
         test=dataset.val,
-        # results on another split are another experiment
+        # results on different splits must not be combined
         fingerprint=f"{dataset.fingerprint}-val",
         notes=(*dataset.notes, "tested on the official validation split, as in the paper"),
     )
@@ -418,24 +419,24 @@ def load_or_take(
 ) -> tuple[Dataset, DatasetRef | None]:
     """The dataset, and the reference by which worker processes load it.
 
-    There is none for a dataset that is loaded already: workers receive its samples.
+    The reference is None for a dataset that is already loaded: workers receive its samples.
     """
     if not isinstance(data, Dataset):
         ref = DatasetRef.resolve(data, data_dir, train_size, size, group)
         return ref.load(progress), ref
     if size is not None or group is not None:
-        raise DataError(f"size and group are for paths; {data.name} is loaded already.")
+        raise DataError(f"size and group are for paths only; {data.name} is already loaded.")
     return data.with_train_size(train_size), None
 
 
 @lru_cache(maxsize=1)
 def load_cached(ref: DatasetRef) -> Dataset:
-    """As `ref.load()`; a process that runs several jobs on one dataset opens it once."""
+    """`ref.load()`, cached: a process that runs several jobs on one dataset opens it once."""
     return ref.load()
 
 
 def check_fingerprint(dataset: Dataset, fingerprint: str) -> Dataset:
-    """The dataset; raises if its content is not the expected one (files can change meanwhile)."""
+    """The dataset; raises if its content differs, as files may have changed."""
     if dataset.fingerprint != fingerprint:
         raise DataError(
             f"{dataset.name} differs between processes: expected the fingerprint {fingerprint}, "

@@ -49,7 +49,7 @@ def make_batch(
     return samples.contiguous(memory_format=layout), labels[part.order]
 
 
-# samples on a device by those on the host, as long as these exist
+# samples on a device, keyed by those on the host, while these exist
 _COPIES: MutableMapping[Tensor, dict[torch.device, Tensor]] = WeakTensorKeyDictionary()
 _COPIES_LOCK = Lock()
 
@@ -70,7 +70,7 @@ def copy_to_device(samples: Tensor, device: torch.device, memory: int | None) ->
             return None
         moved = samples.to(device)
         if moved is not samples:
-            # a reference to the key itself would keep it for ever
+            # a reference to the key itself would keep it alive
             copies[device] = moved
         return moved
 
@@ -125,7 +125,7 @@ class Loader:
         self.rank, self.world = rank, world
         self.count = len(range(rank, len(split.labels), world))
         if world > 1 and (shuffle or drop_last):
-            # every rank takes the same number of steps, or collectives would wait for ever
+            # every rank takes the same number of steps, or collectives would hang
             self.count = len(split.labels) // world
             if self.count == 0:
                 raise ValueError(
@@ -211,8 +211,8 @@ class Loader:
         for name, own in (("seed", self.seed), ("batch_size", self.batch_size)):
             if state[name] != own:
                 raise ValueError(
-                    f"The state belongs to a loader with {name}={state[name]}, this one has {own} "
-                    "and other batches. Create the loader with the same arguments."
+                    f"The state is of a loader with {name}={state[name]}, but this one has {own}. "
+                    "Create the loader with the same arguments."
                 )
         self.epoch, self._start = state["epoch"], state["position"]
         self.position = self._start
@@ -221,7 +221,7 @@ class Loader:
 def _check_split(split: Labelled, augmentation: str) -> None:
     if not hasattr(split, "samples"):
         raise TypeError(
-            f"Loader takes one split, such as dataset.train, got {type(split).__name__}."
+            f"Loader expects a split such as dataset.train, got {type(split).__name__}."
         )
     check_choice("augmentation", augmentation, tuple(AUGMENTATIONS))
     if split.samples.ndim != 4 and augmentation != "none":
@@ -230,4 +230,4 @@ def _check_split(split: Labelled, augmentation: str) -> None:
             f"samples of shape {list(split.samples.shape)}. Use augmentation='none'."
         )
     if len(split.labels) == 0:
-        raise ValueError("The split is empty: a loader needs at least one sample.")
+        raise ValueError("The split must have at least one sample, got none.")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# "Gaussian noise N(0, 0.1)": we read 0.1 as the standard deviation
+# the paper's "Gaussian noise N(0, 0.1)", with 0.1 taken as the standard deviation
 NOISE = 0.1
 FLAT_POINTS = 2**9
 CURVED_POINTS = 2**13
@@ -90,7 +90,7 @@ MANIFOLDS: Mapping[str, Callable[..., Points]] = {
 
 
 def draw_splits(name: str, seed: int) -> dict[str, tuple[Tensor, Tensor]]:
-    """The points of a synthetic dataset; those with two classes get a second draw to test on."""
+    """The points of a synthetic dataset; with two classes, a second draw is the test split."""
     draw = MANIFOLDS[name]
     train = draw(seed=2 * seed)
     if int(train.labels.max()) == 0:

@@ -14,7 +14,7 @@ from zetamix.data.source import Array
 
 DISTANCE = 6
 THUMBNAIL, CORRELATION = 16, 0.98
-# comparing all pairs of so many takes about a minute
+# comparing all pairs of this many images takes about a minute
 MAX_IMAGES = 100_000
 
 

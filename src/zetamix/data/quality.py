@@ -13,8 +13,8 @@ from zetamix.data.source import Block, Progress, Source
 from zetamix.data.splits import SPLITS, count_labels, digest
 from zetamix.text import plural
 
-REGROUP = "Move each group into one split, or leave the splits out: they are then created by group."
-# notes of a dataset that begin so make scores doubtful: reports repeat them beside the verdict
+REGROUP = "Move each group into one split, or remove the splits: they are then created by group."
+# notes that begin like this make scores doubtful: reports repeat them next to the verdict
 CAUTIONS = (
     "Duplicates across splits",
     "Groups across splits",
@@ -182,10 +182,10 @@ def _conflicts(group: Sequence[Sample]) -> bool:
 def check_source(source: Source, spec: DatasetSpec | None, progress: Progress | None) -> Report:
     """Read every sample of a source and compare with the catalogue's entry, if there is one."""
     notes = list(source.notes)
-    # smaller images have no detail to compare, points none at all
+    # smaller images have too little detail to compare, and points have none
     large = len(source.shape) == 3 and min(source.shape[1:]) >= THUMBNAIL
     if large and len(source) > MAX_IMAGES:
-        notes.append(f"near-duplicates are searched for among up to {MAX_IMAGES:,} images only")
+        notes.append(f"near-duplicates are searched only among up to {MAX_IMAGES:,} images")
     scan = Scan(source, "checking", progress, near=large and len(source) <= MAX_IMAGES)
     for split in source.parts:
         for _ in scan.blocks(split):
@@ -196,15 +196,15 @@ def check_source(source: Source, spec: DatasetSpec | None, progress: Progress | 
     if leaks := sum(map(_leaks, near)):
         notes.append(
             f"near-duplicates across splits: {plural(leaks, 'group')} of almost identical images. "
-            "Look at them: copies of one image, or views of one patient, make scores too good"
+            "Check them: copies of one image, or views of one patient, inflate scores"
         )
     advice = "Keep one sample of each group."
     if spec is not None:
         advice = (
             f"If {spec.title} is published like this, leave it unchanged to stay comparable with "
-            "other results, and mention it beside yours."
+            "other results, and mention it with yours."
         )
-    # the classes of a published dataset are as they were published
+    # missing classes of a published dataset are no problem
     missing = missing_classes(source) if spec is None else []
     return Report(
         name=source.name,

@@ -44,7 +44,7 @@ class Part:
     names: Sequence[str] | None = None
     """The file of every sample, if samples are files."""
     groups: Sequence[str] | None = None
-    """The patient or lesion of every sample, if the user says how to find it."""
+    """The patient or lesion of every sample, if `group` is given."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -74,7 +74,7 @@ class Source:
     """uint8 for images of bytes; float32 for images of floating point, and for points."""
     parts: Mapping[str, Part]
     origin: str
-    """Where the samples come from, for people to read."""
+    """A description of where the samples come from."""
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:

@@ -1,9 +1,9 @@
 """Stratified splits: every class keeps its share, and the same seed gives the same split.
 
-The recipe is the one that the paper's printed numbers imply for its seven skin datasets without
-official splits: 30 % of all samples (rounded up) leave the training split, a third of those
-(rounded up) become validation, the rest test. It gives the paper's sizes of all seven, and for UDA,
-PH2 and MED-NODE the test counts of each class, which the printed metrics determine.
+The procedure is inferred from the paper's numbers for its seven skin datasets without official
+splits: 30 % of all samples (rounded up) are taken from the training split; a third of them (rounded
+up) are for validation, the rest for testing. It gives the paper's sizes of all seven, and for UDA,
+PH2 and MED-NODE the test counts of each class, which follow from the printed metrics.
 """
 
 import hashlib
@@ -190,7 +190,7 @@ def _draw(labels: Tensor, missing: Sequence[str], generator: torch.Generator) ->
 def first_duplicates(keys: Sequence[Hashable], labels: Tensor, least: int) -> Tensor:
     """[n], int64: for every row the first with an equal key, of any class.
 
-    The samples of a class with fewer than `least` such rows are distinct: it must be split as well.
+    In a class with fewer than `least` distinct rows, duplicates are not merged: it must be split.
 
     >>> first_duplicates(["a", "b", "a", "c", "b"], torch.tensor([0, 0, 0, 1, 1]), 1)
     tensor([0, 1, 0, 3, 1])
@@ -213,7 +213,7 @@ def file_keys(files: Sequence[Path]) -> list[Hashable]:
     sizes = [file.stat().st_size if file.is_file() else None for file in files]
     counts = Counter(sizes)
     return [
-        # no duplicate of any other: decoding reports why it cannot be read
+        # not a duplicate of any other: decoding reports why it cannot be read
         file if size is None else _content_key(file) if counts[size] > 1 else size
         for file, size in zip(files, sizes, strict=True)
     ]
@@ -224,7 +224,7 @@ def _content_key(file: Path) -> Hashable:
         with file.open("rb") as opened:
             return hashlib.file_digest(opened, "blake2b").digest()
     except OSError:
-        # no duplicate of any other; decoding reports that it cannot be read
+        # not a duplicate of any other; decoding reports that it cannot be read
         return file
 
 
@@ -259,9 +259,9 @@ def _too_few_groups(
     shares = SHARES["train"] + sum(SHARES[name] for name in missing)
     if found < shares:
         return [
-            f"{origin} has {plural(found, 'group')} after those with duplicates in common are "
-            f"merged. Creating {' and '.join(missing)} needs at least {shares}: split the data "
-            "yourself into train, val and test, or group more finely."
+            f"{origin} has {plural(found, 'group')} after merging groups that share duplicates. "
+            f"Creating {' and '.join(missing)} needs at least {shares}: split the data yourself "
+            "into train, val and test, or use smaller groups."
         ]
     hot = labels > 0 if labels.ndim == 2 else F.one_hot(labels, len(classes)) > 0
     counts = [len(torch.unique(groups[hot[:, label]])) for label in range(len(classes))]

@@ -31,7 +31,7 @@ UNREADABLE = (
     *(OSError, EOFError, ValueError, RuntimeError, MemoryError),
     *(zipfile.BadZipFile, zlib.error),
 )
-# a larger file that unpacks to more than so many times its size is no data
+# a larger file that unpacks to more than this many times its size is rejected
 BOMB_BYTES, BOMB_RATIO = 1 << 30, 100
 
 
@@ -300,7 +300,7 @@ def npz_source(
 
 def digits_source(seed: int) -> Source:
     """scikit-learn's 1,797 handwritten digits of 8 × 8 pixels, grey levels 0-16 scaled to 0-255."""
-    # the import takes 0.9 s, on the first load only
+    # imported here because it takes 0.9 s, and only the first load needs it
     from sklearn.datasets import load_digits
 
     bunch = load_digits()

@@ -1,7 +1,7 @@
 """Copies of a catalogued dataset: its images as arrays, or in one folder per class.
 
-A copy replaces official files that are missing. It must have their classes and sizes, and the notes
-of the dataset say what differs.
+A copy is used if the official files are missing. It must have their classes and sizes; the notes of
+the dataset describe other differences.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,11 +71,11 @@ def read_copy(spec: DatasetSpec, path: Path, progress: Progress | None = None) -
 
 
 def folder_source(spec: DatasetSpec, root: Path, *notes: str) -> Source:
-    """Images in `split/class/…`; those that have the dataset's size already are not resized.
+    """Images in `split/class/…`; those that already have the dataset's size are not resized.
 
     Imagenette and Imagewoof are published in this layout, with images of different sizes.
 
-    notes: those about images that are not copies of the dataset's size.
+    notes: notes for images that do not have the dataset's size.
     """
     splits = {split: _label_classes(spec, _split_folder(spec, root, split)) for split in spec.sizes}
     labels = {split: np.array([item.label for item in items]) for split, items in splits.items()}

@@ -11,7 +11,7 @@ from zetamix.data.source import Source
 from zetamix.data.splits import complete_splits
 
 PHOTOS = (".jpg", ".jpeg")
-# columns of the archive's metadata in its older and newer versions; today's diagnosis_1 says only
+# columns of the archive's metadata in its older and newer versions; the current diagnosis_1 is only
 # benign or malignant
 ARCHIVE_IDS = ("isic_id", "image_id", "image_name", "name")
 ARCHIVE_DIAGNOSES = (
@@ -90,7 +90,7 @@ def archive_class(row: Row) -> str | None:
 
 
 def dermofit(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """One folder per class code; every photograph has a mask beside it."""
+    """One folder per class code; every photograph has a mask in the same folder."""
     return _split(spec, base, _label_folders(spec, base), seed)
 
 

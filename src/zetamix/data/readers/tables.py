@@ -147,7 +147,7 @@ class Table:
 
     @cached_property
     def features(self) -> dict[str, Any]:
-        """The types of columns that Hugging Face's library notes beside them."""
+        """The types of columns that Hugging Face datasets store as metadata."""
         try:
             noted = json.loads((self.schema.metadata or {}).get(b"huggingface", b"{}"))
             features = noted["info"]["features"]
@@ -259,7 +259,7 @@ class Table:
             start += len(batch)
 
     def _images(self, batch: Any) -> list[tuple[str, Path | bytes]]:
-        """The path of each image or "", and its content, or its file where the table holds none."""
+        """The path of each image or "", and its content, or its file if the table has none."""
         column = batch.column(self.image)
         if not hasattr(column, "field"):
             return [("", content or b"") for content in column.to_pylist()]
@@ -313,7 +313,7 @@ class Table:
             opened = self._open(file, list(columns))
             missing = set(columns) - set(next(opened).names)
             if missing:
-                raise DataError(f"{file} has no column {missing.pop()!r}, as the first file has.")
+                raise DataError(f"{file} has no column {missing.pop()!r}, unlike the first file.")
             yield from opened
 
     def _open(self, file: Path, columns: list[str] | None = None) -> Iterator[Any]:
@@ -383,7 +383,7 @@ def _number_labels(
     else:
         number = {label: label for label in range(len(noted))}
     problems = [
-        f"{path}: {label[0]} {value!r} of {split} is no class of train; expected "
+        f"{path}: {label[0]} {value!r} of {split} is not a class of train; expected "
         f"{', '.join(map(str, list(number)[:5]))}{', …' if len(number) > 5 else ''}."
         for split, some in values.items()
         for value in sorted(set(some) - set(number), key=str)
@@ -437,7 +437,7 @@ def _split_name(name: str, path: Path) -> str:
 def _arrow_files(folder: Path) -> list[Path]:
     """The files of a dataset that `save_to_disk` wrote, in their order."""
     listed = _read_json(folder / "state.json").get("_data_files", [])
-    # names only: files elsewhere are not read
+    # only the file names: files in other folders are not read
     files = [folder / Path(str(item["filename"])).name for item in listed]
     if not files or not all(file.is_file() for file in files):
         raise DataError(f"{folder} is incomplete: expected the Arrow files that state.json lists.")

@@ -31,7 +31,7 @@ def idx(spec: DatasetSpec, base: Path, seed: int) -> Source:
 
 
 class ArrayUnpickler(pickle.Unpickler):
-    """Loads arrays and plain values; a pickle that names anything else is not executed."""
+    """Loads arrays and plain values; raises for a pickle that refers to anything else."""
 
     ALLOWED = frozenset(
         ("numpy._core.multiarray _reconstruct", "numpy ndarray", "numpy dtype", "_codecs encode")
@@ -41,7 +41,9 @@ class ArrayUnpickler(pickle.Unpickler):
         # numpy 2 has moved it
         module = module.replace("numpy.core", "numpy._core")
         if f"{module} {name}" not in self.ALLOWED:
-            raise DataError(f"A CIFAR file names {module}.{name}, which is no array: not loaded.")
+            raise DataError(
+                f"Expected arrays in a CIFAR file, got {module}.{name}. The file was not loaded."
+            )
         return super().find_class(module, name)
 
 

@@ -1,4 +1,4 @@
-"""A user's own images: one folder per class, or a CSV file beside them."""
+"""A user's own images: one folder per class, or a CSV file in the folder of the images."""
 
 import os
 import re
@@ -47,8 +47,8 @@ LAYOUT = (
 # images of one size up to this side are not resized
 NATIVE_SIDE = 256
 DEFAULT_SIZE = 224
-# images of different sizes with no side over this get a size like their own: from 32 to 48 pixels,
-# 224 would make them 20 to 50 times as large without adding detail
+# images of different sizes with no side over this are resized to their median side: for 32 to 48
+# pixels, 224 would give 20 to 50 times as many pixels without more detail
 SMALL_SIDE = 64
 
 
@@ -84,7 +84,7 @@ class Listing:
 
 
 def list_images(path: Path, group: Group, on_problem: OnProblem = raise_problems) -> Listing:
-    """A folder of images, or a CSV file beside them."""
+    """The files of a folder of images, or of a CSV file."""
     column = group if isinstance(group, str) else None
     if path.is_dir() and column is not None:
         raise DataError(
@@ -100,7 +100,7 @@ def list_folder(path: Path, on_problem: OnProblem = raise_problems) -> Listing:
     folders = subfolders(path)
     loose = sorted(entry for entry in path.iterdir() if is_image(entry))
     if loose or not folders:
-        detail = f"the image {loose[0].name} is in no class folder" if loose else "no folders"
+        detail = f"the image {loose[0].name} is not in a class folder" if loose else "no folders"
         problem = f"{path}: {detail}; {LAYOUT}. Or pass a .csv file with the classes."
         (on_problem if folders else raise_problems)([problem])
     images: dict[str, list[LabelledFile]] = {}
@@ -138,7 +138,7 @@ def list_csv(
     if group_column is not None and group_column not in rows[0].cells:
         raise DataError(f"{path} has no column {group!r}; it has {', '.join(rows[0].cells)}.")
     label_columns = _label_columns(rows, [file_column, *filter(None, [group_column])])
-    # built only if a name is no path below the CSV file, whose folder may hold far more than images
+    # built only if a name is not a path relative to the CSV file, whose folder may be large
     index = cache(lambda: ImageIndex(path.parent))
     images: dict[str, list[LabelledFile]] = {}
     seen: dict[Path, Row] = {}
@@ -146,7 +146,9 @@ def list_csv(
         try:
             file = _image_of(path, row, row[file_column], index)
             if (first := seen.setdefault(file, row)) is not row:
-                raise DataError(f"{row.where}: {row[file_column]!r} is also in row {first.number}.")
+                raise DataError(
+                    f"{row.where}: {row[file_column]!r} is already in row {first.number}."
+                )
             for column in filter(None, [*label_columns, group_column]):
                 if not row[column]:
                     raise DataError(f"{row.where}: no {column}; expected a value for every image.")
@@ -280,9 +282,11 @@ def _split_folders(path: Path, folders: Sequence[Path], on_problem: OnProblem) -
     splits: dict[str, Path] = {}
     for folder, split in by_split.items():
         if split is None:
-            on_problem([f"{path}: unexpected folder {folder.name} beside train; {LAYOUT}."])
+            on_problem([f"{path}: unexpected folder {folder.name} next to train; {LAYOUT}."])
         elif split in splits:
-            on_problem([f"{path}: {splits[split].name} and {folder.name} are both {split}."])
+            on_problem(
+                [f"{path}: {splits[split].name} and {folder.name} are both {split}; keep one."]
+            )
         else:
             splits[split] = folder
     return splits
