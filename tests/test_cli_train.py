@@ -131,7 +131,7 @@ def test_a_warning_has_no_line_of_code(zetamix):
 def test_a_run_of_other_settings_is_reported(zetamix):
     zetamix(*SMALL, "--out", "mine")
     text = zetamix(*SMALL, "--out", "mine", "--set", "lr=0.5", status=1)
-    assert "mine holds another run (lr: 0.025 there, 0.5 requested)" in text
+    assert "mine is the folder of another run (lr: 0.025 there, 0.5 requested)" in text
 
 
 def test_options_reach_the_recipe(zetamix, tmp_path):

@@ -73,7 +73,7 @@ def test_a_file_that_moved_is_given_by_name(new, digits, tmp_path):
     (tmp_path / "net.py").write_text(OWN.replace("64", "63"))
     with pytest.raises(FolderError, match=r"net\.py has changed"):
         load_model(run.folder.path)
-    with pytest.raises(FolderError, match="do not fit"):
+    with pytest.raises(FolderError, match="do not match"):
         load_model(run.folder.path, model="mlp")
 
 
@@ -99,17 +99,19 @@ def test_inputs_that_would_give_nonsense_are_refused(new, digits, tmp_path):
     model = load_model(run.folder.path)
     images = digits.test.samples[:4]
     torch.testing.assert_close(model(images / 255), model(images), rtol=1e-4, atol=1e-4)
-    with pytest.raises(ValueError, match=r"in \[0, 1\], got values from 0 to 255\. The model norm"):
+    with pytest.raises(ValueError, match=r"in \[0, 1\], got values from 0 to 255\. Do not norm"):
         model(images.float())
     with pytest.raises(ValueError, match=r"got values from -"):
         model(torch.randn(4, 1, 8, 8) - 2)
-    with pytest.raises(TypeError, match=r"got str\. Of a file: model\(zetamix\.data\.read_image\("):
+    with pytest.raises(
+        TypeError, match=r"got str\. For a file, use model\(zetamix\.data\.read_image\("
+    ):
         model("photo.jpg")
     flat = new("none", RECIPE.change(model="mlp"))
     finish(flat)
     with (
         pytest.warns(UserWarning, match="Resize them"),
-        pytest.raises(ValueError, match=r"of shape \[1, 8, 8\] alone, got \[1, 9, 9\]"),
+        pytest.raises(ValueError, match=r"only samples of shape \[1, 8, 8\], got \[1, 9, 9\]"),
     ):
         load_model(flat.folder.path)(torch.rand(2, 1, 9, 9))
 

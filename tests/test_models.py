@@ -120,7 +120,7 @@ def test_a_model_of_ones_own(own):
 REFUSED_FUNCTIONS = {
     "made": r"net\.py has no function 'made'\. Did you mean make\?",
     "no_module": r".*no_module must take the number of classes and return a .*, got int\.",
-    "wrong_size": r".* must give logits of shape \[n, 5\] for n samples, got \[1, 6\] for 1\.",
+    "wrong_size": r".* must return logits \[n, 5\] for n samples, got \[1, 6\] for n = 1\.",
     "broken": r".*broken fails for 5 classes and samples of shape \[1, 8, 8\]: KeyError: 'gone' "
     r"\(net\.py, line 15\)\.",
 }
@@ -181,7 +181,7 @@ REFUSED = [
     ("fcn_resnet50", (3, 32, 32), {}, UnknownModelError, r".*got 'fcn_resnet50'\..*"),
     ("resnet18", (2,), {}, ValueError,
      r"resnet18 takes images, \(channels, height, width\), got samples of shape \(2,\)\. "
-     r"For points use mlp\."),
+     r"For points, use mlp\."),
     ("lenet5", (1, 8, 8), {}, ValueError, r"lenet5 needs images of at least 16 × 16, got 8 × 8\."),
     ("alexnet", (2, 64, 64), {}, ValueError, r"alexnet takes images of 1 or 3 channels, got 2\."),
     ("alexnet", (3, 32, 32), {}, UnknownModelError,

@@ -159,7 +159,7 @@ REFUSED = [
     ("lr=nan", "lr must be a finite number of at least 0, got nan."),
     ("weight_decay=-1", "weight_decay must be a finite number of at least 0, got -1.0."),
     ("lr=0.1; lr=0.2", "lr is given twice; give it once."),
-    ("momentum=0", "nesterov needs momentum above 0. Add nesterov=false."),
+    ("momentum=0", "nesterov needs momentum above 0. Set nesterov=false."),
 ]  # fmt: skip
 
 
@@ -230,7 +230,7 @@ def test_a_method_that_mixes_more_samples_than_a_batch_has_is_refused():
     recipe = Recipe(source="", batch_size=32)
     for fits in ("none", "mixup", "zeta", "zeta:sources=32", "local:sources=2"):
         recipe.check_sources(parse(fits), 1000)
-    with pytest.raises(RecipeError, match=r"mixes 33 samples, and a batch has 32\. Use"):
+    with pytest.raises(RecipeError, match=r"mixes 33 samples, but a batch has 32\. Use"):
         recipe.check_sources(parse("zeta:sources=33"), 1000)
     with pytest.raises(RecipeError, match="a batch has 20"):
         # a batch is never larger than what there is

@@ -205,7 +205,7 @@ def test_a_folder_of_another_run_is_refused_before_anything_is_trained(cells, da
         return "one"
 
     run_cells(cells[:1], dataset, out=tmp_path, folder_of=same, device="cpu", jobs=1)
-    with pytest.raises(FolderError, match="holds another run"):
+    with pytest.raises(FolderError, match="is the folder of another run"):
         run_cells(cells[1:2], dataset, out=tmp_path, folder_of=same, device="cpu", jobs=1)
 
 

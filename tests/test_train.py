@@ -125,7 +125,7 @@ def test_the_loaded_model_has_the_scores_of_the_record(new, digits, normalize):
         with torch.no_grad():
             assert torch.equal(plain(scaled), logits)
     for shape in ([5, 3, 8, 8], [1, 8, 8]):
-        with pytest.raises(ValueError, match=r"like \[1, 8, 8\], as in training, got \["):
+        with pytest.raises(ValueError, match=r"of shape \[1, 8, 8\], as in training, got \["):
             model(torch.zeros(shape))
 
 
@@ -159,7 +159,7 @@ def test_a_model_of_points_and_one_that_cannot_be_loaded(tmp_path):
     recipe = RECIPE.change(model="mlp", epochs=8)
     folder = tmp_path / "points"
     run = Run(points, parse("zeta"), recipe, seed=0, out=folder)
-    with pytest.raises(FolderError, match=r"points holds no finished run"):
+    with pytest.raises(FolderError, match=r"points has no finished run"):
         load_model(folder)
     record = finish(run)
     assert record.last["error"] < 0.25
@@ -432,7 +432,7 @@ def test_without_a_validation_or_test_split(new, digits):
 
 
 def test_more_sources_than_a_batch_has_are_refused_before_anything_is_written(new, tmp_path):
-    with pytest.raises(RecipeError, match="mixes 64 samples, and a batch has 32"):
+    with pytest.raises(RecipeError, match="mixes 64 samples, but a batch has 32"):
         new("zeta:sources=64", out="none")
     assert not (tmp_path / "none").exists()
 
@@ -443,12 +443,12 @@ def test_more_sources_than_a_batch_has_are_refused_before_anything_is_written(ne
         (
             DIVERGING,
             "The loss of mixup:1.0, seed 7, is not finite in epoch 1, step 2 of 3, at a learning "
-            "rate of 1e+30. Try a smaller one (--set lr=...), or --set precision=float32.",
+            "rate of 1e+30. Try a lower one (--set lr=...), or --set precision=float32.",
         ),
         (
             # one step an epoch, the loss of which is that of the initial model
             DIVERGING.change(batch_size=100),
-            "The outputs of mixup:1.0, seed 7, are not finite after epoch 1. Try a smaller "
+            "The outputs of mixup:1.0, seed 7, are not finite after epoch 1. Try a lower "
             "learning rate (--set lr=...), or --set precision=float32.",
         ),
     ],

@@ -73,7 +73,10 @@ def test_a_folder_with_another_run_is_refused(new, points, folder, finished, cha
         change = {"dataset": replace(points, train=points.train.subset(change["train"]))}
     with pytest.raises(FolderError) as caught:
         new(**change)
-    assert str(caught.value) == f"{folder} holds another run ({difference}). Choose another --out."
+    assert (
+        str(caught.value)
+        == f"{folder} is the folder of another run ({difference}). Choose another --out."
+    )
     assert names(folder) == before
 
 
@@ -81,7 +84,7 @@ def test_a_folder_with_another_run_is_refused(new, points, folder, finished, cha
 def test_a_folder_with_an_unreadable_description_is_refused(new, folder, text):
     folder.mkdir()
     (folder / "cell.json").write_text(text)
-    with pytest.raises(FolderError, match=r"cell\.json is damaged, or not the description"):
+    with pytest.raises(FolderError, match=r"cell\.json is damaged or does not describe"):
         new()
 
 
@@ -130,7 +133,7 @@ def test_a_checkpoint_that_cannot_be_read(new, folder, stopped, content):
 def test_a_run_resumes_on_the_kind_of_hardware_it_was_started_on(new, folder, stopped, hardware):
     torch.save({**stopped, "hardware": hardware}, folder / "checkpoint.pt")
     assert failure(new()) == (
-        f"{folder} was started on {hardware}, this is cpu with 1 process. Resume it there, or "
+        f"{folder} was started on {hardware}, but this is cpu with 1 process. Resume it there, or "
         "choose another --out."
     )
 
@@ -199,7 +202,7 @@ def test_a_folder_is_locked_by_one_owner(tmp_path):
     with FileLock(two / ".lock"):
         with pytest.raises(FolderError) as caught:
             hold([one, two]).__enter__()
-        assert str(caught.value) == f"{two} is in use by another process. Wait for it, or end it."
+        assert str(caught.value) == f"{two} is in use by another process. Wait for it, or stop it."
         # the folder that was locked before the refused one is free again
         with hold([one]):
             pass

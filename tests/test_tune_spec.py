@@ -100,7 +100,7 @@ def test_images_of_another_size_are_another_study(tmp_path):
 
 
 def test_more_sources_than_the_smallest_batch_are_refused():
-    with pytest.raises(RecipeError, match=r"64 samples, and a batch has 32"):
+    with pytest.raises(RecipeError, match=r"64 samples, but a batch has 32"):
         make_spec("gamma=1..6,sources=8|64|all,batch_size=32|128")
     make_spec("gamma=1..6,sources=8|32|all,batch_size=32|128")
     make_spec("gamma=1..6,sources=all")

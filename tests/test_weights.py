@@ -34,7 +34,9 @@ def start(path, name="resnet18", shape=SHAPE, classes=4, **options):
 
 def test_a_classifier_of_another_size_starts_anew_and_says_so(tmp_path):
     state = imagenet(tmp_path / "r18.pth")
-    with pytest.warns(UserWarning, match=r"^r18.pth has 1,000 classes, this data 4: fc.weight and"):
+    with pytest.warns(
+        UserWarning, match=r"^r18.pth has 1,000 classes, but this data has 4: fc.weight and"
+    ):
         model = start(tmp_path / "r18.pth")
     fresh, own = initialise("resnet18", 4, SHAPE, 0).state_dict(), model.state_dict()
     for name, tensor in own.items():
@@ -71,7 +73,7 @@ def test_grey_images_give_what_their_rgb_copies_give(tmp_path, name):
 
 
 REFUSED = {
-    "another network": ("resnet50", {}, r".*not hold the weights of this model: .*, and \d+ more"),
+    "another network": ("resnet50", {}, r".*not match this model: .*, and \d+ more"),
     "another stem": ("resnet18", {"shape": (3, 32, 32)}, r".*conv1.weight is \[64, 3, 7, 7\] there "
                      r"and \[64, 3, 3, 3\] here\. For the ImageNet stem add --set stem=imagenet\."),
 }  # fmt: skip
@@ -92,7 +94,7 @@ def test_files_without_a_state_dict_are_refused(tmp_path, content):
         path.write_text(content)
     else:
         torch.save(content, path)
-    with pytest.raises(WeightsError, match=r"weights\.pt (cannot be read|holds no state dict)"):
+    with pytest.raises(WeightsError, match=r"weights\.pt (cannot be read|has no state dict)"):
         start(path)
 
 
@@ -165,7 +167,7 @@ def test_commands_say_what_they_start_from(tmp_path, monkeypatch, command):
     text = " ".join(result.output.split())
     assert result.exit_code == 0, text
     assert "digitnet from seven.pt" in text
-    assert text.count("seven.pt has 7 classes, this data 10") == 1
+    assert text.count("seven.pt has 7 classes, but this data has 10") == 1
     result = CliRunner().invoke(app, [command, "--weights", "no.pt", "--device", "cpu"])
     assert result.exit_code == 1
     assert "no.pt is not a file" in " ".join(result.output.split())

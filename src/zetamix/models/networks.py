@@ -18,15 +18,15 @@ from zetamix.models.weights import load_weights
 from zetamix.provenance import FileRef
 from zetamix.text import did_you_mean
 
-# up to this side, images keep their resolution in the first layers; the ImageNet stem leaves 8 × 8
-# of a 32 × 32 image before the first block
+# up to this size, images keep their resolution in the first layers; the ImageNet stem reduces a
+# 32 × 32 image to 8 × 8 before the first block
 SMALL_SIDE = 64
 
 # besides those of torchvision and timm
 OWN_MODELS = ("auto", "lenet5", "digitnet", "mlp")
 
-# held by a thread while it uses state that all threads share: torch's default generators, or the
-# capture of a CUDA graph, during which no thread may synchronise the device
+# held by a thread while it uses global state: torch's default generators, or the capture of a CUDA
+# graph, during which no thread may synchronise the device
 TORCH_LOCK = threading.RLock()
 
 
@@ -62,7 +62,7 @@ def build(
     if len(shape) != 3 and name != "mlp":
         raise ValueError(
             f"{name} takes images, (channels, height, width), got samples of shape {shape}. "
-            "For points use mlp."
+            "For points, use mlp."
         )
     if name.startswith(TIMM):
         enlarge = stem == "small" or (stem == "auto" and max(shape[1:]) <= SMALL_SIDE)
@@ -183,7 +183,7 @@ def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn
         )
         if shape[0] == 1:
             model = nn.Sequential(GreyToRGB(), model)
-        # a size that the model does not accept is an error here, and not in the first step
+        # so that an unsupported size raises here and not in the first step
         with torch.no_grad():
             model.eval()(torch.zeros(1, *shape))
     except (AssertionError, RuntimeError) as error:
@@ -208,7 +208,7 @@ def initialise(
     weights: FileRef | None = None,
     **options: Any,
 ) -> nn.Module:
-    """`build` with weights from a seed, drawn on the CPU, so that they are the same anywhere.
+    """`build` with weights drawn from a seed on the CPU, so that they are the same on any device.
 
     weights: a file of weights to start from (`load_weights`); None starts from scratch.
     """
@@ -249,8 +249,8 @@ class TrainedModel(nn.Module):
 
     shape: of one sample in training; most networks accept images of other sizes too.
     mean, std: of each channel, in the units of the stored samples.
-    is_bytes: whether it was trained on images of bytes; a model of float images takes them in the
-        units of the training data.
+    is_bytes: whether it was trained on uint8 images; otherwise inputs must be in the units of the
+        training data.
     temperature: divides the logits.
     """
 
@@ -284,12 +284,12 @@ class TrainedModel(nn.Module):
         if not isinstance(samples, Tensor):
             raise TypeError(
                 f"Expected a tensor [n, {', '.join(map(str, self.shape))}], got "
-                f"{type(samples).__name__}. Of a file: "
+                f"{type(samples).__name__}. For a file, use "
                 "model(zetamix.data.read_image(path, model.shape)[None])."
             )
         if samples.ndim != 1 + len(self.shape) or samples.shape[1] != self.shape[0]:
             raise ValueError(
-                f"Expected a batch of samples like {list(self.shape)}, as in training, got "
+                f"Expected a batch of samples of shape {list(self.shape)}, as in training, got "
                 f"{list(samples.shape)}."
             )
         if samples.shape[1:] != self.shape:
@@ -310,14 +310,14 @@ class TrainedModel(nn.Module):
             if samples.shape[1:] == self.shape or isinstance(error, torch.cuda.OutOfMemoryError):
                 raise
             raise ValueError(
-                f"This model takes samples of shape {list(self.shape)} alone, got "
+                f"This model takes only samples of shape {list(self.shape)}, got "
                 f"{list(samples.shape[1:])}. Resize them as in training."
             ) from error
         return logits
 
 
 def _check_unit_range(images: Tensor) -> None:
-    """Raise for images that are normalised already, or from 0 to 255; not on a GPU, which waits.
+    """Raise for images that are already normalised, or in [0, 255]; not on a GPU, to avoid a sync.
 
     Interpolation may overshoot [0, 1] by a few tenths.
     """
@@ -325,7 +325,7 @@ def _check_unit_range(images: Tensor) -> None:
         low, high = (float(bound) for bound in images.aminmax())
         if low < -0.5 or high > 1.5:
             raise ValueError(
-                f"Expected images as bytes or as floating point in [0, 1], got values from {low:g} "
-                f"to {high:g}. The model normalises them itself; divide images from 0 to 255 by "
+                f"Expected images of dtype uint8 or in [0, 1], got values from {low:g} to "
+                f"{high:g}. Do not normalise them: the model does. Divide images in [0, 255] by "
                 "255."
             )

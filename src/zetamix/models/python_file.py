@@ -30,7 +30,7 @@ def build_from_file(
 ) -> nn.Module:
     """Call the function of a Python file with the number of classes.
 
-    code: the file as it was when the run was set up; None takes the path in `name`.
+    code: the file as it was when the run was created; None uses the path in `name`.
     """
     path, _, function = name.rpartition(":")
     code = FileRef.read(path) if code is None else code
@@ -61,14 +61,14 @@ def build_from_file(
     if not isinstance(logits, torch.Tensor) or logits.shape != (1, num_classes):
         got = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
         raise UnknownModelError(
-            f"{name} must give logits of shape [n, {num_classes}] for n samples, got {got} for 1."
+            f"{name} must return logits [n, {num_classes}] for n samples, got {got} for n = 1."
         )
     return model.train()
 
 
 @lru_cache
 def _load(code: FileRef) -> ModuleType:
-    """Run the file as a module, with its folder on the path as for a script."""
+    """Run the file as a module, with its folder on sys.path as for a script."""
     path = code.path
     name = f"zetamix_model_{code.sha256[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)

@@ -15,7 +15,7 @@ TIMM = "timm:"
 STRIDE = 32
 # a stem for ImageNet reduces images by this factor
 ENLARGEMENT = 4
-# small images are enlarged to no more pixels a side than this: a step costs their square
+# small images are enlarged to at most this side: the cost of a step grows with its square
 ENLARGED = 128
 
 
@@ -24,11 +24,11 @@ def build_timm(
 ) -> nn.Module:
     """A network of timm without weights.
 
-    Networks with a fixed input size are built for the size of the images. One that does not accept
-    it sees the images enlarged to the next multiple of 32, or to the size it was designed for.
+    Networks with a fixed input size are built for the size of the images. For one that does not
+    support it, images are enlarged to the next multiple of 32, or to the size it was designed for.
 
-    enlarge: whether the network sees images enlarged, fourfold or to about 128 pixels, for small
-        ones. That keeps the resolution of its first layers, at the cost of a stem without stride.
+    enlarge: whether small images are enlarged, by a factor of four or to about 128 pixels. This
+        keeps their resolution in the first layers, at the cost of a stem without stride.
     """
     timm = _import_timm()
     if not timm.is_model(name):
@@ -46,7 +46,7 @@ def build_timm(
                 fixed = {"img_size": size} if config.fixed_input_size else {}
                 model: nn.Module = timm.create_model(name, **options, **fixed)
             except TypeError:
-                # a fixed size that cannot be chosen
+                # networks whose input size cannot be set
                 model = timm.create_model(name, **options)
             _check_patches(model, size)
             with torch.no_grad():
@@ -58,13 +58,13 @@ def build_timm(
             model = nn.Sequential(nn.Upsample(size=size, mode="bilinear"), model)
         return model.train()
     raise UnknownModelError(
-        f"timm:{name} accepts images neither of {sides[0]} × {sides[1]} nor enlarged: "
+        f"timm:{name} does not accept images of {sides[0]} × {sides[1]}, even if enlarged: "
         f"{reasons[-1]}."
     )
 
 
 def _check_patches(model: nn.Module, size: tuple[int, ...]) -> None:
-    """Raise for images that patches do not fill; timm would ignore the pixels left over."""
+    """Raise if the size is not a multiple of the patch size; timm would ignore the rest."""
     patch = getattr(getattr(model, "patch_embed", None), "patch_size", None)
     sides = (patch, patch) if isinstance(patch, int) else patch
     if sides is not None and any(side % step for side, step in zip(size, sides, strict=True)):
@@ -72,7 +72,7 @@ def _check_patches(model: nn.Module, size: tuple[int, ...]) -> None:
 
 
 def suggest_timm(name: str) -> str:
-    """A question that names similar models of timm; empty without timm."""
+    """A suggestion of similar timm models; empty if timm is not installed."""
     if importlib.util.find_spec("timm") is None:
         return ""
     names = [f"{TIMM}{known}" for known in _import_timm().list_models()]

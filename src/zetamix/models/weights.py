@@ -16,15 +16,15 @@ from zetamix.text import join, reason
 def load_weights(model: nn.Module, file: FileRef, num_classes: int) -> None:
     """Load a state dict, such as torchvision's for ImageNet, into a model.
 
-    A classifier for another number of classes keeps its new weights, with a warning. A first layer
-    for RGB images is summed over its channels where the model takes grey ones. Anything else that
-    differs is an error.
+    If the number of classes differs, the classifier keeps its random weights, with a warning. If
+    the model takes grey images, a first layer for RGB images is summed over its channels. Any other
+    difference raises.
 
     file: written by `torch.save` or safetensors; the state dict itself, or a checkpoint that holds
         it as "state_dict" or "model".
     """
     if isinstance(model, nn.Sequential) and len(model) == 2 and not [*model[0].parameters()]:
-        # behind a layer that resizes or turns to RGB
+        # inside a wrapper that resizes images or converts them to RGB
         load_weights(model[1], file, num_classes)
         return
     own = model.state_dict()
@@ -34,7 +34,7 @@ def load_weights(model: nn.Module, file: FileRef, num_classes: int) -> None:
     wrong = []
     for name, tensor in saved.items():
         if name not in own:
-            # auxiliary classifiers of GoogLeNet and Inception, which are built without them
+            # the auxiliary classifiers of GoogLeNet and Inception are not built
             if not name.lower().startswith("aux"):
                 wrong.append(f"{name} is not part of this model")
             continue
@@ -57,14 +57,13 @@ def load_weights(model: nn.Module, file: FileRef, num_classes: int) -> None:
         stem = any(text.startswith("conv1.weight is [") for text in wrong)
         hint = " For the ImageNet stem add --set stem=imagenet." if stem else ""
         raise WeightsError(
-            f"{file.path.name} does not hold the weights of this model: {'; '.join(wrong[:3])}"
-            f"{more}.{hint}"
+            f"{file.path.name} does not match this model: {'; '.join(wrong[:3])}{more}.{hint}"
         )
     model.load_state_dict(loaded, strict=False)
     if heads:
         warnings.warn(
-            f"{file.path.name} has {max(heads.values()):,} classes, this data {num_classes}: "
-            f"{join(list(heads))} start from random weights.",
+            f"{file.path.name} has {max(heads.values()):,} classes, but this data has "
+            f"{num_classes}: {join(list(heads))} start from random weights.",
             stacklevel=2,
         )
 
@@ -94,11 +93,11 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
             saved = saved[name]
     if not isinstance(saved, dict) or not all(isinstance(v, Tensor) for v in saved.values()):
         raise WeightsError(
-            f"{path} holds no state dict: expected tensors by name, as torch.save("
-            "model.state_dict(), ...) writes them."
+            f"{path} has no state dict: expected tensors by name, as written by torch.save("
+            "model.state_dict(), ...)."
         )
     state: dict[str, Tensor] = saved
-    # of DistributedDataParallel, and of our own models that resize or turn to RGB first
+    # prefixes of DistributedDataParallel, and of our wrappers that resize or convert to RGB
     for prefix in ("module.", "1."):
         if state and all(name.startswith(prefix) for name in state):
             state = {name.removeprefix(prefix): tensor for name, tensor in state.items()}

@@ -27,7 +27,7 @@ class RunFailure:
     @classmethod
     def from_error(cls, error: BaseException) -> "RunFailure | None":
         """The failure behind an error; None if the error is not that of a single run."""
-        # an error within a graph capture is followed by one of the end of the capture
+        # an error during graph capture is followed by one from the end of the capture
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, torch.cuda.OutOfMemoryError):
@@ -48,7 +48,7 @@ class RunFailure:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What became of several runs; a run in neither list was stopped and can be resumed."""
+    """Records and failures of several runs; a run in neither was stopped and can be resumed."""
 
     records: list[RunRecord]
     """Of all finished runs, in the order of the runs."""
@@ -64,10 +64,10 @@ def train(
 ) -> TrainResult:
     """Train all runs, up to `jobs` of them side by side.
 
-    A finished run is not trained again. A run that diverges, exceeds the memory of the GPU, or
-    cannot use its folder or data is left out, and the others continue. On any other error, and
-    when `stop` returns True, between two steps or two batches of an evaluation, the runs under way
-    are saved. `Run.cancel` ends a single run.
+    A finished run is not trained again. If a run diverges, exceeds the GPU memory, or cannot use
+    its folder or data, the others continue. On any other error, and when `stop` returns True,
+    between two steps or two batches of an evaluation, the current runs are saved. `Run.cancel` ends
+    a single run.
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}.")
@@ -83,8 +83,8 @@ def train(
     stopped = False
     try:
         while (waiting or active) and not stopped:
-            # one run joins per round: runs that end their epochs at different times evaluate
-            # while the others train
+            # one run starts per round, so that epochs end at different times and runs evaluate
+            # while others train
             if waiting and len(active) < jobs:
                 run = waiting.pop(0)
                 run.stop = stop or (lambda: False)
@@ -96,7 +96,7 @@ def train(
                 if progress is not None and watch is not None:
                     watch(progress)
             if all(progress is not None and progress.waiting for progress in reached):
-                # nothing to launch: look again in a moment
+                # nothing to launch: check again shortly
                 time.sleep(0.001)
             stopped = stop is not None and runs[0].ranks.any(stop())
     except Stopped:
@@ -114,18 +114,18 @@ def train(
 def _advance(
     run: Run, active: dict[Run, Iterator[Progress]], failures: dict[Run, RunFailure]
 ) -> Progress | None:
-    """Take a run a few steps further; one that has ended or failed is active no longer."""
-    # removed first: a run that is interrupted within a step keeps the checkpoint it has
+    """Advance a run by a few steps; remove it from the active runs if it ends or fails."""
+    # removed first: a run interrupted within a step must keep its last checkpoint
     steps = active.pop(run)
     try:
         progress = next(steps, None)
     except Stopped:
-        # within an evaluation, which begins again when the run is resumed
+        # during an evaluation, which starts again when the run is resumed
         active[run] = steps
         raise
     except Exception as error:
         failure = RunFailure.from_error(error)
-        # ranks diverge together; any other error they do not see, and would wait for ever
+        # all ranks see a divergence; after any other error the other ranks would hang
         if failure is None or (failure.kind != "diverged" and run.ranks.world > 1):
             error.add_note(f"{run.method.label} seed {run.seed}")
             raise
@@ -134,7 +134,7 @@ def _advance(
     if progress is not None:
         active[run] = steps
     elif run in failures:
-        # out here nothing refers to the error any more, nor the error to the model
+        # outside the except block, nothing references the error, and through it the model
         run.trainer = None
         if run.device.type == "cuda":
             with TORCH_LOCK:

@@ -1,4 +1,4 @@
-"""The whole training step as one CUDA graph, which the host launches with a single call."""
+"""The training step as a CUDA graph, which the host launches with a single call."""
 
 from collections.abc import Callable
 
@@ -35,8 +35,8 @@ def can_capture(device: torch.device, recipe: Recipe, samples: int, processes: i
 class CapturedStep:
     """A trainer's step, captured once and replayed. The state of the trainer does not change.
 
-    Each captured step has a stream of its own, so that several models train side by side. Threads
-    warm up and capture one at a time (`TORCH_LOCK`): models of `tune` that warmed up at once
+    Each captured step has its own stream, so that several models train concurrently. Threads warm
+    up and capture one at a time (`TORCH_LOCK`): models of `tune` that warmed up concurrently
     crashed on an H200. Replays need no lock.
     """
 
@@ -48,14 +48,14 @@ class CapturedStep:
         restore = _snapshot(trainer)
         with TORCH_LOCK:
             self._warm_up()
-            # "thread_local" lets other threads allocate memory and run their models meanwhile
+            # "thread_local" lets other threads allocate memory and run models during the capture
             with torch.cuda.graph(
                 self.graph, stream=self.stream, capture_error_mode="thread_local"
             ):
                 trainer.compute(trainer.loader.batch_size)
         with torch.cuda.stream(self.stream):
             restore()
-            # read the batch of the warm-up again
+            # start from the batch of the warm-up again
             trainer.open_stream()
         self.stream.synchronize()
 
@@ -89,8 +89,8 @@ def _snapshot(trainer: Trainer) -> Callable[[], None]:
         for part, old in zip(state, copies, strict=True):
             part.copy_(old)
         if not before:
-            # moments of zeros and no step are how AdamW begins; for SGD a momentum of zeros
-            # becomes the gradient, as in its first step
+            # AdamW starts with zero moments and no steps; for SGD, zero momentum becomes the
+            # gradient, as in its first step
             for part in _optimizer_state(trainer):
                 part.zero_()
         trainer.generator.set_state(generator)

@@ -18,7 +18,7 @@ class Ranks:
 
     @property
     def leads(self) -> bool:
-        """Whether this process writes files and prints."""
+        """Whether this process is rank 0, which writes files and prints."""
         return self.rank == 0
 
     def gather(self, value: Any) -> list[Any]:
@@ -48,7 +48,7 @@ class Ranks:
 
 
 def join(device: torch.device) -> tuple[Ranks, torch.device]:
-    """Join the process group of torchrun; each process gets a GPU of its own if there are GPUs.
+    """Join the process group of torchrun; each process gets its own GPU if there are GPUs.
 
     Outside torchrun there is one process and no group.
     """

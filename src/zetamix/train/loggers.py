@@ -93,7 +93,7 @@ class CurveLogger:
 class FolderLog(AbstractContextManager["FolderLog"]):
     """Passes new epochs of all runs under a folder to a logger, whenever it is called.
 
-    Epochs that are there at first were logged by the command that trained them.
+    Epochs that already exist were logged by the command that trained them.
 
     package: as of `CurveLogger`.
     """

@@ -95,7 +95,7 @@ def make_recipe(
     if adamw:
         recipe = with_adamw(recipe, wanted.batch_size)
     if wanted.weights is not None and (adamw or recipe.source == OWN):
-        # a tenth, as usual for fine-tuning: the rate for a start from scratch forgets the weights
+        # a tenth, as usual for fine-tuning: a rate for training from scratch erases the weights
         recipe = recipe.change(lr=recipe.lr / 10)
     if dataset.multi_label:
         recipe = recipe.change(select="map")
@@ -108,7 +108,7 @@ def make_recipe(
 
 
 def _is_from_catalogue(dataset: Dataset) -> bool:
-    """Whether this is the dataset of that name, and not a folder that has its name by chance."""
+    """Whether this is the dataset of that name, and not a folder with the same name."""
     spec = CATALOGUE.get(dataset.name)
     if spec is None:
         return False
@@ -132,7 +132,7 @@ def with_adamw(recipe: Recipe, batch_size: int) -> Recipe:
 
 
 def _suits_adamw(recipe: Recipe, dataset: Dataset) -> bool:
-    """Whether the network normalises layers instead of batches, which SGD trains poorly."""
+    """Whether the network uses layer normalisation, with which SGD trains poorly."""
     if recipe.model.startswith("resnet") or recipe.model in OWN_MODELS:
         return False
     network = initialise(

@@ -32,14 +32,14 @@ class RecipeError(ValueError):
     """An invalid recipe. The message says which values are valid."""
 
 
-# of a field that enters `Recipe.as_dict`, and with it the key of a cell, only if it is set: records
-# that were written before the field existed keep their keys
+# metadata of fields that are in `Recipe.as_dict`, and so in the key of a cell, only if they are
+# set: records that were written before the field existed keep their keys
 LATER = {"later": True}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything that decides a training run, except data, method and seed."""
+    """Everything that determines a training run, except data, method and seed."""
 
     source: str
     """Where the values come from: a section of the paper, or zetamix."""
@@ -55,7 +55,7 @@ class Recipe:
     nesterov: bool = True
     weight_decay: float = 5e-4
 
-    # not stated in the paper; each default says why
+    # not stated in the paper; each docstring explains the default
     augmentation: str = "flip"
     """Appendix D says flip only, Sec. 4.5 "rotation, flipping, cropping"; "crop-flip" comes closer
     to the paper's error rates (5.48 % on CIFAR-10 without mixing)."""
@@ -75,7 +75,7 @@ class Recipe:
     """Not stated; the paper's GPU had float32 only. "auto" is bfloat16 on GPUs that support it."""
 
     evaluate_every: int = 1
-    """Evaluate every so many epochs, and after the last one."""
+    """Number of epochs between evaluations; the last epoch is always evaluated."""
 
     optimizer: str = field(default="sgd", metadata=LATER)
     """"sgd" with `momentum` and `nesterov`, or "adamw", which decays weights but neither biases nor
@@ -91,7 +91,7 @@ class Recipe:
         if self.code is None and is_python_file(self.model):
             path, _, function = self.model.rpartition(":")
             code = _read_file("model", path)
-            # the name alone, wherever the file lies: the code says which one it is
+            # only the file name: the file is identified by its content
             object.__setattr__(self, "model", f"{code.path.name}:{function}")
             object.__setattr__(self, "code", code)
         for name, allowed in CHOICES.items():
@@ -112,15 +112,15 @@ class Recipe:
                 f"{self.warmup}."
             )
         if self.nesterov and self.momentum == 0:
-            raise RecipeError("nesterov needs momentum above 0. Add nesterov=false.")
+            raise RecipeError("nesterov needs momentum above 0. Set nesterov=false.")
         if list(self.milestones) != sorted(set(self.milestones)):
             raise RecipeError(f"milestones must increase, got {list(self.milestones)}.")
 
     def rate(self, epoch: int, done: float = 1.0) -> float:
         """The learning rate of an epoch, counted from 0.
 
-        done: the fraction of the epoch that is over after the current step, by which the rate
-            rises during warm-up.
+        done: the fraction of the epoch completed after the current step, for the linear increase
+            during warm-up.
 
         >>> recipe = Recipe(source="", epochs=200, lr=0.1, milestones=(80, 120, 160))
         >>> [round(recipe.rate(epoch), 4) for epoch in (0, 79, 80, 199)]
@@ -140,7 +140,7 @@ class Recipe:
         return self.epochs * (full + (rest > 0 and self.last_batch == "keep"))
 
     def check_sources(self, method: Method, samples: int, processes: int = 1) -> None:
-        """Refuse a method that mixes more samples than a batch has.
+        """Raise if a method mixes more samples than a batch has.
 
         samples: the number of training samples, which limits the batch.
         """
@@ -149,7 +149,7 @@ class Recipe:
             where = " in each process" if processes > 1 else ""
             fewer = f"sources={available} or fewer, " if available > 1 else ""
             raise RecipeError(
-                f"{method.label} mixes {method.sources} samples, and a batch has {available}"
+                f"{method.label} mixes {method.sources} samples, but a batch has {available}"
                 f"{where}. Use {fewer}sources=all, or a larger batch_size."
             )
 
@@ -220,17 +220,17 @@ class Recipe:
 
     @property
     def start(self) -> str:
-        """What the weights of a run start from, for people."""
+        """The initial weights as text."""
         return "from scratch" if self.weights is None else f"from {self.weights}"
 
     @property
     def origin(self) -> str:
-        """Where the values come from, for people."""
+        """Where the values come from, as text."""
         return "default of this library" if self.source == OWN else self.source
 
     @property
     def optimisation(self) -> str:
-        """Optimiser, rate and decay, for people."""
+        """Optimiser, learning rate and weight decay as text."""
         schedule = self.schedule
         if self.warmup:
             schedule += f" after {plural(self.warmup, 'epoch')} of warm-up"
@@ -242,7 +242,7 @@ class Recipe:
 
     @property
     def network(self) -> dict[str, Any]:
-        """How the network is built, as options of `zetamix.models.initialise`."""
+        """The options of `zetamix.models.initialise`."""
         return {"stem": self.stem, "code": self.code, "weights": self.weights}
 
 

@@ -26,12 +26,12 @@ from zetamix.train.trainer import Trainer
 
 # a checkpoint takes about half a second for a ResNet-18
 SAVE_SECONDS = 60.0
-# at 2.4 ms a step, the host looks after other runs every 40 ms
+# at 2.4 ms per step, the host switches between runs every 40 ms
 CHUNK_STEPS = 16
 
 
 def make_cell(dataset: Dataset, method: Method, recipe: Recipe, seed: int) -> Cell:
-    """The cell of a run; every cell is made here, so that equal runs have equal keys."""
+    """The cell of a run; all cells are created here, so that equal runs have equal keys."""
     return Cell(
         dataset=dataset.name,
         fingerprint=dataset.fingerprint,
@@ -56,7 +56,7 @@ class Progress:
     line: dict[str, Any] | None = None
     """The metrics of an epoch that has just ended."""
     waiting: bool = False
-    """Whether all steps are launched and the device is still at work on them."""
+    """Whether all steps are launched but not yet completed by the device."""
 
     @property
     def epochs(self) -> float:
@@ -77,8 +77,8 @@ class Run:
     new_bn: whether the record's `extra` has the test metrics after batch-norm statistics were
         recomputed on unmixed data, as "new_bn" (`Trainer.predict_with_new_statistics`).
 
-    Several runs may be advanced by one thread in turns (`zetamix.train.concurrent_runs`), or each
-    by a thread of its own; a single run belongs to one thread.
+    Several runs may be advanced in turn by one thread (`zetamix.train.concurrent_runs`), or each by
+    its own thread; a single run belongs to one thread.
     """
 
     def __init__(
@@ -124,14 +124,14 @@ class Run:
         """The largest number of runs that were trained on the device at once, this one included."""
         self.cancelled = False
         self.stop: Callable[[], bool] = lambda: False
-        """Asked between two batches of an evaluation."""
+        """Called between two batches of an evaluation."""
 
     def advance(self) -> Iterator[Progress]:
         """Train to the end, yielding control after every few steps.
 
-        Between two yields `save` writes a checkpoint of everything so far, and `cancel` or closing
-        the iterator ends the run early. An evaluation raises `Stopped` once `stop` returns True; a
-        run that is saved then and resumed begins it again.
+        Between two yields `save` writes a checkpoint, and `cancel` or closing the iterator ends the
+        run early. An evaluation raises `Stopped` once `stop` returns True; when the run is resumed,
+        the evaluation starts again.
         """
         with self._spend("start"):
             trainer = self.start()
@@ -142,7 +142,7 @@ class Run:
         try:
             while trainer.epoch < self.recipe.epochs:
                 if trainer.epoch == trainer.mixed_epochs:
-                    # a step that was captured before goes on mixing
+                    # a step that is already captured would continue to mix
                     take_step = None
                 with self._on_stream(take_step):
                     trainer.start_epoch()
@@ -159,14 +159,14 @@ class Run:
                     line = self._close_epoch(trainer)
                     self.seconds = before + time.perf_counter() - began
                     if time.perf_counter() - saved > self.save_every:
-                        # the steps of this run have ended; those of other runs need not
+                        # waits for the steps of this run only, not for those of other runs
                         self._write_checkpoint()
                         saved = time.perf_counter()
                 yield Progress(self, trainer.epoch, 0, steps, line=line)
                 if self.cancelled:
                     return
         finally:
-            # steps still under way would write into memory that the next model is given
+            # pending steps would write into memory that the next model uses
             self.timer.finish()
         with self._on_stream(take_step):
             self._finish(trainer)
@@ -176,9 +176,9 @@ class Run:
         self.cancelled = True
 
     def _epoch(self, trainer: Trainer, take_step: Callable[[], None] | None) -> Iterator[bool]:
-        """The remaining steps of an epoch, in chunks; whether only the device has to do with them.
+        """Launch the remaining steps of an epoch in chunks; yields True once all are launched.
 
-        Of a run that was stopped after the last step of an epoch nothing remains.
+        Nothing remains for a run that was stopped after the last step of an epoch.
         """
         self.timer.start(warm=trainer.steps_per_epoch <= self.chunk_steps)
         while take_step is not None and trainer.step_in_epoch < trainer.steps_per_epoch:
@@ -187,13 +187,13 @@ class Run:
                 for _ in range(chunk):
                     take_step()
             yield False
-        # the host can launch steps of other runs meanwhile; ranks of one run stay in step
+        # the host can launch steps of other runs in the meantime; ranks of one run stay in step
         while self.timer.sharing > 1 and self.ranks.world == 1 and not self.timer.is_done():
             yield True
         self.timer.finish()
 
     def _on_stream(self, take_step: Any) -> AbstractContextManager[Any]:
-        """The GPU of this run, and the stream of its captured step, become the current ones."""
+        """Make the GPU of this run, and the stream of its captured step, the current ones."""
         if isinstance(take_step, CapturedStep):
             return torch.cuda.stream(take_step.stream)
         return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
@@ -220,9 +220,9 @@ class Run:
             state = self.ranks.share(self.folder.load_checkpoint() if self.ranks.leads else None)
             if state is not None:
                 if state["hardware"] != self.hardware:
-                    # random numbers of a GPU cannot be continued on a CPU
+                    # the random number generator of a GPU cannot be resumed on a CPU
                     raise FolderError(
-                        f"{self.folder.path} was started on {state['hardware']}, this is "
+                        f"{self.folder.path} was started on {state['hardware']}, but this is "
                         f"{self.hardware}. Resume it there, or choose another --out."
                     )
                 trainer.load_state_dict(state["trainer"])
@@ -235,17 +235,17 @@ class Run:
         return trainer
 
     def share_device(self, runs: int) -> None:
-        """From now on, `runs` runs take turns on the device, this one included."""
+        """Set the number of runs that share the device, including this one."""
         self.timer.sharing = runs
         self.concurrent = max(self.concurrent, runs)
 
     def save(self, *, all_ranks: bool = False) -> None:
-        """Write a checkpoint of everything so far.
+        """Write a checkpoint.
 
-        all_ranks: whether every rank calls it, as a checkpoint within an epoch requires.
+        all_ranks: whether every rank calls it, which a checkpoint within an epoch requires.
         """
         if self.device.type == "cuda":
-            # steps on other streams are part of it; CUDA cannot wait while a thread captures
+            # wait for steps on other streams; CUDA cannot synchronise while a thread captures
             with TORCH_LOCK:
                 torch.cuda.synchronize(self.device)
         if self.trainer is not None and all_ranks:
@@ -273,7 +273,7 @@ class Run:
         if epoch == self.recipe.epochs or epoch % self.recipe.evaluate_every == 0:
             with self._spend("evaluation"):
                 line |= self._evaluate(trainer, epoch)
-        # after the evaluation: a checkpoint of a run that was stopped within it has the last step
+        # after the evaluation: a run stopped during it has a checkpoint of the last step
         trainer.finish_epoch()
         line["seconds"] = round(self.seconds, 3)
         if self.ranks.leads:
@@ -320,7 +320,7 @@ class Run:
             },
         )
         if self.ranks.leads:
-            # contiguous, as other formats need them: safetensors refuses channels last
+            # contiguous, as other formats need it: safetensors does not support channels last
             weights = {name: part.contiguous() for name, part in trainer.model.state_dict().items()}
             kept = weights if self.keep_model else None
             self.folder.finish(record, trainer.describe_model(), kept)

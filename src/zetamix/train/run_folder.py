@@ -45,12 +45,12 @@ class RunFolder:
     while the run is unfinished, `model.json` and `final.pt` hold the model after the last epoch,
     `record.json` the result.
 
-    cell: the run to make. A folder that holds another run is refused; one that holds an unfinished
-        run of the same cell is resumed. None to read a folder whatever it holds.
+    cell: the run to train. Raises if the folder belongs to another run; an unfinished run of the
+        same cell is resumed. None to read any folder.
     """
 
     FILES: ClassVar[tuple[str, ...]] = (CELL, CURVE, CHECKPOINT, MODEL, WEIGHTS, RECORD)
-    """In the order of writing: the record comes last and says that everything else is there."""
+    """In the order of writing: the record is last, and implies that the other files exist."""
 
     def __init__(self, path: Path, cell: Cell | None = None) -> None:
         self.path = path
@@ -68,8 +68,8 @@ class RunFolder:
             damaged = True
         if damaged:
             raise FolderError(
-                f"{path} is damaged, or not the description of a run. Remove {self.path} to train "
-                "this run again, or choose another --out."
+                f"{path} is damaged or does not describe a run. Remove {self.path} to train this "
+                "run again, or choose another --out."
             )
         if key != cell.key:
             changed = [
@@ -78,11 +78,12 @@ class RunFolder:
                 if name != "recipe" and there.get(name) != value
             ]
             raise FolderError(
-                f"{self.path} holds another run ({'; '.join(changed)}). Choose another --out."
+                f"{self.path} is the folder of another run ({'; '.join(changed)}). Choose another "
+                "--out."
             )
 
     def open(self, cell: Cell, epochs: int) -> None:
-        """Make the folder, or drop the epochs after the checkpoint from which it is resumed."""
+        """Create the folder, or drop the epochs after the checkpoint to resume from."""
         self.clean_up()
         write_json(self.path / CELL, {"key": cell.key, **cell.__dict__})
         kept = [json.dumps(seal(line)) for line in self.read_curve() if line["epoch"] <= epochs]
@@ -109,7 +110,9 @@ class RunFolder:
             lines = list(read_lines(self.path / CURVE))
             for number, line in enumerate(lines, 1):
                 if not isinstance(line.get("epoch"), int):
-                    raise ValueError(f"{self.path / CURVE}, line {number}: no number of an epoch.")
+                    raise ValueError(
+                        f"{self.path / CURVE}, line {number}: expected an epoch number."
+                    )
         except ValueError as error:
             raise FolderError(f"{error} Remove {self.path} to train this run again.") from None
         return lines
@@ -142,7 +145,7 @@ class RunFolder:
     ) -> None:
         """Write the model, then the record, and remove the checkpoint.
 
-        description: what `load_model` needs to build the network of the weights.
+        description: what `load_model` needs to build the network.
         weights: None to keep no model.
         """
         if weights is not None:
@@ -152,14 +155,14 @@ class RunFolder:
         self.clean_up()
 
     def clean_up(self) -> None:
-        """Remove what a killed process left: temporary files, the checkpoint of a finished run."""
+        """Remove leftovers of a killed process: temporary files, an obsolete checkpoint."""
         for part in self.path.glob(".*.part"):
             part.unlink(missing_ok=True)
         if (self.path / RECORD).exists():
             (self.path / CHECKPOINT).unlink(missing_ok=True)
 
     def remove_model(self) -> None:
-        """Remove weights and checkpoint and keep record and curve: a ResNet-18 takes 45 MB."""
+        """Remove weights and checkpoint (45 MB for a ResNet-18), and keep record and curve."""
         for name in (WEIGHTS, MODEL, CHECKPOINT):
             (self.path / name).unlink(missing_ok=True)
 
@@ -182,7 +185,7 @@ class RunFolder:
         try:
             write_file(path, lambda file: torch.save(state, file))
         except (OSError, RuntimeError) as error:
-            # where a disk is full, torch raises an error of its own on the way out
+            # if the disk is full, torch raises its own error while closing the file
             cause: BaseException | None = error
             while cause is not None and not isinstance(cause, OSError):
                 cause = cause.__context__
@@ -208,7 +211,7 @@ def hold(folders: Iterable[Path], wait: float = 0.0, lock: str = LOCK) -> Iterat
                 stack.enter_context(FileLock(folder / lock, timeout=wait))
             except Timeout:
                 raise FolderError(
-                    f"{folder} is in use by another process. Wait for it, or end it."
+                    f"{folder} is in use by another process. Wait for it, or stop it."
                 ) from None
         yield
 
@@ -228,13 +231,13 @@ def load_model(
     folder: the folder of a run, such as out/train-photos/zeta-2.8-s0.
     calibrated: whether to divide the logits by the temperature that was fitted on the validation
         split, so that softmax gives calibrated probabilities. Predictions do not change.
-    model: where a file of your own lies now, as FILE.py:FUNCTION; None where it lay in training.
+    model: the current location of your own file, as FILE.py:FUNCTION; None if it has not moved.
     """
     path = Path(folder)
     if not (path / RECORD).exists():
         raise FolderError(
-            f"{path} holds no finished run: there is no {RECORD}. Expected the folder of a run, "
-            "such as out/train-photos/zeta-2.8-s0."
+            f"{path} has no finished run: {RECORD} is missing. Expected the folder of a run, such "
+            "as out/train-photos/zeta-2.8-s0."
         )
     try:
         form = read_json(path / MODEL)
@@ -251,16 +254,16 @@ def load_model(
         network.load_state_dict(weights)
     except FileChangedError as error:
         raise FolderError(
-            f"{error} It builds the network of {path}: pass model='FILE.py:FUNCTION' if it has "
-            "moved."
+            f"{error} The network of {path} is built from it. If it has moved, pass "
+            "model='FILE.py:FUNCTION'."
         ) from error
     except RuntimeError as error:
         raise FolderError(
-            f"The weights in {path} do not fit {model or form['model']}: "
+            f"The weights in {path} do not match {model or form['model']}: "
             f"{str(error).splitlines()[-1].strip()}"
         ) from error
     mean, std = torch.tensor(form["mean"]), torch.tensor(form["std"])
-    # runs of version 0.1 do not name the type of their images: bytes
+    # runs of version 0.1 do not store the type of their images, which is uint8
     is_bytes = form.get("dtype", "uint8") == "uint8"
     temperature = _temperature(path) if calibrated else 1.0
     trained = TrainedModel(

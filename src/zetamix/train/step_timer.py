@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-# chunks of steps in flight beyond the one that is waited for. With one, models side by side would
-# have nothing queued while the host launches the steps of the others, 0.2 to 0.4 ms each; three
+# chunks of steps queued in addition to the one that is waited for. With one, concurrent models
+# would have nothing queued while the host launches steps of the others, 0.2 to 0.4 ms each; three
 # chunks are 48 steps, and an H200 queues 53 to 55 captured steps before a launch blocks the host
 CHUNKS_AHEAD = 2
 
@@ -26,17 +26,17 @@ class StepTimer:
         self.steps = 0
         self.seconds = 0.0
         self.sharing = 1
-        """Runs that share the device; each is charged an equal part of its time."""
+        """Runs that share the device; each counts an equal part of its time."""
         self.busy = 0.0
-        """Seconds of all steps of this process, those of untimed chunks too."""
+        """Seconds of all steps of this process, including untimed chunks."""
         # steps, whether they are timed, and the events around them
         self._in_flight: deque[tuple[int, bool, Any, Any]] = deque()
         self._warm = False
 
     def start(self, *, warm: bool = False) -> None:
-        """Begin an epoch; its first chunk, which waits for draws or a capture, is not timed.
+        """Begin an epoch; its first chunk, which includes random draws or a capture, is not timed.
 
-        warm: time it nevertheless, where an epoch has no other.
+        warm: time the first chunk as well, for epochs of one chunk.
         """
         self._in_flight.clear()
         self._warm = warm

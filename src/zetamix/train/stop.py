@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-# seconds of a time limit reserved for saving, besides the longest interval between two calls of
-# the condition
+# seconds of a time limit reserved for saving, in addition to the longest interval between two calls
+# of the condition
 MARGIN = 5.0
 # seconds within which a second SIGINT is the same Ctrl-C, passed on by a launcher such as torchrun
 SAME_PRESS = 1.0
-# Windows has no alarms: there the limit takes effect between two pieces of work only
+# Windows has no SIGALRM: there the limit takes effect only between two pieces of work
 ALARM = getattr(signal, "SIGALRM", None)
 
 
@@ -31,7 +31,7 @@ def parse_duration(text: str) -> float:
 
 
 class Stopped(BaseException):
-    """Raised inside work that cannot be checkpointed: a measurement, an evaluation.
+    """Raised inside work that cannot be checkpointed, such as a measurement or an evaluation.
 
     It derives from BaseException so that `except Exception` does not swallow it.
     """
@@ -84,13 +84,13 @@ class Stop:
         return "The time limit is reached." if self.signal is None else "Stopped."
 
     def _remaining(self, limit: float) -> float:
-        # the margin takes no more than a quarter of a short limit
+        # the margin is at most a quarter of a short limit
         margin = min(MARGIN + self._longest_interval, limit / 4)
         return self.began + limit - margin - self.clock()
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """For work that cannot be checkpointed: signals and the limit raise `Stopped` within it."""
+        """A context for work that cannot be checkpointed: signals and the limit raise `Stopped`."""
         if not self._old_handlers:
             # signals are not handled
             yield

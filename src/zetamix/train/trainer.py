@@ -1,4 +1,4 @@
-"""One model in training: the step, epochs, evaluation, and the state of a checkpoint."""
+"""Training of one model: the step, epochs, evaluation, and checkpoints."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -62,7 +62,7 @@ class Trainer:
         self.epoch = self.step_in_epoch = 0
 
         model = initialise(recipe.model, dataset.num_classes, dataset.shape, seed, **recipe.network)
-        # code of the user may draw random numbers anywhere
+        # the user's own code may draw random numbers anywhere
         self.is_random = recipe.code is not None or is_random(model)
         self.layout = _choose_layout(recipe, dataset)
         self.model: nn.Module = model.to(self.device, memory_format=self.layout)  # type: ignore[call-overload]
@@ -74,32 +74,32 @@ class Trainer:
 
         held = copy_to_device(dataset.train.samples, self.device, data_memory)
         self.scale = choose_scale(recipe.normalize, dataset.train.samples if held is None else held)
-        # the batch size of the recipe counts all processes together
+        # the batch size of the recipe is the total over all processes
         batch_size = max(1, recipe.batch_size // self.ranks.world)
         self.loader = self._loader(dataset.train, batch_size, training=True)
         self.steps_per_epoch = len(self.loader)
         self.generator = torch.Generator(self.device).manual_seed(derive(seed, MIXING))
         self.mix = method.transform(dataset.num_classes, self.generator)
         self.mixed_epochs = max(1, round(method.until * recipe.epochs))
-        """Samples are mixed in these first epochs."""
+        """Number of epochs, from the first, in which samples are mixed."""
         self.centre = self._centre()
         multi_label = dataset.multi_label
         self.loss = F.binary_cross_entropy_with_logits if multi_label else F.cross_entropy
 
         on_gpu = self.device.type == "cuda"
-        # a rate on the device can change under a captured graph
+        # a learning rate on the device can change between replays of a captured graph
         self.lr = torch.tensor(recipe.rate(0), device=self.device)
         self.optimizer = make_optimizer(
             self.model, recipe, self.lr if on_gpu else recipe.rate(0), fused=on_gpu
         )
         self.batch_rows = torch.arange(self.loader.batch_size, device=self.device)
-        # the step within the epoch, where a captured graph can read and advance it
+        # the step within the epoch, on the device, so that a captured graph can read and advance it
         self.index = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.step_metrics = torch.zeros(2, self.steps_per_epoch, device=self.device)
-        """Of each step, mean loss and the fraction of samples whose dominant class was predicted;
-        in a multi-label set the fraction of labels."""
+        """Mean loss of each step, and the fraction of samples whose dominant class was predicted;
+        for several labels per sample, the fraction of labels."""
         self.all_step_metrics: Tensor | None = None
-        """[ranks, 2, steps], once they are collected for a checkpoint."""
+        """[ranks, 2, steps], gathered for a checkpoint."""
         # the order and augmentation of an epoch, in the memory that a captured graph reads
         self.draws = self.loader.draw(0)
         self.raw: Tensor | None = None
@@ -127,7 +127,7 @@ class Trainer:
                 group["lr"] = rate
 
     def open_stream(self) -> None:
-        """Start reading at the next step, where the split is streamed to the device."""
+        """Start reading at the next step, if the split is streamed to the device."""
         self.loader.position = self.step_in_epoch
         self._stream = None if self.loader.held else self.loader.stream(self.draws)
 
@@ -140,7 +140,7 @@ class Trainer:
         self.step_in_epoch += 1
 
     def layer_draws(self) -> AbstractContextManager[None]:
-        """Seed dropout for one step, so that it depends on nothing that ran before."""
+        """Seed dropout for one step, so that it does not depend on earlier steps."""
         if not self.is_random:
             return nullcontext()
         step = self.epoch * self.steps_per_epoch + self.step_in_epoch
@@ -148,7 +148,7 @@ class Trainer:
         return seeded(seed, self.device)
 
     def feed(self) -> None:
-        """Set the rate of the next step, and copy its batch where the split is streamed."""
+        """Set the learning rate of the next step, and copy its batch if the split is streamed."""
         if self.epoch < self.recipe.warmup:
             done = (self.step_in_epoch + 1) / self.steps_per_epoch
             self._set_rate(self.recipe.rate(self.epoch, done))
@@ -160,7 +160,7 @@ class Trainer:
         self.raw.copy_(rows, non_blocking=True)
 
     def compute(self, batch_size: int) -> None:
-        """The part of a step that runs on the device, without decisions of the host."""
+        """The part of a step that runs on the device, without control flow on the host."""
         rows = self.batch_rows[:batch_size]
         positions = torch.add(rows, self.index, alpha=self.loader.batch_size)
         samples, labels = self.make_batch(
@@ -207,7 +207,7 @@ class Trainer:
             raise NonFiniteLossError(
                 f"The loss of {self.method.label}, seed {self.seed}, is not finite in epoch "
                 f"{self.epoch + 1}, step {bad} of {self.steps_per_epoch}, at a learning rate "
-                f"of {self.recipe.rate(self.epoch):g}. Try a smaller one (--set lr=...), or --set "
+                f"of {self.recipe.rate(self.epoch):g}. Try a lower one (--set lr=...), or --set "
                 "precision=float32."
             )
         loss, accuracy = (metrics[:, row].mean(1).mean().item() for row in (0, 1))
@@ -244,7 +244,7 @@ class Trainer:
         if not bool(torch.isfinite(logits).all()):
             raise NonFiniteLossError(
                 f"The outputs of {self.method.label}, seed {self.seed}, are not finite after epoch "
-                f"{self.epoch + (self.step_in_epoch > 0)}. Try a smaller learning rate (--set "
+                f"{self.epoch + (self.step_in_epoch > 0)}. Try a lower learning rate (--set "
                 "lr=...), or --set precision=float32."
             )
         return logits, labels
@@ -253,10 +253,10 @@ class Trainer:
     def predict_with_new_statistics(
         self, split: Labelled, stop: Callable[[], bool] = lambda: False
     ) -> tuple[Tensor, Tensor] | None:
-        """`predict` after batch-norm statistics were recomputed; None without batch norm.
+        """`predict` after recomputing batch-norm statistics; None without batch norm.
 
-        They are averages over one epoch of the training split, augmented as ever and not mixed. The
-        statistics of training are put back.
+        They are averages over one epoch of the training split, augmented as usual but not mixed.
+        The original statistics are restored afterwards.
         """
         if not any(isinstance(layer, _BatchNorm) for layer in self.model.modules()):
             return None
@@ -272,7 +272,7 @@ class Trainer:
 
     def _batches(self, loader: Loader, stop: Callable[[], bool]) -> Iterator[tuple[Tensor, Tensor]]:
         batches = iter(loader)
-        # ranks with different numbers of batches ask equally often, or they would wait for ever
+        # all ranks call `stop` equally often, even with fewer batches, or they would hang
         for _ in range(max(self.ranks.gather(len(loader)))):
             if self.ranks.any(stop()):
                 raise Stopped
@@ -281,7 +281,7 @@ class Trainer:
     def _centre(self) -> Tensor | None:
         """The mean of the normalised training samples, from which ZetaMix scales deviations.
 
-        None where it is 0, and for methods to which it makes no difference.
+        None if it is 0, and for methods that do not use it.
         """
         if self.method.name != "zetamix" or self.recipe.normalize == "dataset":
             return None
@@ -307,7 +307,7 @@ class Trainer:
         )
 
     def describe_model(self) -> dict[str, Any]:
-        """What it takes to build the network and its normalisation again (`load_model`)."""
+        """The values needed to rebuild the network and its normalisation (`load_model`)."""
         return {
             "model": self.recipe.model,
             "code": None if self.recipe.code is None else self.recipe.code.as_dict(),
@@ -338,11 +338,11 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         rate = self.optimizer.param_groups[0]["lr"]
         self.optimizer.load_state_dict(state["optimizer"])
-        # keep the tensor that a captured graph reads
+        # copy in place: a captured graph reads this tensor
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.generator.set_state(state["generator"].cpu())
-        # between two epochs the metrics of the first rank are enough
+        # between two epochs the metrics of rank 0 are enough
         gathered = state["step_metrics"]
         self.step_metrics.copy_(gathered[self.ranks.rank if len(gathered) > 1 else 0])
         self.epoch, self.step_in_epoch = state["epoch"], state["step_in_epoch"]
@@ -360,7 +360,7 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """The optimiser of a recipe.
 
-    lr: a tensor on the GPU where a captured graph reads it.
+    lr: the learning rate; a tensor on the GPU if a captured graph reads it.
     fused: one kernel per step, on a GPU. AdamW then counts its steps on the device (`capturable`),
         without which torch refuses to capture it.
     """
@@ -375,7 +375,7 @@ def make_optimizer(
             fused=fused,
             foreach=False if fused else None,
         )
-    # biases and the parameters of normalisation are vectors, or numbers
+    # biases and the parameters of normalisation have at most one dimension
     groups: list[dict[str, Any]] = [
         {"params": [part for part in parameters if part.ndim > 1]},
         {"params": [part for part in parameters if part.ndim <= 1], "weight_decay": 0.0},
@@ -392,20 +392,20 @@ def make_optimizer(
 
 @lru_cache(maxsize=1)
 def _compiled_batch() -> Callable[..., tuple[Tensor, Tensor]]:
-    """`make_batch` as one or two kernels instead of fifteen, shared by all trainers."""
+    """`make_batch` compiled to one or two kernels instead of fifteen, shared by all trainers."""
     return torch.compile(make_batch, dynamic=False)
 
 
 def derive(seed: int, purpose: int) -> int:
-    """A seed per purpose, distinct from all that `draw_epoch` derives from the same seed."""
+    """A seed for each purpose, different from those that `draw_epoch` derives from the seed."""
     return mix64(mix64(seed + GOLDEN) + purpose) >> 1
 
 
 def _choose_layout(recipe: Recipe, dataset: Dataset) -> torch.memory_format:
-    """Channels last, in which convolutions are fastest, for images.
+    """Channels last for images, with which convolutions are fastest.
 
     On two CPU cores a step of ResNet-18 takes 0.80 to 0.87 times as long as with contiguous images,
-    one of digitnet 0.63. Networks of the user's own get contiguous images: code such as
+    one of digitnet 0.63. The user's own networks get contiguous images, because code such as
     `x.view(len(x), -1)` fails with any other layout.
     """
     images = len(dataset.shape) == 3
