@@ -200,8 +200,8 @@ CASES = {
     ),
     "model too large": (
         lambda: grid_of(make_dataset(), model="lenet5"),
-        "lenet5 cannot take samples of shape [1, 8, 8]: lenet5 needs images of at least 16 × 16, "
-        "got 8 × 8.",
+        "lenet5 does not accept samples of shape [1, 8, 8]: lenet5 needs images of at least "
+        "16 × 16, got 8 × 8.",
     ),
 }
 

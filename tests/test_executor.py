@@ -190,7 +190,7 @@ def test_cores_are_those_this_process_may_use():
     ("backend", "address", "message"),
     [
         ("slurm", None, "backend must be one of local, ray, got 'slurm'."),
-        ("local", "auto", "An address is for backend ray, got 'auto' for local."),
+        ("local", "auto", "address needs backend ray, got 'auto' with local."),
     ],
 )
 def test_a_wrong_backend(backend, address, message):

@@ -30,7 +30,7 @@ NAN = X.log().log()
         (lambda: local_dimension(X, 8.0), "neighbours must be an int, got float"),
         (lambda: local_dimension(X, None), "neighbours must be an int, got NoneType"),
         (lambda: local_dimension(X, [4, 1]), "neighbours must be at least 2, got 1."),
-        (lambda: local_dimension(X, []), "neighbours must have at least one number, got none."),
+        (lambda: local_dimension(X, []), "neighbours must contain at least one number, got none."),
         (lambda: local_dimension(X[:, 0], 3), "points must be [n, features], got [20]."),
         (lambda: local_dimension(X[:, :0], 3), "points must be [n, features], got [20, 0]."),
         (lambda: local_dimension(X.to(torch.complex64), 3), "must be real numbers, got torch.comp"),
@@ -47,7 +47,7 @@ NAN = X.log().log()
         (lambda: effective_samples(torch.eye(2).long()), "floating point, got [2, 2], torch.int64"),
         (lambda: classes_per_label(torch.eye(2), threshold=2), "between 0 and 1, got 2."),
         (lambda: judge(lambda x: X[:, :2], X, X), "the same shape, got [20, 2] and [20, 3]."),
-        (lambda: density(X[:0, 0], X[:, 0]), "one value and two points of a grid, got 0 and 20."),
+        (lambda: density(X[:0, 0], X[:, 0]), "one value and two grid points, got 0 and 20."),
     ],
 )
 def test_errors_name_the_argument(call, message):

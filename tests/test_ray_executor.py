@@ -107,7 +107,7 @@ def compare_methods(address, tmp_path):
     [
         ("ray://head:10001", "must be auto or host:port, got 'ray://"),
         ("head", "must be auto or host:port, got 'head'"),
-        ("127.0.0.1:1", "No Ray cluster answers at '127.0.0.1:1'"),
+        ("127.0.0.1:1", "No Ray cluster found at '127.0.0.1:1'"),
     ],
 )
 def test_an_address_without_a_cluster(address, message):

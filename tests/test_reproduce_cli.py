@@ -168,7 +168,7 @@ def test_the_list_of_a_smoke_test_has_its_own_cells(zetamix):
         (["naturel"], "got 'naturel'. Did you mean natural?"),
         (["page", "natural"], "page covers all artifacts"),
         (["page", "--seeds", "3"], "page covers all artifacts"),
-        (["--list", "--datasets", "cifar11"], "No artifact has such cells. zetamix: expected"),
+        (["--list", "--datasets", "cifar11"], "No artifact has matching cells. zetamix: expected"),
         (["natural", "--augmentation", "rotate"], "got 'rotate'"),
         (["natural", "--datasets", "mnist"], "expected one of cifar10, cifar100, fashion_mnist"),
         (["natural", "--methods", "zetta:2.8"], "got 'zetta:2.8'. Did you mean zeta?"),

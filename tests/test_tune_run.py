@@ -102,7 +102,7 @@ def test_a_grid_and_more_seeds_of_it(tmp_path):
     tuning = search(tmp_path, spec, sampler="grid", seeds=(0, 4, 5))
     assert len(records(tmp_path)) - len(before) == 3
     assert tuning.chosen.n == 3
-    with pytest.raises(StudyError, match=r"was trained with seeds 0, 4, 5\. Begin --seeds with"):
+    with pytest.raises(StudyError, match=r"was trained with seeds 0, 4, 5\. Start --seeds with"):
         search(tmp_path, spec, sampler="grid", seeds=(7,))
     assert len(search(tmp_path, spec, sampler="grid", seeds=(0,)).trials) == 9
 

@@ -169,7 +169,7 @@ def test_other_settings_are_refused_with_all_differences():
     [
         ("gamma=1..6", {"sampler": "luck"}, "sampler must be one of tpe, grid, random, got 'luck'"),
         ("gamma=1..6", {"trials": 0}, "trials must be at least 1, got 0"),
-        ("gamma=1..6", {"seeds": (0, 1)}, "seeds are for a grid"),
+        ("gamma=1..6", {"seeds": (0, 1)}, "seeds need a grid"),
         ("gamma=2", {}, "Nothing to search"),
         ("gamma=1:2:1", {"sampler": "grid", "trials": 5}, "A grid trains every setting"),
         ("gamma=1:2:1", {"sampler": "grid", "prune": True}, "A grid trains every setting"),

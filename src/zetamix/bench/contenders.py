@@ -1,7 +1,8 @@
-"""The contenders of the benchmark: a copy, our transforms, the paper's listing, other libraries.
+"""Contenders of the benchmark: a copy, our transforms, the paper's listing, other libraries.
 
 A contender is a function of `(samples, labels)` for a number of classes. Return values differ
-between libraries; times are comparable because every call draws, mixes samples and mixes labels.
+between libraries; times are comparable because every call draws the mixing weights and mixes
+samples and labels.
 """
 
 import importlib.util
@@ -22,7 +23,7 @@ COPY = "copy"
 OURS = "zetamix ZetaMix"
 TIMM_EACH = "timm Mixup, mode=elem"
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-# of bytes, which need it to keep their variance
+# the mean for uint8 images, which is needed to keep their variance
 MEAN = 0.45
 
 
@@ -34,12 +35,12 @@ class Contender:
     package: str | None = None
     """The package that must be installed."""
     captures: bool = False
-    """Whether it draws anew at every replay of a CUDA graph."""
+    """Whether it draws new random numbers at every replay of a CUDA graph."""
     dtypes: tuple[torch.dtype, ...] = FLOATS
     even: bool = False
     """Whether it needs an even batch size."""
     cpu_only: bool = False
-    """Whether it is too slow on a GPU to be timed: a loop over the batch."""
+    """Whether it is too slow to be timed on a GPU, because it loops over the batch."""
 
     def supports(self, samples: Tensor) -> bool:
         if samples.dtype not in self.dtypes or (self.even and samples.shape[0] % 2):
@@ -114,7 +115,7 @@ def timm_mixup(classes: int) -> Call:
 
 
 def timm_each(classes: int) -> Call:
-    """mixup or CutMix by a coin for each output, which is what the default of ZetaMix does."""
+    """mixup or CutMix, chosen at random for each output, as ZetaMix blends or pastes by default."""
     from timm.data.mixup import Mixup as TimmMixup
 
     alphas = {"mixup_alpha": 0.8, "cutmix_alpha": 1.0}
@@ -140,7 +141,7 @@ CONTENDERS = (
     ours("zetamix ZetaMix, pasted", partial(zetamix, paste=1.0)),
     ours("zetamix ZetaMix, blended, 4 sources", partial(zetamix, paste=0.0, sources=4)),
     ours("zetamix Mixup", lambda classes: Mixup(num_classes=classes)),
-    # the paper's method: all sources, or the eight that have 99 % of the weight
+    # the paper's method: all sources, or eight, which have 99 % of the weight
     ours("zetamix ZetaMixup", lambda classes: ZetaMixup(num_classes=classes)),
     ours("zetamix ZetaMixup, 8 sources", lambda classes: ZetaMixup(num_classes=classes, sources=8)),
     Contender("paper listing", listing, dtypes=(torch.float32,)),

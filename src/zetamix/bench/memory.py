@@ -1,4 +1,4 @@
-"""How much memory a call holds at its peak, beyond what was held before it."""
+"""Peak memory of a call, in addition to the memory allocated before it."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from torch.profiler import ProfilerActivity, profile
 
 
 def peak_bytes(call: Callable[[], object], device: torch.device | None = None) -> int:
-    """By torch's own account: of its allocations on a CPU, or on the given GPU."""
+    """From torch's allocations, on the CPU or on the given GPU."""
     if device is not None and device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)

@@ -13,7 +13,7 @@ from zetamix.bench.timing import Step, Timing, time_alternating, time_eager, tim
 from zetamix.rules import Blend
 
 CLASSES = 10
-# rotated buffers together exceed the last-level cache of current hardware
+# all rotated buffers together exceed the last-level cache of current hardware
 ROTATION_BYTES = 400e6
 
 # largest relative error in norm against float64
@@ -110,7 +110,7 @@ def _compare(
     targets: Tensor,
     mean: float | None = None,
 ) -> None:
-    """Raise unless both are what the plan makes of them in float64."""
+    """Raise unless both agree with the plan applied in float64."""
     limit = TF32_LIMIT if case.tf32 else ERROR_LIMITS[case.dtype]
     # a mean is for samples in [0, 1]
     largest = 1 if mean is None else 255
@@ -145,7 +145,7 @@ def measure(case: Case, rounds: int, contenders: tuple[Contender, ...] = CONTEND
                 step = steps[contender.name]
                 timings[contender.name, "eager"] = time_eager(step)
                 if contender.captures:
-                    # every buffer once, so that a replay does not find them in the cache
+                    # each buffer once, so that a replay does not find it in the cache
                     timings[contender.name, "graph"] = time_graph(step, calls=max(24, count))
     return [_row(case, name, mode, timings) for name, mode in timings]
 
@@ -182,7 +182,7 @@ def _row(case: Case, name: str, mode: str, timings: dict[tuple[str, str], Timing
 
 
 def fastest_peer(rows: list[Row], peers: tuple[str, ...]) -> tuple[str, float] | None:
-    """The fastest peer of one case and its eager time relative to ours; None without any."""
+    """The fastest peer of one case and its eager time relative to ours; None if there is none."""
     eager = {row.contender: row.median_us for row in rows if row.mode == "eager"}
     measured = {name: eager[name] for name in peers if name in eager}
     if not measured:

@@ -1,4 +1,4 @@
-"""How time and memory of mixing grow with the batch, the sources and the size of samples."""
+"""Time and memory of mixing against the batch size, the sources and the size of samples."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ ZETAMIX, ALL_SOURCES, SOME_SOURCES = "ZetaMix", "ζ-mixup, all sources", "ζ-mix
 BATCHES = tuple(2**k for k in range(4, 14))
 SOURCES = (2, 4, 8, 16, 32, 64, 128)
 SIDES = (8, 16, 32, 64, 128, 224)
-# from here on a call of all sources takes 0.2 s and more, and few of them are enough
+# from this size on, a call with all sources takes 0.2 s or more, and few rounds are enough
 SLOW_BATCH = 2048
 
 
 @dataclass(frozen=True)
 class Point:
-    """A batch to mix; `axis` is what grows: batch, sources or side of the images."""
+    """A batch to mix; `axis` is what varies: batch, sources or side of the images."""
 
     axis: str
     batch: int
@@ -60,7 +60,7 @@ def scaling_points() -> list[Point]:
 
 
 def measure_point(point: Point, device: torch.device, rounds: int) -> Iterator[ScalingRow]:
-    """Time and memory of a copy, of ZetaMix and of ζ-mixup; memory is what a call adds."""
+    """Time and memory of a copy, of ZetaMix and of ζ-mixup; memory is the peak of one call."""
     shape = (point.batch, 3, point.side, point.side)
     samples = torch.randn(shape, device=device)
     labels = torch.randint(CLASSES, (point.batch,), device=device)

@@ -29,8 +29,8 @@ class Timing:
 def time_alternating(steps: dict[str, Step], rounds: int) -> dict[str, Timing]:
     """Time CPU calls in turn, so that noise of the machine affects all of them.
 
-    The order changes every round: a call reuses the memory that the previous one freed, and its
-    page faults.
+    The order changes every round, because a call reuses the memory that the previous one freed
+    and avoids its page faults.
     """
     samples: dict[str, list[float]] = {name: [] for name in steps}
     shuffler = random.Random(0)

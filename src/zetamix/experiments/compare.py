@@ -23,7 +23,7 @@ from zetamix.train import Recipe, make_cell, make_recipe
 from zetamix.train.run_folder import RunFolder, hold
 
 METHODS = "none,mixup,cutmix,switch,zeta:2.8,zetamix"
-# samples on which methods and model are tried before anything is trained
+# samples to check methods and model with before anything is trained
 CHECKED_SAMPLES = 4
 # examples in a report: images one by one, points as a cloud
 EXAMPLE_IMAGES, EXAMPLE_POINTS = 10, 400
@@ -35,11 +35,11 @@ class CompareError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Methods × seeds: the same splits and schedule for all, and per seed the same weights."""
+    """Methods × seeds, with the same splits and schedule, and the same initial weights per seed."""
 
     dataset: Dataset
     ref: DatasetRef | None
-    """Where other processes load the dataset from; None sends it to them."""
+    """How other processes load the dataset; None sends it to them."""
     methods: tuple[Method, ...]
     seeds: tuple[int, ...]
     recipe: Recipe
@@ -47,7 +47,7 @@ class Grid:
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """All methods with the first seed, then with the next: early results can be compared."""
+        """All methods with the first seed, then with the next: early results are comparable."""
         return tuple(
             make_cell(self.dataset, method, self.recipe, seed)
             for seed in self.seeds
@@ -56,7 +56,7 @@ class Grid:
 
 
 def folder_of(cell: Cell) -> Path:
-    """Within the folder of the comparison; other settings have another key and folder."""
+    """Relative to the folder of the comparison; other settings have another key and folder."""
     return Path("runs") / f"{cell.file_name}-s{cell.seed}-{cell.key}"
 
 
@@ -76,14 +76,14 @@ def make_grid(
     """All runs of a comparison, checked before any of them is trained.
 
     data: a dataset, its name or its path.
-    methods: None takes those of METHODS that can mix the data.
+    methods: None uses those of METHODS that can mix the data.
     out: the folder of the comparison; out/compare-NAME if None.
-    seeds: their number, from 0 on, or a list. More seeds, later, add runs to the same folder.
+    seeds: a number (3 means 0, 1, 2) or a list. A later call with more seeds adds runs.
     train_size: a number of training samples or a fraction; the same ones for every run.
     size: resize the images of a path to this number of pixels.
     group: keep the images of a patient or lesion in one split, as in `zetamix.data.load`.
     progress: called while the files of a path are prepared, as in `zetamix.data.load`.
-    recipe: changes of the recipe, as in `zetamix.train.make_recipe`.
+    recipe: changes to the recipe, as in `zetamix.train.make_recipe`.
     """
     numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not numbers:
@@ -105,10 +105,10 @@ def compare(
 
     The arguments are those of `run_cells`.
     """
-    # before any folder is made
+    # checked before any folder is created
     check_backend(backend, address)
     options |= {"backend": backend, "address": address}
-    # a second comparison would write the same report
+    # another command on the same comparison would write the same report
     with hold([grid.out]):
         results = run_cells(
             grid.cells, grid.dataset, out=grid.out, folder_of=folder_of, ref=grid.ref, **options
@@ -138,7 +138,7 @@ def compare(
 def make_examples(grid: Grid) -> list[Examples]:
     """Outputs of every method for the same batch of training samples.
 
-    Of images, some of each class are kept; of points, all.
+    For images, some of each class are kept; for points, all.
     """
     train = grid.dataset.train
     generator = torch.Generator().manual_seed(0)
@@ -185,7 +185,7 @@ def _check_dataset(dataset: Dataset) -> None:
 
 
 def _check_methods(grid: Grid) -> None:
-    """Raise for methods and models that cannot take the data."""
+    """Raise for methods and models that do not support the data."""
     train, recipe = grid.dataset.train, grid.recipe
     samples = train.take(torch.arange(min(CHECKED_SAMPLES, len(train)))).float()
     labels = train.labels[: len(samples)]
@@ -202,5 +202,5 @@ def _check_methods(grid: Grid) -> None:
         raise
     except ValueError as error:
         raise CompareError(
-            f"{recipe.model} cannot take samples of shape {list(shape)}: {error}"
+            f"{recipe.model} does not accept samples of shape {list(shape)}: {error}"
         ) from error

@@ -1,4 +1,4 @@
-"""Independent jobs in processes of this machine or on a Ray cluster, and a channel to them."""
+"""Independent jobs in processes of this machine or on a Ray cluster, with a channel to them."""
 
 import json
 import math
@@ -28,21 +28,21 @@ Message: TypeAlias = Mapping[str, Any]
 Stop: TypeAlias = Callable[[], bool]
 
 BACKENDS = ("local", "ray")
-# an idle process ends after this time, in case its parent was killed meanwhile
+# an idle process ends after this time, in case its parent was killed
 IDLE_SECONDS = 30
 POLL_SECONDS = 0.5
 MAX_DEATHS = 3
 
 
 class ExecutorError(RuntimeError):
-    """Workers cannot be started, or keep dying."""
+    """Workers cannot be started, or are killed repeatedly."""
 
 
 class Channel:
-    """Progress messages of workers by name, where the last one wins, and a stop flag for them.
+    """The last progress message of each worker, by name, and a stop flag for the workers.
 
-    This one works within a process, where the work itself evaluates `stop`. Workers may call `send`
-    and `stopped` at every step: messages are sent once per `interval` seconds.
+    This class is for jobs in the same process, which evaluate `stop` themselves. Workers may call
+    `send` and `stopped` at every step: messages are sent at most once per `interval` seconds.
 
     >>> channel = Channel()
     >>> channel.send("run-1", {"epochs": 3})
@@ -57,7 +57,7 @@ class Channel:
         self._stop = stop
         self._messages: dict[str, Message] = {}
         self._stopped = False
-        # times of the last messages by name, and of the last look at the stop flag
+        # times of the last messages by name, and of the last check of the stop flag
         self._times: dict[str | None, float] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Channel:
             self._write(name, message)
 
     def stopped(self) -> bool:
-        """Whether the worker should save and return: on request, or because its parent is gone."""
+        """Whether the worker should save and return: on request, or if its parent was killed."""
         if not self._stopped and (self.in_process or self._is_due(None)):
             self._stopped = self.orphaned() or self.stop_requested()
         return self._stopped
@@ -114,7 +114,7 @@ class FileChannel(Channel):
         self._stop_file = folder / "stop"
 
     def orphaned(self) -> bool:
-        # a process whose parent dies is adopted by another one
+        # the parent id of a process changes when its parent dies
         return self.owner not in (os.getpid(), os.getppid())
 
     def request_stop(self) -> None:
@@ -129,8 +129,8 @@ class FileChannel(Channel):
         }
 
     def _write(self, name: str, message: Message) -> None:
-        # replaced at once, but not forced to disk: a message is of no use after a crash. Training
-        # goes on where a message cannot be written
+        # replaced atomically, but not synced to disk: messages are not needed after a crash.
+        # Training continues if a message cannot be written
         with suppress(OSError):
             part = self.folder / f"{name}.{os.getpid()}.part"
             part.write_text(json.dumps(message))
@@ -140,7 +140,7 @@ class FileChannel(Channel):
 class Executor:
     """Runs jobs one after another in this process; subclasses run several at a time.
 
-    workers: jobs at a time. stop: ends the work once it returns True.
+    workers: number of parallel jobs. stop: ends the work once it returns True.
     """
 
     remote = False
@@ -174,8 +174,8 @@ class Executor:
         """Yield every job with its result, in the order of completion.
 
         function: a module-level function, called with a job, `shared` and the channel; arguments
-            and results are pickled where workers are other processes.
-        jobs: the next one is taken when a worker is free, and none after a stop.
+            and results are pickled if workers are other processes.
+        jobs: the next job is requested when a worker is free, and none after a stop.
         """
         for job in jobs:
             yield job, function(job, shared, self.channel)
@@ -194,8 +194,8 @@ class Executor:
         def poll() -> None:
             while not over.wait(self.poll_seconds):
                 try:
-                    # in one process the work itself evaluates the stop condition, every step: a
-                    # time limit allows for the longest interval between two evaluations
+                    # in a single process the job evaluates the stop condition at every step: a time
+                    # limit reserves the longest interval between two evaluations
                     if not self.channel.in_process and self.stop is not None and self.stop():
                         self.channel.request_stop()
                     look()
@@ -216,9 +216,9 @@ class Executor:
 
 
 class ProcessExecutor(Executor):
-    """Runs jobs in processes of this machine, and starts those of a killed process again.
+    """Runs jobs in processes of this machine, and restarts the jobs of killed processes.
 
-    Processes are kept from job to job: importing torch takes 2 s in a new one.
+    Processes are reused: importing torch takes 2 s in a new one.
     """
 
     channel: FileChannel
@@ -269,8 +269,8 @@ class ProcessExecutor(Executor):
     def _check(self, deaths: int, error: BaseException) -> None:
         if deaths >= self.max_deaths:
             raise ExecutorError(
-                f"Workers were killed {deaths} times in a row. The most likely cause is too little "
-                "memory: reduce the number of runs at a time (--jobs)."
+                f"Workers were killed {deaths} times in a row, most likely for lack of memory. "
+                "Reduce the number of parallel runs (--jobs)."
             ) from error
 
     @property
@@ -279,8 +279,8 @@ class ProcessExecutor(Executor):
 
     @contextmanager
     def _sharing(self, shared: Any) -> Iterator[Any]:
-        """Store what all jobs need once; the handle is sent with every job."""
-        # a dataset may have gigabytes: pickled once, and loaded once by every process
+        """Store the data that all jobs share; the handle is sent with every job."""
+        # a dataset may have gigabytes: it is pickled once, and loaded once by every process
         path = self.channel.folder / f"shared-{secrets.token_hex(4)}.pickle"
         path.write_bytes(pickle.dumps(shared))
         try:
@@ -302,7 +302,7 @@ class ProcessExecutor(Executor):
         """Wait for a job to end, and return all that have ended."""
         done, _ = wait(pending, return_when=FIRST_COMPLETED)
         if any(isinstance(future.exception(), self.died) for future in done):
-            # a killed process breaks the pool: every job that is under way fails
+            # a killed process breaks the pool: all running jobs fail
             done, _ = wait(pending, return_when=ALL_COMPLETED)
         return done
 
@@ -310,9 +310,9 @@ class ProcessExecutor(Executor):
         return future.result()
 
     def _kill(self, pending: Mapping[Any, Any]) -> None:
-        """End jobs that nobody waits for after an error or an interrupt, and idle processes.
+        """Kill the processes of abandoned jobs after an error or an interrupt, and idle processes.
 
-        After a stop that spares the seconds in which two processes with torch loaded would exit.
+        This saves the seconds that processes with torch loaded take to exit.
         """
         if self._pool is not None:
             self._pool.shutdown(wait=True, kill_workers=True)
@@ -323,7 +323,7 @@ def _call(
 ) -> Result:
     result = function(job, _load(handle), channel)
     if channel.orphaned():
-        # nobody waits for the result, and no more jobs will come
+        # the result is not needed, and there are no more jobs
         os._exit(1)
     return result
 
@@ -334,7 +334,7 @@ def _load(path: Path) -> Any:
 
 
 def _ignore_interrupts() -> None:
-    # Ctrl-C reaches every process of a terminal; the parent asks its workers to stop
+    # Ctrl-C reaches every process of a terminal: workers ignore it, the parent stops them
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -351,12 +351,12 @@ def open_executor(
 ) -> Iterator[Executor]:
     """An executor for `jobs` jobs.
 
-    backend: "local" for processes of this machine (a single worker is this very process), "ray"
+    backend: "local" for processes of this machine (a single worker runs in this process), "ray"
         for a cluster.
-    workers: jobs at a time; None takes one per core, or all that the cluster has room for.
+    workers: number of parallel jobs; None uses one per core, or as many as fit on the cluster.
     address: of the Ray cluster, "auto" or host:port; None starts one on this machine.
     stop: polled; once it returns True the workers are asked to save and return.
-    max_deaths: workers that may be killed in a row without a job being finished.
+    max_deaths: number of workers that may be killed in a row without a finished job.
     """
     check_backend(backend, address)
     options: dict[str, Any] = {"stop": stop, "poll_seconds": poll_seconds, "max_deaths": max_deaths}
@@ -385,11 +385,11 @@ def _import_ray() -> Callable[..., AbstractContextManager[Executor]]:
 
 
 def check_backend(backend: str, address: str | None = None) -> None:
-    """Raise for an unknown backend, or for an address that it has no use for."""
+    """Raise for an unknown backend, or for an address that the backend does not use."""
     if backend not in BACKENDS:
         raise ExecutorError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}.")
     if address is not None and backend != "ray":
-        raise ExecutorError(f"An address is for backend ray, got {address!r} for {backend}.")
+        raise ExecutorError(f"address needs backend ray, got {address!r} with {backend}.")
 
 
 def cores() -> int:

@@ -1,4 +1,4 @@
-"""Inspection of synthetic data: measure the outputs of every method, before any training."""
+"""Inspection of mixed samples: measures the outputs of every method, without training on them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,21 +28,21 @@ from zetamix.results.inspection import Inspection, MeasuredOutputs, Oracle, Sett
 
 Watch: TypeAlias = Callable[[str, int, int], None]
 
-# fewer samples say nothing about a distribution
+# fewer samples are not enough to measure a distribution
 MIN_SAMPLES = 32
 # examples in the report: images are shown one by one, points as a cloud
 EXAMPLE_IMAGES, EXAMPLE_POINTS = 10, 500
 # methods whose outputs are sums of samples with weights that sum to 1
 SUMS = ("none", "smoothing", "mixup", "zeta", "local")
-# samples with more than this many times as many numbers as there are samples are measured by
-# their coordinates: 169 photos of 224 × 224 and 18 methods take 12 s of CPU time instead of 148
+# if samples have more than this many times as many features as there are samples, coordinates are
+# measured instead: 169 photos of 224 × 224 and 18 methods take 12 s of CPU time instead of 148
 WIDE = 2
 # images that are downscaled together for the oracle
 CHUNK = 1024
 
 
 class InspectionError(ValueError):
-    """The data or the settings do not allow a measurement; the message says what would."""
+    """The data or the settings do not allow a measurement; the message says what to change."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Originals:
     samples: Tensor
     labels: Tensor
     unseen: int
-    """How many of them the oracle is not trained on."""
+    """How many of them are unseen by the oracle."""
     rest: Tensor
     """Rows of the training split for the oracle."""
 
     @property
     def groups(self) -> list[Tensor]:
-        """Indices that may share a batch: outputs of unseen samples contain unseen ones only."""
+        """Indices that may share a batch: unseen samples are mixed only with unseen ones."""
         indices = torch.arange(len(self.labels))
         return [part for part in (indices[: self.unseen], indices[self.unseen :]) if len(part)]
 
@@ -74,13 +74,13 @@ def inspect_dataset(
 ) -> Inspection:
     """Mix a dataset's training samples with each method and measure the outputs.
 
-    oracle: a classifier of your own; None trains one on samples that it does not judge.
+    oracle: your own classifier; None trains one on samples that it does not judge.
     watch: called with the name of a stage, the steps done in it, and its number of steps.
     """
     settings = settings or Settings()
     watch = watch or (lambda stage, done, total: None)
     device = torch.device(device)
-    # originals are measured in any case
+    # originals are always measured
     methods = [method for method in methods if method.name != "none"]
     if not methods:
         raise InspectionError("Expected a method that mixes, such as mixup or zeta:2.8, got none.")
@@ -118,15 +118,15 @@ def choose_originals(dataset: Dataset, settings: Settings, device: torch.device)
     train = dataset.train
     if dataset.multi_label:
         raise InspectionError(
-            f"{dataset.name} has several labels per sample; inspect expects one class each, which "
-            "its oracle recognises. Use compare."
+            f"{dataset.name} has several labels per sample, but inspect needs one class per "
+            "sample. Use compare."
         )
     available, classes = len(train), int((train.counts() > 0).sum())
     count, needed = min(settings.samples, available), max(MIN_SAMPLES, 2 * classes)
     if count < needed:
         raise InspectionError(
             f"Expected at least {needed} samples to measure, two of each class, got {count:,}. "
-            "Measures of fewer samples mean nothing."
+            "Use more samples."
         )
     chosen = train.subset(min(count, max(classes, available // 2)), settings.seed)
     unseen = _row_indices(chosen.rows, train.rows, available)
@@ -182,11 +182,11 @@ def _train_oracle(
             watch=lambda done, total: watch("training the oracle", done, total),
         )
     except ValueError as error:
-        raise InspectionError(f"{settings.oracle} cannot be the oracle: {error}") from error
+        raise InspectionError(f"{settings.oracle} cannot be used as the oracle: {error}") from error
 
 
 def _downscaled(split: Split, rows: Tensor, size: int) -> Tensor:
-    """Samples for the oracle, in chunks: in full size, all of them may not fit into memory."""
+    """Samples for the oracle, downscaled in chunks: all of them may not fit into memory."""
     return torch.cat([downscale(split.take(part), size) for part in torch.split(rows, CHUNK)])
 
 
@@ -279,7 +279,7 @@ class _Measurer:
         if method.name in SUMS:
             # the same seed, so the same sums
             return self.mix(method, self.points).samples, self.points
-        # outputs outside the span of the originals need coordinates of both: for CutMix and 169
+        # outputs outside the span of the originals need common coordinates: for CutMix and 169
         # photos that takes 1 s instead of 50
         both = coordinates(torch.cat([samples, mixed.samples]), memory_gb=self.settings.memory_gb)
         return both[len(samples) :], both[: len(samples)]

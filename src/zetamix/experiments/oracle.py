@@ -29,7 +29,7 @@ DEGREES, STRETCH, SHIFT = 10.0, 0.1, 0.07
 
 
 class Classifier(nn.Module):
-    """A network behind the standardisation of its training samples.
+    """A network that standardises its inputs as in training.
 
     size: larger images are downscaled to this, as those in training were.
     """
@@ -138,7 +138,7 @@ def _fit(
     network.train()
     step = 0
     for _ in range(epochs):
-        # equal parts: batch normalisation cannot take a last batch of one
+        # equal parts: batch normalisation does not support a last batch of one
         order = torch.randperm(len(samples), generator=generator).tensor_split(steps_per_epoch)
         for rows in order:
             batch = samples[rows].float()

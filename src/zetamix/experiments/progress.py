@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from zetamix.methods import display_name
 from zetamix.records import Cell
 
-# no estimate before
+# no estimate before this many seconds
 SETTLING_SECONDS = 5.0
 
 State: TypeAlias = Literal["waiting", "training", "done", "failed"]
@@ -48,7 +48,7 @@ class Snapshot:
 
     cells: tuple[CellProgress, ...]
     seconds_left: float | None = None
-    """None while there is nothing to estimate it from."""
+    """None if it cannot be estimated yet."""
     deaths: int = 0
     """Workers that were killed, and whose runs were resumed."""
 
@@ -95,14 +95,14 @@ class Tracker:
         return CellProgress(cell, state, float(message["epochs"]), resumed, message["line"])
 
     def _seconds_left(self, cells: Sequence[CellProgress]) -> float | None:
-        """From the epochs trained since the start; those of checkpoints took no time here."""
+        """Estimated from the epochs trained since the start, without those of checkpoints."""
         if all(cell.state in ("done", "failed") for cell in cells):
             return 0.0
         left = sum(cell.total - cell.epochs for cell in cells)
         trained = sum(cell.epochs - cell.resumed for cell in cells)
-        # a run whose epochs are over is still to be evaluated and written: that takes time too
+        # a run with all epochs trained still has to be evaluated and written
         if left <= 0 or trained <= 0 or self._started is None:
             return None
         elapsed = self.clock() - self._started
-        # the first steps of a process are slow: they compile, and fill caches
+        # the first steps of a process are slow: they compile and fill caches
         return None if elapsed < SETTLING_SECONDS else left * elapsed / trained

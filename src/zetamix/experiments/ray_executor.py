@@ -32,7 +32,7 @@ STOP = "stop"
 
 
 class RayExecutor(ProcessExecutor):
-    """One task per job instead of processes; the base class starts killed ones again."""
+    """One Ray task per job instead of processes; the base class restarts killed ones."""
 
     remote = True
     died = (WorkerCrashedError, NodeDiedError, OutOfMemoryError)
@@ -58,7 +58,7 @@ class RayExecutor(ProcessExecutor):
     def _wait(self, pending: Mapping[Any, Any]) -> Iterable[Any]:
         done: list[Any] = []
         while not done:
-            # in short intervals, so that signals are handled in between
+            # with a short timeout, so that signals are handled in between
             done, _ = ray.wait(list(pending), num_returns=1, timeout=self.poll_seconds)
         return done
 
@@ -91,7 +91,7 @@ class _Mailbox:
 
 
 class RayChannel(Channel):
-    """A channel between machines of a cluster. Ray itself ends tasks whose driver is gone."""
+    """A channel between machines of a cluster. Ray itself ends tasks whose driver was killed."""
 
     in_process = False
 
@@ -112,7 +112,7 @@ class RayChannel(Channel):
         self.mailbox.write.remote(name, message)
 
     def _read(self) -> dict[str, Message]:
-        # training does not depend on messages: it goes on where the actor is slow or lost
+        # training does not depend on messages: it continues if the actor is slow or lost
         try:
             contents: dict[str, Message] = ray.get(self.mailbox.read.remote(), timeout=5)
         except (RayActorError, GetTimeoutError):
@@ -124,7 +124,7 @@ class RayChannel(Channel):
 def open_ray_executor(
     jobs: int, workers: int | None, address: str | None, *, poll_seconds: float, **options: Any
 ) -> Iterator[RayExecutor]:
-    """An executor on the cluster at `address`, or on one started here where that is None."""
+    """An executor on the cluster at `address`; None starts a cluster on this machine."""
     connect(address)
     try:
         count, resources = plan_workers(ray.cluster_resources(), jobs, workers)  # type: ignore[no-untyped-call]
@@ -156,7 +156,7 @@ def connect(address: str | None, init: Any = ray.init) -> None:
 
 
 def check_address(address: str) -> None:
-    """Raise at once where nothing listens: Ray itself retries for minutes."""
+    """Raise immediately if nothing listens at the address: Ray itself retries for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or "/" in host:
         raise ExecutorError(
@@ -165,7 +165,7 @@ def check_address(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except (OSError, OverflowError) as error:
-        raise ExecutorError(f"No Ray cluster answers at {address!r}: {error}. {START}") from None
+        raise ExecutorError(f"No Ray cluster found at {address!r}: {error}. {START}") from None
 
 
 def plan_workers(

@@ -32,11 +32,11 @@ from zetamix.train.run_folder import FolderError, RunFolder, hold
 
 Watch: TypeAlias = Callable[[Snapshot], None]
 
-# runs that train side by side on one GPU by default
+# default number of concurrent runs on one GPU
 RUNS_PER_GPU = 4
-# a worker whose parent was killed saves and leaves its folder within this time
+# a worker whose parent was killed saves and releases its folder within this time
 ORPHAN_SECONDS = 60.0
-# held by the command, while `hold` is for the process that trains
+# lock of the command; the lock of `hold` is for the process that trains
 COMMAND_LOCK = ".command.lock"
 TOKEN = ".token"
 
@@ -62,7 +62,7 @@ class CellResults:
 
 @dataclass(frozen=True)
 class Job:
-    """Cells for one worker, which trains up to `side_by_side` of them at a time on its device."""
+    """Cells for one worker, which trains up to `side_by_side` of them concurrently."""
 
     cells: tuple[Cell, ...]
     device: str | None = None
@@ -125,10 +125,10 @@ def run_cells(
     Runs resume from their checkpoints. A run that fails (it diverged, its folder or data cannot be
     used, the GPU is out of memory) does not end the others. Runs of killed workers are resumed.
 
-    out: the folder that holds the folders of the runs. folder_of: the folder of a cell within it.
-    ref: where other processes load the dataset from; None sends them the dataset.
-    jobs: runs at a time: processes on a CPU (default: one per core), models side by side on GPUs
-        (default: 4 on each).
+    out: the folder that contains the folders of the runs. folder_of: the folder of a cell in it.
+    ref: how other processes load the dataset; None sends them the dataset.
+    jobs: number of parallel runs: processes on a CPU (default: one per core), concurrent models on
+        GPUs (default: 4 on each).
     backend: "local", or "ray" for the cluster at `address` ("auto", host:port; None starts one).
     device: "cpu", "cuda" for all GPUs, or "cuda:1"; None takes GPUs if there are any.
     compile: torch.compile; None decides by the number of steps that a process will take.
@@ -136,7 +136,7 @@ def run_cells(
     keep_model: whether the weights of finished runs are kept.
     new_bn: as in `Run`.
     watch: called with a snapshot at the start, every `poll_seconds` from a thread, and at the end.
-    stop: once it returns True, runs under way are saved; the same call resumes them.
+    stop: once it returns True, current runs are saved; the same call resumes them.
     """
     ranks = Ranks() if ranks is None else ranks
     settings = Settings(
@@ -153,7 +153,7 @@ def run_cells(
     if call.missing:
         opened: AbstractContextManager[Executor]
         if ranks.world > 1:
-            # every rank trains the same runs, and `train` has them stop together
+            # every rank trains the same runs, and `train` stops all ranks together
             plan = [Job(tuple(call.missing), device, jobs or 1)]
             opened = nullcontext(Executor(stop=stop, poll_seconds=poll_seconds))
         else:
@@ -186,9 +186,9 @@ class _Call:
             record = self._folder(cell).read_record()
             if record is not None:
                 records[cell.key] = record
-                # a process killed right after the record leaves its checkpoint
+                # a process that was killed right after writing the record left its checkpoint
                 self._folder(cell).clean_up()
-        # the files of a distributed run may be on the machine of its first rank only
+        # the files of a distributed run may exist only on the machine of rank 0
         self.records: dict[str, RunRecord] = settings.ranks.share(records)
         self.finished_before = len(self.records)
         self.missing = [cell for cell in cells if cell.key not in self.records]
@@ -204,7 +204,7 @@ class _Call:
             # other machines may not have the data, and this process has loaded it
             settings = replace(settings, data=self.dataset)
         folders = [self._folder(cell).path for cell in self.missing]
-        # other commands are refused at once; workers wait for those of a killed command
+        # fails immediately if another command runs; workers wait for those of a killed command
         locked = hold(folders, lock=COMMAND_LOCK) if settings.ranks.leads else nullcontext()
         with locked, executor.watched(lambda: self._look(executor)):
             for _, result in executor.run(train_cells, plan, settings):
@@ -248,7 +248,7 @@ class _Call:
 def plan_gpus(
     jobs: int | None, backend: str, device: str | None, gpus: int | None = None
 ) -> tuple[list[str], int]:
-    """The GPUs of this machine to train on, and how many runs share one; none on a cluster."""
+    """The GPUs of this machine to train on, and how many runs share each; none on a cluster."""
     if backend != "local" or device == "cpu":
         return [], 1
     if gpus is None:
@@ -266,10 +266,10 @@ def plan_jobs(
     device: str | None,
     gpus: int | None = None,
 ) -> tuple[list[Job], int | None]:
-    """The jobs, and the number of workers (None: as many as there is room for).
+    """The jobs, and the number of workers (None: as many as fit).
 
-    Locally there is one process per GPU, which trains several models side by side; on a CPU there
-    is one process per run, and a cluster schedules every run by itself.
+    Locally there is one process per GPU, which trains several models concurrently; on a CPU there
+    is one process per run, and a cluster schedules every run separately.
 
     gpus: the number of GPUs; None asks torch.
     """
@@ -289,8 +289,8 @@ def use_device(
 ) -> torch.device:
     """The device of this process, made the current one; None takes a GPU if there is one.
 
-    CUDA streams and graphs are created on the current GPU, so a process that trains on the second
-    one has to select it.
+    CUDA streams and graphs are created on the current GPU, so a process must select the GPU that it
+    trains on.
     """
     if name is None:
         name = "cuda" if cuda.is_available() else "cpu"
@@ -298,18 +298,18 @@ def use_device(
     if device.type == "cuda":
         if device.index is not None:
             cuda.set_device(device)
-        # cuDNN tries its convolutions once per shape; shapes never change here
+        # cuDNN benchmarks its convolutions once per shape; shapes do not change here
         cudnn.benchmark = True
     return device
 
 
 def should_compile(device: torch.device, recipes: Sequence[Recipe], samples: int) -> bool:
-    """Whether torch.compile pays off for runs that one process will train, by all their steps."""
+    """Whether torch.compile saves time, by the total number of steps of one process."""
     return compiling_pays(device, sum(recipe.steps(samples) for recipe in recipes))
 
 
 def train_cells(job: Job, settings: Settings, channel: Channel) -> JobResult:
-    """Train the cells of a job; this is what a worker runs."""
+    """Train the cells of a job; workers run this function."""
     base = working_folder(settings.out, settings.token)
     folders = {cell.key: base / settings.folders[cell.key] for cell in job.cells}
     try:
@@ -341,7 +341,7 @@ def _train(
     if compile is None:
         compile = should_compile(device, recipes, len(dataset.train))
     with warnings.catch_warnings():
-        # the command warns once about a γ that lets no sample dominate
+        # the command itself warns once about a γ below the dominance threshold
         warnings.simplefilter("ignore", UserWarning)
         runs = [
             Run(
@@ -384,7 +384,7 @@ class _Reporter:
         self._send(run)
 
     def stopped(self) -> bool:
-        # of several runs in one process, one may be finished long before its job is
+        # with several runs in one process, a run may be finished long before its job
         for run, message in self.messages.items():
             if run.record is not None and not message["done"]:
                 message["done"] = True
@@ -392,7 +392,7 @@ class _Reporter:
         return self.channel.stopped()
 
     def flush(self) -> None:
-        """Send the last message of every run, however recent the one before is."""
+        """Send the last message of every run, without waiting for `interval`."""
         for run, message in self.messages.items():
             message["done"] = run.record is not None
             self._send(run, now=True)
@@ -402,7 +402,7 @@ class _Reporter:
 
 
 def folder_token(out: Path) -> str:
-    """Distinguishes this folder from one with the same path on another machine."""
+    """A token that distinguishes this folder from one with the same path on another machine."""
     path = out / TOKEN
     if not path.exists():
         write_text(path, secrets.token_hex(8))

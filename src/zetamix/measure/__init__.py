@@ -1,4 +1,4 @@
-"""Measures of synthetic data: local dimension, realism, label correctness, diversity, richness."""
+"""Measures of mixed samples: local dimension, realism, label correctness, diversity, richness."""
 
 from zetamix.measure.coordinate_system import coordinates as coordinates
 from zetamix.measure.dimension import local_dimension as local_dimension

@@ -1,4 +1,4 @@
-"""Coordinates in the span of n points: at most n - 1 numbers each, however many features."""
+"""Coordinates in the span of n points: at most n - 1 numbers each, for any number of features."""
 
 from collections.abc import Callable
 
@@ -8,10 +8,10 @@ from torch import Tensor
 from zetamix._checks import check_number, check_tensor
 from zetamix.measure.neighbours import FLOAT64, blocks, check_finite
 
-# squared distances below this fraction of the largest square may be rounding: the points
+# squared distances below this fraction of the largest square may be rounding errors: the points
 # themselves are compared to find duplicates
 ROUNDING = 1e-10
-# a direction with less than this fraction of the largest variance is rounding, too
+# a direction with less than this fraction of the largest variance is a rounding error as well
 MIN_VARIANCE = 1e-13
 
 
@@ -24,8 +24,8 @@ def coordinates(
     samples. 169 photos of 150,528 numbers become 169 rows of 168. Equal points have bitwise equal
     coordinates.
 
-    memory_gb: memory limit beside the points and their n × n inner products.
-    watch: called with the features done and the number of features.
+    memory_gb: memory limit in addition to the points and their n × n inner products.
+    watch: called with the number of features done and the total number.
 
     >>> corners = torch.eye(3).repeat_interleave(1000, dim=1)
     >>> coordinates(corners).shape, torch.pdist(coordinates(corners)).square().round()

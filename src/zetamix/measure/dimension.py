@@ -9,9 +9,9 @@ from zetamix._checks import check_count, check_number, check_tensor
 from zetamix.measure.eigenvalue_count import count_above
 from zetamix.measure.neighbours import FLOAT64, Cloud, blocks, nearest
 
-# a neighbourhood smaller than this, relative to its distance from the origin, in squares, is
-# computed from differences of points: inner products keep about ten digits of its eigenvalues at
-# this size, and fewer below
+# neighbourhoods whose squared size is below this fraction of their squared distance from the origin
+# are computed from differences of points: inner products keep about ten digits of the eigenvalues
+# at this size, and fewer below
 TIGHT = 0.01
 # bytes of neighbourhoods that a CPU works on at a time, so that they stay in its cache: 612
 # neighbourhoods of 128 images of 3072 numbers take 1.6 s on one core, 2.9 s in parts of 500 MB
@@ -28,19 +28,20 @@ def local_dimension(
 ) -> Tensor:
     """The local intrinsic dimension at each of `points` [n, ...], float32 [n].
 
-    For several numbers of neighbours, [len(neighbours), n] from one search.
+    For a sequence of `neighbours`, the result is [len(neighbours), n], from one search.
 
     It is the number of principal components of the `neighbours` nearest points, without the point
     itself, whose variance exceeds `eigenvalue_ratio` times the largest (Fukunaga and Olsen;
     Appendix C of the paper).
 
-    The same numbers as scikit-dimension's `lPCA(ver="FO", alphaFO=0.05).fit_pw`, computed in
-    float64 whatever the dtype of the points. Where all neighbours are one point the dimension is
-    0. Of points at exactly the same distance the first ones count as nearer.
+    The result equals that of scikit-dimension's `lPCA(ver="FO", alphaFO=0.05).fit_pw`, computed in
+    float64 for any dtype of the points. If all neighbours are the same point, the dimension is 0.
+    Ties in distance are broken by index.
 
-    memory_gb: memory limit beside the points, in gigabytes; the distances of one point to all
-        others are needed in any case.
-    device: device of the computation; None for that of the points, on which the result is.
+    memory_gb: memory limit in gigabytes, in addition to the points; the distances of one point to
+        all others are always needed.
+    device: device of the computation; None uses that of the points. The result is on the device of
+        the points.
 
     >>> line = torch.arange(100.0).unsqueeze(1) * torch.tensor([3.0, 4.0, 0.0])
     >>> local_dimension(line, neighbours=8).unique()
@@ -72,7 +73,7 @@ def local_dimension(
 
 
 def _shared_products(cloud: Cloud, neighbours: int, memory: float) -> Tensor | None:
-    """All inner products [n, n], where they fit into memory and save work.
+    """All inner products [n, n], if they fit into memory and save work; else None.
 
     Gram matrices of neighbours are parts of them. For 1000 images of 3072 numbers and 128
     neighbours that is 6 GFLOP instead of 101.
@@ -90,9 +91,9 @@ def _block_size(cloud: Cloud, neighbours: int, memory: float) -> int:
 
 
 def _moments(cloud: Cloud, near: Tensor) -> Tensor:
-    """For each row of `near` a matrix with the eigenvalues of its neighbours' covariance.
+    """For each row of `near`, a matrix with the eigenvalues of the covariance of its neighbours.
 
-    Up to a factor; features × features, or the Gram matrix where that is smaller.
+    Up to a factor; features × features, or the Gram matrix if that is smaller.
     """
     count = near.shape[1]
     width = min(count, cloud.features)
@@ -128,7 +129,7 @@ def _moments_from_products(cloud: Cloud, near: Tensor, shared: Tensor) -> Tensor
 def _check(points: Tensor, sizes: list[int], eigenvalue_ratio: float, memory_gb: float) -> None:
     check_tensor("points", points)
     if not sizes:
-        raise ValueError("neighbours must have at least one number, got none.")
+        raise ValueError("neighbours must contain at least one number, got none.")
     for size in sizes:
         check_count("neighbours", size, 2)
     check_number("eigenvalue_ratio", eigenvalue_ratio, low=0, high=1)

@@ -23,10 +23,10 @@ def relative_distance(outputs: Tensor, originals: Tensor, *, memory_gb: float = 
     """
     cloud, other = _clouds(outputs, originals, memory_gb)
     unit = float(distances_to(cloud, cloud, 1, itself=False).mean())
-    # by rounding, duplicates are this far apart
+    # rounding errors put duplicates up to this far apart
     if unit <= 1e-7 * float(cloud.squares.mean().sqrt()):
         raise ValueError(
-            "Every original has an exact duplicate, so that the unit of distance is 0. Remove "
+            "Every original has an exact duplicate, so the unit of distance would be 0. Remove "
             "duplicates."
         )
     return mean_of(distances_to(other, cloud, 1) / unit)
@@ -99,7 +99,7 @@ def _clouds(outputs: Tensor, originals: Tensor, memory_gb: float) -> tuple[Cloud
     check_number("memory_gb", memory_gb, low=0.01)
     if outputs.shape[1:] != originals.shape[1:] or outputs.ndim < 2:
         raise ValueError(
-            "outputs and originals must hold samples of the same shape, got "
+            "outputs and originals must have samples of the same shape, got "
             f"{list(outputs.shape)} and {list(originals.shape)}."
         )
     if len(originals) < 2 or len(outputs) == 0:

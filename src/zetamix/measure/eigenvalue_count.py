@@ -25,12 +25,12 @@ def count_above(matrices: Tensor, ratio: float) -> Tensor:
 
 
 def count_by_signs(matrices: Tensor, ratio: float) -> Tensor:
-    """The same for a GPU, without computing all eigenvalues.
+    """The same on a GPU, without computing all eigenvalues.
 
     Every step is one operation on the whole batch, so that thousands of matrices keep a GPU busy:
-    Householder reflections to tridiagonal form, then signs of Sturm sequences, first to enclose
-    the largest eigenvalue, then once at the threshold. Both are backward stable, so that counts
-    are as reliable as those from eigenvalues.
+    Householder reflections to tridiagonal form, then signs of Sturm sequences, first to bracket the
+    largest eigenvalue, then once at the threshold. Both are backward stable, so that counts are as
+    reliable as those from eigenvalues.
     """
     trace = matrices.diagonal(dim1=1, dim2=2).sum(1)
     scale = torch.where(trace > 0, trace, 1)

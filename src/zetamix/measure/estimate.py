@@ -12,8 +12,8 @@ from zetamix.atomic_io import json_safe
 class Estimate:
     """The mean of `n` values; NaN for n = 0.
 
-    The standard error assumes independent values. Outputs of one batch share sources, so that it
-    is a lower bound, close where there are many batches and one sample dominates each output.
+    The standard error assumes independent values. Outputs of one batch share sources, so it is a
+    lower bound; it is close for many batches and if one sample dominates each output.
     """
 
     value: float

@@ -36,10 +36,10 @@ def mix_samples(
 
     generator: a CPU generator for the batches; it also seeds the method's own generator.
 
-    Every sample is mixed with a class of its own, so that the targets of any method, CutMix
-    included, are the weights of the samples in each output.
+    Every sample gets its own class for mixing, so that the targets of any method, including CutMix,
+    are the weights of the samples in each output.
     """
-    # smoothing mixes no samples, and its targets depend on the number of classes
+    # label smoothing mixes no samples, and its targets depend on the number of classes
     smooths = method.name == "smoothing"
     mixer = Method("none") if smooths else method
     outputs = torch.empty_like(samples, dtype=torch.float32)

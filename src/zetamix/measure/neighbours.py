@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 
 FLOAT64 = 8
-# a squared distance below this fraction of a squared norm has lost eight of its sixteen digits in
-# the products, and is recomputed from differences
+# squared distances below this fraction of a squared norm lose eight of their sixteen digits in the
+# products, and are recomputed from differences
 CLOSE = 1e-8
 
 
 class Cloud:
     """Points `[n, d]` of any dtype, converted to float64 in parts of at most `memory` bytes.
 
-    Everything is relative to the first point, or another `origin`. That keeps large offsets out
-    of the products, and integers exact: products of pixels are integers, so that equal distances
+    All points are relative to the first point, or another `origin`. This keeps large offsets out of
+    the products, and integers exact: products of pixels are integers, so that equal distances
     compare equal.
     """
 
@@ -66,10 +66,9 @@ def blocks(count: int, size: int) -> Iterator[slice]:
 def nearest(cloud: Cloud, queries: slice, products: Tensor, counts: Sequence[int]) -> Tensor:
     """Indices `[b, max(counts)]` of the points nearest to each query, in ascending order.
 
-    Each of `counts` is a neighbourhood: its points are the first so many of a row. A query is not
-    its own neighbour. Of points at the same distance, the first ones are taken. (scikit-learn's
-    choice depends on its threads: with two instead of one, 45 of the first 1000 digits get other
-    neighbours.)
+    The neighbourhood for each of `counts` is that many first entries of a row. A query is not its
+    own neighbour. Ties in distance are broken by index. (In scikit-learn they depend on the number
+    of threads: with two instead of one, 45 of the first 1000 digits get other neighbours.)
     """
     neighbours = max(counts)
     squares = cloud.squares
@@ -77,12 +76,12 @@ def nearest(cloud: Cloud, queries: slice, products: Tensor, counts: Sequence[int
     distances += squares[queries].unsqueeze(1)
     own = torch.arange(queries.start, queries.stop, device=distances.device)
     distances.scatter_(1, own.unsqueeze(1), torch.inf)
-    # one more than needed shows where the last neighbour is tied
+    # one more than needed, to detect ties of the last neighbour
     nearest_squares, indices = distances.topk(neighbours + 1, largest=False)
     is_close = nearest_squares < CLOSE * squares[queries].unsqueeze(1)
     close = is_close[:, min(counts) - 1].nonzero().squeeze(1)
     if len(close):
-        # usually all that is close is among the candidates: 128 copies of a sample, not 50,000
+        # usually the candidates include all close points: 128 copies of a sample, not 50,000
         exact = _exact_to(cloud, own[close], indices[close])
         squares_close = torch.where(is_close[close], exact, nearest_squares[close])
         distances[close] = distances[close].scatter(1, indices[close], squares_close)
@@ -124,7 +123,7 @@ def _exact(cloud: Cloud, queries: Tensor) -> Tensor:
 def distances_to(queries: Cloud, points: Cloud, count: int, *, itself: bool = True) -> Tensor:
     """Distances [n, count] from each of `queries` to the nearest of `points`, in ascending order.
 
-    itself: False where both are the same points, to exclude the distance 0 to itself.
+    itself: False if both are the same points, to exclude the distance 0 of a point to itself.
     """
     results = []
     size = max(1, int(queries.memory / (4 * FLOAT64 * (len(points) + 3 * queries.features))))

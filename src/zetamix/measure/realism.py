@@ -11,16 +11,16 @@ from zetamix._checks import check_count, check_same_shape, check_tensor
 from zetamix.measure.diversity import entropy
 from zetamix.measure.estimate import Estimate, mean_of
 
-# the paper calls outputs highly realistic where the oracle's entropy is below this
+# the paper calls outputs highly realistic if the oracle's entropy is below this
 CERTAIN = 0.1
-# label probabilities are clamped to this: a class that the oracle predicts and the label excludes
-# costs 16.1 nats and not infinitely many
+# lower bound of label probabilities: a class that the oracle predicts and the label excludes costs
+# 16.1 nats instead of infinity
 FLOOR = 1e-7
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The oracle's judgement of n outputs, one number for each, in nats."""
+    """The oracle's judgement of n outputs, one value for each, in nats."""
 
     entropies: Tensor
     """Entropy of the oracle's prediction: low for an output that looks like one class."""
@@ -37,7 +37,7 @@ class Judgement:
         return self.entropies < CERTAIN
 
     def summary(self) -> dict[str, Estimate]:
-        """Means over all outputs, and label correctness over the certain ones alone."""
+        """Means over all outputs, and label correctness also over the certain ones only."""
         certain = self.certain
         return {
             "oracle_entropy": mean_of(self.entropies),
@@ -56,10 +56,10 @@ def judge(
 
     oracle: returns logits [n, classes] for samples; a module is called in evaluation mode.
 
-    In the cross entropy the oracle's prediction is the truth and the label is judged. The training
-    loss would penalise rich labels: on the digits it is 2.2 nats for ζ-mixup at γ = 2.8 and 1.8
-    for mixup, although the predicted class is the label's largest for 98 and 87 % of the outputs.
-    Label probabilities below 1e-7 count as 1e-7.
+    The cross entropy takes the oracle's prediction as the truth and evaluates the label. The
+    training loss would penalise rich labels: on the digits it is 2.2 nats for ζ-mixup at γ = 2.8
+    and 1.8 for mixup, although the predicted class is the label's largest for 98 and 87 % of the
+    outputs. Label probabilities below 1e-7 are set to 1e-7.
 
     >>> sure = torch.tensor([[0.0, 50.0]])
     >>> judgement = judge(lambda samples: sure, torch.rand(1, 3), torch.tensor([[0.5, 0.5]]))
@@ -101,8 +101,8 @@ def predict(
 def density(values: Tensor, grid: Tensor) -> Tensor:
     """Density of non-negative `values` at the points of `grid`, by Gaussian kernels.
 
-    The bandwidth adapts to the local density, so that neither a sharp peak is blurred nor a long
-    tail frayed, and is at least the spacing of the grid. Mass below zero is reflected, so that the
+    The bandwidth adapts to the local density, so that sharp peaks are not blurred and long tails
+    are smooth, and is at least the spacing of the grid. Mass below zero is reflected, so that the
     area above zero is 1.
 
     >>> grid = torch.linspace(0, 8, 801)
@@ -114,8 +114,7 @@ def density(values: Tensor, grid: Tensor) -> Tensor:
     check_tensor("grid", grid)
     if len(values) == 0 or len(grid) < 2:
         raise ValueError(
-            f"Expected at least one value and two points of a grid, got {len(values)} and "
-            f"{len(grid)}."
+            f"Expected at least one value and two grid points, got {len(values)} and {len(grid)}."
         )
     points, grid = values.detach().double().sort().values, grid.double()
     widths = _kernel_widths(points, float(grid.diff().amax()))
@@ -127,8 +126,8 @@ def density(values: Tensor, grid: Tensor) -> Tensor:
 def _kernel_widths(points: Tensor, least: float) -> Tensor:
     """Silverman's bandwidth of the sorted points, times Abramson's local factors.
 
-    One bandwidth is not enough: 58 % of the cross entropies of ζ-mixup on MNIST lie between 0.19
-    and 0.24 nats, the others up to 16, and Scott's bandwidth drew a peak of 3.8 where it is 18.
+    One bandwidth is not enough: 58 % of the cross entropies of ζ-mixup on MNIST are between 0.19
+    and 0.24 nats, the others up to 16; with Scott's bandwidth, the peak was 3.8 instead of 18.
     """
     count = len(points)
     quartiles = points.quantile(points.new_tensor([0.25, 0.75]))

@@ -12,7 +12,7 @@ from zetamix.metrics import FRACTIONS, Confusion, count_right
 
 CONFIDENCE = 0.95
 POWER = 0.8
-# a comparison of more seeds is not planned
+# the largest number of seeds in power calculations
 MOST_SEEDS = 1000
 
 
@@ -47,7 +47,7 @@ class Difference:
     p: float | None
     """Two-sided, uncorrected; None for one seed."""
     p_holm: float | None = None
-    """p after Holm's correction over a family of tests; None where it belongs to none."""
+    """p after Holm's correction over a family of tests; None if it belongs to no family."""
 
     @property
     def n(self) -> int:
@@ -90,11 +90,11 @@ def paired_difference(
     *,
     resolution: float = 0.0,
 ) -> Difference | None:
-    """The mean difference over the seeds that both have; None where they share no seed.
+    """The mean difference over the seeds that both have; None if they share no seed.
 
-    resolution: the smallest change of the metric (`metrics.resolution`). Three seeds may well
-        differ by the same few samples, and a standard deviation of 0 would claim certainty: it is
-        taken to be no smaller than that of the rounding, resolution / √6 for a difference.
+    resolution: the smallest change of the metric (`metrics.resolution`). Three seeds can differ by
+        the same few samples, and a standard deviation of 0 would imply certainty, so it is at least
+        that of rounding, resolution / √6 for a difference.
 
     >>> found = paired_difference(
     ...     "a", "b", "error", {0: 0.1, 1: 0.2, 2: 0.3}, {0: 0.2, 1: 0.4, 2: 0.6}
@@ -125,9 +125,9 @@ def paired_difference(
 
 
 def holm(found: Sequence[Difference | None]) -> list[Difference]:
-    """All differences with Holm's p, which bounds the chance of any false claim by 5 %.
+    """All differences with Holm's p: at 5 %, it bounds the probability of any false claim.
 
-    None, the difference of methods that share no seed, is left out.
+    None, the difference of methods that share no seed, is skipped.
 
     >>> made = [Difference(str(p), "b", "error", {}, 0.0, 0.0, 0.0, p) for p in (0.04, 0.01, 0.03)]
     >>> [round(difference.p_holm, 2) for difference in holm(made)]
@@ -144,9 +144,10 @@ def holm(found: Sequence[Difference | None]) -> list[Difference]:
 
 
 def paired_power(difference: float, sd: float, n: int, level: float = 1 - CONFIDENCE) -> float:
-    """The probability that a two-sided paired t-test over n seeds finds a difference of this size.
+    """The power of a two-sided paired t-test over n seeds for a difference of this size.
 
-    Found: significant at `level` and in the right direction. sd: that of paired differences.
+    This is the probability of a significant result (at `level`) in the right direction. sd: the
+    standard deviation of paired differences.
 
     >>> round(paired_power(0.5, 1.0, 34), 3), round(paired_power(0.5, 1.0, 34, 0.01), 3)
     (0.808, 0.577)
@@ -169,10 +170,10 @@ def seeds_needed(difference: float, sd: float, level: float = 1 - CONFIDENCE) ->
 
 
 def standard_error(metric: str, confusion: Confusion) -> float | None:
-    """The standard error of a score over test samples; None where no formula is known.
+    """The standard error of a score over test samples; None if no formula is known.
 
-    confusion: of a record. Binomial, with two more samples right and two
-        more wrong (Agresti and Coull, 1998): otherwise 0 mistakes in 180 would be certainty.
+    confusion: the confusion matrix of a record. Binomial, with two correct and two wrong samples
+        added (Agresti and Coull, 1998): otherwise 0 errors in 180 would imply certainty.
 
     >>> round(standard_error("error", [[90, 0], [0, 90]]), 4)
     0.0076
@@ -188,10 +189,10 @@ def standard_error(metric: str, confusion: Confusion) -> float | None:
 
 
 def chance_error(metric: str, counts: Tensor) -> float:
-    """The standard error of a guesser's AUC or balanced accuracy on a split with these counts.
+    """The standard error of the AUC or balanced accuracy of random guessing, for these counts.
 
-    It follows from the size of the split and not from the spread over seeds: all seeds are scored
-    on the same samples, so that their mean is hardly more certain than one of them.
+    It is that over the samples of the split, not over seeds: all seeds are scored on the same
+    samples, so that their mean is hardly more precise than a single one.
 
     >>> import torch
     >>> round(chance_error("balanced_accuracy", torch.tensor([50, 50])), 3)
@@ -199,9 +200,9 @@ def chance_error(metric: str, counts: Tensor) -> float:
     """
     counts = counts[counts > 0].double()
     if metric == "auc":
-        # of Mann and Whitney's U
+        # the variance of the Mann-Whitney U statistic
         return math.sqrt((float(counts.sum()) + 1) / (12 * float(counts.prod())))
-    # a recall is a fraction of its class's samples, each guessed right with chance 1 / classes
+    # a recall is a fraction of the samples of a class, each guessed with probability 1 / classes
     chance = 1 / len(counts)
     return math.sqrt(chance * (1 - chance) * float((1 / counts).sum())) / len(counts)
 

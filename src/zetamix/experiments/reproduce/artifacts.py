@@ -23,7 +23,7 @@ from zetamix.train.recipe import Recipe
 
 @dataclass(frozen=True)
 class Artifact:
-    """One figure or table of the paper, or of our own."""
+    """A figure or table of the paper, or an additional one."""
 
     title: str
     make_cells: Callable[..., Sequence[PaperCell]]
@@ -31,7 +31,7 @@ class Artifact:
     trains: bool = False
     """Whether its cells are training runs, with a choice of seeds, augmentation and epochs."""
     adapts: bool = False
-    """Whether its cells depend on the records so far: `make_cells` is called with these, too."""
+    """Whether its cells depend on the records so far, with which `make_cells` is then called."""
     ours: bool = False
     """Whether the paper has no such figure or table."""
 
@@ -86,7 +86,7 @@ MEASURES: Mapping[str, Measure] = {
 }
 
 SPELLED = {"zetamix": parse("zetamix").full_label}
-# rows of the paper's tables that are not the paper's
+# additional methods in the paper's tables
 OWN_METHODS = ("switch", SPELLED["zetamix"])
 
 
@@ -97,15 +97,15 @@ def select_cells(id: str, request: CellRequest, store: RecordStore) -> list[Pape
     """
     if request.changes_training and not ARTIFACTS[id].trains:
         raise ReproduceError(
-            "Seeds, augmentation, epochs, models and weights apply to artifacts that train models; "
-            f"{id} trains none."
+            "Seeds, augmentation, epochs, models and weights apply only to artifacts that train "
+            f"models, and {id} trains none."
         )
     for name in request.augmentations or ():
         if name not in AUGMENTATIONS:
             expected = ", ".join(AUGMENTATIONS)
             raise ReproduceError(f"Expected an augmentation of {expected}, got {name!r}.")
     cells = ARTIFACTS[id].cells(request, store)
-    # zetamix may be asked for by its short name; its cells spell it out
+    # zetamix may be requested by its short name; its cells have all options
     methods = None if request.methods is None else [SPELLED.get(m, m) for m in request.methods]
     chosen = {"dataset": request.datasets, "model": request.models, "method": methods}
     for field, names in chosen.items():
@@ -123,7 +123,7 @@ def select_cells(id: str, request: CellRequest, store: RecordStore) -> list[Pape
 
 
 def artifacts_with(request: CellRequest, store: RecordStore) -> list[str]:
-    """The artifacts that have cells of a request; an error if none has."""
+    """The artifacts that have cells of a request; raises if there are none."""
     found, error = list[str](), None
     for id in ARTIFACTS:
         try:
@@ -131,14 +131,14 @@ def artifacts_with(request: CellRequest, store: RecordStore) -> list[str]:
         except ReproduceError as refusal:
             error = refusal
     if not found:
-        raise ReproduceError(f"No artifact has such cells. {error}")
+        raise ReproduceError(f"No artifact has matching cells. {error}")
     return found
 
 
 def make_view(
     id: str, store: RecordStore, *, request: CellRequest | None = None, is_smoke: bool = False
 ) -> PaperView:
-    """An artifact's cells, and other variants and methods of ours that have records.
+    """The cells of an artifact, and additional variants and methods that have records.
 
     request: the cells to show; default all.
     """
@@ -165,7 +165,7 @@ def _other_variants(
 ) -> list[TrainingCell]:
     """Cells of variants that were run for this artifact, for the datasets that have such a run.
 
-    A shortened recipe that was run for one artifact is not evidence for another.
+    Runs of a shortened recipe count only for the artifact they were made for.
     """
     own = [id for id, other in ARTIFACTS.items() if other.make_cells is artifact.make_cells]
     trainings = [cell for cell in cells if isinstance(cell, TrainingCell)]
@@ -199,7 +199,7 @@ def _variant_of(record: RunRecord) -> Variant | None:
     epochs = None if recipe.epochs == base.epochs else recipe.epochs
     augmentation: str | None = recipe.augmentation
     if recipe.weights is not None and augmentation == base.augmentation:
-        # named by its weights alone
+        # identified by its weights only
         augmentation = None
     variant = Variant(augmentation, epochs, recipe.weights)
     return variant if variant.recipe(record.cell.dataset, recipe.model) == recipe else None

@@ -1,4 +1,4 @@
-"""What a measurement needs: its data, its device, and earlier records."""
+"""The context of a measurement: its data, its device, and earlier records."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from zetamix.results.record_store import RecordStore
 
 @dataclass(frozen=True)
 class Measured:
-    """The result of a measurement: numbers for its record, and arrays to store beside it."""
+    """The result of a measurement: values of its record, and arrays to store with it."""
 
     values: dict[str, Any]
     arrays: dict[str, Tensor] = field(default_factory=dict)
@@ -34,13 +34,13 @@ class MeasureContext:
     """A folder for temporary files."""
     data: Dataset | None = None
     dimensions: dict[tuple[str | int, ...], dict[int, Tensor]] = field(default_factory=dict)
-    """Local dimensions by number of neighbours, for cells that share a search."""
+    """Local dimensions by number of neighbours, for cells that share a neighbour search."""
     _samples: tuple[str, Tensor] = ("", torch.empty(0))
 
     @property
     def dataset(self) -> Dataset:
         if self.data is None:
-            raise ReproduceError("This measurement needs a dataset, and its cell names none.")
+            raise ReproduceError("This measurement needs a dataset, but its cell has none.")
         return self.data
 
     def samples(self) -> Tensor:
@@ -70,7 +70,9 @@ class MeasureContext:
                 self.dataset.fingerprint,
             ):
                 return record
-        raise ReproduceError(f"{self.dataset.name}: no record of kind {kind} to continue from.")
+        raise ReproduceError(
+            f"{self.dataset.name}: there is no record of kind {kind}, which is needed."
+        )
 
 
 Measure: TypeAlias = Callable[[MeasurementCell, MeasureContext], Measured]

@@ -103,7 +103,7 @@ def confusing_rows(cell: MeasurementCell, oracle: Classifier, context: MeasureCo
     """Rows of the mixup outputs where the oracle is most certain of a class with label weight 0.
 
     The paper selects mixup outputs that look like another digit by eye; this is our rule. The same
-    rows of the other methods are shown beside them.
+    rows of the other methods are shown for comparison.
     """
     outputs = _mix_test_split(dataclasses.replace(cell, method="mixup:1.0"), context)
     confidence, predicted = predict(oracle, outputs.samples).softmax(1).max(1)

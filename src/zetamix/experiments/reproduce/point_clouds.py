@@ -19,9 +19,9 @@ PLANAR = ("crescents", "spirals")
 GAMMAS = (2.0, 2.4, 2.8, 4.0, 6.0)
 # the paper does not say how many samples it mixes here; 32 is its batch for large images
 BATCH = 32
-# N of the helix beside that of the figure above
+# N of the helix, in addition to that of the figure above
 GRID_BATCHES = (4, 8, 128)
-# bytes of distances to hold at a time
+# bytes of distances in memory at a time
 MEMORY = 2.5e8
 DIMENSION_DATASETS = ("helix", "paraboloid", "cifar10", "cifar100")
 DIMENSION_NEIGHBOURS = (8, 128)
@@ -32,8 +32,8 @@ DIMENSION_GAMMAS = (
 )
 # the paper does not say how many samples it mixes here; 128 is its batch for CIFAR
 DIMENSION_BATCH = 128
-# GB that local_dimension may use beside the points; with 2 each of 82 blocks of 50,000 images
-# converts all of them to float64 again, and products take 1.8 times as long
+# GB that local_dimension may use in addition to the points; with 2, each of 82 blocks of 50,000
+# images converts all of them to float64 again, and products take 1.8 times as long
 CPU_MEMORY = 6.0
 
 
@@ -86,7 +86,7 @@ def measure_distribution(cell: MeasurementCell, context: MeasureContext) -> Meas
         cloud = Cloud(samples, MEMORY)
         nearest = distances_to(Cloud(outputs.samples, MEMORY, cloud.origin), cloud, 1)
         values["distance"] = mean_of(nearest).as_dict()
-    # half precision is exact to a thousandth: a tenth of the width of a plotted dot
+    # half precision has an error of a thousandth: a tenth of the width of a plotted dot
     arrays = {"samples": outputs.samples.half()}
     if dataset.num_classes > 1:
         wrong = wrong_labels(outputs, samples, dataset.train.labels.to(samples.device))
@@ -96,7 +96,7 @@ def measure_distribution(cell: MeasurementCell, context: MeasureContext) -> Meas
 
 
 def wrong_labels(outputs: MixedSamples, originals: Tensor, labels: Tensor) -> Tensor:
-    """[n], bool: whether the heaviest class of a label is not that of the nearest original."""
+    """[n], bool: whether the largest class of a label differs from that of the nearest original."""
     nearest = torch.cdist(outputs.samples.double(), originals.double()).argmin(1)
     return outputs.targets.argmax(1) != labels[nearest]
 
@@ -116,8 +116,8 @@ def dimension_cells() -> list[MeasurementCell]:
 def measure_dimension(cell: MeasurementCell, context: MeasureContext) -> Measured:
     """Mean and spread of the local dimension over all outputs.
 
-    Cells that differ in the neighbourhood only share the search, which takes two thirds of the
-    time on a CPU: the first one measures all of them.
+    Cells that differ only in the number of neighbours share the search, which takes two thirds of
+    the time on a CPU: the first one measures all of them.
     """
     count, samples = cell.recipe["neighbours"], context.samples()
     same = (context.dataset.fingerprint, cell.method, cell.seed, cell.recipe["batch"])
@@ -126,7 +126,7 @@ def measure_dimension(cell: MeasurementCell, context: MeasureContext) -> Measure
         outputs = context.mix(cell, samples, context.dataset.train.labels)
         memory = CPU_MEMORY
         if context.device.type == "cuda":
-            # half of what is free: 50,000 images take 20 GB for all their products
+            # half of the free memory: all products of 50,000 images take 20 GB
             memory = max(memory, torch.cuda.mem_get_info(context.device)[0] / 2e9)
         # the data of a smoke test has fewer samples than the largest neighbourhood
         others = [other for other in DIMENSION_NEIGHBOURS if other < len(samples)]

@@ -28,14 +28,14 @@ from zetamix.train.stop import Stop, Stopped
 
 @dataclass
 class Outcome:
-    """What happened to the cells of one artifact."""
+    """The outcome of the cells of one artifact."""
 
     ran: int = 0
     had_record: int = 0
     empty: list[PaperCell] = field(default_factory=list)
     """Cells that still have no record."""
     reasons: list[str] = field(default_factory=list)
-    """Why, as sentences, unless the session was stopped."""
+    """Why they have none, as sentences, unless the session was stopped."""
 
 
 class Session:
@@ -43,7 +43,7 @@ class Session:
 
     Runs are kept in the folder `runs` of the store; a later session resumes unfinished ones.
 
-    jobs: runs at a time, as in `run_cells`; a smoke test trains one at a time.
+    jobs: number of parallel runs, as in `run_cells`; a smoke test trains one at a time.
     log: called with the name of each measurement. display: makes the `watch` of `run_cells`.
     measures: functions by kind of measurement.
     """
@@ -86,7 +86,7 @@ class Session:
     ) -> Outcome:
         """Run the cells without a record in their order, until stopped.
 
-        Neighbours that share a dataset are a group: trainings of a group run side by side.
+        Consecutive cells of the same dataset form a group, whose training runs are parallel.
 
         cells: a function is called again after each group, for cells that depend on earlier
             results.
@@ -196,7 +196,7 @@ class Session:
                 self.store.add(artifact, dataclasses.replace(record, extra=extra))
 
         def store_finished(snapshot: Snapshot) -> None:
-            """A killed session keeps the records of all runs that were finished before."""
+            """Store the records of finished runs immediately, in case the session is killed."""
             for progress in snapshot.cells:
                 done = progress.state == "done" and progress.cell.key not in self.store.records
                 record = (

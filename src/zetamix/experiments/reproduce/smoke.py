@@ -1,6 +1,6 @@
 """Smoke tests: every artifact in seconds, on synthetic data with shortened recipes.
 
-The numbers are meaningless. They are stored in a folder of their own and labelled everywhere.
+The numbers are meaningless. They are stored in a separate folder and labelled everywhere.
 """
 
 import dataclasses
@@ -68,7 +68,7 @@ def _shorten(recipe: Recipe) -> Recipe:
 
 
 def synthetic_data(name: str, *, training: bool, cut: bool = False) -> Dataset:
-    """A few samples in place of a dataset: points of a manifold, or images that can be learnt.
+    """A few samples instead of a dataset: points on a manifold, or images that can be classified.
 
     cut: whether a `Subset` will be taken of it, which needs several samples of every class.
     """

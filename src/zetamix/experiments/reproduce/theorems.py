@@ -1,4 +1,4 @@
-"""The two theorems, checked on the plans that the library draws and not on their formulas alone."""
+"""The two theorems, checked on the plans that the library draws and not only on their formulas."""
 
 import torch
 

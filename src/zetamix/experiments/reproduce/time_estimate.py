@@ -1,4 +1,4 @@
-"""How long cells will take, from the records of earlier ones."""
+"""Estimates of the time that cells take, from the records of earlier ones."""
 
 import statistics
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from zetamix.results.record_store import RecordStore
 
 
 class Estimate(NamedTuple):
-    """Seconds of a cell, and the GPU or processor whose records say so."""
+    """Seconds of a cell, and the GPU or processor of the records they are estimated from."""
 
     seconds: float
     machine: str
@@ -36,12 +36,12 @@ class TimeEstimates:
                 table.setdefault((kind, data), []).append(seconds)
 
     def __call__(self, cell: PaperCell) -> Estimate | None:
-        """None if no record of the model, or the kind of measurement, is of any help."""
+        """None if there is no record of the model or of this kind of measurement."""
         if isinstance(cell, TrainingCell):
             kind, work = cell.recipe.model, cell.recipe.epochs * cell.train_size
         else:
             kind, work = cell.kind, 1
-        # this machine first; a GPU says little about a processor, but more than nothing
+        # records of this machine first, then those of another one
         for machine in sorted(self.seconds, key=lambda name: name != self.machine):
             for data in (cell.dataset, _shape(cell.dataset)):
                 times = self.seconds[machine].get((kind, data))
@@ -55,7 +55,7 @@ def _work(record: Record) -> tuple[str, str, float]:
     if not isinstance(record, RunRecord):
         return record.kind, record.dataset, record.wall_s
     recipe = record.cell.recipe
-    # runs that share a device take longer each, and less time together
+    # runs that share a device take longer each, but less time in total
     seconds = record.wall_s / record.extra.get("concurrent", 1)
     work = recipe["epochs"] * record.cell.train_size
     return recipe["model"], record.cell.dataset, seconds / work

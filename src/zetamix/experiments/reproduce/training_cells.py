@@ -30,7 +30,7 @@ SWEEP_GAMMA, SWEEP_WEIGHT_DECAY = (1.0, 6.0), (5e-5, 1e-3)
 
 @dataclass(frozen=True)
 class CellRequest:
-    """The cells that a user asks for; None stands for the artifact's own choice."""
+    """The cells that a user requests; None means the default of the artifact."""
 
     seeds: tuple[int, ...] | None = None
     augmentations: tuple[str, ...] | None = None
@@ -78,7 +78,7 @@ def _cells(
     seeds: tuple[int, ...] = (0,),
     variants: tuple[str | None, ...] = (None,),
 ) -> list[TrainingCell]:
-    """Seed after seed, so that an unfinished table has all methods."""
+    """Ordered by seed, so that an unfinished table has all methods."""
     return [
         TrainingCell(dataset, method, seed, variant.recipe(dataset, model), model, variant)
         for dataset in datasets
@@ -92,9 +92,9 @@ def _cells(
 def sensitivity_cells(request: CellRequest) -> list[TrainingCell]:
     """The grid over γ of a dataset before its sweep, which takes twelve times as long.
 
-    The paper's sweep is a Bayesian search, which samples good settings more densely. Ours draws
-    from the same two distributions independently of results: each setting is a cell like any other,
-    and the first k are a sweep of k models, which can stop and resume anywhere.
+    The paper's sweep is a Bayesian search, which samples good settings more densely. This sweep
+    draws from the same two distributions independently of results: each setting is an ordinary
+    cell, and the first k are a sweep of k models, so that it can be stopped and resumed anywhere.
     """
     grid = [(gamma, None) for gamma in SENSITIVITY_GAMMAS]
     return [

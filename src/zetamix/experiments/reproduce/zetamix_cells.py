@@ -1,4 +1,4 @@
-"""Cells of ZetaMix: the search for its default, and the proof against the baselines."""
+"""Cells of ZetaMix: the search for its default, and the comparison with the baselines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,14 +19,14 @@ from zetamix.results.record_store import RecordStore
 
 PROOF_METHODS = (
     *("none", "mixup:1.0", "cutmix:1.0", "switch", "smoothing:0.1", "zeta:2.8"),
-    # every option spelled out: with another default the proof has to be made again
+    # with every option: if a default changes, the comparison has to be run again
     parse("zetamix").full_label,
 )
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Seeds of one dataset of the proof. Their numbers were fixed before the first run."""
+    """Seeds of one dataset of the comparison. Their number was fixed before the first run."""
 
     dataset: str
     seeds: Sequence[int]
@@ -52,9 +52,9 @@ CONTRAST_BINS, CONTRAST_TOP = 60, 2.4
 
 
 def search_cells(request: CellRequest, store: RecordStore) -> list[TrainingCell]:
-    """Round after round, with the settings that the records so far leave in the race.
+    """The cells of each round, with the settings that are still candidates by the records so far.
 
-    If seeds are asked for: every setting and control on every dataset with them.
+    If seeds are requested: every setting and control on every dataset with these seeds.
     """
     cells = []
     for variant in request.variants_or((None,)):
@@ -79,7 +79,7 @@ def search_cells(request: CellRequest, store: RecordStore) -> list[TrainingCell]
 
 
 def proof_cells(request: CellRequest) -> list[PaperCell]:
-    """What training images look like, then the models of all stages."""
+    """The contrast of training images, then the models of all stages."""
     recipe: dict[str, Any] = {"images": CONTRAST_IMAGES, "batch": CONTRAST_BATCH}
     recipe |= {"bins": CONTRAST_BINS, "top": CONTRAST_TOP}
     images = [("test", "none"), *(("train", method) for method in PROOF_METHODS)]
@@ -106,7 +106,7 @@ def proof_cells(request: CellRequest) -> list[PaperCell]:
 def measure_contrast(cell: MeasurementCell, context: MeasureContext) -> Measured:
     """The standard deviation of the pixels of each image, normalised and mixed as in training.
 
-    Without crops: their black borders add contrast of their own (1.0 instead of 0.84 on CIFAR-10).
+    Without crops, because their black borders add contrast (1.0 instead of 0.84 on CIFAR-10).
     """
     recipe, dataset = cell.recipe, context.dataset
     loader = Loader(

@@ -18,12 +18,12 @@ from zetamix.results.search_space import Setting
 from zetamix.train import Progress, Run, train
 from zetamix.train.run_folder import LOCK, hold
 
-# seconds to wait for the folder of a trial whose process is about to end
+# seconds to wait for the folder of a trial whose process is about to exit
 ORPHAN_SECONDS = 60.0
 
 
 class TrialStopped(Exception):
-    """A trial without a result: interrupted, surplus, out of memory, or taken over by another."""
+    """A trial without a result: interrupted, surplus, out of memory, or taken over elsewhere."""
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Objective:
 
     settings: WorkerSettings
     folder: Path
-    """Folder of the trials; every trial keeps its checkpoint there until it is over."""
+    """Folder of the trials; every trial keeps its checkpoint there until it ends."""
     device: torch.device
     compile: bool
     stop: Callable[[], bool]
@@ -64,7 +64,7 @@ class Objective:
                 try:
                     return self._train(trial, spec.space.setting(drawn), seed, path)
                 finally:
-                    # from here on a free lock does not mean that this process has died
+                    # from here on, a free lock does not mean that this process was killed
                     trial.set_user_attr("lock", "")
         except UpdateFinishedTrialError:
             # this process was suspended for longer than the grace period
@@ -112,7 +112,7 @@ class Objective:
             trial.set_user_attr("failure", failure.message)
             raise TrialStopped
         if not reporter.pruned:
-            # to the sampler a pruned trial is a bad one, a failed trial is none
+            # the sampler counts a pruned trial as bad and ignores a failed one
             trial.set_user_attr("diverged", True)
         raise optuna.TrialPruned
 
@@ -128,7 +128,7 @@ class _Reporter:
     def __call__(self, progress: Progress) -> None:
         if progress.line is not None and "test" in progress.line:
             self.report(progress.run)
-            # a run that has its last epoch is not worth cancelling
+            # after the last epoch there is nothing to cancel
             if progress.epoch < progress.run.recipe.epochs and self.trial.should_prune():
                 self.pruned = True
                 progress.run.cancel()

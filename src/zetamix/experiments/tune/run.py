@@ -47,9 +47,9 @@ from zetamix.train import Recipe, make_cell
 from zetamix.train.cuda_graph import compiling_pays
 
 TEST_SEEDS = 3
-# what one would use without a search
+# baselines: what would be used without a search
 BASELINES = "none,switch,zetamix,zeta"
-# test seeds differ from those of all trials: a seed that was lucky in the search is not reused
+# test seeds differ from those of all trials, so that a lucky seed of the search is not reused
 FIRST_TEST_SEED = 1_000_000
 # seconds to wait for a database server that does not answer
 PATIENCE = 60.0
@@ -62,7 +62,7 @@ class WorkerJob:
     """One trial for a process, or all that are left for the threads of a GPU."""
 
     url: str
-    """Sent with every job, because what workers share may be written to disk."""
+    """Sent with every job, because data shared by workers may be written to disk."""
     device: str | None
     threads: int
 
@@ -86,23 +86,23 @@ def tune(
 ) -> Tuning:
     """Train the trials that a study lacks, choose the best setting on validation, then test it.
 
-    Where parameters of the recipe are searched, every baseline gets a search of its own over these,
-    with as many trials: otherwise it would be compared untuned.
+    If parameters of the recipe are searched, every baseline gets its own search over them, with as
+    many trials: otherwise the baselines would be untuned.
 
     The same call resumes a study that was interrupted or killed. Several calls may share a study:
     on one machine through the SQLite file in `out`, between machines through a PostgreSQL server.
 
     storage: URL of the database; None for a file in `out`. name: name of the study in it.
     test_seeds: number of seeds of the final test; 0 skips it.
-    jobs: trials at a time: processes on a CPU (default: one per core), threads of one process on
-        each GPU (default: 4).
+    jobs: number of parallel trials: processes on a CPU (default: one per core), threads of one
+        process on each GPU (default: 4).
     watch: called with the progress every `poll_seconds`, from a thread, and at the end.
-    stop: once it returns True, trials under way save their checkpoints and end.
+    stop: once it returns True, running trials save their checkpoints and end.
     """
     if test_seeds and spec.dataset.test is None:
         raise DataError(
-            f"{spec.dataset.name} has no test split for the chosen setting. Add --test-seeds 0 to "
-            "choose without a final test."
+            f"{spec.dataset.name} has no test split for the final test. Use --test-seeds 0 to skip "
+            "it."
         )
     url, study_name = storage or sqlite_url(out / "study.db"), name or f"tune-{spec.dataset.name}"
     settings = WorkerSettings(study_name, spec, plan, out.absolute(), save_every=save_every)
@@ -143,7 +143,7 @@ def tune(
 
 
 def _baseline_settings(settings: WorkerSettings, space: Space) -> WorkerSettings:
-    """The same search for a baseline: a study and a folder of its own, as many trials."""
+    """The same search for a baseline: its own study and folder, with as many trials."""
     spec, plan = replace(settings.spec, space=space), settings.plan
     name = space.baseline.replace(":", "-")
     trials = None if plan.grid else plan.trials
@@ -188,7 +188,7 @@ def _search(
         settings = replace(settings, spec=replace(spec, ref=None), token=folder_token(settings.out))
 
     def look() -> None:
-        # the next look may reach the server; the search itself waits for it
+        # the next call may reach the server; the search itself waits for it
         with suppress(StorageInternalError):
             if watch is not None:
                 watch(read_progress(study, spec, total, executor.deaths))
@@ -200,7 +200,7 @@ def _search(
         return "startable" if can_start(study, total) else "waiting"
 
     def jobs() -> Iterator[WorkerJob]:
-        # while the last trials run in other commands, it waits: their processes may die
+        # wait while the last trials run in other commands: their processes may be killed
         lost_after = 0.0
         while not executor.channel.stop_requested():
             now = patiently(partial(status, lost_after), PATIENCE)
@@ -219,7 +219,7 @@ def _search(
 
 
 def run_trials(job: WorkerJob, settings: WorkerSettings, channel: Channel) -> None:
-    """Run trials of a study; this is what a worker runs."""
+    """Run trials of a study; workers run this function."""
     device, recipe = use_device(job.device), settings.spec.recipe
     steps = recipe.steps(len(settings.spec.dataset.train))
     folder = working_folder(settings.out, settings.token) / "trials"
@@ -247,8 +247,8 @@ def run_trials(job: WorkerJob, settings: WorkerSettings, channel: Channel) -> No
             # the checkpoint is saved, and the trial is retried once the server answers
             time.sleep(1.0)
         except (ValueError, AssertionError) as error:
-            # Optuna refuses the result of a trial that another process took over; if that was
-            # after the objective had returned, an assertion of its own hides the refusal
+            # Optuna rejects the result of a trial that another process took over; if that happened
+            # after the objective returned, its error is hidden by an assertion
             hidden = isinstance(error, AssertionError) and isinstance(error.__context__, ValueError)
             if not objective.lost and not hidden:
                 raise
@@ -263,7 +263,7 @@ def baselines_of(spec: StudySpec) -> list[str]:
 def make_candidates(
     spec: StudySpec, chosen: Setting, baselines: Mapping[str, Recipe]
 ) -> list[Candidate]:
-    """What one would use without a search, each with its recipe, and the chosen setting."""
+    """The baselines, each with its recipe, and the chosen setting."""
     method, recipe = spec.space.method(chosen).label, spec.space.recipe(chosen, spec.recipe)
     others = [
         Candidate(label, label, tuned)
@@ -322,5 +322,5 @@ def _test(
 
 
 def _test_folder(cell: Cell) -> str:
-    # with more trials a study may choose another setting, whose cell has another key
+    # with more trials, another setting may be chosen, whose cell has another key
     return f"test/{cell.file_name}-s{cell.seed}-{cell.key}"

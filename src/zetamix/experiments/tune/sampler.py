@@ -1,4 +1,4 @@
-"""Optuna's samplers and pruner; every trial draws from a seed of its own."""
+"""Optuna's samplers and pruner; every trial has its own seed."""
 
 import threading
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from zetamix.sampling import mix64
 
 
 class SeededSampler(BaseSampler):
-    """Draws trial n with a sampler of its own.
+    """Draws every trial with its own sampler.
 
-    With one worker an interrupted study draws the settings of an uninterrupted one, and workers
-    that start at the same time do not draw the same settings.
+    With one worker, an interrupted study draws the same settings as an uninterrupted one, and
+    workers that start at the same time do not draw the same settings.
 
     make: returns the sampler of the trial with this index.
     index_of: the index in the search of the trial with this number, which its retries share.
@@ -28,7 +28,7 @@ class SeededSampler(BaseSampler):
         self, make: Callable[[int], BaseSampler], index_of: Callable[[Study, int], int]
     ) -> None:
         self.make, self.index_of = make, index_of
-        # all parameters of a trial come from one stream; a thread draws one trial at a time
+        # all parameters of a trial come from the same sampler; a thread draws one trial at a time
         self._current = threading.local()
 
     def _sampler(self, study: Study, trial: FrozenTrial) -> BaseSampler:
@@ -58,14 +58,14 @@ class SeededSampler(BaseSampler):
 def make_sampler(plan: SearchPlan, seed: int, index_of: Callable[[Study, int], int]) -> BaseSampler:
     """tpe: Bayesian, as the paper's search. random: uniform. grid: all settings in order.
 
-    Optuna's GridSampler shuffles the grid; here all settings come with the first seed first, so
-    that half a grid is a whole curve.
+    Optuna's GridSampler shuffles the grid; here all settings are trained with the first seed first,
+    so that an unfinished grid has a complete curve.
     """
 
     def make(index: int) -> BaseSampler:
         trial_seed = mix64(mix64(seed + 1) + index) % 2**32
         if plan.sampler == "tpe":
-            # constant_liar: running trials count as bad, so that the next one is drawn elsewhere
+            # constant_liar: running trials count as bad, so that the next is drawn away from them
             return TPESampler(seed=trial_seed, multivariate=True, constant_liar=True)
         sampler = RandomSampler(seed=trial_seed)
         if plan.sampler == "grid":
@@ -76,9 +76,9 @@ def make_sampler(plan: SearchPlan, seed: int, index_of: Callable[[Study, int], i
 
 
 def make_pruner(prune: bool, epochs: int) -> BasePruner:
-    """Stops trials of the worst quarter, from a third of the training on.
+    """Stops trials in the worst quarter, after a third of the training.
 
-    Earlier, while the learning rate is still high, the ranking of trials says little.
+    Before that, while the learning rate is still high, the ranking of trials is unreliable.
     """
     if not prune:
         return NopPruner()

@@ -37,12 +37,12 @@ def make_spec(
     progress: Progress | None = None,
     **changes: Any,
 ) -> StudySpec:
-    """The spec of a study; raises if any setting of the space could not be trained.
+    """The spec of a study; raises if a setting of the space cannot be trained.
 
     data: a dataset, its name or its path.
-    recipe: None takes that of the dataset, changed as in `zetamix.train.make_recipe`.
-    metric: the metric to optimise; None takes the error rate if classes are balanced, else
-        balanced accuracy, and for a multi-label set the mean average precision.
+    recipe: None uses that of the dataset, changed as in `zetamix.train.make_recipe`.
+    metric: the metric to optimise; None uses the error rate if classes are balanced, else balanced
+        accuracy, and the mean average precision for several labels per sample.
     size: side in pixels to which images of a path are resized.
     group: keep the images of a patient or lesion in one split, as in `zetamix.data.load`.
     progress: called while the files of a path are prepared, as in `zetamix.data.load`.
@@ -73,10 +73,10 @@ def make_plan(
     prune: bool | None = None,
     seeds: Sequence[int] | None = None,
 ) -> SearchPlan:
-    """How settings are drawn, checked.
+    """The checked settings of the sampler.
 
-    trials: total number, including the trials that the study has already; a grid has its own.
-    prune: None prunes except in a grid, which is trained whole.
+    trials: total number, including the existing trials of the study; a grid has a fixed number.
+    prune: None prunes except in a grid.
     seeds: seeds of every setting of a grid.
     """
     if sampler not in SAMPLERS:
@@ -84,13 +84,13 @@ def make_plan(
     if sampler == "grid":
         if trials is not None or prune:
             raise SpaceError(
-                "A grid trains every setting with every seed. Leave out trials and prune."
+                "A grid trains every setting with every seed. Do not pass trials or prune."
             )
         seeds = GRID_SEEDS if seeds is None else tuple(seeds)
         grid = tuple(spec.space.grid())
         return SearchPlan("grid", len(grid) * len(seeds), False, grid, seeds)
     if seeds is not None:
-        raise SpaceError(f"seeds are for a grid; with {sampler} every trial has its own seed.")
+        raise SpaceError(f"seeds need a grid; with {sampler}, every trial has its own seed.")
     if not spec.space.searched:
         raise SpaceError(f"Nothing to search: every parameter of {spec.space.text} has one value.")
     trials = TRIALS if trials is None else trials

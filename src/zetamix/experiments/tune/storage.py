@@ -1,7 +1,7 @@
 """The database of a study: an SQLite file, or a PostgreSQL server for several machines.
 
-Both are Optuna's RDBStorage, which has heartbeats. Its JournalStorage is faster on network drives
-but has none, so that the trial of a killed process would stay "running" for ever.
+Both use Optuna's RDBStorage, which has heartbeats. Its JournalStorage is faster on network drives
+but has none, so that the trial of a killed process would stay "running" indefinitely.
 """
 
 import re
@@ -33,10 +33,10 @@ EXPECTED = "Expected sqlite:///path/of/study.db or postgresql://user@host:5432/d
 
 
 class Storage(RDBStorage):
-    """RDBStorage whose heartbeats survive a server that is unreachable for a moment."""
+    """RDBStorage whose heartbeats continue if the server is briefly unreachable."""
 
     def record_heartbeat(self, trial_id: int) -> None:
-        # an exception would end the heartbeat thread, and a sibling would take the trial over
+        # an exception would end the heartbeat thread, and another worker would take over the trial
         with suppress(StorageInternalError):
             super().record_heartbeat(trial_id)
 
@@ -51,16 +51,16 @@ def parse_url(text: str) -> sqlalchemy.URL:
     """
     try:
         url = sqlalchemy.engine.make_url(text)
-        # an @ within a password moves the rest of it to the host and the database
+        # an @ within a password would move the rest of it to the host and the database
         misplaced = f"{url.host}{url.database}{text.partition('?')[2]}"
         is_url = url.drivername == "sqlite" or "@" not in misplaced
     except (SQLAlchemyError, ValueError):
         is_url = False
     if not is_url:
-        # the text may hold a password, and is not repeated
+        # the text may contain a password, so it is not printed
         raise StudyError(
             f"--storage is not a database URL. {EXPECTED}. Percent-encode special characters of a "
-            "password, or leave it out and set PGPASSWORD."
+            "password, or remove it and set PGPASSWORD."
         )
     # only the password before the host is masked
     if "user" in url.query:
@@ -76,7 +76,7 @@ def parse_url(text: str) -> sqlalchemy.URL:
 
 
 def mask(url: sqlalchemy.URL) -> str:
-    """The URL as it may be printed and recorded: without its password and other secrets.
+    """The URL without its password and other secrets, to be printed and recorded.
 
     >>> mask(parse_url("postgresql://ann:secret@host/studies?sslpassword=secret"))
     'postgresql+psycopg://ann:***@host/studies'
@@ -107,12 +107,12 @@ def open_storage(
     warnings.filterwarnings("ignore", category=ExperimentalWarning)
     arguments: dict[str, Any] = {"timeout": SQLITE_TIMEOUT}
     if not is_file:
-        # a database with the C locale would answer in bytes without an encoding
+        # without an encoding, a database with the C locale would return bytes
         arguments = {"connect_timeout": CONNECT_TIMEOUT, "client_encoding": "utf8"}
     connect = partial(
         Storage,
         url.render_as_string(hide_password=False),
-        # no connection is kept while a model trains: it could be lost
+        # connections are not kept while a model trains, because they could be lost
         engine_kwargs={"poolclass": NullPool, "connect_args": arguments},
         heartbeat_interval=heartbeat,
         grace_period=grace,
@@ -128,7 +128,7 @@ def open_storage(
                 storage = connect()
                 break
             except (IntegrityError, ProgrammingError):
-                # another machine creates the tables at the same time
+                # another machine may create the tables at the same time
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)
@@ -151,13 +151,13 @@ def storage_errors(url: sqlalchemy.URL) -> Iterator[None]:
     except (OSError, SQLAlchemyError, StorageInternalError, RuntimeError) as error:
         # a RuntimeError: another version of Optuna created the tables
         raise StudyError(
-            f"The storage {mask(url)} cannot be used: {_reason(error)}. Expected a database that "
-            "can be reached and written to."
+            f"The storage {mask(url)} cannot be used: {_reason(error)}. Check that the database "
+            "is reachable and writable."
         ) from error
 
 
 def patiently(call: Callable[[], Result], seconds: float, pause: float = 1.0) -> Result:
-    """Call, and call again for up to `seconds` while the database does not answer."""
+    """Call, and retry for up to `seconds` while the database does not respond."""
     deadline = time.monotonic() + seconds
     while True:
         try:

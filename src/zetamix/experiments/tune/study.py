@@ -25,7 +25,7 @@ MAX_RETRIES = 3
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What all workers of one command share."""
+    """Settings that all workers of one command share."""
 
     study_name: str
     spec: StudySpec
@@ -34,9 +34,9 @@ class WorkerSettings:
     token: str = ""
     save_every: float = 60.0
     heartbeat: int = HEARTBEAT
-    """Seconds between two signs of life of a trial."""
+    """Seconds between two heartbeats of a trial."""
     grace: int = GRACE
-    """Seconds from the last sign of life until another worker takes the trial over."""
+    """Seconds from the last heartbeat until another worker takes over the trial."""
 
 
 def open_study(url: str, settings: WorkerSettings) -> optuna.Study:
@@ -65,8 +65,8 @@ def _check_seeds(study: optuna.Study, plan: SearchPlan) -> None:
     used = [trial.user_attrs.get("seed") for trial in attempts(study)][:: len(plan.grid)]
     if any(old not in (None, new) for old, new in zip(used, plan.seeds, strict=False)):
         raise StudyError(
-            f"Study {study.study_name} was trained with seeds {', '.join(map(str, used))}. Begin "
-            "--seeds with those, or start a new study with --study NAME."
+            f"Study {study.study_name} was trained with seeds {', '.join(map(str, used))}. Start "
+            "--seeds with these, or create a new study with --study NAME."
         )
 
 
@@ -125,21 +125,21 @@ def retry(study: optuna.Study, trial: FrozenTrial) -> None:
 
 
 def _deaths(trial: FrozenTrial) -> int:
-    """How many attempts of a failed trial have died, this one included; a stop is no death."""
+    """How many attempts of a failed trial were killed, including this one; stops do not count."""
     return int(trial.user_attrs.get("deaths", 0)) + ("interrupted" not in trial.user_attrs)
 
 
 def recover(study: optuna.Study, *, grace: float, lost_after: float) -> None:
-    """Retry trials whose process died, and failed trials that nobody has queued again.
+    """Retry trials whose process died, and failed trials that were not queued again.
 
-    grace: seconds without a sign of life. A process of this machine is known to be dead at once:
-        it does not hold the lock of its folder any more.
-    lost_after: seconds after which a failed trial is not about to be queued by another process.
+    grace: seconds without a heartbeat. A dead process of this machine is detected immediately,
+        because it no longer holds the lock of its folder.
+    lost_after: seconds after which no other process will queue a failed trial.
     """
     optuna.storages.fail_stale_trials(study)
     for trial in attempts(study):
         if trial.state == TrialState.RUNNING and _is_dead(trial, grace):
-            # another process may have noticed it at the same time, and retries it
+            # another process may have detected it at the same time, and retries it
             with suppress(UpdateFinishedTrialError, ValueError):
                 study.tell(trial.number, state=TrialState.FAIL)
                 retry(study, trial)
@@ -155,7 +155,7 @@ def lock_name(path: Path) -> str:
 
 def _is_dead(trial: FrozenTrial, grace: float) -> bool:
     if "lock" not in trial.user_attrs:
-        # Optuna's heartbeat starts after the trial was created: its process may have died between
+        # Optuna's heartbeat starts after the trial is created: its process may have died in between
         return _age(trial.datetime_start) > grace
     host, _, path = str(trial.user_attrs["lock"]).partition(":")
     if host != socket.gethostname() or not Path(path).exists():
@@ -176,20 +176,20 @@ def _age(moment: datetime | None) -> float:
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """How far a search is."""
+    """The progress of a search."""
 
     total: int
     counts: Mapping[State, int]
-    """Trials that are over, by state."""
+    """Ended trials, by state."""
     running: Mapping[int, int]
     """Evaluated epochs of running trials, by trial."""
     best: SettingResult | None
     seconds_left: float | None
-    """None while there is nothing to estimate it from."""
+    """None if it cannot be estimated yet."""
     deaths: int = 0
     """Workers of this command that were killed."""
     baseline: str = ""
-    """The method, where a baseline is searched."""
+    """The method, if a baseline is searched."""
 
     @property
     def done(self) -> int:
@@ -197,7 +197,7 @@ class SearchProgress:
 
 
 def read_trials(study: optuna.Study, spec: StudySpec) -> list[Trial]:
-    """All trials that are over, numbered by their position in the search."""
+    """All ended trials, numbered by their position in the search."""
     trials = enumerate(attempts(study))
     return [_read_trial(index, trial, spec) for index, trial in trials if is_over(trial)]
 
@@ -207,7 +207,7 @@ def _read_trial(index: int, trial: FrozenTrial, spec: StudySpec) -> Trial:
     state: State = "complete" if trial.state == TrialState.COMPLETE else "failed"
     if trial.state == TrialState.PRUNED:
         state = "diverged" if "diverged" in attrs else "pruned"
-    # a trial whose process dies at once may not have drawn its values
+    # a trial whose process died immediately may have no values
     drawn = {parameter.name for parameter in spec.space.searched} <= trial.params.keys()
     return Trial(
         number=index,
@@ -240,7 +240,7 @@ def read_progress(
 
 
 def seconds_left(left: int, running: int, spans: Sequence[float]) -> float | None:
-    """An estimate from the durations of finished trials; running trials are half done.
+    """An estimate from the durations of finished trials; running trials count as half done.
 
     >>> seconds_left(6, 2, [10.0, 14.0])
     30.0
