@@ -299,7 +299,7 @@ def test_a_spike_does_not_flatten_the_curves(spike):
     # of the error rate, and of the negative log-likelihood but for the epoch left out
     assert limits[0] == usual[0]
     assert limits[1] == pytest.approx(usual[1], abs=0.05 * usual[1][1])
-    assert ("; spikes in negative log-likelihood run beyond" in picture.caption) == (spike == 50)
+    assert ("; spikes in negative log-likelihood exceed" in picture.caption) == (spike == 50)
 
 
 def test_a_method_that_is_far_worse_is_no_spike():
@@ -322,7 +322,7 @@ def test_records_of_earlier_versions_have_a_report(tmp_path):
     made = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.2]}, temperature=None)
     assert not any("T)" in head.name for head in main_table(made).heads)
     page = write_report(made, tmp_path, MACHINE_INFO).read_text()
-    assert "No temperature was fitted" in page
+    assert "No temperature scaling: not every run" in page
     found = json.loads((tmp_path / "results.json").read_text(), parse_constant=pytest.fail)
     assert "nll_scaled" not in found["methods"]["none"]
 
@@ -422,12 +422,12 @@ def test_what_a_report_replaces_is_named(tmp_path):
     assert describe_replaced(two, tmp_path) == ""
     write_report(three, tmp_path, MACHINE_INFO)
     assert describe_replaced(three, tmp_path) == ""
-    assert "that had mixup:1.0 too. Their runs are kept" in describe_replaced(two, tmp_path)
+    assert "that also had mixup:1.0. Their runs are kept" in describe_replaced(two, tmp_path)
     # naming mixup would train it anew: the runs of before have another recipe
     longer = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.2]}, epochs=9)
     assert describe_replaced(longer, tmp_path) == (
-        "It replaces a report of other data or settings (digitnet, 3 epochs, samples of 1 × 8 × "
-        "8), whose runs are kept. To have both reports, choose another --out."
+        "It replaces a report with other data or settings (digitnet, 3 epochs, samples of 1 × 8 × "
+        "8), whose runs are kept. To keep both reports, use another --out."
     )
     (tmp_path / "results.json").write_text("{")
     assert describe_replaced(two, tmp_path) == ""

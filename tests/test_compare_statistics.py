@@ -278,7 +278,7 @@ def test_an_improvement_in_some_seeds_leaves_convergence_open():
         for label, seed in made.curves
     }
     text = dict(summarise(replace(made, curves=curves)))["Training"]
-    assert "Whether training had converged is not clear" in text
+    assert "Whether training had converged is unclear" in text
     assert "did not improve in every seed (12,000 samples)" in text
 
 
@@ -287,7 +287,7 @@ def test_a_method_without_a_common_seed_is_reported_once():
         {"none": [0.1, 0.1], "zeta:2.8": [0.1, 0.1]}, missing=[("none", 0), ("zeta:2.8", 1)]
     )
     assert list(dict(summarise(made))) == ["Incomplete", "Verdict", "Training"]
-    assert "a seed of no mixing" in dict(summarise(made))["Verdict"]
+    assert "the same seed as no mixing" in dict(summarise(made))["Verdict"]
 
 
 @pytest.mark.parametrize(
@@ -445,7 +445,7 @@ def test_the_report_says_how_many_seeds_it_would_take():
     assert f"{counts[0]} seeds for a difference of 1 point and {counts[1]} for 0.5 points" in text
     corrected = [seeds_needed(target, made.spread("none"), 0.05 / 3) for target in (0.01, 0.005)]
     text = texts(close)["Power"]
-    assert f"takes {corrected[0]} seeds for a difference of 1 point and {corrected[1]} for" in text
+    assert f"needs {corrected[0]} seeds for a difference of 1 point and {corrected[1]} for" in text
     assert f"({counts[0]} and {counts[1]} for one method and one metric, without correc" in text
     assert "Power" not in texts({"none": [0.1], "zeta:2.8": [0.1]})
 
@@ -491,10 +491,10 @@ def test_the_report_says_whether_training_had_converged(rate, converged, split):
     title = {"val": "validation", "test": "test"}[split]
     if converged:
         # by the line through the last three epochs
-        assert f"Training had converged: towards its end, {title} error rate" in text
+        assert f"Training had converged: towards the end, {title} error rate" in text
         assert "(largest mean change −0.30 points)" in text
     else:
-        assert f"Training had not converged: towards its end, {title} error rate" in text
+        assert f"Training had not converged: towards the end, {title} error rate" in text
         assert "no mixing (−20.00 points)" in text
         assert "--epochs 12" in text
 
@@ -537,7 +537,7 @@ def test_without_a_temperature_there_is_no_verdict_on_calibration():
     made = make_comparison(CLEAR, dataset=replace(make_dataset(MANY), val=None), temperature=None)
     assert made.tested == ["error"]
     assert dict(summarise(made))["Calibration"].startswith(
-        "No temperature was fitted, because made has no validation split."
+        "NLL and ECE are shown without temperature scaling, because made has no validation split."
     )
     assert "earlier version" in texts(CLEAR, temperature=None)["Calibration"]
 

@@ -560,7 +560,7 @@ def test_noise_proves_nothing(tmp_path):
         assert texts[heading].endswith("Unreliable, see the caution above.")
     page = write_report(result, tmp_path, machine_info(CPU)).read_text()
     # above and below the table
-    assert page.count("The local dimension says nothing about γ here: ") == 2
+    assert page.count("The local dimension is not informative about γ: ") == 2
     document = json.loads((tmp_path / "inspection.json").read_text())
     assert document["cautions"] == doubts
     assert document["preserving_gammas"] is None
@@ -585,7 +585,12 @@ def test_noise_proves_nothing(tmp_path):
             {"settings": Settings(neighbours=15)},
             "Use more --neighbours or a smaller --tolerance.",
         ),
-        (12.91, 15, {}, "Use more samples (an eighth are neighbours) or a smaller --tolerance."),
+        (
+            12.91,
+            15,
+            {},
+            "Use more samples (an eighth of them are neighbours) or a smaller --tolerance.",
+        ),
         (12.91, 15, {"settings": Settings(neighbours=15, tolerance=0.05)}, None),
         (
             1.85,
@@ -618,7 +623,7 @@ def test_where_local_dimension_has_no_room_nothing_is_claimed(
         ),
         (
             {"settings": Settings(neighbours=128)},
-            "the neighbourhood was cut down from 128 to 32 neighbours, because there are 256",
+            "the number of neighbours was reduced from 128 to 32, an eighth of the 256",
         ),
     ],
 )
@@ -628,7 +633,7 @@ def test_where_every_gamma_passes_or_the_neighbourhood_was_cut_down_nothing_is_c
     given = {"sweep": [(1.0, 15.0), (4.0, 10.1)], **changes}
     made = inspection(**given)
     texts = dict(summarise(made))
-    assert texts["Caution"].startswith(f"No conclusion from the local dimension: {reason}")
+    assert texts["Caution"].startswith(f"The local dimension is inconclusive: {reason}")
     assert "Summary" not in texts
     assert texts["γ"] == "No conclusion, see the caution above."
     assert made.as_dict()["preserving_gammas"] is None
@@ -685,7 +690,7 @@ def test_a_panel_without_outputs_says_so(result, drawn):
     made = replace(result, original=original, methods=tuple(methods))
     draw_realism(made, "made")
     text = [[text.get_text() for text in axes.texts] for axes in drawn[0].axes]
-    assert text == [[], [], ["no such output"]]
+    assert text == [[], [], ["no such outputs"]]
 
 
 def test_no_two_methods_look_alike():
@@ -741,7 +746,7 @@ def test_files(result, page):
 @needs_browser
 def test_the_report_opens_in_a_browser(result, page):
     seen = open_page(page).check()
-    assert seen.title == "digits: quality of synthetic samples"
+    assert seen.title == "digits: quality of mixed samples"
     assert seen.headings[1:] == [
         "Originals and outputs",
         "Local dimension",

@@ -195,7 +195,7 @@ def test_tune_optimises_the_mean_average_precision(path, zetamix, tmp_path):
 def test_inspect_says_that_it_needs_classes(path, tmp_path):
     result = CliRunner().invoke(app, ["inspect", "--data", str(path), "--data-dir", str(tmp_path)])
     assert result.exit_code != 0
-    assert "one class each" in " ".join(result.output.split())
+    assert "needs one class per sample" in " ".join(result.output.split())
 
 
 def test_every_method_is_checked_before_training(path, tmp_path):

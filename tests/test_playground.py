@@ -450,7 +450,7 @@ def test_without_a_display_nothing_is_opened(opened_pages, tmp_path, monkeypatch
 def test_what_is_refused(opened_pages, tmp_path):
     done = play("--data", "helix", "--out", tmp_path / "page.html")
     assert done.exit_code == 1
-    assert "a sample of helix has the shape [3]. Choose a set of images." in done.output
+    assert "samples of helix have the shape [3]. Choose a dataset of images." in done.output
     many = torch.randint(2, (20, 3), generator=torch.Generator().manual_seed(0)).numpy()
     images = torch.arange(20 * 64).view(20, 8, 8).remainder(256).to(torch.uint8).numpy()
     done = play("--data", npz(tmp_path / "many.npz", images, many), "--out", tmp_path / "page.html")
@@ -465,5 +465,5 @@ def test_what_is_refused(opened_pages, tmp_path):
 
 def test_too_few_images():
     few = from_tensors("few", {"train": (torch.rand(3, 1, 4, 4), torch.tensor([0, 1, 1]))})
-    with pytest.raises(ValueError, match="at least 4 training images, and few has 3"):
+    with pytest.raises(ValueError, match="at least 4 training images, but few has 3"):
         playground_data(few)

@@ -263,7 +263,7 @@ def test_dimension_has_the_gamma_from_which_zeta_mixup_is_lower(tmp_path):
     assert report.verdict.status == "partly reproduced"
     (sentence,) = report.verdict.sentences
     assert "inflates the dimension in 2 of 2 cases" in sentence
-    assert "lower than mixup's in 1," in sentence
+    assert "lower than that of mixup in 1 of them," in sentence
     assert "not counted: CIFAR-10, k = 8." in sentence
     rows = {row[0]: row for row in table_rows(report.tables["dimension"])}
     assert rows["CIFAR-10, k = 128"][1:4] == ["10.00 ± 0.50", "14.00 ± 0.50", "15.00 ± 0.50"]

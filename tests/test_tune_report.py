@@ -220,10 +220,10 @@ def test_an_unfinished_search():
     text = summary(make_tuning(trials, total=40))
     assert list(text) == ["Chosen", "Flatness", "Unfinished"]
     assert "(± standard error, 60 samples)" in text["Chosen"]
-    assert text["Chosen"].endswith("30 complete trials, 1 pruned, 1 diverged, 8 to go.")
-    assert text["Unfinished"].endswith("8 to go. The test split has not been read.")
+    assert text["Chosen"].endswith("30 complete trials, 1 pruned, 1 diverged, 8 remaining.")
+    assert text["Unfinished"].endswith("8 remaining. The test split has not been used.")
     assert summary(make_tuning([make_trial(0, None, state="diverged")], total=5)) == {
-        "Summary": "No trial is complete. 0 complete trials, 1 diverged, 4 to go."
+        "Summary": "No trial is complete. 0 complete trials, 1 diverged, 4 remaining."
     }
 
 
@@ -311,9 +311,9 @@ def tied(value=2 / 3, **options):
 def test_a_tie_supports_no_claim():
     text = summary(tied())
     assert list(text) == ["Tie", "Chosen"]
-    assert "nothing follows about the searched parameters" in text["Tie"]
+    assert "the searched parameters cannot be distinguished" in text["Tie"]
     assert "no better than the majority-class baseline" in text["Tie"]
-    assert text["Chosen"] == "γ = 1.8, the first of the tied settings."
+    assert text["Chosen"] == "γ = 1.8, the first tied setting."
     assert as_dict(tied(), "none")["flatness"] is None
     # a tie of perfect models is not chance
     assert "baseline" not in summary(tied(0.0))["Tie"]
@@ -326,7 +326,7 @@ def test_a_tie_is_broken_by_the_loss():
     trials.append(make_trial(4, 0.5, gamma=3.3, state="pruned"))
     text = summary(make_tuning(trials, ONE))
     assert text["Tie"].startswith("4 complete trials, 1 pruned.")
-    assert text["Chosen"] == "γ = 4, the tied setting of lowest loss."
+    assert text["Chosen"] == "γ = 4, the tied setting with the lowest loss."
     # several seeds of one setting are no tie between settings
     seeds = [make_trial(k, 0.1, gamma=2.4, error=0.01) for k in range(3)]
     assert "Tie" not in summary(make_tuning(seeds, ONE))
@@ -386,8 +386,8 @@ def test_claims():
     one = {name: values[:1] for name, values in worse.items()}
     text = summary(make_tuning([chosen], errors=one))["Test"]
     assert text == (
-        "Over 1 new seed, the chosen setting (zeta:2.4) has a test error rate of 20.00 %. One seed "
-        "supports no claim about differences."
+        "Over 1 new seed, the chosen setting (zeta:2.4) has a test error rate of 20.00 %. "
+        "Differences cannot be tested with one seed."
     )
     text = summary(make_tuning([chosen], errors=worse, settings_tested=3))["Test"]
     assert "used for 3 chosen settings" in text
@@ -425,7 +425,7 @@ def test_the_table_of_test_results():
     heads = ["error %", "balanced accuracy %", "macro F1 %", "AUC", "NLL", "ECE %"]
     assert [head.name for head in table.heads][1:-1] == heads
     assert table.notes[1] == (
-        "Each was chosen by a search of its own: no mixing with weight decay = 0.0005; zeta:2.8 "
+        "Each was chosen by its own search: no mixing with weight decay = 0.0005; zeta:2.8 "
         "with weight decay = 0.0005; chosen: zeta:2.4 with weight decay = 0.0001."
     )
     alone = make_tuning([chosen], make_spec("gamma=1..6"), errors=errors)
@@ -481,7 +481,7 @@ def test_captions_name_what_is_drawn():
     assert "Grey band: within one standard error, over seeds, of the best." in grid
     assert "GAMMA_MIN" in grid
     cloud = draw_gamma([*sweep(20), make_trial(20, 0.9, state="pruned")], "error").caption
-    assert "1 far worse trial beyond the axis." in cloud
+    assert "1 far worse trial outside the axis." in cloud
     assert "local mean ± 1 standard error" in cloud
     high = make_grid([0.1, 0.2, 0.1], first=3.0)
     assert "GAMMA_MIN" not in draw_gamma(high, "error").caption
@@ -521,12 +521,12 @@ COARSE = [0.963, 0.963, 0.944, 0.963, 0.926, 0.944, 0.8704, 0.963, 0.8704, 0.944
 def test_the_axis_shows_three_standard_errors_from_the_best(monkeypatch, metric):
     values = COARSE if metric == "balanced_accuracy" else [1 - value for value in COARSE]
     trials = [make_trial(k, v, gamma=1.2 + 0.4 * k, error=0.0808) for k, v in enumerate(values)]
-    assert "beyond the axis" not in draw_gamma(trials, metric).caption
+    assert "outside the axis" not in draw_gamma(trials, metric).caption
     far = 0.3 if metric == "balanced_accuracy" else 0.7
     trials.append(make_trial(12, far, gamma=2.1, error=0.0808))
     trials.append(make_trial(13, abs(far - 0.44), gamma=2.2, state="pruned"))
     trials.append(make_trial(14, far, gamma=2.3, state="pruned"))
-    assert " far worse trials beyond the axis" in draw_gamma(trials, metric).caption
+    assert " far worse trials outside the axis" in draw_gamma(trials, metric).caption
     low, high = axes_of(monkeypatch, trials, metric).get_ylim()
     if metric == "balanced_accuracy":
         assert 65 < low < 96.3 - 3 * 8.08
@@ -534,7 +534,7 @@ def test_the_axis_shows_three_standard_errors_from_the_best(monkeypatch, metric)
         assert 3.7 + 3 * 8.08 < high < 35
     ties = [make_trial(k, 0.1, gamma=1 + k / 2, error=0.05) for k in range(9)]
     ties.append(make_trial(9, 0.15, gamma=5.7, state="pruned"))
-    assert "beyond the axis" not in draw_gamma(ties, "error").caption
+    assert "outside the axis" not in draw_gamma(ties, "error").caption
 
 
 @pytest.mark.parametrize("metric", ["error", "accuracy"])

@@ -140,12 +140,13 @@ def test_the_report_of_a_search(tmp_path):
     assert report.verdict.status == "default chosen"
     name = "2 sources, γ 0–4, variance kept, 50 % pasted"
     sentences = report.verdict.sentences
-    assert f"4 of 4 rounds (71 runs) the best setting of ZetaMix is {name}. What" in sentences[0]
+    assert f"4 of 4 rounds (71 runs) the best setting of ZetaMix is {name}. It" in sentences[0]
     assert sentences[1] == (
-        f"The default of ZetaMix is another: {setting_name(parse('zetamix').full_label)}."
+        f"The default of ZetaMix is different: {setting_name(parse('zetamix').full_label)}."
     )
     assert (
-        "20.00 against no mixing 24.80 (+4.80), mixup/CutMix switch 25.00 (+5.00)" in (sentences[2])
+        "20.00, compared with no mixing 24.80 (+4.80), mixup/CutMix switch 25.00 (+5.00)"
+        in (sentences[2])
     )
     assert sentences[3] == (
         "Significantly worse (95 %, paired over 12 runs each, Holm's correction): 0 % pasted."
@@ -186,7 +187,7 @@ def test_what_an_option_changes_is_over_all_settings_that_differ_in_it_only(tmp_
 
 
 @pytest.mark.parametrize(
-    ("error", "answer"), [(0.3, "No."), (0.1, "Yes, as far as these runs tell.")]
+    ("error", "answer"), [(0.3, "No."), (0.1, "Yes, as far as these runs show.")]
 )
 def test_whether_stopping_early_explains_the_choice(error, answer, tmp_path):
     store = RecordStore(tmp_path)

@@ -1,4 +1,4 @@
-"""The figure of `zetamix bench --scaling`: time and memory, with the copy as the floor."""
+"""The figure of `zetamix bench --scaling`: time and memory, compared with a plain copy."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -43,6 +43,6 @@ def scaling_picture(rows: Sequence[dict[str, Any]], machine: str) -> Picture:
             figure,
             "scaling",
             alt="Time and memory of mixing against batch size, number of sources and image size.",
-            caption="Medians of one call that draws, mixes samples and mixes labels, float32; "
-            f"memory is what a call adds, its result included. {machine}",
+            caption="Median time of one call that draws a plan and mixes samples and labels, "
+            f"float32; memory is the peak that a call adds, including its result. {machine}",
         )

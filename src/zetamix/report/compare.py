@@ -27,11 +27,11 @@ from zetamix.results.comparison import Comparison
 from zetamix.text import join, plural
 
 SCHEMA = "zetamix/compare/1"
-# the table of more classes is folded
+# tables of more classes are folded
 MAX_CLASSES = 20
-# larger confusion matrices have no room for numbers, and then none for names
+# larger confusion matrices have no space for numbers, and still larger ones none for names
 NUMBERED_CLASSES, NAMED_CLASSES = 12, 25
-# a matrix of more has less than a pixel for each class
+# with more classes, a class would have less than a pixel
 DRAWN_CLASSES = 1000
 # learning curves are scaled to what comes after this fraction of the epochs
 SCALED_FROM = 1 / 3
@@ -72,7 +72,7 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
 
 
 def describe_replaced(comparison: Comparison, out: Path) -> str:
-    """What an earlier report in this folder has and a report of this comparison lacks."""
+    """A note about an earlier report in this folder that a report of this comparison replaces."""
     try:
         earlier = read_json(out / "results.json")
         recipe, methods = earlier["recipe"], earlier["methods"]
@@ -82,16 +82,16 @@ def describe_replaced(comparison: Comparison, out: Path) -> str:
     if before != (comparison.dataset.fingerprint, json_safe(comparison.recipe.as_dict())):
         shape = " × ".join(map(str, earlier["dataset"]["shape"]))
         return (
-            f"It replaces a report of other data or settings ({recipe['model']}, "
-            f"{recipe['epochs']} epochs, samples of {shape}), whose runs are kept. To have both "
-            "reports, choose another --out."
+            f"It replaces a report with other data or settings ({recipe['model']}, "
+            f"{recipe['epochs']} epochs, samples of {shape}), whose runs are kept. To keep both "
+            "reports, use another --out."
         )
     lost = [label for label in methods if label not in comparison.methods]
     if not lost:
         return ""
     return (
-        f"It replaces a report that had {join(lost)} too. Their runs are kept: name them in "
-        "--methods to see them beside the others."
+        f"It replaces a report that also had {join(lost)}. Their runs are kept: add them to "
+        "--methods to include them."
     )
 
 
@@ -111,11 +111,11 @@ def main_table(comparison: Comparison) -> Table:
         row += [_mean_cell(comparison, label, name) for name in comparison.metrics]
         rows.append([*row, comparison.summary(label, comparison.primary).n])
     notes = [
-        "Mean ± standard deviation over seeds. Bold: best mean, where all methods have the same "
-        "seeds; it need not be significantly better. Ties are not bold.",
+        "Mean ± standard deviation over seeds. Bold: best mean, if all methods have the same "
+        "seeds; not necessarily significantly better. Ties are not bold.",
         "(T): after temperature scaling on the validation split."
         if comparison.has_temperatures
-        else "No temperature was fitted: the runs have no validation split.",
+        else "No temperature scaling: not every run has a temperature fitted on validation data.",
     ]
     test = len(comparison.dataset.splits["test"])
     caption = f"{comparison.dataset.name}: {test:,} test samples, after the last epoch"
@@ -125,7 +125,7 @@ def main_table(comparison: Comparison) -> Table:
 def _mean_cell(comparison: Comparison, label: str, name: str) -> Cell:
     metric, summary = METRICS[name], comparison.summary(label, name)
     means = [comparison.summary(other, name).mean for other in comparison.methods]
-    # as printed: means that differ by rounding only are tied
+    # compared as printed: means that differ only by rounding are tied
     tied = [metric.number(mean) for mean in means].count(metric.number(summary.mean)) > 1
     best = summary.mean == max(means, key=lambda mean: metric.sign * mean)
     mark: Mark = "best" if best and not tied and _ranks(comparison) else ""
@@ -146,7 +146,7 @@ def _ranks(comparison: Comparison) -> bool:
 
 
 def difference_table(comparison: Comparison) -> Table:
-    """Paired differences of the primary metric to each baseline, with intervals and p-values."""
+    """Paired differences from each baseline in the primary metric, with intervals and p-values."""
     metric = METRICS[comparison.primary]
     unit = ", points" if metric.percent else ""
     columns, rows = [Column("method")], [[Cell(display_name(m))] for m in comparison.methods]
@@ -165,7 +165,7 @@ def difference_table(comparison: Comparison) -> Table:
 
 
 def difference_note(metric: Metric) -> str:
-    """What the cells of a table of differences are."""
+    """The note of a table of differences."""
     unit = ", points" if metric.percent else ""
     better = "Positive" if metric.higher_is_better else "Negative"
     return (
@@ -192,7 +192,7 @@ def difference_cells(difference: Difference | None) -> list[Cell]:
 def class_table(comparison: Comparison) -> Table:
     """Recall of every method in every class with test samples."""
     recalls = [comparison.recalls(label) for label in comparison.methods]
-    # as printed, so that means which differ by rounding only are tied
+    # compared as printed: means that differ only by rounding are tied
     means = torch.stack([(1000 * values.mean(0)).round() / 10 for values in recalls])
     rows = []
     for k, count in enumerate(comparison.test_counts.tolist()):
@@ -220,7 +220,7 @@ def draw_figures(comparison: Comparison) -> dict[str, Picture]:
         "original" if row.method == "none" else row.method: (row.samples, row.targets)
         for row in comparison.examples
     }
-    # a finished run whose curve was deleted has a record all the same
+    # a finished run has a record even if its curve was deleted
     pictures = [draw_curves(comparison)] if all(comparison.curves.values()) else []
     if not comparison.dataset.multi_label and comparison.dataset.num_classes <= DRAWN_CLASSES:
         pictures.append(draw_confusion(comparison))
@@ -231,7 +231,7 @@ def draw_figures(comparison: Comparison) -> dict[str, Picture]:
 
 
 def draw_differences(comparison: Comparison) -> Picture:
-    """The difference of every method to each baseline: seeds as dots, mean, interval."""
+    """The difference of every method from each baseline: seeds as dots, mean, interval."""
     metric, baselines = METRICS[comparison.primary], comparison.baselines
     unit = ", points" if metric.percent else ""
     side = "right" if metric.higher_is_better else "left"
@@ -269,7 +269,7 @@ def _draw_difference(axes: Axes, row: int, difference: Difference) -> None:
 
 
 def draw_curves(comparison: Comparison) -> Picture:
-    """Primary metric and negative log-likelihood by epoch: test split, beside it validation."""
+    """Primary metric and negative log-likelihood by epoch, on the test and validation splits."""
     names, titles = [comparison.primary, "nll"], {"test": "test split", "val": "validation split"}
     curves = comparison.curves.values()
     splits = [s for s in titles if all(any(s in line for line in curve) for curve in curves)]
@@ -292,7 +292,7 @@ def draw_curves(comparison: Comparison) -> Picture:
         figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
         several = any(len(comparison.values(m, names[0])) > 1 for m in comparison.methods)
         bands = "; bands: one standard deviation over seeds" if several else ""
-        spikes = f"; spikes in {join(clipped)} run beyond them" if clipped else ""
+        spikes = f"; spikes in {join(clipped)} exceed them" if clipped else ""
         return Picture.of(
             figure,
             "curves",
@@ -324,7 +324,7 @@ def _draw_curve(
 
 
 def _limit(axes: Axes, curves: Sequence[Sequence[float]]) -> bool:
-    """Scale an axis to its curves, without spikes that would flatten them; whether there are."""
+    """Scale an axis to its curves without spikes; return whether there are spikes."""
     finite = [sorted(filter(math.isfinite, curve)) for curve in curves]
     shown = [value for curve in finite for value in curve]
     usual = [value for curve in finite for value in _without_spikes(curve)]
@@ -500,25 +500,24 @@ def describe_method(comparison: Comparison) -> list[str]:
     paragraphs = [
         f"{plural(len(comparison.requested), 'method')} with {plural(len(seeds), 'seed')} each, on "
         f"the same {len(dataset.train):,} training and {test:,} test samples. A seed fixes the "
-        "initial weights and the order of the data, so that paired runs differ in the mixing only.",
+        "initial weights and the order of the data, so that paired runs differ only in the mixing.",
         f"Every run: {recipe.model}, {recipe.start}, {plural(recipe.epochs, 'epoch')}, batch size "
         f"{recipe.batch_size}, {recipe.optimisation}, augmentation: {recipe.augmentation}. "
         f"Recipe: {recipe.origin}. All numbers are from the last epoch; "
         "nothing was selected on the test split.",
         f"Primary metric: {METRICS[comparison.primary].title}. It is the mean "
-        "average precision where a sample may have several labels, the AUC for two classes, else "
-        "the error rate where the largest test class has at most "
-        f"{BALANCED:g} times the samples of the smallest, else balanced accuracy.",
+        "average precision for several labels per sample, the AUC for two classes, the error rate "
+        "if the largest test class has at most "
+        f"{BALANCED:g} times the samples of the smallest, and balanced accuracy otherwise.",
         f"Intervals: Student's t over paired differences, {LEVEL} each. Their standard deviation "
         "is at least that of rounding to one test sample. p-values are Holm-corrected over all "
-        f"differences to one baseline in {tested}. Intervals cover the variation between seeds "
-        "(weights, data order, mixing) and not the choice of training and test samples.",
+        f"differences from one baseline in {tested}. Intervals cover the variation between seeds "
+        "(weights, data order, mixing), not the choice of training and test samples.",
         "Expected calibration error: 15 bins of equal width over the highest probability. Training "
         "on soft labels makes networks underconfident by design, so calibration is judged after "
         "temperature scaling: one parameter for each run, fitted on the validation split.",
-        "Power: of a paired t-test, by the noncentral t distribution. The end of training, by "
-        "which convergence is judged: a line through the last third of each curve, at least three "
-        "epochs.",
+        "Power: of a paired t-test, from the noncentral t distribution. Convergence: judged by a "
+        "line fitted to the last third of each curve, at least three epochs.",
         f"Trained{description}: {machines}. The times of all runs add up to {minutes:.1f} minutes.",
     ]
     return paragraphs + [f"Data: {note}." for note in dataset.notes]

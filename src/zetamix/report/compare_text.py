@@ -10,13 +10,13 @@ from zetamix.results.comparison import ChanceLevel, Comparison
 from zetamix.text import join, plural
 
 LEVEL = f"{100 * CONFIDENCE:g} %"
-# differences whose detection is planned, as fractions
+# differences for which the power is reported, as fractions
 TARGETS = (0.01, 0.005)
-# a mean improvement in the last third of training from which on it counts as unfinished
+# from this mean improvement in the last third on, training counts as not converged
 STILL_IMPROVING = 0.005
-# half an interval of two seeds that deserves a caution
+# half-width of an interval of two seeds above which a caution is printed
 WIDE = 0.01
-# unfinished runs that are named one by one
+# at most this many unfinished runs are listed
 MAX_NAMED = 6
 
 
@@ -38,7 +38,7 @@ def summarise(comparison: Comparison) -> list[tuple[str, str]]:
     for baseline in others if not alone else ():
         text = describe_differences(comparison, baseline, comparison.primary)
         pairs.append((f"Versus {display_name(baseline)}", text))
-    # calibration means nothing where nothing was learned
+    # calibration is meaningless if nothing was learned
     if comparison.not_better_than is None and family_size(comparison, first):
         pairs.append(("Calibration", describe_calibration(comparison, first)))
     if meaning := METRICS[comparison.primary].meaning:
@@ -59,17 +59,17 @@ def describe_differences(
     differences = comparison.differences(baseline, metric)
     name, title = display_name(baseline), METRICS[metric].title
     if not differences:
-        return f"No other method has a finished run with a seed of {name}."
+        return f"No other method has a finished run with the same seed as {name}."
     tested = [d for d in differences if d.p is not None]
     if not tested and not comparison.complete:
         return (
-            f"A difference to {name} in {title} cannot be tested yet: no method has two finished "
-            "runs with seeds of it."
+            f"The difference from {name} in {title} cannot be tested yet: no method has two "
+            "finished runs with the same seeds."
         )
     if not tested:
         return (
-            f"A difference to {name} in {title} cannot be tested with one seed. Use --seeds 3 or "
-            "more."
+            f"The difference from {name} in {title} cannot be tested with one seed. Use --seeds 3 "
+            "or more."
         )
     family = family_size(comparison, baseline)
     correction, p_name = "paired t-test", "" if brief else "p"
@@ -91,7 +91,7 @@ def describe_differences(
         text += "." if brief else f" ({correction}; {plural(tested[0].n, 'seed')})."
         best = max(METRICS[metric].sign * d.mean for d in tested)
         if not brief and best > 0:
-            # as printed: means that differ by rounding only are tied
+            # compared as printed: means that differ only by rounding are tied
             change = METRICS[metric].signed(METRICS[metric].sign * best)
             tied = [d for d in tested if METRICS[metric].signed(d.mean) == change]
             text += (
@@ -102,7 +102,7 @@ def describe_differences(
 
 
 def describe_power(comparison: Comparison, baseline: str) -> str:
-    """How many seeds would find differences of 1 and 0.5 points, with the spread seen here."""
+    """How many seeds are needed to detect differences of 1 and 0.5 points, at this spread."""
     spread, metric = comparison.spread(baseline), METRICS[comparison.primary]
     if spread is None:
         return ""
@@ -121,8 +121,8 @@ def describe_power(comparison: Comparison, baseline: str) -> str:
         )
     ]
     text = (
-        f"With the spread seen here (standard deviation {_amount(metric, spread)} between paired "
-        f"seeds), a test of {metric.title} with {100 * POWER:g} % power takes {join(parts)}"
+        f"With the observed standard deviation of paired differences ({_amount(metric, spread)}), "
+        f"a test of {metric.title} with {100 * POWER:g} % power needs {join(parts)}"
     )
     if family > 1:
         plain = _seed_counts(targets, spread, 1 - CONFIDENCE)
@@ -133,14 +133,14 @@ def describe_power(comparison: Comparison, baseline: str) -> str:
 
 
 def _seed_counts(targets: Sequence[float], spread: float, level: float) -> list[str]:
-    """The numbers of seeds for decreasing differences, up to the first that is too large."""
+    """The number of seeds for each difference, up to the first that is too large."""
     needed = [seeds_needed(target, spread, level) for target in targets]
     kept = needed[: needed.index(None) + 1] if None in needed else needed
     return [f"more than {MOST_SEEDS:,}" if n is None else f"{n:,}" for n in kept]
 
 
 def describe_training(comparison: Comparison) -> str:
-    """Optimiser steps, samples that the last batch leaves out, and whether it had converged."""
+    """Optimiser steps, samples that are dropped with the last batch, and convergence."""
     recipe, samples = comparison.recipe, len(comparison.dataset.train)
     size = min(recipe.batch_size, samples)
     steps, rest = recipe.steps(samples), samples % size
@@ -172,22 +172,22 @@ def _convergence(comparison: Comparison) -> str:
     ]
     if improving:
         return (
-            f"Training had not converged: towards its end, {title} still improved for "
+            f"Training had not converged: towards the end, {title} still improved for "
             f"{join(improving)}. Train longer, such as --epochs {2 * comparison.recipe.epochs}."
         )
     best = max(means.values(), key=lambda value: metric.sign * value)
     if comparison.not_better_than is not None:
-        # a flat curve at chance is that of a network that has not begun to learn
+        # a flat curve at chance level means that learning has not started
         return "Convergence cannot be judged, because no method is better than chance."
     if metric.sign * best >= STILL_IMPROVING:
         samples = len(comparison.dataset.splits[split])
         return (
-            f"Whether training had converged is not clear: towards its end, {title} changed by up "
+            f"Whether training had converged is unclear: towards the end, {title} changed by up "
             f"to {metric.format_difference(best)} on average, but did not improve in every seed "
             f"({samples:,} samples)."
         )
     return (
-        f"Training had converged: towards its end, {title} improved by less than "
+        f"Training had converged: towards the end, {title} improved by less than "
         f"{_amount(metric, STILL_IMPROVING)} (largest mean change "
         f"{metric.format_difference(best)})."
     )
@@ -198,22 +198,22 @@ def describe_calibration(comparison: Comparison, baseline: str) -> str:
     if not comparison.has_temperatures:
         reason = f"{comparison.dataset.name} has no validation split"
         if comparison.dataset.val is not None:
-            reason = "some runs are of an earlier version"
+            reason = "some runs were trained with an earlier version"
         return (
-            f"No temperature was fitted, because {reason}. NLL and ECE are shown as they come; "
-            "mixing makes networks underconfident by design, so no verdict follows from them."
+            f"NLL and ECE are shown without temperature scaling, because {reason}. Mixing makes "
+            "networks underconfident by design, so they do not allow a verdict."
         )
     texts = [describe_differences(comparison, baseline, name, brief=True) for name in SCALED]
     means = {label: f"{comparison.temperature(label):.2f}" for label in comparison.methods}
     named = [f"{mean} for {display_name(label)}" for label, mean in means.items()]
     texts.append(f"Fitted temperatures (below 1: underconfident as trained): {join(named)}.")
     if {"0.01", "100.00"} & {*means.values()}:
-        texts.append("A temperature of 0.01 or 100 is the limit of the fit, which found none.")
+        texts.append("A temperature of 0.01 or 100 is the limit of the fit: it found no optimum.")
     return " ".join(texts)
 
 
 def _cautions(comparison: Comparison) -> list[str]:
-    """What makes the verdict doubtful: leaks in the data, guessing, few seeds."""
+    """Reasons to doubt the verdict: leaks in the data, scores at chance level, few seeds."""
     texts = [f"{note}." for note in comparison.dataset.notes if note.startswith(CAUTIONS)]
     if comparison.not_better_than is not None:
         texts.append(_not_better_than_chance(comparison, comparison.not_better_than))
@@ -226,7 +226,7 @@ def _cautions(comparison: Comparison) -> list[str]:
     if halves and max(halves) > WIDE:
         texts.append(
             f"With two seeds, {LEVEL} intervals reach ±{_amount(metric, max(halves))}: too wide to "
-            "tell methods apart. Use --seeds 5 or more."
+            "distinguish methods. Use --seeds 5 or more."
         )
     return texts
 
@@ -251,7 +251,7 @@ def _directions(significant: Sequence[Difference], p_name: str) -> str:
 
 
 def _with_change(difference: Difference, p_name: str) -> str:
-    """A method with its difference; with interval and p where these have a name."""
+    """A method with its difference, and with interval and p if `p_name` is given."""
     metric, low, high = METRICS[difference.metric], difference.low, difference.high
     change = metric.format_difference(difference.mean)
     if p_name and low is not None and high is not None and difference.p_holm is not None:
@@ -261,7 +261,7 @@ def _with_change(difference: Difference, p_name: str) -> str:
 
 
 def _before_correction(tested: Sequence[Difference]) -> str:
-    """Differences that are significant on their own, but not as one of several."""
+    """Differences that are significant before, but not after the correction."""
     near = [d for d in tested if d.excludes_zero and not d.significant]
     if not near:
         return ""
@@ -291,11 +291,11 @@ def _not_better_than_chance(comparison: Comparison, chance: ChanceLevel) -> str:
 
 
 def at_chance(subject: str, chance: ChanceLevel) -> str:
-    """What to do where nothing is better than chance; the subject ends with "is" or "is not"."""
+    """The caution if nothing is better than chance; the subject ends with "is" or "is not"."""
     metric = METRICS[chance.metric]
     level = (
-        f"{metric.title} {metric.format(chance.value)} with {chance.classes} classes; guessing "
-        f"the {chance.samples:,} test samples may reach {metric.format(chance.highest)}"
+        f"{metric.title} {metric.format(chance.value)} with {chance.classes} classes; guessing on "
+        f"{chance.samples:,} test samples may reach {metric.format(chance.highest)}"
     )
     return f"{subject} significantly better than chance ({level}). Train longer or check the data."
 

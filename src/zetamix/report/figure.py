@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from zetamix.atomic_io import write_bytes, write_text
 
-# Paul Tol's high-contrast colours, which differ in lightness too, black, and two more
+# Paul Tol's high-contrast colours, which also differ in lightness, black, and two more
 COLOURS = ("#004488", "#ddaa33", "#bb5566", "#000000", "#55aadd", "#997700")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v")
@@ -67,7 +67,7 @@ def drawing(width: float = 6.4, height: float = 3.6) -> Iterator[Figure]:
 def series_style(index: int) -> dict[str, Any]:
     """Colour, line and marker of the index-th series; the first thirty are distinct.
 
-    They differ in line style and lightness too, for greyscale prints.
+    They also differ in line style and lightness, for greyscale prints.
     """
     return {
         "color": COLOURS[index % len(COLOURS)],
@@ -84,7 +84,7 @@ class Picture:
     svg: str
     png: bytes
     alt: str
-    """Text for readers who cannot see it."""
+    """Alternative text."""
     caption: str
     size: tuple[int, int]
     """Width and height in pixels at 100 per inch."""

@@ -21,20 +21,20 @@ from zetamix.report.page import Block, Fold
 from zetamix.results.inspection import Inspection, MeasuredOutputs
 
 EXCLUDED = (
-    f"A class that a label excludes has a probability of {FLOOR:g} in it and costs up to "
-    f"{-math.log(FLOOR):.0f} nats, so that hard labels, those of originals too, lose more where "
-    "the oracle disagrees than soft ones."
+    f"Label probabilities of 0 are replaced by {FLOOR:g}, which costs up to "
+    f"{-math.log(FLOOR):.0f} nats, so hard labels, including those of originals, are penalised "
+    "more than soft ones when the oracle disagrees."
 )
 # name: (heading of the row, explanation)
 MEASURES = {
-    "local_dimension": ("local dimension", "directions in which a neighbourhood varies"),
+    "local_dimension": ("local dimension", "number of directions in which neighbours vary"),
     "distance": (
         "distance to the nearest original",
-        "1: as far as an original is from its nearest other original",
+        "1: the mean distance between an original and its nearest other original",
     ),
     "coverage": (
         "coverage",
-        "fraction of originals with an output nearer than their fifth nearest other original",
+        "fraction of originals with an output closer than their fifth nearest other original",
     ),
     "classes": ("classes per label", "classes with more than 1 % of a label"),
     "label_entropy": ("label entropy, nats", "0: one class; log(classes): uniform"),
@@ -52,7 +52,7 @@ MEASURES = {
 GRID_POINTS = 256
 # fraction of all values that the axes of distributions cover
 COVERED = 0.97
-# all figures are as wide, in inches
+# width of all figures in inches
 WIDTH = 10.2
 
 
@@ -86,7 +86,7 @@ def make_table(inspection: Inspection) -> Table:
         counts = {estimate.n for estimate in estimates if estimate is not None}
         if not counts:
             continue
-        # n in a column of its own where the row has only one, else in every cell
+        # n is in its own column if all cells of the row share it, else in every cell
         shared = counts.pop() if len(counts) == 1 else None
         cells = [
             Cell(None)
@@ -105,8 +105,8 @@ def make_table(inspection: Inspection) -> Table:
     notes = ["Mean ± standard error over n outputs, assumed independent."]
     if inspection.oracle is not None:
         notes.append(
-            f"Oracle: {inspection.oracle.statement}. It judges outputs of samples that it was not "
-            "trained on."
+            f"Oracle: {inspection.oracle.statement}. It judges only outputs of samples that it was "
+            "not trained on."
         )
     notes += [f"Caution: {text}" for text in cautions(inspection).values()]
     return Table(columns, rows, f"{inspection.dataset}: {', '.join(labels)}", notes)
@@ -178,7 +178,7 @@ def draw_realism(inspection: Inspection, statement: str) -> Picture:
                 percent = [100 * share for share in shares]
                 axes.plot(panel["grid"], percent, label=label, **styles[label] | {"marker": ""})
             if not panel["shares"]:
-                axes.text(0.5, 0.5, "no such output", ha="center", transform=axes.transAxes)
+                axes.text(0.5, 0.5, "no such outputs", ha="center", transform=axes.transAxes)
             axes.set_title(textwrap.fill(name, 30))
             axes.set_xlabel("nats")
             axes.set_ylim(0, 102)
@@ -189,13 +189,13 @@ def draw_realism(inspection: Inspection, statement: str) -> Picture:
             figure,
             "realism",
             alt="Cumulative distributions for originals and every method: entropy of the oracle's "
-            "prediction, cross entropy between prediction and label, and the latter for outputs "
-            "that the oracle is certain about.",
+            "prediction, cross entropy between prediction and label, and the same for outputs of "
+            "which the oracle is certain.",
             caption=f"Cumulative shares over {inspection.judged:,} outputs of unseen samples; "
-            "higher is better: a low entropy looks like one class, a low cross entropy means that "
-            f"the label agrees with the oracle. {EXCLUDED} The axes leave out the largest "
-            f"{100 * (1 - COVERED):.0f} % of values. Right: outputs with an entropy below "
-            f"{CERTAIN} only. Oracle: {statement}.",
+            "higher is better: with low entropy an output looks like one class, with low cross "
+            f"entropy its label agrees with the oracle. {EXCLUDED} The axes do not show the "
+            f"largest {100 * (1 - COVERED):.0f} % of values. Right: only outputs with an entropy "
+            f"below {CERTAIN}. Oracle: {statement}.",
         )
 
 
@@ -212,7 +212,7 @@ def distributions(inspection: Inspection) -> dict[str, dict[str, Any]]:
     results = {}
     for name, panel in panels.items():
         values = {label: numbers.cpu() for label, numbers in panel.items() if len(numbers)}
-        # a few outliers would flatten everything else
+        # a few outliers would compress everything else
         top = float(torch.cat(list(values.values())).quantile(COVERED)) if values else 1.0
         grid = torch.linspace(0, max(top, 0.05), GRID_POINTS, dtype=torch.float64)
         shares = {label: cumulative_share(v, grid).tolist() for label, v in values.items()}
@@ -244,7 +244,7 @@ def _page(
     ]
     if "realism" in pictures:
         sections.insert(2, Section("Realism and label correctness", [pictures["realism"]]))
-    title = f"{inspection.dataset}: quality of synthetic samples"
+    title = f"{inspection.dataset}: quality of mixed samples"
     return render_page(title, sections, machine=machine, lead=summarise(inspection))
 
 
@@ -258,12 +258,12 @@ def _method(inspection: Inspection) -> list[str]:
         f"Local dimension: the number of principal components of the {inspection.neighbours} "
         "nearest outputs of the same method whose variance exceeds 5 % of the largest (Fukunaga "
         "and Olsen), as in Appendix C of the paper and in scikit-dimension. Distances and coverage "
-        "are Euclidean, between samples as they are stored.",
+        "use Euclidean distances between samples as stored.",
     ]
     if inspection.oracle is not None:
         paragraphs.append(
             f"Realism and label correctness: the oracle ({inspection.oracle.statement}) judges the "
-            f"{inspection.judged:,} outputs of samples that it was not trained on. In the cross "
-            "entropy its prediction is the truth and the label is judged."
+            f"{inspection.judged:,} outputs of samples that it was not trained on. The cross "
+            "entropy takes its prediction as the truth and evaluates the label."
         )
     return paragraphs + [f"Data: {note}." for note in inspection.notes]

@@ -7,7 +7,7 @@ from zetamix.measure.realism import CERTAIN
 from zetamix.results.inspection import Inspection
 from zetamix.text import join
 
-# an oracle that is certain about fewer originals has little certainty to lose; our own threshold
+# below this fraction of certain originals, certainty of outputs is not informative (our choice)
 MIN_CERTAIN = 0.2
 DOUBTFUL = " Unreliable, see the caution above."
 
@@ -26,15 +26,15 @@ def summarise(inspection: Inspection) -> list[tuple[str, str]]:
         pairs.append(("Realism", f"{text} Oracle: {oracle.statement}.{doubt}"))
         shares = _by_method(inspection, "agreement", "{:.1%}")
         text = f"The oracle predicts the label's largest class for {shares}."
-        # an accurate oracle that is rarely certain still tells classes apart
+        # an accurate oracle that is rarely certain still distinguishes classes
         pairs.append(("Labels", text if oracle.reliable else text + doubt))
     text = (
         "Mean distance to the nearest original, where 1 is the mean distance between an original "
         f"and its nearest other original: {_by_method(inspection, 'distance', '{:.2f}')}."
     )
     scope = (
-        "These measures describe the samples, not what a network learns from them: a method that "
-        "leaves the data may train better models. zetamix compare measures that."
+        "These measures describe the samples, not what a network learns from them: a method whose "
+        "outputs are far from the data may train better models. Use zetamix compare for that."
     )
     return [*pairs, ("Diversity", text), ("Scope", scope)]
 
@@ -49,7 +49,7 @@ def cautions(inspection: Inspection) -> dict[str, str]:
     certain = inspection.original.estimates["certain_share"].value
     if not oracle.reliable:
         texts["oracle"] = (
-            "Realism and label correctness are unreliable, because the oracle is poor: its "
+            "Realism and label correctness are unreliable, because the oracle is inaccurate: its "
             f"{oracle.measured_on} accuracy is {_percent(oracle.accuracy.value)} (lower end of "
             f"the 95 % interval {_percent(oracle.accuracy_low)}), and "
             f"{_percent(oracle.accuracy_needed)} is needed, halfway from the majority-class "
@@ -65,34 +65,34 @@ def cautions(inspection: Inspection) -> dict[str, str]:
 
 
 def _dimension_caution(inspection: Inspection) -> str:
-    """Which of the reasons holds; a lack of room explains the others."""
+    """The reason why the local dimension is inconclusive, saturation first."""
     if not inspection.uninformative and inspection.cut_down:
         wanted = inspection.settings.neighbours
         return (
-            f"No conclusion from the local dimension: the neighbourhood was cut down from {wanted} "
-            f"to {inspection.neighbours} neighbours, because there are {inspection.samples:,} "
-            f"samples and an eighth of them are neighbours. Use {8 * wanted:,} samples or more, or "
-            f"--neighbours {inspection.neighbours} to measure at this scale on purpose."
+            "The local dimension is inconclusive: the number of neighbours was reduced from "
+            f"{wanted} to {inspection.neighbours}, an eighth of the {inspection.samples:,} "
+            f"samples. Use {8 * wanted:,} samples or more, or --neighbours "
+            f"{inspection.neighbours} to measure at this scale."
         )
     if not inspection.uninformative:
         (first, _), (last, _) = inspection.sweep[0], inspection.sweep[-1]
         return (
-            f"No conclusion from the local dimension: every γ measured, from {first:g} to {last:g},"
-            f" preserves it within {_tolerance(inspection)}, so that it tells none of them apart. "
-            "Use a smaller --tolerance."
+            f"The local dimension is inconclusive: every γ measured, from {first:g} to {last:g}, "
+            f"preserves it within {_tolerance(inspection)}, so it does not distinguish them. Use a "
+            "smaller --tolerance."
         )
     value, limit = inspection.original.estimates["local_dimension"].value, inspection.limit
     reason, advice = "the number of features", []
     if limit < math.prod(inspection.shape):
         reason = f"{inspection.neighbours} neighbours"
-        more = "more samples (an eighth are neighbours)"
+        more = "more samples (an eighth of them are neighbours)"
         advice.append(more if inspection.cut_down else "more --neighbours")
     text = (
-        f"The local dimension says nothing about γ here: the originals vary in {value:.2f} of at "
+        f"The local dimension is not informative about γ: the originals vary in {value:.2f} of at "
         f"most {limit} directions ({reason})"
     )
     if not inspection.saturated:
-        text += f", and {_percent(limit / value - 1)} more is within the tolerance"
+        text += f", and the remaining {_percent(limit / value - 1)} are within the tolerance"
         advice.append("a smaller --tolerance")
     return f"{text}. Use {' or '.join(advice)}." if advice else f"{text}."
 

@@ -21,7 +21,7 @@ Rows: TypeAlias = Mapping[str, tuple[Tensor, Tensor]]
 
 
 def draw_outputs(rows: Rows, classes: Sequence[str]) -> Picture:
-    """One row per method; the first shows the originals, which outputs replace in their order.
+    """One row per method; the first shows the originals, the others their outputs in that order.
 
     >>> images = torch.zeros(2, 1, 4, 4), torch.eye(2)
     >>> draw_outputs({"original": images, "mixup": images}, ["cat", "dog"]).name
@@ -61,8 +61,8 @@ def _draw_images(rows: Rows, classes: Sequence[str]) -> Picture:
             figure,
             "outputs",
             alt=f"Rows of images with bars for their soft labels: {', '.join(rows)}.",
-            caption="Top row: originals, classes in turn. Below: the outputs that replace them. "
-            "Bars: the label, from 0 to 1 for each class.",
+            caption="Top row: originals, with classes in turn. Below: their outputs. Bars: the "
+            "label, from 0 to 1 for each class.",
         )
 
 
@@ -87,7 +87,7 @@ def _draw_points(rows: Rows, classes: Sequence[str]) -> Picture:
             figure,
             "outputs",
             alt=f"Scatter plots{plane_text}: {', '.join(rows)}.",
-            caption=f"{len(originals):,} originals and the outputs that replace them{plane_text}. "
+            caption=f"{len(originals):,} originals and their outputs{plane_text}. "
             "Colour and marker: the largest class of the label.",
         )
 
@@ -99,7 +99,7 @@ def _plane(points: Tensor) -> Tensor:
 
 
 def _grey_levels(images: Tensor) -> tuple[float, float]:
-    """The values to show as black and white: those of bytes, or else the extremes."""
+    """The values to show as black and white: 0 and 255 for bytes, else the extremes."""
     low, high = images.min().item(), images.max().item()
     if low >= 0 and high <= 255 and torch.equal(images, images.round()):
         return 0.0, 255.0

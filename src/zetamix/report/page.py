@@ -1,4 +1,4 @@
-"""One HTML page that holds its text, tables and figures, and opens without a network."""
+"""One HTML page that contains its text, tables and figures, and works offline."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from zetamix.report.table import Table
 
 @dataclass(frozen=True)
 class Fold:
-    """Blocks behind a title, shown on a click."""
+    """Blocks that are shown when their title is clicked."""
 
     title: str
     blocks: Sequence["Block"]
@@ -30,7 +30,7 @@ class Section:
     title: str
     blocks: Sequence[Block]
     anchor: str = ""
-    """The heading of a lead sentence that links here."""
+    """The id that links refer to."""
 
 
 def render_page(
@@ -42,8 +42,8 @@ def render_page(
 ) -> str:
     """The page as HTML with everything inlined.
 
-    machine: where the numbers were made, from `zetamix.provenance.machine_info`; None where
-        the sections say so themselves.
+    machine: where the results were measured, from `zetamix.provenance.machine_info`; None if the
+        sections include it.
     lead: the main results, a heading and a sentence or two each.
 
     >>> page = render_page("Title", [Section("Part", ["1 < 2"])])

@@ -1,7 +1,7 @@
-"""The playground: a page on which a batch is mixed in the browser, with anyone's images.
+"""The playground: a page that mixes a batch in the browser, with the user's own images.
 
-`playground.html` beside this file is the whole page, with handwritten digits in it. Here its images
-are replaced by others.
+`playground.html`, in the same folder, is the whole page, with handwritten digits. This module
+replaces its images.
 """
 
 import base64
@@ -24,7 +24,7 @@ DATA_BLOCK = re.compile(r'(<script type="application/json" id="data">).*?(</scri
 # a page of 48 colour images of 64 × 64 pixels has 0.8 MB
 LARGEST_SIDE = 64
 MOST_IMAGES = 48
-# images as small as the digits take no space
+# images as small as the digits take little space
 SMALL_SIDE, MOST_SMALL_IMAGES = 16, 80
 # the smallest batch of the page
 FEWEST_IMAGES = 4
@@ -33,7 +33,7 @@ FEWEST_IMAGES = 4
 def write_playground(dataset: Dataset, path: str | Path, *, seed: int = 0) -> None:
     """Write the page with images of this dataset.
 
-    seed: of the choice of images, as many of each class as possible.
+    seed: seed that selects the images, with as many of each class as possible.
     """
     write_text(Path(path), render_playground(dataset, seed=seed))
 
@@ -41,7 +41,7 @@ def write_playground(dataset: Dataset, path: str | Path, *, seed: int = 0) -> No
 def render_playground(dataset: Dataset, *, seed: int = 0) -> str:
     """The page with images of this dataset, as HTML."""
     text = json.dumps(playground_data(dataset, seed=seed), separators=(",", ":"))
-    # a class may be called </script>: inside strings JSON has another spelling for what HTML reads
+    # a class may be called </script>: inside JSON strings, characters special to HTML are escaped
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     page, count = DATA_BLOCK.subn(
@@ -53,12 +53,12 @@ def render_playground(dataset: Dataset, *, seed: int = 0) -> str:
 
 
 def playground_data(dataset: Dataset, *, seed: int = 0) -> dict[str, Any]:
-    """The images, labels, classes and mean that the page reads, as JSON can hold them."""
+    """The images, labels, classes and mean that the page reads, JSON-serialisable."""
     _check_images(dataset)
     count = MOST_SMALL_IMAGES if max(dataset.shape[1:]) <= SMALL_SIDE else MOST_IMAGES
     rows = _choose_rows(dataset.train.labels, count, torch.Generator().manual_seed(seed))
     images = _as_bytes(_downscale(dataset.train.take(rows)))
-    # classes that no image has would only lengthen the labels
+    # classes without an image are omitted
     used, labels = torch.unique(dataset.train.labels[rows], return_inverse=True)
     mean = images.double().mean((0, 2, 3)) / 255
     return {
@@ -76,17 +76,17 @@ def _check_images(dataset: Dataset) -> None:
     name, shape = printable(dataset.name), dataset.shape
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise ValueError(
-            f"The playground shows grey or RGB images, but a sample of {name} has the shape "
-            f"{list(shape)}. Choose a set of images."
+            f"The playground needs grey or RGB images, but samples of {name} have the shape "
+            f"{list(shape)}. Choose a dataset of images."
         )
     if dataset.multi_label:
         raise ValueError(
-            f"{name} has several labels per sample, and the playground shows one class each. "
-            "Choose a set with one class for each image."
+            f"The playground needs one class per image, but {name} has several labels per sample. "
+            "Choose another dataset."
         )
     if len(dataset.train) < FEWEST_IMAGES:
         raise ValueError(
-            f"The playground needs at least {FEWEST_IMAGES} training images, and {name} has "
+            f"The playground needs at least {FEWEST_IMAGES} training images, but {name} has "
             f"{len(dataset.train)}."
         )
 
@@ -115,7 +115,7 @@ def _downscale(images: Tensor) -> Tensor:
 
 
 def _as_bytes(images: Tensor) -> Tensor:
-    """Bytes; floating point numbers outside of [0, 1] from the darkest to the brightest."""
+    """Images as uint8; floating point values outside [0, 1] are scaled to their range."""
     if images.dtype == torch.uint8:
         return images
     low, high = images.min().item(), images.max().item()

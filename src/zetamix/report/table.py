@@ -12,7 +12,7 @@ from zetamix.measure.statistics import Summary
 Mark: TypeAlias = Literal["", "best", "second"]
 Plain: TypeAlias = str | int | float | None
 
-# six decimals do not show this
+# smaller numbers are zero with six decimals
 TINY = 5e-7
 MISSING = "–"
 MINUS = "−"
@@ -53,20 +53,20 @@ class Cell:
 
     value: Plain
     error: float | None = None
-    """Printed after ±; with two significant digits where `digits` is None."""
+    """Printed after ±; with two significant digits if `digits` is None."""
     n: int | None = None
-    """Number of values, where it is printed in the cell."""
+    """Number of values, if it is printed in the cell."""
     digits: int | None = None
     """Decimals; None for four significant digits of a number without an error."""
     mark: Mark = ""
     note: str = ""
     """Tooltip of the cell (HTML only)."""
     link: str = ""
-    """Anchor of the section that the cell leads to (HTML and Markdown)."""
+    """Id of the section that the cell links to (HTML and Markdown)."""
     signed: bool = False
     """Whether a positive number has a sign, as a difference should."""
     suffix: str = ""
-    """Printed behind the number, as a mark of significance is."""
+    """Printed after the number, such as a mark of significance."""
 
     def text(self) -> str:
         return self.number() if self.n is None else f"{self.number()} (n = {self.n:,})"
@@ -87,7 +87,7 @@ class Cell:
         if digits is None:
             digits = _decimals(value, 4)
             if has_error and error:
-                # a fifth digit is never worth reading
+                # at most four significant digits
                 digits = min(_decimals(error, 2), digits if abs(value) > TINY else 3)
             elif abs(value) < TINY:
                 digits = 3 if value else 0
@@ -107,9 +107,9 @@ MARKED = "best and second best marked where every method has the same seeds"
 def rank_marks(summaries: Mapping[str, Summary | None], sign: int) -> Mapping[str, Mark]:
     """Marks of the best and the second best mean; ties share a rank.
 
-    There are none unless all have the same seeds: the best mean of fewer may be the luckiest.
+    There are none unless all have the same seeds: a mean over fewer seeds may be best by chance.
 
-    sign: 1 where higher is better, else -1.
+    sign: 1 if higher is better, else -1.
 
     >>> means = {"a": 1.0, "b": 3.0, "c": 2.0}
     >>> rank_marks({name: Summary(mean, None, {0: mean}) for name, mean in means.items()}, 1)
@@ -215,7 +215,7 @@ class Table:
         return "\n".join(lines)
 
     def csv(self) -> str:
-        """Numbers in full; errors and n in columns of their own where there are any."""
+        """Numbers in full precision; errors and n, if any, in separate columns."""
         parts = [self._parts(k) for k in range(len(self.columns))]
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")

@@ -66,7 +66,7 @@ def write_report(tuning: Tuning, out: Path, machine: Mapping[str, str]) -> Path:
 
 
 def as_dict(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Any]:
-    """Everything that the page says, for programs."""
+    """The content of the page as JSON."""
     chosen, metric = tuning.chosen, tuning.spec.metric
     flat = flatness(tuning.trials, metric)
     points = curve(tuning.trials) if has_seeds(tuning.trials) else trend(tuning.trials)
@@ -129,7 +129,7 @@ def _page(
 
 
 def final_test_tables(tuning: Tuning) -> list[Table]:
-    """The final test: all metrics, and what the chosen setting wins or loses."""
+    """The final test: all metrics, and differences of the chosen setting from the baselines."""
     return [results_table(tuning), difference_table(tuning)]
 
 
@@ -145,7 +145,7 @@ def difference_table(tuning: Tuning) -> Table:
 
 
 def results_table(tuning: Tuning) -> Table:
-    """The chosen setting beside no mixing and the default γ, on the test split."""
+    """The chosen setting and the baselines on the test split."""
     first = tuning.spec.metric
     others = MULTI_LABEL_METRICS if tuning.spec.dataset.multi_label else TEST_METRICS
     metrics = [METRICS[name] for name in dict.fromkeys((first, *others))]
@@ -155,7 +155,7 @@ def results_table(tuning: Tuning) -> Table:
         cells = [metric_cell(metric, summary.mean, summary.sd) for metric, summary in summaries]
         rows.append([_candidate_name(candidate), *cells, len(candidate.records)])
     notes = [
-        "Mean ± standard deviation over seeds that no trial had, after the last epoch. All models "
+        "Mean ± standard deviation over seeds that no trial used, after the last epoch. All models "
         "were trained on the training split, without the validation split."
     ]
     recipe_space = tuning.spec.space.for_baseline("none")
@@ -165,7 +165,7 @@ def results_table(tuning: Tuning) -> Table:
             f"{_candidate_name(c)} with {format_setting({f: getattr(c.recipe, f) for f in fields})}"
             for c in tuning.tested
         ]
-        how = "Each was chosen by a search of its own" if recipe_space.searched else "Recipe"
+        how = "Each was chosen by its own search" if recipe_space.searched else "Recipe"
         notes.append(f"{how}: {'; '.join(found)}.")
     heads = [Column(m.heading, f"{m.title}; {m.better}") for m in metrics]
     return Table(
@@ -205,7 +205,7 @@ def trial_table(tuning: Tuning) -> Table:
 
 
 def method_table(tuning: Tuning) -> Table:
-    """How the search was done."""
+    """The settings of the search."""
     spec, recipe = tuning.spec, tuning.spec.recipe
     sizes = {name: f"{len(split):,} samples" for name, split in spec.dataset.splits.items()}
     if spec.held_out:
@@ -216,16 +216,14 @@ def method_table(tuning: Tuning) -> Table:
         sampling = f"grid, every setting with seeds {', '.join(map(str, seeds))}"
     pruning = "none"
     if tuning.plan.prune:
-        pruning = (
-            f"from a third of the epochs on, if {PRUNE_PERCENT:.0f} % of the trials are better"
-        )
+        pruning = f"after a third of the epochs, if {PRUNE_PERCENT:.0f} % of the trials are better"
     baselines = {}
     if (same := spec.space.for_baseline("none")).searched:
-        baselines["baselines"] = f"as many trials for each, over {same.text}"
+        baselines["baselines"] = f"the same number of trials for each, over {same.text}"
     rows = {
         "training split": sizes["train"],
         "validation split": sizes["val"],
-        "test split": f"{sizes.get('test', 'none')}, not read before a setting is chosen",
+        "test split": f"{sizes.get('test', 'none')}, not used before a setting is chosen",
         "score": f"validation {METRICS[spec.metric].title} after the last epoch",
         "search space": spec.space.text,
         **baselines,
@@ -239,7 +237,7 @@ def method_table(tuning: Tuning) -> Table:
 
 
 def trials_csv(tuning: Tuning) -> str:
-    """One line per trial; fractions stay fractions, with six digits."""
+    """One line per trial; metrics as fractions, with six digits."""
     names = [parameter.name for parameter in tuning.spec.space.parameters]
     score = f"val_{tuning.spec.metric}"
     heads = ["trial", *names, "seed", score, f"{score}_se", "state", "seconds"]
@@ -256,7 +254,7 @@ def trials_csv(tuning: Tuning) -> str:
 
 
 def draw_all(tuning: Tuning, shares: Mapping[str, float] | str) -> dict[str, Picture]:
-    """Every figure that there are numbers for, by name."""
+    """All figures for which there is data, by name."""
     spec, chosen = tuning.spec, tuning.chosen
     pictures: list[Picture] = []
     if chosen is not None and "gamma" in chosen.setting:
@@ -287,13 +285,13 @@ def draw_gamma(
         draw = _draw_curve if has_seeds(trials) else _draw_trials
         caption = draw(axes, trials, METRICS[metric])
         caption += _draw_near_best(axes, trials, METRICS[metric])
-        # a band may reach below 0, the metric does not; a point at 0 is shown whole
+        # a band may extend below 0, but the metric does not; points at 0 are not cut off
         low, high = axes.get_ylim()
         axes.set_ylim(bottom=max(low, -0.04 * high))
         gammas = [trial.gamma for trial in trials if trial.gamma is not None]
         if min([*gammas, *(span or ())], default=math.inf) < GAMMA_MIN + 0.5:
             axes.axvline(GAMMA_MIN, color=GREY, lw=1, ls=":", label=f"GAMMA_MIN = {GAMMA_MIN:.5f}")
-            caption += " Dotted: GAMMA_MIN, from which on one sample dominates every mixture."
+            caption += " Dotted: GAMMA_MIN, above which one sample dominates every output."
         if chosen is not None and "gamma" in chosen:
             gamma = float(chosen["gamma"])
             colour = series_style(2)["color"]
@@ -303,7 +301,7 @@ def draw_gamma(
             margin = 0.03 * (span[1] - span[0])
             axes.set_xlim(span[0] - margin, span[1] + margin)
         axes.set(xlabel="γ", ylabel=label)
-        # inside the axes the marker of a label would look like one more trial
+        # inside the axes, markers of the legend would look like trials
         figure.legend(
             *axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
         )
@@ -343,9 +341,9 @@ def _draw_trials(axes: Axes, trials: Sequence[Trial], metric: Metric) -> str:
             x, y = zip(*inside, strict=True)
             axes.scatter(x, y, s=16, **look)
     if beyond:
-        # the local mean may run beyond it, too
+        # the local mean may exceed the axis as well
         axes.set_ylim(*((limit, None) if metric.higher_is_better else (None, limit)))
-        caption += f" {plural(beyond, 'far worse trial')} beyond the axis."
+        caption += f" {plural(beyond, 'far worse trial')} outside the axis."
     return caption
 
 
@@ -359,7 +357,7 @@ def _points(trials: Sequence[Trial], metric: Metric, state: str) -> list[tuple[f
 
 
 def _draw_means(axes: Axes, points: Sequence[CurvePoint], metric: Metric, **style: Any) -> None:
-    """A line, with a band where there is one."""
+    """A line, with a band if there is one."""
     values = [metric.scale(point.value) for point in points]
     axes.plot([point.gamma for point in points], values, **style)
     bands = [(p.gamma, p.value - p.band, p.value + p.band) for p in points if p.band is not None]
@@ -380,12 +378,12 @@ def _draw_near_best(axes: Axes, trials: Sequence[Trial], metric: Metric) -> str:
 
 
 def _axis_limit(trials: Sequence[Trial], metric: Metric) -> float:
-    """The worst value that the axis shows: one trial at 60 % would flatten differences of 0.1."""
+    """The worst value that the axis shows: one trial at 60 % would hide differences of 0.1."""
     sign, flat = metric.sign, flatness(trials, metric.name)
     losses = sorted(-sign * value for _, value in _points(trials, metric, "complete"))
     if len(losses) < 8 or flat is None:
         return -sign * math.inf
-    # within a few standard errors a trial may be as good as the best
+    # trials within a few standard errors may be as good as the best
     close = metric.scale(-sign * flat.value + SHOWN_ERRORS * flat.margin)
     # Tukey's "far out": three interquartile ranges above the upper quartile
     low, high = losses[len(losses) // 4], losses[-1 - len(losses) // 4]
@@ -416,7 +414,7 @@ def draw_parallel(
         try:
             figure.set_size_inches(7.2, 3.8)
             axes.set_title("")
-            # dark is good; the lightest fifth of the colours cannot be seen on white
+            # dark is good; the lightest fifth of the colours is not visible on white
             values = [trial.value or 0.0 for trial in complete]
             low, high = min(values, default=0.0), max(values, default=1.0)
             spare = 0.25 * (high - low or 1.0)
@@ -461,6 +459,6 @@ def draw_importance(shares: Mapping[str, float]) -> Picture:
             "importance",
             alt="Bars: " + ", ".join(map(" ".join, zip(names, percent, strict=True))),
             caption="Share of the variance between complete trials due to each parameter, by "
-            "fANOVA (Hutter et al., 2014). The variance includes that of seeds: where trials "
-            "hardly differ otherwise, the shares mean little.",
+            "fANOVA (Hutter et al., 2014). The variance includes that of seeds: if trials differ "
+            "little otherwise, the shares are not meaningful.",
         )

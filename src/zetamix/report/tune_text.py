@@ -22,9 +22,9 @@ from zetamix.results.tuning_analysis import Flatness, at_gammas, flatness
 from zetamix.text import join, plural
 
 DEFAULT_GAMMA: float = OPTIONS["zeta"]["gamma"]
-# the best γ is at the edge if it is nearer to an end of the range than this fraction of it
+# the best γ is at the edge if its distance from an end is below this fraction of the range
 EDGE = 0.05
-# with fewer different γ the position of the best one is mostly chance
+# with fewer values of γ, the position of the best one is mostly chance
 MIN_SHAPE_GAMMAS = 10
 
 
@@ -46,12 +46,12 @@ def summarise_tuning(tuning: Tuning) -> list[tuple[str, str]]:
     elif tuning.test_failures:
         lead.append(("Test", f"The final test failed. {' '.join(tuning.test_failures)}"))
     elif not tuning.finished:
-        lead.append(("Unfinished", f"{_counts(tuning)}. The test split has not been read."))
+        lead.append(("Unfinished", f"{_counts(tuning)}. The test split has not been used."))
     return lead
 
 
 def _cautions(tuning: Tuning) -> list[str]:
-    """What makes the final test doubtful: leaks in the data, guessing."""
+    """Reasons to doubt the final test: leaks in the data, scores at chance level."""
     dataset = tuning.spec.dataset
     texts = [f"{note}." for note in dataset.notes if note.startswith(CAUTIONS)]
     test = dataset.splits["test"]
@@ -71,10 +71,10 @@ def _tie(tuning: Tuning, chosen: SettingResult) -> list[tuple[str, str]]:
     metric = METRICS[tuning.spec.metric]
     text = (
         f"{_counts(tuning)}. All complete trials have the same validation {metric.title}, "
-        f"{metric.format(chosen.value)}, so nothing follows about the searched parameters."
+        f"{metric.format(chosen.value)}, so the searched parameters cannot be distinguished."
     )
     same_loss = len({result.nll for result in by_setting(tuning.trials)}) == 1
-    rule = "the first of the tied settings" if same_loss else "the tied setting of lowest loss"
+    rule = "the first tied setting" if same_loss else "the tied setting with the lowest loss"
     setting = format_setting(chosen.setting)
     return [("Tie", text + _chance(tuning, chosen)), ("Chosen", f"{setting}, {rule}.")]
 
@@ -98,7 +98,7 @@ def _counts(tuning: Tuning) -> str:
     states = [trial.state for trial in tuning.trials]
     parts = [plural(states.count("complete"), "complete trial")]
     counts = {state: states.count(state) for state in ("pruned", "diverged", "failed")}
-    counts["to go"] = tuning.plan.trials - len(states)
+    counts["remaining"] = tuning.plan.trials - len(states)
     return ", ".join(parts + [f"{count} {state}" for state, count in counts.items() if count > 0])
 
 
@@ -119,7 +119,7 @@ def _flatness(tuning: Tuning, flat: Flatness) -> str:
     difference = METRICS[tuning.spec.metric].format_difference(flat.margin).lstrip("+")
     margin = f"within one standard error ({difference}, {source}) of the best"
     if flat.total == 1:
-        return "One complete trial says nothing about other settings. Use more --trials."
+        return "One complete trial does not show how other settings perform. Use more --trials."
     if flat.within == 1:
         return f"None of the other {flat.total - 1} {unit} is {margin}.{_edge(tuning, flat)}"
     text = f"{flat.within} of {flat.total} {unit} are {margin}, with γ from {flat.low:g} to "
@@ -140,7 +140,8 @@ def _flatness(tuning: Tuning, flat: Flatness) -> str:
 def _edge(tuning: Tuning, flat: Flatness) -> str:
     """A sentence if the best γ is at an end of the range, so that a better one may be outside.
 
-    Among few γ the best is often at an end by chance: there it must stand out, in a grid.
+    With few values of γ the best is often at an end by chance: then it must be the only one within
+    one standard error, in a grid.
     """
     gamma = tuning.spec.space.gamma
     if gamma is None or flat.ties > 1:
@@ -156,7 +157,7 @@ def _edge(tuning: Tuning, flat: Flatness) -> str:
 
 
 def _test(tuning: Tuning) -> str:
-    """What the chosen setting scores on the test split, and against which baselines it stands."""
+    """The test score of the chosen setting, and its differences from the baselines."""
     metric = METRICS[tuning.spec.metric]
     chosen = next(candidate for candidate in tuning.tested if candidate.name == CHOSEN)
     summary = chosen.summary(metric.name)
@@ -166,19 +167,19 @@ def _test(tuning: Tuning) -> str:
     )
     found = differences(tuning.tested, metric.name)
     if any(difference.p_holm is None for difference in found):
-        text += " One seed supports no claim about differences."
+        text += " Differences cannot be tested with one seed."
     elif found:
         text += f" It {join(_claims(found))} ({LEVEL}, Holm-corrected)."
     if tuning.settings_tested > 1:
         text += (
             f" The test split has been used for {tuning.settings_tested} chosen settings of this "
-            "study, which makes it a weaker test."
+            "study, which weakens the test."
         )
     return text
 
 
 def _claims(found: Sequence[Difference]) -> list[str]:
-    """What the differences of the chosen setting to the baselines support, as predicates."""
+    """The claims supported by the differences from the baselines, as predicates."""
     metric = METRICS[found[0].metric]
     groups: dict[str, list[str]] = {}
     for difference in found:

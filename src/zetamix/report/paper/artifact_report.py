@@ -1,4 +1,4 @@
-"""What all reports of the paper share: verdict, method names, colours, labels of smoke tests."""
+"""Shared parts of the reports of the paper: verdict, method names, colours, smoke tests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from zetamix.results.record_store import PaperView
 REPRODUCED, PARTLY, NOT_REPRODUCED = "reproduced", "partly reproduced", "not reproduced"
 INCONCLUSIVE, NOT_RUN, SMOKE_TEST = "inconclusive", "not run", "smoke test"
 INCOMPLETE = "(incomplete)"
-# of our own experiments, which reproduce nothing
+# statuses of our own experiments, which do not reproduce the paper
 REACHED, MISSED, CHOSEN = "target reached", "target not reached", "default chosen"
 
 
@@ -32,7 +32,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class ArtifactReport:
-    """Everything that is shown of an artifact."""
+    """Figures, tables and verdict of an artifact."""
 
     pictures: Sequence[Picture] = ()
     tables: Mapping[str, Table] = field(default_factory=dict)
@@ -91,7 +91,7 @@ def gamma_of(method: str) -> str:
 def estimate_cell(
     estimate: Mapping[str, Any] | None, error: str, *, scale: float = 1, digits: int | None = None
 ) -> Cell:
-    """A cell of a `measure.Estimate`; `error` names the number to show behind ±."""
+    """A cell of a `measure.Estimate`; `error` is the key of the number to show after ±."""
     if estimate is None or estimate["value"] is None:
         return Cell(None)
     spread = None if estimate[error] is None else scale * estimate[error]

@@ -52,7 +52,7 @@ class Curve:
 
     @property
     def lower_from(self) -> float | None:
-        """The smallest γ from which on ζ-mixup is lower than mixup."""
+        """The smallest measured γ from which on ζ-mixup is lower than mixup."""
         gammas = [g for g, v in self.zeta.items() if v["value"] >= self.mean("mixup:1.0")]
         above = max(gammas, default=-1.0)
         return min((gamma for gamma in self.zeta if gamma > above), default=None)
@@ -171,8 +171,8 @@ def _verdict(curves: list[Curve]) -> Verdict:
     lower = sum(curve.lower_from is not None for curve in informative)
     summary = (
         f"mixup inflates the dimension in {inflated} of {len(informative)} cases; the paper claims "
-        f"it for all. ζ-mixup's is lower than mixup's in {lower}, from different γ on (see the "
-        f"table); the paper claims it from {GAMMA_MIN:.5f} on."
+        f"this for all. The dimension of ζ-mixup is lower than that of mixup in {lower} of them, "
+        f"from different γ on (see the table); the paper claims this from {GAMMA_MIN:.5f} on."
     )
     saturated = [curve.title for curve in curves if curve.is_saturated]
     if saturated:

@@ -43,13 +43,13 @@ MEASURES = {
     "cross_entropy": "cross entropy of prediction and label, nats",
     "cross_entropy_certain": f"the same, entropy below {CERTAIN}",
     "loss": "cross entropy of label and prediction, nats",
-    "agreement": "oracle predicts the heaviest class of the label",
+    "agreement": "oracle predicts the largest class of the label",
     "agreement_certain": f"the same, entropy below {CERTAIN}",
 }
 GRID_POINTS = 400
-# nats where the axes end
+# upper ends of the axes in nats
 ENTROPY_END, CROSS_END = 1.2, 3.0
-# below this the density of ten thousand outputs is that of single ones
+# below this density there are only single outputs out of ten thousand
 MIN_DENSITY = 1e-3
 
 
@@ -83,8 +83,8 @@ def _draw(view: PaperView, arrays: dict[str, dict[str, Tensor]], oracle: str) ->
             view,
             figure,
             "mnist",
-            alt="Digits and densities: ζ-mixup's outputs look like digits and mixup's like two at "
-            "once; the oracle's entropy and the cross entropy are lower for ζ-mixup.",
+            alt="Digits and densities: outputs of ζ-mixup look like one digit and outputs of mixup "
+            "like two; the oracle's entropy and the cross entropy are lower for ζ-mixup.",
             caption="(a) The first ten images of each class, (b, c) the outputs in the same "
             "positions, 25 images per batch. (d, e) Soft labels as bars: the mixup outputs where "
             "the oracle is most certain of a digit with label weight 0 (prediction as outline), "
@@ -197,5 +197,5 @@ def _verdict(records: dict[str, Measurement]) -> Verdict:
         names[lower].append(MEASURES[key].removesuffix(", nats"))
     summary = f"ζ-mixup is lower (better) than mixup in {join(names[True]) or 'no measure'}"
     summary += f", not in {join(names[False], 'or')}" if names[False] else ""
-    summary += ". The paper, which does not say which cross entropy it uses, reports it lower."
+    summary += ". The paper reports a lower cross entropy, but does not say which one it uses."
     return Verdict(status_of(list(is_lower(records).values())), [summary])

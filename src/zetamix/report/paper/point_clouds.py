@@ -24,7 +24,7 @@ from zetamix.report.paper.artifact_report import (
 from zetamix.report.table import Plain
 from zetamix.results.record_store import PaperView
 
-# line width in points of a weight of 1; thinner lines than the second are invisible
+# line width in points for a weight of 1, and the smallest visible line width
 WIDTH, MIN_WIDTH = 5.0, 0.25
 # elevation and azimuth in degrees, as in the paper's captions; None for points in the plane
 Angles: TypeAlias = tuple[int, int] | None
@@ -54,7 +54,7 @@ def overview(view: PaperView) -> ArtifactReport:
             figure,
             "overview",
             alt="Points on two crescents. Outputs of mixup lie on lines between two points, "
-            "outputs of ζ-mixup beside one point, with thin lines to all others.",
+            "outputs of ζ-mixup close to one point, with thin lines to all others.",
             caption="Circles: originals. Triangles: outputs. A line joins an output to each of its "
             "source samples; its width is the weight. Colours: the soft label; pale: all data. The "
             "seed was chosen so that the mixup outputs spread over their segments.",
@@ -134,7 +134,7 @@ def _draw_clouds(view: PaperView, batch: int) -> Picture:
             alt="Point clouds. mixup fills the space between the arms; ζ-mixup with small γ "
             "shrinks the data towards its mean, and from γ = 4.0 on outputs lie on the data.",
             caption=f"Outputs of mixup and of ζ-mixup (γ in parentheses), {batch} samples per "
-            "batch. Colour: soft label; marker: heaviest class; grey: originals. Bottom: a helix "
+            "batch. Colour: soft label; marker: largest class; grey: originals. Bottom: a helix "
             "in three views (elevation, azimuth). Numbers: outputs whose label differs from that "
             "of the nearest original, and mean distance to the nearest original (the helix is 6 "
             "wide).",
@@ -231,9 +231,7 @@ def _table(view: PaperView, batch: int) -> Table:
     columns = [
         Column("data"),
         Column("method"),
-        Column(
-            "wrong labels %", "outputs whose heaviest class is not that of the nearest original"
-        ),
+        Column("wrong labels %", "outputs whose largest class is not that of the nearest original"),
         Column("distance", "mean distance to the nearest original"),
     ]
     note = (
@@ -253,7 +251,7 @@ def _values(view: PaperView, dataset: str, name: str, batch: int) -> dict[str, f
 
 
 def farther_than_mixup(view: PaperView, batch: int) -> dict[str, list[str]]:
-    """Dataset: the γ at which outputs lie farther from the originals than mixup's."""
+    """By dataset, the γ at which outputs are farther from the originals than those of mixup."""
     farther = {}
     for dataset in (*PLANAR, "helix"):
         distances = _values(view, dataset, "distance", batch)

@@ -1,4 +1,4 @@
-"""The paper's tables of trained models beside ours, and ζ-mixup minus mixup and no mixing."""
+"""The paper's tables of trained models with our results, and the differences of ζ-mixup."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ OUTCOMES = {
     "one seed": "with one seed only, which is not evidence",
 }
 AUGMENTATION = (
-    "The paper's appendix names horizontal flips as the only augmentation, its Sec. 4.5 also "
+    "The paper's appendix names horizontal flips as the only augmentation, but its Sec. 4.5 also "
     "mentions cropping. The two are different recipes and have separate columns."
 )
 DEFAULTS = (
@@ -41,18 +41,18 @@ DEFAULTS = (
     "the last, smaller batch dropped, and bfloat16 where the GPU supports it."
 )
 SKIN_SPLITS = (
-    "Every value that the paper prints is of one run. Seven of the ten datasets are split 70:10:20 "
-    "with a seed that the paper does not give: our splits have its sizes but not its images, and "
-    "MSK has not its size either: the archive has 3,676 images, the paper 3,551. ISIC 2018 is "
+    "Every value in the paper is from one run. Seven of the ten datasets are split 70:10:20 with a "
+    "seed that the paper does not give: our splits have the same sizes but not the same images. "
+    "The size of MSK differs as well: the archive has 3,676 images, the paper 3,551. ISIC 2018 is "
     "evaluated on its 193 validation images, as in the paper."
 )
 SCRATCH = (
-    "The paper does not say whether its networks for skin lesions start from ImageNet's weights. "
-    "Ours start from scratch, unless a column names the file they start from (--weights FILE)."
+    "The paper does not say whether its networks for skin lesions start from ImageNet weights. "
+    "Ours start from scratch, unless a column names a file of weights (--weights FILE)."
 )
 OURS = (
-    "Methods marked as ours are not in the paper and do not count in the verdict: ZetaMix, and "
-    "the switch between mixup and CutMix that is common today."
+    "Methods marked as ours are not in the paper and do not count in the verdict: ZetaMix, and the "
+    "widely used switch between mixup and CutMix."
 )
 MEDMNIST_DEFAULTS = (
     "The paper gives the learning rate, the loss, SGD and the batch size; epochs, momentum, "
@@ -61,12 +61,12 @@ MEDMNIST_DEFAULTS = (
 METHODS = (
     "ζ-mixup mixes as the authors' code does (kakumarabhishek/zeta-mixup on GitHub, utils.py, "
     "commit 39207c9): each sample of a batch dominates one output. Their equation draws the "
-    "dominant samples at random, so that more than a third of a batch dominates none; that is "
-    "zeta:anchor=random.",
+    "dominant samples at random, so that more than a third of a batch dominates no output "
+    "(zeta:anchor=random).",
     "The paper does not state mixup's α; ours is 1, the default of the authors' code, so that λ is "
-    "uniform. Ours draws one λ per output, theirs one per batch, which is mixup:per=batch.",
+    "uniform. Ours draws one λ per output, theirs one per batch (mixup:per=batch).",
 )
-# the first metric of a table decides its verdict
+# the first metric of a table determines its verdict
 SHOWN_METRICS = {
     "natural": ("error",),
     "skin": ("balanced_accuracy",),
@@ -103,7 +103,7 @@ class Row:
         """A metric over our seeds, in the paper's unit."""
         scale = paper.METRICS[metric].scale
         scores = {
-            # of the epoch with the best validation score; without validation, of the last one
+            # at the epoch with the best validation score, or at the last one without validation
             run.cell.seed: (run.last if run.best is None else run.best)[metric]
             for run in self.runs.get(variant, [])
         }
@@ -177,7 +177,7 @@ class Comparison:
 
     @property
     def claim_holds(self) -> bool | None:
-        """Whether a win of the paper is one here; None: more seeds are needed."""
+        """Whether a win of the paper is a win here; None if more seeds are needed."""
         return {"ahead": True, "behind": False}.get(self.outcome)
 
 
@@ -195,7 +195,7 @@ def judge(comparisons: Sequence[Comparison]) -> Verdict:
     """The paper: ζ-mixup is ahead of mixup and of no mixing."""
     if not comparisons:
         return Verdict()
-    # a comparison of the paper counts once, also where we ran several variants of the recipe
+    # a comparison of the paper counts once, even if several variants of the recipe were run
     wins = {
         (c.row.dataset, c.row.model, c.row.method, c.difference.baseline): c.is_win_in_paper
         for c in comparisons
@@ -204,8 +204,8 @@ def judge(comparisons: Sequence[Comparison]) -> Verdict:
     ours = ", ".join(f"{counts[name]} {OUTCOMES[name]}" for name in OUTCOMES if counts[name])
     sentence = (
         f"The paper reports ζ-mixup ahead of mixup and no mixing in {sum(wins.values())} of the "
-        f"{plural(len(wins), 'comparison')} run here. Ours, each variant of the recipe counted "
-        f"({plural(len(comparisons), 'comparison')}): {ours}."
+        f"{plural(len(wins), 'comparison')} run here. Our results, counting each variant of the "
+        f"recipe ({plural(len(comparisons), 'comparison')}): {ours}."
     )
     claims = [c.claim_holds for c in comparisons if c.is_win_in_paper]
     return Verdict(status_of(claims), [sentence])
@@ -300,13 +300,13 @@ def comparison_table(view: PaperView) -> Table:
 
 
 def recipe_label(artifact: str, variant: Variant) -> str:
-    """What distinguishes a variant; of skin lesions also that it starts from scratch."""
+    """The label of a variant; for skin lesions it includes that training is from scratch."""
     scratch = "from scratch" if artifact.startswith("skin") and variant.weights is None else ""
     return ", ".join(filter(None, (variant.label, scratch)))
 
 
 def _data_notes(rows: Sequence[Row]) -> list[str]:
-    """What the records say about their data beyond the catalogue: copies, duplicates."""
+    """Notes of the records about their data that are not in the catalogue: copies, duplicates."""
     notes: dict[str, None] = {}
     for row in rows:
         for run in (run for runs in row.runs.values() for run in runs):
@@ -387,6 +387,6 @@ def _explanation(metrics: Sequence[str]) -> str:
     return (
         f"{sentence_case(METRICS[metrics[0]].better)}. Paper: as printed, with its bold and "
         "underlined values; no mixing is its ERM. Ours: mean ± standard deviation over n seeds; "
-        f"{MARKED}; – no run yet. Ours is the epoch with the best validation score, or the last "
-        "one of a dataset without a validation split."
+        f"{MARKED}; – no run yet. Ours is at the epoch with the best validation score, or at the "
+        "last one for datasets without a validation split."
     )

@@ -10,7 +10,7 @@ from zetamix.report.paper.artifact_report import ArtifactReport, Verdict, finish
 from zetamix.report.table import Plain
 from zetamix.results.record_store import PaperView
 
-# of double precision
+# rounding error of double precision
 ROUNDING = 1e-12
 
 
@@ -37,7 +37,7 @@ def _draw(view: PaperView, curves: dict[str, Measurement], pairs: Measurement) -
             "weight of ζ-mixup with two sources lies on the line of mixup.",
             caption="Left, Theorem 1: the largest weight of plans drawn with N sources. Above one "
             "half it outweighs all others together; dots: where that begins for each N; vertical "
-            f"line: {GAMMA_MIN:.5f}, from which on it holds for any N. Right, Theorem 2: the "
+            f"line: {GAMMA_MIN:.5f}, above which it holds for any N. Right, Theorem 2: the "
             "weight of the first of two sources, by ζ-mixup with γ and by mixup with λ.",
         )
 

@@ -1,4 +1,4 @@
-"""The table of times: CPU and GPU separately, the paper's values beside ours."""
+"""The table of times: CPU and GPU separately, the paper's values and ours."""
 
 import math
 from typing import Any
@@ -14,7 +14,7 @@ from zetamix.results.record_store import PaperView
 BATCH, PAPER_LOCAL = "batch_tensor", "local_synthetic_instances"
 OURS, OUR_MIXUP = "zetamix ZetaMixup", "zetamix Mixup"
 LOCAL, LISTING, ORIGINAL = "local synthetic instances", "paper listing", "mixup, original"
-# an epoch may take this factor longer and still count as no longer: repeated ones differ by 1 %
+# up to this factor an epoch counts as no longer, because repeated epochs differ by 1 %
 TOLERANCE = 1.02
 PAPER_ROWS = {"mixup:1.0": "mixup", "zeta:2.8": "zeta_mixup"}
 # contender: (description, row of the paper's table)
@@ -106,7 +106,8 @@ def _batch_table(view: PaperView) -> Table:
         "Ours: median, and 20 % and 80 % quantiles, of a call that draws the plan and mixes "
         "samples and labels; eager: a plain call, graph: the replay of a captured CUDA graph. The "
         "paper measured on its own GPU, and local synthetic instances with other code. Its "
-        "listing takes the weights as an argument; here they are drawn on the host and copied."
+        "listing takes the weights as an argument; here they are drawn on the host and copied to "
+        "the device."
     )
     return Table([Column(head) for head in heads], rows, f"One batch of {shape}, float32", [note])
 

@@ -27,19 +27,19 @@ from zetamix.text import sentence_case
 
 TITLE, OUR_TITLE = "Reproduction of ζ-mixup", "ZetaMix"
 GROUPS = (REPRODUCED, PARTLY, NOT_REPRODUCED, INCONCLUSIVE, NOT_RUN, SMOKE_TEST)
-# the claims of the paper, for readers who have not read it
+# the claims of the paper in plain language
 CLAIMS = {
-    "overview": "One image outweighs all others in every mixture",
-    "distributions": "Mixtures stay close to the data and keep classes apart",
+    "overview": "One image outweighs all others in every output",
+    "distributions": "Outputs stay close to the data and keep classes apart",
     "mnist": "A classifier finds mixed digits more realistic than mixup's",
-    "dimension": "Mixtures do not raise the intrinsic dimension of the data, as mixup does",
-    "natural": "Photographs are classified with fewer errors than after mixup or no mixing",
-    "skin": "Skin lesions are classified with higher balanced accuracy than after mixup or none",
-    "skin-detailed": "Skin lesions are classified with higher F1 than after mixup or none",
-    "medmnist": "Small medical images are classified with higher AUC than after mixup or none",
+    "dimension": "Unlike mixup, it does not raise the intrinsic dimension of the data",
+    "natural": "Lower error on natural images than with mixup or no mixing",
+    "skin": "Higher balanced accuracy on skin lesions than with mixup or no mixing",
+    "skin-detailed": "Higher F1 on skin lesions than with mixup or no mixing",
+    "medmnist": "Higher AUC on small medical images than with mixup or no mixing",
     "timing": "Training takes no longer than with mixup",
     "sensitivity": "Results depend little on the parameter γ and on weight decay",
-    "theorems": "Two theorems: what dominance needs, and mixup as a special case",
+    "theorems": "Two theorems: the condition for dominance, and mixup as a special case",
 }
 
 
@@ -53,7 +53,7 @@ def write_artifact(view: PaperView, folder: Path) -> ArtifactReport:
         write_text(folder / f"{name}.md", f"**{table.caption}**\n\n{table.markdown()}\n\n{notes}\n")
         write_text(folder / f"{name}.tex", table.latex() + "\n")
         write_text(folder / f"{name}.csv", table.csv())
-    # without the machine that rendered it: a page of records changes only with them
+    # without the machine that rendered it, so that the page changes only with the records
     write_text(folder / "report.html", render_page(_title(view), [_section(view, report)]))
     return report
 
@@ -67,7 +67,7 @@ def write_page(views: Sequence[PaperView], path: Path, machine: Mapping[str, str
 
 
 def verdict_table(pairs: Sequence[tuple[PaperView, ArtifactReport]]) -> Table:
-    """What the paper claims, whether it was found here, and by how many measurements."""
+    """The claims of the paper, whether they were reproduced, and the number of cells."""
     rows: list[list[Cell | Plain]] = [
         [
             Cell(CLAIMS.get(view.artifact, f"Not in the paper: {view.title}"), link=view.artifact),
@@ -78,8 +78,8 @@ def verdict_table(pairs: Sequence[tuple[PaperView, ArtifactReport]]) -> Table:
             pairs, key=lambda pair: (pair[0].ours, GROUPS.index(_group(pair[1])))
         )
     ]
-    measured = Column("measured", "cells with a result, of those that the figure or table needs")
-    caption = "Every claim leads to its figures, tables and missing cells"
+    measured = Column("measured", "cells with a result, of all cells of the figure or table")
+    caption = "Each claim links to its figures, tables and missing cells"
     return Table(["claim of the paper", "here", measured], rows, caption)
 
 
@@ -105,7 +105,7 @@ def _title(view: PaperView) -> str:
 def _summary(view: PaperView, report: ArtifactReport) -> str:
     status = sentence_case(report.verdict.status)
     other = sum(view.store.find(cell) is not None for cell in view.more)
-    more = f", and {other} of other variants of the recipe" if other else ""
+    more = f", and {other} with other variants of the recipe" if other else ""
     return f"{status}, {view.progress} cells{more}. {report.verdict.sentences[0]}"
 
 

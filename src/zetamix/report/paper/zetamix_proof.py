@@ -1,4 +1,4 @@
-"""ZetaMix against the baselines on test data: the table, its significance, and why it works."""
+"""ZetaMix compared with the baselines on test data: results, significance, and contrast."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ from zetamix.results.record_store import PaperView
 from zetamix.text import plural
 
 ZETAMIX = parse("zetamix").full_label
-# those that the target names
+# the methods in the definition of the target
 BEATEN, LEVEL = ("none", "mixup:1.0", "cutmix:1.0"), "switch"
 AHEAD_ON, SIGNIFICANT_ON = 5, 2
 MARKS: dict[int | None, str] = {2: "*", -2: "†"}
@@ -66,7 +66,7 @@ class Contest:
         return f"{CATALOGUE[self.dataset].title}{size}"
 
     def summary(self, method: str) -> Summary | None:
-        """Over seeds; of the epoch with the best validation score where there is validation."""
+        """Over seeds, at the epoch with the best validation score if there is validation."""
         values = {
             run.cell.seed: self.metric.scale((run.best or run.last)[self.metric.name])
             for run in self.runs[method]
@@ -97,7 +97,7 @@ class Contest:
     def score(self, method: str) -> int | None:
         """ZetaMix against a method: 1 for a better mean, 2 if significant, or the negative.
 
-        None where they share no seed.
+        None if they share no seed.
         """
         difference = self.differences.get(method)
         if difference is None:
@@ -112,7 +112,7 @@ class Contest:
 
 
 def contests_of(view: PaperView) -> list[Contest]:
-    """The datasets of the proof in its order, by the paper's recipe."""
+    """The datasets of the comparison, in their order, with the paper's recipe."""
     cells: dict[tuple[str, Subset | None], dict[str, TrainingCell]] = {}
     for cell in view.cells:
         if isinstance(cell, TrainingCell):
@@ -165,8 +165,9 @@ def main_table(contests: Sequence[Contest]) -> Table:
         f"{MARKS[2]} ZetaMix is significantly ahead, {MARKS[-2]} significantly behind "
         f"({percent}, paired by seed, Holm's correction over the methods).",
         "ResNet-18 from scratch, the paper's recipe for each dataset, crops and flips on CIFAR, "
-        "flips on Fashion-MNIST. Where there is a validation split, of the epoch that is best on "
-        "it, else of the last epoch. The numbers of seeds were fixed before the first run.",
+        "flips on Fashion-MNIST. Results are at the epoch with the best validation score, or at "
+        "the last one without a validation split. The numbers of seeds were fixed before the first "
+        "run.",
     ]
     return Table([Column("method"), *columns], rows, "ZetaMix and common baselines", notes)
 
@@ -214,7 +215,7 @@ def _difference_table(contests: Sequence[Contest]) -> Table:
 
 
 def _verdict(contests: Sequence[Contest]) -> Verdict:
-    """The target, as it was set before the first run."""
+    """The verdict by the target, which was set before the first run."""
     judged = [contest for contest in contests if contest.complete]
     if not judged:
         return Verdict(NOT_RUN, ["No dataset has runs of all methods with the same seeds yet."])
@@ -232,8 +233,8 @@ def _verdict(contests: Sequence[Contest]) -> Verdict:
         f"ZetaMix has a better mean than no mixing, mixup and CutMix on {ahead} of "
         f"{plural(len(judged), 'dataset')} (target: {AHEAD_ON} of {total}), significantly better "
         f"than all three on {certain} (target: {SIGNIFICANT_ON}), is significantly behind one of "
-        f"them or {method_name(LEVEL)} in {plural(len(behind), 'comparison')} (target: 0), and is "
-        f"at least level with {method_name(LEVEL)} in the mean on {level} (target: half of them)."
+        f"them or {method_name(LEVEL)} in {plural(len(behind), 'comparison')} (target: 0), and has "
+        f"at least as good a mean as {method_name(LEVEL)} on {level} (target: half of them)."
     ]
     if behind:
         sentences.append(f"Significantly behind: {'; '.join(behind)}.")
@@ -245,7 +246,7 @@ def _verdict(contests: Sequence[Contest]) -> Verdict:
 
 
 def _why(view: PaperView, contests: Sequence[Contest]) -> list[Picture]:
-    """The contrast of training images under each method, and what new statistics change."""
+    """The contrast of training images with each method, and the effect of new statistics."""
     measured = {
         (cell.recipe["split"], cell.method): record.values
         for cell, record in view.measured("contrast")
@@ -254,15 +255,14 @@ def _why(view: PaperView, contests: Sequence[Contest]) -> list[Picture]:
     methods = [method for split, method in measured if split == "train"]
     if ("test", "none") not in measured or not methods:
         return []
-    # error moves most where there is little data
+    # the error changes most if there is little data
     shown = next((c for c in contests if c.dataset == "cifar10" and c.subset is not None), None)
     pairs = {} if shown is None else {m: _before_and_after(shown.runs[m]) for m in methods}
     pairs = {method: pair for method, pair in pairs.items() if pair}
-    scaled = "; ZetaMix scales it back" if ZETAMIX in methods else "; ZetaMix is not measured yet"
+    scaled = "; ZetaMix restores it" if ZETAMIX in methods else "; ZetaMix is not measured yet"
     caption = (
-        "The contrast of the images that each method makes of the training images of CIFAR-10 "
-        "(filled), and of the test images that a network will meet (line); normalised pixels, "
-        f"before crops. Averaging images takes contrast away{scaled}."
+        "The contrast of CIFAR-10 training images after mixing with each method (filled), and of "
+        f"test images (line); normalised pixels, before crops. Averaging reduces contrast{scaled}."
     )
     with drawing(8.6 if pairs else 5.6, 1.3 + 0.62 * len(methods)) as figure:
         ratios = (3, 2) if pairs else (1,)
@@ -272,15 +272,15 @@ def _why(view: PaperView, contests: Sequence[Contest]) -> list[Picture]:
         left = panels[0, 0]
         limit = next(cell.recipe["top"] for cell, _ in view.measured("contrast"))
         _draw_contrast(left, measured, methods, limit)
-        alt = "For each method the contrast of its training images beside that of test images."
+        alt = "For each method, the contrast of its training images and that of test images."
         if shown is not None and pairs:
             alt += " Right: test errors before and after new batch-norm statistics."
             _draw_new_statistics(panels[0, 1], shown.title, methods, pairs)
             caption = (
                 f"Left: the{caption.removeprefix('The')} Right: the test error of ResNet-18 as "
                 "trained (filled), and after its batch-norm statistics were recomputed on unmixed "
-                "training images (open). Where that helps, training images did not look like test "
-                "images."
+                "training images (open). If that reduces the error, training and test images "
+                "differ in their statistics."
             )
         left.set_yticks([-k for k in range(len(methods))], [method_name(m) for m in methods])
         left.tick_params(axis="y", length=0)

@@ -1,4 +1,4 @@
-"""The whole search for ZetaMix's default: the choice, every setting, and what each option does."""
+"""The search for ZetaMix's default: the choice, every setting, and the effect of each option."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -34,8 +34,8 @@ from zetamix.results.record_store import PaperView
 from zetamix.text import plural
 
 RULE = (
-    "Each round runs the better settings of the rounds before with another seed or dataset "
-    "(successive halving), and the baselines that are ahead of the last of them. The relative "
+    "Each round runs the better settings of the previous rounds with another seed or dataset "
+    "(successive halving), and the baselines that are better than the worst of them. The relative "
     "error of a run is its error divided by the mean error of all runs with that dataset; the "
     "setting of ZetaMix with the smallest mean over all datasets and seeds is the default."
 )
@@ -94,10 +94,10 @@ def _baselines(choice: search.Choice, errors: search.Errors, titles: Mapping[str
         columns += [Column(titles[dataset]), minus]
     notes = [
         DATA,
-        "A baseline is run with more datasets and seeds only while it is ahead of a setting of "
+        "A baseline is run with more datasets and seeds only while it is better than a setting of "
         "ZetaMix that is kept.",
     ]
-    return Table(columns, rows, "The choice beside the baselines", notes)
+    return Table(columns, rows, "The choice compared with the baselines", notes)
 
 
 def _error_cell(
@@ -110,7 +110,7 @@ def _error_cell(
 def _controls(
     choice: search.Choice, controls: Sequence[str], errors: search.Errors, titles: Mapping[str, str]
 ) -> Table:
-    """The finalists beside baselines that stop mixing as early, on what all of them share."""
+    """The finalists and baselines that stop mixing as early, on datasets and seeds they share."""
     *_, (_, methods) = search.plan_rounds(errors)
     compared = [*(method for method in methods if method in search.FAMILY), *controls]
     shared, found = shared_pairs(errors, compared), compare_with(choice.method, controls, errors)
@@ -135,11 +135,11 @@ def _controls(
         f"its {PERCENT} interval, paired by dataset and seed.",
     ]
     columns: list[Column | str] = ["method", *titles.values(), "relative error", above]
-    return Table(columns, rows, "The finalists beside baselines that stop early", notes)
+    return Table(columns, rows, "The finalists compared with baselines that stop early", notes)
 
 
 def _changes(errors: search.Errors, titles: Mapping[str, str]) -> Table:
-    """What another value of one option does, everything else equal."""
+    """The effect of another value of one option, with all others equal."""
     rows: list[list[Cell | Plain]] = []
     for change in search.compare_options(errors):
         row: list[Cell | Plain] = [change_name(change)]
@@ -158,15 +158,15 @@ def _changes(errors: search.Errors, titles: Mapping[str, str]) -> Table:
     ]
     notes = [
         "Points of validation error, mean ± standard deviation over n comparisons. A comparison "
-        "is two settings of ZetaMix that differ in this option only, with the same dataset and "
-        "seed. Negative: the change helps. Of pairs whose worse setting left the search early "
-        "there is CIFAR-10 with one seed only.",
+        "is two settings of ZetaMix that differ only in this option, with the same dataset and "
+        "seed. Negative: the change helps. Pairs whose worse setting was dropped early have only "
+        "CIFAR-10 with one seed.",
     ]
-    return Table(columns, rows, "What one option changes, everything else equal", notes)
+    return Table(columns, rows, "The effect of one option, all others equal", notes)
 
 
 def _settings(runs: search.Runs, errors: search.Errors, titles: Mapping[str, str]) -> Table:
-    """Every setting, those that came furthest first."""
+    """Every setting, those that were kept longest first."""
     pairs = sorted({pair for method in search.METHODS for pair in errors[method]})
     rows: list[list[Cell | Plain]] = []
     for method in search.rank(search.METHODS, errors, pairs):
@@ -186,7 +186,7 @@ def _settings(runs: search.Runs, errors: search.Errors, titles: Mapping[str, str
     notes = [
         DATA,
         RULE,
-        "New BN statistics: by how many points the error changes when batch-norm statistics are "
+        "New BN statistics: the change of the error in points when batch-norm statistics are "
         "recomputed on unmixed training images after training.",
     ]
     columns: list[Column | str] = ["setting", *titles.values(), "relative error", new]
@@ -205,7 +205,7 @@ def _effect_of_new_statistics(runs: list[RunRecord]) -> Cell:
 def _overview(
     view: PaperView, choice: search.Choice, runs: search.Runs, titles: Mapping[str, str]
 ) -> Picture:
-    """The choice beside the baselines, and what each option does."""
+    """The choice compared with the baselines, and the effect of each option."""
     errors = search.errors_of(runs)
     changes = [change for change in search.compare_options(errors) if change.comparisons]
     pairs = shared_pairs(errors, [choice.method, *search.BASELINES])
@@ -221,10 +221,11 @@ def _overview(
             alt="Left: the validation error of the chosen setting of ZetaMix and of each baseline. "
             "Right: for each change of one option, by how many percent the error changes in each "
             "comparison.",
-            caption="Left: the chosen setting beside the baselines where all of them were run; "
-            "bars are ± one standard error over the validation images. Right: what a change of "
-            "one option does to the error, relative; a mark is a comparison of two settings that "
-            "differ in this option only, with the same dataset and seed, a black line the mean.",
+            caption="Left: the chosen setting and the baselines, on datasets and seeds that all "
+            "were run with; bars are ± one standard error over the validation images. Right: the "
+            "relative change of the error when one option is changed; each mark compares two "
+            "settings that differ only in this option, with the same dataset and seed; black "
+            "lines are means.",
         )
 
 
@@ -251,7 +252,7 @@ def _draw_baselines(
     axes.set_ylim(-len(methods) + 0.5, 0.8)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
-    axes.set_title("beside the baselines")
+    axes.set_title("compared with the baselines")
 
 
 def _draw_changes(

@@ -46,7 +46,7 @@ def setting_name(label: str) -> str:
 
 
 def _option_text(label: str, key: str) -> str:
-    """One option of a setting, as its name in tables has it."""
+    """One option of a setting, as in its name in tables."""
     value = parse(label).option(key)
     if key == "sources":
         return f"{value} sources"
@@ -58,7 +58,7 @@ def _option_text(label: str, key: str) -> str:
 
 
 def _changed_options(label: str, other: str) -> str:
-    """The options of a setting that differ from another's; a baseline is named."""
+    """The options of a setting that differ from another's; for a baseline, its name."""
     if label not in search.FAMILY:
         return setting_name(label)
     keys = [key for key in search.CENTRE if parse(label).option(key) != parse(other).option(key)]
@@ -112,7 +112,7 @@ def compare_with(
 
 
 def interval_text(difference: Difference) -> str:
-    """The difference of relative errors, with its interval where there is one."""
+    """The difference of relative errors, with its interval if there is one."""
     mean = _signed(difference.mean, 3)
     if difference.low is None or difference.high is None:
         return f"{mean} (n = {difference.n})"
@@ -135,12 +135,12 @@ def describe(choice: search.Choice, runs: search.Runs, titles: Mapping[str, str]
     first = (
         f"After {choice.rounds} of {plural(total, 'round')} ({plural(made, 'run')}) the best "
         f"setting of ZetaMix is {setting_name(choice.method)}"
-        f"{', which is its default' if is_default else ''}. What decided: 5,000 validation "
+        f"{', which is its default' if is_default else ''}. It was selected on 5,000 validation "
         f"images of each of {plural(len(titles), 'dataset')}."
     )
     sentences = [first]
     if not is_default:
-        sentences.append(f"The default of ZetaMix is another: {setting_name(default)}.")
+        sentences.append(f"The default of ZetaMix is different: {setting_name(default)}.")
     sentences += [
         _beside_baselines(choice, runs, titles),
         *_told_apart(choice, errors),
@@ -151,7 +151,7 @@ def describe(choice: search.Choice, runs: search.Runs, titles: Mapping[str, str]
 
 
 def _beside_baselines(choice: search.Choice, runs: search.Runs, titles: Mapping[str, str]) -> str:
-    """Where the choice and all baselines were run: each error, and how certain it is."""
+    """The errors of the choice and all baselines where all were run, with a standard error."""
     errors = search.errors_of(runs)
     pairs = shared_pairs(errors, [choice.method, *search.BASELINES])
     own = mean_error(errors, choice.method, pairs)
@@ -166,7 +166,7 @@ def _beside_baselines(choice: search.Choice, runs: search.Runs, titles: Mapping[
     )
     return (
         f"Validation error % on {where_run(pairs, titles)}, which all baselines were run with: "
-        f"{own:.2f} against {join(apart)}. The standard error of one such value is {error:.2f} "
+        f"{own:.2f}, compared with {join(apart)}. The standard error of each value is {error:.2f} "
         "points."
     )
 
@@ -182,7 +182,7 @@ def _told_apart(choice: search.Choice, errors: search.Errors) -> list[str]:
     runs = f"{PERCENT}, paired over {plural(len(choice.pairs), 'run')} each, Holm's correction"
     sentences = []
     if close:
-        sentences.append(f"Not told apart from it ({runs}): {'; '.join(close)}.")
+        sentences.append(f"Not significantly worse ({runs}): {'; '.join(close)}.")
     if apart:
         sentences.append(f"Significantly worse ({runs}): {'; '.join(apart)}.")
     return sentences
@@ -196,7 +196,7 @@ def _stopping_early(choice: search.Choice, errors: search.Errors) -> str:
         return f"{QUESTION} Not run: {join(lacking)}, which the last round trains."
     behind = [d.mean > 0 for d in found.values()]
     certain = all(d.significant for d in found.values()) and len(found) == len(search.CONTROLS)
-    answer = "Not decided" if all(behind) else "Yes, as far as these runs tell"
+    answer = "Not decided" if all(behind) else "Yes, as far as these runs show"
     answer = "No" if all(behind) and certain else answer
     listed = [f"{setting_name(m)}: {interval_text(d)}" for m, d in found.items()]
     rest = f"; not run: {join(lacking)}" if lacking else ""
