@@ -289,7 +289,7 @@ def test_the_later_of_two_records_counts_and_a_line_cut_off_does_not(tmp_path):
             "line 1: expected a record of schema zetamix/run/1 or zetamix/measurement/1",
         ),
         ("[1]\n", "line 1: expected a JSON object, got list. Repair or remove that line."),
-        ('{"schema": "zetamix/measurement/1"}\n', "a missing or an unknown field"),
+        ('{"schema": "zetamix/measurement/1"}\n', "a missing or unknown field"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path, line, message):

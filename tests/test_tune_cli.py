@@ -96,7 +96,7 @@ def test_a_time_limit_ends_politely(tmp_path):
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (["--grid", "gamma=1..6"], 1, "A grid needs the values of gamma, got the range 1..6."),
+        (["--grid", "gamma=1..6"], 1, "A grid needs values of gamma, got the range 1..6."),
         (["--grid", "gamma=1:2:1", "--trials", "5"], 1, "A grid trains every setting with every"),
         (["--metric", "luck"], 1, "metric must be one of error, accuracy, balanced_accuracy,"),
         (["--backend", "slurm"], 1, "backend must be one of local, ray, got 'slurm'."),

@@ -1,4 +1,4 @@
-"""The result of a comparison: every record, and the numbers that follow from them."""
+"""The result of a comparison: every record, and the statistics computed from them."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -31,18 +31,18 @@ from zetamix.metrics import (
 from zetamix.records import RunRecord
 from zetamix.train import Recipe
 
-# a method is better than chance if it lies this many standard errors above: 97.7 % of guessers
-# stay below
+# a method is better than chance if it is this many standard errors above it: 97.7 % of random
+# classifiers are below
 CHANCE_ERRORS = 2.0
-# means of equal fractions differ by rounding
+# tolerance for means of equal fractions, which differ by rounding
 ROUNDING = 1e-6
-# the last part of training shows whether it had converged, by at least three evaluated epochs
+# the last part of training, by which convergence is judged, and its minimum of evaluated epochs
 LATE, LATE_EPOCHS = 1 / 3, 3
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Training samples as one method mixes them; the same originals, row by row, for all."""
+    """Training samples mixed by one method; row k has the same original for all methods."""
 
     method: str
     samples: Tensor
@@ -57,21 +57,21 @@ class ChanceLevel:
     value: float
     classes: int
     highest: float
-    """What guessing seldom exceeds: two standard errors above."""
+    """Two standard errors above the chance level, which guessing rarely exceeds."""
     samples: int
-    """Test samples, by which that error is computed."""
+    """Number of test samples, from which the standard error is computed."""
 
 
 def chance_unless_exceeded(
     primary: str, counts: Tensor, samples: int | None, means: Callable[[str], Sequence[float]]
 ) -> ChanceLevel | None:
-    """The chance level, where no mean is significantly better; None where one is.
+    """The chance level if no mean is significantly better; None if one is.
 
-    By the AUC where that is the primary metric, else by balanced accuracy: rare classes may be
+    Judged by the AUC if that is the primary metric, else by balanced accuracy: rare classes may be
     ranked well and never be predicted.
 
-    counts: test samples of each class. samples: their number in a multi-label set, whose counts
-        are those of each label. means: the mean of every method, of a metric.
+    counts: test samples of each class. samples: number of test samples if they have several labels,
+    whose counts are those of each label. means: returns the mean of every method for a metric.
     """
     metric = "auc" if primary == "auc" or samples is not None else "balanced_accuracy"
     value, found = chance_level(metric, counts, samples=samples), means(metric)
@@ -87,7 +87,7 @@ def chance_unless_exceeded(
 def _chance_error(metric: str, counts: Tensor, samples: int | None) -> float:
     if samples is None:
         return chance_error(metric, counts)
-    # the mean over labels; they are guessed for the same samples, so their errors may agree
+    # the mean over labels; all are guessed for the same samples, so their errors may be correlated
     pairs = [torch.tensor([samples - int(n), int(n)]) for n in counts if 0 < n < samples]
     return math.fsum(chance_error(metric, pair) for pair in pairs) / max(1, len(pairs))
 
@@ -98,7 +98,7 @@ class Comparison:
 
     dataset: Dataset
     requested: tuple[str, ...]
-    """All methods that were asked for."""
+    """All requested methods."""
     seeds: tuple[int, ...]
     recipe: Recipe
     records: Mapping[tuple[str, int], RunRecord]
@@ -109,9 +109,9 @@ class Comparison:
     examples: Sequence[Examples]
     """The originals as method `none`, then every method that mixes."""
     description: str = ""
-    """Where runs were trained, as in "2 processes side by side"; empty where all had a record."""
+    """Where runs were trained, as in "2 processes side by side"; empty if all had a record."""
     unfinished: Mapping[tuple[str, int], float] = field(default_factory=dict)
-    """Epochs of runs that were stopped before their end."""
+    """Epochs of runs that were stopped early."""
     epochs_trained: float = 0.0
     """Epochs of all runs that this call trained."""
 
@@ -122,7 +122,7 @@ class Comparison:
 
     @property
     def total(self) -> int:
-        """Runs that were asked for."""
+        """Number of requested runs."""
         return len(self.requested) * len(self.seeds)
 
     @property
@@ -141,13 +141,13 @@ class Comparison:
 
     @cached_property
     def metrics(self) -> list[str]:
-        """The metrics that suit the test split, the primary one first."""
+        """The metrics to report for the test split, the primary one first."""
         names = choose_metrics(self.test_counts, multi_label=self.dataset.multi_label)
         return [*names, *SCALED] if self.has_temperatures else names
 
     @cached_property
     def has_temperatures(self) -> bool:
-        """Whether every run has fitted a temperature on the validation split."""
+        """Whether every run has a temperature fitted on the validation split."""
         return all("temperature" in record.extra for record in self.records.values())
 
     def temperature(self, method: str) -> float:
@@ -166,7 +166,7 @@ class Comparison:
 
     @cached_property
     def baselines(self) -> list[str]:
-        """The methods that others are compared with: `none` and mixup, or else the first."""
+        """The methods that others are compared with: `none` and mixup, or the first method."""
         labels = [label for label in self.methods if label.partition(":")[0] == "none"]
         labels += [label for label in self.methods if label.partition(":")[0] == "mixup"][:1]
         return labels or self.methods[:1]
@@ -207,7 +207,7 @@ class Comparison:
         return [difference for difference in differences if difference is not None]
 
     def spread(self, baseline: str) -> float | None:
-        """Standard deviation of the differences to a baseline in the primary metric.
+        """Standard deviation of the differences from a baseline in the primary metric.
 
         Pooled over methods, and at least that of rounding (`paired_difference`); None for one seed.
         """
@@ -220,7 +220,7 @@ class Comparison:
     def late_changes(self, split: str) -> dict[str, list[float]]:
         """By method and for each seed, how the primary metric changed in the last third of epochs.
 
-        By the line through the evaluated epochs; empty where they are too few to fit one.
+        From a line fitted to the evaluated epochs; empty if there are too few of them.
         """
         changes: dict[str, list[float]] = {}
         for (method, _), curve in self.curves.items():
@@ -251,7 +251,7 @@ class Comparison:
 
     @cached_property
     def not_better_than(self) -> ChanceLevel | None:
-        """The chance level, where no method is significantly better; None where one is."""
+        """The chance level if no method is significantly better; None if one is."""
 
         def means(metric: str) -> list[float]:
             return [self.summary(label, metric).mean for label in self.methods]
@@ -262,5 +262,5 @@ class Comparison:
 
     @property
     def _multi_label_samples(self) -> int | None:
-        """Test samples of a multi-label set, whose `test_counts` are those of each label."""
+        """Number of test samples if they have several labels, else None."""
         return len(self.dataset.splits["test"]) if self.dataset.multi_label else None

@@ -11,7 +11,7 @@ from zetamix.measure import Estimate, Judgement
 
 # the paper draws γ from 0 to 15; at 0 every output of a batch is its mean
 GAMMAS = (0.5, 1.0, 1.5, 2.0, 2.4, 2.8, 3.2, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0)
-# originals at this fraction of the largest measurable dimension leave it no room to grow
+# above this fraction of the largest measurable dimension, the originals are saturated
 SATURATED = 0.95
 # quantile of a two-sided 95 % interval
 NORMAL_QUANTILE = 1.96
@@ -19,13 +19,13 @@ NORMAL_QUANTILE = 1.96
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that decides the numbers of an inspection."""
+    """Everything that determines the results of an inspection."""
 
     samples: int = 2000
-    """The largest number of originals to measure."""
+    """The maximum number of originals to measure."""
     batch_size: int = 128
     neighbours: int = 128
-    """k of the local dimension; an eighth of the originals where there are fewer than 1024."""
+    """Neighbours k of the local dimension; an eighth of the originals if that is less."""
     gammas: tuple[float, ...] = GAMMAS
     tolerance: float = 0.1
     """Relative change of the mean local dimension that counts as preserved."""
@@ -67,7 +67,7 @@ class Oracle:
 
     @property
     def accuracy_low(self) -> float:
-        """Lower end of the accuracy's 95 % interval (Wilson, which holds for few samples too)."""
+        """Lower end of the 95 % interval of the accuracy (Wilson, valid for few samples)."""
         share, n, z = self.accuracy.value, self.accuracy.n, NORMAL_QUANTILE
         if not n:
             return 0.0
@@ -81,7 +81,7 @@ class Oracle:
 
     @property
     def reliable(self) -> bool:
-        """Whether its judgement of outputs means anything."""
+        """Whether the oracle is accurate enough to judge outputs."""
         return self.accuracy_low > self.accuracy_needed
 
     def as_dict(self) -> dict[str, Any]:
@@ -92,13 +92,13 @@ class Oracle:
 
 @dataclass(frozen=True)
 class MeasuredOutputs:
-    """What was measured of one method's outputs, or of the originals."""
+    """Measurements of the outputs of one method, or of the originals."""
 
     label: str
     estimates: dict[str, Estimate]
     judgement: Judgement | None
     examples: Tensor
-    """[shown, ...]: outputs to look at, in the order of the originals they replace."""
+    """[shown, ...]: outputs to show, in the order of their originals."""
     example_targets: Tensor
 
 
@@ -138,26 +138,26 @@ class Inspection:
 
     @property
     def uninformative(self) -> bool:
-        """Whether the local dimension cannot tell outputs from originals, for lack of room."""
-        # where even the limit is within the tolerance, no output can have too many directions
+        """Whether the local dimension is saturated: outputs cannot exceed the originals."""
+        # if even the limit is within the tolerance, no output can exceed it
         return self.saturated or self._within_tolerance(self.limit)
 
     @property
     def cut_down(self) -> bool:
-        """Whether there were too few originals for the neighbours that were asked for."""
+        """Whether there were too few originals for the requested number of neighbours."""
         return self.neighbours < self.settings.neighbours
 
     @property
     def all_preserve(self) -> bool:
-        """Whether every γ of the sweep preserves the local dimension, which then tells none apart.
+        """Whether every γ of the sweep preserves the local dimension, so it distinguishes none.
 
-        At the smallest of them no sample dominates.
+        At the smallest γ no sample dominates.
         """
         return len(self.preserving_gammas) == len(self.sweep)
 
     @property
     def inconclusive(self) -> bool:
-        """Whether nothing follows from the local dimension."""
+        """Whether the local dimension allows no conclusion."""
         return self.uninformative or self.cut_down or self.all_preserve
 
     @property
@@ -167,7 +167,7 @@ class Inspection:
 
     @property
     def preserving_from(self) -> float | None:
-        """The smallest γ from which on every larger one that was measured preserves it."""
+        """The smallest γ such that it and all larger ones measured preserve the local dimension."""
         start = None
         for gamma, _ in reversed(self.sweep):
             if gamma not in self.preserving_gammas:

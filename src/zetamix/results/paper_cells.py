@@ -1,4 +1,4 @@
-"""Cells of the paper's figures and tables: training runs and measurements to make."""
+"""Cells of the paper's figures and tables: training runs and measurements."""
 
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
@@ -11,12 +11,12 @@ from zetamix.train.recipe import Recipe
 
 
 class ReproduceError(ValueError):
-    """A request that `zetamix reproduce` cannot serve; the message names the alternatives."""
+    """An invalid request to `zetamix reproduce`; the message lists the alternatives."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One reading of the paper's recipe. Results of two variants are never averaged."""
+    """One interpretation of the paper's recipe. Results of two variants are never averaged."""
 
     augmentation: str | None = None
     """None: the recipe's own."""
@@ -48,7 +48,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Subset:
-    """Part of the training split, and what a model trained on it is evaluated on."""
+    """A part of the training split to train on, and the samples to evaluate on."""
 
     train: int
     """Number of training samples."""
@@ -56,7 +56,7 @@ class Subset:
     """Samples of the training split that replace the test split; None: the test split itself."""
 
     def apply(self, dataset: Dataset) -> Dataset:
-        """The dataset cut down. With `validation` the official test split is not even in it."""
+        """The reduced dataset. With `validation`, it does not contain the official test split."""
         if self.validation is not None:
             held = dataset.holdout(self.validation / len(dataset.train))
             note = "evaluated on samples of the training split, not on the test split"
@@ -76,7 +76,7 @@ class TrainingCell:
     """The paper's model; a smoke test trains a smaller one."""
     variant: Variant = Variant()
     in_sweep: bool = False
-    """One of many settings of a sweep or search, of which a smoke test trains a few."""
+    """Whether it is one of many settings of a sweep or search; a smoke test trains only a few."""
     subset: Subset | None = None
     """None: all of the training split, evaluated on the split that the paper reports on."""
 
@@ -86,7 +86,7 @@ class TrainingCell:
 
     @property
     def extra(self) -> dict[str, Any]:
-        """What the record of this cell says in its `extra` to be told from one of all the data."""
+        """Values in the `extra` of the record that distinguish it from a run on all the data."""
         return {} if self.subset is None else {"subset": asdict(self.subset)}
 
     def matches(self, record: Record, *, any_seed: bool = False) -> bool:
@@ -98,7 +98,7 @@ class TrainingCell:
             (cell.dataset, cell.method) == (self.dataset, self.method)
             and (any_seed or cell.seed == self.seed)
             and record.extra.get("subset") == self.extra.get("subset")
-            # through Recipe: a field that a later version added takes its default
+            # via Recipe, so that fields added by a later version have their defaults
             and Recipe.from_dict(cell.recipe) == self.recipe
         )
 
@@ -110,7 +110,7 @@ class TrainingCell:
 
 @dataclass(frozen=True)
 class MeasurementCell:
-    """Something to measure other than a training run."""
+    """A measurement that is not a training run."""
 
     kind: str
     dataset: str
@@ -137,7 +137,7 @@ class MeasurementCell:
 
     @property
     def name(self) -> str:
-        # a nested training recipe would fill six lines
+        # without a nested training recipe, which would be six lines long
         flat = {key: value for key, value in self.recipe.items() if not isinstance(value, dict)}
         details = ", ".join(f"{key} {value}" for key, value in flat.items())
         return " ".join(filter(None, (self.kind, self.dataset, self.method, details)))

@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, read from paper_values.json: as printed, errors included."""
+"""The numbers printed in the paper, from paper_values.json: as printed, including errors."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-# our name of a method: its key in the file
+# method: its key in the file
 METHODS = {
     "none": "erm",
     "mixup:1.0": "mixup",
@@ -52,7 +52,7 @@ def read() -> dict[str, Any]:
 
 
 def printed(artifact: str, dataset: str, model: str, method: str, metric: str) -> float | None:
-    """The value that the paper prints in a cell of a table, in its own unit; None for no value.
+    """The value printed in a cell of a table of the paper, in its unit; None if there is none.
 
     >>> printed("natural", "cifar10", "resnet18", "zeta:2.8", "error")
     4.67
@@ -63,7 +63,7 @@ def printed(artifact: str, dataset: str, model: str, method: str, metric: str) -
 
 
 def emphasis(artifact: str, dataset: str, model: str, method: str, metric: str) -> str:
-    """How the paper sets a cell: "bold", "underline" or "".
+    """The emphasis of a cell in the paper: "bold", "underline" or "".
 
     >>> emphasis("medmnist", "octmnist", "resnet18", "none", "auc")
     'bold'
@@ -93,7 +93,7 @@ class Issue:
     artifacts: tuple[str, ...]
     sentence: str
     rows: tuple[Mapping[str, str], ...] = ()
-    """Dataset, model and method of the table rows that are concerned; an absent key is any."""
+    """Dataset, model and method of the affected table rows; a missing key matches any."""
 
     def concerns(self, **row: str) -> bool:
         return any(own.items() <= row.items() for own in self.rows)

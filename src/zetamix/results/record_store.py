@@ -33,7 +33,7 @@ class RecordStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.records: dict[str, Record] = {}
-        """By key. Of two records with the same key the later one counts."""
+        """By key; of two records with the same key, the later one is used."""
         self.artifact_of: dict[str, str] = {}
         """The artifact in whose file a record is stored, by key."""
         for path in sorted(folder.glob("*/records.jsonl")):
@@ -60,7 +60,7 @@ class RecordStore:
     def add(
         self, artifact: str, record: Record, arrays: Mapping[str, Tensor] | None = None
     ) -> None:
-        """Write a record. Its arrays are written first: no line names a missing file."""
+        """Write a record. Its arrays are written first, so that no record has a missing file."""
         folder = self.folder / artifact
         if arrays and isinstance(record, Measurement) and record.arrays is not None:
             _write_arrays(folder / record.arrays, arrays)
@@ -103,7 +103,7 @@ def _read(path: Path) -> Iterator[Record]:
             yield (RunRecord if schema == RUN_SCHEMA else Measurement).from_dict(values)
     except (TypeError, KeyError) as error:
         raise ReproduceError(
-            f"{path}: a record has a missing or an unknown field: {error}. Repair or remove it."
+            f"{path}: a record has a missing or unknown field: {error}. Repair or remove it."
         ) from None
     except ValueError as error:
         advice = "" if isinstance(error, ReproduceError) else " Repair or remove that line."
@@ -117,7 +117,7 @@ class PaperView:
     artifact: str
     title: str
     cells: Sequence[PaperCell]
-    """Those that the paper's figure or table needs."""
+    """The cells that the paper's figure or table needs."""
     store: RecordStore
     more: Sequence[TrainingCell] = ()
     """Cells of other variants of the recipe, for datasets that have records of them."""

@@ -20,19 +20,19 @@ EXAMPLE = "gamma=1..6, weight_decay=log:5e-5..1e-3, gamma=1.8:5.0:0.2, sources=2
 TITLES = {"gamma": "γ", "weight_decay": "weight decay", "batch_size": "batch size"}
 """Names of parameters in reports, where they differ from those in a space."""
 
-# trials with other lengths or other selection rules cannot be compared
+# trials that differ in length or selection rule cannot be compared
 NOT_SEARCHED = ("source", "epochs", "milestones", "select", "evaluate_every", "weights")
 RECIPE_FIELDS = tuple(f.name for f in fields(Recipe) if f.name not in (*NOT_SEARCHED, "code"))
 METHOD_OPTIONS = tuple(methods.OPTIONS["zeta"])
 INTEGERS = ("sources", *(name for name, kind in get_type_hints(Recipe).items() if kind is int))
-# significant digits of a drawn number: training is not sensitive to the fifth
+# significant digits of drawn numbers: training is not sensitive to a fifth digit
 DIGITS = 4
-# a longer list of values is a typing error, not a search
+# a longer list of values is probably a typing error
 MOST_VALUES = 10_000
 
 
 class SpaceError(ValueError):
-    """A space that cannot be searched; the message says what can."""
+    """An invalid search space; the message says what is valid."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Parameter:
         if isinstance(value, str) or (self.values and self.step is None):
             return value
         if self.values:
-            # a sampler adds up steps, and with them their rounding errors
+            # samplers accumulate the rounding errors of steps
             return min(self.values, key=lambda choice: abs(float(choice) - value))
         if self.name in INTEGERS:
             return round(value)
@@ -112,10 +112,10 @@ class Space:
 
     parameters: tuple[Parameter, ...]
     baseline: str = ""
-    """A method without options to search; empty for ζ-mixup with those of a setting."""
+    """The baseline, whose options are not searched; empty for ζ-mixup."""
 
     def for_baseline(self, method: str) -> "Space":
-        """The parameters of the recipe alone, for a baseline: what it needs to be tuned as well.
+        """Only the parameters of the recipe, to tune a baseline as well.
 
         >>> parse_space("gamma=1..6,weight_decay=log:5e-5..1e-3").for_baseline("none").text
         'weight_decay=log:5e-5..1e-3'
@@ -153,8 +153,8 @@ class Space:
         for parameter in self.parameters:
             if not parameter.values:
                 raise SpaceError(
-                    f"A grid needs the values of {parameter.name}, got the range {parameter.text}. "
-                    "Write first:last:step, such as 1:6:0.5, or the values as a|b|c."
+                    f"A grid needs values of {parameter.name}, got the range {parameter.text}. "
+                    "Use first:last:step, such as 1:6:0.5, or a list a|b|c."
                 )
         if (count := math.prod(len(p.values) for p in self.parameters)) > MOST_VALUES:
             raise SpaceError(f"Expected at most {MOST_VALUES:,} settings in a grid, got {count:,}.")
@@ -189,7 +189,7 @@ def parse_space(text: str) -> Space:
         name, equals, values = (part.strip() for part in piece.partition("="))
         if not (name and equals and values):
             raise SpaceError(
-                f"Expected name=values pieces separated by commas, such as {EXAMPLE}, got "
+                f"Expected name=values separated by commas, such as {EXAMPLE}, got "
                 f"{piece.strip()!r}."
             )
         names = (*METHOD_OPTIONS, *RECIPE_FIELDS)
@@ -201,7 +201,7 @@ def parse_space(text: str) -> Space:
         if name not in names:
             hint = did_you_mean(name, names)
             raise SpaceError(
-                f"There is no parameter {name!r}.{hint} There are: {', '.join(names)}."
+                f"There is no parameter {name!r}.{hint} Expected one of {', '.join(names)}."
             )
         if name in parameters:
             raise SpaceError(f"{name} is given twice; give each parameter once.")
@@ -246,7 +246,7 @@ def _parse_values(name: str, text: str) -> Parameter:
         return Parameter(name, text, values=values, step=step)
     choices = tuple(_parse_value(name, part.strip()) for part in text.split("|"))
     if len(set(choices)) < len(choices):
-        raise SpaceError(f"{name}={text} names a value twice.")
+        raise SpaceError(f"{name}={text} contains a value twice.")
     return Parameter(name, text, values=choices)
 
 
@@ -263,7 +263,7 @@ def _numbers(name: str, parts: list[str], text: str, count: int, expected: str) 
 
 
 def _parse_value(name: str, text: str) -> Value:
-    """A single value, as a number where it reads as one; γ = 2 and γ = 2.0 are one setting."""
+    """A single value, as a number if possible; γ = 2 and γ = 2.0 are the same setting."""
     with suppress(ValueError):
         return int(text) if name in INTEGERS else float(text)
     return text

@@ -15,26 +15,26 @@ from zetamix.train import Recipe
 
 State: TypeAlias = Literal["complete", "pruned", "diverged", "failed"]
 
-# values that differ by less are equal: some metrics are computed in float32
+# values that differ by less count as equal: some metrics are computed in float32
 ROUNDING = 1e-6
 CHOSEN = "chosen"
 # fraction of the training split that is held out if a dataset has no validation split
 HELD_OUT = 0.1
 # a trial is pruned if 75 % of the others were better at the same epoch, once 5 are complete.
-# Optuna's median pruner would stop half of all trials, and here they are close: the paper's three γ
-# differ by 0.25 points of error on CIFAR-10
+# Optuna's median pruner would stop half of all trials, but their scores are close: the paper's
+# three γ differ by 0.25 points of error on CIFAR-10
 PRUNE_PERCENT = 75.0
 PRUNE_STARTUP_TRIALS = 5
 
 
 @dataclass(frozen=True, eq=False)
 class StudySpec:
-    """Everything that decides the value of a trial. All trials of a study share one spec."""
+    """Everything that determines the value of a trial. All trials of a study share one spec."""
 
     dataset: Dataset
     """With a validation split, held out of the training split if the dataset has none."""
     ref: DatasetRef | None
-    """Where other processes load the dataset from; None sends them the dataset itself."""
+    """How other processes load the dataset; None sends them the dataset itself."""
     recipe: Recipe
     space: Space
     metric: str
@@ -45,9 +45,9 @@ class StudySpec:
 
     @property
     def trial_dataset(self) -> Dataset:
-        """The dataset of a trial, in which the validation split takes the place of `test`.
+        """The dataset of a trial, in which the validation split replaces `test`.
 
-        A run is scored on `test`; so no test sample can be read while a setting is chosen.
+        A run is scored on `test`, so no test sample can be used while a setting is selected.
         """
         note = "trials are scored on the validation split; the test split is not read"
         return replace(
@@ -89,11 +89,11 @@ class SearchPlan:
 
     sampler: str
     trials: int
-    """Total number of trials, including those that the study has already."""
+    """Total number of trials, including the existing ones of the study."""
     prune: bool
     grid: tuple[Setting, ...] = ()
     seeds: tuple[int, ...] = ()
-    """Seeds of a grid, which is trained with all settings for the first seed first."""
+    """Seeds of a grid; all settings are trained with the first seed first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class Trial:
     value: float | None
     """The metric after the last epoch; for a pruned trial, after its last evaluated epoch."""
     standard_error: float | None = None
-    """Of `value`, over the samples of the validation split."""
+    """Standard error of `value` over the samples of the validation split."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """All METRICS of a complete trial."""
     curve: Mapping[int, float] = field(default_factory=dict)
@@ -156,7 +156,7 @@ def by_setting(trials: Sequence[Trial]) -> list[SettingResult]:
 
 
 def best_of(trials: Sequence[Trial], metric: str) -> SettingResult | None:
-    """The setting with the best mean of the metric; among equals, that with the smaller loss.
+    """The setting with the best mean of the metric; ties are broken by the loss.
 
     Only settings with at least the median number of seeds compete: the mean of three seeds is not
     compared with one lucky seed.
@@ -172,7 +172,7 @@ def best_of(trials: Sequence[Trial], metric: str) -> SettingResult | None:
 
 
 def all_tie(trials: Sequence[Trial]) -> bool:
-    """Whether several settings are complete and all of their trials have the same value."""
+    """Whether several settings are complete and all their trials have the same value."""
     results = by_setting(trials)
     values = [trial.value or 0.0 for result in results for trial in result.trials]
     return len(results) > 1 and max(values) - min(values) <= ROUNDING
@@ -215,7 +215,7 @@ def differences(tested: Sequence[Candidate], metric: str) -> list[Difference]:
 
 @dataclass(frozen=True, eq=False)
 class Tuning:
-    """Everything that a report of a search is made of."""
+    """Everything that the report of a search needs."""
 
     spec: StudySpec
     plan: SearchPlan

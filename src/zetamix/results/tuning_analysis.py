@@ -12,14 +12,14 @@ from zetamix.metrics import METRICS
 from zetamix.results.search_space import Parameter
 from zetamix.results.tuning import ROUNDING, Trial, all_tie, best_of
 
-# local means over γ: width of the Gaussian as a fraction of the range, and where they are taken
+# local means over γ: width of the Gaussian as a fraction of the range, and number of points
 BANDWIDTH = 0.08
 GRID_POINTS = 80
-# a local mean of fewer effective trials is not drawn, and no curve of fewer trials in all or of
-# less than this fraction of the range
+# minimum effective trials of a local mean, total trials of a curve, and fraction of the range that
+# a curve must cover
 MIN_EFFECTIVE_TRIALS = 3.0
 MIN_TREND_TRIALS, MIN_COVERAGE = 10, 0.5
-# with fewer trials fANOVA's forest would split noise
+# with fewer trials, the forest of fANOVA would fit noise
 MIN_IMPORTANCE_TRIALS = 12
 
 
@@ -88,10 +88,10 @@ def curve(trials: Sequence[Trial]) -> list[CurvePoint]:
 
 
 def trend(trials: Sequence[Trial]) -> list[CurvePoint]:
-    """Local means over γ with their standard errors, where enough trials are near.
+    """Local means over γ with their standard errors, where enough trials are close.
 
-    Empty if there are few trials, or if only a fragment could be drawn. Trials are weighted by a
-    Gaussian of their distance in γ.
+    Empty if there are too few trials, or if the curve would cover too little of the range. Trials
+    are weighted by a Gaussian of their distance in γ.
     """
     pairs = [(gamma, value) for gamma, values in at_gammas(trials).items() for value in values]
     if len(pairs) < MIN_TREND_TRIALS or pairs[0][0] == pairs[-1][0]:
@@ -106,7 +106,7 @@ def trend(trials: Sequence[Trial]) -> list[CurvePoint]:
     variances = (weights * (values - means[:, None]) ** 2).sum(1) / totals
     errors = (variances / (effective - 1).clamp(min=1)).sqrt()
     # far from all trials the weights are small and equal, so that `effective` is large although no
-    # trial is near. Where trials are evenly spaced both numbers agree
+    # trial is close. For evenly spaced trials both numbers agree
     near = torch.minimum(effective, math.sqrt(2) * totals)
     columns = (column.tolist() for column in (at, means, errors, near))
     drawn = [point for point in map(CurvePoint, *columns) if point.n >= MIN_EFFECTIVE_TRIALS]
@@ -129,7 +129,7 @@ def flatness(trials: Sequence[Trial], metric: str) -> Flatness | None:
         error = pooled_error(points)
     if error is None:
         return None
-    # a distance of exactly one resolution of the metric must not be lost to rounding
+    # tolerance for rounding: a difference of exactly one resolution of the metric counts
     near = [g for g, v in pairs if sign * (value - v) <= error * (1 + 1e-9)]
     return Flatness(
         best=gamma,
@@ -148,7 +148,7 @@ def flatness(trials: Sequence[Trial], metric: str) -> Flatness | None:
 def pooled_error(points: Sequence[CurvePoint]) -> float | None:
     """Standard error of one point's mean, from the variance over seeds pooled over all points.
 
-    Three seeds give a poor estimate of their own spread; seventeen times three give a good one.
+    Three seeds give a poor estimate of their spread; seventeen groups of three give a good one.
     """
     bands = [(point.band, point.n) for point in points if point.band is not None]
     freedom = sum(n - 1 for _, n in bands)
@@ -164,7 +164,7 @@ def importance(
     """Share of the variance due to each parameter (fANOVA), or the reason why there is none."""
     complete = [t for t in trials if t.state == "complete" and t.value is not None]
     if len(parameters) < 2:
-        return "Only one parameter was searched, so there are no shares to compare."
+        return "Only one parameter was searched, so there is no importance to compare."
     if len(complete) < MIN_IMPORTANCE_TRIALS:
         return (
             f"Too few trials for parameter importance: at least {MIN_IMPORTANCE_TRIALS} trials are "

@@ -1,7 +1,7 @@
-"""The search for ZetaMix's default: its settings, its rounds, and the rule that chooses.
+"""The search for ZetaMix's default: its settings, its rounds, and the selection rule.
 
-Successive halving: a round trains the better settings of the rounds before it with another seed or
-on another dataset, so that the time goes to settings that may still win.
+Successive halving: a round trains the better settings of the previous rounds with another seed or
+on another dataset, so that the time is spent on settings that may still win.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,19 +14,19 @@ from zetamix.records import RunRecord
 from zetamix.results.paper_cells import Subset, TrainingCell, Variant
 from zetamix.results.record_store import RecordStore
 
-# 5,000 samples of the training split take the place of the test split, which is not used
+# 5,000 samples of the training split replace the test split, which is not used
 DATASETS: Mapping[str, Subset] = {
     "cifar10": Subset(5_000, validation=5_000),
     "cifar100": Subset(10_000, validation=5_000),
     "fashion_mnist": Subset(5_000, validation=5_000),
 }
-# with the crops that the paper's appendix leaves out, errors are near the paper's (`natural`)
+# with crops, which the paper's appendix does not mention, errors are close to its (`natural`)
 AUGMENTATION = {"cifar10": "crop-flip", "cifar100": "crop-flip"}
 BASELINES = (
     *("none", "switch", "mixup:1.0", "cutmix:1.0", "cutmix:alpha=1.0,per=sample"),
     *("smoothing:0.1", "zeta:2.8"),
 )
-# baselines that stop mixing as early as the leading setting: the gain of stopping early alone
+# baselines that stop mixing as early as the best setting, to measure the gain of stopping early
 CONTROLS = ("mixup:alpha=1.0,until=0.8", "switch:until=0.8")
 CENTRE: Mapping[str, Any] = {
     "gamma": "0.0..4.0",
@@ -36,7 +36,7 @@ CENTRE: Mapping[str, Any] = {
     "p": 1.0,
     "until": 1.0,
 }
-# changes of the centre, one option at a time, the most telling first
+# changes of the centre, one option at a time, the most informative first
 SINGLE_CHANGES: tuple[Mapping[str, Any], ...] = (
     {"paste": 0.0},
     {"keep_variance": "no"},
@@ -68,7 +68,7 @@ JOINT_CHANGES: tuple[Mapping[str, Any], ...] = (
 
 
 def spell(change: Mapping[str, Any]) -> str:
-    """The label of a setting. Every option is in it, so that it outlives a change of defaults.
+    """The label of a setting with every option, so that it does not depend on defaults.
 
     >>> spell({"paste": 0.25})
     'zetamix:gamma=0.0..4.0,sources=2,keep_variance=yes,paste=0.25,p=1.0,until=1.0'
@@ -92,7 +92,7 @@ class Round:
     seeds: Sequence[int]
     keep: int | None = None
     controls: Sequence[str] = ()
-    """Methods that are run beside the settings and neither ranked nor chosen."""
+    """Methods that are also run, but neither ranked nor chosen."""
 
     @property
     def pairs(self) -> list[tuple[str, int]]:
@@ -119,7 +119,7 @@ def make_cell(
     subset: Subset | None,
     variant: Variant,
 ) -> TrainingCell:
-    """A ResNet-18 by the paper's recipe; None stands for the dataset's own choice."""
+    """A ResNet-18 with the paper's recipe; None means the default of the dataset."""
     variant = replace(variant, augmentation=variant.augmentation or AUGMENTATION.get(dataset))
     recipe = variant.recipe(dataset, "resnet18")
     in_sweep = subset is not None and subset.validation is not None
@@ -127,7 +127,7 @@ def make_cell(
 
 
 def read_runs(store: RecordStore, cells: Mapping[str, TrainingCell]) -> Runs:
-    """All runs of the search, those of the controls included.
+    """All runs of the search, including those of the controls.
 
     cells: a cell of each dataset, of any method and seed.
     """
@@ -153,7 +153,7 @@ def read_errors(store: RecordStore, cells: Mapping[str, TrainingCell]) -> Errors
 
 
 def plan_rounds(errors: Errors) -> Iterator[tuple[Round, list[str]]]:
-    """Every round with its settings, the best first; of a round to come, by the errors so far."""
+    """Every round with its settings, the best first; future rounds by the errors so far."""
     methods, pairs = list(METHODS), list[tuple[str, int]]()
     for part in ROUNDS:
         methods = rank(methods, errors, pairs)
@@ -177,10 +177,10 @@ def rank(methods: Sequence[str], errors: Errors, pairs: Sequence[tuple[str, int]
 def relative_errors(
     method: str, errors: Errors, pairs: Sequence[tuple[str, int]]
 ) -> dict[tuple[str, int], float]:
-    """Its errors, each divided by the mean of all runs with that dataset, controls aside.
+    """Its errors, each divided by the mean of all runs with that dataset, without controls.
 
-    So a dataset with 30 % of errors counts as much as one with 8 %, and the controls have no
-    influence on the choice.
+    A dataset with an error of 30 % thus counts as much as one with 8 %, and the controls do not
+    affect the choice.
 
     >>> errors = {"a": {("d", 0): 0.1, ("e", 0): 0.3}, "b": {("d", 0): 0.3, ("e", 0): 0.3}}
     >>> relative_errors("a", errors, [("d", 0), ("e", 0)])
@@ -213,7 +213,7 @@ class Choice:
 
 
 def choose(errors: Errors) -> Choice | None:
-    """The choice of the complete rounds; None before the first."""
+    """The choice after the complete rounds; None before the first."""
     pairs, choice = list[tuple[str, int]](), None
     for number, (part, methods) in enumerate(plan_rounds(errors), 1):
         pairs += part.pairs
@@ -227,7 +227,7 @@ def choose(errors: Errors) -> Choice | None:
 
 @dataclass(frozen=True)
 class OptionChange:
-    """What another value of one option does to settings that are otherwise equal."""
+    """The effect of another value of one option on settings that are otherwise equal."""
 
     option: str
     value: Any
