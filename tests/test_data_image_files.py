@@ -118,7 +118,7 @@ def test_wide_pixels_are_kept_where_all_images_have_them(mode, tmp_path):
 
 def test_pixels_that_are_not_finite_are_refused(tmp_path):
     Image.fromarray(np.full((4, 4), np.nan, np.float32)).save(tmp_path / "image.tiff")
-    with pytest.raises(ValueError, match="holds NaN or infinity"):
+    with pytest.raises(ValueError, match="contains NaN or infinity"):
         image_files.decode(tmp_path / "image.tiff", Fit(None, dtype="float32"), 1)
 
 

@@ -59,8 +59,8 @@ def arrays(images=IMAGES, labels=LABELS, **more):
 
 
 INVALID = {
-    "no train": ({"images": IMAGES}, "holds images; expected the MedMNIST layout"),
-    "no labels": ({"train_images": IMAGES}, "holds train_images without train_labels"),
+    "no train": ({"images": IMAGES}, "contains images; expected the MedMNIST layout"),
+    "no labels": ({"train_images": IMAGES}, "contains train_images without train_labels"),
     "int images": (arrays(IMAGES.astype(int)), r"train_images is \[6, 4, 4\], int64"),
     "channels first": (arrays(np.zeros((6, 3, 8, 8), np.uint8)), r"\[6, 3, 8, 8\], uint8"),
     "no image": (arrays(IMAGES[:0], LABELS[:0]), r"train_images is \[0, 4, 4\], uint8"),
@@ -84,7 +84,7 @@ INVALID = {
     ),
     "pickled images": (arrays(OBJECTS), "train_images cannot be read: [Oo]bject arrays"),
     "pickled labels": (arrays(labels=OBJECTS), "train_labels cannot be read: [Oo]bject arrays"),
-    "not finite": (arrays(np.full((6, 2), np.nan)), "row 0 of train_images holds NaN"),
+    "not finite": (arrays(np.full((6, 2), np.nan)), "row 0 of train_images contains NaN"),
     "single image": (arrays(IMAGES[:4], np.array([0, 0, 0, 1])), "Class '1' of .* has 1 image"),
 }
 

@@ -113,7 +113,7 @@ def test_all_problems_of_a_folder_are_reported_at_once(tmp_path):
     (mine / "b" / "8.png").symlink_to(mine / "nowhere.png")
     shutil.copy(mine / "a" / "0.png", mine / "b" / "copy.png")
     report = data.check(mine, tmp_path / "data")
-    starts = (f"{mine}: the image stray", f"{mine / 'none'} holds no", "Class 'alone' of")
+    starts = (f"{mine}: the image stray", f"{mine / 'none'} contains no", "Class 'alone' of")
     starts += ("Class 'pair' of",)
     assert all(map(str.startswith, report.problems, starts))
     assert report.problems[-1].startswith("Conflicting labels: 1 group")
@@ -132,7 +132,7 @@ def test_all_problems_of_splits_are_reported_at_once(tmp_path):
     for name in ("val", "valid", "extra"):
         (mine / name).mkdir()
     problems = data.check(mine, tmp_path / "data").problems
-    parts = ("extra next to train", "val and valid are both val", "holds no image", "class 'c'")
+    parts = ("extra next to train", "val and valid are both val", "contains no images", "class 'c'")
     assert len(problems) == len(parts)
     assert all(part in problem for part, problem in zip(parts, problems, strict=True))
 

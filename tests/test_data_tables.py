@@ -188,7 +188,7 @@ def test_columns_of_numbers(tmp_path):
     refuses(path, tmp_path / "o", "no column of images; size is for images", size=8)
     content["y"] = [*points[:39, 1], None]
     pq.write_table(pa.table(content), path)
-    refuses(path, tmp_path / "other", "row 39 of columns x, y.* holds NaN")
+    refuses(path, tmp_path / "other", "row 39 of columns x, y.* contains NaN")
 
 
 @pytest.mark.parametrize("form", ["columns", "lists", "matrix"])

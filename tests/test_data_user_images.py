@@ -199,7 +199,7 @@ INVALID_FOLDERS = {
         all_of(folders("."), stray),
         "mine: the image stray.png is not in a class folder",
     ),
-    "empty class": (all_of(folders("."), empty("emu")), "mine/emu holds no image"),
+    "empty class": (all_of(folders("."), empty("emu")), "mine/emu contains no images"),
     "beside train": (all_of(folders("train"), folders("extra")), "extra next to train"),
     "two vals": (all_of(*map(folders, ("train", "val", "valid"))), "val and valid are both val"),
     "class not in train": (
@@ -207,9 +207,9 @@ INVALID_FOLDERS = {
         "class 'emu' has no image in train",
     ),
     "one class": (folders(".", {"cat": 5}), "mine: 1 class; expected two or more"),
-    "no class": (empty("train"), "mine/train holds no image; expected"),
+    "no class": (empty("train"), "mine/train contains no images; expected"),
     "one image": (folders(".", {"cat": 5, "dog": 1}), "'dog' of .*mine has 1 image .* at least 3"),
-    "empty split": (all_of(folders("train"), empty("val")), "mine/val holds no image"),
+    "empty split": (all_of(folders("train"), empty("val")), "mine/val contains no images"),
     "all broken": (broken_images, "mine: none of 6 images can be read"),
 }
 

@@ -291,7 +291,7 @@ CASES = [
      lambda: soft_binary_cross_entropy(X, X[:, 0])),
     ("logits must be [n, classes, ...], got [3].", ValueError,
      lambda: soft_cross_entropy(X[0], X[0])),
-    ("weight must hold one number per class, [3], got [4].", ValueError,
+    ("weight must have one number per class, [3], got [4].", ValueError,
      lambda: soft_cross_entropy(X, X, weight=torch.ones(4))),
     ("The batch must contain at least one tensor, got none.", TypeError,
      lambda: ZetaMixup(rules={})({})),

@@ -79,7 +79,7 @@ def soft_cross_entropy(
 def _check_class_weights(weight: Tensor, classes: int) -> Tensor:
     if check_tensor("weight", weight).shape != (classes,):
         raise ValueError(
-            f"weight must hold one number per class, [{classes}], got {list(weight.shape)}."
+            f"weight must have one number per class, [{classes}], got {list(weight.shape)}."
         )
     return weight
 

@@ -136,7 +136,7 @@ def decode(path: Path | bytes, fit: Fit, channels: int) -> Array:
         mode = "F" if fit.dtype == "float32" else "L" if channels == 1 else "RGB"
         pixels = np.asarray(_apply_fit(_to_mode(upright, mode), fit))
     if not np.isfinite(pixels).all():
-        raise DataError("holds NaN or infinity; expected finite numbers")
+        raise DataError("contains NaN or infinity; expected finite numbers")
     return pixels[None] if channels == 1 else np.ascontiguousarray(np.moveaxis(pixels, 2, 0))
 
 

@@ -49,10 +49,10 @@ def npz_splits(path: Path) -> tuple[str, ...]:
             "a decompression bomb. If you trust it, save it with numpy.savez, without compression."
         )
     if "train_images" not in names:
-        raise DataError(f"{path} holds {', '.join(names) or 'nothing'}; {LAYOUT}.")
+        raise DataError(f"{path} contains {', '.join(names) or 'nothing'}; {LAYOUT}.")
     for split in SPLITS:
         if f"{split}_images" in names and f"{split}_labels" not in names:
-            raise DataError(f"{path} holds {split}_images without {split}_labels; {LAYOUT}.")
+            raise DataError(f"{path} contains {split}_images without {split}_labels; {LAYOUT}.")
     return tuple(split for split in SPLITS if f"{split}_images" in names)
 
 
@@ -150,7 +150,9 @@ class NpzFile:
             return None
         key, count = f"{split}_{group}", len(self.images[split])
         if key not in arrays:
-            raise DataError(f"{self.path} holds no array {key}; expected the group of every image.")
+            raise DataError(
+                f"{self.path} contains no array {key}; expected the group of every image."
+            )
         groups = self._read(arrays, key)
         if groups.shape not in ((count,), (count, 1)) or groups.dtype.kind not in "iuUS":
             raise DataError(
@@ -176,7 +178,7 @@ def check_finite(samples: Array, path: Path, name: str) -> None:
     good = (np.abs(samples) <= np.finfo(np.float32).max).reshape(len(samples), -1).all(1)
     if not good.all():
         raise DataError(
-            f"{path}: row {int(good.argmin())} of {name} holds NaN, infinity or a number beyond "
+            f"{path}: row {int(good.argmin())} of {name} contains NaN, infinity or a number beyond "
             "float32; expected finite numbers."
         )
 
@@ -270,14 +272,16 @@ def npz_source(
     """A user's file; missing val and test splits are created."""
     if isinstance(group, re.Pattern):
         raise DataError(
-            f"{path} holds arrays without file names. Group them by an array: --group patient "
+            f"{path} contains arrays without file names. Group them by an array: --group patient "
             "reads train_patient, and so on."
         )
     file = NpzFile(path, group=group)
     fit = NATIVE if size is None else Fit(size, crop=1.0)
     shape = file.shape if size is None else (file.shape[0], size, size)
     if size is not None and len(file.shape) == 1:
-        raise DataError(f"{path} holds points of {file.shape[0]} coordinates; size is for images.")
+        raise DataError(
+            f"{path} contains points of {file.shape[0]} coordinates; size is for images."
+        )
     resize = None if size is None else partial(resize_images, fit=fit)
     kind = "points" if len(file.shape) == 1 else f"images {fit.describe()}"
     source = Source(

@@ -407,7 +407,7 @@ def _number_lists(
     if noted is None:
         sizes = {len(row) for some in values.values() for row in some}
         if len(sizes) > 1 or any(set(row) - {0, 1} for some in values.values() for row in some):
-            raise DataError(f"{path}: {column} holds lists; expected rows of zeros and ones.")
+            raise DataError(f"{path}: {column} contains lists; expected rows of zeros and ones.")
         noted = [str(k) for k in range(sizes.pop())]
         matrices = {split: np.array(some, np.int64) for split, some in values.items()}
     else:

@@ -112,10 +112,10 @@ def list_folder(path: Path, on_problem: OnProblem = raise_problems) -> Listing:
         for name, subfolder in zip(names, classes, strict=True):
             files = images_below(subfolder)
             if not files:
-                on_problem([f"{subfolder} holds no image. Add images, or delete the folder."])
+                on_problem([f"{subfolder} contains no images. Add images, or delete the folder."])
             images[split] += [LabelledFile(file, name) for file in files]
         if not images[split]:
-            on_problem([f"{folder} holds no image; {LAYOUT}."])
+            on_problem([f"{folder} contains no images; {LAYOUT}."])
     return _listing(path, images, on_problem, _ignored_files(path))
 
 
