@@ -127,7 +127,11 @@ def test_other_methods_take_alphas_as_alpha(given, kind, expected):
         ({"method": "zetamix:until=0.5"}, "--mixup-off-epoch"),
         ({"method": "zetamix:until=0.8"}, "--mixup-off-epoch"),
         ({"method": "zeta", "cutmix_alpha": 1.0}, "does not paste boxes, got cutmix_alpha=1.0"),
-        ({"method": "cutmix"}, "alpha must be positive, got 0.0"),
+        ({"method": "cutmix"}, "method 'cutmix' needs cutmix_alpha above 0, got 0. Pass 1.0."),
+        (
+            {"method": "mixup", "mixup_alpha": 0, "cutmix_alpha": 0.5},
+            "method 'mixup' does not paste boxes",
+        ),
         ({"mixup_alpha": -1.0}, "mixup_alpha"),
         ({"label_smoothing": 2.0}, "label_smoothing"),
         (
@@ -166,6 +170,11 @@ def test_smoothing_is_timms():
     mixed = Mixup(label_smoothing=0.1, num_classes=CLASSES, generator=seeded())(images, labels)[1]
     plain = Mixup(label_smoothing=0, num_classes=CLASSES, generator=seeded())(images, labels)[1]
     torch.testing.assert_close(mixed, 0.9 * plain + 0.1 / CLASSES)
+
+
+def test_repr_has_the_transform():
+    assert repr(Mixup(num_classes=4, method="mixup:0.4")).startswith("Mixup(Mixup(")
+    assert "label_smoothing=0.1" in repr(Mixup(num_classes=4))
 
 
 @pytest.mark.parametrize("alphas", [{}, {"mixup_alpha": 0, "cutmix_alpha": 0}])

@@ -399,7 +399,7 @@ def test_the_page_opens_and_shows_what_is_empty(tmp_path):
     # by verdict, with those that were not run last
     assert verdicts[0] == ["partly reproduced", "16 of 180"]
     assert verdicts[-1][0] == "not run"
-    assert [image["alt"].split()[0] for image in opened.images] == ["Panels", "Error"]
+    assert [image["alt"].split()[0] for image in opened.images] == ["One", "Error"]
     assert opened.tables[1][1][:4] == ["CIFAR-10", "no mixing", "5.48", "4.85 ± 0.06 n = 3"]
     assert opened.tables[1][6][3] == "–"
     cells = [cell for table in opened.tables for row in table for cell in row]

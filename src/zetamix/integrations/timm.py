@@ -93,6 +93,9 @@ class Mixup(timm_mixup.Mixup):
         build: Callable[..., Any] = methods.BUILDERS[name]
         self.transform = build(num_classes=num_classes, generator=generator, **options)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.transform}, label_smoothing={self.label_smoothing})"
+
     @property
     def mixup_enabled(self) -> bool:
         """Whether to mix, as in timm; changes reach loader workers that are already running."""
@@ -191,6 +194,8 @@ def _options(
         options |= {key: alpha for key, alpha in alphas.items() if alpha}
     elif name in ("mixup", "cutmix"):
         options["alpha"] = mixup_alpha if name == "mixup" else cutmix_alpha
+        if not options["alpha"] and "alpha" not in given:
+            raise ValueError(f"method {name!r} needs {name}_alpha above 0, got 0. Pass 1.0.")
     if name in ("mixup", "cutmix", "switch"):
         options["per"] = "batch" if mode == "batch" else "sample"
     return options | given

@@ -108,8 +108,8 @@ def _draw(view: PaperView, curves: list[Curve]) -> Picture:
             view,
             figure,
             "dimension",
-            alt="Panels of local dimension against γ: ζ-mixup starts near or above mixup and falls "
-            "to the originals as γ grows.",
+            alt="One panel per dataset and number of neighbours: local dimension of ζ-mixup "
+            "against γ, with that of mixup and of the originals as horizontal lines.",
             caption="Local intrinsic dimension from the k nearest neighbours: mean over all "
             "outputs (lines) and one standard deviation between them (bands). Dotted: "
             f"{GAMMA_MIN:.5f}. At γ = 0 every output of a batch is its mean. k neighbours span at "

@@ -83,8 +83,8 @@ def _draw(view: PaperView, arrays: dict[str, dict[str, Tensor]], oracle: str) ->
             view,
             figure,
             "mnist",
-            alt="Digits and densities: outputs of ζ-mixup look like one digit and outputs of mixup "
-            "like two; the oracle's entropy and the cross entropy are lower for ζ-mixup.",
+            alt="Digits before and after mixing by mixup and ζ-mixup, their soft labels, and "
+            "densities of the oracle's entropy and cross entropy for both methods.",
             caption="(a) The first ten images of each class, (b, c) the outputs in the same "
             "positions, 25 images per batch. (d, e) Soft labels as bars: the mixup outputs where "
             "the oracle is most certain of a digit with label weight 0 (prediction as outline), "
