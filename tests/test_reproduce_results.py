@@ -108,8 +108,8 @@ def test_every_artifact_renders_to_its_verdict(id, store):
         assert all(picture.png for picture in report.pictures)
 
 
-@pytest.mark.parametrize("dataset", ["helix", "paraboloid"])
-def test_dimension_is_complete_for_points(dataset, store):
+@pytest.mark.parametrize("dataset", ["helix", "paraboloid", "cifar10", "cifar100"])
+def test_dimension_is_complete(dataset, store):
     cells = cells_of("dimension", datasets=(dataset,))
     assert len(cells) == 44
     assert all(store.find(cell) is not None for cell in cells)
