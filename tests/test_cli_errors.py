@@ -73,7 +73,7 @@ def test_an_error_is_reported_from_a_checkout_that_is_not_installed(capsys, monk
 
     monkeypatch.setattr(importlib.metadata, "version", version)
     _, text = run(lambda: {}["key"], capsys)
-    (path,) = map(Path, re.findall(r"The traceback is in (\S+?\.txt)", text))
+    (path,) = map(Path, re.findall(r"traceback in (\S+?\.txt)", text))
     content = path.read_text()
     path.unlink()
     assert content.startswith(f"zetamix {zetamix.__version__}, torch 1.2.3, ")
