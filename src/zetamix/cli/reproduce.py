@@ -110,7 +110,9 @@ def reproduce(
         if quick and (seeds is not None or epochs is not None):
             raise typer.BadParameter("--quick cannot be combined with --seeds or --epochs")
         if show_list or not ids or ids == [PAGE]:
-            views = [make_view(id, store, request=request, is_smoke=quick) for id in chosen]
+            views = [
+                make_view(id, store, request=only, is_smoke=quick) for id, only in chosen.items()
+            ]
             if show_list or not ids:
                 _print_list(console, views, data_dir, options.parse_device(device))
             else:
@@ -130,7 +132,8 @@ def reproduce(
         )
         with stop:
             outcomes = {
-                id: session.run(id, partial(select_cells, id, request, store)) for id in chosen
+                id: session.run(id, partial(select_cells, id, only, store))
+                for id, only in chosen.items()
             }
         views = [make_view(id, store, is_smoke=quick) for id in outcomes]
         reports = [
@@ -142,9 +145,11 @@ def reproduce(
         _exit(console, session, outcomes)
 
 
-def _choose(ids: list[str], request: "CellRequest", store: "RecordStore") -> list[str]:
+def _choose(
+    ids: list[str], request: "CellRequest", store: "RecordStore"
+) -> dict[str, "CellRequest"]:
     """The artifacts to list or run; raises for invalid requests before anything runs."""
-    from zetamix.experiments.reproduce import ARTIFACTS, CellRequest, artifacts_with, select_cells
+    from zetamix.experiments.reproduce import ARTIFACTS, CellRequest, requests_of_all, select_cells
 
     choices = [*ARTIFACTS, ALL, PAGE]
     for id in ids:
@@ -159,10 +164,10 @@ def _choose(ids: list[str], request: "CellRequest", store: "RecordStore") -> lis
             param_hint="ID",
         )
     if PAGE in ids or ALL in ids:
-        return artifacts_with(request, store)
+        return requests_of_all(request, store)
     for id in ids:
         select_cells(id, request, store)
-    return list(dict.fromkeys(ids))
+    return dict.fromkeys(ids, request)
 
 
 def _split(text: str | None) -> tuple[str, ...] | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -122,16 +123,32 @@ def select_cells(id: str, request: CellRequest, store: RecordStore) -> list[Pape
     return cells
 
 
-def artifacts_with(request: CellRequest, store: RecordStore) -> list[str]:
-    """The artifacts that have cells of a request; raises if there are none."""
-    found, error = list[str](), None
-    for id in ARTIFACTS:
-        try:
-            found += [id] if select_cells(id, request, store) else []
-        except ReproduceError as refusal:
-            error = refusal
-    if not found:
-        raise ReproduceError(f"No artifact has matching cells. {error}")
+def requests_of_all(request: CellRequest, store: RecordStore) -> dict[str, CellRequest]:
+    """The artifacts that have cells of a request, each with the names of it that it has.
+
+    A name that no artifact has is an error.
+    """
+    found, known = dict[str, CellRequest](), set[str]()
+    for id, artifact in ARTIFACTS.items():
+        if request.changes_training and not artifact.trains:
+            continue
+        names: dict[str, Any] = {}
+        cells = artifact.cells(request, store)
+        for field, option in (("dataset", "datasets"), ("model", "models"), ("method", "methods")):
+            asked = getattr(request, option)
+            if asked is not None:
+                has = {getattr(cell, field, "") for cell in cells}
+                names[option] = tuple(name for name in asked if SPELLED.get(name, name) in has)
+                known.update(names[option])
+                kept = {SPELLED.get(name, name) for name in names[option]}
+                cells = [cell for cell in cells if getattr(cell, field, "") in kept]
+        narrowed = replace(request, **names)
+        if cells and select_cells(id, narrowed, store):
+            found[id] = narrowed
+    asked = (*(request.datasets or ()), *(request.models or ()), *(request.methods or ()))
+    unknown = [name for name in asked if name not in known]
+    if unknown or not found:
+        raise ReproduceError(f"No artifact has {', '.join(unknown) or 'all of these together'}.")
     return found
 
 
