@@ -40,13 +40,13 @@ fuzz: $(READY)
 	$(BIN)/python tests/fuzz.py --minutes $(MINUTES)
 
 bench: $(READY)
-	$(BIN)/zetamix bench
+	$(BIN)/python -m benchmarks
 
 # render every figure, table and page from the committed records, and the tables of README and docs
 results: $(READY)
-	$(BIN)/zetamix reproduce page --out results
-	$(BIN)/python results/render.py
-	$(BIN)/python benchmarks/render.py
+	$(BIN)/python -m paper page --out results
+	$(BIN)/python -m results.render
+	$(BIN)/python -m benchmarks.render
 
 # the documentation: out/site/index.html opens without a server and without a network
 docs: $(READY)

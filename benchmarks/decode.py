@@ -4,9 +4,9 @@
 
 Files of 500 × 375 pixels, as the originals of Imagenette, and of 256 × 256 become 224 × 224. The
 limit is what one core reaches with Pillow alone (decode, crop, resize), times the number of cores.
-Beside it are our decoding alone, and the whole of `zetamix.data.prepare`: headers, created splits,
-decoding, search for duplicates, checksums and the written files. Two and a half minutes on two
-cores that do nothing else.
+Beside it are our decoding alone, and the whole of `zetamix_lab.data.prepare`: headers, created
+splits, decoding, search for duplicates, checksums and the written files. Two and a half minutes on
+two cores that do nothing else.
 """
 
 import argparse
@@ -24,10 +24,10 @@ import torch
 from PIL import Image
 
 from zetamix.atomic_io import write_json
-from zetamix.data import Dataset, prepare
-from zetamix.data.image_files import Fit, LabelledFile, file_part
-from zetamix.data.source import Array
-from zetamix.provenance import machine_info, machine_summary
+from zetamix_lab.data import Dataset, prepare
+from zetamix_lab.data.image_files import Fit, LabelledFile, file_part
+from zetamix_lab.data.source import Array
+from zetamix_lab.provenance import machine_info, machine_summary
 
 SIZES = ((500, 375), (256, 256))
 SIDE = 224

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from paper.measure import local_dimension
 from zetamix.atomic_io import write_json
-from zetamix.measure import local_dimension
-from zetamix.provenance import machine_info, machine_summary
+from zetamix_lab.provenance import machine_info, machine_summary
 
 SUBSET = 1000
 NEIGHBOURS = (128, 8)

@@ -26,9 +26,9 @@ from torchvision import transforms
 from torchvision.datasets import CIFAR10
 
 from zetamix.atomic_io import write_json
-from zetamix.data.augment import Scale, measure_scale
-from zetamix.data.loader import Loader
-from zetamix.provenance import machine_info, machine_summary
+from zetamix_lab.data.augment import Scale, measure_scale
+from zetamix_lab.data.loader import Loader
+from zetamix_lab.provenance import machine_info, machine_summary
 
 BATCH = 128
 WORKERS = (0, 2)

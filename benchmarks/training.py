@@ -23,12 +23,12 @@ import torch
 from torch import Tensor
 
 from zetamix.atomic_io import write_json
-from zetamix.data import Dataset, from_tensors
 from zetamix.methods import parse
-from zetamix.provenance import machine_info, machine_summary
-from zetamix.train import RECIPES, Recipe
-from zetamix.train.cuda_graph import CapturedStep
-from zetamix.train.trainer import Trainer
+from zetamix_lab.data import Dataset, from_tensors
+from zetamix_lab.provenance import machine_info, machine_summary
+from zetamix_lab.train import RECIPES, Recipe
+from zetamix_lab.train.cuda_graph import CapturedStep
+from zetamix_lab.train.trainer import Trainer
 
 STRETCHES = 5
 CIFAR, FASHION = ("cifar10", 50_000, (3, 32, 32)), ("fashion_mnist", 60_000, (1, 28, 28))

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from zetamix.cli.app import app
+from zetamix_lab.cli.app import app
 
 COMPLETION = ("install_completion", "show_completion")
 

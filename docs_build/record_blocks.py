@@ -11,15 +11,15 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from zetamix.experiments.reproduce import ARTIFACTS, make_view
-from zetamix.provenance import machine_summary
-from zetamix.report import Picture, Table
-from zetamix.report.bench_scaling import scaling_picture
-from zetamix.report.paper import make_report
-from zetamix.report.paper.artifact_report import ArtifactReport
-from zetamix.report.paper.write import empty_cells, verdict_table
-from zetamix.results.record_store import PaperView, RecordStore
+from benchmarks.scaling_report import scaling_picture
+from paper.report import make_report
+from paper.report.artifact_report import ArtifactReport
+from paper.report.write import empty_cells, verdict_table
+from paper.reproduce import ARTIFACTS, make_view
+from paper.results.record_store import PaperView, RecordStore
 from zetamix.text import sentence_case
+from zetamix_lab.provenance import machine_summary
+from zetamix_lab.report import Picture, Table
 
 RECORDS = Path(__file__).parent.parent / "results"
 SCALING = RECORDS.parent / "benchmarks" / "scaling_cpu.json"

@@ -10,17 +10,17 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from zetamix.experiments.reproduce import make_view
+from paper.report import make_report
+from paper.report.tables import Comparison, compare_all, readme_table
+from paper.report.zetamix_proof import readme_section
+from paper.reproduce import make_view
+from paper.results.record_store import RecordStore
 from zetamix.gamma import GAMMA_MIN, describe_gamma
-from zetamix.measure.statistics import CONFIDENCE
 from zetamix.methods import parse
-from zetamix.records import RunRecord
-from zetamix.report import Cell, Table
-from zetamix.report.paper import make_report
-from zetamix.report.paper.tables import Comparison, compare_all, readme_table
-from zetamix.report.paper.zetamix_proof import readme_section
-from zetamix.results.record_store import RecordStore
 from zetamix.text import join, plural
+from zetamix_lab.records import RunRecord
+from zetamix_lab.report import Cell, Table
+from zetamix_lab.statistics import CONFIDENCE
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

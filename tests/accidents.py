@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from zetamix.train.trainer import Trainer
+from zetamix_lab.train.trainer import Trainer
 
 
 def kill_at_change(folder: Path, number: int, trace: Path | None = None) -> None:

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import torch
 
-from zetamix.data import from_tensors
-from zetamix.experiments.compare import Grid, make_examples
 from zetamix.methods import parse
-from zetamix.metrics import SCALED
-from zetamix.provenance import machine_info
-from zetamix.records import RunRecord
-from zetamix.results.comparison import Comparison
-from zetamix.train import default_recipe
+from zetamix_lab.comparison import Comparison
+from zetamix_lab.data import from_tensors
+from zetamix_lab.metrics import SCALED
+from zetamix_lab.provenance import machine_info
+from zetamix_lab.records import RunRecord
+from zetamix_lab.runs.compare import Grid, make_examples
+from zetamix_lab.train import default_recipe
 
 MACHINE = machine_info(torch.device("cpu"))
 

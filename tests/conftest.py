@@ -1,7 +1,6 @@
 """What every test shares: one tolerance table, seeds, and the rule for tests that need a GPU."""
 
 import atexit
-import importlib.util
 import os
 import shutil
 import tempfile
@@ -28,11 +27,10 @@ TOLERANCES = {
 
 # files whose tests train, start processes, compile kernels or render pages for seconds each
 SLOW_FILES = {
-    "test_cli_json", "test_cli_train", "test_compare_cli", "test_compare_report", "test_executor",
-    "test_inspect", "test_integration_keras", "test_multi_label",
+    "test_cli_json", "test_compare_cli", "test_compare_report", "test_executor",
+    "test_integration_keras", "test_multi_label",
     "test_kernels", "test_kill_storm", "test_ray_executor", "test_reproduce_cli",
-    "test_reproduce_results", "test_run_cells", "test_tune_cli", "test_tune_kill",
-    "test_tune_postgres", "test_tune_ray", "test_tune_run", "test_tune_study",
+    "test_reproduce_results", "test_run_cells",
 }  # fmt: skip
 
 # the same examples on every machine and in every run
@@ -63,9 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def files_without_gpu_tests() -> list[str]:
     """What `pytest -m gpu` leaves out: imports of libraries that a machine with a GPU may lack."""
     tests = Path(__file__).parent
-    files = [file for file in tests.glob("*.py") if "mark.gpu" not in file.read_text()]
-    if importlib.util.find_spec("optuna") is None:
-        files.append(tests / "test_tune_run.py")
+    files = [file for file in tests.rglob("*.py") if "mark.gpu" not in file.read_text()]
     return [str(file) for file in (*files, *(tests.parent / "src").rglob("*.py"))]
 
 

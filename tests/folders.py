@@ -6,11 +6,11 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from zetamix import data
 from zetamix.methods import parse
-from zetamix.models import seeded
-from zetamix.train import RECIPES, Run, train
-from zetamix.train.run_folder import RunFolder
+from zetamix_lab import data
+from zetamix_lab.models import seeded
+from zetamix_lab.train import RECIPES, Run, train
+from zetamix_lab.train.run_folder import RunFolder
 
 # 100 digits in batches of 32: three steps an epoch, and four samples left over
 RECIPE = RECIPES["cifar10"].change(
@@ -65,7 +65,7 @@ def stop_after(rounds):
 
 
 def dropout_model(name, num_classes, shape, seed, **options):
-    """In place of `zetamix.models.initialise`: a model with dropout."""
+    """In place of `zetamix_lab.models.initialise`: a model with dropout."""
     with seeded(seed):
         return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Dropout(0.5), nn.Linear(32, 10))
 

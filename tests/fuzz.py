@@ -37,7 +37,7 @@ def run_round(seed: int, arguments: list[str]) -> tuple[int, Counter[str]]:
     """One round of all fuzz tests: pytest's exit status, and what was tried."""
     tests = Path(__file__).parent
     # collecting all files would take longer than many a round
-    files = [str(path) for path in tests.glob("test_*.py") if "mark.fuzz" in path.read_text()]
+    files = [str(path) for path in tests.rglob("test_*.py") if "mark.fuzz" in path.read_text()]
     pytest = [sys.executable, "-m", "pytest", "-n", "2", "-m", "fuzz", *sorted(files)]
     options = ["--hypothesis-profile=fuzz", f"--hypothesis-seed={seed}", *arguments]
     with tempfile.TemporaryDirectory() as folder:

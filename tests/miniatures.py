@@ -1,7 +1,7 @@
 """Miniatures: a few images of every dataset of the catalogue, in its exact layout on disk.
 
     with miniatures.installed("cifar10", "uda", data_dir=tmp_path):
-        dataset = zetamix.data.load("cifar10")
+        dataset = zetamix_lab.data.load("cifar10")
 
 `build` writes one and returns the `DatasetSpec` that describes it: the catalogue's, with other
 sizes and checksums. Every image shows its class: its red (or grey) is `shade(label, classes)`.
@@ -27,8 +27,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from zetamix.data import DataError, Dataset, DatasetNotFoundError, load
-from zetamix.data.catalogue import CATALOGUE, DatasetSpec
+from zetamix_lab.data import DataError, Dataset, DatasetNotFoundError, load
+from zetamix_lab.data.catalogue import CATALOGUE, DatasetSpec
 
 Counts = dict[str, list[int]]
 BCC, NEVUS, MELANOMA, SK = "basal cell carcinoma", "nevus", "melanoma", "seborrheic keratosis"

@@ -17,10 +17,10 @@ from typing import Any
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
-        "zetamix.cli.app",
-        "zetamix.cli.live",
-        "zetamix.data.readers.arrays",
-        "zetamix.train",
+        "zetamix_lab.cli.app",
+        "zetamix_lab.cli.live",
+        "zetamix_lab.data.readers.arrays",
+        "zetamix_lab.train",
         "sklearn.datasets",
         "torch.distributed",
     ]
@@ -78,7 +78,7 @@ def zetamix(
 def _run_command(
     arguments: list[str], log: Path, environment: dict[str, str], before: Callable[[], None] | None
 ) -> None:
-    from zetamix.cli import main
+    from zetamix_lab.cli import main
 
     os.environ.update(environment)
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

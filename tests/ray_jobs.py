@@ -37,7 +37,7 @@ def drive(address, folder):
     """What workers on the cluster do, as JSON."""
     import jobs
 
-    from zetamix.experiments.executor import open_executor
+    from zetamix_lab.runs.executor import open_executor
 
     results = {}
     with open_executor("ray", jobs=4, address=address, poll_seconds=0.1) as executor:

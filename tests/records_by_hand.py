@@ -2,7 +2,7 @@
 
 from comparisons import metrics
 
-from zetamix.records import Cell, Measurement, RunRecord
+from zetamix_lab.records import Cell, Measurement, RunRecord
 
 FACTS = {
     "processor": "a processor",

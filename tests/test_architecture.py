@@ -114,7 +114,7 @@ def test_help_imports_nothing_heavy(arguments):
     """A test of time would fail on a busy machine: what takes the time is these imports."""
     program = (
         "import sys\n"
-        "from zetamix.cli import main\n"
+        "from zetamix_lab.cli import main\n"
         "sys.argv = ['zetamix', *sys.argv[1:]]\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
         f"heavy = [name for name in {HEAVY!r} if name in sys.modules]\n"

@@ -16,9 +16,9 @@ from browser import needs_browser, open_page
 from filelock import FileLock
 from typer.testing import CliRunner
 
-from zetamix.cli.app import app
-from zetamix.experiments.reproduce import ARTIFACTS
+from paper.reproduce import ARTIFACTS
 from zetamix.methods import parse_list
+from zetamix_lab.cli.app import app
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

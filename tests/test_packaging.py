@@ -141,8 +141,10 @@ def test_few_sources_are_mixed_without_numpy(bare):
 
 
 def test_the_command_says_what_is_missing(bare):
-    program = "from zetamix.cli import main\ntry:\n    main()\nexcept SystemExit as end: print(end)"
-    assert "pip install 'zetamix[cli]'" in run_bare(bare, program)
+    program = (
+        "from zetamix_lab.cli import main\ntry:\n    main()\nexcept SystemExit as end: print(end)"
+    )
+    assert "pip install 'zetamix[lab]'" in run_bare(bare, program)
 
 
 def test_importing_adds_little_to_importing_torch(bare):

@@ -6,35 +6,18 @@ import inspect
 import json
 import re
 import shutil
-import webbrowser
 from pathlib import Path
 
 import pytest
 import torch
 from browser import needs_browser, open_page
-from typer.testing import CliRunner
 
-from zetamix import ZetaMix, ZetaMixup, data
+from zetamix import ZetaMix, ZetaMixup
 from zetamix.batch_mix import IMAGES_PASTED
-from zetamix.cli.app import app
-from zetamix.data.dataset import from_tensors
 from zetamix.gamma import GAMMA_MIN, describe_gamma, dominance_threshold
-from zetamix.report.playground import (
-    LARGEST_SIDE,
-    MOST_IMAGES,
-    PAGE,
-    playground_data,
-    render_playground,
-    write_playground,
-)
 from zetamix.transforms import CutMix, Mixup
 
-HOSTILE = (
-    "</script><script>document.title = 'broken'</script>",
-    "<img src=x onerror=\"document.title='broken'\">",
-    "<!--<script>",
-    "a & b \\ \"c\" 'd' \u2028",
-)
+PAGE = Path(__file__).parents[1] / "docs" / "playground" / "index.html"
 DEFAULT = {"gamma": 2.8, "sources": None, "keep_variance": True, "paste": 0.0, "p": 1.0}
 DEFAULT |= {"batch_size": 8, "seed": 0, "images": 0, "alpha": 1.0, "per": "sample"}
 SETTINGS = [
@@ -151,37 +134,6 @@ def test_the_numbers_are_the_librarys(page):
     check_numbers(block, SETTINGS, opened.result)
     pasted = [r["zetamix"]["boxes"] for r in opened.result if r["zetamix"]["boxes"]]
     assert len(pasted) >= 4
-
-
-@pytest.fixture(scope="module")
-def colours():
-    """Three channels, not square, classes with hostile names, one of them without an image."""
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randint(256, (20, 3, 12, 9), generator=generator).to(torch.uint8)
-    images[:, 0] //= 4
-    classes = (*HOSTILE, "unused")
-    return from_tensors("<b>x</b>", {"train": (images, torch.arange(20) % 4)}, classes)
-
-
-@needs_browser
-def test_colours_and_hostile_names(colours, tmp_path):
-    page = tmp_path / "play.html"
-    write_playground(colours, page)
-    settings = [SETTINGS[1], SETTINGS[10], SETTINGS[4]]
-    opened = open_page(page, width=390, script=compute_script(settings)).check()
-    block = page_block(page.read_text(encoding="utf-8"))
-    check_numbers(block, settings, opened.result)
-    assert opened.title == "zetamix playground"
-    assert opened.images == []
-    for name in HOSTILE[:3]:
-        assert name in opened.text
-    assert "training images of <b>x</b>" in opened.text
-
-
-def test_names_cannot_end_the_block(colours):
-    page = render_playground(colours)
-    assert page.count("<script") == 2
-    assert page_block(page)["classes"] == [*HOSTILE[:3], HOSTILE[3]]
 
 
 # every control by its id: what it is called, and whether it can be reached by keyboard
@@ -354,116 +306,10 @@ def test_the_page_stands_alone():
     page = PAGE.read_text(encoding="utf-8")
     assert len(page.replace(page_block(page)["pixels"], "")) < 60_000
     assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)", page) == []
-    linked = Path(__file__).parents[1] / "docs/playground/index.html"
-    assert linked.is_symlink()
-    assert linked.resolve() == PAGE
 
 
 def test_the_digits_of_the_page_are_those_of_the_dataset():
-    assert render_playground(data.load("digits")) == PAGE.read_text(encoding="utf-8")
     _, labels = read_images(page_block(PAGE.read_text(encoding="utf-8")))
     assert torch.bincount(labels).tolist() == [8] * 10
     # neighbours differ in class: each ten images are one of each
     assert [sorted(ten) for ten in labels.view(-1, 10).tolist()] == [list(range(10))] * 8
-
-
-def test_large_images_are_downscaled():
-    images = torch.full((200, 3, 100, 150), 128, dtype=torch.uint8)
-    block = playground_data(from_tensors("big", {"train": (images, torch.arange(200) % 7)}))
-    assert block["size"] == [43, LARGEST_SIDE]
-    assert len(block["labels"]) == MOST_IMAGES
-    assert block["mean"] == [round(128 / 255, 4)] * 3
-    assert read_images(block)[0].min() == read_images(block)[0].max() == 128 / 255
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "shown"), [(0.0, 0.5, (0, 128)), (-3.0, 2.0, (0, 255)), (7.0, 7.0, (0, 0))]
-)
-def test_floating_point_images(low, high, shown):
-    images = torch.full((6, 1, 4, 4), low)
-    images[3] = high
-    block = playground_data(from_tensors("float", {"train": (images, torch.arange(6) % 2)}))
-    values = set(base64.b64decode(block["pixels"]))
-    assert (min(values), max(values)) == shown
-
-
-@pytest.fixture
-def opened_pages(monkeypatch):
-    opened = []
-    monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or True)
-    monkeypatch.setenv("DISPLAY", ":0")
-    return opened
-
-
-def play(*arguments):
-    return CliRunner().invoke(app, ["play", *map(str, arguments)])
-
-
-def npz(path, images, labels):
-    import numpy as np
-
-    arrays = {f"{split}_images": images for split in ("train", "val", "test")}
-    arrays |= {f"{split}_labels": labels for split in ("train", "val", "test")}
-    np.savez(path, **arrays)
-    return path
-
-
-def test_the_command_writes_and_opens_a_page(opened_pages, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    done = play()
-    page = Path("out/play-digits.html")
-    assert done.exit_code == 0, done.output
-    assert str(page) in done.output
-    assert page.read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8")
-    assert opened_pages == [page.resolve().as_uri()]
-
-
-def test_the_command_with_images_of_ones_own(opened_pages, tmp_path):
-    from PIL import Image
-
-    for name in ("cats & dogs", "<b>"):
-        (tmp_path / "photos" / name).mkdir(parents=True)
-        for k in range(12):
-            colour = (20 * k, 40, 200 if name == "<b>" else 10)
-            Image.new("RGB", (100, 80), colour).save(tmp_path / "photos" / name / f"{k}.png")
-    page = tmp_path / "deep" / "page.html"
-    done = play("--data", tmp_path / "photos", "--out", page, "--no-open")
-    assert done.exit_code == 0, done.output
-    assert opened_pages == []
-    text = page.read_text(encoding="utf-8")
-    block = page_block(text)
-    assert sorted(block["classes"]) == ["<b>", "cats & dogs"]
-    assert (block["channels"], max(block["size"])) == (3, LARGEST_SIDE)
-    assert "cats & dogs" not in text
-
-
-def test_without_a_display_nothing_is_opened(opened_pages, tmp_path, monkeypatch):
-    monkeypatch.delenv("DISPLAY")
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    monkeypatch.setattr("sys.platform", "linux")
-    done = play("--out", tmp_path / "page.html")
-    assert done.exit_code == 0, done.output
-    assert opened_pages == []
-    assert "Open it in a browser." in done.output
-
-
-def test_what_is_refused(opened_pages, tmp_path):
-    done = play("--data", "helix", "--out", tmp_path / "page.html")
-    assert done.exit_code == 1
-    assert "samples of helix have the shape [3]. Choose a dataset of images." in done.output
-    many = torch.randint(2, (20, 3), generator=torch.Generator().manual_seed(0)).numpy()
-    images = torch.arange(20 * 64).view(20, 8, 8).remainder(256).to(torch.uint8).numpy()
-    done = play("--data", npz(tmp_path / "many.npz", images, many), "--out", tmp_path / "page.html")
-    assert done.exit_code == 1
-    assert "has several labels per sample" in done.output
-    done = play("--out", tmp_path)
-    assert done.exit_code == 2
-    assert "expected a file, got the folder" in re.sub(r"[│\s]+", " ", done.output)
-    assert not (tmp_path / "page.html").exists()
-    assert opened_pages == []
-
-
-def test_too_few_images():
-    few = from_tensors("few", {"train": (torch.rand(3, 1, 4, 4), torch.tensor([0, 1, 1]))})
-    with pytest.raises(ValueError, match="at least 4 training images, but few has 3"):
-        playground_data(few)

@@ -1,0 +1,1 @@
+"""Speed of mixing, loading and training, run with `make bench`."""

@@ -1,0 +1,121 @@
+"""Diversity of outputs and richness of their labels."""
+
+import torch
+from torch import Tensor
+
+from paper.measure.estimate import Estimate, mean_of
+from paper.measure.neighbours import Cloud, distances_to
+from zetamix._checks import check_count, check_number, check_tensor
+
+# Naeem et al. (2020) take five neighbours for coverage
+COVERAGE_NEIGHBOURS = 5
+
+
+def relative_distance(outputs: Tensor, originals: Tensor, *, memory_gb: float = 1.0) -> Estimate:
+    """Distance of outputs to the nearest original, in nearest-neighbour distances of originals.
+
+    The unit is the mean distance of an original to its nearest other original: 0 means that
+    outputs repeat originals, 1 that they are as far from them as originals are from each other.
+
+    >>> line = torch.arange(5.0).unsqueeze(1)
+    >>> relative_distance(line[:-1] + 0.25, line).value
+    0.25
+    """
+    cloud, other = _clouds(outputs, originals, memory_gb)
+    unit = float(distances_to(cloud, cloud, 1, itself=False).mean())
+    # rounding errors put duplicates up to this far apart
+    if unit <= 1e-7 * float(cloud.squares.mean().sqrt()):
+        raise ValueError(
+            "Every original has an exact duplicate, so the unit of distance would be 0. Remove "
+            "duplicates."
+        )
+    return mean_of(distances_to(other, cloud, 1) / unit)
+
+
+def coverage(
+    outputs: Tensor,
+    originals: Tensor,
+    neighbours: int = COVERAGE_NEIGHBOURS,
+    *,
+    memory_gb: float = 1.0,
+) -> Estimate:
+    """The fraction of originals with an output nearby (Naeem et al., 2020).
+
+    Nearby means within the distance of an original to its `neighbours`-th nearest other original.
+
+    >>> line = torch.arange(8.0).unsqueeze(1)
+    >>> coverage(line[:2] + 0.1, line, neighbours=1).value
+    0.375
+    """
+    check_count("neighbours", neighbours, 1)
+    cloud, other = _clouds(outputs, originals, memory_gb)
+    if neighbours >= len(cloud):
+        raise ValueError(
+            f"neighbours={neighbours} needs at least {neighbours + 1} originals, got {len(cloud)}."
+        )
+    radius = distances_to(cloud, cloud, neighbours, itself=False)[:, -1]
+    return mean_of(distances_to(cloud, other, 1)[:, 0] <= radius)
+
+
+def classes_per_label(targets: Tensor, threshold: float = 0.01) -> Estimate:
+    """The number of classes with more than `threshold` of a label.
+
+    >>> classes_per_label(torch.tensor([[0.9, 0.095, 0.005], [1.0, 0.0, 0.0]])).value
+    1.5
+    """
+    check_number("threshold", threshold, low=0, high=1)
+    return mean_of((_check_rows("targets", targets) > threshold).sum(1))
+
+
+def label_entropy(targets: Tensor) -> Estimate:
+    """Entropy of a label in nats: 0 for a hard label, log(classes) for a uniform one.
+
+    >>> round(label_entropy(torch.tensor([[0.5, 0.5], [1.0, 0.0]])).value, 4)
+    0.3466
+    """
+    return mean_of(entropy(_check_rows("targets", targets).double()))
+
+
+def effective_samples(weights: Tensor) -> Estimate:
+    """The effective number of samples in an output, 1 / Σ w².
+
+    weights: [outputs, sources] with rows that sum to 1: a plan's `weights` or `matrix()`.
+
+    >>> effective_samples(torch.tensor([[0.5, 0.5], [1.0, 0.0]])).value
+    1.5
+    """
+    return mean_of(1 / _check_rows("weights", weights).double().square().sum(1))
+
+
+def entropy(probabilities: Tensor) -> Tensor:
+    """−Σ p log p over the last dimension, with 0 log 0 = 0."""
+    terms: Tensor = torch.special.entr(probabilities)
+    return terms.sum(-1)
+
+
+def _clouds(outputs: Tensor, originals: Tensor, memory_gb: float) -> tuple[Cloud, Cloud]:
+    check_tensor("outputs", outputs)
+    check_tensor("originals", originals)
+    check_number("memory_gb", memory_gb, low=0.01)
+    if outputs.shape[1:] != originals.shape[1:] or outputs.ndim < 2:
+        raise ValueError(
+            "outputs and originals must have samples of the same shape, got "
+            f"{list(outputs.shape)} and {list(originals.shape)}."
+        )
+    if len(originals) < 2 or len(outputs) == 0:
+        raise ValueError(
+            f"Expected at least one output and two originals, got {len(outputs)} and "
+            f"{len(originals)}."
+        )
+    memory = memory_gb * 1e9 / 4
+    cloud = Cloud(originals.detach().flatten(1), memory)
+    return cloud, Cloud(outputs.detach().flatten(1), memory, cloud.origin)
+
+
+def _check_rows(name: str, value: Tensor) -> Tensor:
+    check_tensor(name, value)
+    if value.ndim != 2 or not value.is_floating_point():
+        raise ValueError(
+            f"{name} must be [n, k], floating point, got {list(value.shape)}, {value.dtype}."
+        )
+    return value.detach()

@@ -1,0 +1,142 @@
+"""Realism and label correctness of outputs, judged by an oracle: a reliable classifier."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from paper.measure.diversity import entropy
+from paper.measure.estimate import Estimate, mean_of
+from zetamix._checks import check_count, check_same_shape, check_tensor
+
+# the paper calls outputs highly realistic if the oracle's entropy is below this
+CERTAIN = 0.1
+# lower bound of label probabilities: a class that the oracle predicts and the label excludes costs
+# 16.1 nats instead of infinity
+FLOOR = 1e-7
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The oracle's judgement of n outputs, one value for each, in nats."""
+
+    entropies: Tensor
+    """Entropy of the oracle's prediction: low for an output that looks like one class."""
+    cross_entropies: Tensor
+    """−Σ prediction log target: low where the label agrees with the prediction."""
+    losses: Tensor
+    """−Σ target log prediction, the training loss."""
+    agrees: Tensor
+    """Whether the predicted class is the label's largest."""
+
+    @property
+    def certain(self) -> Tensor:
+        """Which outputs are highly realistic: entropy below 0.1."""
+        return self.entropies < CERTAIN
+
+    def summary(self) -> dict[str, Estimate]:
+        """Means over all outputs, and label correctness also over the certain ones only."""
+        certain = self.certain
+        return {
+            "oracle_entropy": mean_of(self.entropies),
+            "certain_share": mean_of(certain),
+            "cross_entropy": mean_of(self.cross_entropies),
+            "cross_entropy_certain": mean_of(self.cross_entropies[certain]),
+            "agreement": mean_of(self.agrees),
+            "agreement_certain": mean_of(self.agrees[certain]),
+        }
+
+
+def judge(
+    oracle: Callable[[Tensor], Tensor], samples: Tensor, targets: Tensor, *, batch_size: int = 512
+) -> Judgement:
+    """Judge outputs and their labels as in Figure 3 (f) and (g) of the paper.
+
+    oracle: returns logits [n, classes] for samples; a module is called in evaluation mode.
+
+    The cross entropy takes the oracle's prediction as the truth and evaluates the label. The
+    training loss would penalise rich labels: on the digits it is 2.2 nats for ζ-mixup at γ = 2.8
+    and 1.8 for mixup, although the predicted class is the label's largest for 98 and 87 % of the
+    outputs. Label probabilities below 1e-7 are set to 1e-7.
+
+    >>> sure = torch.tensor([[0.0, 50.0]])
+    >>> judgement = judge(lambda samples: sure, torch.rand(1, 3), torch.tensor([[0.5, 0.5]]))
+    >>> judgement.certain.tolist(), round(float(judgement.cross_entropies), 4)
+    ([True], 0.6931)
+    """
+    check_tensor("samples", samples)
+    check_tensor("targets", targets)
+    logits = predict(oracle, samples, batch_size=batch_size)
+    check_same_shape("the oracle's logits", logits, "targets", targets)
+    logs = logits.double().log_softmax(1)
+    predicted = logs.exp()
+    given = targets.detach().to(predicted)
+    return Judgement(
+        entropies=entropy(predicted),
+        cross_entropies=-(predicted * given.clamp_min(FLOOR).log()).sum(1),
+        losses=-(given * logs).sum(1),
+        agrees=predicted.argmax(1) == given.argmax(1),
+    )
+
+
+@torch.no_grad()
+def predict(
+    oracle: Callable[[Tensor], Tensor], samples: Tensor, *, batch_size: int = 512
+) -> Tensor:
+    """Logits of an oracle, batch by batch."""
+    check_count("batch_size", batch_size, 1)
+    module = oracle if isinstance(oracle, nn.Module) else None
+    was_training = module is not None and module.training
+    if module is not None:
+        module.eval()
+    try:
+        return torch.cat([oracle(part) for part in torch.split(samples, batch_size)])
+    finally:
+        if module is not None:
+            module.train(was_training)
+
+
+def density(values: Tensor, grid: Tensor) -> Tensor:
+    """Density of non-negative `values` at the points of `grid`, by Gaussian kernels.
+
+    The bandwidth adapts to the local density, so that sharp peaks are not blurred and long tails
+    are smooth, and is at least the spacing of the grid. Mass below zero is reflected, so that the
+    area above zero is 1.
+
+    >>> grid = torch.linspace(0, 8, 801)
+    >>> curve = density(torch.rand(1000, generator=torch.Generator().manual_seed(0)), grid)
+    >>> round(float(torch.trapezoid(curve, grid)), 3)
+    1.0
+    """
+    check_tensor("values", values)
+    check_tensor("grid", grid)
+    if len(values) == 0 or len(grid) < 2:
+        raise ValueError(
+            f"Expected at least one value and two grid points, got {len(values)} and {len(grid)}."
+        )
+    points, grid = values.detach().double().sort().values, grid.double()
+    widths = _kernel_widths(points, float(grid.diff().amax()))
+    offsets = torch.stack([grid[:, None] - points, grid[:, None] + points]) / widths
+    kernels = torch.exp(-offsets.square() / 2).sum(0) / (widths * math.sqrt(2 * math.pi))
+    return kernels.mean(1)
+
+
+def _kernel_widths(points: Tensor, least: float) -> Tensor:
+    """Silverman's bandwidth of the sorted points, times Abramson's local factors.
+
+    One bandwidth is not enough: 58 % of the cross entropies of ζ-mixup on MNIST are between 0.19
+    and 0.24 nats, the others up to 16; with Scott's bandwidth, the peak was 3.8 instead of 18.
+    """
+    count = len(points)
+    quartiles = points.quantile(points.new_tensor([0.25, 0.75]))
+    spread = torch.minimum(points.std(correction=0), quartiles.diff().squeeze() / 1.34)
+    # density around a point, from the distance between its √n-th neighbours
+    reach = max(1, round(math.sqrt(count)))
+    index = torch.arange(count, device=points.device)
+    low, high = (index - reach).clamp_min(0), (index + reach).clamp_max(count - 1)
+    local_density = (high - low).clamp_min(1) / (points[high] - points[low]).clamp_min(least)
+    factors: Tensor = (local_density / local_density.log().mean().exp()).rsqrt()
+    silverman = max(0.9 * float(spread) / math.pow(count, 0.2), least)
+    return (silverman * factors).clamp_min(least)

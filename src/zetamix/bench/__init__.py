@@ -1,1 +1,0 @@
-"""Benchmark of mixing against a plain copy and against other libraries."""

@@ -1,0 +1,1 @@
+"""The commands `zetamix compare` and `zetamix check`, and what they are made of."""

@@ -1,0 +1,59 @@
+"""All commands of `zetamix`."""
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from zetamix import __version__
+from zetamix_lab.cli.compare import compare
+from zetamix_lab.cli.data import data
+from zetamix_lab.cli.errors import hide_urls
+
+
+class DataCommand(TyperCommand):
+    """A command that suggests `--data` if the dataset is given as an argument."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        if ctx.args:
+            raise typer.BadParameter(
+                f"unexpected argument {hide_urls(repr(ctx.args[0]))}. If it is your data, use: "
+                f"zetamix {self.name} --data {hide_urls(ctx.args[0])}",
+                ctx=ctx,
+            )
+        return rest
+
+
+HELP = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(
+    help="Mixing augmentations for PyTorch: ZetaMix, ζ-mixup, mixup and CutMix.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_show_locals=False,
+    context_settings=HELP,
+)
+WITH_DATA: dict[str, Any] = {
+    "cls": DataCommand,
+    "context_settings": {**HELP, "allow_extra_args": True},
+}
+app.command(**WITH_DATA)(compare)
+app.add_typer(data, name="data", context_settings=HELP)
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"zetamix {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Options of `zetamix` itself."""

@@ -1,0 +1,138 @@
+"""`zetamix compare`."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+from zetamix_lab.cli import options
+from zetamix_lab.cli.errors import exit_stopped, report_errors
+from zetamix_lab.cli.live import (
+    print_findings,
+    print_header,
+    print_line,
+    print_table,
+    short_path,
+    show_reading,
+    show_runs,
+)
+
+if TYPE_CHECKING:
+    from zetamix_lab.comparison import Comparison
+    from zetamix_lab.runs.compare import Grid
+    from zetamix_lab.train.stop import Stop
+
+
+@options.takes_training
+def compare(
+    data: options.Data = "digits",
+    methods: options.Methods = None,
+    seeds: options.Seeds = None,
+    *,
+    training: options.Training,
+) -> None:
+    """Compare mixing methods on a dataset and report which differences are significant.
+
+    All methods share splits, schedule and, for each seed, initial weights. The default is none,
+    mixup, cutmix and switch (both for images only), zeta:2.8 and zetamix, with 3 seeds. Writes
+    report.html, results.json, results.csv, and tables in Markdown and LaTeX. Rerun the same command
+    to resume; with more seeds or methods it trains only the missing runs.
+    """
+    # importing and loading count towards the time limit
+    began = time.monotonic()
+    console = options.open_console(training.json_file)
+    chosen = options.parse_methods(methods)
+    options.check_data(data)
+    from zetamix_lab.metrics import primary_metric
+    from zetamix_lab.runs.compare import compare as compare_methods
+    from zetamix_lab.runs.compare import make_grid
+    from zetamix_lab.train.loggers import FolderLog
+
+    options.check_device(training.device)
+    stop = options.make_stop(training.time_limit, began, console)
+    with report_errors():
+        with show_reading() as progress:
+            grid = make_grid(
+                data,
+                chosen,
+                out=training.out,
+                seeds=options.parse_seeds(seeds, 3),
+                **training.prepare(data, progress),
+                **training.recipe,
+            )
+        options.check_writable(grid.out, "--out")
+        _print_grid(console, grid)
+        test = grid.dataset.splits["test"]
+        metric = primary_metric(test.counts(), multi_label=test.multi_label)
+        curves = FolderLog(training.log, grid.out)
+        with stop, curves, show_runs(console, metric, curves=curves) as watch:
+            comparison = compare_methods(grid, watch=watch, stop=stop, **training.workers)
+        # the files are written first: printing to a closed pipe would end the command
+        page, replaced = _write(comparison, grid.out)
+        _print(console, comparison)
+        _print_page(console, page, replaced)
+        if page is not None:
+            options.write_results(training.json_file, grid.out / "results.json")
+        if not comparison.complete and not comparison.failures:
+            exit_stopped(console, stop, _hint(comparison, stop))
+        if comparison.failures:
+            raise typer.Exit(1)
+
+
+def _print_grid(console: Console, grid: "Grid") -> None:
+    print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
+    if len(grid.methods) == 1:
+        print_line(
+            console, "There is only one method, so nothing is compared. Use --methods none,zetamix"
+        )
+
+
+def _hint(comparison: "Comparison", stop: "Stop") -> str:
+    recipe, samples = comparison.recipe, len(comparison.dataset.train)
+    steps = comparison.epochs_trained * recipe.steps(samples) / recipe.epochs
+    # a few steps are trained before a limit that has already passed takes effect
+    if steps > 5 or stop.signal is not None:
+        return ""
+    return (
+        f" Almost no steps were trained: start-up takes most of the {stop.limit:g} s. Use a longer "
+        "--time-limit."
+    )
+
+
+def _print(console: Console, comparison: "Comparison") -> None:
+    from zetamix_lab.report.compare import difference_table, main_table
+    from zetamix_lab.report.compare_text import summarise
+
+    if comparison.records:
+        print_table(console, main_table(comparison))
+        if comparison.compared:
+            print_table(console, difference_table(comparison), required=3)
+    print_findings(console, summarise(comparison))
+
+
+def _write(comparison: "Comparison", out: Path) -> tuple[Path | None, str]:
+    """Write the report; return its page, and a note if it replaces another report."""
+    from zetamix_lab.report.compare import describe_replaced, write_report
+
+    if not comparison.records:
+        return None, ""
+    replaced = describe_replaced(comparison, out)
+    return write_report(comparison, out, _machine(comparison)), replaced
+
+
+def _print_page(console: Console, page: Path | None, replaced: str = "") -> None:
+    if page is not None:
+        print_line(console, f"Report written to {short_path(page)}")
+    if replaced:
+        print_line(console, replaced)
+
+
+def _machine(comparison: "Comparison") -> dict[str, str]:
+    import torch
+
+    from zetamix_lab.provenance import machine_info
+
+    on_gpu = any("gpu" in record.machine for record in comparison.records.values())
+    return machine_info(torch.device("cuda" if on_gpu and torch.cuda.is_available() else "cpu"))

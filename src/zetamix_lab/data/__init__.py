@@ -1,0 +1,25 @@
+"""Datasets: those of the paper by name, or a user's own by path."""
+
+try:
+    from zetamix_lab.data.catalogue import CATALOGUE as CATALOGUE
+    from zetamix_lab.data.catalogue import DatasetSpec as DatasetSpec
+    from zetamix_lab.data.dataset import Dataset as Dataset
+    from zetamix_lab.data.dataset import Split as Split
+    from zetamix_lab.data.dataset import from_tensors as from_tensors
+    from zetamix_lab.data.errors import DataError as DataError
+    from zetamix_lab.data.errors import DatasetNotFoundError as DatasetNotFoundError
+    from zetamix_lab.data.image_files import read_image as read_image
+    from zetamix_lab.data.load_dataset import DatasetRef as DatasetRef
+    from zetamix_lab.data.load_dataset import check as check
+    from zetamix_lab.data.load_dataset import check_fingerprint as check_fingerprint
+    from zetamix_lab.data.load_dataset import load as load
+    from zetamix_lab.data.load_dataset import load_cached as load_cached
+    from zetamix_lab.data.load_dataset import prepare as prepare
+    from zetamix_lab.data.load_dataset import with_reported_split as with_reported_split
+    from zetamix_lab.data.loader import Loader as Loader
+    from zetamix_lab.data.quality import Report as Report
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"zetamix_lab.data needs {error.name}. Install it with: pip install 'zetamix[lab]'",
+        name=error.name,
+    ) from error

@@ -1,0 +1,92 @@
+"""Groups: samples of one patient or lesion, which must not be in more than one split."""
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zetamix.text import plural
+from zetamix_lab.data.errors import OnProblem
+from zetamix_lab.data.source import Array
+
+Group: TypeAlias = str | re.Pattern[str] | None
+"""How samples are grouped: by a column of their table, or by a match in the path of their file."""
+
+
+def find_groups(
+    names: Sequence[str], pattern: re.Pattern[str], origin: str, on_problem: OnProblem
+) -> list[str]:
+    """The group of every file: the first capture group of the pattern, or the whole match.
+
+    >>> find_groups(["p01_1.png", "p02_1.png"], re.compile(r"(p[0-9]+)_"), "photos", print)
+    ['p01', 'p02']
+    """
+    matches = [pattern.search(name) for name in names]
+    unmatched = [name for name, match in zip(names, matches, strict=True) if match is None]
+    if unmatched:
+        more = f" (and {plural(len(unmatched) - 1, 'more file')})" if len(unmatched) > 1 else ""
+        on_problem(
+            [
+                f"{origin}: the group pattern {pattern.pattern!r} matches nothing in "
+                f"{unmatched[0]}{more}; expected a match in every path."
+            ]
+        )
+    # a file without a match is a group of its own
+    return [
+        name if match is None else (match[1] if pattern.groups else match[0]) or name
+        for name, match in zip(names, matches, strict=True)
+    ]
+
+
+def merge_groups(groups: Sequence[str], keys: Sequence[Hashable]) -> Tensor:
+    """[n], int64: numbers of groups after those with a duplicate in common are merged.
+
+    >>> merge_groups(["a", "a", "b", "c"], [1, 2, 2, 3]).tolist()
+    [0, 0, 0, 1]
+    """
+    group, key = _number(groups), _number(keys)
+    component = connect(group, key + group.max() + 1, group.max() + key.max() + 2)
+    _, merged = np.unique(component[group], return_inverse=True)
+    return torch.from_numpy(merged.astype(np.int64))
+
+
+def connect(left: Array, right: Array, count: int) -> Array:
+    """[count]: the number of the component of every node, of a graph with edges left – right."""
+    from scipy.sparse import coo_array  # type: ignore[import-untyped]
+    from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
+
+    graph = coo_array((np.ones(len(left)), (left, right)), shape=(count, count))
+    component: Array = connected_components(graph, directed=False)[1]
+    return component
+
+
+def draw_groups(
+    labels: Tensor, groups: Tensor, shares: Mapping[str, int], classes: int, seed: int
+) -> dict[str, Tensor]:
+    """The rows of each split: whole groups, in proportion to `shares`, stratified by class.
+
+    labels: the class of every row. Of several draws the first with every class in every split is
+        taken, or else the first.
+    """
+    # imported here because it takes 0.5 s and only groups need it
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    names = np.repeat(list(shares), list(shares.values()))
+    draws = []
+    for attempt in range(20):
+        folds = StratifiedGroupKFold(len(names), shuffle=True, random_state=seed + 1000 * attempt)
+        split_of = np.empty(len(labels), dtype=names.dtype)
+        for name, (_, rows) in zip(names, folds.split(labels, labels, groups), strict=True):
+            split_of[rows] = name
+        draws.append({s: torch.from_numpy(np.flatnonzero(split_of == s)) for s in shares})
+        if all(len(torch.unique(labels[rows])) == classes for rows in draws[-1].values()):
+            return draws[-1]
+    return draws[0]
+
+
+def _number(values: Sequence[Hashable]) -> Array:
+    seen: dict[Hashable, int] = {}
+    return np.array([seen.setdefault(value, len(seen)) for value in values], np.int64)

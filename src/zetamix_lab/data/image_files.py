@@ -1,0 +1,356 @@
+"""Image files to arrays: decode, crop and resize, in as many threads as there are cores."""
+
+import io
+import os
+import stat
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+
+from zetamix.text import reason
+from zetamix_lab.data.errors import DataError
+from zetamix_lab.data.source import BLOCK_BYTES, Array, Block, Part, Rows
+from zetamix_lab.data.splits import digest
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
+
+# only these decoders; otherwise Pillow would try all, and start Ghostscript for EPS
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+# above this, Pillow warns about a decompression bomb; decoding and cropping take 8 bytes per pixel
+MAX_PIXELS = 89_478_485
+# larger images are decoded one at a time, independently of the number of threads
+LARGE_PIXELS = 1 << 25
+_LARGE = threading.Lock()
+
+# EXIF orientations with width and height swapped
+ORIENTATION, SIDEWAYS = 0x0112, (5, 6, 7, 8)
+
+# one more than cores, so that one can wait for a file; on two cores 2,000 files of 256² took 1.47
+# to 1.50 s with two threads, 1.45 to 1.50 with three, 1.67 with six
+THREADS = (os.cpu_count() or 1) + 1
+# blocks that threads decode ahead of the one that the caller handles
+AHEAD = 2
+# items of one task: a task costs about 20 µs of the one thread that runs Python, a file 1,000 to
+# 2,000 of a core
+TASK_ITEMS = 4
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How an image is brought to its size: a square centre crop, then a resize to size × size."""
+
+    size: int | None
+    """Side in pixels; None keeps images unchanged."""
+    crop: float | None = None
+    """Side of the square relative to the shorter side of the image; None skips the crop."""
+    why: str = ""
+    dtype: str = "uint8"
+    """float32 for grey images of floating point or 32 bits, whose values are kept."""
+
+    def describe(self) -> str:
+        if self.size is None:
+            return "not resized"
+        scaled = f"resized to {self.size} × {self.size}"
+        if self.crop is None:
+            return scaled
+        square = "largest" if self.crop == 1 else f"{self.crop:g} × shorter side"
+        return f"centre square ({square}), {scaled}"
+
+
+NATIVE = Fit(None)
+
+
+class Header(NamedTuple):
+    """Size and colour of an image, read without decoding it."""
+
+    width: int
+    height: int
+    grey: bool
+    wide: bool = False
+    """Whether pixels are floating point or 32-bit numbers."""
+
+
+class Decoded(NamedTuple):
+    """One image as [channels, height, width], and the `digest` of it."""
+
+    pixels: Array
+    key: bytes
+
+
+class LabelledFile(NamedTuple):
+    """An image file, its class, and its group if samples are grouped."""
+
+    file: Path
+    label: str | int | Sequence[int]
+    """The class, by its name until classes are numbered; or its row of a 0/1 matrix."""
+    group: str | None = None
+
+
+def is_image(path: Path) -> bool:
+    """Whether a file has the name of an image and is not hidden."""
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+
+
+def subfolders(folder: Path) -> list[Path]:
+    """The folders directly in a folder, without hidden ones and what macOS adds to archives."""
+    return [
+        entry
+        for entry in sorted(folder.iterdir())
+        if entry.is_dir() and not entry.name.startswith((".", "__MACOSX"))
+    ]
+
+
+def images_below(folder: Path) -> list[Path]:
+    """Every image of a folder and its subfolders, in order of their paths."""
+    images = []
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
+        images += [path for name in files if is_image(path := Path(parent, name))]
+    return sorted(images)
+
+
+def decode(path: Path | bytes, fit: Fit, channels: int) -> Array:
+    """One image as [channels, height, width], of `fit.dtype`, rotated as its EXIF data says.
+
+    path: its file, or the content of one.
+    """
+    with _open(path) as image, _turn(image):
+        image.load()
+        orientation = _orientation(image)
+        # without this, Pillow rewrites the metadata, which fails if some other tag is broken
+        image.info.pop("exif", None)
+        upright = image if orientation == 1 else ImageOps.exif_transpose(image)
+        mode = "F" if fit.dtype == "float32" else "L" if channels == 1 else "RGB"
+        pixels = np.asarray(_apply_fit(_to_mode(upright, mode), fit))
+    if not np.isfinite(pixels).all():
+        raise DataError("contains NaN or infinity; expected finite numbers")
+    return pixels[None] if channels == 1 else np.ascontiguousarray(np.moveaxis(pixels, 2, 0))
+
+
+def read_image(path: str | Path, shape: tuple[int, ...]) -> Tensor:
+    """One image file as a tensor of `shape`, as images of a folder are read for training.
+
+    It is rotated as its EXIF data says, converted to grey or RGB, and, if it has another size,
+    cropped to its largest centre square and resized. The result is uint8, or float32 for files with
+    32-bit pixels.
+
+    shape: (channels, height, width): `shape` of a dataset, or of a model from `load_model`.
+    """
+    if len(shape) != 3:
+        raise ValueError(f"shape must be (channels, height, width), got {tuple(shape)}.")
+    channels, height, width = shape
+    try:
+        header = read_header(Path(path))
+        same = (header.height, header.width) == (height, width)
+        if not same and height != width:
+            raise DataError(
+                f"{header.width} × {header.height} pixels; expected {width} × {height}, since "
+                "images are resized to squares only"
+            )
+        dtype = "float32" if header.wide else "uint8"
+        pixels = decode(Path(path), Fit(None if same else height, crop=1.0, dtype=dtype), channels)
+    except Exception as error:  # decoders raise errors of any type for broken files
+        raise DataError(f"{path}: {explain(error)}.") from error
+    return torch.from_numpy(pixels.copy())
+
+
+def resize_images(images: Array, fit: Fit) -> Array:
+    """Images [n, channels, height, width], of bytes or floating point, as `fit` says."""
+
+    def resize(channel: Array) -> Array:
+        return np.asarray(_apply_fit(Image.fromarray(channel), fit))
+
+    channels = np.ascontiguousarray(images).reshape(-1, *images.shape[2:])
+    resized = [channel for _, some in map_parallel(resize, channels, 1024) for channel in some]
+    return np.stack(resized).reshape(*images.shape[:2], *resized[0].shape)
+
+
+def read_header(path: Path | bytes) -> Header:
+    with _open(path) as image:
+        sideways = _orientation(image) in SIDEWAYS
+        if sideways and image.format == "TIFF":
+            # Pillow rotates TIFF files itself, but swaps width and height only after decoding
+            image.load()
+            sideways = False
+        width, height = reversed(image.size) if sideways else image.size
+        wide = image.mode in ("I", "F")
+        grey = wide or image.mode in ("1", "L", "I;16", "I;16B", "I;16L")
+        return Header(width, height, grey, wide)
+
+
+def read_headers(files: Sequence[Path]) -> list[Header | None]:
+    """The headers of many files."""
+    return [header for _, some in map_parallel(try_header, files, 1024) for header in some]
+
+
+def try_header(file: Path | bytes) -> Header | None:
+    """As `read_header`; None for a file that cannot be read."""
+    try:
+        return read_header(file)
+    except Exception:  # decoders raise errors of any type for broken files
+        return None
+
+
+def file_part(items: Sequence[LabelledFile], shape: tuple[int, ...], fit: Fit, base: Path) -> Part:
+    """A split whose samples are image files; their names are kept relative to `base`."""
+
+    def attempt(item: LabelledFile) -> Decoded | str:
+        return try_decode(str(item.file), item.file, shape, fit)
+
+    def blocks(rows: Rows | None = None) -> Iterator[Block]:
+        step = max(1, min(64, BLOCK_BYTES // int(np.prod(shape))))
+        chosen = items if rows is None else [items[row] for row in rows.tolist()]
+        for first, results in map_parallel(attempt, chosen, step):
+            yield decoded_block(first, results, shape, fit)
+
+    names = [os.path.relpath(item.file, base) for item in items]
+    labels = np.array([item.label for item in items], np.int64)
+    groups = [item.group for item in items if item.group is not None]
+    return Part(labels, blocks, names, groups if groups else None)
+
+
+def try_decode(name: str, image: Path | bytes, shape: tuple[int, ...], fit: Fit) -> Decoded | str:
+    """An image, or why it cannot be read."""
+    try:
+        pixels = decode(image, fit, shape[0])
+    except Exception as error:  # decoders raise errors of any type for broken files
+        return f"{name}: {explain(error)}"
+    if pixels.shape != shape:
+        return f"{name}: {_sides(pixels.shape)} pixels instead of {_sides(shape)}"
+    return Decoded(pixels, digest(pixels))
+
+
+def decoded_block(
+    first: int, results: Sequence[Decoded | str], shape: tuple[int, ...], fit: Fit
+) -> Block:
+    """The results of `try_decode` for consecutive images."""
+    good = [image for image in results if not isinstance(image, str)]
+    broken = {first + k: why for k, why in enumerate(results) if isinstance(why, str)}
+    samples = [image.pixels for image in good]
+    return Block(
+        first,
+        np.stack(samples) if samples else np.empty((0, *shape), fit.dtype),
+        broken,
+        [image.key for image in good],
+    )
+
+
+def map_parallel(
+    work: Callable[[Item], Result], items: Sequence[Item] | Array, step: int
+) -> Iterator[tuple[int, list[Result]]]:
+    """Map `step` items at a time, in threads: Pillow decodes and resizes without the GIL.
+
+    The threads go on with the next items while the caller handles the last ones.
+    """
+
+    def task(start: int, stop: int) -> list[Result]:
+        return [work(item) for item in items[start:stop]]
+
+    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="zetamix-decode")
+    waiting: deque[tuple[int, list[Future[list[Result]]]]] = deque()
+    try:
+        for first in range(0, len(items), step):
+            end = min(first + step, len(items))
+            starts = range(first, end, TASK_ITEMS)
+            tasks = [pool.submit(task, start, min(start + TASK_ITEMS, end)) for start in starts]
+            waiting.append((first, tasks))
+            if len(waiting) > AHEAD:
+                yield _collect(*waiting.popleft())
+        while waiting:
+            yield _collect(*waiting.popleft())
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _collect(first: int, tasks: Sequence[Future[list[Result]]]) -> tuple[int, list[Result]]:
+    return first, [result for task in tasks for result in task.result()]
+
+
+def explain(error: Exception) -> str:
+    """The reason why an image cannot be read."""
+    if isinstance(error, DataError):
+        return str(error)
+    if isinstance(error, UnidentifiedImageError):
+        return f"not an image in a supported format ({', '.join(FORMATS)})"
+    if isinstance(error, (Image.DecompressionBombError, Image.DecompressionBombWarning)):
+        return "too many pixels; refused as a decompression bomb"
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    text = reason(error)
+    return text[0].lower() + text[1:]
+
+
+@contextmanager
+def _open(path: Path | bytes) -> Iterator[Image.Image]:
+    if isinstance(path, Path) and not stat.S_ISREG(path.stat().st_mode):
+        # opening a pipe would block
+        raise DataError("not a regular file")
+    if (path.stat().st_size if isinstance(path, Path) else len(path)) == 0:
+        raise DataError("the file is empty")
+    file = path if isinstance(path, Path) else io.BytesIO(path)
+    with Image.open(file, formats=FORMATS) as image:
+        if image.width * image.height > MAX_PIXELS:
+            raise DataError(
+                f"{image.width:,} × {image.height:,} pixels; expected at most "
+                f"{MAX_PIXELS / 1e6:.0f} million. Scale it down"
+            )
+        yield image
+
+
+def _turn(image: Image.Image) -> AbstractContextManager[object]:
+    """A lock for large images, so that memory stays bounded."""
+    return _LARGE if image.width * image.height > LARGE_PIXELS else nullcontext()
+
+
+def _orientation(image: Image.Image) -> int:
+    if image.format == "PNG" and "exif" not in image.info:
+        # Pillow would decode the whole file to look for metadata after the pixels
+        return 1
+    try:
+        return int(image.getexif().get(ORIENTATION, 1))
+    except Exception:  # broken metadata does not make an image unreadable
+        return 1
+
+
+def _to_mode(image: Image.Image, mode: str) -> Image.Image:
+    if image.mode.startswith("I;16"):
+        # Pillow would clip 16-bit values at 255
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    elif image.mode in ("I", "F") and mode != "F":
+        raise DataError(
+            f"pixels are 32-bit numbers (mode {image.mode}), but other images have 8 bits; "
+            "expected one kind"
+        )
+    elif image.mode == "P" and "transparency" in image.info:
+        # Pillow warns on a direct conversion to RGB
+        image = image.convert("RGBA")
+    return image if image.mode == mode else image.convert(mode)
+
+
+def _apply_fit(image: Image.Image, fit: Fit) -> Image.Image:
+    if fit.size is None:
+        return image
+    if fit.crop is not None:
+        side = max(1, int(fit.crop * min(image.size)))
+        left, top = (image.width - side) // 2, (image.height - side) // 2
+        image = image.crop((left, top, left + side, top + side))
+    if image.size == (fit.size, fit.size):
+        return image
+    return image.resize((fit.size, fit.size), Image.Resampling.BILINEAR)
+
+
+def _sides(shape: tuple[int, ...]) -> str:
+    return f"{shape[2]} × {shape[1]}"

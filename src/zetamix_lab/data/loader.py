@@ -1,0 +1,240 @@
+"""Batches of a split that is kept on the device, or streamed to it if it does not fit."""
+
+from collections.abc import Iterator, MutableMapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from zetamix._checks import check_choice, check_count
+from zetamix_lab.data.augment import (
+    AUGMENTATIONS,
+    EpochDraws,
+    Scale,
+    augment,
+    choose_scale,
+    draw_epoch,
+)
+
+# batches read ahead of the current one when a split is streamed
+AHEAD = 2
+
+
+class Labelled(Protocol):
+    """The input of a loader: a `Split`, or any object with samples and labels."""
+
+    @property
+    def samples(self) -> Tensor: ...
+
+    @property
+    def labels(self) -> Tensor: ...
+
+
+def make_batch(
+    stored: Tensor,
+    held: bool,
+    labels: Tensor,
+    draws: EpochDraws,
+    positions: Tensor | slice,
+    scale: Scale,
+    dtype: torch.dtype,
+    layout: torch.memory_format,
+) -> tuple[Tensor, Tensor]:
+    """Gather, augment and scale the samples at `positions` of an epoch.
+
+    The loader and the trainer share this function; it never waits for the device, so a CUDA graph
+    can hold it and `torch.compile` can fuse it.
+
+    stored: the whole split if it is `held` on the device, otherwise the raw batch.
+    """
+    part = draws.map(lambda whole: whole[positions])
+    raw = stored[part.order] if held else stored
+    samples = scale.apply(augment(raw, part.flips, part.corners), dtype)
+    return samples.contiguous(memory_format=layout), labels[part.order]
+
+
+# samples on a device, keyed by those on the host, while these exist
+_COPIES: MutableMapping[Tensor, dict[torch.device, Tensor]] = WeakTensorKeyDictionary()
+_COPIES_LOCK = Lock()
+
+
+def copy_to_device(samples: Tensor, device: torch.device, memory: int | None) -> Tensor | None:
+    """The samples on `device`, copied once for all loaders of a process; None: they do not fit.
+
+    memory: bytes that they may occupy; None means half of the free memory of a GPU, and any size on
+        a CPU, where a memory map is read directly.
+    """
+    with _COPIES_LOCK:
+        copies = _COPIES.setdefault(samples, {})
+        if device in copies:
+            return copies[device]
+        if memory is None and device.type == "cuda":
+            memory = torch.cuda.mem_get_info(device)[0] // 2
+        if memory is not None and samples.numel() * samples.element_size() > memory:
+            return None
+        moved = samples.to(device)
+        if moved is not samples:
+            # a reference to the key itself would keep it alive
+            copies[device] = moved
+        return moved
+
+
+class Loader:
+    """Yields `(samples, labels)` on `device`, shuffled, augmented and normalised there.
+
+    augmentation: one of "none", "flip", "crop-flip".
+    scale: mean and standard deviation to normalise with (`measure_scale`); None gives images
+        in [0, 1] and leaves points unchanged.
+    drop_last: drop the last batch if it is smaller than the others, unless it is the only one.
+    memory: bytes of the device that the split may occupy. A larger split stays on disk and is
+        streamed batch by batch. None means half of the free memory of a GPU; on a CPU the memory
+        map is read directly and the operating system caches it.
+    rank, world: take every `world`-th sample starting at `rank`, for one of several processes. All
+        processes get the same number of samples of a shuffled epoch; the samples that are left over
+        differ from epoch to epoch.
+
+    A seed fixes the order and the augmentation of every epoch, on any device. `state_dict` holds
+    the epoch and the position in it; a loader that loads it continues with the next batch.
+
+    >>> from zetamix_lab.data.manifolds import crescents
+    >>> loader = Loader(crescents(), batch_size=128, seed=0)
+    >>> [tuple(samples.shape) for samples, labels in loader]
+    [(128, 2), (128, 2), (128, 2), (128, 2)]
+    """
+
+    def __init__(
+        self,
+        split: Labelled,
+        batch_size: int,
+        *,
+        augmentation: str = "none",
+        scale: Scale | None = None,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        layout: torch.memory_format = torch.contiguous_format,
+        memory: int | None = None,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        _check_split(split, augmentation)
+        check_count("batch_size", batch_size, 1)
+        self.device = torch.device(device)
+        self.augmentation = augmentation
+        self.shuffle = shuffle
+        self.seed = seed
+        self.dtype, self.layout = dtype, layout
+        self.rank, self.world = rank, world
+        self.count = len(range(rank, len(split.labels), world))
+        if world > 1 and (shuffle or drop_last):
+            # every rank takes the same number of steps, or collectives would hang
+            self.count = len(split.labels) // world
+            if self.count == 0:
+                raise ValueError(
+                    f"Expected at least one sample for each of {world} processes, got "
+                    f"{len(split.labels)} in all. Start fewer processes."
+                )
+        self.batch_size = max(1, min(batch_size, self.count))
+        self.drop_last = drop_last
+        self.epoch = 0
+        self.position = 0
+        self._start = 0
+        scale = choose_scale("none", split.samples) if scale is None else scale
+        self.scale = scale.to(self.device)
+        held = copy_to_device(split.samples, self.device, memory)
+        self.held = held is not None
+        self.samples = split.samples if held is None else held
+        self.labels = split.labels.to(self.device)
+
+    def __len__(self) -> int:
+        whole, rest = divmod(self.count, self.batch_size)
+        return whole + (rest > 0 and not self.drop_last)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        self.position, self._start = self._start, 0
+        draws = self.draw(self.epoch)
+        stream = None if self.held else self.stream(draws)
+        while self.position < len(self):
+            first = self.position * self.batch_size
+            rows = slice(first, first + self.batch_size)
+            stored = self.samples if stream is None else next(stream)
+            self.position += 1
+            yield make_batch(
+                stored,
+                self.held,
+                self.labels,
+                draws,
+                rows,
+                self.scale,
+                self.dtype,
+                self.layout,
+            )
+        self.epoch += 1
+        self.position = 0
+
+    def draw(self, epoch: int) -> EpochDraws:
+        """The order and augmentation of an epoch, on the device."""
+        total = self.labels.shape[0]
+        draws = draw_epoch(
+            total, self.augmentation, seed=self.seed, epoch=epoch, shuffle=self.shuffle
+        )
+        own = draws.map(lambda part: part[self.rank :: self.world][: self.count])
+        return own.map(lambda part: part.to(self.device, non_blocking=True))
+
+    def stream(self, draws: EpochDraws) -> Iterator[Tensor]:
+        """Raw batches from the current position on, read from the memory map by a thread."""
+        order = draws.order.cpu()
+        first = self.position
+
+        def read(position: int) -> Tensor:
+            rows = self.samples[order[position * self.batch_size :][: self.batch_size]]
+            return rows.pin_memory() if self.device.type == "cuda" else rows
+
+        with ThreadPoolExecutor(1, thread_name_prefix="zetamix-loader") as pool:
+            waiting: list[Future[Tensor]] = []
+            for position in range(first, len(self)):
+                while len(waiting) <= AHEAD and position + len(waiting) < len(self):
+                    waiting.append(pool.submit(read, position + len(waiting)))
+                yield waiting.pop(0).result().to(self.device, non_blocking=True)
+
+    def set_epoch(self, epoch: int) -> None:
+        check_count("epoch", epoch, 0)
+        self.epoch = epoch
+
+    def state_dict(self) -> dict[str, int]:
+        return {
+            "epoch": self.epoch,
+            "position": self.position,
+            "seed": self.seed,
+            "batch_size": self.batch_size,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name, own in (("seed", self.seed), ("batch_size", self.batch_size)):
+            if state[name] != own:
+                raise ValueError(
+                    f"The state is of a loader with {name}={state[name]}, but this one has {own}. "
+                    "Create the loader with the same arguments."
+                )
+        self.epoch, self._start = state["epoch"], state["position"]
+        self.position = self._start
+
+
+def _check_split(split: Labelled, augmentation: str) -> None:
+    if not hasattr(split, "samples"):
+        raise TypeError(
+            f"Loader expects a split such as dataset.train, got {type(split).__name__}."
+        )
+    check_choice("augmentation", augmentation, tuple(AUGMENTATIONS))
+    if split.samples.ndim != 4 and augmentation != "none":
+        raise ValueError(
+            f"Augmentation {augmentation!r} needs images, [n, channels, height, width], got "
+            f"samples of shape {list(split.samples.shape)}. Use augmentation='none'."
+        )
+    if len(split.labels) == 0:
+        raise ValueError("The split must have at least one sample, got none.")

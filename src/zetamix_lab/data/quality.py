@@ -1,0 +1,307 @@
+"""Data-quality checks: duplicates across splits, conflicting labels, missing classes, counts."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from zetamix.text import plural
+from zetamix_lab.data.catalogue import DatasetSpec
+from zetamix_lab.data.near_duplicates import MAX_IMAGES, THUMBNAIL, NearDuplicates
+from zetamix_lab.data.source import Block, Progress, Source
+from zetamix_lab.data.splits import SPLITS, count_labels, digest
+
+REGROUP = "Move each group into one split, or remove the splits: they are then created by group."
+# notes that begin like this make scores doubtful: reports repeat them next to the verdict
+CAUTIONS = (
+    "Duplicates across splits",
+    "Groups across splits",
+    "Conflicting labels",
+    "Classes missing",
+)
+
+
+class ClassCount(NamedTuple):
+    """Samples of a class in a split; split "all" is the sum of splits that zetamix creates."""
+
+    split: str
+    label: str
+    size: int
+    expected: int | None
+
+    @property
+    def differs(self) -> bool:
+        return self.expected is not None and self.size != self.expected
+
+
+class Sample(NamedTuple):
+    """One sample: its split, its row there, its file ("" for arrays), its class."""
+
+    split: str
+    row: int
+    name: str
+    label: str
+
+    def __str__(self) -> str:
+        return f"{self.split} {self.name or f'row {self.row}'} ({self.label})"
+
+
+class SharedGroup(NamedTuple):
+    """A group in more than one split: its name, and how many samples each split has of it."""
+
+    name: str
+    samples: Mapping[str, int]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {', '.join(f'{n:,} in {split}' for split, n in self.samples.items())}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of `check`."""
+
+    name: str
+    origin: str
+    sizes: Mapping[str, int]
+    counts: tuple[ClassCount, ...]
+    corrupt: tuple[str, ...]
+    """One line for each file that cannot be read."""
+    duplicates: tuple[tuple[Sample, ...], ...]
+    """Groups of samples with identical pixels."""
+    near_duplicates: tuple[tuple[Sample, ...], ...]
+    """Groups of images that are almost identical, such as copies in another size."""
+    shared_groups: tuple[SharedGroup, ...]
+    """Groups, such as patients, with samples in more than one split."""
+    problems: tuple[str, ...]
+    """Sentences; each one makes the dataset invalid as it is."""
+    notes: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """No problems and no corrupt files; duplicates within one split and class are allowed."""
+        return not (self.problems or self.corrupt)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, in full, for JSON."""
+        groups = {"duplicates": self.duplicates, "near_duplicates": self.near_duplicates}
+        return {
+            "name": self.name,
+            "origin": self.origin,
+            "ok": self.ok,
+            "problems": list(self.problems),
+            "unreadable": list(self.corrupt),
+            "sizes": dict(self.sizes),
+            "counts": [count._asdict() for count in self.counts],
+            **{
+                name: [[sample._asdict() for sample in group] for group in found]
+                for name, found in groups.items()
+            },
+            "shared_groups": [group._asdict() for group in self.shared_groups],
+            "notes": list(self.notes),
+        }
+
+    @property
+    def leaks(self) -> int:
+        """Groups of duplicates that occur in more than one split."""
+        return sum(map(_leaks, self.duplicates))
+
+    @property
+    def conflicts(self) -> int:
+        """Groups of duplicates with different labels."""
+        return sum(map(_conflicts, self.duplicates))
+
+
+class Scan:
+    """Reads a source block by block; finds duplicates and unreadable files on the way.
+
+    near: search for near-duplicates as well, which takes 0.2 to 1 ms for each image.
+    """
+
+    def __init__(
+        self, source: Source, activity: str, progress: Progress | None, *, near: bool = False
+    ) -> None:
+        self.source, self.activity, self.progress = source, activity, progress
+        self.near = NearDuplicates() if near else None
+        self._first_of_image: list[Sample] = []
+        self.done = 0
+        self.corrupt: list[str] = []
+        self.readable: dict[str, list[int]] = {}
+        """The rows of each split that could be read."""
+        self._first: dict[bytes, Sample] = {}
+        self._groups: dict[bytes, list[Sample]] = {}
+
+    def blocks(self, split: str) -> Iterator[Block]:
+        part = self.source.parts[split]
+        for block in part.blocks():
+            end = block.first + len(block.samples) + len(block.broken)
+            rows = [row for row in range(block.first, end) if row not in block.broken]
+            self.corrupt += block.broken.values()
+            self.readable.setdefault(split, []).extend(rows)
+            keys = map(digest, block.samples) if block.keys is None else block.keys
+            for row, pixels, key in zip(rows, block.samples, keys, strict=True):
+                name = part.names[row] if part.names is not None else ""
+                sample = Sample(split, row, name, self.source.label_name(split, row))
+                first = self._first.setdefault(key, sample)
+                if first is not sample:
+                    self._groups.setdefault(key, [first]).append(sample)
+                elif self.near is not None:
+                    self.near.add(pixels)
+                    self._first_of_image.append(sample)
+            self.done += end - block.first
+            if self.progress is not None:
+                self.progress(self.activity, self.done, len(self.source))
+            yield block
+
+    def duplicates(self) -> tuple[tuple[Sample, ...], ...]:
+        """Groups of two or more: those across splits first, then those with other labels."""
+        return _in_order(tuple(group) for group in self._groups.values())
+
+    def near_duplicates(self) -> tuple[tuple[Sample, ...], ...]:
+        """The same of near-duplicates; of identical samples only the first is listed."""
+        groups = [] if self.near is None else self.near.groups()
+        samples = self._first_of_image
+        return _in_order(tuple(samples[position] for position in group) for group in groups)
+
+
+def _in_order(groups: Iterable[tuple[Sample, ...]]) -> tuple[tuple[Sample, ...], ...]:
+    return tuple(
+        sorted(groups, key=lambda group: (not _leaks(group), not _conflicts(group), group))
+    )
+
+
+def _leaks(group: Sequence[Sample]) -> bool:
+    return len({sample.split for sample in group}) > 1
+
+
+def _conflicts(group: Sequence[Sample]) -> bool:
+    return len({sample.label for sample in group}) > 1
+
+
+def check_source(source: Source, spec: DatasetSpec | None, progress: Progress | None) -> Report:
+    """Read every sample of a source and compare with the catalogue's entry, if there is one."""
+    notes = list(source.notes)
+    # smaller images have too little detail to compare, and points have none
+    large = len(source.shape) == 3 and min(source.shape[1:]) >= THUMBNAIL
+    if large and len(source) > MAX_IMAGES:
+        notes.append(f"near-duplicates are searched only among up to {MAX_IMAGES:,} images")
+    scan = Scan(source, "checking", progress, near=large and len(source) <= MAX_IMAGES)
+    for split in source.parts:
+        for _ in scan.blocks(split):
+            pass
+    counts = _count_classes(source, spec)
+    duplicates, shared = scan.duplicates(), find_shared_groups(source)
+    near = scan.near_duplicates()
+    if leaks := sum(map(_leaks, near)):
+        notes.append(
+            f"near-duplicates across splits: {plural(leaks, 'group')} of almost identical images. "
+            "Check them: copies of one image, or views of one patient, inflate scores"
+        )
+    advice = "Keep one sample of each group."
+    if spec is not None:
+        advice = (
+            f"If {spec.title} is published like this, leave it unchanged to stay comparable with "
+            "other results, and mention it with yours."
+        )
+    # missing classes of a published dataset are no problem
+    missing = missing_classes(source) if spec is None else []
+    return Report(
+        name=source.name,
+        origin=source.origin,
+        sizes={split: len(part) for split, part in source.parts.items()},
+        counts=counts,
+        corrupt=tuple(scan.corrupt),
+        duplicates=duplicates,
+        near_duplicates=near,
+        shared_groups=shared,
+        problems=(
+            *_differences(source, spec, counts),
+            *(f"{problem}." for problem in missing),
+            *(f"{problem}. {advice}" for problem in duplicate_problems(duplicates)),
+            *(f"{problem}. {REGROUP}" for problem in group_problems(shared)),
+        ),
+        notes=tuple(notes),
+    )
+
+
+def duplicate_problems(groups: Sequence[Sequence[Sample]]) -> list[str]:
+    """Problems caused by duplicates, one clause each."""
+    across, conflicting = sum(map(_leaks, groups)), sum(map(_conflicts, groups))
+    problems = []
+    if across:
+        problems.append(
+            f"Duplicates across splits: {plural(across, 'group')} of identical samples in more "
+            "than one split, so scores are measured partly on training samples"
+        )
+    if conflicting:
+        problems.append(
+            f"Conflicting labels: {plural(conflicting, 'group')} of identical samples with "
+            "different classes, of which at most one is correct"
+        )
+    return problems
+
+
+def find_shared_groups(source: Source) -> tuple[SharedGroup, ...]:
+    """Groups with samples in more than one split, the largest first."""
+    counts: dict[str, dict[str, int]] = {}
+    for split, part in source.parts.items():
+        for group in part.groups or ():
+            sizes = counts.setdefault(group, {})
+            sizes[split] = sizes.get(split, 0) + 1
+    shared = [SharedGroup(name, sizes) for name, sizes in counts.items() if len(sizes) > 1]
+    return tuple(sorted(shared, key=lambda group: (-sum(group.samples.values()), group.name)))
+
+
+def group_problems(shared: Sequence[SharedGroup]) -> list[str]:
+    """The problem of groups in more than one split, as a clause."""
+    if not shared:
+        return []
+    return [
+        f"Groups across splits: {plural(len(shared), 'group')} in more than one split, so scores "
+        "are measured partly on patients or lesions that were seen in training"
+    ]
+
+
+def missing_classes(source: Source) -> list[str]:
+    """One clause for each split without any sample of some class; readers check `train`."""
+    clauses = []
+    for split, part in source.parts.items():
+        counts = count_labels(torch.from_numpy(part.labels), len(source.classes)).tolist()
+        absent = [name for name, count in zip(source.classes, counts, strict=True) if not count]
+        if absent and len(part):
+            names = ", ".join(absent[:3]) + (f" and {len(absent) - 3:,} more" if absent[3:] else "")
+            clauses.append(
+                f"Classes missing from {split}: no sample of {names}, so its scores do not cover "
+                f"{'it' if len(absent) == 1 else 'them'}"
+            )
+    return clauses
+
+
+def _count_classes(source: Source, spec: DatasetSpec | None) -> tuple[ClassCount, ...]:
+    labels = {split: part.labels for split, part in source.parts.items()}
+    expected = {} if spec is None else spec.counts
+    if "all" in expected:
+        labels["all"] = np.concatenate(list(labels.values()))
+    counts: list[ClassCount] = []
+    for split in filter(labels.__contains__, (*SPLITS, "all")):
+        sizes = count_labels(torch.from_numpy(labels[split]), len(source.classes)).tolist()
+        wanted = expected.get(split, (None,) * len(sizes))
+        rows = zip(source.classes, sizes, wanted, strict=True)
+        counts += [ClassCount(split, *row) for row in rows]
+    return tuple(counts)
+
+
+def _differences(
+    source: Source, spec: DatasetSpec | None, counts: Sequence[ClassCount]
+) -> Iterator[str]:
+    """Sizes and class counts that differ from the catalogue's."""
+    if spec is None or not spec.fixed_size:
+        return
+    for split, part in source.parts.items():
+        expected = spec.sizes.get(split, 0)
+        if len(part) != expected:
+            yield f"{split} has {plural(len(part), 'sample')}; expected {expected:,}."
+    for count in filter(lambda count: count.differs, counts):
+        size = plural(count.size, "sample")
+        yield f"{count.label} has {size} in {count.split}; expected {count.expected:,}."

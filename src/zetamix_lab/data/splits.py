@@ -1,0 +1,278 @@
+"""Stratified splits: every class keeps its share, and the same seed gives the same split.
+
+The procedure is inferred from the paper's numbers for its seven skin datasets without official
+splits: 30 % of all samples (rounded up) are taken from the training split; a third of them (rounded
+up) are for validation, the rest for testing. It gives the paper's sizes of all seven, and for UDA,
+PH2 and MED-NODE the test counts of each class, which follow from the printed metrics.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from zetamix.text import plural
+from zetamix_lab.data.errors import OnProblem, raise_problems
+from zetamix_lab.data.groups import draw_groups, merge_groups
+from zetamix_lab.data.source import Array, Source
+
+SPLITS = ("train", "val", "test")
+# train : val : test of splits that are created here
+SHARES = {"train": 7, "val": 1, "test": 2}
+
+
+def strata(labels: Tensor) -> Tensor:
+    """[n], int64: the classes to stratify by.
+
+    labels: classes [n], or a 0/1 matrix [n, classes]: samples are then stratified by the rarest of
+        their labels, so that rare labels get their share of every split.
+
+    >>> strata(torch.tensor([[1, 1], [1, 0], [0, 0]])).tolist()
+    [1, 0, 2]
+    """
+    if labels.ndim == 1:
+        return labels
+    positive, counts = labels > 0, (labels > 0).sum(0)
+    rarity = torch.where(positive, counts, len(labels) + 1)
+    return torch.where(positive.any(1), rarity.argmin(1), labels.shape[1])
+
+
+def count_labels(labels: Tensor, classes: int) -> Tensor:
+    """[classes], int64: samples of each class; of a 0/1 matrix, those with each label."""
+    if labels.ndim == 2:
+        return (labels > 0).sum(0)
+    return torch.bincount(labels, minlength=classes)
+
+
+def stratified(
+    labels: Tensor, count: int, generator: torch.Generator, *, least: int = 1, keep: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Draw `count` rows, the same share of every class; (drawn, left), both ascending.
+
+    Each class gives at least `least` rows and keeps at least `keep`.
+
+    >>> labels = torch.tensor([0, 0, 0, 0, 1, 1])
+    >>> drawn, left = stratified(labels, 3, torch.Generator().manual_seed(0))
+    >>> labels[drawn].tolist(), labels[left].tolist()
+    ([0, 0, 1], [0, 0, 1])
+    """
+    present, sizes = torch.unique(labels, return_counts=True)
+    shares = allocate(sizes.tolist(), count, least=least, keep=keep)
+    drawn = torch.zeros(len(labels), dtype=torch.bool)
+    for label, share in zip(present.tolist(), shares, strict=True):
+        rows = (labels == label).nonzero().squeeze(1)
+        drawn[rows[torch.randperm(len(rows), generator=generator)[:share]]] = True
+    return drawn.nonzero().squeeze(1), (~drawn).nonzero().squeeze(1)
+
+
+def allocate(sizes: Sequence[int], count: int, *, least: int, keep: int) -> list[int]:
+    """How many of `count` each class gives: proportional, by largest remainder.
+
+    Bounded per class by `least` from below and by its size minus `keep` from above; the sum is
+    `count` unless these bounds rule it out. Ties go to the earlier class.
+
+    >>> allocate([408, 193], 181, least=1, keep=1)
+    [123, 58]
+    """
+    quotas = [size * count / sum(sizes) for size in sizes]
+    high = [size - keep for size in sizes]
+    low = [min(least, top) for top in high]
+    shares = [min(max(int(q), lo), hi) for q, lo, hi in zip(quotas, low, high, strict=True)]
+    while sum(shares) != count:
+        step = 1 if sum(shares) < count else -1
+        bound = high if step > 0 else low
+        open_ = [k for k in range(len(sizes)) if shares[k] != bound[k]]
+        if not open_:
+            break
+        shares[max(open_, key=lambda k: step * (quotas[k] - shares[k]))] += step
+    return shares
+
+
+def classes_in_turn(labels: Tensor, count: int) -> Tensor:
+    """Indices of up to `count` samples: the first of every class, then the second, and so on.
+
+    >>> classes_in_turn(torch.tensor([1, 1, 0, 1, 0]), 4).tolist()
+    [2, 0, 4, 1]
+    """
+    by_label = labels.argsort(stable=True)
+    _, counts = torch.unique_consecutive(labels[by_label], return_counts=True)
+    starts = counts.cumsum(0) - counts
+    ranks = torch.arange(len(labels), device=labels.device) - starts.repeat_interleave(counts)
+    return by_label[ranks.argsort(stable=True)][:count]
+
+
+def complete_splits(
+    source: Source,
+    *,
+    seed: int,
+    origin: str,
+    keys: Callable[[], Sequence[Hashable]] | None = None,
+    on_problem: OnProblem = raise_problems,
+) -> Source:
+    """The source with three splits, those that are missing taken from train (`make_splits`)."""
+    train = source.parts["train"]
+    rows, notes = make_splits(
+        torch.from_numpy(train.labels),
+        list(source.parts),
+        source.classes,
+        seed=seed,
+        origin=origin,
+        on_problem=on_problem,
+        keys=keys,
+        groups=train.groups,
+    )
+    made = {split: train.keep(chosen.numpy()) for split, chosen in rows.items()}
+    parts = {split: {**source.parts, **made}[split] for split in SPLITS}
+    return replace(source, parts=parts, notes=(*source.notes, *notes))
+
+
+def make_splits(
+    labels: Tensor,
+    present: Sequence[str],
+    classes: Sequence[str],
+    *,
+    seed: int,
+    origin: str,
+    on_problem: OnProblem = raise_problems,
+    keys: Callable[[], Sequence[Hashable]] | None = None,
+    groups: Sequence[str] | None = None,
+) -> tuple[Mapping[str, Tensor], tuple[str, ...]]:
+    """Rows of the training split for `train` and each split that is not `present`, and notes.
+
+    If both val and test are missing the ratio is 7:1:2; if one is, train and the missing one keep
+    their shares of it. A class too small for all splits is a problem; if `on_problem` continues,
+    it stays in train.
+
+    origin: names the data in messages.
+    keys: returns a key for every row, equal for duplicates. Duplicates stay in one split, so that
+        no test sample is a training sample. None means no duplicates.
+    groups: the group of every row, such as a patient. A group stays in one split.
+    """
+    missing = [name for name in ("val", "test") if name not in present]
+    if not missing:
+        return {"train": torch.arange(len(labels))}, ()
+    every = range(len(labels)) if keys is None else keys()
+    kinds = strata(labels)
+    if groups is not None:
+        merged = merge_groups(groups, every)
+        on_problem(_too_few_groups(labels, merged, classes, missing, origin))
+        shares = {name: SHARES[name] for name in (*missing, "train")}
+        rows = draw_groups(kinds, merged, shares, len(torch.unique(kinds)), seed)
+        return rows, (_note(missing, seed, f" of {plural(len(set(groups)), 'group')}"),)
+    first = first_duplicates(every, kinds, 1 + len(missing))
+    leaders = torch.unique(first)
+    on_problem(_too_small(labels[leaders], classes, missing, origin))
+    drawn = _draw(kinds[leaders], missing, torch.Generator().manual_seed(seed))
+    rows = {
+        name: torch.isin(first, leaders[chosen]).nonzero().squeeze(1)
+        for name, chosen in drawn.items()
+    }
+    together = ", duplicates kept in one split" if len(leaders) < len(labels) else ""
+    return rows, (_note(missing, seed, duplicates=together),)
+
+
+def _draw(labels: Tensor, missing: Sequence[str], generator: torch.Generator) -> dict[str, Tensor]:
+    share = sum(SHARES[name] for name in missing)
+    count = _round_up(len(labels) * share, SHARES["train"] + share)
+    out, left = stratified(labels, count, generator, least=len(missing), keep=1)
+    if len(missing) == 1:
+        return {"train": left, missing[0]: out}
+    val, test = stratified(labels[out], _round_up(len(out), 3), generator, keep=1)
+    return {"train": left, "val": out[val], "test": out[test]}
+
+
+def first_duplicates(keys: Sequence[Hashable], labels: Tensor, least: int) -> Tensor:
+    """[n], int64: for every row the first with an equal key, of any class.
+
+    In a class with fewer than `least` distinct rows, duplicates are not merged: it must be split.
+
+    >>> first_duplicates(["a", "b", "a", "c", "b"], torch.tensor([0, 0, 0, 1, 1]), 1)
+    tensor([0, 1, 0, 3, 1])
+    >>> first_duplicates(["a", "b", "a", "c", "b"], torch.tensor([0, 0, 0, 1, 1]), 2)
+    tensor([0, 1, 0, 3, 4])
+    """
+    seen: dict[Hashable, int] = {}
+    first = torch.tensor([seen.setdefault(key, row) for row, key in enumerate(keys)])
+    distinct = torch.bincount(labels[torch.unique(first)], minlength=int(labels.max()) + 1)
+    return torch.where(distinct[labels] < least, torch.arange(len(labels)), first)
+
+
+def digest(sample: Array) -> bytes:
+    """A hash that is equal for samples with identical pixels."""
+    return hashlib.blake2b(np.ascontiguousarray(sample).data, digest_size=16).digest()
+
+
+def file_keys(files: Sequence[Path]) -> list[Hashable]:
+    """Keys that are equal for files with the same bytes; only files of equal size are read."""
+    sizes = [file.stat().st_size if file.is_file() else None for file in files]
+    counts = Counter(sizes)
+    return [
+        # not a duplicate of any other: decoding reports why it cannot be read
+        file if size is None else _content_key(file) if counts[size] > 1 else size
+        for file, size in zip(files, sizes, strict=True)
+    ]
+
+
+def _content_key(file: Path) -> Hashable:
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "blake2b").digest()
+    except OSError:
+        # not a duplicate of any other; decoding reports that it cannot be read
+        return file
+
+
+def _note(missing: Sequence[str], seed: int, groups: str = "", duplicates: str = "") -> str:
+    shares = {"val": "1/8", "test": "2/9"}
+    if len(missing) > 1:
+        created = "a stratified 70/10/20 split"
+    else:
+        created = f"a stratified split of {shares[missing[0]]} of train"
+    together = ", each in one split" if groups else duplicates
+    return f"No {'/'.join(missing)} split found: created {created}{groups} (seed {seed}{together})"
+
+
+def _too_small(
+    labels: Tensor, classes: Sequence[str], missing: Sequence[str], origin: str
+) -> list[str]:
+    least = 1 + len(missing)
+    counts = count_labels(labels, len(classes)).tolist()
+    return [
+        f"Class {name!r} of {origin} has {plural(count, 'image')} to split. Creating "
+        f"{' and '.join(missing)} needs at least {least} of every class: add images, remove the "
+        "class, or split the data yourself into train, val and test."
+        for name, count in zip(classes, counts, strict=True)
+        if count < least
+    ]
+
+
+def _too_few_groups(
+    labels: Tensor, groups: Tensor, classes: Sequence[str], missing: Sequence[str], origin: str
+) -> list[str]:
+    least, found = 1 + len(missing), len(torch.unique(groups))
+    shares = SHARES["train"] + sum(SHARES[name] for name in missing)
+    if found < shares:
+        return [
+            f"{origin} has {plural(found, 'group')} after merging groups that share duplicates. "
+            f"Creating {' and '.join(missing)} needs at least {shares}: split the data yourself "
+            "into train, val and test, or use smaller groups."
+        ]
+    hot = labels > 0 if labels.ndim == 2 else F.one_hot(labels, len(classes)) > 0
+    counts = [len(torch.unique(groups[hot[:, label]])) for label in range(len(classes))]
+    return [
+        f"Class {name!r} of {origin} has samples in {plural(count, 'group')}. Creating "
+        f"{' and '.join(missing)} by groups needs at least {least} for every class: add data, "
+        "remove the class, or split the data yourself."
+        for name, count in zip(classes, counts, strict=True)
+        if count < least
+    ]
+
+
+def _round_up(part: int, whole: int) -> int:
+    return -(-part // whole)

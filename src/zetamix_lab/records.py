@@ -1,0 +1,170 @@
+"""Cells to run, and the records of results with their provenance, as JSON lines."""
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from filelock import FileLock
+
+from zetamix.atomic_io import hash_json, naming, seal, unseal
+
+RUN_SCHEMA = "zetamix/run/1"
+MEASUREMENT_SCHEMA = "zetamix/measurement/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One run to train: everything that determines its result."""
+
+    dataset: str
+    fingerprint: str
+    method: str
+    seed: int
+    recipe: dict[str, Any]
+    train_size: int
+    """Number of training samples used, after `--train-size`."""
+
+    @property
+    def key(self) -> str:
+        """A hash that identifies this cell, the same on any machine.
+
+        >>> cell = Cell(dataset="d", fingerprint="", method="none", seed=0, recipe={}, train_size=1)
+        >>> len(cell.key), cell.key == dataclasses.replace(cell, seed=1).key
+        (12, False)
+        """
+        recipe = {
+            # a file is identified by its content, not by its path
+            name: {k: v for k, v in value.items() if k != "path"}
+            if isinstance(value, dict)
+            else value
+            for name, value in self.recipe.items()
+        }
+        return hash_json({**dataclasses.asdict(self), "recipe": recipe})[:12]
+
+    @property
+    def file_name(self) -> str:
+        """The method as part of a file name: zeta-gamma-2..4-sources-8."""
+        return re.sub(r"[^\w.-]+", "-", self.method)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """The result of one finished run."""
+
+    cell: Cell
+    last: dict[str, float]
+    """Test metrics after the last epoch (`zetamix_lab.metrics.METRICS`), as fractions; those after
+    temperature scaling only where the dataset has a validation split."""
+    best: dict[str, float] | None
+    """Test metrics of the epoch with the best validation score, and that epoch; None where the
+    dataset has no validation split."""
+    confusion: list[list[int]] | dict[str, Any]
+    """[true class][predicted class] on the test split after the last epoch."""
+    test_size: int
+    wall_s: float
+    """Seconds of training, evaluation and saving, summed over all resumed sessions."""
+    step_ms: float
+    """Mean milliseconds per training step, without evaluation."""
+    machine: dict[str, str]
+    parameters: int = 0
+    schema: str = RUN_SCHEMA
+    extra: dict[str, Any] = field(default_factory=dict)
+    """How it was run, and optional results: "temperature" was fitted on the validation split
+    (`zetamix_lab.metrics.fit_temperature`); "new_bn" has the metrics of `last` after batch-norm
+    statistics were recomputed on unmixed training data."""
+
+    @property
+    def key(self) -> str:
+        return self.cell.key
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"key": self.key, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "RunRecord":
+        values = unseal(values)
+        if values.get("schema") != RUN_SCHEMA:
+            raise ValueError(
+                f"Expected a record of schema {RUN_SCHEMA}, got {values.get('schema')!r}. Read it "
+                "with the version of zetamix that wrote it."
+            )
+        values = {name: value for name, value in values.items() if name != "key"}
+        return cls(**{**values, "cell": Cell(**values["cell"])})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """The result of a measurement that is not a training run."""
+
+    kind: str
+    """Which measurement, such as "dimension"."""
+    dataset: str
+    """Empty if the measurement needs no dataset."""
+    fingerprint: str
+    method: str
+    seed: int
+    recipe: dict[str, Any]
+    """Everything else that determines the result."""
+    values: dict[str, Any]
+    wall_s: float
+    machine: dict[str, str]
+    arrays: str | None = None
+    """Path of an `.npz` with the arrays of the result, relative to the records."""
+    schema: str = MEASUREMENT_SCHEMA
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """A hash that identifies this measurement, the same on any machine."""
+        decides = [self.kind, self.dataset, self.fingerprint, self.method, self.seed, self.recipe]
+        return hash_json(decides)[:12]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"key": self.key, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Measurement":
+        return cls(**{name: value for name, value in values.items() if name != "key"})
+
+
+Record: TypeAlias = RunRecord | Measurement
+
+
+def append_record(path: Path, record: Record) -> None:
+    """Append one line and sync it to disk. Several processes may append at once.
+
+    A last line that was cut off by a crash is removed first.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = json.dumps(seal(record.as_dict()), ensure_ascii=False) + "\n"
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    with lock, naming(path), path.open("a+b") as file:
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(line.encode("utf-8", "backslashreplace"))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON lines of a file, without a last line that was cut off by a crash.
+
+    Raises ValueError for a line that is damaged; one with a checksum (`seal`) is compared with it.
+    """
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                values = unseal(json.loads(line))
+            except (ValueError, RecursionError) as error:
+                if not line.endswith(b"\n"):
+                    return
+                why = "not JSON" if isinstance(error, json.JSONDecodeError) else str(error)
+                raise ValueError(f"{path}, line {number}: {why}.") from None
+            yield values

@@ -1,0 +1,1 @@
+"""Running experiments: cells, the processes that train them, and comparisons."""

@@ -1,0 +1,206 @@
+"""Compare methods on one dataset: every method with every seed, by one recipe."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from zetamix.methods import Method, choose_methods, parse
+from zetamix_lab.comparison import Comparison, Examples
+from zetamix_lab.data import Dataset, DatasetRef
+from zetamix_lab.data.groups import Group
+from zetamix_lab.data.load_dataset import load_or_take
+from zetamix_lab.data.source import Progress
+from zetamix_lab.data.splits import classes_in_turn, strata
+from zetamix_lab.models import UnknownModelError, WeightsError, initialise
+from zetamix_lab.records import Cell
+from zetamix_lab.runs.executor import check_backend
+from zetamix_lab.runs.run_cells import run_cells
+from zetamix_lab.train import Recipe, make_cell, make_recipe
+from zetamix_lab.train.run_folder import RunFolder, hold
+
+METHODS = "none,mixup,cutmix,switch,zeta:2.8,zetamix"
+# samples to check methods and model with before anything is trained
+CHECKED_SAMPLES = 4
+# examples in a report: images one by one, points as a cloud
+EXAMPLE_IMAGES, EXAMPLE_POINTS = 10, 400
+
+
+class CompareError(ValueError):
+    """Data or settings that cannot be compared."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Methods × seeds, with the same splits and schedule, and the same initial weights per seed."""
+
+    dataset: Dataset
+    ref: DatasetRef | None
+    """How other processes load the dataset; None sends it to them."""
+    methods: tuple[Method, ...]
+    seeds: tuple[int, ...]
+    recipe: Recipe
+    out: Path
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """All methods with the first seed, then with the next: early results are comparable."""
+        return tuple(
+            make_cell(self.dataset, method, self.recipe, seed)
+            for seed in self.seeds
+            for method in self.methods
+        )
+
+
+def folder_of(cell: Cell) -> Path:
+    """Relative to the folder of the comparison; other settings have another key and folder."""
+    return Path("runs") / f"{cell.file_name}-s{cell.seed}-{cell.key}"
+
+
+def make_grid(
+    data: str | Path | Dataset,
+    methods: Sequence[Method] | None = None,
+    *,
+    out: Path | None = None,
+    seeds: int | Sequence[int] = 3,
+    train_size: int | float | None = None,
+    data_dir: Path | None = None,
+    size: int | None = None,
+    group: Group = None,
+    progress: Progress | None = None,
+    **recipe: Any,
+) -> Grid:
+    """All runs of a comparison, checked before any of them is trained.
+
+    data: a dataset, its name or its path.
+    methods: None uses those of METHODS that can mix the data.
+    out: the folder of the comparison; out/compare-NAME if None.
+    seeds: a number (3 means 0, 1, 2) or a list. A later call with more seeds adds runs.
+    train_size: a number of training samples or a fraction; the same ones for every run.
+    size: resize the images of a path to this number of pixels.
+    group: keep the images of a patient or lesion in one split, as in `zetamix_lab.data.load`.
+    progress: called while the files of a path are prepared, as in `zetamix_lab.data.load`.
+    recipe: changes to the recipe, as in `zetamix_lab.train.make_recipe`.
+    """
+    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not numbers:
+        raise CompareError(f"seeds must be at least 1, got {seeds}.")
+    dataset, ref = load_or_take(data, data_dir, train_size, size, group, progress)
+    _check_dataset(dataset)
+    images = len(dataset.shape) == 3
+    chosen = tuple(choose_methods(METHODS, images=images) if methods is None else methods)
+    folder = (out or Path("out") / f"compare-{dataset.name}").absolute()
+    grid = Grid(dataset, ref, chosen, numbers, make_recipe(dataset, **recipe), folder)
+    _check_methods(grid)
+    return grid
+
+
+def compare(
+    grid: Grid, *, backend: str = "local", address: str | None = None, **options: Any
+) -> Comparison:
+    """Train every run that has no record yet, and return all results.
+
+    The arguments are those of `run_cells`.
+    """
+    # checked before any folder is created
+    check_backend(backend, address)
+    options |= {"backend": backend, "address": address}
+    # another command on the same comparison would write the same report
+    with hold([grid.out]):
+        results = run_cells(
+            grid.cells, grid.dataset, out=grid.out, folder_of=folder_of, ref=grid.ref, **options
+        )
+    by_key = {cell.key: (cell.method, cell.seed) for cell in grid.cells}
+    progress = results.progress.values()
+    return Comparison(
+        dataset=grid.dataset,
+        requested=tuple(method.label for method in grid.methods),
+        seeds=grid.seeds,
+        recipe=grid.recipe,
+        records={by_key[key]: record for key, record in results.records.items()},
+        curves={
+            by_key[key]: RunFolder(grid.out / folder_of(record.cell)).read_curve()
+            for key, record in results.records.items()
+        },
+        failures={by_key[key]: message for key, message in results.failures.items()},
+        examples=make_examples(grid),
+        description=results.description,
+        unfinished={
+            by_key[run.cell.key]: run.epochs for run in progress if run.state == "training"
+        },
+        epochs_trained=sum(run.epochs - run.resumed for run in progress),
+    )
+
+
+def make_examples(grid: Grid) -> list[Examples]:
+    """Outputs of every method for the same batch of training samples.
+
+    For images, some of each class are kept; for points, all.
+    """
+    train = grid.dataset.train
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(len(train), generator=generator)
+    images = len(train.shape) == 3
+    size = max(EXAMPLE_IMAGES, grid.recipe.batch_size) if images else EXAMPLE_POINTS
+    batch = chosen = order[:size]
+    if images:
+        chosen = order[classes_in_turn(strata(train.labels)[order], EXAMPLE_IMAGES)]
+        batch = torch.cat([chosen, batch[~torch.isin(batch, chosen)]])[:size]
+        # shuffled, or CutMix would pair every class with the one before it
+        batch = batch[torch.randperm(len(batch), generator=generator)]
+    samples, labels = train.take(batch).float(), train.labels[batch]
+    rows = torch.tensor([int((batch == index).nonzero()) for index in chosen])
+    mixing = [method for method in grid.methods if method.name != "none"]
+    examples = []
+    for method in (parse("none"), *mixing):
+        own = torch.Generator().manual_seed(0)
+        mixed, targets = method.mix(samples, labels, train.num_classes, own)
+        examples.append(Examples(method.label, mixed[rows], targets[rows]))
+    return examples
+
+
+def _check_dataset(dataset: Dataset) -> None:
+    if dataset.test is None:
+        raise CompareError(f"{dataset.name} has no test split to compare on.")
+    counts = dataset.train.counts().tolist()
+    if len(counts) < 2:
+        raise CompareError(
+            f"{dataset.name} has one class, {dataset.classes[0]!r}. A comparison needs at least "
+            "two."
+        )
+    for name, count in zip(dataset.classes, counts, strict=True):
+        if count == 0:
+            raise CompareError(
+                f"Class {name!r} of {dataset.name} has no training samples. Add some, or remove "
+                "the class."
+            )
+    if int((dataset.test.counts() > 0).sum()) < 2:
+        raise CompareError(
+            f"The test split of {dataset.name} has samples of one class only. Split the data so "
+            "that every split has every class."
+        )
+
+
+def _check_methods(grid: Grid) -> None:
+    """Raise for methods and models that do not support the data."""
+    train, recipe = grid.dataset.train, grid.recipe
+    samples = train.take(torch.arange(min(CHECKED_SAMPLES, len(train)))).float()
+    labels = train.labels[: len(samples)]
+    for method in grid.methods:
+        recipe.check_sources(method, len(train))
+        try:
+            method.mix(samples, labels, grid.dataset.num_classes, torch.Generator())
+        except (TypeError, ValueError) as error:
+            raise CompareError(f"{method.label} cannot mix this data: {error}") from error
+    shape = grid.dataset.shape
+    try:
+        initialise(recipe.model, grid.dataset.num_classes, shape, 0, **recipe.network)
+    except (UnknownModelError, WeightsError):
+        raise
+    except ValueError as error:
+        raise CompareError(
+            f"{recipe.model} does not accept samples of shape {list(shape)}: {error}"
+        ) from error

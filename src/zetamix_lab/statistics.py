@@ -1,0 +1,218 @@
+"""Means over seeds, paired differences with Holm's correction, and standard errors of scores."""
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from scipy.special import nctdtr, stdtr, stdtrit  # type: ignore[import-untyped]
+from torch import Tensor
+
+from zetamix_lab.metrics import FRACTIONS, Confusion, count_right
+
+CONFIDENCE = 0.95
+POWER = 0.8
+# the largest number of seeds in power calculations
+MOST_SEEDS = 1000
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A metric over the seeds of one method."""
+
+    mean: float
+    sd: float | None
+    """Sample standard deviation over seeds (n - 1); None for one seed."""
+    values: Mapping[int, float]
+    """By seed."""
+
+    @property
+    def n(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference between a method and a baseline, paired by seed (Student's t)."""
+
+    method: str
+    baseline: str
+    metric: str
+    values: Mapping[int, float]
+    """Method minus baseline, by seed."""
+    mean: float
+    low: float | None
+    high: float | None
+    """Ends of the confidence interval, uncorrected; None for one seed."""
+    p: float | None
+    """Two-sided, uncorrected; None for one seed."""
+    p_holm: float | None = None
+    """p after Holm's correction over a family of tests; None if it belongs to no family."""
+
+    @property
+    def n(self) -> int:
+        return len(self.values)
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation over seeds; None for one seed."""
+        return _deviation(list(self.values.values()), self.mean)
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether it is significant on its own."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+    @property
+    def significant(self) -> bool:
+        """Whether it is significant after Holm's correction."""
+        return self.excludes_zero and self.p_holm is not None and self.p_holm < 1 - CONFIDENCE
+
+
+def summarise(values: Mapping[int, float]) -> Summary:
+    """Mean and standard deviation of values by seed.
+
+    >>> summary = summarise({0: 1.0, 1: 2.0, 2: 3.0})
+    >>> summary.mean, summary.sd, summary.n
+    (2.0, 1.0, 3)
+    """
+    numbers = list(values.values())
+    mean = math.fsum(numbers) / len(numbers)
+    return Summary(mean, _deviation(numbers, mean), dict(values))
+
+
+def paired_difference(
+    method: str,
+    baseline: str,
+    metric: str,
+    values: Mapping[int, float],
+    baseline_values: Mapping[int, float],
+    *,
+    resolution: float = 0.0,
+) -> Difference | None:
+    """The mean difference over the seeds that both have; None if they share no seed.
+
+    resolution: the smallest change of the metric (`metrics.resolution`). Three seeds can differ by
+        the same few samples, and a standard deviation of 0 would imply certainty, so it is at least
+        that of rounding, resolution / √6 for a difference.
+
+    >>> found = paired_difference(
+    ...     "a", "b", "error", {0: 0.1, 1: 0.2, 2: 0.3}, {0: 0.2, 1: 0.4, 2: 0.6}
+    ... )
+    >>> [round(value, 4) for value in (found.mean, found.low, found.high, found.p)]
+    [-0.2, -0.4484, 0.0484, 0.0742]
+    """
+    by_seed = {
+        seed: value - baseline_values[seed]
+        for seed, value in values.items()
+        if seed in baseline_values
+    }
+    if not by_seed:
+        return None
+    numbers = list(by_seed.values())
+    mean = math.fsum(numbers) / len(numbers)
+    deviation = _deviation(numbers, mean)
+    if deviation is None:
+        return Difference(method, baseline, metric, by_seed, mean, None, None, None)
+    freedom = len(numbers) - 1
+    error = max(deviation, resolution / math.sqrt(6)) / math.sqrt(len(numbers))
+    half = error * float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
+    if error == 0:
+        p = 1.0 if mean == 0 else 0.0
+    else:
+        p = 2 * float(stdtr(freedom, -abs(mean) / error))
+    return Difference(method, baseline, metric, by_seed, mean, mean - half, mean + half, p)
+
+
+def holm(found: Sequence[Difference | None]) -> list[Difference]:
+    """All differences with Holm's p: at 5 %, it bounds the probability of any false claim.
+
+    None, the difference of methods that share no seed, is skipped.
+
+    >>> made = [Difference(str(p), "b", "error", {}, 0.0, 0.0, 0.0, p) for p in (0.04, 0.01, 0.03)]
+    >>> [round(difference.p_holm, 2) for difference in holm(made)]
+    [0.06, 0.03, 0.06]
+    """
+    differences = [difference for difference in found if difference is not None]
+    ordered = sorted((d.p, index) for index, d in enumerate(differences) if d.p is not None)
+    corrected: dict[int, float] = {}
+    highest = 0.0
+    for rank, (p, index) in enumerate(ordered):
+        highest = max(highest, min(1.0, p * (len(ordered) - rank)))
+        corrected[index] = highest
+    return [replace(d, p_holm=corrected.get(index)) for index, d in enumerate(differences)]
+
+
+def paired_power(difference: float, sd: float, n: int, level: float = 1 - CONFIDENCE) -> float:
+    """The power of a two-sided paired t-test over n seeds for a difference of this size.
+
+    This is the probability of a significant result (at `level`) in the right direction. sd: the
+    standard deviation of paired differences.
+
+    >>> round(paired_power(0.5, 1.0, 34), 3), round(paired_power(0.5, 1.0, 34, 0.01), 3)
+    (0.808, 0.577)
+    """
+    if sd == 0:
+        return float(difference != 0)
+    critical, shift = float(stdtrit(n - 1, 1 - level / 2)), abs(difference) / sd * math.sqrt(n)
+    return float(1 - nctdtr(n - 1, shift, critical))
+
+
+def seeds_needed(difference: float, sd: float, level: float = 1 - CONFIDENCE) -> int | None:
+    """The smallest number of seeds with a power of 80 %; None above 1,000.
+
+    >>> seeds_needed(0.5, 1.0), seeds_needed(1.0, 1.0), seeds_needed(0.01, 1.0)
+    (34, 10, None)
+    """
+    seeds = range(2, MOST_SEEDS + 1)
+    found = bisect_left(seeds, POWER, key=lambda n: paired_power(difference, sd, n, level))
+    return seeds[found] if found < len(seeds) else None
+
+
+def standard_error(metric: str, confusion: Confusion) -> float | None:
+    """The standard error of a score over test samples; None if no formula is known.
+
+    confusion: the confusion matrix of a record. Binomial, with two correct and two wrong samples
+        added (Agresti and Coull, 1998): otherwise 0 errors in 180 would imply certainty.
+
+    >>> round(standard_error("error", [[90, 0], [0, 90]]), 4)
+    0.0076
+    """
+    right, sizes = (counts.double() for counts in count_right(confusion))
+    if metric in FRACTIONS:
+        return math.sqrt(float(_binomial_variance(right.sum(), sizes.sum())))
+    if metric == "balanced_accuracy":
+        present = sizes > 0
+        variances = _binomial_variance(right[present], sizes[present])
+        return math.sqrt(float(variances.sum())) / int(present.sum())
+    return None
+
+
+def chance_error(metric: str, counts: Tensor) -> float:
+    """The standard error of the AUC or balanced accuracy of random guessing, for these counts.
+
+    It is that over the samples of the split, not over seeds: all seeds are scored on the same
+    samples, so that their mean is hardly more precise than a single one.
+
+    >>> import torch
+    >>> round(chance_error("balanced_accuracy", torch.tensor([50, 50])), 3)
+    0.05
+    """
+    counts = counts[counts > 0].double()
+    if metric == "auc":
+        # the variance of the Mann-Whitney U statistic
+        return math.sqrt((float(counts.sum()) + 1) / (12 * float(counts.prod())))
+    # a recall is a fraction of the samples of a class, each guessed with probability 1 / classes
+    chance = 1 / len(counts)
+    return math.sqrt(chance * (1 - chance) * float((1 / counts).sum())) / len(counts)
+
+
+def _binomial_variance(right: Tensor, size: Tensor) -> Tensor:
+    share = (right + 2) / (size + 4)
+    return share * (1 - share) / (size + 4)
+
+
+def _deviation(values: Sequence[float], mean: float) -> float | None:
+    if len(values) < 2:
+        return None
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))

@@ -1,0 +1,142 @@
+"""Several runs on one device: one after another, or some of them side by side."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from zetamix_lab.data.errors import DataError
+from zetamix_lab.models import TORCH_LOCK
+from zetamix_lab.provenance import FileChangedError
+from zetamix_lab.records import RunRecord
+from zetamix_lab.train.run import Progress, Run
+from zetamix_lab.train.run_folder import FolderError
+from zetamix_lab.train.stop import Stopped
+from zetamix_lab.train.trainer import NonFiniteLossError
+
+
+@dataclass(frozen=True)
+class RunFailure:
+    """Why a run has no result."""
+
+    kind: Literal["diverged", "out of memory", "folder", "data"]
+    message: str
+
+    @classmethod
+    def from_error(cls, error: BaseException) -> "RunFailure | None":
+        """The failure behind an error; None if the error is not that of a single run."""
+        # an error during graph capture is followed by one from the end of the capture
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, torch.cuda.OutOfMemoryError):
+                return cls(
+                    "out of memory",
+                    "The GPU is out of memory. Train fewer runs side by side (--jobs), or use "
+                    "smaller batches (--set batch_size=...). PyTorch reports: "
+                    f"{str(cause).splitlines()[0]}",
+                )
+            cause = cause.__context__
+        if isinstance(error, NonFiniteLossError):
+            return cls("diverged", str(error))
+        if isinstance(error, FolderError):
+            return cls("folder", str(error))
+        of_files = isinstance(error, DataError | FileChangedError)
+        return cls("data", str(error)) if of_files else None
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """Records and failures of several runs; a run in neither was stopped and can be resumed."""
+
+    records: list[RunRecord]
+    """Of all finished runs, in the order of the runs."""
+    failures: dict[Run, RunFailure]
+
+
+def train(
+    runs: Sequence[Run],
+    *,
+    jobs: int = 1,
+    watch: Callable[[Progress], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> TrainResult:
+    """Train all runs, up to `jobs` of them side by side.
+
+    A finished run is not trained again. If a run diverges, exceeds the GPU memory, or cannot use
+    its folder or data, the others continue. On any other error, and when `stop` returns True,
+    between two steps or two batches of an evaluation, the current runs are saved. `Run.cancel` ends
+    a single run.
+    """
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, got {jobs}.")
+    # the files of a distributed run may be on the machine of rank 0 only
+    records = runs[0].ranks.share([run.record for run in runs]) if runs else []
+    for run, record in zip(runs, records, strict=True):
+        run.record = record
+        if record is not None and run.ranks.leads:
+            run.folder.clean_up()
+    waiting = [run for run in runs if run.record is None]
+    active: dict[Run, Iterator[Progress]] = {}
+    failures: dict[Run, RunFailure] = {}
+    stopped = False
+    try:
+        while (waiting or active) and not stopped:
+            # one run starts per round, so that epochs end at different times and runs evaluate
+            # while others train
+            if waiting and len(active) < jobs:
+                run = waiting.pop(0)
+                run.stop = stop or (lambda: False)
+                active[run] = run.advance()
+            for run in active:
+                run.share_device(len(active))
+            reached = [_advance(run, active, failures) for run in list(active)]
+            for progress in reached:
+                if progress is not None and watch is not None:
+                    watch(progress)
+            if all(progress is not None and progress.waiting for progress in reached):
+                # nothing to launch: check again shortly
+                time.sleep(0.001)
+            stopped = stop is not None and runs[0].ranks.any(stop())
+    except Stopped:
+        stopped = True
+    finally:
+        for run in active:
+            try:
+                run.save(all_ranks=stopped)
+            except FolderError as error:
+                failures[run] = RunFailure("folder", str(error))
+    records = [run.record for run in runs if run.record is not None]
+    return TrainResult(records, failures)
+
+
+def _advance(
+    run: Run, active: dict[Run, Iterator[Progress]], failures: dict[Run, RunFailure]
+) -> Progress | None:
+    """Advance a run by a few steps; remove it from the active runs if it ends or fails."""
+    # removed first: a run interrupted within a step must keep its last checkpoint
+    steps = active.pop(run)
+    try:
+        progress = next(steps, None)
+    except Stopped:
+        # during an evaluation, which starts again when the run is resumed
+        active[run] = steps
+        raise
+    except Exception as error:
+        failure = RunFailure.from_error(error)
+        # all ranks see a divergence; after any other error the other ranks would hang
+        if failure is None or (failure.kind != "diverged" and run.ranks.world > 1):
+            error.add_note(f"{run.method.label} seed {run.seed}")
+            raise
+        failures[run] = failure
+        progress = None
+    if progress is not None:
+        active[run] = steps
+    elif run in failures:
+        # outside the except block, nothing references the error, and through it the model
+        run.trainer = None
+        if run.device.type == "cuda":
+            with TORCH_LOCK:
+                torch.cuda.empty_cache()
+    return progress

@@ -1,0 +1,330 @@
+"""One run, from its first step to its record."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from zetamix.methods import Method
+from zetamix.text import plural
+from zetamix_lab.data.dataset import Dataset
+from zetamix_lab.metrics import METRICS, classify, count_confusion, fit_temperature, scaled_scores
+from zetamix_lab.models import TORCH_LOCK, count_parameters
+from zetamix_lab.provenance import machine_info
+from zetamix_lab.records import Cell, RunRecord
+from zetamix_lab.train.cuda_graph import CapturedStep, can_capture
+from zetamix_lab.train.distributed import Ranks
+from zetamix_lab.train.recipe import Recipe
+from zetamix_lab.train.run_folder import FolderError, RunFolder
+from zetamix_lab.train.step_timer import StepTimer
+from zetamix_lab.train.trainer import Trainer
+
+# a checkpoint takes about half a second for a ResNet-18
+SAVE_SECONDS = 60.0
+# at 2.4 ms per step, the host switches between runs every 40 ms
+CHUNK_STEPS = 16
+
+
+def make_cell(dataset: Dataset, method: Method, recipe: Recipe, seed: int) -> Cell:
+    """The cell of a run; all cells are created here, so that equal runs have equal keys."""
+    return Cell(
+        dataset=dataset.name,
+        fingerprint=dataset.fingerprint,
+        method=method.label,
+        seed=seed,
+        recipe=recipe.as_dict(),
+        train_size=len(dataset.train),
+    )
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is."""
+
+    run: "Run"
+    epoch: int
+    """Completed epochs."""
+    step: int
+    """Completed steps of the current epoch."""
+    steps: int
+    """Steps per epoch."""
+    line: dict[str, Any] | None = None
+    """The metrics of an epoch that has just ended."""
+    waiting: bool = False
+    """Whether all steps are launched but not yet completed by the device."""
+
+    @property
+    def epochs(self) -> float:
+        """Completed epochs, with the fraction of the current one."""
+        return self.epoch + self.step / self.steps
+
+
+class Run:
+    """One cell, its folder and, once it is started, its trainer.
+
+    out: folder of the run. An unfinished run of the same cell is resumed from its checkpoint.
+    compile: whether to use torch.compile.
+    graph: whether to capture the step as a CUDA graph where that is possible.
+    save_every: seconds between checkpoints, which are written at the end of an epoch.
+    chunk_steps: captured steps that are launched before control is yielded.
+    keep_model: whether the weights of the finished run are written; a ResNet-18 takes 45 MB.
+    data_memory: bytes of the device that a split may occupy (`Loader`).
+    new_bn: whether the record's `extra` has the test metrics after batch-norm statistics were
+        recomputed on unmixed data, as "new_bn" (`Trainer.predict_with_new_statistics`).
+
+    Several runs may be advanced in turn by one thread (`zetamix_lab.train.concurrent_runs`), or
+    each by its own thread; a single run belongs to one thread.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        method: Method,
+        recipe: Recipe,
+        *,
+        seed: int,
+        out: Path,
+        device: torch.device | str = "cpu",
+        compile: bool = False,
+        graph: bool = True,
+        ranks: Ranks | None = None,
+        save_every: float = SAVE_SECONDS,
+        chunk_steps: int = CHUNK_STEPS,
+        data_memory: int | None = None,
+        new_bn: bool = False,
+        keep_model: bool = True,
+    ) -> None:
+        if dataset.test is None:
+            raise ValueError(f"{dataset.name} has no test split to report on.")
+        self.dataset, self.method, self.recipe, self.seed = dataset, method, recipe, seed
+        self.device, self.compile = torch.device(device), compile
+        self.save_every, self.data_memory = save_every, data_memory
+        self.new_bn, self.keep_model = new_bn, keep_model
+        self.ranks = Ranks() if ranks is None else ranks
+        world, samples = self.ranks.world, len(dataset.train)
+        recipe.check_sources(method, samples, world)
+        self.hardware = f"{self.device.type} with {plural(world, 'process', 'processes')}"
+        self.graph = graph and can_capture(self.device, recipe, samples, world)
+        self.chunk_steps = chunk_steps if self.graph else 1
+        self.cell = make_cell(dataset, method, recipe, seed)
+        self.folder = RunFolder(out, self.cell)
+        self.record = self.folder.read_record()
+        self.trainer: Trainer | None = None
+        self.best: dict[str, float] | None = None
+        self.seconds = 0.0
+        self.timer = StepTimer(self.device)
+        self.host_seconds: defaultdict[str, float] = defaultdict(float)
+        """Time that the host spent on this run other than launching steps, by activity."""
+        self.concurrent = 1
+        """The largest number of runs that were trained on the device at once, this one included."""
+        self.cancelled = False
+        self.stop: Callable[[], bool] = lambda: False
+        """Called between two batches of an evaluation."""
+
+    def advance(self) -> Iterator[Progress]:
+        """Train to the end, yielding control after every few steps.
+
+        Between two yields `save` writes a checkpoint, and `cancel` or closing the iterator ends the
+        run early. An evaluation raises `Stopped` once `stop` returns True; when the run is resumed,
+        the evaluation starts again.
+        """
+        with self._spend("start"):
+            trainer = self.start()
+        began = saved = time.perf_counter()
+        before = self.seconds
+        steps = trainer.steps_per_epoch
+        take_step = None
+        try:
+            while trainer.epoch < self.recipe.epochs:
+                if trainer.epoch == trainer.mixed_epochs:
+                    # a step that is already captured would continue to mix
+                    take_step = None
+                with self._on_stream(take_step):
+                    trainer.start_epoch()
+                    if take_step is None and trainer.step_in_epoch < steps:
+                        with self._spend("capture"):
+                            take_step = CapturedStep(trainer) if self.graph else trainer.step
+                for waiting in self._epoch(trainer, take_step):
+                    self.seconds = before + time.perf_counter() - began
+                    step = trainer.step_in_epoch
+                    yield Progress(self, trainer.epoch, step, steps, waiting=waiting)
+                    if self.cancelled:
+                        return
+                with self._on_stream(take_step):
+                    line = self._close_epoch(trainer)
+                    self.seconds = before + time.perf_counter() - began
+                    if time.perf_counter() - saved > self.save_every:
+                        # waits for the steps of this run only, not for those of other runs
+                        self._write_checkpoint()
+                        saved = time.perf_counter()
+                yield Progress(self, trainer.epoch, 0, steps, line=line)
+                if self.cancelled:
+                    return
+        finally:
+            # pending steps would write into memory that the next model uses
+            self.timer.finish()
+        with self._on_stream(take_step):
+            self._finish(trainer)
+
+    def cancel(self) -> None:
+        """End `advance` at its next step, without a record; `save` can still write a checkpoint."""
+        self.cancelled = True
+
+    def _epoch(self, trainer: Trainer, take_step: Callable[[], None] | None) -> Iterator[bool]:
+        """Launch the remaining steps of an epoch in chunks; yields True once all are launched.
+
+        Nothing remains for a run that was stopped after the last step of an epoch.
+        """
+        self.timer.start(warm=trainer.steps_per_epoch <= self.chunk_steps)
+        while take_step is not None and trainer.step_in_epoch < trainer.steps_per_epoch:
+            chunk = min(self.chunk_steps, trainer.steps_per_epoch - trainer.step_in_epoch)
+            with self._on_stream(take_step), self.timer.chunk(chunk):
+                for _ in range(chunk):
+                    take_step()
+            yield False
+        # the host can launch steps of other runs in the meantime; ranks of one run stay in step
+        while self.timer.sharing > 1 and self.ranks.world == 1 and not self.timer.is_done():
+            yield True
+        self.timer.finish()
+
+    def _on_stream(self, take_step: Any) -> AbstractContextManager[Any]:
+        """Make the GPU of this run, and the stream of its captured step, the current ones."""
+        if isinstance(take_step, CapturedStep):
+            return torch.cuda.stream(take_step.stream)
+        return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
+
+    @contextmanager
+    def _spend(self, activity: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.host_seconds[activity] += time.perf_counter() - began
+
+    def start(self) -> Trainer:
+        """Build the trainer, and load the checkpoint if there is one."""
+        with self._on_stream(None):
+            self.trainer = trainer = Trainer(
+                self.dataset,
+                self.method,
+                self.recipe,
+                seed=self.seed,
+                device=self.device,
+                compile=self.compile,
+                ranks=self.ranks,
+                data_memory=self.data_memory,
+            )
+            state = self.ranks.share(self.folder.load_checkpoint() if self.ranks.leads else None)
+            if state is not None:
+                if state["hardware"] != self.hardware:
+                    # the random number generator of a GPU cannot be resumed on a CPU
+                    raise FolderError(
+                        f"{self.folder.path} was started on {state['hardware']}, but this is "
+                        f"{self.hardware}. Resume it there, or choose another --out."
+                    )
+                trainer.load_state_dict(state["trainer"])
+                self.best = state["best"]
+                self.seconds = state["seconds"]
+                self.timer.seconds, self.timer.steps = state["step_seconds"], state["steps_timed"]
+                self.concurrent = max(self.concurrent, state["concurrent"])
+        if self.ranks.leads:
+            self.folder.open(self.cell, trainer.epoch)
+        return trainer
+
+    def share_device(self, runs: int) -> None:
+        """Set the number of runs that share the device, including this one."""
+        self.timer.sharing = runs
+        self.concurrent = max(self.concurrent, runs)
+
+    def save(self, *, all_ranks: bool = False) -> None:
+        """Write a checkpoint.
+
+        all_ranks: whether every rank calls it, which a checkpoint within an epoch requires.
+        """
+        if self.device.type == "cuda":
+            # wait for steps on other streams; CUDA cannot synchronise while a thread captures
+            with TORCH_LOCK:
+                torch.cuda.synchronize(self.device)
+        if self.trainer is not None and all_ranks:
+            self.trainer.collect()
+        self._write_checkpoint()
+
+    def _write_checkpoint(self) -> None:
+        if self.trainer is not None and self.ranks.leads:
+            state = {
+                "hardware": self.hardware,
+                "trainer": self.trainer.state_dict(),
+                "best": self.best,
+                "seconds": self.seconds,
+                "step_seconds": self.timer.seconds,
+                "steps_timed": self.timer.steps,
+                "concurrent": self.concurrent,
+            }
+            with self._spend("checkpoints"):
+                self.folder.save_checkpoint(state)
+
+    def _close_epoch(self, trainer: Trainer) -> dict[str, Any]:
+        epoch = trainer.epoch + 1
+        line: dict[str, Any] = {"epoch": epoch, "lr": self.recipe.rate(trainer.epoch)}
+        line |= trainer.epoch_metrics()
+        if epoch == self.recipe.epochs or epoch % self.recipe.evaluate_every == 0:
+            with self._spend("evaluation"):
+                line |= self._evaluate(trainer, epoch)
+        # after the evaluation: a run stopped during it has a checkpoint of the last step
+        trainer.finish_epoch()
+        line["seconds"] = round(self.seconds, 3)
+        if self.ranks.leads:
+            self.folder.add_epoch(line)
+        return line
+
+    def _evaluate(self, trainer: Trainer, epoch: int) -> dict[str, Any]:
+        scores = {"test": classify(*trainer.predict(self.dataset.splits["test"], self.stop))}
+        if self.dataset.val is not None:
+            scores["val"] = classify(*trainer.predict(self.dataset.val, self.stop))
+            metric = METRICS[self.recipe.select]
+            score = scores["val"][metric.name]
+            if self.best is None or metric.sign * (score - self.best["val_score"]) > 0:
+                self.best = {**scores["test"], "epoch": epoch, "val_score": score}
+        return scores
+
+    def _finish(self, trainer: Trainer) -> None:
+        test = self.dataset.splits["test"]
+        logits, labels = trainer.predict(test, self.stop)
+        last, temperature = classify(logits, labels), None
+        if self.dataset.val is not None:
+            temperature = fit_temperature(*trainer.predict(self.dataset.val, self.stop))
+            last |= scaled_scores(logits, labels, temperature)
+        renewed = trainer.predict_with_new_statistics(test, self.stop) if self.new_bn else None
+        record = RunRecord(
+            cell=self.cell,
+            last=last,
+            best=self.best,
+            confusion=count_confusion(logits, labels),
+            test_size=len(labels),
+            wall_s=round(self.seconds, 2),
+            step_ms=round(1000 * self.timer.seconds / max(1, self.timer.steps), 4),
+            machine=machine_info(self.device),
+            parameters=count_parameters(trainer.model),
+            extra={
+                "concurrent": self.concurrent,
+                "compiled": self.compile,
+                "graph": self.graph,
+                "processes": self.ranks.world,
+                "host_s": {name: round(spent, 3) for name, spent in self.host_seconds.items()},
+                "weights": str(self.recipe.weights or "from scratch"),
+                **({} if temperature is None else {"temperature": temperature}),
+                **({} if renewed is None else {"new_bn": classify(*renewed)}),
+            },
+        )
+        if self.ranks.leads:
+            # contiguous, as other formats need it: safetensors does not support channels last
+            weights = {name: part.contiguous() for name, part in trainer.model.state_dict().items()}
+            kept = weights if self.keep_model else None
+            self.folder.finish(record, trainer.describe_model(), kept)
+        # all ranks wait for the files
+        self.ranks.gather(None)
+        self.record = record
+        self.trainer = None

@@ -1,0 +1,282 @@
+"""The folder of one run: every file name, locking, resuming, packing, and loading the model."""
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from filelock import FileLock, Timeout
+
+from zetamix.atomic_io import (
+    load_tensors,
+    naming,
+    read_json,
+    seal,
+    write_bytes,
+    write_file,
+    write_json,
+    write_text,
+)
+from zetamix.text import reason
+from zetamix_lab.models import TrainedModel, build
+from zetamix_lab.provenance import FileChangedError, FileRef
+from zetamix_lab.records import Cell, RunRecord, read_lines
+
+CELL = "cell.json"
+CURVE = "metrics.jsonl"
+CHECKPOINT = "checkpoint.pt"
+MODEL = "model.json"
+WEIGHTS = "final.pt"
+RECORD = "record.json"
+LOCK = ".lock"
+CHECKPOINT_SCHEMA = "zetamix/checkpoint/1"
+
+
+class FolderError(ValueError):
+    """A folder that cannot be used for this run. The message says why and what to do."""
+
+
+class RunFolder:
+    """The files of a run under `path`. Each of them is written atomically.
+
+    `cell.json` describes the run, `metrics.jsonl` has one line per epoch, `checkpoint.pt` exists
+    while the run is unfinished, `model.json` and `final.pt` hold the model after the last epoch,
+    `record.json` the result.
+
+    cell: the run to train. Raises if the folder belongs to another run; an unfinished run of the
+        same cell is resumed. None to read any folder.
+    """
+
+    FILES: ClassVar[tuple[str, ...]] = (CELL, CURVE, CHECKPOINT, MODEL, WEIGHTS, RECORD)
+    """In the order of writing: the record is last, and implies that the other files exist."""
+
+    def __init__(self, path: Path, cell: Cell | None = None) -> None:
+        self.path = path
+        self.cell = cell
+        if cell is not None and (path / CELL).exists():
+            self._check_cell(cell)
+
+    def _check_cell(self, cell: Cell) -> None:
+        path = self.path / CELL
+        try:
+            old = read_json(path)
+            key, there = old.pop("key"), {**old, **old["recipe"]}
+            damaged = Cell(**old).key != key
+        except (ValueError, TypeError, KeyError):
+            damaged = True
+        if damaged:
+            raise FolderError(
+                f"{path} is damaged or does not describe a run. Remove {self.path} to train this "
+                "run again, or choose another --out."
+            )
+        if key != cell.key:
+            changed = [
+                f"{name}: {there.get(name)} there, {value} requested"
+                for name, value in sorted({**cell.__dict__, **cell.recipe}.items())
+                if name != "recipe" and there.get(name) != value
+            ]
+            raise FolderError(
+                f"{self.path} is the folder of another run ({'; '.join(changed)}). Choose another "
+                "--out."
+            )
+
+    def open(self, cell: Cell, epochs: int) -> None:
+        """Create the folder, or drop the epochs after the checkpoint to resume from."""
+        self.clean_up()
+        write_json(self.path / CELL, {"key": cell.key, **cell.__dict__})
+        kept = [json.dumps(seal(line)) for line in self.read_curve() if line["epoch"] <= epochs]
+        write_text(self.path / CURVE, "".join(f"{line}\n" for line in kept))
+
+    def read_record(self) -> RunRecord | None:
+        """The result of a finished run; None if the run is unfinished."""
+        path = self.path / RECORD
+        if not path.exists():
+            return None
+        try:
+            record = RunRecord.from_dict(read_json(path))
+        except (KeyError, TypeError, ValueError) as error:
+            raise FolderError(
+                f"{path} cannot be read: {reason(error)}. Remove it to train this run again."
+            ) from error
+        if self.cell is not None and record.cell.key != self.cell.key:
+            raise FolderError(f"{path} is the record of another run. Choose another --out.")
+        return record
+
+    def read_curve(self) -> list[dict[str, Any]]:
+        """The metrics of every epoch so far; empty if there are none."""
+        try:
+            lines = list(read_lines(self.path / CURVE))
+            for number, line in enumerate(lines, 1):
+                if not isinstance(line.get("epoch"), int):
+                    raise ValueError(
+                        f"{self.path / CURVE}, line {number}: expected an epoch number."
+                    )
+        except ValueError as error:
+            raise FolderError(f"{error} Remove {self.path} to train this run again.") from None
+        return lines
+
+    def add_epoch(self, line: dict[str, Any]) -> None:
+        path = self.path / CURVE
+        with naming(path), path.open("a") as file:
+            file.write(json.dumps(seal(line)) + "\n")
+
+    def save_checkpoint(self, state: dict[str, Any]) -> None:
+        self._save(CHECKPOINT, {"schema": CHECKPOINT_SCHEMA, **state})
+
+    def load_checkpoint(self) -> dict[str, Any] | None:
+        """The checkpoint, on the CPU; None if there is none."""
+        path = self.path / CHECKPOINT
+        if not path.exists():
+            return None
+        try:
+            state: dict[str, Any] = load_tensors(path)
+            if state["schema"] != CHECKPOINT_SCHEMA:
+                raise ValueError(f"expected {CHECKPOINT_SCHEMA}, got {state['schema']!r}")
+        except Exception as error:
+            raise FolderError(
+                f"{path} cannot be read: {reason(error)}. Remove it to restart this run."
+            ) from error
+        return state
+
+    def finish(
+        self, record: RunRecord, description: dict[str, Any], weights: dict[str, Any] | None
+    ) -> None:
+        """Write the model, then the record, and remove the checkpoint.
+
+        description: what `load_model` needs to build the network.
+        weights: None to keep no model.
+        """
+        if weights is not None:
+            write_json(self.path / MODEL, seal(description))
+            self._save(WEIGHTS, weights)
+        write_json(self.path / RECORD, seal(record.as_dict()))
+        self.clean_up()
+
+    def clean_up(self) -> None:
+        """Remove leftovers of a killed process: temporary files, an obsolete checkpoint."""
+        for part in self.path.glob(".*.part"):
+            part.unlink(missing_ok=True)
+        if (self.path / RECORD).exists():
+            (self.path / CHECKPOINT).unlink(missing_ok=True)
+
+    def remove_model(self) -> None:
+        """Remove weights and checkpoint (45 MB for a ResNet-18), and keep record and curve."""
+        for name in (WEIGHTS, MODEL, CHECKPOINT):
+            (self.path / name).unlink(missing_ok=True)
+
+    def pack(self) -> dict[str, bytes]:
+        """All files of the run by name, to be moved to another machine."""
+        paths = [self.path / name for name in self.FILES]
+        return {path.name: path.read_bytes() for path in paths if path.exists()}
+
+    @classmethod
+    def unpack(cls, path: Path, files: dict[str, bytes]) -> "RunFolder":
+        """Write the files of a run that was trained elsewhere, unless it is finished here."""
+        if not (path / RECORD).exists():
+            for name in cls.FILES:
+                if name in files:
+                    write_bytes(path / name, files[name])
+        return cls(path)
+
+    def _save(self, name: str, state: dict[str, Any]) -> None:
+        path = self.path / name
+        try:
+            write_file(path, lambda file: torch.save(state, file))
+        except (OSError, RuntimeError) as error:
+            # if the disk is full, torch raises its own error while closing the file
+            cause: BaseException | None = error
+            while cause is not None and not isinstance(cause, OSError):
+                cause = cause.__context__
+            if cause is None:
+                raise
+            raise FolderError(
+                f"{path} cannot be written ({cause.strerror}). The last checkpoint is intact: free "
+                "some space, then rerun the same command to resume."
+            ) from error
+
+
+@contextmanager
+def hold(folders: Iterable[Path], wait: float = 0.0, lock: str = LOCK) -> Iterator[None]:
+    """Lock the folders of runs, so that no other process or thread writes there.
+
+    wait: seconds to wait for the current owner, such as a process whose parent was killed.
+    lock: name of the lock file.
+    """
+    with ExitStack() as stack:
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                stack.enter_context(FileLock(folder / lock, timeout=wait))
+            except Timeout:
+                raise FolderError(
+                    f"{folder} is in use by another process. Wait for it, or stop it."
+                ) from None
+        yield
+
+
+def load_model(
+    folder: str | Path,
+    device: torch.device | str = "cpu",
+    *,
+    calibrated: bool = False,
+    model: str | None = None,
+) -> TrainedModel:
+    """Load the model of a finished run after its last epoch, in evaluation mode.
+
+    A network of your own (FILE.py:FUNCTION) is built by running that file again, unless it has
+    changed.
+
+    folder: the folder of a run, such as out/train-photos/zeta-2.8-s0.
+    calibrated: whether to divide the logits by the temperature that was fitted on the validation
+        split, so that softmax gives calibrated probabilities. Predictions do not change.
+    model: the current location of your own file, as FILE.py:FUNCTION; None if it has not moved.
+    """
+    path = Path(folder)
+    if not (path / RECORD).exists():
+        raise FolderError(
+            f"{path} has no finished run: {RECORD} is missing. Expected the folder of a run, such "
+            "as out/train-photos/zeta-2.8-s0."
+        )
+    try:
+        form = read_json(path / MODEL)
+        weights = load_tensors(path / WEIGHTS)
+    except Exception as error:
+        raise FolderError(
+            f"The model in {path} cannot be read: {reason(error)}. Remove the folder and train it "
+            "again."
+        ) from error
+    shape, classes = tuple(form["shape"]), tuple(form["classes"])
+    code = None if model or not form.get("code") else FileRef.from_dict(form["code"])
+    try:
+        network = build(model or form["model"], len(classes), shape, stem=form["stem"], code=code)
+        network.load_state_dict(weights)
+    except FileChangedError as error:
+        raise FolderError(
+            f"{error} The network of {path} is built from it. If it has moved, pass "
+            "model='FILE.py:FUNCTION'."
+        ) from error
+    except RuntimeError as error:
+        raise FolderError(
+            f"The weights in {path} do not match {model or form['model']}: "
+            f"{str(error).splitlines()[-1].strip()}"
+        ) from error
+    mean, std = torch.tensor(form["mean"]), torch.tensor(form["std"])
+    # runs of version 0.1 do not store the type of their images, which is uint8
+    is_bytes = form.get("dtype", "uint8") == "uint8"
+    temperature = _temperature(path) if calibrated else 1.0
+    trained = TrainedModel(
+        network, classes, shape, mean, std, is_bytes=is_bytes, temperature=temperature
+    )
+    return trained.to(device).eval()
+
+
+def _temperature(path: Path) -> float:
+    record = RunFolder(path).read_record()
+    if record is None or "temperature" not in record.extra:
+        raise FolderError(
+            f"{path} has no temperature: its dataset has no validation split to fit one on, or it "
+            "was trained by an earlier version. Load the model with calibrated=False."
+        )
+    return float(record.extra["temperature"])

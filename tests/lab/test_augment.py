@@ -1,0 +1,148 @@
+"""Crops, flips and scaling of a batch against torchvision's of single images."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torchvision.transforms import v2
+from torchvision.transforms.v2 import functional as tv
+
+from zetamix_lab.data.augment import (
+    AUGMENTATIONS,
+    PADDING,
+    EpochDraws,
+    Scale,
+    augment,
+    choose_scale,
+    draw_epoch,
+    measure_scale,
+)
+
+
+@given(
+    size=st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(1, 9)),
+    draws=st.lists(
+        st.tuples(st.booleans(), st.integers(0, 2 * PADDING), st.integers(0, 2 * PADDING)),
+        min_size=1,
+        max_size=5,
+    ),
+)
+def test_crops_and_flips_are_torchvisions(size, draws):
+    images = torch.randint(256, (len(draws), *size), dtype=torch.uint8)
+    flips, *corners = torch.tensor(draws).T
+    found = augment(images, flips.bool(), torch.stack(corners, 1))
+    for image, (flip, top, left), ours in zip(images, draws, found, strict=True):
+        expected = tv.crop(tv.pad(image, [PADDING]), top, left, *size[1:])
+        assert torch.equal(ours, tv.horizontal_flip(expected) if flip else expected)
+
+
+def test_torchvisions_own_crop_lies_where_ours_does():
+    """RandomCrop(32, padding=4) pads and draws its corner as `draw_epoch` does."""
+    image = torch.randint(256, (3, 32, 32), dtype=torch.uint8)
+    crop = v2.RandomCrop(32, padding=4)
+    corners = set()
+    for _ in range(200):
+        params = crop.make_params([image])
+        corners.add((params["top"], params["left"]))
+        assert (params["padding"], params["height"], params["width"]) == ([4, 4, 4, 4], 32, 32)
+    ours = draw_epoch(5000, "crop-flip", seed=0, epoch=0).corners
+    assert {value for pair in corners for value in pair} == set(ours.unique().tolist())
+
+
+def test_no_draws_change_nothing():
+    images = torch.rand(3, 1, 4, 4)
+    assert augment(images, None, None) is images
+
+
+DRAWN = {"none": (False, False), "flip": (True, False), "crop-flip": (True, True)}
+
+
+@pytest.mark.parametrize("augmentation", AUGMENTATIONS)
+def test_an_epoch_is_drawn_from_seed_and_number(augmentation):
+    first, *others = (
+        draw_epoch(50, augmentation, seed=seed, epoch=epoch)
+        for seed, epoch in [(3, 7), (3, 7), (4, 7), (3, 8)]
+    )
+    assert (first.flips is not None, first.corners is not None) == DRAWN[augmentation]
+    assert first.order.sort().values.tolist() == list(range(50))
+    for part, *drawn in zip(first, *others, strict=True):
+        if part is not None:
+            assert [torch.equal(part, other) for other in drawn] == [True, False, False]
+
+
+def test_without_shuffling_the_order_is_the_files():
+    draws = draw_epoch(9, "flip", seed=0, epoch=0, shuffle=False)
+    assert draws.order.tolist() == list(range(9))
+
+
+def test_draws_are_even():
+    """Each flip half the time, each of the 9 × 9 corners once in 81: within five deviations."""
+    draws = draw_epoch(81_000, "crop-flip", seed=0, epoch=0)
+    assert draws.flips.float().mean().item() == pytest.approx(0.5, abs=5 * 0.5 / 81_000**0.5)
+    places = draws.corners[:, 0] * 9 + draws.corners[:, 1]
+    counts = torch.bincount(places, minlength=81)
+    assert len(counts) == 81
+    assert (counts - 1000).abs().max().item() < 5 * 1000**0.5
+
+
+def test_no_two_epochs_of_any_seed_are_alike():
+    seen = {
+        tuple(draw_epoch(12, "none", seed=seed, epoch=epoch).order.tolist())
+        for seed in range(5)
+        for epoch in range(40)
+    }
+    assert len(seen) == 200
+
+
+def test_each_changes_every_tensor_that_is_there():
+    draws = EpochDraws(torch.arange(4), torch.ones(4), None).map(lambda part: part[:2])
+    assert draws.order.tolist() == [0, 1]
+    assert draws.flips.tolist() == [1, 1]
+    assert draws.corners is None
+
+
+IMAGES = torch.randint(256, (40, 3, 5, 4), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("memory", [1, 2000, 1 << 28], ids=["a row", "some rows", "all at once"])
+def test_statistics_are_those_of_all_pixels(memory):
+    scale = measure_scale(IMAGES.to(torch.uint8), memory=memory)
+    wide = IMAGES.double()
+    torch.testing.assert_close(scale.mean, wide.mean((0, 2, 3)).float())
+    torch.testing.assert_close(scale.std, wide.std((0, 2, 3), correction=0).float())
+
+
+def test_statistics_of_points():
+    points = torch.randn(100, 2) * torch.tensor([1.0, 20.0]) + torch.tensor([0.0, -3.0])
+    scale = measure_scale(points)
+    torch.testing.assert_close(scale.mean, points.mean(0), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(scale.std, points.std(0, correction=0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("value", [0, 7, 255])
+def test_a_constant_channel_becomes_zero(value):
+    images = IMAGES.to(torch.uint8).clone()
+    images[:, 1] = value
+    scaled = measure_scale(images).apply(images, torch.float32)
+    assert (scaled[:, 1] == 0).all()
+    assert torch.isfinite(scaled).all()
+
+
+def test_scaling_is_torchvisions_normalize():
+    mean, std = [125.3, 123.0, 113.9], [63.0, 62.1, 66.7]
+    expected = v2.Normalize(mean, std)(IMAGES.float())
+    scale = Scale(torch.tensor(mean), torch.tensor(std))
+    scaled = scale.apply(IMAGES.to(torch.uint8), torch.float32)
+    torch.testing.assert_close(scaled, expected)
+    assert torch.equal(scale.apply(IMAGES, torch.bfloat16), scaled.bfloat16())
+
+
+def test_normalisation_by_name():
+    pixels = torch.tensor([[[[0, 255]]]], dtype=torch.uint8)
+    # "half" is MedMNIST's (x / 255 - 0.5) / 0.5
+    for name, expected in (("none", [0, 1]), ("half", [-1, 1]), ("dataset", [-1, 1])):
+        scaled = choose_scale(name, pixels).apply(pixels, torch.float32)
+        assert scaled.flatten().tolist() == expected
+    points = torch.randn(9, 2)
+    for name in ("none", "half"):
+        assert torch.equal(choose_scale(name, points).apply(points, torch.float32), points)

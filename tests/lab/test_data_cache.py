@@ -1,0 +1,238 @@
+"""Prepared data: complete or absent, memory-mapped, never stale, shared by processes."""
+
+import hashlib
+import multiprocessing
+import os
+import shutil
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import miniatures
+import pytest
+import torch
+from filelock import FileLock
+from miniatures import installed, prepared, refuses, write_npz
+
+from zetamix.atomic_io import read_json, seal, write_json
+from zetamix_lab import data
+from zetamix_lab.data import image_files
+from zetamix_lab.data.load_dataset import resolve
+
+
+@pytest.fixture
+def uda(tmp_path):
+    with installed("uda", data_dir=tmp_path):
+        yield tmp_path
+
+
+def test_a_later_load_needs_no_source_and_decodes_nothing(uda, monkeypatch):
+    first = data.load("uda")
+    monkeypatch.setattr(image_files, "decode", None)
+    data.prepare("uda")
+    shutil.rmtree(uda / "uda")
+    again = data.load("uda")
+    assert again.fingerprint == first.fingerprint
+    assert torch.equal(again.test.samples, first.test.samples)
+    assert (again.origin, again.notes) == (first.origin, first.notes)
+
+
+def test_a_load_reads_no_sample(uda):
+    """Loading and counting 400 MB that were verified before takes no memory and no time."""
+    data.load("uda")
+    (folder,) = prepared(uda)
+    meta = read_json(folder / "meta.json")
+    rows = meta["splits"]["train"] = 2000
+    size = rows * 3 * 256 * 256
+    for name, length in (("train.samples", size), ("train.labels", 8 * rows)):
+        (folder / name).write_bytes(b"")
+        os.truncate(folder / name, length)
+        with (folder / name).open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        meta["files"][name] = {"bytes": length, "sha256": sha256}
+    write_json(folder / "meta.json", seal(meta))
+    data.load("uda")
+    before = resident()
+    started = time.perf_counter()
+    dataset = data.load("uda")
+    assert len(dataset.train) == rows
+    assert dataset.train.counts().tolist() == [rows, 0]
+    part = dataset.train.subset(10)
+    assert part.take(torch.tensor([0])).sum() == 0
+    assert time.perf_counter() - started < 1
+    assert resident() - before < 100e6 < size
+
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_prepared_files_are_only_read(uda):
+    data.load("uda")
+    (folder,) = prepared(uda)
+    for file in folder.iterdir():
+        file.chmod(0o444)
+    folder.chmod(0o555)
+    try:
+        data.load("uda").train.samples.zero_()
+        assert data.load("uda").train.samples.sum().item() > 0
+    finally:
+        folder.chmod(0o755)
+    assert data.check("uda").ok
+
+
+def test_nothing_but_the_dataset_is_left(uda):
+    data.load("uda")
+    (folder,) = prepared(uda)
+    kinds = ("samples", "labels", "names")
+    files = {f"{split}.{kind}" for split in ("train", "val", "test") for kind in kinds}
+    assert {path.name for path in folder.iterdir()} == files | {"meta.json", "verified.json"}
+    others = [path.name for path in (uda / "prepared").iterdir() if path != folder]
+    assert all(name.endswith(".lock") for name in others)
+
+
+DAMAGES = {
+    "cut": lambda folder: os.truncate(folder / "val.samples", 10),
+    "gone": lambda folder: (folder / "val.labels").unlink(),
+    "no meta": lambda folder: (folder / "meta.json").unlink(),
+    "half a meta": lambda folder: os.truncate(folder / "meta.json", 100),
+    "old format": lambda folder: (folder / "meta.json").write_text('{"format": 0}'),
+    "wrong type": lambda folder: change_text(folder / "meta.json", '"shape": [', '"shape": ["a",'),
+    "another class": lambda folder: change_text(folder / "meta.json", "melanoma", "melamoma"),
+    "a pixel": lambda folder: flip(folder / "val.samples", 100),
+    "a label": lambda folder: flip(folder / "train.labels", 8),
+    "a name": lambda folder: flip(folder / "test.names", 3),
+}
+
+
+def change_text(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def flip(path, place):
+    """Change one bit; size and times of the file stay, as on a disk that fails."""
+    times = path.stat()
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_damaged_data_is_prepared_again(damage, uda):
+    before = data.load("uda").fingerprint
+    damage(*prepared(uda))
+    assert data.load("uda").fingerprint == before
+    assert data.check("uda").ok
+
+
+def test_damaged_data_without_its_source_is_refused(uda):
+    data.load("uda")
+    (folder,) = prepared(uda)
+    (folder / "val.samples").write_bytes(b"")
+    shutil.rmtree(uda / "uda")
+    message = f"^Prepared data is damaged: {folder / 'val.samples'} has 0 bytes instead of 589,824"
+    with pytest.raises(data.DatasetNotFoundError, match=message):
+        data.load("uda")
+
+
+def test_settings_determine_the_folder(tmp_path):
+    spec = miniatures.build("mednode", tmp_path)
+    fit = replace(spec, fit=image_files.Fit(256, crop=0.7))
+    classes = replace(spec, classes=("naevus", "melanoma"))
+    folders = {resolve(changed, tmp_path, 0, None).folder for changed in (spec, fit, classes)}
+    assert len(folders) == 3
+
+
+def test_force_prepares_again(uda):
+    data.prepare("uda")
+    (folder,) = prepared(uda)
+    (folder / "mark").write_text("old")
+    data.prepare("uda")
+    assert (folder / "mark").exists()
+    data.prepare("uda", force=True)
+    assert not (folder / "mark").exists()
+    assert data.check("uda").ok
+    # without a source the prepared data is kept
+    shutil.rmtree(uda / "uda")
+    with pytest.raises(data.DatasetNotFoundError):
+        data.prepare("uda", force=True)
+    assert len(data.load("uda").train) == 14
+
+
+class Stopped(BaseException):
+    """Like KeyboardInterrupt, which pytest takes for its own."""
+
+
+@pytest.mark.parametrize("stop", [Stopped, RuntimeError, MemoryError])
+def test_an_interrupted_run_leaves_nothing(stop, uda):
+    def interrupt(what, done, total):
+        if what == "decoding":
+            raise stop
+
+    with pytest.raises(stop):
+        data.prepare("uda", progress=interrupt)
+    assert prepared(uda) == []
+    assert not [*(uda / "prepared").glob("*.part")]
+    assert len(data.load("uda").train) == 14
+
+
+def test_partial_data_of_a_killed_process_is_removed(uda):
+    folder = resolve("uda", None, 0, None).folder
+    left = folder.parent / f".{folder.name}.abc.part"
+    left.mkdir(parents=True)
+    (left / "train.samples").write_bytes(b"half")
+    other = folder.parent / ".other-123.abc.part"
+    other.mkdir()
+    data.load("uda")
+    assert not left.exists()
+    assert other.exists()
+
+
+def prepare_and_report(root, queue):
+    dataset = data.prepare(root / "own.npz", root, progress=lambda what, *_: queue.put(what))
+    queue.put(dataset.fingerprint)
+
+
+def test_processes_prepare_the_same_set_once(tmp_path):
+    write_npz(tmp_path / "own.npz", {"train": [400] * 10}, (3, 32, 32))
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    workers = [context.Process(target=prepare_and_report, args=(tmp_path, queue)) for _ in "ab"]
+    folder = resolve(tmp_path / "own.npz", tmp_path, 0, None).folder
+    folder.parent.mkdir()
+    # held until both of them wait for it
+    with FileLock(folder.with_name(f".{folder.name}.lock")):
+        for worker in workers:
+            worker.start()
+        for _ in workers:
+            assert queue.get(timeout=60).startswith("waiting for another process")
+        assert prepared(tmp_path) == []
+    # one decodes three splits of one block each, the other finds the result
+    messages = Counter(queue.get(timeout=60) for _ in range(5))
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0
+    assert messages == {"decoding": 3, data.load(tmp_path / "own.npz", tmp_path).fingerprint: 2}
+    assert len(prepared(tmp_path)) == 1
+
+
+def test_a_data_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    reason = f"{tmp_path}/file/data/prepared: Not a directory"
+    advice = "--data-dir, data_dir= or the variable ZETAMIX_DATA"
+    refuses("digits", tmp_path / "file" / "data", reason, advice)
+
+
+def test_the_data_folder_is_argument_variable_or_cache(tmp_path, monkeypatch):
+    from zetamix_lab.data.source import resolve_data_dir
+
+    monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path / "variable"))
+    assert resolve_data_dir(tmp_path / "argument") == tmp_path / "argument"
+    assert resolve_data_dir(None) == tmp_path / "variable"
+    monkeypatch.delenv("ZETAMIX_DATA")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert resolve_data_dir(None) == tmp_path / ".cache" / "zetamix"

@@ -1,0 +1,218 @@
+"""Splits and datasets, references to them, and their fingerprints."""
+
+import importlib
+import sys
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from miniatures import save
+
+from zetamix_lab import data
+from zetamix_lab.data import DatasetRef, check_fingerprint, load_cached
+
+SAMPLES = torch.arange(40, dtype=torch.uint8).view(20, 1, 1, 2)
+LABELS = torch.tensor([0] * 10 + [1] * 6 + [2] * 4)
+
+
+def small(samples=SAMPLES, labels=LABELS, **options):
+    return data.from_tensors("small", {"train": (samples, labels)}, **options)
+
+
+def test_a_dataset_describes_its_splits_classes_and_shape():
+    whole = small()
+    split = whole.train
+    assert (len(split), split.shape, split.counts().tolist()) == (20, (1, 1, 2), [10, 6, 4])
+    assert split.names() is None
+    assert torch.equal(split.take(torch.tensor([3, 1])), split.samples[[3, 1]])
+    assert list(whole.splits) == ["train"]
+    assert list(whole.holdout().splits) == ["train", "val"]
+    assert (whole.val, whole.test) == (None, None)
+    assert (whole.classes, whole.num_classes, whole.shape) == (("0", "1", "2"), 3, (1, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("size", "counts"), [(10, [5, 3, 2]), (0.5, [5, 3, 2]), (3, [1, 1, 1]), (1.0, [10, 6, 4])]
+)
+def test_a_subset_is_stratified(size, counts):
+    split = small().train
+    subset = split.subset(size, seed=1)
+    assert subset.counts().tolist() == counts
+    # samples and labels stay together
+    label_of = dict(zip(split.samples[:, 0, 0, 0].tolist(), split.labels.tolist(), strict=True))
+    firsts = subset.samples[:, 0, 0, 0].tolist()
+    assert [label_of[first] for first in firsts] == subset.labels.tolist()
+
+
+def test_a_subset_of_a_subset_reads_only_its_rows():
+    split = small().train
+    inner = split.subset(10, seed=0).subset(3, seed=0)
+    assert "samples" not in vars(inner)
+    assert torch.equal(inner.take(torch.tensor([2])), inner.samples[2:])
+    assert inner.pool.data_ptr() == split.pool.data_ptr()
+
+
+def test_a_seed_fixes_a_subset():
+    split = small().train
+    assert torch.equal(split.subset(6, seed=0).samples, split.subset(6, seed=0).samples)
+    assert not torch.equal(split.subset(6, seed=0).samples, split.subset(6, seed=1).samples)
+
+
+@pytest.mark.parametrize(
+    ("size", "kind", "message"),
+    [
+        (2, ValueError, r"between 3 \(one of each class\) and 20 \(the whole split\)"),
+        (21, ValueError, "got 21"),
+        (1.5, ValueError, "size as a fraction must lie between 0 and 1, got 1.5"),
+        (0.0, ValueError, "size as a fraction must lie between 0 and 1, got 0.0"),
+        (True, TypeError, "size must be a number of samples or a fraction, got True"),
+        ("half", TypeError, "got 'half'"),
+    ],
+)
+def test_an_invalid_subset_is_refused(size, kind, message):
+    with pytest.raises(kind, match=message):
+        small().train.subset(size)
+
+
+def test_holdout_takes_val_from_train():
+    whole = small()
+    held = whole.holdout(0.3, seed=0)
+    assert held.val.counts().tolist() == [3, 2, 1]
+    assert held.train.counts().tolist() == [7, 4, 3]
+    rows = torch.cat([held.train.rows, held.val.rows]).sort().values
+    assert rows.tolist() == list(range(20))
+    assert held.fingerprint != whole.fingerprint
+    assert held.fingerprint == whole.holdout(0.3, seed=0).fingerprint
+    assert held.fingerprint != whole.holdout(0.3, seed=1).fingerprint
+    assert held.notes == ("val: 6 samples held out of train, stratified (seed 0)",)
+
+
+def test_holdout_leaves_an_own_validation_split_alone():
+    held = small().holdout()
+    with pytest.raises(data.DataError, match="already has a validation split of 3"):
+        held.holdout()
+    with pytest.raises(ValueError, match="fraction must lie between 0 and 1, got 1"):
+        small().holdout(1)
+
+
+def test_the_fingerprint_is_of_classes_samples_labels_and_splits():
+    assert small().fingerprint == small().fingerprint
+    changed = SAMPLES.clone()
+    changed[7] += 1
+    renamed = small(classes=["a", "b", "c"])
+    moved = data.from_tensors("small", dict.fromkeys(["train", "test"], (SAMPLES, LABELS)))
+    variants = [small(), renamed, small(changed), small(labels=LABELS.flip(0)), moved]
+    assert len({variant.fingerprint for variant in variants}) == 5
+
+
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        (
+            {"test": (torch.zeros(2, 1), torch.tensor([0, 1]))},
+            "splits must be train and optionally",
+        ),
+        ({"train": (torch.zeros(2, 1), torch.tensor([0, -1]))}, "train must have one label from 0"),
+        ({"train": (torch.zeros(3, 1), torch.tensor([0, 1]))}, "for each of its 3 samples"),
+    ],
+)
+def test_invalid_tensors_are_refused(splits, message):
+    with pytest.raises(ValueError, match=message):
+        data.from_tensors("bad", splits)
+
+
+def test_a_split_goes_into_torchs_loader_and_is_shown_in_a_line():
+    samples = torch.arange(6.0).view(6, 1)
+    dataset = small(samples, torch.arange(6) % 2)
+    split = dataset.train.keep(torch.tensor([1, 2, 5]))
+    assert [(float(sample), label) for sample, label in split] == [(1.0, 1), (2.0, 0), (5.0, 1)]
+    assert split[-1] == (samples[5], 1)
+    batches = list(torch.utils.data.DataLoader(split, 2))
+    assert [batch[1].tolist() for batch in batches] == [[1, 0], [1]]
+    with pytest.raises(TypeError, match=r"row must be an int, got slice\. Use keep"):
+        split[:2]
+    assert repr(split) == "Split(3 samples of 1 in 2 classes)"
+    assert repr(dataset).startswith("Dataset('small', train=Split(6 samples of 1 in 2 classes), ")
+
+
+def test_a_holdout_keeps_duplicates_together():
+    samples = torch.randint(256, (40, 1, 4, 4), dtype=torch.uint8).repeat(2, 1, 1, 1)
+    dataset = small(samples, (torch.arange(40) % 2).repeat(2))
+    for seed in range(3):
+        parted = dataset.holdout(0.25, seed)
+        assert (len(parted.train), len(parted.val)) == (60, 20)
+        assert parted.val.counts().tolist() == [10, 10]
+        train, val = (map(str, part.samples.tolist()) for part in (parted.train, parted.val))
+        assert set(train).isdisjoint(val)
+
+
+def test_a_holdout_of_a_class_that_is_one_image_over_and_over():
+    samples = torch.zeros(8, 2)
+    samples[4:] = torch.rand(4, 2)
+    assert small(samples, torch.arange(8) // 4).holdout(0.25).val.counts().tolist() == [1, 1]
+
+
+# computed with the code of commit 99cc921; committed records carry such fingerprints
+def test_fingerprints_never_change(tmp_path):
+    for name, seed, expected in [
+        ("digits", 0, "b1d3d39664fb6fc4"),
+        ("digits", 3, "7f5246808d89491a"),
+        ("crescents", 0, "4d8258de2f90f64d"),
+        ("helix", 3, "f620f49d91ca79a1"),
+    ]:
+        assert data.load(name, tmp_path, seed).fingerprint == expected, name
+    assert data.load("crescents").holdout(0.1, 2).fingerprint == "88bcc193496cc2ad"
+    generator = np.random.default_rng(0)
+    folder = tmp_path / "made"
+    for name in ("cats", "dogs"):
+        for k in range(12):
+            pixels = generator.integers(0, 256, (10, 10, 3), dtype=np.uint8)
+            save(folder / name / f"{k}.png", pixels)
+        save(folder / name / "copy.png", pixels)
+    assert data.load(folder, tmp_path).fingerprint == "9e8bd84b6dc0b409"
+    assert data.load(folder, tmp_path, seed=1).fingerprint == "e7b67fc94fe8636e"
+    assert data.load(folder, tmp_path, size=8).fingerprint == "af5d7919490360d4"
+    images = generator.integers(0, 256, (40, 6, 6), dtype=np.uint8)
+    images[5] = images[7]
+    path = tmp_path / "arr.npz"
+    np.savez(path, train_images=images, train_labels=np.arange(40) % 2)
+    assert data.load(path, tmp_path).fingerprint == "aa7c435a7caf0a1d"
+    assert data.load(path, tmp_path, seed=5).fingerprint == "9304b2d9e840a5ec"
+
+
+def test_a_reference_gives_the_same_part_in_every_process():
+    ref = DatasetRef("crescents", train_size=64)
+    dataset, again = ref.load(), load_cached(ref)
+    assert len(dataset.train) == 64
+    assert torch.equal(again.train.samples, dataset.train.samples)
+    assert load_cached(DatasetRef("crescents", None, 64)) is again
+    whole = DatasetRef("crescents").load()
+    assert whole.with_train_size(None) is whole
+
+
+def test_a_reference_has_absolute_paths(tmp_path, monkeypatch):
+    (tmp_path / "photos").mkdir()
+    monkeypatch.chdir(tmp_path)
+    expected = DatasetRef(str(tmp_path / "photos"), str(tmp_path / "data"), 0.5, 32)
+    assert DatasetRef.resolve(Path("photos"), Path("data"), 0.5, 32) == expected
+    # a name of the catalogue stays one, even if there is a folder of that name
+    (tmp_path / "digits").mkdir()
+    assert DatasetRef.resolve("digits") == DatasetRef("digits")
+
+
+def test_data_that_changed_between_processes_is_refused():
+    dataset = small()
+    assert check_fingerprint(dataset, dataset.fingerprint) is dataset
+    with pytest.raises(data.DataError, match="expected the fingerprint abc"):
+        check_fingerprint(dataset, "abc")
+
+
+def test_a_missing_package_names_the_extra_to_install():
+    with mock.patch.dict(sys.modules):
+        for name in [name for name in sys.modules if name.startswith(("zetamix_lab.data", "PIL"))]:
+            del sys.modules[name]
+        sys.modules["PIL"] = None
+        with pytest.raises(ModuleNotFoundError, match=r"needs PIL.* pip install 'zetamix\[cli\]'"):
+            importlib.import_module("zetamix_lab.data")

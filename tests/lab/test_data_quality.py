@@ -1,0 +1,224 @@
+"""`check`: counts, broken files, duplicates, conflicting labels, checksums."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from miniatures import build, class_folders, picture, save, split_folders, write_csv, write_npz
+
+from zetamix_lab import data
+
+
+def test_a_dataset_as_expected(tmp_path):
+    spec = build("uda", tmp_path)
+    report = data.check(spec, tmp_path)
+    assert report.ok
+    assert report.sizes == spec.sizes
+    totals = {c.label: (c.size, c.expected) for c in report.counts if c.split == "all"}
+    assert totals == {"nevus": (12, 12), "melanoma": (9, 9)}
+    by_split = {c.split: 0 for c in report.counts}
+    for count in report.counts:
+        by_split[count.split] += count.size
+    assert by_split == {**spec.sizes, "all": 21}
+    # a check prepares nothing
+    assert not (tmp_path / "prepared").exists()
+
+
+def test_a_missing_image_and_wrong_classes_are_problems(tmp_path):
+    spec = build("mednode", tmp_path)
+    (tmp_path / "mednode" / "complete_mednode_dataset" / "naevus" / "1003.jpg").unlink()
+    report = data.check(spec, tmp_path)
+    assert not report.ok
+    assert report.problems == (
+        "train has 15 samples; expected 16.",
+        "nevus has 12 samples in all; expected 13.",
+    )
+    spec = build("isic2016", tmp_path)
+    swapped = replace(spec, counts={"train": (3, 5), "test": (3, 2)})
+    assert data.check(swapped, tmp_path).problems == (
+        "benign has 5 samples in train; expected 3.",
+        "malignant has 3 samples in train; expected 5.",
+    )
+
+
+def test_broken_images_are_named(tmp_path):
+    mine = class_folders(tmp_path / "mine", {"a": 30, "b": 30})
+    for name in ("a/3.png", "b/7.png"):
+        (mine / name).write_bytes((mine / name).read_bytes()[:70])
+    (mine / "b" / "9.png").write_text("no image")
+    report = data.check(mine, tmp_path)
+    assert not report.ok
+    assert sorted(line.split(": ")[0] for line in report.corrupt) == [
+        str(mine / name) for name in ("a/3.png", "b/7.png", "b/9.png")
+    ]
+    # rows of the others are not shifted
+    assert (report.problems, report.duplicates) == ((), ())
+
+
+def test_duplicates_across_splits_are_listed_first(tmp_path):
+    mine = split_folders(tmp_path / "mine")
+    save(mine / "train" / "a" / "1.png", picture(0, 2, 50))
+    shutil.copy(mine / "train" / "a" / "1.png", mine / "train" / "a" / "copy.png")
+    shutil.copy(mine / "train" / "b" / "0.png", mine / "test" / "a" / "leak.png")
+    report = data.check(mine, tmp_path)
+    assert [tuple(map(str, group)) for group in report.duplicates] == [
+        ("train train/b/0.png (b)", "test test/a/leak.png (a)"),
+        ("train train/a/1.png (a)", "train train/a/copy.png (a)"),
+    ]
+    assert [problem.split(":")[0] for problem in report.problems] == [
+        "Duplicates across splits",
+        "Conflicting labels",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("split", "copy", "leaks", "conflicts"),
+    [
+        ("train", "train/a", 0, 0),
+        ("train", "train/b", 0, 1),
+        ("train", "val/a", 1, 0),
+        ("train", "test/a", 1, 0),
+        ("train", "test/b", 1, 1),
+        ("val", "test/a", 1, 0),
+    ],
+)
+def test_duplicates_across_splits_or_classes_are_problems(split, copy, leaks, conflicts, tmp_path):
+    mine = split_folders(tmp_path / "mine")
+    shutil.copy(mine / split / "a" / "0.png", mine / copy / "copy.png")
+    report = data.check(mine, tmp_path)
+    assert len(report.duplicates) == 1
+    assert (report.leaks, report.conflicts) == (leaks, conflicts)
+    assert len(report.problems) == leaks + conflicts
+    assert report.ok == (not leaks and not conflicts)
+
+
+def test_duplicates_of_a_published_dataset_come_with_advice(tmp_path):
+    spec = build("isic2016", tmp_path)
+    photos = "ISBI2016_ISIC_Part3_{}_Data/ISIC_{}.jpg"
+    train, test = photos.format("Training", "0000000"), photos.format("Test", "1500000")
+    shutil.copy(tmp_path / "isic2016" / train, tmp_path / "isic2016" / test)
+    (problem,) = data.check(spec, tmp_path).problems
+    assert problem.startswith("Duplicates across splits: 1 group")
+    assert "If ISIC 2016 is published like this, leave it unchanged" in problem
+
+
+def test_all_problems_of_a_folder_are_reported_at_once(tmp_path):
+    mine = class_folders(tmp_path / "mine", {"a": 9, "b": 9, "alone": 1, "pair": 2})
+    (mine / "none").mkdir()
+    save(mine / "stray.png", picture(0, 2, 0))
+    (mine / "a" / "3.png").write_bytes((mine / "a" / "3.png").read_bytes()[:70])
+    (mine / "b" / "7.png").write_bytes(b"")
+    (mine / "b" / "8.png").unlink()
+    (mine / "b" / "8.png").symlink_to(mine / "nowhere.png")
+    shutil.copy(mine / "a" / "0.png", mine / "b" / "copy.png")
+    report = data.check(mine, tmp_path / "data")
+    starts = (f"{mine}: the image stray", f"{mine / 'none'} contains no", "Class 'alone' of")
+    starts += ("Class 'pair' of",)
+    assert all(map(str.startswith, report.problems, starts))
+    assert report.problems[-1].startswith("Conflicting labels: 1 group")
+    broken = [f"{mine}/{name}" for name in ("a/3.png", "b/7.png", "b/8.png")]
+    assert sorted(line.split(": ")[0] for line in report.corrupt) == broken
+    assert sum(report.sizes.values()) == 22
+    # prepare still refuses
+    with pytest.raises(data.DataError, match="stray"):
+        data.prepare(mine, tmp_path / "data")
+
+
+def test_all_problems_of_splits_are_reported_at_once(tmp_path):
+    mine = tmp_path / "mine"
+    class_folders(mine / "train", {"a": 4, "b": 4})
+    class_folders(mine / "test", {"c": 2})
+    for name in ("val", "valid", "extra"):
+        (mine / name).mkdir()
+    problems = data.check(mine, tmp_path / "data").problems
+    parts = ("extra next to train", "val and valid are both val", "contains no images", "class 'c'")
+    assert len(problems) == len(parts)
+    assert all(part in problem for part, problem in zip(parts, problems, strict=True))
+
+
+def test_a_folder_without_a_readable_image(tmp_path):
+    mine = class_folders(tmp_path / "mine", {"a": 3, "b": 3})
+    for file in [*mine.glob("*/*")]:
+        file.write_text("no image")
+    report = data.check(mine, tmp_path / "data")
+    assert report.problems == (f"{mine}: none of 6 images can be read.",)
+    assert len(report.corrupt) == 6
+
+
+def test_all_problems_of_a_table_are_reported_at_once(tmp_path):
+    mine = class_folders(tmp_path / "mine", {"a": 6, "b": 6})
+    (mine / "b" / "3.png").write_bytes(b"")
+    rows = [[f"{name}/{k}.png", name, "train"] for name in ("a", "b") for k in range(6)]
+    rows += [["gone.png", "a", "train"], ["a/0.png", "a", "test"], ["b/9.png", "b", "train"]]
+    rows[1][2], rows[2][1] = "some", ""
+    path = write_csv(mine / "labels.csv", [["file", "label", "split"], *rows])
+    report = data.check(path, tmp_path / "data")
+    named = [problem.split(", ", 1)[1].split(": ")[0] for problem in report.problems]
+    assert named == ["row 3", "row 4", "row 14", "row 15", "row 16"]
+    assert report.corrupt == (f"{mine / 'b' / '3.png'}: the file is empty",)
+
+
+def test_a_fatal_error_comes_with_the_problems_before_it(tmp_path):
+    mine = class_folders(tmp_path / "mine", {"a": 2})
+    rows = [["a/0.png", "a", "val"], ["a/1.png", "", "val"]]
+    path = write_csv(mine / "labels.csv", [["file", "label", "split"], *rows])
+    with pytest.raises(data.DataError) as caught:
+        data.check(path, tmp_path / "data")
+    first, *others = str(caught.value).split("\n  ")
+    assert (first, len(others)) == ("2 problems:", 2)
+    assert "row 3: no label" in others[0]
+    assert "no row has the split train" in others[1]
+
+
+def test_duplicates_in_arrays_are_named_by_row(tmp_path):
+    images = np.arange(12 * 16, dtype=np.uint8).reshape(12, 4, 4)
+    images[5], images[1] = images[2], images[0]
+    labels = np.array([0, 1, 2] * 3 + [0, 1, 3])
+    np.savez(tmp_path / "own.npz", train_images=images, train_labels=labels)
+    report = data.check(tmp_path / "own.npz", tmp_path)
+    # a class too small to split does not end the check
+    assert "Class '3'" in report.problems[0]
+    assert (len(report.duplicates), report.conflicts) == (2, 1)
+    same_class = next(group for group in report.duplicates if group[0].label == "2")
+    assert all(str(s) == f"{s.split} row {s.row} (2)" for s in same_class)
+
+
+def test_prepared_data_is_checked_against_its_checksums(tmp_path):
+    write_npz(tmp_path / "own.npz", {"train": [5] * 3}, (1, 8, 8))
+    data.load(tmp_path / "own.npz", tmp_path)
+    (file,) = (tmp_path / "prepared").glob("*/train.samples")
+    content = bytearray(file.read_bytes())
+    content[10] ^= 1
+    file.write_bytes(content)
+    (problem,) = data.check(tmp_path / "own.npz", tmp_path).problems
+    assert problem.startswith(f"Prepared data is damaged: {file} has changed")
+
+
+def test_prepared_data_is_checked_if_there_are_no_files(tmp_path):
+    spec = build("isic2017", tmp_path)
+    # two of one class
+    photos = tmp_path / "isic2017" / "ISIC-2017_Training_Data"
+    shutil.copy(photos / "ISIC_0000000.jpg", photos / "ISIC_0000003.jpg")
+    data.load(spec, tmp_path)
+    before = data.check(spec, tmp_path)
+    shutil.rmtree(tmp_path / "isic2017")
+    after = data.check(spec, tmp_path)
+    assert after.ok
+    assert (after.counts, after.duplicates) == (before.counts, before.duplicates)
+    assert after.duplicates[0][0].name.startswith("ISIC-2017_")
+
+
+def test_progress_is_reported(tmp_path):
+    spec = build("mednode", tmp_path)
+    calls = []
+    data.check(spec, tmp_path, progress=lambda *call: calls.append(call))
+    assert {activity for activity, _, _ in calls} == {"checking"}
+    assert calls[-1] == ("checking", 23, 23)
+    assert [done for _, done, _ in calls] == sorted(done for _, done, _ in calls)
+
+
+def test_synthetic_data_is_checked_too():
+    report = data.check("spirals", seed=3)
+    assert report.ok
+    assert [c.size for c in report.counts if c.split == "test"] == [256, 256]

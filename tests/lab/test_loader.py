@@ -1,0 +1,267 @@
+"""The loader: every sample once, the same for a seed, resumable, sharded, streamed."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zetamix_lab import data
+from zetamix_lab.data import Split
+from zetamix_lab.data.augment import AUGMENTATIONS, augment, measure_scale
+from zetamix_lab.data.loader import Loader
+
+
+def images(count=23, shape=(3, 6, 5), seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    samples = torch.randint(256, (count, *shape), dtype=torch.uint8, generator=generator)
+    # the label is the row, so that a batch reveals which samples it holds
+    return Split(samples, torch.arange(count), max(1, count))
+
+
+def equal(first, second):
+    assert len(first) == len(second) > 0
+    pairs = zip(first, second, strict=True)
+    return all(torch.equal(a, b) for batches in pairs for a, b in zip(*batches, strict=True))
+
+
+def labels_in(loader):
+    return [int(label) for _, labels in loader for label in labels]
+
+
+@given(
+    count=st.integers(1, 40),
+    batch_size=st.integers(1, 50),
+    drop=st.booleans(),
+    world=st.integers(1, 4),
+    shuffle=st.booleans(),
+    epoch=st.integers(0, 3),
+)
+def test_every_sample_comes_once(count, batch_size, drop, world, shuffle, epoch):
+    split = images(count)
+    if world > count and (shuffle or drop):
+        return
+    parts, steps = [], []
+    options = {"drop_last": drop, "shuffle": shuffle, "world": world, "seed": 5}
+    for rank in range(world):
+        loader = Loader(split, batch_size, rank=rank, **options)
+        loader.set_epoch(epoch)
+        batches = [labels for _, labels in loader]
+        assert len(batches) == len(loader)
+        sizes = {len(labels) for labels in batches[:-1]}
+        assert sizes <= {min(batch_size, loader.count)}
+        if drop:
+            # never the only batch
+            assert batches
+            assert len(batches[-1]) == min(batch_size, count // world)
+        parts += [int(label) for labels in batches for label in labels]
+        steps.append(len(batches))
+    assert len(set(parts)) == len(parts)
+    if shuffle or drop:
+        # no rank waits for another
+        assert len(set(steps)) == 1
+    if not drop:
+        assert len(parts) == (count - count % world if shuffle else count)
+
+
+def test_what_ranks_leave_over_is_another_one_each_epoch():
+    left = set()
+    for epoch in range(12):
+        seen = set()
+        for rank in range(2):
+            loader = Loader(images(7), 2, rank=rank, world=2)
+            loader.set_epoch(epoch)
+            seen |= set(labels_in(loader))
+        (rest,) = set(range(7)) - seen
+        left.add(rest)
+    assert len(left) > 3
+
+
+def test_a_rank_takes_every_second_sample_of_the_epoch():
+    whole = labels_in(Loader(images(8), 3, seed=1))
+    for rank in range(2):
+        assert labels_in(Loader(images(8), 3, seed=1, rank=rank, world=2)) == whole[rank::2]
+
+
+def test_more_ranks_than_samples():
+    with pytest.raises(ValueError, match="each of 4 processes, got 3"):
+        Loader(images(3), 2, rank=0, world=4)
+    # without shuffling, as in evaluation, a rank may have none
+    idle = Loader(images(3), 2, shuffle=False, rank=3, world=4)
+    assert (len(idle), list(idle)) == (0, [])
+
+
+@pytest.mark.parametrize("augmentation", AUGMENTATIONS)
+def test_batches_are_augmented_and_scaled_as_drawn(augmentation):
+    split = images()
+    scale = measure_scale(split.samples)
+    loader = Loader(split, 5, augmentation=augmentation, scale=scale, seed=2)
+    loader.set_epoch(3)
+    draws = loader.draw(3)
+    raw = augment(split.samples[draws.order], draws.flips, draws.corners)
+    expected = (raw.float() - scale.mean.view(3, 1, 1)) / scale.std.view(3, 1, 1)
+    samples, labels = (torch.cat(part) for part in zip(*loader, strict=True))
+    torch.testing.assert_close(samples, expected)
+    assert torch.equal(labels, draws.order)
+
+
+def test_without_a_scale_images_lie_in_0_to_1_and_points_stay():
+    samples = torch.cat([batch for batch, _ in Loader(images(), 5, shuffle=False)])
+    torch.testing.assert_close(samples, images().samples.float() / 255)
+    points = Split(torch.randn(9, 2), torch.arange(9), 9)
+    found = torch.cat([batch for batch, _ in Loader(points, 4, shuffle=False)])
+    assert torch.equal(found, points.samples)
+    half, labels = next(iter(Loader(images(), 4, dtype=torch.bfloat16)))
+    assert (half.dtype, labels.dtype) == (torch.bfloat16, torch.int64)
+
+
+@pytest.mark.parametrize("memory", [None, 0], ids=["held", "streamed"])
+def test_a_seed_fixes_every_epoch(memory):
+    before = torch.get_rng_state()
+    first, again, other = (
+        Loader(images(), 4, augmentation="crop-flip", seed=seed, memory=memory)
+        for seed in (0, 0, 1)
+    )
+    epochs = [list(first), list(first)]
+    assert equal(epochs[0], list(again))
+    assert equal(epochs[1], list(again))
+    assert not equal(*epochs)
+    assert not equal(epochs[0], list(other))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_streaming_gives_what_holding_gives(drop):
+    held, streamed = (
+        Loader(images(), 4, augmentation="crop-flip", drop_last=drop, seed=3, memory=memory)
+        for memory in (None, 0)
+    )
+    assert (held.held, streamed.held) == (True, False)
+    for _ in range(2):
+        assert equal(list(held), list(streamed))
+    size = images().samples.numel()
+    assert [Loader(images(), 4, memory=size - k).held for k in range(2)] == [True, False]
+
+
+class Counting:
+    """Samples that count how many rows are read from them."""
+
+    def __init__(self, split):
+        self.labels, self.inner, self.samples = split.labels, split.samples, self
+        self.read = 0
+
+    def __getitem__(self, rows):
+        self.read += len(rows)
+        return self.inner[rows]
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+def test_streaming_reads_a_few_batches_ahead_and_no_more():
+    split = Counting(images(40))
+    batches = iter(Loader(split, 4, memory=0))
+    for _ in range(2):
+        next(batches)
+    # the two that were given out, and at most three more
+    assert 8 <= split.read <= 20
+    assert len(list(batches)) == 8
+    assert split.read == 40
+
+
+def test_a_stream_that_is_left_early_ends_its_thread():
+    before = set(threading.enumerate())
+    batches = iter(Loader(images(40), 4, memory=0))
+    next(batches)
+    (reader,) = set(threading.enumerate()) - before
+    assert reader.name.startswith("zetamix-loader")
+    del batches
+    assert not reader.is_alive()
+
+
+@pytest.mark.parametrize("memory", [None, 0], ids=["held", "streamed"])
+@pytest.mark.parametrize("stop", range(7))
+def test_goes_on_in_the_middle_of_an_epoch(memory, stop):
+    """Six batches in an epoch of 23, the last one of three: stop after 0 to 6 of them."""
+
+    whole, first, second = (
+        Loader(images(), 4, augmentation="crop-flip", seed=3, memory=memory) for _ in range(3)
+    )
+    expected = [*whole, *whole, *whole]
+    given = list(first)
+    batches = iter(first)
+    given += [next(batches) for _ in range(stop)]
+    state = first.state_dict()
+    assert state == {"epoch": 1, "position": stop, "seed": 3, "batch_size": 4}
+    second.load_state_dict(state)
+    assert second.state_dict() == state
+    assert equal([*given, *second, *second], expected)
+    assert second.state_dict()["epoch"] == 3
+    # an epoch that was left is given again in full
+    next(iter(second))
+    assert len(list(second)) == 6
+
+
+@pytest.mark.parametrize(("name", "saved", "own"), [("seed", 3, 4), ("batch_size", 4, 5)])
+def test_a_state_of_another_loader_is_refused(name, saved, own):
+    old = Loader(images(), **{"batch_size": 4, "seed": 3, name: saved})
+    new = Loader(images(), **{"batch_size": 4, "seed": 3, name: own})
+    with pytest.raises(ValueError, match=f"{name}={saved}, but this one has {own}"):
+        new.load_state_dict(old.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "match"),
+    [
+        ({"batch_size": 0}, ValueError, "batch_size must be at least 1, got 0"),
+        ({"augmentation": "rotate"}, ValueError, "one of 'none', 'flip', 'crop-flip'"),
+        (
+            {"split": Split(torch.rand(4, 2), torch.arange(4), 4), "augmentation": "flip"},
+            ValueError,
+            r"got samples of shape \[4, 2\]. Use augmentation='none'",
+        ),
+        ({"split": images(0)}, ValueError, "at least one sample, got none"),
+        ({"split": data.load("crescents")}, TypeError, r"dataset\.train, got Dataset"),
+    ],
+)
+def test_invalid_arguments_are_refused(changes, error, match):
+    with pytest.raises(error, match=match):
+        Loader(**{"split": images(), "batch_size": 4, **changes})
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("memory", [None, 0], ids=["held", "streamed"])
+def test_a_gpu_sees_what_a_cpu_sees(memory):
+    split = images(50)
+    scale = measure_scale(split.samples)
+    how = {"augmentation": "crop-flip", "scale": scale, "seed": 3}
+    cpu = list(Loader(split, 8, **how))
+    gpu = list(Loader(split, 8, device="cuda", memory=memory, **how))
+    assert len(cpu) == len(gpu) == 7
+    for (samples, labels), (on_gpu, labels_on_gpu) in zip(cpu, gpu, strict=True):
+        assert on_gpu.device.type == "cuda"
+        torch.testing.assert_close(on_gpu.cpu(), samples)
+        assert torch.equal(labels_on_gpu.cpu(), labels)
+
+
+def test_loaders_share_the_copy_of_a_split_on_a_device():
+    """Several runs side by side upload it once; it goes with the split."""
+    split = images()
+    one, other = (Loader(split, 4, seed=seed, device="meta") for seed in range(2))
+    assert one.samples is other.samples
+    assert one.samples.device.type == "meta"
+    gone = weakref.ref(one.samples)
+    del split, one, other
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_split_is_measured_once_and_again_if_it_changes():
+    samples = torch.tensor([[0.0], [2.0]])
+    scale = measure_scale(samples)
+    assert measure_scale(samples) is scale
+    samples.add_(1)
+    assert measure_scale(samples).mean.tolist() == [2.0]

@@ -1,0 +1,265 @@
+"""Measures of a classifier against scikit-learn, MedMNIST's definitions, and by hand."""
+
+import json
+import math
+import time
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn import metrics as sk
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from zetamix_lab.metrics import (
+    BINS,
+    DENSE_CLASSES,
+    EVALUATED,
+    METRICS,
+    classify,
+    confusion,
+    count_confusion,
+    count_right,
+    dense_confusion,
+    fit_temperature,
+    scaled_scores,
+)
+from zetamix_lab.statistics import standard_error
+
+
+def batch(classes, size, *, missing=(), sure=1.0, seed=0):
+    """Logits that are right more often than not, and labels without the missing classes."""
+    generator = torch.Generator().manual_seed(seed)
+    allowed = torch.tensor([k for k in range(classes) if k not in missing])
+    labels = allowed[torch.randint(len(allowed), (size,), generator=generator)]
+    logits = torch.randn(size, classes, generator=generator)
+    logits[torch.arange(size), labels] += sure
+    return logits, labels
+
+
+CASES = {
+    "two": batch(2, 50),
+    "three": batch(3, 40),
+    "ten": batch(10, 500),
+    "one missing": batch(5, 60, missing=(2,)),
+    "three missing": batch(6, 60, missing=(0, 3, 5)),
+    "two, both wrong half the time": batch(2, 31, sure=0.0),
+    "perfect": batch(4, 30, sure=60.0),
+    "one sample each": (torch.eye(3), torch.arange(3)),
+}
+
+
+@pytest.fixture(params=CASES.values(), ids=CASES.keys())
+def case(request):
+    return request.param
+
+
+def test_agrees_with_scikit_learn(case):
+    logits, labels = case
+    found = classify(logits, labels)
+    truth, predicted = labels.numpy(), logits.argmax(1).numpy()
+    with warnings.catch_warnings():
+        # scikit-learn warns that a class is predicted which does not occur
+        warnings.simplefilter("ignore")
+        expected = {
+            "accuracy": sk.accuracy_score(truth, predicted),
+            "error": 1 - sk.accuracy_score(truth, predicted),
+            "balanced_accuracy": sk.balanced_accuracy_score(truth, predicted),
+            "f1_micro": sk.f1_score(truth, predicted, average="micro"),
+            "f1_macro": sk.f1_score(truth, predicted, average="macro"),
+        }
+        labels_of_all = range(logits.shape[1])
+        probabilities = logits.double().softmax(1).numpy()
+        expected["nll"] = sk.log_loss(truth, probabilities, labels=labels_of_all)
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(value, abs=2e-6), name
+
+
+def medmnists_auc(truth, scores):
+    """`getAUC` of MedMNIST's evaluator, for its multi-class and its binary tasks."""
+    if scores.shape[1] == 2:
+        return sk.roc_auc_score(truth, scores[:, -1])
+    # MedMNIST's test splits have every class; a class that is missing has no area
+    return np.mean([sk.roc_auc_score(truth == k, scores[:, k]) for k in np.unique(truth)])
+
+
+def test_auc_is_medmnists(case):
+    logits, labels = case
+    expected = medmnists_auc(labels.numpy(), logits.softmax(1).numpy())
+    assert classify(logits, labels)["auc"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_ties_in_the_auc_count_half():
+    logits = torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.0, 0.0], [0.0, 2.0]])
+    labels = torch.tensor([0, 1, 0, 1])
+    # pairs of a 1 and a 0: one tie, three in the right order
+    assert classify(logits, labels)["auc"] == pytest.approx(3.5 / 4)
+
+
+def test_one_class_has_no_auc():
+    logits, labels = torch.randn(5, 3), torch.full((5,), 1)
+    found = classify(logits, labels)
+    assert math.isnan(found["auc"])
+    assert found["balanced_accuracy"] == pytest.approx(found["accuracy"])
+
+
+def test_calibration_error_by_hand():
+    logits, labels = CASES["ten"]
+    probabilities = logits.double().softmax(1)
+    sure, predicted = probabilities.max(1)
+    right = (predicted == labels).double()
+    bins = np.digitize(sure.numpy(), np.linspace(0, 1, BINS + 1)[1:-1])
+    expected = 0.0
+    for k in range(BINS):
+        inside = torch.from_numpy(bins == k)
+        if inside.any():
+            gap = (right[inside].mean() - sure[inside].mean()).abs()
+            expected += float(gap * inside.double().mean())
+    assert expected > 0.02
+    assert classify(logits, labels)["ece"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_whole_numbers_stay_exact():
+    logits = torch.eye(2)[torch.tensor([0] * 357 + [1] * 2)]
+    found = classify(logits, torch.zeros(359, dtype=torch.int64))
+    assert (found["accuracy"], found["error"]) == (357 / 359, 1 - 357 / 359)
+
+
+def test_confusion_counts_true_by_predicted(case):
+    logits, labels = case
+    classes = list(range(logits.shape[1]))
+    expected = sk.confusion_matrix(labels.numpy(), logits.argmax(1).numpy(), labels=classes)
+    assert confusion(logits, labels).tolist() == expected.tolist()
+
+
+@given(st.integers(0, 10_000), st.integers(2, 5))
+def test_every_measure_is_of_the_same_predictions(seed, classes):
+    """Logits so close that softmax makes them one: no measure may choose another class."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 1e-9 * torch.randint(0, 4, (20, classes), generator=generator)
+    labels = torch.randint(classes, (20,), generator=generator)
+    table, found = confusion(logits, labels), classify(logits, labels)
+    assert found["accuracy"] == int(table.diagonal().sum()) / 20
+    rows = table.sum(1)
+    recalls = table.diagonal()[rows > 0] / rows[rows > 0]
+    assert found["balanced_accuracy"] == pytest.approx(recalls.mean().item(), abs=1e-6)
+
+
+@given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 40))
+def test_measures_are_fractions(seed, classes, size):
+    found = classify(*batch(classes, size, seed=seed))
+    assert list(found) == list(EVALUATED)
+    for name, value in found.items():
+        assert isinstance(value, float)
+        if name == "nll":
+            assert value >= 0
+        elif name != "auc" or not math.isnan(value):
+            assert -1e-6 <= value <= 1 + 1e-6
+
+
+def test_bfloat16_logits_are_measured_in_float32():
+    logits, labels = CASES["ten"]
+    rounded = logits.bfloat16()
+    assert classify(rounded, labels) == classify(rounded.float(), labels)
+
+
+@pytest.mark.parametrize("name", EVALUATED)
+def test_a_metric_says_which_way_is_better(name):
+    good, bad = batch(3, 200, sure=5.0), batch(3, 200, sure=0.5)
+    better = classify(*good)[name] > classify(*bad)[name]
+    # confidence can be right by accident; the expected calibration error is not compared
+    if name != "ece":
+        assert better is METRICS[name].higher_is_better
+
+
+def likely(size, classes=3, *, factor, seed=0):
+    """Logits whose softmax at temperature `factor` has the frequencies of the labels."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 2 * torch.randn(size, classes, generator=generator)
+    labels = torch.multinomial(logits.softmax(1), 1, generator=generator).squeeze(1)
+    return factor * logits, labels
+
+
+@pytest.mark.parametrize("factor", [0.2, 1.0, 5.0])
+def test_the_temperature_undoes_a_factor(factor):
+    logits, labels = likely(4000, factor=factor)
+    temperature = fit_temperature(logits, labels)
+    assert temperature == pytest.approx(factor, rel=0.1)
+    nll = classify(logits / temperature, labels)["nll"]
+    for other in (0.9, 1.1):
+        assert nll < classify(logits / (other * temperature), labels)["nll"]
+
+
+def test_underconfident_networks_are_calibrated_after_scaling():
+    val, test = likely(2000, factor=0.3), likely(2000, factor=0.3, seed=1)
+    plain = classify(*test)
+    scaled = scaled_scores(*test, fit_temperature(*val))
+    assert plain["ece"] > 0.2
+    assert scaled["ece_scaled"] < 0.03
+    assert scaled["nll_scaled"] < plain["nll"]
+
+
+def test_a_split_without_mistakes_has_a_finite_temperature():
+    logits, labels = batch(4, 30, sure=60.0)
+    temperature = fit_temperature(logits, labels)
+    assert 0.1 < temperature < 100
+    # about as sure as 30 samples allow
+    assert classify(logits / temperature, labels)["nll"] == pytest.approx(1 / 32, rel=0.6)
+
+
+class Operations(TorchDispatchMode):
+    """Counts operations, and those that make the host wait for a device."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = self.waits = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        waiting = ("_local_scalar_dense", "nonzero", "bincount", "unique")
+        self.waits += any(name in str(function) for name in waiting)
+        return function(*args, **(kwargs or {}))
+
+
+def test_an_evaluation_costs_the_same_for_any_number_of_classes():
+    """One class after the other, 100 classes were 6,000 operations and 700 waits for a GPU."""
+    for classes in (2, 3, 100):
+        logits, labels = batch(classes, 300)
+        with Operations() as operations:
+            classify(logits, labels)
+        assert operations.count <= 110
+        assert operations.waits <= 3
+
+
+def test_many_classes_have_the_metrics_of_few():
+    """Above 100 classes areas and confusions are computed another way, with the same result."""
+    classes, samples = DENSE_CLASSES + 20, 900
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(classes - 2, (samples,), generator=generator)
+    # rounded, so that there are ties
+    noise = torch.randn(samples, classes, generator=generator)
+    logits = ((noise + 2 * torch.eye(classes)[labels]) * 4).round() / 4
+    found = classify(logits, labels)["auc"]
+    chances, present = logits.softmax(1).numpy(), torch.unique(labels).tolist()
+    areas = [sk.roc_auc_score(labels.numpy() == k, chances[:, k]) for k in present]
+    assert found == pytest.approx(sum(areas) / len(areas), abs=1e-7)
+    stored = json.loads(json.dumps(count_confusion(logits, labels)))
+    dense = confusion(logits, labels)
+    assert torch.equal(dense_confusion(stored), dense)
+    for few, many in zip(count_right(dense.tolist()), count_right(stored), strict=True):
+        assert torch.equal(few, many)
+    assert standard_error("error", stored) == standard_error("error", dense.tolist())
+
+
+def test_ten_thousand_classes_take_seconds_and_a_small_record():
+    """A dense matrix took 600 MB of text, the areas minutes in which no signal was answered."""
+    labels = torch.arange(10_000)
+    logits = torch.randn(10_000, 10_000)
+    began = time.perf_counter()
+    scores = classify(logits, labels)
+    text = json.dumps(count_confusion(logits, labels))
+    assert time.perf_counter() - began < 30
+    assert scores["auc"] == pytest.approx(0.5, abs=0.02)
+    assert len(text) < 300_000

@@ -1,0 +1,250 @@
+"""Networks by name: for any shape, from a seed; errors for those that do not fit."""
+
+import pytest
+import torch
+from torch import nn
+
+from zetamix_lab.models import (
+    UnknownModelError,
+    build,
+    count_parameters,
+    default_model,
+    initialise,
+    is_random,
+    seeded,
+)
+
+# ten classes; parameters of ResNets counted by hand from torchvision's (11,689,512 for ResNet-18 on
+# ImageNet): its head has 513,000, ours 5,130; the small stem has 1,728 instead of 9,408
+SHAPES = [
+    ("digitnet", (1, 8, 8), 21_482),
+    ("lenet5", (1, 28, 28), 61_750),
+    ("lenet5", (3, 32, 32), None),
+    ("mlp", (2,), 18_186),
+    ("mlp", (1, 4, 4), None),
+    ("resnet18", (3, 32, 32), 11_173_962),
+    ("resnet18", (1, 28, 28), 11_172_810),
+    ("resnet18", (3, 96, 96), 11_181_642),
+    ("resnet50", (3, 64, 64), 23_520_842),
+    ("mobilenet_v3_small", (3, 64, 64), None),
+    ("squeezenet1_1", (1, 40, 40), None),
+    ("vit_b_32", (3, 64, 64), None),
+    # grey, enlarged fourfold to 112; 7 × 7 tokens
+    ("timm:test_vit", (1, 28, 28), None),
+    ("timm:test_resnet", (3, 100, 80), None),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "parameters"), SHAPES, ids=[f"{row[0]}-{row[1]}" for row in SHAPES]
+)
+def test_logits_come_out(name, shape, parameters):
+    model = build(name, 10, shape)
+    assert model.training
+    with torch.no_grad():
+        assert model.eval()(torch.rand(2, *shape)).shape == (2, 10)
+    if parameters is not None:
+        assert count_parameters(model) == parameters
+
+
+STEMS = [
+    ((3, 32, 32), "auto", (3, 3), (1, 1), nn.Identity),
+    ((3, 64, 64), "auto", (3, 3), (1, 1), nn.Identity),
+    ((3, 64, 65), "auto", (7, 7), (2, 2), nn.MaxPool2d),
+    ((1, 96, 96), "auto", (7, 7), (2, 2), nn.MaxPool2d),
+    ((3, 96, 96), "small", (3, 3), (1, 1), nn.Identity),
+    ((3, 32, 32), "imagenet", (7, 7), (2, 2), nn.MaxPool2d),
+]
+
+
+@pytest.mark.parametrize(("shape", "stem", "kernel", "stride", "pool"), STEMS)
+def test_small_images_get_a_small_stem(shape, stem, kernel, stride, pool):
+    model = build("resnet18", 2, shape, stem=stem)
+    first = model.conv1
+    assert (first.in_channels, first.kernel_size, first.stride) == (shape[0], kernel, stride)
+    assert first.bias is None
+    assert isinstance(model.maxpool, pool)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "stem", "seen"),
+    [
+        ("test_resnet", (1, 28, 28), "auto", (112, 112)),
+        ("test_resnet", (1, 28, 28), "imagenet", None),
+        ("test_resnet", (3, 64, 64), "auto", (128, 128)),
+        ("test_resnet", (3, 65, 65), "auto", None),
+        # patches of 16 pixels: the next size that they fill
+        ("test_vit", (3, 100, 80), "auto", (128, 96)),
+        ("test_vit", (3, 96, 96), "auto", None),
+    ],
+)
+def test_timm_models_see_small_images_enlarged(name, shape, stem, seen):
+    model = build(f"timm:{name}", 3, shape, stem=stem)
+    assert (tuple(model[0].size) if isinstance(model, nn.Sequential) else None) == seen
+    network = model if seen is None else model[1]
+    assert type(network).__module__.startswith("timm.")
+
+
+OWN = """
+import torch.nn as nn
+from helpers_of_mine import width
+
+def make(classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(width, classes))
+
+def wrong_size(classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(width, classes + 1))
+
+def no_module(classes):
+    return classes
+
+def broken(classes):
+    raise KeyError("gone")
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    (tmp_path / "helpers_of_mine.py").write_text("width = 64")
+    (tmp_path / "net.py").write_text(OWN)
+    return f"{tmp_path}/net.py"
+
+
+def test_a_model_of_ones_own(own):
+    model = initialise(f"{own}:make", 5, (1, 8, 8), 0)
+    assert model.training
+    assert model(torch.rand(2, 1, 8, 8)).shape == (2, 5)
+    assert torch.equal(model[1].weight, initialise(f"{own}:make", 5, (1, 8, 8), 0)[1].weight)
+
+
+REFUSED_FUNCTIONS = {
+    "made": r"net\.py has no function 'made'\. Did you mean make\?",
+    "no_module": r".*no_module must take the number of classes and return a .*, got int\.",
+    "wrong_size": r".* must return logits \[n, 5\] for n samples, got \[1, 6\] for n = 1\.",
+    "broken": r".*broken fails for 5 classes and samples of shape \[1, 8, 8\]: KeyError: 'gone' "
+    r"\(net\.py, line 15\)\.",
+}
+
+
+@pytest.mark.parametrize("function", REFUSED_FUNCTIONS)
+def test_functions_that_make_no_model_are_refused(own, function):
+    with pytest.raises(UnknownModelError, match=f"^{REFUSED_FUNCTIONS[function]}$"):
+        build(f"{own}:{function}", 5, (1, 8, 8))
+
+
+def test_a_file_that_cannot_be_imported_is_refused(tmp_path):
+    (tmp_path / "net.py").write_text("import no_such_module")
+    with pytest.raises(UnknownModelError, match=r"net\.py cannot be imported: ModuleNotFoundError"):
+        build(f"{tmp_path}/net.py:make", 5, (1, 8, 8))
+
+
+def test_the_stem_starts_like_the_other_convolutions():
+    """Kaiming, fan out, as torchvision's ResNets: deviation √(2 / (64 · 3 · 3))."""
+    with seeded(0):
+        weight = build("resnet18", 2, (3, 32, 32)).conv1.weight
+    assert weight.std().item() == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"),
+    [
+        ((2,), "mlp"),
+        ((12,), "mlp"),
+        ((5, 7), "mlp"),
+        ((1, 8, 8), "digitnet"),
+        ((3, 15, 15), "digitnet"),
+        ((3, 8, 16), "resnet18"),
+        ((1, 28, 28), "resnet18"),
+        ((3, 256, 256), "resnet18"),
+    ],
+)
+def test_auto_chooses_by_shape(shape, name):
+    assert default_model(shape) == name
+    if name != "resnet18":
+        assert count_parameters(build("auto", 4, shape)) == count_parameters(build(name, 4, shape))
+
+
+REFUSED = [
+    (
+        "resnet81", (3, 32, 32), {}, UnknownModelError,
+        r"Expected a model such as auto, lenet5, digitnet, mlp, resnet18 or another classification "
+        r"model of torchvision, timm:NAME or FILE\.py:FUNCTION, got 'resnet81'\. Did you mean "
+        r"resnet18, .*\?",
+    ),
+    ("mobilevit_xxss", (3, 32, 32), {}, UnknownModelError,
+     r".* Did you mean timm:mobilevit_xxs, .*\?"),
+    ("net.py", (3, 32, 32), {}, UnknownModelError,
+     r".*Name a function or class of the file too: net\.py:FUNCTION\."),
+    ("timm:resnet81", (3, 32, 32), {}, UnknownModelError,
+     r"timm has no model 'resnet81'\. Did you mean timm:resnet18, .*\?"),
+    ("timm:resnet18", (2,), {}, ValueError, r"timm:resnet18 takes images.*"),
+    ("fcn_resnet50", (3, 32, 32), {}, UnknownModelError, r".*got 'fcn_resnet50'\..*"),
+    ("resnet18", (2,), {}, ValueError,
+     r"resnet18 takes images, \(channels, height, width\), got samples of shape \(2,\)\. "
+     r"For points, use mlp\."),
+    ("lenet5", (1, 8, 8), {}, ValueError, r"lenet5 needs images of at least 16 × 16, got 8 × 8\."),
+    ("alexnet", (2, 64, 64), {}, ValueError, r"alexnet takes images of 1 or 3 channels, got 2\."),
+    ("alexnet", (3, 32, 32), {}, UnknownModelError,
+     r"alexnet does not accept images of 32 × 32: Given input size.* Use resnet18, which accepts "
+     r"any size\."),
+    ("vit_b_16", (3, 40, 40), {}, UnknownModelError,
+     r"vit_b_16 does not accept images of 40 × 40: Input shape indivisible by patch size\. Use .*"),
+    ("resnet18", (3, 32, 32), {"stem": "tiny"}, ValueError,
+     r"stem must be auto, small or imagenet, got 'tiny'\."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "options", "kind", "message"), REFUSED, ids=[row[0] for row in REFUSED]
+)
+def test_models_that_do_not_fit_are_refused(name, shape, options, kind, message):
+    with pytest.raises(kind, match=f"^{message}$"):
+        build(name, 10, shape, **options)
+
+
+@pytest.mark.parametrize("name", ["digitnet", "mlp", "mobilenet_v3_small"])
+def test_a_seed_fixes_a_model_and_nothing_else(name):
+    shape = (1, 32, 32)
+    before = torch.get_rng_state()
+    first, again, other = (initialise(name, 3, shape, seed).state_dict() for seed in (0, 0, 1))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    assert not all(torch.equal(first[key], other[key]) for key in first)
+
+
+def test_seeded_restores_the_default_generator_after_an_error():
+    before = torch.get_rng_state()
+    drawn = []
+
+    def draw_and_fail():
+        with seeded(5):
+            drawn.append(torch.rand(3))
+            raise KeyError
+
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            draw_and_fail()
+    assert torch.equal(*drawn)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("name", "draws"),
+    [
+        ("resnet18", False),
+        ("lenet5", False),
+        ("vit_b_32", False),
+        ("mobilenet_v3_small", True),
+        ("squeezenet1_1", True),
+        ("convnext_tiny", True),
+        ("timm:test_resnet", False),
+    ],
+)
+def test_models_with_random_layers(name, draws):
+    model = build(name, 2, (3, 64, 64))
+    assert is_random(model) is draws
+    # the default generator advances exactly for these
+    samples, before = torch.rand(2, 3, 64, 64), torch.get_rng_state()
+    with torch.no_grad():
+        model.train()(samples)
+    assert torch.equal(torch.get_rng_state(), before) is not draws

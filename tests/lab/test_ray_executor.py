@@ -1,0 +1,158 @@
+"""The same jobs on a Ray cluster of two nodes on this machine, one worker killed in the middle."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_compare_cli import finished, trained_by, wait_for, young_run
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="needs Ray: pip install 'zetamix[ray]'"
+)
+
+PROGRAM = Path(__file__).with_name("ray_jobs.py")
+
+
+@pytest.fixture
+def address():
+    """Of a cluster of two nodes with one CPU each."""
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAM), "cluster"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+        # a group of its own, so that nothing else is ended with it
+        start_new_session=True,
+    )
+    found = process.stdout.readline().strip()
+    assert ":" in found, "the cluster did not start"
+    yield found
+    process.stdin.close()
+    try:
+        process.wait(timeout=60)
+    finally:
+        process.stdout.close()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_on_a_cluster_a_killed_worker_costs_nothing_but_time(address, tmp_path):
+    # one test, because a cluster takes longer to start than to use
+    use_workers(address, tmp_path / "jobs")
+    compare_methods(address, tmp_path / "compare")
+
+
+def use_workers(address, tmp_path):
+    """Jobs are spread over nodes, and a killed one is done again."""
+    tmp_path.mkdir()
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), "drive", address, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout.splitlines()[-1])
+    assert results["description"] == "2 workers on Ray"
+    assert results["remote"]
+    assert len(results["nodes"]) == 4
+    assert len(set(results["nodes"])) == 2
+    assert results["shared"] == [{"value": 7}] * 4
+    assert results["messages"] == {f"job-{k}": {"stopped": False} for k in range(4)}
+    # job 3 killed its process the first time; every result came once
+    assert sorted(results["killed"]) == [0, 1, 2, 3]
+    assert results["tries"] == [1, 1, 1, 2]
+    assert results["deaths"] == 1
+    assert results["error"] == "expected this, got that"
+    # a stop that comes before the first job
+    assert results["stopped"] == []
+
+
+def compare_methods(address, tmp_path):
+    """A comparison survives a killed worker, and counts no run twice."""
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "zetamix_lab", "compare", "--data", "crescents",
+            "--device", "cpu",
+            "--train-size", "64", "--epochs", "300", "--methods", "none,zeta:2.8", "--seeds", "2",
+            "--out", str(tmp_path), "--backend", "ray", "--address", address,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )  # fmt: skip
+    folder, killed = young_run(tmp_path, process)
+    os.kill(killed, signal.SIGKILL)
+    wait_for(lambda: trained_by(folder) not in (None, killed), process)
+    text = process.communicate(timeout=300)[0]
+    assert process.returncode == 0, text
+    assert len(finished(tmp_path)) == 4
+    for path in tmp_path.glob("runs/*/metrics.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [line["epoch"] for line in lines] == list(range(1, 301))
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert len({run["key"] for run in found["runs"]}) == len(found["runs"]) == 4
+    assert len(found["methods"]["none"]["auc"]["values"]) == 2
+    assert "2 workers on Ray" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("ray://head:10001", "must be auto or host:port, got 'ray://"),
+        ("head", "must be auto or host:port, got 'head'"),
+        ("127.0.0.1:1", "No Ray cluster found at '127.0.0.1:1'"),
+    ],
+)
+def test_an_address_without_a_cluster(address, message):
+    from zetamix_lab.runs.executor import ExecutorError
+    from zetamix_lab.runs.ray_executor import check_address
+
+    with pytest.raises(ExecutorError, match=message):
+        check_address(address)
+
+
+@pytest.mark.parametrize(
+    ("resources", "jobs", "workers", "expected"),
+    [
+        ({"CPU": 8}, 18, None, (8, {"num_cpus": 1.0})),
+        ({"CPU": 8}, 18, 3, (3, {"num_cpus": 1.0})),
+        ({"CPU": 8}, 1, None, (1, {"num_cpus": 1.0})),
+        ({"CPU": 64, "GPU": 2}, 18, None, (8, {"num_cpus": 1.0, "num_gpus": 0.25})),
+        ({"CPU": 4, "GPU": 2}, 18, None, (4, {"num_cpus": 1.0, "num_gpus": 0.25})),
+    ],
+)
+def test_as_many_workers_as_a_cluster_has_room_for(resources, jobs, workers, expected):
+    from zetamix_lab.runs.ray_executor import plan_workers
+
+    assert plan_workers(resources, jobs, workers) == expected
+
+
+def test_a_cluster_without_a_cpu():
+    from zetamix_lab.runs.executor import ExecutorError
+    from zetamix_lab.runs.ray_executor import plan_workers
+
+    with pytest.raises(ExecutorError, match="has no CPU"):
+        plan_workers({"GPU": 1}, 18, None)
+
+
+def test_a_cluster_that_cannot_be_joined():
+    from zetamix_lab.runs.executor import ExecutorError
+    from zetamix_lab.runs.ray_executor import connect
+
+    def init(**options):
+        raise ConnectionError("Could not find any running Ray instance.\nmore")
+
+    with pytest.raises(ExecutorError) as caught:
+        connect("auto", init)
+    assert str(caught.value) == (
+        "Cannot join the Ray cluster at 'auto': Could not find any running Ray instance. Start one "
+        "with: ray start --head"
+    )

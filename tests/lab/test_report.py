@@ -1,0 +1,254 @@
+"""Tables in four forms, figures that do not change, and a page that opens with no network."""
+
+import csv
+import io
+import itertools
+import json
+import math
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from browser import needs_browser, open_page, screenshot
+from matplotlib.axes import Axes
+from PIL import Image
+
+from zetamix_lab.report import (
+    Cell,
+    Column,
+    Picture,
+    Section,
+    Table,
+    drawing,
+    render_page,
+    series_style,
+)
+from zetamix_lab.report.outputs import draw_outputs
+
+# an image that loads: five by five, and nothing on it
+BLANK = "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' width='5' height='5'/>"
+MACHINE = {"command": "zetamix x --a <b>", "processor": "CPU", "threads": "2", "torch": "2.15"}
+TABLE = Table(
+    columns=["method", Column("error %", note="lower is better"), "n", "note"],
+    rows=[
+        ["none", Cell(5.4821, error=0.0519), 3, None],
+        ["mixup_1|0", Cell(4.68, error=0.1, mark="second"), 3, "a & b"],
+        ["ζ < γ", Cell(-4.42, error=0.1, n=1797, mark="best"), 12345, "50 %"],
+    ],
+    caption="Errors",
+    notes=["mean ± standard error"],
+)
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (Cell(24.632, error=0.1234), "24.63 ± 0.12"),
+        (Cell(24.632, error=12.34), "25 ± 12"),
+        (Cell(0.00012345, error=0.00001), "0.000123 ± 0.000010"),
+        (Cell(1.8323161, error=2e-7), "1.832 ± 0.000"),
+        (Cell(0.0, error=0.0123), "0.000 ± 0.012"),
+        (Cell(1e-9, error=2e-10), "0.000 ± 0.000"),
+        (Cell(1e-9), "0.000"),
+        (Cell(1234567.8, error=1000.0), "1,234,568 ± 1,000"),
+        (Cell(0.5, error=math.nan), "0.5000"),
+        (Cell(1.0, error=0.0), "1.000 ± 0.000"),
+        (Cell(0.97134), "0.9713"),
+        (Cell(97.134), "97.13"),
+        (Cell(97.134, digits=0), "97"),
+        (Cell(-0.0001, digits=2), "0.00"),
+        (Cell(-1.25, digits=2), "−1.25"),
+        (Cell(0.0), "0"),
+        (Cell(12345), "12,345"),
+        (Cell(math.nan), "–"),
+        (Cell(None), "–"),
+        (Cell(math.inf), "∞"),
+        (Cell("words"), "words"),
+        (Cell(0.25, digits=2, n=1000), "0.25 (n = 1,000)"),
+    ],
+)
+def test_a_cell_shows_what_is_significant(cell, text):
+    assert cell.text() == text
+
+
+def test_markdown():
+    assert TABLE.markdown().splitlines() == [
+        "| method | error % | n | note |",
+        "|---|---:|---:|---|",
+        "| none | 5.482 ± 0.052 | 3 | – |",
+        "| mixup_1\\|0 | *4.68 ± 0.10* | 3 | a & b |",
+        "| ζ < γ | **−4.42 ± 0.10 (n = 1,797)** | 12,345 | 50 % |",
+    ]
+
+
+def test_latex():
+    assert TABLE.latex().splitlines() == [
+        r"\begin{tabular}{lrrl}",
+        r"\toprule",
+        r"method & error \% & n & note \\",
+        r"\midrule",
+        r"none & 5.482 $\pm$ 0.052 & 3 & -- \\",
+        r"mixup\_1|0 & \underline{4.68 $\pm$ 0.10} & 3 & a \& b \\",
+        r"$\zeta$ < $\gamma$ & \textbf{$-$4.42 $\pm$ 0.10 (n = 1,797)} & 12,345 & 50 \% \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+def test_csv_keeps_every_digit():
+    rows = list(csv.reader(io.StringIO(TABLE.csv())))
+    assert rows[0] == ["method", "error %", "error % error", "error % n", "n", "note"]
+    assert rows[1] == ["none", "5.4821", "0.0519", "", "3", ""]
+    assert rows[3] == ["ζ < γ", "-4.42", "0.1", "1797", "12345", "50 %"]
+
+
+def test_long_texts_are_broken_and_empty_columns_are_of_numbers():
+    rows = [["a", "zetamix data prepare cifar10 && zetamix reproduce", None], ["b", "short", None]]
+    table = Table(["name", "command", "value"], rows)
+    assert page_of(table).count('class="text long"') == 1
+    assert [table.is_text(column) for column in range(3)] == [True, True, False]
+
+
+def test_a_difference_has_its_sign():
+    signs = [Cell(value, digits=2, signed=True).text() for value in (1.5, -1.5, 0.0, 0.001, None)]
+    assert signs == ["+1.50", "−1.50", "0.00", "0.00", "–"]
+
+
+def test_html_is_well_formed_and_escaped():
+    page = page_of(TABLE)
+    tree = ElementTree.fromstring(page[page.index("<main>") : page.index("</main>") + 7])
+    headings = [cell.text for cell in tree.findall(".//thead//th")]
+    assert headings == ["method", "error %", "n", "note"]
+    assert tree.find(".//thead/tr/th[2]").get("title") == "lower is better"
+    assert [cell.text for cell in tree.findall(".//tbody/tr/th")] == ["none", "mixup_1|0", "ζ < γ"]
+    assert tree.find(".//tbody/tr[3]/td").get("class") == "best"
+    assert tree.find(".//caption").text == "Errors"
+
+
+def test_a_row_of_the_wrong_length_is_an_error():
+    with pytest.raises(ValueError, match=r"Expected 2 cells in every row.* got 3 in the row 'y'"):
+        Table(["a", "b"], [["x", 1], ["y", 1, 2]])
+
+
+def draw(value=3.0):
+    with drawing(4, 3) as figure:
+        axes = figure.subplots()
+        axes.plot([0, 1, value], label="rising", **series_style(1))
+        axes.imshow([[0.0, 1.0], [1.0, 0.0]])
+        axes.legend()
+        return Picture.of(figure, "line", alt='A "rising" line.', caption="Three <numbers>.")
+
+
+def test_a_figure_is_the_same_for_the_same_numbers(tmp_path):
+    first, again, other = draw(), draw(), draw(4.0)
+    assert (first.svg, first.png) == (again.svg, again.png)
+    assert first.svg != other.svg
+    assert first.size == (400, 300)
+    svg, png = first.save(tmp_path)
+    assert svg.read_text() == first.svg
+    assert png.read_bytes() == first.png
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["line.png", "line.svg"]
+
+
+def test_series_differ_without_colour():
+    styles = [series_style(k) for k in range(30)]
+    assert len({(style["color"], str(style["linestyle"])) for style in styles}) == 30
+    # neighbours differ in line and marker
+    for one, two in itertools.pairwise(styles):
+        assert one["linestyle"] != two["linestyle"]
+        assert one["marker"] != two["marker"]
+
+
+def test_drawing_leaves_matplotlib_as_it_was():
+    program = (
+        "import json, matplotlib; before = dict(matplotlib.rcParams)\n"
+        "from zetamix_lab.report import drawing\n"
+        "with drawing() as figure: figure.subplots().plot([1])\n"
+        "same = dict(matplotlib.rcParams) == before\n"
+        "from matplotlib import pyplot; print(json.dumps([pyplot.get_fignums(), same]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert json.loads(done.stdout) == [[], True], done.stderr
+
+
+def page_of(*blocks, title="A & B"):
+    lead = [("In short", "1 < 2."), ("More", "Words.")]
+    return render_page(title, [Section("Part <1>", blocks)], machine=MACHINE, lead=lead)
+
+
+@needs_browser
+def test_the_page_opens_in_a_browser_with_everything_in_it(tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text(page_of("Words & more.", TABLE, draw(), draw(5.0)))
+    seen = open_page(page).check()
+    assert seen.title == "A & B"
+    assert seen.headings == ["A & B", "Part <1>"]
+    assert [image["alt"] for image in seen.images] == ['A "rising" line.'] * 2
+    assert [image["caption"] for image in seen.images] == ["Three <numbers>."] * 2
+    assert seen.tables[0][0] == ["method", "error %", "n", "note"]
+    assert seen.tables[0][3] == ["ζ < γ", "−4.42 ± 0.10 n = 1,797", "12,345", "50 %"]
+    for words in ("zetamix x --a <b>", "CPU, 2 threads · torch 2.15", "1 < 2."):
+        assert words in seen.text
+    # narrow as a phone, the page is no wider than the window
+    open_page(page, width=500).check()
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+@needs_browser
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("columns", [2, 20])
+def test_a_table_that_scrolls_has_a_shadow_at_its_edge(columns, dark, tmp_path):
+    """A phone hides the scroll bar, and a column may end just at the edge."""
+    names = [f"column {k}" for k in range(columns)]
+    page, png = tmp_path / "page.html", tmp_path / "page.png"
+    page.write_text(page_of(Table(names, [["row", *range(1, columns)]] * 12)))
+    screenshot(page, png, width=500, height=900, dark=dark)
+    # the body has a padding of 20 pixels; its first pixel is of the page
+    pixels = Image.open(png).convert("L")
+    edge = [abs(pixels.getpixel((478, y)) - pixels.getpixel((0, 0))) for y in range(900)]
+    assert (sum(difference > 15 for difference in edge) > 300) == (columns == 20)
+
+
+def test_many_notes_are_folded_and_few_are_not():
+    few, many = (page_of(Table(["a"], [["b"]], notes=["note"] * n)) for n in (4, 5))
+    assert "more notes" not in few
+    assert "<summary>2 more notes</summary>" in many
+    assert many.count('<p class="note">note</p>') == 5
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("broken", "complaint"),
+    [
+        ('<img alt="x" src="nowhere.png">', "did not load"),
+        ('<img alt="x" src="data:image/png;base64,AAAA">', "did not load"),
+        ('<link rel="stylesheet" href="https://example.org/a.css">', "did not load"),
+        ("<script>throw new Error('no')</script>", "script errors: .*no"),
+        (f'<img alt="" src="{BLANK}">', "without an alternative text"),
+        ('<div style="width: 3000px">wide</div>', "pixels wider"),
+    ],
+)
+def test_the_browser_finds_defects(broken, complaint, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text(page_of("Words.").replace("</main>", broken + "</main>"))
+    with pytest.raises(AssertionError, match=complaint):
+        open_page(page).check()
+
+
+def test_an_image_of_one_line_is_shown():
+    """Of 1 × 300 pixels the reduced height rounded to 0."""
+    samples = torch.rand(10, 1, 1, 300)
+    shown: list[tuple[int, ...]] = []
+    real = Axes.imshow
+
+    def imshow(self, pixels, **options):
+        shown.append(pixels.shape)
+        return real(self, pixels, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Axes, "imshow", imshow)
+        draw_outputs({"original": (samples, torch.eye(10))}, tuple("0123456789"))
+    assert shown
+    assert min(min(shape) for shape in shown) == 1

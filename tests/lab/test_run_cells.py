@@ -1,0 +1,394 @@
+"""Cells from the first step to the record: what is trained, kept and resumed, and what fails."""
+
+import dataclasses
+import shutil
+import types
+from pathlib import Path
+
+import pytest
+import torch
+from filelock import FileLock
+
+from zetamix.methods import parse
+from zetamix_lab import data
+from zetamix_lab.data import DatasetRef, from_tensors
+from zetamix_lab.runs.executor import Channel
+from zetamix_lab.runs.progress import Tracker
+from zetamix_lab.runs.run_cells import (
+    Job,
+    Settings,
+    plan_jobs,
+    run_cells,
+    should_compile,
+    train_cells,
+    use_device,
+)
+from zetamix_lab.train import Recipe, Run, load_model, make_cell, make_recipe
+from zetamix_lab.train.run_folder import FolderError, RunFolder
+
+FEW = DatasetRef.resolve("crescents", train_size=64)
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return FEW.load()
+
+
+@pytest.fixture(scope="module")
+def cells(dataset):
+    recipe = make_recipe(dataset, epochs=2)
+    return [make_cell(dataset, parse(m), recipe, s) for s in (0, 1) for m in ("none", "zeta:2.8")]
+
+
+def folder_of(cell):
+    return f"{cell.method.replace(':', '-')}-s{cell.seed}-{cell.recipe['epochs']}"
+
+
+def run(cells, dataset, out, **options):
+    options = {"jobs": 1, "device": "cpu", "poll_seconds": 0.01, **options}
+    return run_cells(cells, dataset, out=Path(out), folder_of=folder_of, **options)
+
+
+def longer(cell, epochs):
+    return dataclasses.replace(cell, recipe={**cell.recipe, "epochs": epochs})
+
+
+def scores(results):
+    return {key: record.last for key, record in results.records.items()}
+
+
+def stamps(out):
+    return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("*/record.json")}
+
+
+# what is trained
+
+
+def test_every_cell_is_trained(cells, dataset, tmp_path):
+    results = run(cells, dataset, tmp_path)
+    assert results.complete
+    assert list(results.records) == [cell.key for cell in cells]
+    assert (results.failures, results.trained, results.description) == ({}, 4, "1 process")
+    for cell in cells:
+        record = results.records[cell.key]
+        assert record.cell == cell
+        assert results.progress[cell.key].scores == record.last
+        assert len(RunFolder(tmp_path / folder_of(cell)).read_curve()) == 2
+
+
+@pytest.mark.parametrize("ref", [None, FEW])
+def test_two_processes_give_the_same_numbers(cells, dataset, ref, tmp_path):
+    one = run(cells, dataset, tmp_path / "one")
+    two = run(cells, dataset, tmp_path / "two", jobs=2, ref=ref)
+    assert two.description == "2 processes side by side"
+    assert scores(one) == scores(two)
+    assert {record.machine["threads"] for record in two.records.values()} == {"1"}
+
+
+def test_cells_may_have_recipes_of_their_own(cells, dataset, tmp_path):
+    mixed = [cells[0], longer(cells[0], 3)]
+    results = run(mixed, dataset, tmp_path)
+    lengths = [len(RunFolder(tmp_path / folder_of(cell)).read_curve()) for cell in mixed]
+    assert (results.complete, lengths) == (True, [2, 3])
+
+
+def test_only_what_is_missing_is_trained(cells, dataset, tmp_path):
+    run(cells[:2], dataset, tmp_path)
+    before = stamps(tmp_path)
+    results = run(cells, dataset, tmp_path)
+    assert results.trained == 2
+    assert {name: stamps(tmp_path)[name] for name in before} == before
+    again = run(cells, dataset, tmp_path)
+    assert (again.trained, again.description, again.complete) == (0, "", True)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_weights_are_kept_or_not(cells, dataset, keep, tmp_path):
+    run(cells[:1], dataset, tmp_path, keep_model=keep)
+    folder = tmp_path / folder_of(cells[0])
+    assert (folder / "final.pt").exists() == keep
+    assert (folder / "record.json").exists()
+
+
+def test_a_stop_saves_runs_and_the_same_call_resumes_them(cells, dataset, tmp_path):
+    cell = longer(cells[0], 300)
+    curve = tmp_path / folder_of(cell) / "metrics.jsonl"
+    stopped = run([cell], dataset, tmp_path, stop=lambda: curve.exists() and curve.stat().st_size)
+    assert (stopped.records, stopped.failures, stopped.trained) == ({}, {}, 0)
+    reached = stopped.progress[cell.key]
+    assert reached.state == "training"
+    assert 0 < reached.epochs < 300
+    assert (curve.parent / "checkpoint.pt").exists()
+    seen = []
+    resumed = run([cell], dataset, tmp_path, watch=seen.append)
+    assert resumed.complete
+    assert resumed.progress[cell.key].resumed >= reached.epochs
+    assert scores(resumed) == scores(run([cell], dataset, tmp_path / "at once"))
+
+
+def test_progress_is_reported_to_the_end(cells, dataset, tmp_path):
+    seen = []
+    run([longer(cell, 60) for cell in cells], dataset, tmp_path, watch=seen.append)
+    first, last = seen[0], seen[-1]
+    assert [progress.state for progress in first.cells] == ["waiting"] * 4
+    assert (last.count("done"), last.seconds_left) == (4, 0)
+    assert all(progress.scores["auc"] > 0.5 for progress in last.cells)
+    training = [cell for snapshot in seen for cell in snapshot.cells if cell.state == "training"]
+    assert training
+    assert all(0 <= cell.epochs <= cell.total == 60 for cell in training)
+    done = [snapshot.count("done") for snapshot in seen]
+    assert done == sorted(done)
+
+
+# what fails
+
+
+def test_a_diverged_run_does_not_end_the_others(cells, dataset, tmp_path):
+    bad = dataclasses.replace(cells[0], recipe={**cells[0].recipe, "lr": 1e30, "epochs": 3})
+    for side_by_side in (1, 2):
+        result = train_cells(
+            Job((bad, cells[1]), "cpu", side_by_side),
+            Settings(dataset, tmp_path / str(side_by_side), folders_of([bad, cells[1]])),
+            Channel(),
+        )
+        assert list(result.failures) == [bad.key]
+        assert "not finite" in result.failures[bad.key]
+        assert RunFolder(tmp_path / str(side_by_side) / folder_of(cells[1])).read_record()
+    results = run([bad, cells[1]], dataset, tmp_path)
+    assert list(results.failures) == [bad.key]
+    assert list(results.records) == [cells[1].key]
+    assert results.progress[bad.key].state == "failed"
+
+
+def folders_of(cells):
+    return {cell.key: folder_of(cell) for cell in cells}
+
+
+def test_a_run_that_is_out_of_memory_does_not_end_the_others(cells, dataset, tmp_path, monkeypatch):
+    start = Run.start
+
+    def run_out(self):
+        if self.method.name == "zeta":
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nmore")
+        return start(self)
+
+    monkeypatch.setattr(Run, "start", run_out)
+    job = Job(tuple(cells), "cpu", side_by_side=4)
+    settings = Settings(dataset, tmp_path, folders_of(cells))
+    failures = train_cells(job, settings, Channel()).failures
+    assert set(failures) == {cell.key for cell in cells if cell.method == "zeta:2.8"}
+    for message in failures.values():
+        assert "--jobs" in message
+        assert "Tried to allocate 2 GiB." in message
+    for cell in cells:
+        finished = RunFolder(tmp_path / folder_of(cell)).read_record() is not None
+        assert finished == (cell.method == "none")
+
+
+def test_a_bug_is_raised(cells, dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr(Run, "start", lambda self: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run(cells, dataset, tmp_path)
+
+
+def test_data_that_differs_in_a_worker_fails_its_cells(cells, tmp_path):
+    labels = torch.arange(64) % 2
+    other = from_tensors("other", dict.fromkeys(("train", "test"), (torch.randn(64, 2), labels)))
+    settings = Settings(other, tmp_path, folders_of(cells))
+    result = train_cells(Job(tuple(cells[:2]), "cpu"), settings, Channel())
+    assert set(result.failures) == {cell.key for cell in cells[:2]}
+    assert result.files == {}
+
+
+def test_a_folder_of_another_run_is_refused_before_anything_is_trained(cells, dataset, tmp_path):
+    def same(cell):
+        return "one"
+
+    run_cells(cells[:1], dataset, out=tmp_path, folder_of=same, device="cpu", jobs=1)
+    with pytest.raises(FolderError, match="is the folder of another run"):
+        run_cells(cells[1:2], dataset, out=tmp_path, folder_of=same, device="cpu", jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text[: len(text) // 2], "cannot be read"),
+        (lambda text: "{}", "cannot be read"),
+        (lambda text: text.replace('"seed": 0', '"seed": 7'), "its checksum differs"),
+    ],
+)
+def test_a_damaged_record_is_reported(change, message, cells, dataset, tmp_path):
+    run(cells[:1], dataset, tmp_path)
+    path = tmp_path / folder_of(cells[0]) / "record.json"
+    path.write_text(change(path.read_text()))
+    with pytest.raises(FolderError, match=message):
+        run(cells[:1], dataset, tmp_path)
+
+
+# two commands, and workers of a killed one
+
+
+def test_another_command_is_refused_at_once(cells, dataset, tmp_path):
+    folder = tmp_path / folder_of(cells[1])
+    folder.mkdir()
+    with (
+        FileLock(folder / ".command.lock"),
+        pytest.raises(FolderError, match="in use by another process"),
+    ):
+        run(cells, dataset, tmp_path)
+    # what it does not train is free
+    with FileLock(folder / ".command.lock"):
+        assert run(cells[:1], dataset, tmp_path).complete
+
+
+def test_a_worker_that_was_left_behind_keeps_its_folder(cells, dataset, tmp_path):
+    folder = tmp_path / folder_of(cells[0])
+    folder.mkdir()
+    settings = Settings(dataset, tmp_path, folders_of(cells), orphan_seconds=0.05)
+    with FileLock(folder / ".lock"):
+        result = train_cells(Job((cells[0],), "cpu"), settings, Channel())
+    assert "in use by another process" in result.failures[cells[0].key]
+
+
+# other machines
+
+
+def test_a_run_of_another_machine_comes_home_with_its_model(cells, dataset, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
+    # the token is that of a folder which this "machine" does not have
+    settings = Settings(dataset, tmp_path / "home", folders_of(cells), token="another")
+    result = train_cells(Job(tuple(cells[:2]), "cpu"), settings, Channel())
+    assert set(result.files) == {cell.key for cell in cells[:2]}
+    assert not [path for path in elsewhere.rglob("*") if path.is_file()]
+    assert not settings.out.exists()
+    for cell in cells[:2]:
+        RunFolder.unpack(settings.out / folder_of(cell), result.files[cell.key])
+    again = run(cells[:2], dataset, settings.out)
+    assert (again.complete, again.trained) == (True, 0)
+    assert scores(again) == scores(run(cells[:2], dataset, tmp_path / "here"))
+    model = load_model(settings.out / folder_of(cells[0]))
+    other = load_model(tmp_path / "here" / folder_of(cells[0]))
+    samples = dataset.test.samples[:8]
+    assert torch.equal(model(samples), other(samples))
+
+
+def test_a_worker_that_sees_the_folder_trains_there(cells, dataset, tmp_path):
+    (tmp_path / ".token").write_text("same")
+    settings = Settings(dataset, tmp_path, folders_of(cells), token="same")
+    result = train_cells(Job((cells[0],), "cpu"), settings, Channel())
+    assert result.files == {}
+    assert RunFolder(tmp_path / folder_of(cells[0])).read_record() is not None
+    shutil.rmtree(tmp_path / folder_of(cells[0]))
+
+
+# devices
+
+
+def test_on_a_cpu_every_cell_is_a_job(cells):
+    plan, workers = plan_jobs(cells, 3, "local", None, gpus=0)
+    assert [job.cells for job in plan] == [(cell,) for cell in cells]
+    assert workers == 3
+    plan, workers = plan_jobs(cells, None, "local", "cpu", gpus=2)
+    assert ([job.device for job in plan], workers) == (["cpu"] * 4, None)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "jobs", "sizes", "side_by_side"),
+    [
+        (1, None, [4], 4),
+        (1, 2, [4], 2),
+        (2, None, [2, 2], 4),
+        (3, 6, [2, 1, 1], 2),
+        (8, None, [1] * 4, 4),
+    ],
+)
+def test_every_gpu_has_a_process_that_trains_several_runs(cells, gpus, jobs, sizes, side_by_side):
+    plan, workers = plan_jobs(cells, jobs, "local", None, gpus=gpus)
+    assert [len(job.cells) for job in plan] == sizes
+    assert {job.side_by_side for job in plan} == {side_by_side}
+    assert [job.device for job in plan] == [f"cuda:{k}" for k in range(len(sizes))]
+    assert workers == len(plan)
+    assert sorted(c.key for job in plan for c in job.cells) == sorted(c.key for c in cells)
+
+
+def test_a_gpu_that_is_named_is_the_only_one(cells):
+    plan, workers = plan_jobs(cells, None, "local", "cuda:1", gpus=2)
+    assert ([job.device for job in plan], workers) == (["cuda:1"], 1)
+
+
+def test_a_cluster_places_every_run_by_itself(cells):
+    plan, workers = plan_jobs(cells, None, "ray", None)
+    assert [(len(job.cells), job.device) for job in plan] == [(1, None)] * 4
+    assert workers is None
+
+
+@pytest.mark.parametrize(
+    ("name", "available", "expected", "selected"),
+    [
+        ("cuda:1", True, "cuda:1", ["cuda:1"]),
+        (None, True, "cuda", []),
+        (None, False, "cpu", []),
+        ("cpu", True, "cpu", []),
+    ],
+)
+def test_the_gpu_of_a_process_is_made_the_current_one(name, available, expected, selected):
+    chosen = []
+    cuda = types.SimpleNamespace(
+        is_available=lambda: available, set_device=lambda device: chosen.append(str(device))
+    )
+    cudnn = types.SimpleNamespace(benchmark=False)
+    assert str(use_device(name, cuda, cudnn)) == expected
+    assert chosen == selected
+    assert cudnn.benchmark == expected.startswith("cuda")
+
+
+@pytest.mark.parametrize(("runs", "expected"), [(1, False), (2, False), (3, True)])
+def test_compiling_is_decided_by_the_steps_of_one_process(runs, expected):
+    # 25,000 steps each, and 60,000 are needed
+    recipes = [Recipe(source="", epochs=50, batch_size=10)] * runs
+    assert should_compile(torch.device("cuda"), recipes, samples=5000) == expected
+    assert not should_compile(torch.device("cpu"), recipes, samples=5000)
+
+
+# time left
+
+
+def test_time_left_ignores_epochs_of_checkpoints(cells):
+    clock = types.SimpleNamespace(now=100.0)
+    ten = [longer(cell, 10) for cell in cells]
+    tracker = Tracker(ten, clock=lambda: clock.now)
+    first, second, third, fourth = (cell.key for cell in ten)
+
+    def message(epochs, line=None):
+        return {second: {"epochs": epochs, "resumed": 6.0, "line": line, "done": False}}
+
+    tracker.scores[first] = {}
+    assert tracker.snapshot().seconds_left is None
+    # resumed from a checkpoint of six epochs
+    tracker.messages = message(6.0)
+    assert tracker.snapshot().seconds_left is None
+    clock.now += 20
+    tracker.messages = message(8.0, {"epoch": 8, "test": {"auc": 0.5}})
+    snapshot = tracker.snapshot()
+    # two epochs in 20 s, and 2 + 10 + 10 to go
+    assert snapshot.seconds_left == pytest.approx(220)
+    assert [cell.state for cell in snapshot.cells] == ["done", "training", "waiting", "waiting"]
+    assert snapshot.cells[1].scores == {"auc": 0.5}
+    tracker.failed = {third}
+    assert tracker.snapshot().seconds_left == pytest.approx(120)
+    assert tracker.snapshot().count("failed") == 1
+    # all epochs are over, and one run is still to be written
+    tracker.messages = message(10.0)
+    tracker.scores |= {fourth: {}}
+    assert tracker.snapshot().seconds_left is None
+    tracker.scores |= {second: {}}
+    assert tracker.snapshot().seconds_left == 0
+
+
+def test_data_without_a_test_split_is_refused(tmp_path):
+    dataset = data.load("helix")
+    cell = make_cell(dataset, parse("none"), make_recipe(dataset, epochs=1), 0)
+    with pytest.raises(ValueError, match="has no test split to report on"):
+        run([cell], dataset, tmp_path)

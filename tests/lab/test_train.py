@@ -1,0 +1,582 @@
+"""Runs in this process: their results, and that they resume exactly."""
+
+import json
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock, call
+
+import pytest
+import torch
+import torch.nn.functional as F
+from folders import (
+    FINISHED,
+    METHODS,
+    RECIPE,
+    STEPS,
+    assert_same,
+    checkpoint,
+    dropout_model,
+    finish,
+    names,
+    stop_after,
+    weights,
+)
+from torch import nn
+
+from zetamix.methods import parse
+from zetamix.sampling import mix64
+from zetamix_lab import data
+from zetamix_lab.data.augment import ROUND, measure_scale
+from zetamix_lab.data.loader import Loader
+from zetamix_lab.metrics import EVALUATED, METRICS, SCALED, classify, confusion, fit_temperature
+from zetamix_lab.models import initialise
+from zetamix_lab.records import RunRecord
+from zetamix_lab.train import RecipeError, Run, load_model, train
+from zetamix_lab.train import run as run_module
+from zetamix_lab.train import trainer as trainer_module
+from zetamix_lab.train.cuda_graph import can_capture
+from zetamix_lab.train.loggers import CurveLogger, FolderLog
+from zetamix_lab.train.run_folder import FolderError
+from zetamix_lab.train.trainer import MIXING, NonFiniteLossError, Trainer, choose_dtype, derive
+
+METHODS = [*METHODS, "zeta:gamma=2.8,sources=4", "mixup:alpha=1.0,until=0.5"]
+# a rate at which digits diverge in their second step
+DIVERGING = RECIPE.change(lr=1e30)
+
+
+def test_a_run_leaves_its_folder(new):
+    run = new()
+    record = finish(run)
+    folder = run.folder.path
+    assert names(folder) == FINISHED
+    cell = json.loads((folder / "cell.json").read_text())
+    assert (cell["key"], cell["method"], cell["train_size"]) == (run.cell.key, "zeta:2.8", 100)
+    assert RunRecord.from_dict(json.loads((folder / "record.json").read_text())) == record
+    lines = run.folder.read_curve()
+    assert [line["epoch"] for line in lines] == [1, 2]
+    assert [line["lr"] for line in lines] == pytest.approx([0.05, 0.01])
+    assert all(0 < line["train_loss"] < 4 and 0 <= line["train_accuracy"] <= 1 for line in lines)
+    assert lines[-1]["test"].items() <= record.last.items()
+    assert set(record.last) == {*EVALUATED, *SCALED}
+    assert record.test_size == sum(map(sum, record.confusion)) == 50
+    assert record.parameters == 21_482
+    assert record.wall_s > 0
+    assert record.step_ms > 0
+    assert record.machine["torch"] == torch.__version__
+    assert record.extra.pop("temperature") > 0
+    assert set(record.extra.pop("host_s")) == {"start", "capture", "evaluation"}
+    assert record.extra == {
+        "concurrent": 1,
+        "compiled": False,
+        "graph": False,
+        "processes": 1,
+        "weights": "from scratch",
+    }
+
+
+def test_adamw_is_torchs_with_a_rate_per_step_and_decay_of_matrices_alone(digits):
+    recipe = RECIPE.change(optimizer="adamw", lr=0.01, weight_decay=0.2, warmup=1)
+    trainer = Trainer(digits, parse("none"), recipe, seed=3)
+    model = initialise(recipe.model, digits.num_classes, digits.shape, 3).train()
+    matrices, vectors = (
+        [part for part in model.parameters() if (part.ndim > 1) is wide] for wide in (True, False)
+    )
+    optimizer = torch.optim.AdamW(
+        [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}], weight_decay=0.2
+    )
+    loader = Loader(
+        digits.train, 32, augmentation="none", scale=trainer.scale, shuffle=True, drop_last=True,
+        seed=3,
+    )  # fmt: skip
+    trainer.start_epoch()
+    for step, (samples, labels) in enumerate(loader):
+        trainer.step()
+        for group in optimizer.param_groups:
+            group["lr"] = 0.01 * (step + 1) / STEPS
+        optimizer.zero_grad()
+        F.cross_entropy(model(samples), labels).backward()
+        optimizer.step()
+    found, expected = trainer.model.state_dict(), model.state_dict()
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("normalize", ["dataset", "half", "none"])
+def test_the_loaded_model_has_the_scores_of_the_record(new, digits, normalize):
+    run = new("mixup", RECIPE.change(normalize=normalize))
+    record = finish(run)
+    model = load_model(run.folder.path)
+    assert model.classes == digits.classes
+    assert not model.training
+    with torch.no_grad():
+        logits = model(digits.test.samples)
+        # in the units that a loader yields
+        images, _ = next(iter(Loader(digits.test, batch_size=360, shuffle=False)))
+        torch.testing.assert_close(model(images), logits, rtol=1e-4, atol=1e-4)
+    last = {name: record.last[name] for name in EVALUATED}
+    assert classify(logits, digits.test.labels) == pytest.approx(last, abs=1e-6)
+    assert confusion(logits, digits.test.labels).tolist() == record.confusion
+    if normalize == "dataset":
+        plain = initialise("digitnet", 10, (1, 8, 8), 99).eval()
+        plain.load_state_dict(weights(run.folder.path))
+        scaled = measure_scale(digits.train.samples).apply(digits.test.samples, torch.float32)
+        with torch.no_grad():
+            assert torch.equal(plain(scaled), logits)
+    for shape in ([5, 3, 8, 8], [1, 8, 8]):
+        with pytest.raises(ValueError, match=r"of shape \[1, 8, 8\], as in training, got \["):
+            model(torch.zeros(shape))
+
+
+def test_a_calibrated_model_has_the_scaled_scores_of_the_record(new, digits):
+    run = new("mixup")
+    record = finish(run)
+    model, plain = load_model(run.folder.path, calibrated=True), load_model(run.folder.path)
+    with torch.no_grad():
+        logits, val_logits = model(digits.test.samples), plain(digits.val.samples)
+        torch.testing.assert_close(logits * model.temperature, plain(digits.test.samples))
+    scores = classify(logits, digits.test.labels)
+    assert scores["nll"] == pytest.approx(record.last["nll_scaled"], abs=1e-6)
+    assert scores["ece"] == pytest.approx(record.last["ece_scaled"], abs=1e-6)
+    # fitted on the validation split, and on nothing else
+    assert model.temperature == pytest.approx(fit_temperature(val_logits, digits.val.labels))
+
+
+def test_without_a_validation_split_there_is_no_temperature(tmp_path):
+    run = Run(
+        data.load("crescents"), parse("none"), RECIPE.change(model="mlp"), seed=0, out=tmp_path
+    )
+    record = finish(run)
+    assert "temperature" not in record.extra
+    assert set(record.last) == set(EVALUATED)
+    with pytest.raises(FolderError, match=r"no temperature: its dataset has no validation split"):
+        load_model(tmp_path, calibrated=True)
+
+
+def test_a_model_of_points_and_one_that_cannot_be_loaded(tmp_path):
+    points = data.load("crescents")
+    recipe = RECIPE.change(model="mlp", epochs=8)
+    folder = tmp_path / "points"
+    run = Run(points, parse("zeta"), recipe, seed=0, out=folder)
+    with pytest.raises(FolderError, match=r"points has no finished run"):
+        load_model(folder)
+    record = finish(run)
+    assert record.last["error"] < 0.25
+    with torch.no_grad():
+        logits = load_model(folder)(points.test.samples)
+    assert confusion(logits, points.test.labels).tolist() == record.confusion
+    (folder / "final.pt").write_bytes(b"half")
+    with pytest.raises(FolderError, match=r"The model in .*points cannot be read"):
+        load_model(folder)
+
+
+def plain_loop(dataset, method, recipe, seed):
+    """The same training with PyTorch's own parts."""
+    layout = torch.channels_last
+    model = initialise(recipe.model, dataset.num_classes, dataset.shape, seed).train()
+    model = model.to(memory_format=layout)
+    optimizer = torch.optim.SGD(
+        model.parameters(),
+        lr=recipe.lr,
+        momentum=recipe.momentum,
+        nesterov=recipe.nesterov,
+        weight_decay=recipe.weight_decay,
+    )
+    scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, recipe.milestones, recipe.decay)
+    loader = Loader(
+        dataset.train,
+        recipe.batch_size,
+        scale=measure_scale(dataset.train.samples),
+        augmentation=recipe.augmentation,
+        drop_last=recipe.last_batch == "drop",
+        seed=seed,
+    )
+    generator = torch.Generator().manual_seed(derive(seed, MIXING))
+    mixing = parse(method).transform(dataset.num_classes, generator)
+    for epoch in range(recipe.epochs):
+        if mixing is not None:
+            mixing.enabled = epoch < parse(method).until * recipe.epochs
+        for samples, labels in loader:
+            targets = labels
+            if mixing is not None:
+                samples, targets = mixing(samples, labels)
+            samples = samples.contiguous(memory_format=layout)
+            optimizer.zero_grad()
+            F.cross_entropy(model(samples), targets).backward()
+            optimizer.step()
+        scheduler.step()
+    return model.state_dict()
+
+
+KEPT = RECIPE.change(augmentation="crop-flip", last_batch="keep", momentum=0, nesterov=False)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("recipe", [RECIPE, KEPT], ids=["steps", "kept and augmented"])
+def test_training_equals_a_plain_loop(new, digits, method, recipe):
+    run = new(method, recipe, seed=3)
+    finish(run)
+    expected = plain_loop(digits, method, recipe, 3)
+    torch.testing.assert_close(weights(run.folder.path), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("normalize", ["half", "dataset"])
+def test_zetamix_keeps_brightness_however_samples_are_normalised(digits, normalize, monkeypatch):
+    """Scaled deviations are those from the mean of the data."""
+    trainer = Trainer(digits, parse("zetamix"), RECIPE.change(normalize=normalize))
+    trainer.mixed_epochs, seen = 20, []
+    monkeypatch.setattr(trainer, "forward", lambda samples: seen.append(samples) or model(samples))
+    model = trainer.model
+    for _ in range(20):
+        trainer.start_epoch()
+        for _ in range(STEPS):
+            trainer.step()
+        trainer.finish_epoch()
+    expected = trainer.scale.apply(digits.train.samples, torch.float32)
+    assert torch.cat(seen).mean().item() == pytest.approx(expected.mean().item(), abs=0.02)
+
+
+@pytest.mark.parametrize("dropout", [False, True])
+def test_a_seed_decides_everything(new, monkeypatch, dropout):
+    if dropout:
+        monkeypatch.setattr(trainer_module, "initialise", dropout_model)
+    first, again, other = (new("zeta", seed=seed) for seed in (0, 0, 1))
+    finish(first)
+    torch.rand(5)
+    before = torch.get_rng_state()
+    train([again, other], jobs=2)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert_same(first.folder.path, again.folder.path)
+    one, two = weights(first.folder.path), weights(other.folder.path)
+    assert any(not torch.equal(one[key], two[key]) for key in one)
+    train([new("zeta", out="part")], stop=stop_after(2))
+    torch.rand(3)
+    last = new("zeta", out="part")
+    finish(last)
+    assert_same(first.folder.path, last.folder.path)
+
+
+def test_dropout_draws_anew_in_every_step(new, monkeypatch):
+    monkeypatch.setattr(trainer_module, "initialise", dropout_model)
+    run, drawn = new("none"), set()
+    steps = run.advance()
+    for _ in range(STEPS):
+        next(steps)
+        with run.trainer.layer_draws():
+            drawn.add(torch.rand(1).item())
+    assert len(drawn) == STEPS
+
+
+def test_mixing_has_a_seed_of_its_own():
+    """None of those that the data derives for its first hundred epochs."""
+    for seed in range(5):
+        epochs = {mix64(other * ROUND + epoch) >> 1 for other in range(5) for epoch in range(100)}
+        assert derive(seed, MIXING) not in epochs
+    assert len({derive(seed, purpose) for seed in range(50) for purpose in range(3)}) == 150
+
+
+CHANGES = [
+    {"last_batch": "keep", "augmentation": "crop-flip"},
+    {"momentum": 0.0, "nesterov": False},
+    {"schedule": "cosine"},
+    {"evaluate_every": 2, "normalize": "half"},
+]
+# how far a run is when its stop is asked: after each step, before each batch of an evaluation on
+# test and val, and after each epoch; then in the evaluation for the record
+MOMENTS = [
+    *[(0, 1), (0, 2), (0, 3), (0, 3), (0, 3), (1, 0)],
+    *[(1, 1), (1, 2), (1, 3), (1, 3), (1, 3), (2, 0)],
+    *[(2, 0), (2, 0)],
+]
+INTERRUPTED = [
+    *[("zeta:2.8", {}, rounds, None) for rounds in range(1, len(MOMENTS) + 1)],
+    *[(method, {}, 2, None) for method in METHODS],
+    *[("mixup", change, rounds, memory)
+      for change in CHANGES for rounds in (2, 6) for memory in (None, 0)],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "change", "rounds", "memory"), INTERRUPTED)
+def test_a_stopped_run_resumes_exactly(new, method, change, rounds, memory):
+    """memory=0: the split is streamed."""
+    recipe = RECIPE.change(**change)
+    whole = new(method, recipe)
+    finish(whole)
+    part = new(method, recipe, out="part", data_memory=memory)
+    assert train([part], stop=stop_after(rounds)).records == []
+    saved = checkpoint(part.folder.path)
+    if not change:
+        assert (saved["epoch"], saved["step_in_epoch"]) == MOMENTS[rounds - 1]
+    last = new(method, recipe, out="part", data_memory=memory)
+    finish(last)
+    assert_same(whole.folder.path, last.folder.path)
+    assert names(last.folder.path) == FINISHED
+
+
+def test_seconds_and_concurrency_add_up_over_sessions(new):
+    runs = [new(seed=seed, out=f"session{seed}") for seed in range(3)]
+    train(runs, jobs=3, stop=stop_after(4))
+    before = torch.load(runs[0].folder.path / "checkpoint.pt", weights_only=True)["seconds"]
+    record = finish(new(seed=0, out="session0"))
+    assert before > 0
+    assert record.wall_s >= round(before, 2)
+    assert record.extra["concurrent"] == 3
+
+
+def test_a_finished_run_is_not_trained_again(new, monkeypatch):
+    first = new(out="once")
+    record = finish(first)
+    # a process killed between the record and the clean-up leaves its checkpoint
+    (first.folder.path / "checkpoint.pt").write_bytes(b"x" * 100)
+    monkeypatch.setattr(run_module, "Trainer", None)
+    assert train([new(out="once")]).records == [record]
+    assert names(first.folder.path) == FINISHED
+
+
+def test_checkpoints_come_as_often_as_requested(new):
+    for seconds, written in [(0, [1, 2, 3]), (3600, [])]:
+        run = new("none", RECIPE.change(epochs=4), save_every=seconds)
+        seen = []
+        for progress in run.advance():
+            saved = checkpoint(run.folder.path)
+            if progress.line is not None and progress.epoch < 4 and saved is not None:
+                seen.append(saved["epoch"])
+        assert seen == written
+
+
+def test_evaluation_every_few_epochs_and_at_the_end(new):
+    run = new("none", RECIPE.change(epochs=5, evaluate_every=2))
+    finish(run)
+    lines = run.folder.read_curve()
+    assert ["test" in line for line in lines] == [False, True, False, True, True]
+    assert [("test" in line) == ("val" in line) for line in lines] == [True] * 5
+
+
+SELECTED = [
+    # metric that selects the best epoch, its validation values, the epoch
+    ("accuracy", [0.5, 0.7, 0.7, 0.6], 2),
+    ("error", [0.5, 0.3, 0.3, 0.4], 2),
+    ("auc", [0.9, 0.8, 0.7, 0.95], 4),
+    ("nll", [0.9, 0.8, 0.7, 0.95], 3),
+]
+
+
+@pytest.mark.parametrize(("select", "values", "epoch"), SELECTED)
+def test_the_best_epoch_is_selected_on_val_and_measured_on_test(
+    new, digits, monkeypatch, select, values, epoch
+):
+    run = new("none", RECIPE.change(epochs=4, evaluate_every=1, select=select))
+    test_errors = iter([0.4, 0.3, 0.2, 0.1, 0.1])
+    on_val = iter(values)
+
+    def scores(logits, labels):
+        base = dict.fromkeys(METRICS, 0.5)
+        if len(labels) == len(digits.val):
+            return {**base, select: next(on_val)}
+        return {**base, "error": next(test_errors)}
+
+    monkeypatch.setattr(run_module, "classify", scores)
+    record = finish(run)
+    assert record.best["epoch"] == epoch
+    assert record.best["val_score"] == values[epoch - 1]
+    assert record.best["error"] == [0.4, 0.3, 0.2, 0.1][epoch - 1]
+    assert record.last["error"] == 0.1
+
+
+def test_new_batch_norm_statistics_are_those_of_unmixed_data(new, digits):
+    run, plain = new("zeta:1.8", new_bn=True), new("zeta:1.8")
+    record = finish(run)
+    assert record.last == finish(plain).last
+    assert "new_bn" not in plain.record.extra
+    torch.testing.assert_close(weights(run.folder.path), weights(plain.folder.path))
+    # by hand: the average over the batches of an epoch after the last one
+    model = initialise("digitnet", 10, digits.shape, 0)
+    model.load_state_dict(weights(run.folder.path))
+    scale = measure_scale(digits.train.samples)
+    loader = Loader(digits.train, 32, scale=scale, drop_last=True)
+    loader.set_epoch(RECIPE.epochs)
+    for count, (images, _) in enumerate(loader, 1):
+        for layer in model.modules():
+            if isinstance(layer, nn.BatchNorm2d):
+                layer.momentum = 1 / count
+        model(images)
+    model.eval()
+    test = digits.splits["test"]
+    expected = classify(model(scale.apply(test.samples, torch.float32)), test.labels)
+    assert record.extra["new_bn"] == pytest.approx(expected, rel=1e-4)
+    assert record.extra["new_bn"]["nll"] != pytest.approx(record.last["nll"], rel=1e-2)
+
+
+def test_a_run_that_is_stopped_among_new_batch_norm_statistics_saves_its_own(new):
+    whole = new(new_bn=True)
+    finish(whole)
+    # after the evaluation for the record come three batches of training data
+    part = new(new_bn=True, out="part")
+    assert train([part], stop=stop_after(len(MOMENTS) + 2)).records == []
+    last = new(new_bn=True, out="part")
+    finish(last)
+    assert_same(whole.folder.path, last.folder.path)
+    assert last.record.extra["new_bn"] == whole.record.extra["new_bn"]
+
+
+def test_a_model_without_batch_norm_has_no_new_statistics(new, monkeypatch):
+    monkeypatch.setattr(trainer_module, "initialise", dropout_model)
+    assert "new_bn" not in finish(new(new_bn=True)).extra
+
+
+def test_without_a_validation_or_test_split(new, digits):
+    assert finish(new(dataset=replace(digits, val=None))).best is None
+    with pytest.raises(ValueError, match=r"^digits has no test split to report on\.$"):
+        new(dataset=replace(digits, test=None))
+
+
+def test_more_sources_than_a_batch_has_are_refused_before_anything_is_written(new, tmp_path):
+    with pytest.raises(RecipeError, match="mixes 64 samples, but a batch has 32"):
+        new("zeta:sources=64", out="none")
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        (
+            DIVERGING,
+            "The loss of mixup:1.0, seed 7, is not finite in epoch 1, step 2 of 3, at a learning "
+            "rate of 1e+30. Try a lower one (--set lr=...), or --set precision=float32.",
+        ),
+        (
+            # one step an epoch, the loss of which is that of the initial model
+            DIVERGING.change(batch_size=100),
+            "The outputs of mixup:1.0, seed 7, are not finite after epoch 1. Try a lower "
+            "learning rate (--set lr=...), or --set precision=float32.",
+        ),
+    ],
+    ids=["loss", "outputs"],
+)
+def test_a_diverged_run_raises_and_is_a_failure_of_train(new, recipe, message):
+    with pytest.raises(NonFiniteLossError) as caught:
+        list(new("mixup", recipe, seed=7).advance())
+    assert str(caught.value) == message
+    run = new("mixup", recipe, seed=7)
+    result = train([run])
+    assert (result.records, list(result.failures)) == ([], [run])
+    assert (result.failures[run].kind, result.failures[run].message) == ("diverged", message)
+
+
+def test_a_diverged_run_keeps_its_last_finite_checkpoint(new):
+    # the rate of the second epoch makes it diverge
+    run = new("none", RECIPE.change(lr=0.01, decay=1e32), save_every=0)
+    assert "in epoch 2, step 2 of 3" in train([run]).failures[run].message
+    saved = checkpoint(run.folder.path)
+    assert (saved["epoch"], saved["step_in_epoch"]) == (1, 0)
+    assert all(torch.isfinite(part).all() for part in saved["model"].values())
+
+
+def test_the_first_step_with_a_bad_loss_is_reported(digits):
+    trainer = Trainer(digits, parse("none"), RECIPE)
+    trainer.start_epoch()
+    trainer.step_metrics[:] = torch.tensor([[1.0, 2.0, 6.0], [0.5, 0.25, 0.0]])
+    assert trainer.epoch_metrics() == {"train_loss": 3.0, "train_accuracy": 0.25}
+    trainer.finish_epoch()
+    trainer.step_metrics[0, 1:] = torch.tensor([math.nan, math.inf])
+    with pytest.raises(NonFiniteLossError, match="in epoch 2, step 2 of 3"):
+        trainer.epoch_metrics()
+
+
+@pytest.mark.parametrize(
+    ("device", "change", "processes", "captured"),
+    [
+        ("cpu", {}, 1, False),
+        ("cuda", {}, 1, True),
+        ("cuda", {}, 2, False),
+        ("cuda", {"last_batch": "keep"}, 1, False),
+        # 100 digits are four batches of 25
+        ("cuda", {"last_batch": "keep", "batch_size": 25}, 1, True),
+    ],
+)
+def test_a_step_is_captured_where_batches_have_one_size(device, change, processes, captured):
+    recipe = RECIPE.change(**change)
+    assert can_capture(torch.device(device), recipe, 100, processes) is captured
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"),
+    [("auto", torch.float32), ("float32", torch.float32), ("bfloat16", torch.bfloat16)],
+)
+def test_precision_on_a_cpu(new, precision, dtype):
+    assert choose_dtype(precision, torch.device("cpu")) == dtype
+    assert 0 <= finish(new("zeta", RECIPE.change(precision=precision))).last["error"] < 1
+
+
+LINE = {"epoch": 3, "lr": 0.1, "test": {"error": 0.25}}
+
+
+def test_curves_are_logged_for_wandb(new, monkeypatch):
+    wandb = Mock(__spec__="installed")
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    cell = new(seed=3).cell
+    logger = CurveLogger("wandb")
+    for epoch in (3, 4):
+        logger.write(cell, Path(), {**LINE, "epoch": epoch})
+    logger.close()
+    options = wandb.init.call_args.kwargs
+    assert (options["id"], options["resume"]) == (cell.key, "allow")
+    assert options["config"]["batch_size"] == 32
+    logged = [call.log({"lr": 0.1, "test/error": 0.25}, step=epoch) for epoch in (3, 4)]
+    assert wandb.init.return_value.mock_calls == [*logged, call.finish()]
+    wandb.init.assert_called_once()
+
+
+@pytest.mark.parametrize("found", [False, True], ids=["new", "resumed"])
+def test_curves_are_logged_for_mlflow(new, monkeypatch, found):
+    mlflow = Mock(__spec__="installed")
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    client, run = mlflow.MlflowClient.return_value, Mock()
+    run.info.run_id = "r1"
+    client.search_runs.return_value = [run] if found else []
+    client.create_run.return_value = run
+    cell = new(seed=3).cell
+    logger = CurveLogger("mlflow")
+    for epoch in (3, 4):
+        logger.write(cell, Path(), {**LINE, "epoch": epoch})
+    logger.close()
+    assert client.create_run.call_count == (0 if found else 1)
+    assert (call("r1", "batch_size", 32) in client.log_param.mock_calls) is not found
+    assert cell.key in client.search_runs.call_args.kwargs["filter_string"]
+    assert client.log_metric.mock_calls == [
+        call("r1", name, value, step=epoch)
+        for epoch in (3, 4)
+        for name, value in (("lr", 0.1), ("test/error", 0.25))
+    ]
+    client.set_terminated.assert_called_once_with("r1")
+
+
+def test_a_folder_log_passes_on_every_new_epoch_once(new, tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(
+        CurveLogger, "write", lambda self, cell, folder, line: written.append((folder, line))
+    )
+    old, fresh = new(), new(seed=1)
+    finish(old)
+    with FolderLog("tensorboard", tmp_path) as log:
+        log()
+        assert written == []
+        finish(fresh)
+        log()
+        log()
+    expected = [(fresh.folder.path, line) for line in fresh.folder.read_curve()]
+    assert written == expected
+    assert len(expected) == 2
+
+
+def test_loggers_that_cannot_be_used(new, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="Expected tensorboard, wandb or mlflow, got 'csv'"):
+        CurveLogger("csv")
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ValueError, match="pip install wandb"):
+        CurveLogger("wandb")
+    nothing = CurveLogger(None)
+    nothing.write(new().cell, tmp_path, LINE)
+    nothing.close()
+    assert names(tmp_path) == []

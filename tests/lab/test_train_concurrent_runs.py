@@ -1,0 +1,293 @@
+"""Several runs on one device: as each alone, and one that fails leaves the others running."""
+
+import gc
+import threading
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+import torch
+from folders import METHODS, RECIPE, STEPS, assert_same, checkpoint, dropout_model, stop_after
+
+from zetamix.methods import parse
+from zetamix_lab.data.errors import DataError
+from zetamix_lab.train import Run, train
+from zetamix_lab.train import trainer as trainer_module
+from zetamix_lab.train.run_folder import FolderError
+from zetamix_lab.train.step_timer import StepTimer
+from zetamix_lab.train.trainer import NonFiniteLossError, Trainer
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def test_nothing_to_train():
+    result = train([])
+    assert (result.records, result.failures) == ([], {})
+
+
+def test_side_by_side_is_as_alone(new):
+    alone = [new(method) for method in METHODS]
+    for run in alone:
+        train([run])
+    together = [new(method) for method in METHODS]
+    records = train(together, jobs=3).records
+    assert [record.cell.method for record in records] == [run.cell.method for run in together]
+    assert {record.extra["concurrent"] for record in records} == {3}
+    for one, other in zip(alone, together, strict=True):
+        assert_same(one.folder.path, other.folder.path)
+
+
+def test_a_stop_is_that_of_its_call(new):
+    runs = [new(method) for method in METHODS[:2]]
+    assert not train(runs, stop=lambda: True).records
+    assert len(train(runs).records) == 2
+
+
+def test_runs_join_one_per_round_and_the_next_one_follows(new):
+    seen = []
+    runs = [new(seed=seed) for seed in range(4)]
+    train(runs, jobs=3, watch=lambda progress: seen.append(progress.run.seed))
+    assert seen[:6] == [0, 0, 1, 0, 1, 2]
+    assert seen.index(3) > max(index for index, seed in enumerate(seen) if seed == 0)
+    assert [seen.count(seed) for seed in range(4)] == 4 * [2 * (STEPS + 1)]
+    with pytest.raises(ValueError, match=r"^jobs must be at least 1, got 0\.$"):
+        train(runs, jobs=0)
+
+
+def test_progress_is_reported_after_every_step_and_epoch(new):
+    seen = []
+    train([new("none")], watch=seen.append)
+    assert [(progress.epoch, progress.step) for progress in seen] == [
+        (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0),
+    ]  # fmt: skip
+    assert [progress.line is not None for progress in seen] == [False, False, False, True] * 2
+    assert [progress.epochs for progress in seen[1:5]] == pytest.approx([2 / 3, 1, 1, 4 / 3])
+
+
+def test_others_are_advanced_while_the_last_steps_of_an_epoch_are_under_way(new, monkeypatch):
+    slow, other = new(seed=0), new(seed=1)
+    seen, asked = [], []
+
+    def is_done(timer):
+        asked.append(timer is slow.timer)
+        # the device of the slow run takes five rounds more
+        return asked.count(True) > 5 or timer is not slow.timer
+
+    monkeypatch.setattr(StepTimer, "is_done", is_done)
+    train([slow, other], jobs=2, watch=lambda progress: seen.append(progress.run.seed))
+    assert seen.count(0) - 2 * (STEPS + 1) == 5
+    first_wait = [index for index, seed in enumerate(seen) if seed == 0][STEPS]
+    assert seen[first_wait : first_wait + 10].count(1) == 5
+    # a run alone has nobody to wait for
+    monkeypatch.setattr(StepTimer, "is_done", lambda timer: False)
+    (record,) = train([new()], jobs=2).records
+    assert record.extra["concurrent"] == 1
+
+
+def test_several_stopped_runs_resume(new):
+    whole = [new(seed=seed) for seed in range(3)]
+    train(whole)
+    first = [new(seed=seed, out=f"part{seed}") for seed in range(3)]
+    assert train(first, jobs=2, stop=stop_after(5)).records == []
+    assert not first[2].folder.path.exists()
+    second = [new(seed=seed, out=f"part{seed}") for seed in range(3)]
+    assert len(train(second, jobs=3).records) == 3
+    for one, other in zip(whole, second, strict=True):
+        assert_same(one.folder.path, other.folder.path)
+
+
+def test_a_cancelled_run_ends_and_the_others_continue(new):
+    cancelled, other = new(seed=0, out="cancelled"), new(seed=1)
+
+    def watch(progress):
+        if progress.run is cancelled and progress.step == 2:
+            cancelled.cancel()
+
+    result = train([cancelled, other], jobs=2, watch=watch)
+    assert result.records == [other.record]
+    assert result.failures == {}
+    cancelled.save()
+    assert checkpoint(cancelled.folder.path)["step_in_epoch"] == 2
+    whole, resumed = new(seed=0), new(seed=0, out="cancelled")
+    train([whole, resumed])
+    assert_same(whole.folder.path, resumed.folder.path)
+
+
+def out_of_memory():
+    """As within the capture of a graph: the end of the capture fails as well."""
+    try:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nMore.")
+    finally:
+        raise RuntimeError("the capture was invalidated")
+
+
+def raise_error(error):
+    def fail(*_):
+        raise error
+
+    return fail
+
+
+FAILURES = [
+    (out_of_memory, "out of memory"),
+    (raise_error(NonFiniteLossError("diverged")), "diverged"),
+    (raise_error(FolderError("no space")), "folder"),
+    (raise_error(DataError("no data")), "data"),
+]
+
+
+@pytest.mark.parametrize(("fail", "kind"), FAILURES, ids=[kind for _, kind in FAILURES])
+def test_a_run_that_fails_leaves_the_others_running(new, monkeypatch, fail, kind):
+    alone = [new(seed=1), new(seed=2)]
+    train(alone)
+    compute = Trainer.compute
+
+    def compute_or_fail(self, batch_size):
+        if self.seed == 0 and self.step_in_epoch == 1:
+            fail()
+        compute(self, batch_size)
+
+    monkeypatch.setattr(Trainer, "compute", compute_or_fail)
+    runs = [new(seed=seed) for seed in range(3)]
+    result = train(runs, jobs=2)
+    assert [record.cell.seed for record in result.records] == [1, 2]
+    assert [failure.kind for failure in result.failures.values()] == [kind]
+    assert list(result.failures) == [runs[0]]
+    # a run that ends within a step is not saved there, and its model is freed
+    assert checkpoint(runs[0].folder.path) is None
+    assert runs[0].trainer is None
+    for one, other in zip(alone, runs[1:], strict=True):
+        assert_same(one.folder.path, other.folder.path)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize("method", ["zero_grad", "step"])
+def test_an_interrupted_step_is_not_saved_and_the_other_runs_are(new, monkeypatch, error, method):
+    """Between the gradients and the weights nothing may be saved; the last checkpoint stays."""
+    whole = [new(seed=seed) for seed in range(2)]
+    train(whole)
+    calls = []
+    real = getattr(torch.optim.SGD, method)
+
+    def interrupted(self, *arguments, **options):
+        result = real(self, *arguments, **options)
+        calls.append(None)
+        if len(calls) == 2 * STEPS + 2:
+            raise error
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.optim.SGD, method, interrupted)
+        with pytest.raises(error):
+            train([new(seed=seed, out=f"broken{seed}", save_every=0) for seed in range(2)], jobs=2)
+    last = [new(seed=seed, out=f"broken{seed}") for seed in range(2)]
+    states = [checkpoint(run.folder.path) for run in last]
+    # one was within a step of its second epoch, the other between two
+    assert sorted(state["step_in_epoch"] for state in states)[0] == 0
+    train(last)
+    for one, other in zip(whole, last, strict=True):
+        assert_same(one.folder.path, other.folder.path)
+
+
+def test_an_error_of_the_watcher_loses_nothing(new):
+    def watch(progress):
+        if progress.step == 2:
+            raise OSError("no more room for logs")
+
+    run = new()
+    with pytest.raises(OSError, match="no more room"):
+        train([run], watch=watch)
+    assert checkpoint(run.folder.path)["step_in_epoch"] == 2
+
+
+def test_a_full_disk_while_stopping_is_a_failure_of_that_run_alone(new, monkeypatch):
+    full, other = new(seed=0), new(seed=1)
+    monkeypatch.setattr(full.folder, "save_checkpoint", raise_error(FolderError("no space")))
+    result = train([full, other], jobs=2, stop=lambda: other.trainer is not None)
+    assert {run: failure.kind for run, failure in result.failures.items()} == {full: "folder"}
+    assert checkpoint(other.folder.path) is not None
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dropout", [False, True])
+def test_runs_of_several_threads_are_as_alone(new, monkeypatch, device, dropout):
+    """Captures, dropout and checkpoints of threads do not disturb each other."""
+    if dropout:
+        monkeypatch.setattr(trainer_module, "initialise", dropout_model)
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+    recipe = RECIPE.change(epochs=4, precision="float32")
+    alone = [new(method, recipe, device=device) for method in METHODS]
+    for run in alone:
+        train([run])
+    runs = [new(method, recipe, device=device, save_every=0) for method in METHODS]
+    errors = []
+
+    def advance(run):
+        try:
+            for progress in run.advance():
+                if progress.step == 2:
+                    run.save()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=advance, args=(run,)) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert errors == []
+    for one, other in zip(alone, runs, strict=True):
+        if device == "cpu":
+            assert_same(one.folder.path, other.folder.path)
+        else:
+            assert one.record.last["nll"] == pytest.approx(other.record.last["nll"], rel=1e-2)
+
+
+def test_the_gpu_of_a_run_is_the_current_one_while_it_trains(new, monkeypatch):
+    """Kernels are launched on the current GPU; a second GPU is pretended."""
+    current, seen = [], []
+
+    @contextmanager
+    def device(index):
+        current.append(index)
+        yield
+        current.pop()
+
+    def build(self, *arguments, **options):
+        seen.append(list(current))
+        real_build(self, *arguments, **{**options, "device": "cpu"})
+
+    def compute(self, batch_size):
+        seen.append(list(current))
+        real_compute(self, batch_size)
+
+    real_build, real_compute = Trainer.__init__, Trainer.compute
+    monkeypatch.setattr(torch.cuda, "device", device)
+    monkeypatch.setattr(Trainer, "__init__", build)
+    monkeypatch.setattr(Trainer, "compute", compute)
+    run = new()
+    run.device = SimpleNamespace(type="cuda", index=1)
+    next(run.advance())
+    assert seen == [[run.device], [run.device]]
+    assert current == []
+
+
+@pytest.mark.gpu
+def test_a_run_that_exceeds_the_memory_of_the_gpu_leaves_the_others_running(digits, tmp_path):
+    gc.collect()
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(torch.cuda.memory_reserved() / total + 2e-3)
+    wide = RECIPE.change(model="resnet50", stem="small", batch_size=100)
+    try:
+        runs = [
+            Run(digits, parse("zeta"), recipe, seed=0, out=tmp_path / name, device="cuda")
+            for name, recipe in [("small", RECIPE), ("wide", wide), ("next", RECIPE)]
+        ]
+        result = train(runs, jobs=2)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert {run.folder.path.name: f.kind for run, f in result.failures.items()} == {
+        "wide": "out of memory"
+    }
+    assert len(result.records) == 2

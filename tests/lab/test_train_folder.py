@@ -1,0 +1,335 @@
+"""The folder of a run: what it refuses, how it is packed, and when training stops."""
+
+import json
+import os
+import pickle
+import shutil
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from filelock import FileLock
+from folders import FINISHED, assert_same, checkpoint, names
+
+from zetamix.methods import parse
+from zetamix_lab import data
+from zetamix_lab.train import RECIPES, Run, load_model, train
+from zetamix_lab.train.run_folder import FolderError, RunFolder, hold
+from zetamix_lab.train.stop import MARGIN, SAME_PRESS, Stop, Stopped, parse_duration
+
+RECIPE = RECIPES["cifar10"].change(model="mlp", epochs=2, batch_size=32, augmentation="none")
+
+
+@pytest.fixture(scope="module")
+def points():
+    return data.load("crescents")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def new(points, folder):
+    def make(method="none", recipe=RECIPE, *, seed=0, dataset=points, **options):
+        return Run(dataset, parse(method), recipe, seed=seed, **{"out": folder, **options})
+
+    return make
+
+
+@pytest.fixture
+def stopped(new, folder):
+    """The checkpoint of a run that was stopped after one step."""
+    assert train([new()], stop=lambda: True).records == []
+    return torch.load(folder / "checkpoint.pt", weights_only=True)
+
+
+def failure(run):
+    """Why a run cannot be trained."""
+    return train([run]).failures[run].message
+
+
+CHANGES = [
+    ({"method": "zeta:2.8"}, "method: none there, zeta:2.8 requested"),
+    ({"seed": 3}, "seed: 0 there, 3 requested"),
+    (
+        {"recipe": RECIPE.change(lr=0.2, epochs=4)},
+        "epochs: 2 there, 4 requested; evaluate_every: 1 there, 2 requested; lr: 0.1 there, 0.2 "
+        "requested; milestones: [1, 2] there, [2, 4] requested",
+    ),
+    ({"train": 100}, "train_size: 512 there, 100 requested"),
+]
+
+
+@pytest.mark.parametrize(("change", "difference"), CHANGES, ids=[next(iter(c)) for c, _ in CHANGES])
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_folder_with_another_run_is_refused(new, points, folder, finished, change, difference):
+    train([new()], stop=None if finished else lambda: True)
+    before = names(folder)
+    if "train" in change:
+        change = {"dataset": replace(points, train=points.train.subset(change["train"]))}
+    with pytest.raises(FolderError) as caught:
+        new(**change)
+    assert (
+        str(caught.value)
+        == f"{folder} is the folder of another run ({difference}). Choose another --out."
+    )
+    assert names(folder) == before
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}"])
+def test_a_folder_with_an_unreadable_description_is_refused(new, folder, text):
+    folder.mkdir()
+    (folder / "cell.json").write_text(text)
+    with pytest.raises(FolderError, match=r"cell\.json is damaged or does not describe"):
+        new()
+
+
+def test_the_record_of_another_run_is_not_a_result_of_this_one(new, folder):
+    train([new()])
+    (folder / "cell.json").unlink()
+    with pytest.raises(FolderError, match="is the record of another run"):
+        new("zeta:2.8")
+
+
+class Malice:
+    """Runs a command when it is unpickled."""
+
+    def __init__(self, trace):
+        self.trace = trace
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.trace}",)
+
+
+@pytest.mark.parametrize("form", ["torch", "pickle"])
+def test_a_malicious_checkpoint_is_refused_and_not_executed(new, folder, stopped, tmp_path, form):
+    trace = tmp_path / "trace"
+    if form == "torch":
+        torch.save({**stopped, "best": Malice(trace)}, folder / "checkpoint.pt")
+    else:
+        (folder / "checkpoint.pt").write_bytes(pickle.dumps(Malice(trace)))
+    message = failure(new())
+    assert message.startswith(f"{folder / 'checkpoint.pt'} cannot be read: ")
+    assert message.endswith(". Remove it to restart this run.")
+    assert not trace.exists()
+    # the test would notice: a trusting load executes it
+    with (folder / "checkpoint.pt").open("rb") as file:
+        torch.load(file, weights_only=False) if form == "torch" else pickle.load(file)
+    assert trace.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"half a checkp", {}, torch.zeros(3), {"schema": "2"}])
+def test_a_checkpoint_that_cannot_be_read(new, folder, stopped, content):
+    path = folder / "checkpoint.pt"
+    path.write_bytes(content) if isinstance(content, bytes) else torch.save(content, path)
+    assert "checkpoint.pt cannot be read" in failure(new())
+
+
+@pytest.mark.parametrize("hardware", ["cuda with 1 process", "cpu with 2 processes"])
+def test_a_run_resumes_on_the_kind_of_hardware_it_was_started_on(new, folder, stopped, hardware):
+    torch.save({**stopped, "hardware": hardware}, folder / "checkpoint.pt")
+    assert failure(new()) == (
+        f"{folder} was started on {hardware}, but this is cpu with 1 process. Resume it there, or "
+        "choose another --out."
+    )
+
+
+def test_temporary_files_of_a_killed_process_are_removed(new, folder, stopped):
+    part = folder / ".checkpoint.pt.abc.part"
+    for stop in (lambda: True, None):
+        part.write_bytes(b"half")
+        train([new()], stop=stop)
+        assert not part.exists()
+
+
+def test_epochs_after_the_checkpoint_are_dropped(new, folder):
+    train([new(save_every=0)], stop=iter([False] * 17 + [True]).__next__)
+    path = folder / "metrics.jsonl"
+    assert [json.loads(line)["epoch"] for line in path.read_text().splitlines()] == [1]
+    with path.open("a") as file:
+        file.write('{"epoch": 2, "lr": 5}\n{"epoch": 3, "lr"')
+    train([new()])
+    lines = RunFolder(folder).read_curve()
+    assert [line["epoch"] for line in lines] == [1, 2]
+    assert lines[1]["lr"] < 1
+
+
+def test_a_run_is_packed_with_all_that_load_model_needs(new, points, folder, tmp_path):
+    (record,) = train([new()]).records
+    with torch.no_grad():
+        expected = load_model(folder)(points.test.samples)
+    files = RunFolder(folder).pack()
+    shutil.rmtree(folder)
+    moved = RunFolder.unpack(tmp_path / "elsewhere" / "run", files)
+    assert names(moved.path) == FINISHED
+    assert moved.read_record() == record
+    assert [line["epoch"] for line in moved.read_curve()] == [1, 2]
+    with torch.no_grad():
+        assert torch.equal(load_model(moved.path)(points.test.samples), expected)
+    # a run that is finished there is not replaced
+    RunFolder.unpack(moved.path, dict.fromkeys(files, b"other"))
+    assert moved.read_record() == record
+
+
+def test_an_unfinished_run_is_packed_and_resumed(new, folder, stopped, tmp_path):
+    moved = RunFolder.unpack(tmp_path / "moved", RunFolder(folder).pack())
+    assert moved.read_record() is None
+    assert checkpoint(moved.path)["step_in_epoch"] == 1
+    train([new(out=moved.path), new(out=tmp_path / "whole")])
+    assert_same(moved.path, tmp_path / "whole")
+
+
+def test_a_model_can_be_removed_and_its_result_stays(new, folder):
+    run = new()
+    (record,) = train([run]).records
+    run.folder.remove_model()
+    assert names(folder) == ["cell.json", "metrics.jsonl", "record.json"]
+    assert new().record == record
+    # nor need it be written at all
+    other = new(out=folder.parent / "other", keep_model=False)
+    train([other])
+    assert names(other.folder.path) == ["cell.json", "metrics.jsonl", "record.json"]
+
+
+def test_a_folder_is_locked_by_one_owner(tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    with hold([one, two]):
+        pass
+    with FileLock(two / ".lock"):
+        with pytest.raises(FolderError) as caught:
+            hold([one, two]).__enter__()
+        assert str(caught.value) == f"{two} is in use by another process. Wait for it, or stop it."
+        # the folder that was locked before the refused one is free again
+        with hold([one]):
+            pass
+
+
+DURATIONS = [
+    ("45", 45), ("45s", 45), ("1.5s", 1.5), ("9m", 540), ("1h", 3600), ("1h30m", 5400),
+    ("1h30m5s", 5405), (" 2H ", 7200), ("0", 0), ("90m", 5400),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "seconds"), DURATIONS)
+def test_durations(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "9 m", "-5", "m", "1m1h", "1d", "1.5m"])
+def test_invalid_durations(text):
+    with pytest.raises(ValueError) as caught:
+        parse_duration(text)
+    assert str(caught.value) == f"Expected a duration such as 9m, 1h30m or 45s, got {text!r}."
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("limit", "stops_after"), [(540, 540 - MARGIN), (8, 6.0), (20, 15.0), (0, 0.0)]
+)
+def test_a_time_limit_leaves_a_margin_for_saving(limit, stops_after):
+    clock = Clock()
+    stop = Stop(limit, clock=clock)
+    assert not stop()
+    clock.now += stops_after
+    assert not stop.out_of_time
+    clock.now += 0.01
+    assert stop()
+    assert (stop.out_of_time, stop.signal) == (True, None)
+    # the time since the start of the command counts as well
+    assert Stop(limit, began=100.0, clock=clock).out_of_time
+    assert not Stop(clock=clock)()
+
+
+def test_the_longest_interval_is_added_to_the_margin():
+    """Steps of a second and an evaluation of 40 s: the last step begins 45 s before the limit."""
+    clock = Clock()
+    stop = Stop(540, clock=clock)
+    for seconds in [1, 1, 40, *[1] * 452]:
+        assert not stop()
+        clock.now += seconds
+    assert clock.now == 594
+    assert not stop()
+    clock.now += 1.01
+    assert stop()
+
+
+def test_a_signal_is_acknowledged_at_once_and_only_once():
+    seen = []
+    with Stop(on_signal=lambda: seen.append("stopping")) as stop:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            assert seen == ["stopping"]
+        assert stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_takes_effect_at_the_end_of_a_step(number):
+    handled = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.getsignal(kind) for kind in handled]
+    with Stop() as stop:
+        assert not stop()
+        os.kill(os.getpid(), number)
+        assert stop()
+        assert (stop.signal, stop.out_of_time) == (number, False)
+    assert [signal.getsignal(kind) for kind in handled] == before
+
+
+def test_a_second_ctrl_c_interrupts_and_sigterm_never_does():
+    clock = Clock()
+    with Stop(clock=clock) as stop:
+        # torchrun passes the same press on
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert stop()
+        clock.now += SAME_PRESS + 0.1
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    with Stop(clock=clock) as stop:
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+            clock.now += 10
+        assert stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_work_without_checkpoints_is_interrupted_by_a_signal(number):
+    with Stop() as stop:
+        with pytest.raises(Stopped), stop.at_once():
+            os.kill(os.getpid(), number)
+        assert stop()
+    # outside its context it handles no signals
+    with stop.at_once():
+        pass
+
+
+def test_work_without_checkpoints_is_interrupted_by_the_limit():
+    before = signal.getsignal(signal.SIGALRM)
+    with Stop(0.4) as stop:
+        with pytest.raises(Stopped), stop.at_once():
+            time.sleep(60)
+        assert stop()
+    with Stop(60) as stop, stop.at_once():
+        pass
+    assert signal.getsignal(signal.SIGALRM) == before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_run_is_saved_when_the_time_limit_is_reached(new, folder):
+    began = time.monotonic()
+    with Stop(0.2) as stop:
+        assert train([new(recipe=RECIPE.change(epochs=500))], stop=stop).records == []
+    assert time.monotonic() - began < 10
+    assert stop.out_of_time
+    saved = checkpoint(folder)
+    assert saved["epoch"] + saved["step_in_epoch"] > 0

@@ -1,0 +1,173 @@
+"""A start from a file of weights: what is loaded, what is refused, what the record says."""
+
+import hashlib
+import json
+import warnings
+
+import pytest
+import torch
+import torchvision
+from folders import RECIPE, finish
+from typer.testing import CliRunner
+
+from zetamix_lab.cli.app import app
+from zetamix_lab.data import from_tensors
+from zetamix_lab.models import WeightsError, initialise, seeded
+from zetamix_lab.provenance import FileChangedError, FileRef
+from zetamix_lab.train import Recipe, RecipeError, make_recipe
+from zetamix_lab.train.concurrent_runs import RunFailure
+
+SHAPE = (3, 96, 96)
+
+
+def imagenet(path, name="resnet18", **options):
+    """A state dict as torchvision's, with 1,000 classes."""
+    with seeded(5):
+        state = torchvision.models.get_model(name, weights=None, **options).state_dict()
+    torch.save(state, path)
+    return state
+
+
+def start(path, name="resnet18", shape=SHAPE, classes=4, **options):
+    return initialise(name, classes, shape, 0, weights=FileRef.read(path), **options)
+
+
+def test_a_classifier_of_another_size_starts_anew_and_says_so(tmp_path):
+    state = imagenet(tmp_path / "r18.pth")
+    with pytest.warns(
+        UserWarning, match=r"^r18.pth has 1,000 classes, but this data has 4: fc.weight and"
+    ):
+        model = start(tmp_path / "r18.pth")
+    fresh, own = initialise("resnet18", 4, SHAPE, 0).state_dict(), model.state_dict()
+    for name, tensor in own.items():
+        expected = fresh if name.startswith("fc.") else state
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_equal_classes_load_the_classifier_too(tmp_path):
+    state = imagenet(tmp_path / "r18.pth", num_classes=4)
+    torch.save({"state_dict": {f"module.{k}": v for k, v in state.items()}}, tmp_path / "ddp.pth")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in ("r18.pth", "ddp.pth"):
+            assert torch.equal(start(tmp_path / name).fc.weight, state["fc.weight"])
+
+
+def test_safetensors(tmp_path):
+    from safetensors.torch import save_file
+
+    state = imagenet(tmp_path / "r18.pth", num_classes=4)
+    save_file(state, tmp_path / "r18.safetensors")
+    assert torch.equal(start(tmp_path / "r18.safetensors").fc.weight, state["fc.weight"])
+
+
+@pytest.mark.filterwarnings("ignore:r18.pth has")
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small"])
+def test_grey_images_give_what_their_rgb_copies_give(tmp_path, name):
+    imagenet(tmp_path / "r18.pth", name)
+    grey = start(tmp_path / "r18.pth", name, (1, 96, 96)).eval()
+    colour = start(tmp_path / "r18.pth", name).eval()
+    images = torch.rand(2, 1, 96, 96)
+    with torch.no_grad():
+        torch.testing.assert_close(grey(images), colour(images.expand(-1, 3, -1, -1)))
+
+
+REFUSED = {
+    "another network": ("resnet50", {}, r".*not match this model: .*, and \d+ more"),
+    "another stem": ("resnet18", {"shape": (3, 32, 32)}, r".*conv1.weight is \[64, 3, 7, 7\] there "
+                     r"and \[64, 3, 3, 3\] here\. For the ImageNet stem add --set stem=imagenet\."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_weights_of_another_network_are_refused(tmp_path, case):
+    name, options, message = REFUSED[case]
+    imagenet(tmp_path / "r.pth", name)
+    with pytest.raises(WeightsError, match=message):
+        start(tmp_path / "r.pth", **options)
+
+
+@pytest.mark.parametrize("content", ["text", [1, 2], {"epoch": 3}])
+def test_files_without_a_state_dict_are_refused(tmp_path, content):
+    path = tmp_path / "weights.pt"
+    if content == "text":
+        path.write_text(content)
+    else:
+        torch.save(content, path)
+    with pytest.raises(WeightsError, match=r"weights\.pt (cannot be read|has no state dict)"):
+        start(path)
+
+
+def test_a_missing_file_is_refused_at_once(digits):
+    with pytest.raises(RecipeError, match=r"^weights: .*nowhere\.pt is not a file\.$"):
+        make_recipe(digits, weights="nowhere.pt")
+
+
+def test_the_key_depends_on_the_content_and_not_on_the_place(tmp_path, new):
+    model = initialise("digitnet", 10, (1, 8, 8), 3)
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        torch.save(model.state_dict(), tmp_path / folder / "w.pt")
+    torch.save(initialise("digitnet", 10, (1, 8, 8), 4).state_dict(), tmp_path / "w.pt")
+    a, b, other = (
+        RECIPE.override(f"weights={tmp_path / path}") for path in ("a/w.pt", "b/w.pt", "w.pt")
+    )
+    keys = [new(recipe=recipe).cell.key for recipe in (RECIPE, a, b, other)]
+    assert keys[1] == keys[2]
+    assert len(set(keys)) == 3
+    assert Recipe.from_dict(json.loads(json.dumps(a.as_dict()))) == a
+    assert "weights" not in RECIPE.as_dict()
+
+
+def test_a_file_that_changes_meanwhile_fails_the_run(tmp_path, new):
+    path = tmp_path / "w.pt"
+    torch.save(initialise("digitnet", 10, (1, 8, 8), 3).state_dict(), path)
+    run = new(recipe=RECIPE.override(f"weights={path}"))
+    torch.save({}, path)
+    with pytest.raises(FileChangedError, match="has changed") as caught:
+        run.start()
+    assert RunFailure.from_error(caught.value).kind == "data"
+    path.unlink()
+    with pytest.raises(FileChangedError, match="not on this machine"):
+        run.start()
+
+
+def test_training_starts_from_the_file_and_the_record_names_it(tmp_path, new, digits):
+    path = tmp_path / "w.pt"
+    trained = new()
+    finish(trained)
+    path.write_bytes((trained.folder.path / "final.pt").read_bytes())
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    recipe = RECIPE.override(f"weights={path}", "lr=0", "weight_decay=0")
+    record = finish(new(recipe=recipe))
+    assert record.extra["weights"] == f"w.pt (sha256 {sha256})"
+    assert trained.record.extra["weights"] == "from scratch"
+    # batch norm alone has moved
+    assert record.last["error"] < 1.5 * trained.record.last["error"] < 0.8
+
+
+def test_our_recipe_is_gentler_with_weights_and_the_papers_is_not(tmp_path, digits):
+    path = tmp_path / "w.pt"
+    torch.save({}, path)
+    assert make_recipe(digits, weights=path).lr == pytest.approx(make_recipe(digits).lr / 10)
+    assert make_recipe(digits, weights=path, changes=["lr=0.3"]).lr == 0.3
+    labels = torch.arange(20) % 10
+    splits = dict.fromkeys(("train", "test"), (torch.zeros(20, 3, 32, 32), labels))
+    paper = from_tensors("cifar10", splits)
+    assert make_recipe(paper, weights=path).lr == make_recipe(paper).lr
+
+
+@pytest.mark.filterwarnings("default:seven.pt has")
+@pytest.mark.parametrize("command", ["train", "compare"])
+def test_commands_say_what_they_start_from(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    torch.save(initialise("digitnet", 7, (1, 8, 8), 3).state_dict(), tmp_path / "seven.pt")
+    options = "--weights seven.pt --train-size 100 --epochs 1 --methods none --seeds 1 --device cpu"
+    result = CliRunner().invoke(app, [command, *options.split()])
+    text = " ".join(result.output.split())
+    assert result.exit_code == 0, text
+    assert "digitnet from seven.pt" in text
+    assert text.count("seven.pt has 7 classes, but this data has 10") == 1
+    result = CliRunner().invoke(app, [command, "--weights", "no.pt", "--device", "cpu"])
+    assert result.exit_code == 1
+    assert "no.pt is not a file" in " ".join(result.output.split())

@@ -1,0 +1,232 @@
+"""Downloads, checksums, and unpacking of untrusted archives."""
+
+import gzip
+import io
+import stat
+import tarfile
+import threading
+import zipfile
+from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import miniatures
+import pytest
+
+from zetamix_lab import data
+from zetamix_lab.data import download
+
+
+def zip_of(path, *members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return path
+
+
+def tar_of(path, *members):
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in members:
+            info = name if isinstance(name, tarfile.TarInfo) else tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return path
+
+
+def gz_of(path, member):
+    path.write_bytes(gzip.compress(member[1]))
+    return path
+
+
+KINDS = {zip_of: ".zip", tar_of: ".tar.gz", gz_of: ".gz"}
+
+
+def tar_entry(name, kind, target="/etc/passwd"):
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+def zip_link(name):
+    info = zipfile.ZipInfo(name)
+    info.create_system = 3
+    info.external_attr = (stat.S_IFLNK | 0o777) << 16
+    return info
+
+
+def listing(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("make", [zip_of, tar_of], ids=["zip", "tar"])
+def test_a_folder_of_the_right_name_is_what_comes_out(make, tmp_path):
+    archive = make(tmp_path / "set.tgz", ("set/a.txt", b"a"), ("set/deep/b.txt", b"b"))
+    download.unpack(archive, tmp_path / "out" / "set")
+    assert listing(tmp_path / "out") == ["set", "set/a.txt", "set/deep", "set/deep/b.txt"]
+    assert (tmp_path / "out/set/deep/b.txt").read_bytes() == b"b"
+
+
+def test_an_archive_without_that_folder_becomes_it(tmp_path):
+    archive = zip_of(tmp_path / "AK.zip", ("a.png", b"a"), ("b/c.png", b"x"))
+    download.unpack(archive, tmp_path / "AK")
+    assert listing(tmp_path / "AK") == ["a.png", "b", "b/c.png"]
+
+
+def test_what_another_process_has_unpacked_stays(tmp_path):
+    archive = zip_of(tmp_path / "set.zip", ("set/a.txt", b"new"))
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "a.txt").write_text("old")
+    download.unpack(archive, tmp_path / "set")
+    assert (tmp_path / "set" / "a.txt").read_text() == "old"
+    assert listing(tmp_path) == ["set", "set.zip", "set/a.txt"]
+
+
+def test_a_compressed_file(tmp_path):
+    download.unpack(gz_of(tmp_path / "labels.gz", ("", b"labels")), tmp_path / "labels")
+    assert (tmp_path / "labels").read_bytes() == b"labels"
+
+
+HOSTILE = {
+    "zip absolute": (zip_of, ("/tmp/evil", b"x")),
+    "zip dots": (zip_of, ("set/../../evil", b"x")),
+    "zip link": (zip_of, (zip_link("set/l"), "/etc/passwd")),
+    "tar absolute": (tar_of, ("/tmp/evil", b"x")),
+    "tar dots": (tar_of, ("../evil", b"x")),
+    "tar link": (tar_of, (tar_entry("l", tarfile.SYMTYPE), b"")),
+    "tar hard link": (tar_of, (tar_entry("l", tarfile.LNKTYPE), b"")),
+    "tar device": (tar_of, (tar_entry("d", tarfile.CHRTYPE), b"")),
+    "tar pipe": (tar_of, (tar_entry("p", tarfile.FIFOTYPE), b"")),
+}
+
+
+@pytest.mark.parametrize(("make", "member"), HOSTILE.values(), ids=HOSTILE.keys())
+def test_no_member_escapes(make, member, tmp_path):
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    archive = make(inner / "set.zip", ("set/good.txt", b"good"), member)
+    before = set(tmp_path.rglob("*"))
+    try:
+        download.unpack(archive, inner / "set")
+    except data.DataError as error:
+        assert str(archive) in str(error)  # noqa: PT017
+        assert set(tmp_path.rglob("*")) == before
+    else:
+        # a harmless part of the archive may be unpacked
+        created = set(tmp_path.rglob("*")) - before
+        assert all(path.is_relative_to(inner / "set") for path in created)
+        assert not any(path.is_symlink() for path in created)
+    assert not Path("/tmp/evil").exists()
+
+
+@pytest.mark.parametrize(("make", "suffix"), KINDS.items())
+def test_an_archive_that_unpacks_to_too_much_is_refused(make, suffix, tmp_path):
+    archive = make(tmp_path / f"set{suffix}", ("set/bomb", bytes(3 << 20)))
+    with pytest.raises(data.DataError, match="unpacks to more than"):
+        download.unpack(archive, tmp_path / "set", limit=1 << 20)
+    assert listing(tmp_path) == [archive.name]
+    download.unpack(archive, tmp_path / "set", limit=4 << 20)
+    assert (tmp_path / "set").exists()
+
+
+@pytest.mark.parametrize(("make", "suffix"), KINDS.items())
+@pytest.mark.parametrize("damage", ["cut", "text", "empty"])
+def test_a_damaged_archive_is_named(make, suffix, damage, tmp_path):
+    archive = make(tmp_path / f"set{suffix}", ("set/a", bytes(range(256)) * 40))
+    whole = archive.read_bytes()
+    archive.write_bytes({"cut": whole[: len(whole) // 2], "text": b"hello", "empty": b""}[damage])
+    with pytest.raises(data.DataError, match=f"{archive} cannot be unpacked: "):
+        download.unpack(archive, tmp_path / "set")
+    assert listing(tmp_path) == [archive.name]
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A web server for the files of a folder."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+        def do_GET(self):
+            if self.path != "/cut":
+                return super().do_GET()
+            self.send_response(200)
+            self.send_header("Content-Length", "100")
+            self.end_headers()
+            self.wfile.write(b"only this")
+            return None
+
+    folder = tmp_path / "web"
+    folder.mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as served:
+        thread = threading.Thread(target=served.serve_forever)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{served.server_address[1]}"
+        served.shutdown()
+        thread.join()
+
+
+def test_a_download_that_works(server, tmp_path):
+    folder, url = server
+    (folder / "a.bin").write_bytes(b"content")
+    seen = []
+    md5 = miniatures.md5_of(folder / "a.bin")
+    path = tmp_path / "new" / "a.bin"
+    download.download(f"{url}/a.bin", path, md5, lambda *progress: seen.append(progress))
+    assert path.read_bytes() == b"content"
+    assert seen == [("downloading a.bin", 7, 7)]
+
+
+@pytest.mark.parametrize(
+    ("file", "md5", "message"),
+    [
+        ("a.bin", "0" * 32, "the file has the md5 "),
+        ("gone", None, "the server returned 404 File not found"),
+        ("cut", None, "the connection ended after 9 of 100 bytes"),
+    ],
+)
+def test_a_download_that_fails_leaves_nothing(server, file, md5, message, tmp_path):
+    folder, url = server
+    (folder / "a.bin").write_bytes(b"content")
+    with pytest.raises(data.DataError, match=f"{url}/{file}: {message}"):
+        download.download(f"{url}/{file}", tmp_path / "a.bin", md5)
+    assert listing(tmp_path) == ["web", "web/a.bin"]
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/x", "file:///etc/passwd", "http://[bad"])
+def test_an_address_that_cannot_be_reached(url, tmp_path):
+    with pytest.raises(data.DataError, match="x could not be downloaded"):
+        download.download(url, tmp_path / "x", None)
+    assert listing(tmp_path) == []
+
+
+def test_prepare_downloads_verifies_and_unpacks(server, tmp_path):
+    folder, url = server
+    spec = miniatures.build("mednode", tmp_path / "made", packed=True)
+    file = "complete_mednode_dataset.zip"
+    (tmp_path / "made" / "mednode" / file).rename(folder / file)
+    spec = replace(spec, files=(replace(spec.files[0], url=f"{url}/{file}"),))
+    root = tmp_path / "root"
+    with pytest.raises(data.DatasetNotFoundError, match="zetamix data prepare mednode --data-dir"):
+        data.load(spec, root)
+    seen = []
+    dataset = data.prepare(spec, root, progress=lambda what, *_: seen.append(what))
+    assert miniatures.split_sizes(dataset) == spec.sizes
+    assert list(dict.fromkeys(seen)) == [f"downloading {file}", f"unpacking {file}", "decoding"]
+    # from now on no network is needed
+    (folder / file).unlink()
+    assert data.load(spec, root).fingerprint == dataset.fingerprint
+
+
+def test_prepare_downloads_nothing_that_needs_a_request(tmp_path):
+    with pytest.raises(data.DatasetNotFoundError, match="ask for a login"):
+        data.prepare("derm7pt_clinical", tmp_path)
+
+
+def test_a_wrong_md5_is_named(tmp_path):
+    spec = miniatures.build("imagenette", tmp_path, packed=True)
+    file = tmp_path / "imagenette" / "imagenette2.tgz"
+    wrong = replace(spec, files=(replace(spec.files[0], md5="f" * 32),))
+    with pytest.raises(data.DataError, match=f"{file} has the md5 {miniatures.md5_of(file)}"):
+        data.load(wrong, tmp_path)

@@ -1,0 +1,112 @@
+"""Synthetic points lie where they should."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from skdim.datasets import BenchmarkManifolds
+from sklearn.utils import check_random_state
+
+from zetamix_lab import data
+from zetamix_lab.data import manifolds
+
+FLOAT32 = {"atol": 1e-6, "rtol": 0}
+
+
+@pytest.mark.parametrize("name", manifolds.MANIFOLDS)
+def test_a_seed_fixes_the_points(name):
+    draw = manifolds.MANIFOLDS[name]
+    first, again, other = draw(seed=3), draw(seed=3), draw(seed=4)
+    assert torch.equal(first.samples, again.samples)
+    assert not torch.equal(first.samples, other.samples)
+    assert first.samples.dtype == torch.float32
+    assert first.labels.dtype == torch.int64
+
+
+def test_crescents_are_half_circles():
+    points = manifolds.crescents(seed=0, noise=0.0)
+    upper, lower = points.samples[points.labels == 0], points.samples[points.labels == 1]
+    torch.testing.assert_close(upper.norm(dim=1), torch.ones(256))
+    assert (upper[:, 1] >= -1e-6).all()
+    torch.testing.assert_close((lower - torch.tensor([1.0, 0.5])).norm(dim=1), torch.ones(256))
+    assert (lower[:, 1] <= 0.5 + 1e-6).all()
+
+
+@pytest.mark.parametrize("name", ["crescents", "spirals"])
+def test_noise_has_a_standard_deviation_of_a_tenth(name):
+    draw = manifolds.MANIFOLDS[name]
+    noise = draw(20_000, seed=1).samples - draw(20_000, seed=1, noise=0.0).samples
+    assert noise.std().item() == pytest.approx(0.1, rel=0.02)
+    assert noise.mean().abs().item() < 0.002
+
+
+def test_spirals_are_a_unit_apart():
+    points = manifolds.spirals(4000, noise=0.0)
+    first, second = points.samples[points.labels == 0], points.samples[points.labels == 1]
+    radius = first.norm(dim=1)
+    angle = math.pi * radius
+    on_arm = radius[:, None] * torch.stack([angle.cos(), angle.sin()], 1)
+    torch.testing.assert_close(first, on_arm, atol=1e-4, rtol=0)
+    gap = torch.cdist(first, second).min(1).values
+    assert gap.min().item() > 0.85
+    # even along the arm: neighbours are equally far from each other
+    steps = first.diff(dim=0).norm(dim=1)
+    assert (steps.max() / steps.min()).item() < 1.25
+
+
+def test_an_odd_number_of_points():
+    assert torch.bincount(manifolds.crescents(5).labels).tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(("name", "dimension"), [("helix", 3), ("helix12", 12)])
+def test_helix_is_the_one_of_scikit_dimension(name, dimension):
+    samples = manifolds.MANIFOLDS[name]().samples.double()
+    assert samples.shape == (8192, dimension)
+    x, y, z = samples[:, 0], samples[:, 1], samples[:, 2]
+    ring = (x.square() + y.square()).sqrt() - 2
+    torch.testing.assert_close(ring.square() + z.square(), torch.ones(8192).double(), **FLOAT32)
+    turns = torch.atan2(z, ring) - 8 * torch.atan2(y, x)
+    off = torch.remainder(turns + math.pi, 2 * math.pi) - math.pi
+    assert off.abs().max().item() < 1e-5
+    assert (samples[:, 3:] == 0).all()
+    same_law(samples, reference()._gen_helix1_data(8192, dim=dimension))
+
+
+def test_paraboloid_is_the_one_of_scikit_dimension():
+    samples = manifolds.paraboloid().samples
+    base = samples[:, :4]
+    torch.testing.assert_close(base[:, 3], base[:, :3].square().sum(1))
+    torch.testing.assert_close(samples[:, 4:8], base.sin())
+    torch.testing.assert_close(samples[:, 8:], base.square())
+    same_law(samples, reference()._gen_paraboloid_data(8192, dim=12, d=3))
+
+
+def reference():
+    """scikit-dimension's generators without its constructor, which wants pandas for a table."""
+    made = object.__new__(BenchmarkManifolds)
+    made.random_state = check_random_state(0)
+    return made
+
+
+def same_law(ours, theirs):
+    """Means and spreads of two samples of 8,192 points agree up to chance (five sigma)."""
+    ours = ours.double().numpy()
+    for mine, other in zip(ours.T, theirs.T, strict=True):
+        error = 5 * (np.hypot(mine.std(), other.std()) / math.sqrt(len(mine)) + 1e-9)
+        assert abs(mine.mean() - other.mean()) < error
+        assert abs(mine.std() - other.std()) < error
+
+
+def test_a_helix_needs_three_dimensions():
+    with pytest.raises(ValueError, match="A helix needs at least 3 dimensions, got 2"):
+        manifolds.helix(dimension=2)
+
+
+def test_two_classes_come_with_a_second_draw_to_test_on():
+    flat = data.load("spirals", seed=5)
+    assert {name: len(split) for name, split in flat.splits.items()} == {"train": 512, "test": 512}
+    assert not torch.equal(flat.train.samples, flat.test.samples)
+    assert list(data.load("helix12").splits) == ["train"]
+    assert data.load("spirals", seed=6).fingerprint != flat.fingerprint
+    assert data.load("spirals", seed=5).fingerprint == flat.fingerprint

@@ -1,0 +1,277 @@
+"""Every dataset of the catalogue, read from a miniature in its exact layout, whole and broken."""
+
+import io
+import pickle
+import re
+import shutil
+from dataclasses import replace
+
+import miniatures
+import numpy as np
+import pytest
+import torch
+from miniatures import Attack, build, check_shades, installed, not_found, refuses, split_sizes
+
+from zetamix_lab import data
+from zetamix_lab.data.catalogue import CATALOGUE
+from zetamix_lab.data.readers.torchvision_sets import ArrayUnpickler
+
+
+def counts(dataset, made):
+    by_split = {name: tuple(split.counts().tolist()) for name, split in dataset.splits.items()}
+    return {"all": tuple(map(sum, zip(*by_split.values(), strict=True)))} if made else by_split
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["unpacked", "archives"])
+@pytest.mark.parametrize("name", miniatures.NAMES)
+def test_a_miniature_is_read(name, packed, tmp_path):
+    with installed(name, data_dir=tmp_path, packed=packed) as specs:
+        spec = specs[name]
+        dataset = data.load(name)
+        assert dataset.classes == spec.classes
+        assert split_sizes(dataset) == spec.sizes
+        assert counts(dataset, spec.split == "made") == spec.counts
+        for split in dataset.splits.values():
+            assert (split.samples.dtype, split.shape) == (torch.uint8, spec.shape)
+            assert split.labels.dtype == torch.int64
+        check_shades(dataset)
+        assert data.check(name).ok
+
+
+@pytest.mark.parametrize("name", ["cifar10", "stl10", "pathmnist", "imagenette", "isic2017"])
+def test_images_are_upright(name, tmp_path):
+    with installed(name, data_dir=tmp_path):
+        blue = data.load(name).test.samples[:, 2].float()
+    assert (blue.diff(dim=1).mean() > 0.5).item()
+    assert (blue.diff(dim=2).abs().max() < 8).item()
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar100", "stl10", "imagewoof"])
+def test_files_are_found_where_torchvision_puts_them(name, tmp_path):
+    spec = build(name, tmp_path / "elsewhere")
+    shutil.move(tmp_path / "elsewhere" / name, tmp_path / "data")
+    assert split_sizes(data.load(spec, tmp_path / "data")) == spec.sizes
+
+
+@pytest.mark.parametrize("name", ["dermofit", "msk"])
+def test_files_with_ambiguous_names_are_only_looked_for_in_their_own_folder(name, tmp_path):
+    spec = build(name, tmp_path / "elsewhere")
+    shutil.move(tmp_path / "elsewhere" / name, tmp_path / "data")
+    not_found(spec, tmp_path / "data", f"is not in {tmp_path / 'data'}")
+
+
+def test_created_splits_depend_on_the_seed_and_official_ones_do_not(tmp_path):
+    with installed("uda", "isic2016", data_dir=tmp_path):
+        assert data.load("uda").fingerprint == data.load("uda", seed=0).fingerprint
+        assert data.load("uda").fingerprint != data.load("uda", seed=1).fingerprint
+        assert data.load("isic2016").fingerprint == data.load("isic2016", seed=1).fingerprint
+        assert any("(seed 1)" in note for note in data.load("uda", seed=1).notes)
+
+
+def test_created_splits_do_not_depend_on_the_order_of_a_table(tmp_path):
+    spec = build("uda", tmp_path)
+    before = data.load(spec, tmp_path).fingerprint
+    table = tmp_path / "uda" / "metadata.csv"
+    header, *rows = table.read_text().splitlines()
+    table.write_text("\n".join([header, *reversed(rows)]) + "\n")
+    assert data.prepare(spec, tmp_path, force=True).fingerprint == before
+
+
+def test_samples_have_the_names_of_their_files(tmp_path):
+    with installed("isic2017", data_dir=tmp_path):
+        names = data.load("isic2017").val.names()
+    assert names[0] == "ISIC-2017_Validation_Data/ISIC_1000000.jpg"
+    assert len(names) == 4
+
+
+def test_an_npz_replaces_the_official_files(tmp_path):
+    spec = replace(CATALOGUE["cifar10"], sizes={"train": 20, "test": 10})
+    path = tmp_path / "cifar10.npz"
+    miniatures.write_npz(path, {"train": [2] * 10, "test": [1] * 10}, (3, 32, 32))
+    dataset = data.load(spec, tmp_path)
+    assert (dataset.classes, list(dataset.splits)) == (spec.classes, ["train", "test"])
+    assert dataset.origin.startswith(str(path))
+    assert "cifar10.npz" in dataset.notes[-1]
+    # one of other sizes does not, and official files come first
+    with pytest.raises(data.DataError, match=r"50,000 train, 10,000 test .* got 20 train, 10 test"):
+        data.prepare("cifar10", tmp_path, force=True)
+    path.write_bytes(b"not even read")
+    official = build("cifar10", tmp_path)
+    assert str(tmp_path / "cifar10") in data.prepare(official, tmp_path, force=True).origin
+
+
+# variants of layouts that are in circulation
+
+
+def test_older_columns_of_the_isic_archive(tmp_path):
+    spec = build("uda", tmp_path)
+    table = tmp_path / "uda" / "metadata.csv"
+    table.write_text(table.read_text().replace("isic_id", "name").replace(",diag", ",Diag"))
+    assert counts(data.load(spec, tmp_path), made=True) == spec.counts
+
+
+def test_isic2018_without_its_test_split(tmp_path):
+    spec = build("isic2018", tmp_path)
+    shutil.rmtree(tmp_path / "isic2018" / "ISIC2018_Task3_Test_Input")
+    shutil.rmtree(tmp_path / "isic2018" / "ISIC2018_Task3_Test_GroundTruth")
+    assert list(data.load(spec, tmp_path).splits) == ["train", "val"]
+
+
+def test_derm7pt_both_kinds_share_one_archive(tmp_path):
+    clinical = build("derm7pt_clinical", tmp_path, packed=True)
+    other = CATALOGUE["derm7pt_dermoscopic"]
+    dermoscopic = replace(other, sizes=clinical.sizes, counts=clinical.counts)
+    first, second = data.load(clinical, tmp_path), data.load(dermoscopic, tmp_path)
+    assert first.train.names()[5].startswith("release_v0/images/nel/")
+    assert second.train.names()[5].startswith("release_v0/images/Aal/")
+
+
+def test_an_archive_that_has_grown_gets_a_note_and_is_no_problem(tmp_path):
+    smaller = replace(build("uda", tmp_path), sizes={"train": 13, "val": 3, "test": 4})
+    assert data.check(smaller, tmp_path).ok
+    assert "expected 13 train, 3 val, 4 test" in data.load(smaller, tmp_path).notes[-1]
+
+
+# datasets that are not on this machine
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cifar100", "zetamix data prepare cifar100 --data-dir {data_dir}"),
+        ("msk", "isic image download --collections 289,290,288,287,286 {data_dir}/msk"),
+        ("dermofit", "(signed, with a fee). At https://licensing"),
+        ("derm7pt_clinical", "put release_v0.zip, or the folder release_v0, into"),
+        ("ph2", "put the folder PH2Dataset into {data_dir}/ph2."),
+    ],
+)
+def test_a_missing_dataset_says_how_to_get_it(name, message, tmp_path):
+    not_found(name, tmp_path, re.escape(message.format(data_dir=tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [("isic2016", "ISBI2016_ISIC_Part3_Test_GroundTruth.csv"), ("dermofit", "PYO")],
+)
+def test_an_incomplete_folder_says_which_files_are_missing(name, missing, tmp_path):
+    build(name, tmp_path)
+    path = tmp_path / name / missing
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    not_found(name, tmp_path, f"incomplete: {missing} not found")
+
+
+# broken files: the error names the file and the row
+
+
+def edit(table, row, old, new):
+    def change(base):
+        lines = (base / table).read_text().split("\n")
+        assert old in lines[row - 1]
+        lines[row - 1] = lines[row - 1].replace(old, new)
+        (base / table).write_text("\n".join(lines))
+
+    return change
+
+
+def remove(path):
+    def change(base):
+        shutil.rmtree(base / path) if (base / path).is_dir() else (base / path).unlink()
+
+    return change
+
+
+def rename(path, name):
+    return lambda base: (base / path).rename((base / path).with_name(name))
+
+
+ISIC2016 = "ISBI2016_ISIC_Part3_Training_GroundTruth.csv"
+ISIC2017 = "ISIC-2017_Training_Part3_GroundTruth.csv"
+ISIC2018 = "ISIC2018_Task3_Validation_GroundTruth/ISIC2018_Task3_Validation_GroundTruth.csv"
+DERM7PT, PH2 = "release_v0/meta/meta.csv", "PH2Dataset/PH2_dataset.txt"
+BROKEN = [
+    ("isic2016", edit(ISIC2016, 1, "benign", "harmless"), "csv, row 1: label 'harmless'"),
+    ("isic2016", edit(ISIC2016, 3, "benign", "harmless"), "csv, row 3: label 'harmless'"),
+    ("isic2016", edit(ISIC2016, 4, "ant", "ant,1"), "csv, row 4: expected 2 cells, got 3"),
+    (
+        "isic2016",
+        remove("ISBI2016_ISIC_Part3_Test_Data/ISIC_1500002.jpg"),
+        "Test_GroundTruth.csv, row 3: image 'ISIC_1500002' not found in",
+    ),
+    ("isic2017", edit(ISIC2017, 1, "melanoma", "mel"), "row 1: .*; missing: melanoma"),
+    ("isic2017", edit(ISIC2017, 2, "0.0,0.0", "0.5,0.0"), "row 2: melanoma is '0.5'; expected 0"),
+    ("isic2017", edit(ISIC2017, 2, "0.0,0.0", "1.0,1.0"), "row 2: 2 of .* expected at most one"),
+    ("isic2018", edit(ISIC2018, 2, "1.0", "0.0"), "row 2: 0 of nv, mel, .* expected exactly one"),
+    ("isic2018", remove(ISIC2018), "Validation_GroundTruth.csv cannot be read: No such file"),
+    ("uda", edit("metadata.csv", 1, ",diagnosis", ",said"), "row 1: .*diagnosis.* got isic_id"),
+    ("uda", edit("metadata.csv", 1, "isic_id", "number"), "row 1: .*isic_id.* got number"),
+    ("derm7pt_clinical", edit(DERM7PT, 4, "basal cell", "freckle"), "csv, row 4: diagnosis 'fr"),
+    (
+        "ph2",
+        edit(PH2, 3, " 0 ||", " 7 ||"),
+        "txt, row 3: clinical diagnosis .7.; expected",
+    ),
+    ("ph2", edit(PH2, 1, "Clinical Diagnosis", "Diagnosis"), "row 1: .*Clinical Diagnosis, got"),
+    ("ph2", remove("PH2Dataset/PH2 Dataset images/IMD005"), "row 5: image 'IMD005' not found"),
+    ("ph2", rename(PH2, "PH2_dataset.xlsx"), "PH2_dataset.txt is missing.* Extract it from"),
+    ("mednode", remove("complete_mednode_dataset/naevus"), "missing: naevus"),
+    ("imagenette", rename("imagenette2/val/n01440764", "fish"), "missing tench; unexpected fish"),
+    (
+        "imagenette",
+        remove("imagenette2/train/n03888257/n03888257_2.JPEG"),
+        "train has 2 of parachute instead of 3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "message"), BROKEN)
+def test_broken_files_are_named_with_their_row(name, change, message, tmp_path):
+    spec = build(name, tmp_path)
+    change(tmp_path / spec.subfolder)
+    refuses(spec, tmp_path, message)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "change", "message"),
+    [
+        (
+            "stl10",
+            "stl10_binary/train_y.bin",
+            lambda old: old[:3] + b"\x0b" + old[4:],
+            r"train_y.bin, row 3: label 11; expected 1 to 10",
+        ),
+        ("stl10", "stl10_binary/test_X.bin", lambda old: old[:-5], "expected 11 images of 27,648"),
+        (
+            "cifar10",
+            "cifar-10-batches-py/batches.meta",
+            lambda old: pickle.dumps({"label_names": list("abcdefghij")}, protocol=2),
+            "other classes than CIFAR-10: a, b",
+        ),
+    ],
+)
+def test_wrong_content_with_a_matching_checksum(name, file, change, message, tmp_path):
+    spec = build(name, tmp_path)
+    path = tmp_path / name / file
+    path.write_bytes(change(path.read_bytes()))
+    changed = {**spec.checksums, file: miniatures.md5_of(path)}
+    refuses(replace(spec, checksums=changed), tmp_path, message)
+
+
+def test_a_pickle_of_anything_but_arrays_is_not_loaded(tmp_path):
+    touched = tmp_path / "touched"
+    attack = io.BytesIO(pickle.dumps(Attack(touched)))
+    with pytest.raises(data.DataError, match="Expected arrays in a CIFAR file"):
+        ArrayUnpickler(attack).load()
+    assert not touched.exists()
+    batch = {"data": np.arange(6, dtype=np.uint8), "labels": [1, 2], "name": "a"}
+    loaded = ArrayUnpickler(io.BytesIO(pickle.dumps(batch, protocol=2)), encoding="latin1").load()
+    assert loaded["data"].tolist() == list(range(6))
+    assert (loaded["labels"], loaded["name"]) == ([1, 2], "a")
+
+
+def test_a_pickle_with_another_checksum_is_never_loaded(tmp_path):
+    spec = build("cifar10", tmp_path)
+    touched = tmp_path / "touched"
+    file = tmp_path / "cifar10" / "cifar-10-batches-py" / "data_batch_3"
+    file.write_bytes(pickle.dumps(Attack(touched)))
+    refuses(spec, tmp_path, r"data_batch_3 has the md5 \w+, expected \w+")
+    assert not touched.exists()

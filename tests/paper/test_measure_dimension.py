@@ -1,0 +1,291 @@
+"""Local dimension: scikit-dimension's numbers point by point, on every path, in bounded memory."""
+
+import importlib.util
+import json
+import warnings
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from benchmarks.memory import peak_bytes
+from paper.measure import local_dimension
+from paper.measure.eigenvalue_count import count_above, count_above_shifts, count_by_signs
+from paper.measure.neighbours import Cloud, nearest
+from zetamix_lab.data import manifolds
+
+skdim = pytest.importorskip("skdim")
+
+
+def helix(n, generator):
+    return manifolds.helix(n).samples.double()
+
+
+def paraboloid(n, generator):
+    return manifolds.paraboloid(n).samples[:, :4].double()
+
+
+def digits(n, generator):
+    return torch.from_numpy(load_digits().data[:n])
+
+
+def textures(n, generator):
+    """More features than neighbours, with a spectrum that falls off like that of images."""
+    spread = torch.arange(1, 401, dtype=torch.float64) ** -0.7
+    return torch.randn(n, 400, generator=generator, dtype=torch.float64) * spread
+
+
+DATA = {"helix": helix, "paraboloid": paraboloid, "digits": digits, "textures": textures}
+
+
+def by_skdim(points, neighbours, **options):
+    estimator = skdim.id.lPCA(ver="FO", alphaFO=options.pop("ratio", 0.05))
+    with warnings.catch_warnings():
+        # it divides eigenvalues by those behind them, some of which are zero
+        warnings.simplefilter("ignore", RuntimeWarning)
+        fitted = estimator.fit_pw(points.numpy(), n_neighbors=neighbours, n_jobs=1, **options)
+    return torch.from_numpy(fitted.dimension_pw_).float()
+
+
+def neighbours_of(points, neighbours):
+    cloud, everything = Cloud(points, 1e9), slice(0, len(points))
+    return nearest(cloud, everything, cloud.products(everything), [neighbours])
+
+
+def contested(points, neighbours):
+    """Points whose last neighbour is exactly as far away as the next point."""
+    squares = (points.unsqueeze(1) - points).square().sum(2).fill_diagonal_(torch.inf)
+    ordered = squares.sort(1).values
+    return ordered[:, neighbours - 1] == ordered[:, neighbours]
+
+
+@pytest.mark.parametrize("neighbours", [8, 128])
+@pytest.mark.parametrize("name", DATA)
+def test_equals_scikit_dimension_point_by_point(name, neighbours, generator):
+    points = DATA[name](250, generator)
+    found = local_dimension(points, neighbours)
+    assert found.dtype == torch.float32
+    near = neighbours_of(points, neighbours)
+    # the same neighbours: equal everywhere
+    assert torch.equal(found, by_skdim(points, neighbours, precomputed_knn=near.numpy()))
+    # its own neighbours: equal wherever they are not a matter of choice
+    sure = ~contested(points, neighbours)
+    assert sure.double().mean() > (0.7 if name == "digits" else 0.999)
+    assert torch.equal(found[sure], by_skdim(points, neighbours)[sure])
+
+
+@pytest.mark.parametrize("ratio", [0.2, 0.01])
+def test_the_ratio_is_scikit_dimensions_alpha(ratio, generator):
+    points = textures(300, generator)
+    found = local_dimension(points, 40, eigenvalue_ratio=ratio)
+    assert torch.equal(found, by_skdim(points, 40, ratio=ratio))
+
+
+@pytest.mark.parametrize(
+    ("shift", "scale"), [(0.0, 1.0), (1e4, 1.0), (0.0, 1e-6), (3e5, 1e3)], ids=str
+)
+def test_neither_offset_nor_scale_matters(shift, scale, generator):
+    points = textures(300, generator)
+    expected = local_dimension(points, 40)
+    assert torch.equal(local_dimension(points * scale + shift, 40), expected)
+
+
+def test_single_precision_and_pixels_are_computed_in_double(generator):
+    points = textures(300, generator).float()
+    expected = local_dimension(points.double(), 40)
+    assert torch.equal(local_dimension(points, 40), expected)
+    pixels = digits(300, generator).to(torch.uint8)
+    assert torch.equal(
+        local_dimension(pixels.view(-1, 1, 8, 8), 40), local_dimension(pixels.double(), 40)
+    )
+
+
+def test_the_result_is_float32_whatever_the_default(generator):
+    points = textures(60, generator)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert local_dimension(points, 8).dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_inputs_are_left_alone(generator):
+    for points in (textures(100, generator), paraboloid(100, generator)):
+        before = points.clone()
+        local_dimension(points, 20)
+        assert torch.equal(points, before)
+
+
+def test_every_path_gives_the_same(generator):
+    points = textures(900, generator)
+    # all products fit into memory
+    shared = local_dimension(points, 64)
+    assert torch.equal(local_dimension(points + 1000, 64), shared)
+    # they do not: every neighbourhood from its points, in blocks
+    assert torch.equal(local_dimension(points, 64, memory_gb=0.01), shared)
+
+
+def test_a_tight_cluster_far_away_keeps_its_digits(generator):
+    # inner products have lost all digits of its variance: they are recomputed from the points
+    wide, tight = textures(200, generator), textures(200, generator) * 1e-5 + 50
+    found = local_dimension(torch.cat([wide, tight]), 40)
+    assert torch.equal(found[200:], local_dimension(tight, 40))
+
+
+@pytest.mark.parametrize("memory_gb", [0.01, 1.0], ids=["blocks", "shared products"])
+@pytest.mark.parametrize("name", ["digits", "textures"])
+def test_several_neighbourhoods_from_one_search(name, memory_gb, generator):
+    points = DATA[name](500, generator)
+    if name == "digits":
+        # ties at the end of the small neighbourhoods, which lie inside the largest
+        assert contested(points, 8).any()
+        assert contested(points, 16).any()
+    found = local_dimension(points, (16, 8, 64), memory_gb=memory_gb)
+    alone = [local_dimension(points, count, memory_gb=memory_gb) for count in (16, 8, 64)]
+    assert torch.equal(found, torch.stack(alone))
+    assert torch.equal(found[1], local_dimension(points, numpy.int64(8), memory_gb=memory_gb))
+
+
+def test_memory_stays_within_the_setting(generator):
+    points = textures(2500, generator).float()
+    limit = 0.05
+    peak = peak_bytes(lambda: local_dimension(points, 64, memory_gb=limit))
+    # all distances alone would take 50 MB, all neighbourhoods 512
+    assert 0.01e9 < peak < limit * 1e9
+
+
+@pytest.mark.parametrize("features", [3, 100], ids=["covariance", "Gram"])
+def test_duplicates_are_neighbours_and_one_point_has_no_dimension(features, generator):
+    points = torch.rand(60, features, generator=generator, dtype=torch.float64)
+    points[20:50] = points[20]
+    found = local_dimension(points, 10)
+    assert torch.equal(found[20:50], torch.zeros(30))
+    # duplicates that do not fill the neighbourhood count as any other point does
+    twice = torch.cat([points[:20], points[:20]])
+    assert torch.equal(local_dimension(twice, 12), by_skdim(twice, 12))
+    assert torch.equal(local_dimension(torch.full((30, features), 0.1), 10), torch.zeros(30))
+
+
+def test_a_small_neighbourhood_of_duplicates_is_compared_exactly(generator):
+    # the rounding of inner products orders points that are 1e-7 apart and 1e3 from the origin
+    points = torch.rand(80, 20, generator=generator, dtype=torch.float64) * 1e3
+    points[:12] = points[0] + 1e-7 * points[:12] / 1e3
+    found = local_dimension(points, [4, 40])
+    assert torch.equal(found[0], local_dimension(points, 4))
+    assert torch.equal(found[1], local_dimension(points, 40))
+
+
+@pytest.mark.parametrize("counts", [(8,), (8, 40), (8, 12), (12, 15)], ids=str)
+def test_neighbours_among_many_copies(counts, generator):
+    # 16 copies of each point, 5 of which lie a little apart: closer than products can tell
+    points = textures(20, generator).repeat_interleave(16, 0) + 100
+    points[torch.arange(320) % 16 >= 11] += 1e-7 * torch.rand(
+        100, 400, generator=generator, dtype=torch.float64
+    )
+    squares = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist").square()
+    expected = squares.fill_diagonal_(torch.inf).sort(dim=1, stable=True).indices
+    cloud, everything = Cloud(points, 1e9), slice(0, len(points))
+    found = nearest(cloud, everything, cloud.products(everything), counts)
+    for count in (count for count in counts if count < 16):
+        assert torch.equal(found[:, :count].sort(1).values, expected[:, :count].sort(1).values)
+
+
+def test_first_points_win_a_contest():
+    # six points around the first one, all at distance 1
+    points = torch.tensor([[0.0, 0, 0], [1, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1]])
+    assert neighbours_of(points, 2)[0].sort().values.tolist() == [1, 2]
+    assert neighbours_of(points, 4)[0].sort().values.tolist() == [1, 2, 3, 4]
+
+
+def test_matrices_that_leave_nothing_to_reflect():
+    values = torch.tensor([[4.0, 0.0, 1.0, 0.1, 3.0], [1.0, 1.0, 1.0, 1.0, 1.0]]).double()
+    assert count_by_signs(torch.diag_embed(values), 0.05).tolist() == [3, 5]
+
+
+def test_a_pivot_of_zero():
+    diagonal = torch.zeros(2, 2, dtype=torch.float64)
+    # eigenvalues −1 and 1, and 0 twice
+    squares = torch.tensor([[1.0], [0.0]], dtype=torch.float64)
+    assert count_above_shifts(diagonal, squares, torch.zeros_like(squares)).tolist() == [[1], [0]]
+
+
+def matrices_for(vectors, values):
+    basis, _ = torch.linalg.qr(vectors)
+    return (basis * values) @ basis.mT
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 64, 128])
+@pytest.mark.parametrize("rank", [2, 40, 300])
+def test_signs_count_what_eigenvalues_do(size, rank, generator):
+    factors = torch.randn(32, size, rank, generator=generator, dtype=torch.float64)
+    factors *= torch.linspace(1, 0.05, rank, dtype=torch.float64)
+    matrices = factors @ factors.mT
+    before = matrices.clone()
+    for ratio in (0.5, 0.05, 0.001):
+        assert torch.equal(count_by_signs(matrices, ratio), count_above(matrices, ratio))
+    assert torch.equal(matrices, before)
+
+
+@pytest.mark.parametrize(
+    ("values", "count"),
+    [
+        ([1.0] * 40, 40),
+        ([1.0] + [0.0] * 39, 1),
+        ([0.0] * 40, 0),
+        ([1.0] * 3 + [0.05 * (1 + 1e-10)] * 10 + [0.05 * (1 - 1e-10)] * 10 + [0.0] * 17, 13),
+        ([1e-200] * 5 + [0.0] * 35, 5),
+    ],
+    ids=["equal", "one", "none", "at the line", "small"],
+)
+def test_counts_are_right_at_the_line(values, count, generator):
+    vectors = torch.randn(8, 40, 40, generator=generator, dtype=torch.float64)
+    matrices = matrices_for(vectors, torch.tensor(values, dtype=torch.float64))
+    for method in (count_by_signs, count_above):
+        assert method(matrices, 0.05).tolist() == [count] * 8
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("neighbours", [8, 128])
+@pytest.mark.parametrize("name", DATA)
+def test_a_gpu_gives_the_same(name, neighbours, generator):
+    points = DATA[name](600, generator)
+    expected = local_dimension(points, neighbours)
+    for memory in (0.02, 1.0):
+        found = local_dimension(points, neighbours, memory_gb=memory, device="cuda")
+        assert found.device == points.device
+        assert torch.equal(found, expected)
+
+
+@pytest.fixture
+def benchmark(tmp_path, monkeypatch, generator):
+    """The benchmark as a module, told to measure a few small images."""
+    file = Path(__file__).parents[2] / "benchmarks" / "dimension.py"
+    spec = importlib.util.spec_from_file_location("dimension_benchmark", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    images = torch.randint(256, (150, 8, 8, 3), generator=generator, dtype=torch.uint8)
+    numpy.savez(tmp_path / "images.npz", train_images=images.numpy())
+    arguments = ["--data", str(tmp_path / "images.npz"), "--runs", "2", "--json"]
+    monkeypatch.setattr("sys.argv", ["dimension.py", *arguments, str(tmp_path / "out.json")])
+    return module
+
+
+def test_the_benchmark_compares_with_scikit_dimension(benchmark, tmp_path, capsys):
+    benchmark.main()
+    document = json.loads((tmp_path / "out.json").read_text())
+    (row,) = document["rows"]
+    assert (row["points"], row["features"], row["neighbours"], row["runs"]) == (150, 192, 128, 4)
+    assert row["times_faster"] == pytest.approx(row["skdim_seconds"] / row["median_s"])
+    assert "150 × 192, 128 neighbours" in capsys.readouterr().out
+    # where it was run is nobody's business
+    assert str(tmp_path) not in (tmp_path / "out.json").read_text()
+    assert document["machine"]["command"].startswith("python benchmarks/dimension.py --data images")
+
+
+def test_the_benchmark_prints_no_time_for_a_wrong_result(benchmark, tmp_path, monkeypatch):
+    monkeypatch.setattr(benchmark, "local_dimension", lambda *a, **k: local_dimension(*a, **k) + 1)
+    with pytest.raises(SystemExit, match="150 of 150 points have another dimension"):
+        benchmark.main()
+    assert not (tmp_path / "out.json").exists()
