@@ -1,4 +1,4 @@
-"""Losses for soft targets, weighted by class as in `F.cross_entropy`, and training accuracy."""
+"""Losses for soft targets that agree with torch's losses for hard labels, and accuracy."""
 
 from collections.abc import Callable
 from typing import Literal, TypeAlias
@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zetamix._checks import check_choice, check_number, check_same_shape, check_tensor
+from zetamix import _checks as checks
 from zetamix.plan import MixPlan, check_is_plan
 from zetamix.rules import drop_column
 
@@ -24,12 +24,16 @@ def soft_cross_entropy(
     label_smoothing: float = 0.0,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Cross entropy against soft targets that agrees with `F.cross_entropy` on hard ones.
+    """Cross entropy on soft targets, on the scale of `F.cross_entropy` on class indices.
 
-    `logits` and `targets` are [n, classes] or [n, classes, *dense]; integer targets are passed to
-    `F.cross_entropy`. "mean" divides by the class-weighted sum of the targets, Σ weight·target; for
-    one-hot targets that is the divisor of `F.cross_entropy` for class indices (for soft targets it
-    divides by n). The class `ignore_index`, and positions whose targets are all 0, do not count.
+    The mean divides by Σ weight·target, as `F.cross_entropy` does for class indices. For soft
+    targets `F.cross_entropy` divides by n, so with class weights its scale changes when mixing
+    begins (PyTorch issue 107680), and it differs from this function. Rows count by the sum of their
+    targets: a row of zeros does not count.
+
+    logits, targets: [n, classes] or [n, classes, *dense]. Class indices, [n] or [n, *dense], are
+        accepted as well.
+    ignore_index: the class, or the class index, that does not count.
 
     >>> logits, labels = torch.randn(6, 3), torch.tensor([0, 1, 2, 0, 1, 2])
     >>> weight = torch.tensor([1.0, 5.0, 2.0])
@@ -37,30 +41,29 @@ def soft_cross_entropy(
     >>> torch.allclose(soft, F.cross_entropy(logits, labels, weight=weight))
     True
     """
-    check_choice("reduction", reduction, REDUCTIONS)
-    check_number("label_smoothing", label_smoothing, low=0, high=1)
-    check_tensor("logits", logits)
-    check_tensor("targets", targets)
-    if logits.ndim < 2:
-        raise ValueError(f"logits must be [n, classes, ...], got {list(logits.shape)}.")
+    _check_options(logits, targets, reduction, label_smoothing)
+    _check_has_classes("logits", logits)
     if targets.is_complex():
         raise TypeError(f"targets must be real numbers or class indices, got {targets.dtype}.")
     classes = logits.shape[1]
     wide = torch.promote_types(logits.dtype, torch.float32)
     if weight is not None:
-        weight = _check_class_weights(weight, classes).to(logits.device, wide)
-    if targets.dtype == torch.bool:
-        targets = targets.float()
+        if checks.check_tensor("weight", weight).shape != (classes,):
+            raise ValueError(
+                f"weight must have one number per class, [{classes}], got {list(weight.shape)}."
+            )
+        weight = weight.to(logits.device, wide)
+    targets = targets.float() if targets.dtype == torch.bool else targets
     if not targets.is_floating_point():
         return F.cross_entropy(
             logits.to(wide),
-            _check_class_indices(targets, logits),
+            _check_class_indices(targets, logits, ignore_index),
             weight=weight,
             ignore_index=ignore_index,
             label_smoothing=label_smoothing,
             reduction=reduction,
         )
-    check_same_shape("logits", logits, "targets", targets)
+    checks.check_same_shape("logits", logits, "targets", targets)
     costs = -logits.to(wide).log_softmax(1)
     shape = (1, classes, *[1] * (logits.ndim - 2))
     scale = costs.new_ones(shape) if weight is None else weight.view(shape)
@@ -76,15 +79,19 @@ def soft_cross_entropy(
     return loss.sum() if reduction == "sum" else loss
 
 
-def _check_class_weights(weight: Tensor, classes: int) -> Tensor:
-    if check_tensor("weight", weight).shape != (classes,):
-        raise ValueError(
-            f"weight must have one number per class, [{classes}], got {list(weight.shape)}."
-        )
-    return weight
+def _check_options(logits: Tensor, targets: Tensor, reduction: str, smoothing: float) -> None:
+    checks.check_choice("reduction", reduction, REDUCTIONS)
+    checks.check_number("label_smoothing", smoothing, low=0, high=1)
+    checks.check_tensor("logits", logits)
+    checks.check_tensor("targets", targets)
 
 
-def _check_class_indices(targets: Tensor, logits: Tensor) -> Tensor:
+def _check_has_classes(name: str, value: Tensor) -> None:
+    if value.ndim < 2:
+        raise ValueError(f"{name} must be [n, classes, ...], got {list(value.shape)}.")
+
+
+def _check_class_indices(targets: Tensor, logits: Tensor, ignore_index: int) -> Tensor:
     """Class indices [n, *dense], int64, for logits [n, classes, *dense]; [n, 1] becomes [n]."""
     expected = logits.shape[:1] + logits.shape[2:]
     indices = targets if targets.shape == expected else drop_column(targets)
@@ -93,35 +100,24 @@ def _check_class_indices(targets: Tensor, logits: Tensor) -> Tensor:
             f"Class indices for logits {list(logits.shape)} must be {list(expected)}, got "
             f"{list(targets.shape)}. Soft or multi-hot targets must be floating point."
         )
-    return indices.long()
+    indices, classes = indices.long(), logits.shape[1]
+    if not checks.reads_need_sync(indices):  # on a device torch asserts it
+        outside = (indices < 0) | (indices >= classes)
+        if len(wrong := indices[outside & (indices != ignore_index)]):
+            allowed = f"0 to {classes - 1}, or ignore_index={ignore_index}"
+            raise ValueError(f"Class indices must be {allowed}, got {int(wrong[0])}.")
+    return indices
 
 
-class SoftCrossEntropy(nn.Module):
-    """`soft_cross_entropy` as a module; a replacement for `nn.CrossEntropyLoss`.
+class SoftCrossEntropy(nn.CrossEntropyLoss):
+    """`soft_cross_entropy` as a module, with the arguments of `nn.CrossEntropyLoss`.
+
+    They agree except on soft targets with class weights, where the loss of `nn.CrossEntropyLoss`
+    has another scale than on hard labels. This one has the same.
 
     >>> SoftCrossEntropy(label_smoothing=0.1)(torch.zeros(4, 10), torch.full((4, 10), 0.1))
     tensor(2.3026)
     """
-
-    weight: Tensor | None
-
-    def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
-        reduction: Reduction = "mean",
-    ) -> None:
-        super().__init__()
-        check_choice("reduction", reduction, REDUCTIONS)
-        check_number("label_smoothing", label_smoothing, low=0, high=1)
-        if weight is not None:
-            check_tensor("weight", weight)
-        self.register_buffer("weight", weight)
-        self.ignore_index = ignore_index
-        self.label_smoothing = label_smoothing
-        self.reduction = reduction
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
         return soft_cross_entropy(
@@ -130,7 +126,7 @@ class SoftCrossEntropy(nn.Module):
             weight=self.weight,
             ignore_index=self.ignore_index,
             label_smoothing=self.label_smoothing,
-            reduction=self.reduction,
+            reduction=self.reduction,  # type: ignore[arg-type]
         )
 
 
@@ -143,16 +139,13 @@ def soft_binary_cross_entropy(
     label_smoothing: float = 0.0,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Binary cross entropy for mixed multi-label or binary targets, smoothed towards 1/2.
+    """Binary cross entropy of mixed multi-label or binary targets, smoothed towards 1/2.
 
     >>> soft_binary_cross_entropy(torch.zeros(4, 5), torch.rand(4, 5))
     tensor(0.6931)
     """
-    check_choice("reduction", reduction, REDUCTIONS)
-    check_number("label_smoothing", label_smoothing, low=0, high=1)
-    check_tensor("logits", logits)
-    check_tensor("targets", targets)
-    check_same_shape("logits", logits, "targets", targets)
+    _check_options(logits, targets, reduction, label_smoothing)
+    checks.check_same_shape("logits", logits, "targets", targets)
     wide = torch.promote_types(logits.dtype, torch.float32)
     smooth = targets.to(wide) * (1 - label_smoothing) + label_smoothing / 2
     return F.binary_cross_entropy_with_logits(
@@ -194,7 +187,7 @@ def expected_loss(
 
 
 def _check_rows(name: str, value: Tensor, rows: int) -> None:
-    check_tensor(name, value)
+    checks.check_tensor(name, value)
     if value.shape[0] != rows:
         raise ValueError(f"{name} must have {rows} rows for this plan, got {value.shape[0]}.")
 
@@ -209,15 +202,14 @@ def dominant_accuracy(predictions: Tensor, targets: Tensor, ignore_index: int = 
     >>> dominant_accuracy(torch.eye(3), torch.tensor([[0.9, 0.1, 0.0]] * 3))
     tensor(0.3333)
     """
-    check_tensor("predictions", predictions)
-    check_tensor("targets", targets)
-    if predictions.ndim < 2:
-        raise ValueError(f"predictions must be [n, classes, ...], got {list(predictions.shape)}.")
+    checks.check_tensor("predictions", predictions)
+    checks.check_tensor("targets", targets)
+    _check_has_classes("predictions", predictions)
     if targets.is_floating_point() or targets.dtype == torch.bool:
-        check_same_shape("predictions", predictions, "targets", targets)
+        checks.check_same_shape("predictions", predictions, "targets", targets)
         targets = targets.to(torch.promote_types(targets.dtype, torch.float32))
         best, counted = targets.argmax(1), targets.sum(1) > 0
     else:
-        best = _check_class_indices(targets, predictions)
+        best = _check_class_indices(targets, predictions, ignore_index)
         counted = best != ignore_index
     return ((predictions.argmax(1) == best) & counted).sum() / counted.sum()

@@ -144,7 +144,7 @@ CASES = [
     ("per must be one of 'sample', 'batch', got 'pair'.", ValueError,
      lambda: mixup_plan(4, per="pair"), lambda: setattr(Mixup(), "per", "pair")),
     ("reduction must be one of 'mean', 'sum', 'none', got 'avg'.", ValueError,
-     lambda: SoftCrossEntropy(reduction="avg"),
+     lambda: SoftCrossEntropy(reduction="avg")(X, X),
      lambda: soft_binary_cross_entropy(X, X, reduction="avg")),
 
     # generators
@@ -308,6 +308,11 @@ CASES = [
      lambda: dominant_accuracy(X, Y[:3]), lambda: soft_cross_entropy(X, Y[:3])),
     ("Class indices for logits [4, 3] must be [4], got [4, 3]. Soft or multi-hot targets must be floating point.", ValueError,
      lambda: soft_cross_entropy(X, X.long())),
+    ("Class indices must be 0 to 2, or ignore_index=-100, got 3.", ValueError,
+     lambda: soft_cross_entropy(X, torch.tensor([0, -100, 3, 1])),
+     lambda: dominant_accuracy(X, torch.tensor([0, -100, 3, 1]))),
+    ("Class indices must be 0 to 2, or ignore_index=255, got -100.", ValueError,
+     lambda: soft_cross_entropy(X, torch.tensor([0, -100, 255, 1]), ignore_index=255)),
     ("predictions must be [n, classes, ...], got [4].", ValueError,
      lambda: dominant_accuracy(X[:, 0], Y)),
     ("targets must be real numbers or class indices, got torch.complex64.", TypeError,
