@@ -18,7 +18,7 @@ from torch import Tensor
 Gamma: TypeAlias = float | tuple[float, float] | Tensor
 GammaSchedule: TypeAlias = Callable[[int], Gamma]
 # frames of these modules are skipped to find the line of the caller
-INSIDE = ("torch.", "zetamix.batch_mix", "zetamix.hidden_layers", "zetamix.transforms")
+INSIDE = ("torch.", "zetamix.batch_mix", "zetamix.hidden", "zetamix.transforms")
 
 
 def reads_need_sync(tensor: Tensor) -> bool:

@@ -1,9 +1,10 @@
-"""HiddenMix: mix the output of a layer inside a network, as manifold mixup does.
+"""HiddenMix: mix the output of a layer inside a network.
 
 The paper names mixing in hidden layers as future work. With `Mixup` it is manifold mixup (Verma et
 al., 2019).
 """
 
+import difflib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from zetamix.batch_mix import BatchMix
 from zetamix.mix import apply_plan, plan_dtype
 from zetamix.plan import MixPlan, identity_plan
 from zetamix.rules import infer_rule
-from zetamix.text import did_you_mean, join
 
 INPUT = "input"
 
@@ -38,7 +38,8 @@ class HiddenMix:
     """Mixes the output of a layer of `model`, and the labels of the batch, with the same plan.
 
     One of the layers is drawn for each batch. A forward hook mixes its output: a tensor with the
-    batch first, or a tuple that begins with one. The hook is removed after the forward pass. If the
+    batch first, or a tuple that begins with one. The hook is removed after the forward pass, so a
+    layer that activation checkpointing recomputes in the backward pass raises an error. If the
     model or the transform is in eval mode, nothing is mixed and the targets have the same shape.
 
     layer_names: names of `model.named_modules()`, or "input" for the input of the model.
@@ -65,24 +66,13 @@ class HiddenMix:
         generator: torch.Generator | None = None,
     ) -> None:
         self.model = model
-        names = [layer_names] if isinstance(layer_names, str) else layer_names
-        if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-            raise TypeError(
-                "layer_names must be the name of a layer or a list of names, got "
-                f"{type(layer_names).__name__}."
-            )
-        self.layer_names = tuple(names)
         self.transform = transform
-        self._modules = _find_layers(model, self.layer_names)
+        self._modules = _find_layers(model, layer_names)
+        self.layer_names = tuple(self._modules)
         _check_transform(transform, self.layer_names)
-        if generator is None and transform.generator is not None:
-            generator = transform.generator if transform.generator.device.type == "cpu" else None
-        if generator is not None and generator.device.type != "cpu":
-            raise ValueError(
-                f"generator must be on the CPU, where the layer is drawn, got {generator.device}. "
-                "Pass that generator to the transform, and a CPU generator to HiddenMix."
-            )
-        self.generator = generator
+        own = transform.generator
+        on_cpu = own is not None and own.device.type == "cpu"
+        self.generator = own if generator is None and on_cpu else generator
 
     def __repr__(self) -> str:
         return f"HiddenMix({type(self.model).__name__}, {self.layer_names}, {self.transform!r})"
@@ -100,105 +90,105 @@ class HiddenMix:
         For models that are not called as `model(inputs, **options)`, and for other inputs that must
         be mixed with the same plan: `batch.plan` is available before the model runs.
         """
-        batch = self._draw(labels)
-        if batch.layer is None:
-            yield batch
-            return
-        passes: list[str] = []
-        handle = self._hook(batch, passes)
-        try:
-            yield batch
-        finally:
-            handle.remove()
-        if not passes:
-            raise RuntimeError(
-                f"Layer {batch.layer!r} did not run, so nothing was mixed. Call the model once "
-                "inside `with hidden.mixing(labels)`, and choose a layer that its forward calls."
-            )
-
-    def _draw(self, labels: Tensor) -> HiddenBatch:
         check_tensor("labels", labels)
-        transform, count = self.transform, labels.shape[0]
-        rule = infer_rule(labels, transform.num_classes, transform.ignore_index)
+        rule = infer_rule(labels, self.transform.num_classes, self.transform.ignore_index)
         dtype = plan_dtype([labels, next(self.model.parameters(), labels)])
         if not self.model.training:
-            plan = identity_plan(count, device=labels.device, dtype=dtype)
-            return HiddenBatch(None, plan, rule.mix(labels, plan))
+            plan = identity_plan(labels.shape[0], device=labels.device, dtype=dtype)
+            yield HiddenBatch(None, plan, rule.mix(labels, plan))
+            return
         layer = self.layer_names[0]
         if len(self.layer_names) > 1:
             drawn = torch.randint(len(self.layer_names), (), generator=self.generator)
             layer = self.layer_names[int(drawn)]
-        plan = transform.make_plan(count, device=labels.device, dtype=dtype)
-        return HiddenBatch(layer, plan, rule.mix(labels, plan))
-
-    def _hook(self, batch: HiddenBatch, passes: list[str]) -> Any:
-        """Hook the layer, so that its next output is mixed; `passes` counts its calls."""
-
-        def mix(value: Any) -> Any:
-            passes.append(str(batch.layer))
-            if len(passes) > 1:
-                raise RuntimeError(
-                    f"Layer {batch.layer!r} ran twice in one forward pass, and only one output can "
-                    "be mixed. Choose a layer that runs once, not a module used in several "
-                    "places such as a shared ReLU."
-                )
-            if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
-                return (self._mix(value[0], batch), *value[1:])
-            return self._mix(value, batch)
-
-        module = self._modules[str(batch.layer)]
-        _refuse_compiled(self.model, module)
-        if module is self.model:
-            return module.register_forward_pre_hook(lambda _, inputs: mix(inputs or None))
-        return module.register_forward_hook(lambda _, inputs, output: mix(output))
-
-    def _mix(self, hidden: Any, batch: HiddenBatch) -> Tensor:
-        where = "The model's input" if batch.layer == INPUT else f"The output of {batch.layer!r}"
-        if not isinstance(hidden, Tensor):
-            raise TypeError(
-                f"{where} must be a tensor, or a tuple that begins with one, got "
-                f"{'no positional argument' if hidden is None else type(hidden).__name__}. Choose "
-                "a layer inside it."
+        plan = self.transform.make_plan(labels.shape[0], device=labels.device, dtype=dtype)
+        once = _MixOnce(layer, plan)
+        handle = once.hook(self.model, self._modules[layer])
+        try:
+            yield HiddenBatch(layer, plan, rule.mix(labels, plan))
+        finally:
+            handle.remove()
+        if not once.done:
+            raise RuntimeError(
+                f"Layer {layer!r} did not run, so nothing was mixed. Call the model once inside "
+                "`with hidden.mixing(labels)`, and choose a layer that its forward calls."
             )
-        if not hidden.is_floating_point():
-            raise TypeError(
-                f"{where} must be floating point, got {hidden.dtype}. Choose a later layer, such "
-                "as the embedding."
+
+
+class _MixOnce:
+    """Mixes the output of one layer in one forward pass."""
+
+    def __init__(self, layer: str, plan: MixPlan) -> None:
+        self.layer, self.plan = layer, plan
+        self.done = False
+        self._with_gradients = torch.is_grad_enabled()
+
+    def hook(self, model: nn.Module, module: nn.Module) -> Any:
+        _refuse_compiled(model, module)
+        if module is model:
+            return module.register_forward_pre_hook(lambda _, inputs: self._mix(inputs or None))
+        return module.register_forward_hook(lambda _, inputs, output: self._mix(output))
+
+    def _mix(self, value: Any) -> Any:
+        if self.done:
+            raise RuntimeError(
+                f"Layer {self.layer!r} ran twice in one forward pass. Choose a layer that runs "
+                "once, not a module used in several places such as a shared ReLU."
             )
-        plan = batch.plan
+        # use_reentrant=True runs the layer without gradients, and again in the backward pass, where
+        # the hook is gone: a gradient was wrong by 35 %
+        if self._with_gradients and not torch.is_grad_enabled():
+            raise RuntimeError(
+                f"Layer {self.layer!r} runs without gradients, as in activation checkpointing with "
+                "use_reentrant=True, whose backward pass would run it again unmixed. Choose a "
+                "layer outside of the checkpointed or frozen part."
+            )
+        self.done = True
+        rest = value[1:] if isinstance(value, tuple) else None
+        hidden = value if rest is None or not value else value[0]
+        where = "The model's input" if self.layer == INPUT else f"The output of {self.layer!r}"
+        if not isinstance(hidden, Tensor) or not hidden.is_floating_point():
+            got = hidden.dtype if isinstance(hidden, Tensor) else type(hidden).__name__
+            raise TypeError(
+                f"{where} must be a floating point tensor, or a tuple that begins with one, got "
+                f"{'no positional argument' if value is None else got}. Choose a later layer, such "
+                "as the embedding, or a layer inside it."
+            )
+        plan = self.plan
         if hidden.ndim == 0 or hidden.shape[0] != plan.batch_size:
             raise ValueError(
                 f"{where} must have one row per label, {plan.batch_size}, got "
                 f"{list(hidden.shape)}. Check that the labels belong to this batch, and set "
                 "batch_first=True in layers with the batch as second dimension."
             )
-        plan = plan if plan.device == hidden.device else plan.to(hidden.device)
-        return apply_plan(hidden, plan, implementation=self.transform.implementation)
+        mixed = apply_plan(hidden, plan.to(hidden.device))
+        return mixed if rest is None else (mixed, *rest)
 
 
-def _find_layers(model: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]:
+def _find_layers(model: nn.Module, names: str | Sequence[str]) -> dict[str, nn.Module]:
     """The named modules; "input" means the model itself, unless it has a layer of that name."""
-    known = dict(model.named_modules())
-    known.pop("", None)
-    if not names:
-        raise ValueError("Expected at least one layer name, got none.")
-    found = {}
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, Sequence) or not names:
+        raise TypeError(
+            f"layer_names must be the name of a layer or a list of names, got {names!r}."
+        )
+    known = {name: module for name, module in model.named_modules() if name}
     for name in names:
         if name not in known and name != INPUT:
             inner = [other for other in known if other.endswith(f".{name}")]
-            hint = f" Did you mean {join(inner[:3], 'or')}?" if inner else did_you_mean(name, known)
+            near = inner[:3] or difflib.get_close_matches(str(name), known, 1)
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
             raise ValueError(
                 f"{type(model).__name__} has no layer {name!r}.{hint} Expected a name of "
                 'model.named_modules(), or "input".'
             )
-        found[name] = known.get(name, model)
-    return found
+    return {name: known.get(name, model) for name in names}
 
 
 def _refuse_compiled(model: nn.Module, layer: nn.Module) -> None:
     """Raise if the layer is compiled: the graph would keep the hook and plan of its first call."""
     for name, module in model.named_modules():
-        compiled = hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
+        compiled = hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None)
         if compiled and any(part is layer for part in module.modules()):
             raise RuntimeError(
                 f"{name or 'The model'} is compiled, and a compiled graph would mix every batch "
