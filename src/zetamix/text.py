@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 from unicodedata import category
 
+INVISIBLE = ("Cc", "Cf", "Cn", "Cs", "Zl", "Zp")
+
 
 def plural(count: int, noun: str, plural_noun: str = "") -> str:
     """A count with its noun.
@@ -48,22 +50,24 @@ def sentence_case(text: str) -> str:
 
 
 def printable(name: str) -> str:
-    r"""The name of a file or class with control characters escaped.
+    r"""The name of a file or class with what cannot be seen escaped.
 
-    Bytes that are not UTF-8, which Python reads as surrogates, are escaped too.
+    These are control characters, those of direction and of no width, line separators, and bytes
+    that are not UTF-8, which Python reads as surrogates.
 
-    >>> [printable(name) for name in ("naïve", "bell\a", "caf\udce9")]
-    ['naïve', 'bell\\x07', 'caf\\xe9']
+    >>> [printable(name) for name in ("naïve", "bell\a", "caf\udce9", "gpj.\u202egnp")]
+    ['naïve', 'bell\\x07', 'caf\\xe9', 'gpj.\\u202egnp']
     """
     return "".join(
-        character if category(character) not in ("Cc", "Cs", "Cn") else _escape(character)
-        for character in name
+        _escape(character) if category(character) in INVISIBLE else character for character in name
     )
 
 
 def _escape(character: str) -> str:
     code = ord(character)
-    return f"\\x{code & 0xFF:02x}" if code < 0x80 or 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
+    if code < 0x80 or 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code & 0xFF:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def did_you_mean(name: str, choices: Iterable[str], limit: int = 1) -> str:

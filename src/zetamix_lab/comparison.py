@@ -180,7 +180,8 @@ class Comparison:
         }
 
     def summary(self, method: str, metric: str) -> Summary:
-        return summarise(self.values(method, metric))
+        found: Summary = summarise(self.values(method, metric))
+        return found
 
     def differences(self, baseline: str, metric: str | None = None) -> list[Difference]:
         """Every other method minus `baseline`, paired by seed.

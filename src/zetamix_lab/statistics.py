@@ -1,19 +1,136 @@
-"""Means over seeds, paired differences with Holm's correction, and standard errors of scores."""
+"""Runs as one long table: means over seeds, paired differences, intervals, Holm's correction.
+
+A table of runs has the columns `dataset`, `method`, `seed`, `metric` and `value`, a row for each
+metric of each run. Further columns, such as `model`, keep runs apart that are not to be averaged.
+"""
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
+import pandas as pd
 from scipy.special import nctdtr, stdtr, stdtrit  # type: ignore[import-untyped]
 from torch import Tensor
 
 from zetamix_lab.metrics import FRACTIONS, Confusion, count_right
+from zetamix_lab.records import RunRecord
 
 CONFIDENCE = 0.95
 POWER = 0.8
 # the largest number of seeds in power calculations
 MOST_SEEDS = 1000
+# the columns that identify a value
+KEYS = ("dataset", "method", "seed", "metric")
+
+
+def runs_table(
+    records: Iterable[RunRecord],
+    scores: Callable[[RunRecord], Mapping[str, float | None]] = lambda record: record.last,
+) -> pd.DataFrame:
+    """The table of runs of these records.
+
+    scores: the metrics of a record by name; those after the last epoch unless given. None is left
+        out.
+    """
+    rows = [
+        (record.cell.dataset, record.cell.method, record.cell.seed, metric, value)
+        for record in records
+        for metric, value in scores(record).items()
+        if value is not None
+    ]
+    return pd.DataFrame(rows, columns=[*KEYS, "value"]).astype({"seed": int, "value": float})
+
+
+def summarise(runs: pd.DataFrame | Mapping[int, float]) -> Any:
+    """Columns `mean`, `sd` (n - 1) and `n` for each method and metric, in the order of the runs.
+
+    The deviation of one seed is NaN, and so is every mean over a value that is NaN.
+
+    >>> summarise(pd.DataFrame({"method": "none", "seed": [0, 1, 2], "value": [1.0, 2.0, 3.0]}))
+      method  mean   sd  n
+    0   none   2.0  1.0  3
+    """
+    if not isinstance(runs, pd.DataFrame):
+        # until the paper's tables are made of data frames
+        numbers = list(runs.values())
+        mean = math.fsum(numbers) / len(numbers)
+        return Summary(mean, _deviation(numbers, mean), dict(runs))
+    return _over_seeds(runs, [column for column in runs if column not in ("seed", "value")])
+
+
+def paired_tests(
+    runs: pd.DataFrame,
+    baseline: str,
+    tested: Sequence[str] | None = None,
+    steps: Mapping[str, float] | None = None,
+) -> pd.DataFrame:
+    """Every other method minus the baseline in each metric, paired by seed (Student's t).
+
+    Columns: those of the runs without `seed` and `value`; `mean`, `sd` and `n` of the differences
+    over the seeds that both have; `low` and `high`, the ends of the confidence interval; `p`;
+    `p_holm` and `significant`, after Holm's correction over all methods and tested metrics of equal
+    further columns. Methods that share no seed with the baseline are left out; those that share one
+    have neither interval nor p (NaN).
+
+    tested: the metrics of the correction; all unless given. Others are never significant.
+    steps: the smallest change of a metric (`metrics.resolution`). Three seeds can differ by the
+        same few samples, and a deviation of 0 would imply certainty, so it is at least that of
+        rounding, step / √6 for a difference.
+    """
+    same = [column for column in runs if column not in ("method", "value")]
+    is_base = runs["method"] == baseline
+    pairs = runs[~is_base].merge(runs.loc[is_base, [*same, "value"]], on=same, suffixes=("", "_"))
+    pairs["value"] -= pairs.pop("value_")
+    groups = [column for column in runs if column not in ("seed", "value")]
+    table = _over_seeds(pairs, groups)
+    floor = table["metric"].map(dict(steps or {})).fillna(0) / math.sqrt(6)
+    error = table["sd"].where(table["sd"].isna() | (table["sd"] > floor), floor)
+    error /= np.sqrt(table["n"])
+    return _with_tests(table, error, table["n"] - 1, tested)
+
+
+def _with_tests(
+    table: pd.DataFrame, error: pd.Series, freedom: pd.Series, tested: Sequence[str] | None
+) -> pd.DataFrame:
+    """The table with intervals and p-values of means with these standard errors."""
+    half = error * stdtrit(freedom, 0.5 + CONFIDENCE / 2)
+    ratio = (table["mean"].abs() / error).where((table["mean"] != 0) | error.isna(), 0)
+    table = table.assign(
+        low=table["mean"] - half, high=table["mean"] + half, p=2 * stdtr(freedom, -ratio)
+    )
+    family = table if tested is None else table[table["metric"].isin(tested)]
+    alike = [c for c in table if c not in {"method", "metric", *NUMBERS}]
+    parts = [part for _, part in family.groupby(alike, sort=False)] if alike else [family]
+    corrected = [holm_corrected(part["p"]) for part in parts if len(part)]
+    table["p_holm"] = pd.concat(corrected) if corrected else np.nan
+    apart = (table["low"] > 0) | (table["high"] < 0)
+    return table.assign(significant=apart & (table["p_holm"] < 1 - CONFIDENCE))
+
+
+NUMBERS = ("mean", "sd", "n", "low", "high", "p")
+
+
+def _over_seeds(runs: pd.DataFrame, groups: list[str]) -> pd.DataFrame:
+    values = runs.groupby(groups, sort=False)["value"]
+    means, deviations = values.mean(skipna=False), values.std(skipna=False)
+    return pd.DataFrame({"mean": means, "sd": deviations, "n": values.size()}).reset_index()
+
+
+def holm_corrected(p: pd.Series) -> pd.Series:
+    """p-values after Holm's correction: at 5 %, it bounds the probability of any false claim.
+
+    >>> holm_corrected(pd.Series([0.04, 0.01, 0.03])).tolist()
+    [0.06, 0.03, 0.06]
+    """
+    ordered = p.dropna().sort_values(kind="stable")
+    scaled = ordered * np.arange(len(ordered), 0, -1)
+    return scaled.clip(upper=1).cummax().reindex(p.index)
+
+
+# until the paper's tables are made of data frames
 
 
 @dataclass(frozen=True)
@@ -67,18 +184,6 @@ class Difference:
     def significant(self) -> bool:
         """Whether it is significant after Holm's correction."""
         return self.excludes_zero and self.p_holm is not None and self.p_holm < 1 - CONFIDENCE
-
-
-def summarise(values: Mapping[int, float]) -> Summary:
-    """Mean and standard deviation of values by seed.
-
-    >>> summary = summarise({0: 1.0, 1: 2.0, 2: 3.0})
-    >>> summary.mean, summary.sd, summary.n
-    (2.0, 1.0, 3)
-    """
-    numbers = list(values.values())
-    mean = math.fsum(numbers) / len(numbers)
-    return Summary(mean, _deviation(numbers, mean), dict(values))
 
 
 def paired_difference(

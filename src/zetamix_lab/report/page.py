@@ -62,7 +62,7 @@ def render_page(
 @lru_cache(maxsize=1)
 def _template() -> Template:
     environment = Environment(
-        loader=PackageLoader("zetamix", "report"),
+        loader=PackageLoader("zetamix_lab", "report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

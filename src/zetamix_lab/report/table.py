@@ -1,12 +1,15 @@
-"""Tables as Markdown, LaTeX and CSV; `page.html.j2` writes them as HTML."""
+"""Tables as Markdown, LaTeX and CSV; `page.html.j2` writes them as HTML, `cli` to the terminal."""
 
-import csv
-import io
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias
 
+import pandas as pd
+
+from zetamix.text import printable
 from zetamix_lab.statistics import Summary
 
 Mark: TypeAlias = Literal["", "best", "second"]
@@ -16,31 +19,17 @@ Plain: TypeAlias = str | int | float | None
 TINY = 5e-7
 MISSING = "–"
 MINUS = "−"
-LATEX = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "−": r"$-$",
-    "–": "--",
-    "γ": r"$\gamma$",
-    "ζ": r"$\zeta$",
-    "α": r"$\alpha$",
-    "λ": r"$\lambda$",
-    "Δ": r"$\Delta$",
-    "≥": r"$\geq$",
-    "≤": r"$\leq$",
-    "→": r"$\to$",
-    "²": r"$^2$",
-}
+MARKED = "best and second best marked where every method has the same seeds"
+# what Markdown takes for markup, entities and mathematics
+MARKUP = re.compile(r"[\\`*_\[\]<|~$]|&(?=#?\w+;)")
+MATHS = {"±": "pm", "×": "times", "≥": "geq", "≤": "leq", "→": "to"}
+MATHS |= {"γ": "gamma", "ζ": "zeta", "α": "alpha", "λ": "lambda", "Δ": "Delta"}
+LATEX = str.maketrans(
+    {symbol: f"\\{symbol}" for symbol in "&%$#_{}"}
+    | {symbol: f"$\\{name}$" for symbol, name in MATHS.items()}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"<": "$<$", ">": "$>$", "|": "$|$", "−": "$-$", "–": "--", "²": "$^2$"}
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +42,7 @@ class Cell:
 
     value: Plain
     error: float | None = None
-    """Printed after ±; with two significant digits if `digits` is None."""
+    """Printed after ±, unless it is NaN; with two significant digits if `digits` is None."""
     n: int | None = None
     """Number of values, if it is printed in the cell."""
     digits: int | None = None
@@ -72,12 +61,12 @@ class Cell:
         return self.number() if self.n is None else f"{self.number()} (n = {self.n:,})"
 
     def number(self) -> str:
-        """The value and its error."""
+        """The value and its error. Control characters of a text are escaped."""
         value, error = self.value, self.error
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return MISSING
         if isinstance(value, str):
-            return value
+            return printable(value)
         if isinstance(value, int):
             return f"{value:,}".replace("-", MINUS)
         if math.isinf(value):
@@ -101,7 +90,142 @@ class Cell:
         return (f"{shown} ± {error:,.{digits}f}" if has_error else shown) + self.suffix
 
 
-MARKED = "best and second best marked where every method has the same seeds"
+def _decimals(number: float | None, significant: int) -> int:
+    """The decimals that show this many significant digits of a number; at most six."""
+    if not number:
+        return 0
+    return min(6, max(0, significant - 1 - math.floor(math.log10(abs(number)))))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading with a tooltip (HTML only)."""
+
+    name: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells; the first cell of a row is its heading.
+
+    >>> errors = [Cell(5.482, error=0.05), 4.4]
+    >>> frame = pd.DataFrame({"method": ["none", "zeta"], "error %": errors})
+    >>> print(Table.of(frame).markdown())
+    | method | error % |
+    |---|---:|
+    | none | 5.482 ± 0.050 |
+    | zeta | 4.400 |
+    """
+
+    columns: Sequence[Column | str]
+    rows: Sequence[Sequence[Cell | Plain]]
+    caption: str = ""
+    notes: Sequence[str] = ()
+
+    @classmethod
+    def of(
+        cls,
+        frame: pd.DataFrame,
+        caption: str = "",
+        notes: Sequence[str] = (),
+        tips: Mapping[str, str] | None = None,
+    ) -> "Table":
+        """The table of a data frame of cells, texts and numbers.
+
+        tips: tooltips of columns.
+        """
+        columns = [Column(name, (tips or {}).get(name, "")) for name in frame]
+        # as objects: a column of numbers gives NumPy's own
+        rows = frame.astype(object).to_numpy().tolist()
+        return cls(columns, rows, caption, notes)
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"Expected {len(self.columns)} cells in every row, one for each column, got "
+                    f"{len(row)} in the row {_cell(row[0]).text() if row else ''!r}."
+                )
+
+    @cached_property
+    def heads(self) -> list[Column]:
+        return [Column(head) if isinstance(head, str) else head for head in self.columns]
+
+    @cached_property
+    def cells(self) -> list[list[Cell]]:
+        return [[_cell(value) for value in row] for row in self.rows]
+
+    @cached_property
+    def text_columns(self) -> list[bool]:
+        """Whether a column holds text, which is aligned left, and not numbers."""
+        columns = [[row[k].value for row in self.cells] for k in range(len(self.columns))]
+        kept = [[value for value in column if value is not None] for column in columns]
+        return [bool(own) and all(isinstance(value, str) for value in own) for own in kept]
+
+    def is_text(self, column: int) -> bool:
+        return self.text_columns[column]
+
+    def markdown(self) -> str:
+        wrap = {"": "{}", "best": "**{}**", "second": "*{}*"}
+        lines = [
+            [markdown_text(head.name) for head in self.heads],
+            *([wrap[c.mark].format(_linked(c)) for c in row] for row in self.cells),
+        ]
+        head, *rows = (f"| {' | '.join(line)} |" for line in lines)
+        rule = "|".join("---" if is_text else "---:" for is_text in self.text_columns)
+        return "\n".join([head, f"|{rule}|", *rows])
+
+    def latex(self) -> str:
+        """A `tabular` with booktabs' rules."""
+        wrap = {"": "{}", "best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}
+        lines = [
+            [latex_text(head.name) for head in self.heads],
+            *([wrap[c.mark].format(latex_text(c.text())) for c in row] for row in self.cells),
+        ]
+        head, *rows = (" & ".join(line) + r" \\" for line in lines)
+        alignment = "".join("l" if is_text else "r" for is_text in self.text_columns)
+        begin, end = rf"\begin{{tabular}}{{{alignment}}}", r"\end{tabular}"
+        return "\n".join([begin, r"\toprule", head, r"\midrule", *rows, r"\bottomrule", end])
+
+    def csv(self) -> str:
+        """Numbers in full precision; errors and n, if any, in separate columns."""
+        columns: list[tuple[str, list[Plain]]] = []
+        for index, head in enumerate(self.heads):
+            own = [row[index] for row in self.cells]
+            columns.append((head.name, [cell.value for cell in own]))
+            for part in ("error", "n"):
+                values = [getattr(cell, part) for cell in own]
+                if any(value is not None for value in values):
+                    columns.append((f"{head.name} {part}", values))
+        frame = pd.DataFrame([values for _, values in columns], dtype=object).T
+        text: str = frame.to_csv(index=False, header=[name for name, _ in columns])
+        return text
+
+
+def _cell(value: Cell | Plain) -> Cell:
+    return value if isinstance(value, Cell) else Cell(value)
+
+
+def _linked(cell: Cell) -> str:
+    text = markdown_text(cell.text())
+    return f"[{text}](#{cell.link})" if cell.link else text
+
+
+def markdown_text(text: str) -> str:
+    r"""A text in which Markdown finds no markup.
+
+    >>> print(markdown_text("a_b <i>$x$ & &lt;"))
+    a\_b \<i>\$x\$ & \&lt;
+    """
+    return MARKUP.sub(r"\\\g<0>", text).replace("\n", " ")
+
+
+def latex_text(text: str) -> str:
+    return text.replace("\n", " ").translate(LATEX)
+
+
+# until the paper's tables are made of data frames
 
 
 def rank_marks(summaries: Mapping[str, Summary | None], sign: int) -> Mapping[str, Mark]:
@@ -128,121 +252,3 @@ def have_same_seeds(summaries: Iterable[Summary | None]) -> bool:
     """Whether there is a mean of every method, all over the same seeds."""
     seeds = {None if summary is None else frozenset(summary.values) for summary in summaries}
     return None not in seeds and len(seeds) == 1
-
-
-def _decimals(number: float | None, significant: int) -> int:
-    """The decimals that show this many significant digits of a number; at most six."""
-    if not number:
-        return 0
-    return min(6, max(0, significant - 1 - math.floor(math.log10(abs(number)))))
-
-
-@dataclass(frozen=True)
-class Column:
-    """A heading with a tooltip (HTML only)."""
-
-    name: str
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of cells; the first cell of a row is its heading.
-
-    >>> table = Table(["method", "error %"], [["none", Cell(5.4821, error=0.05)], ["zeta", 4.42]])
-    >>> print(table.markdown())
-    | method | error % |
-    |---|---:|
-    | none | 5.482 ± 0.050 |
-    | zeta | 4.420 |
-    """
-
-    columns: Sequence[Column | str]
-    rows: Sequence[Sequence[Cell | Plain]]
-    caption: str = ""
-    notes: Sequence[str] = field(default=())
-
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.columns):
-                raise ValueError(
-                    f"Expected {len(self.columns)} cells in every row, one for each column, got "
-                    f"{len(row)} in the row {_cell(row[0]).text() if row else ''!r}."
-                )
-
-    @property
-    def heads(self) -> list[Column]:
-        return [Column(head) if isinstance(head, str) else head for head in self.columns]
-
-    @property
-    def cells(self) -> list[list[Cell]]:
-        return [[_cell(value) for value in row] for row in self.rows]
-
-    def is_text(self, column: int) -> bool:
-        """Whether a column holds text, which is aligned left, and not numbers."""
-        values = [row[column].value for row in self.cells if row[column].value is not None]
-        return bool(values) and all(isinstance(value, str) for value in values)
-
-    def markdown(self) -> str:
-        columns = range(len(self.columns))
-        lines = [
-            "| " + " | ".join(_markdown(head.name) for head in self.heads) + " |",
-            "|" + "|".join("---" if self.is_text(k) else "---:" for k in columns) + "|",
-        ]
-        wrap = {"": "{}", "best": "**{}**", "second": "*{}*"}
-        for row in self.cells:
-            texts = [wrap[cell.mark].format(_markdown(cell.text())) for cell in row]
-            links = [f"[{t}](#{c.link})" if c.link else t for t, c in zip(texts, row, strict=True)]
-            lines.append("| " + " | ".join(links) + " |")
-        return "\n".join(lines)
-
-    def latex(self) -> str:
-        """A `tabular` with booktabs' rules."""
-        columns = range(len(self.columns))
-        wrap = {"": "{}", "best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}
-        lines = [
-            r"\begin{tabular}{" + "".join("l" if self.is_text(k) else "r" for k in columns) + "}",
-            r"\toprule",
-            " & ".join(_latex(head.name) for head in self.heads) + r" \\",
-            r"\midrule",
-            *(
-                " & ".join(wrap[cell.mark].format(_latex(cell.text())) for cell in row) + r" \\"
-                for row in self.cells
-            ),
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-        return "\n".join(lines)
-
-    def csv(self) -> str:
-        """Numbers in full precision; errors and n, if any, in separate columns."""
-        parts = [self._parts(k) for k in range(len(self.columns))]
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        heads = []
-        for head, extra in zip(self.heads, parts, strict=True):
-            heads += [head.name, *(f"{head.name} {part}" for part in extra)]
-        writer.writerow(heads)
-        for row in self.cells:
-            line: list[Plain] = []
-            for cell, extra in zip(row, parts, strict=True):
-                line += [cell.value, *(getattr(cell, part) for part in extra)]
-            # NaN is the one value that differs from itself
-            writer.writerow("" if value is None or value != value else value for value in line)
-        return file.getvalue()
-
-    def _parts(self, column: int) -> list[str]:
-        cells = [row[column] for row in self.cells]
-        return [part for part in ("error", "n") if any(getattr(c, part) is not None for c in cells)]
-
-
-def _cell(value: Cell | Plain) -> Cell:
-    return value if isinstance(value, Cell) else Cell(value)
-
-
-def _markdown(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("\n", " ")
-
-
-def _latex(text: str) -> str:
-    return "".join(LATEX.get(letter, letter) for letter in text)
