@@ -14,24 +14,20 @@ Step = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds per call."""
+    """Microseconds per call."""
 
-    median: float
-    p20: float
-    p80: float
+    median_us: float
+    p20_us: float
+    p80_us: float
 
     @classmethod
-    def of(cls, samples: Sequence[float]) -> "Timing":
-        deciles = quantiles(samples, n=10, method="inclusive")
-        return cls(median=deciles[4], p20=deciles[1], p80=deciles[7])
+    def of(cls, seconds: Sequence[float]) -> "Timing":
+        deciles = [1e6 * cut for cut in quantiles(seconds, n=10, method="inclusive")]
+        return cls(deciles[4], deciles[1], deciles[7])
 
 
 def time_alternating(steps: dict[str, Step], rounds: int) -> dict[str, Timing]:
-    """Time CPU calls in turn, so that noise of the machine affects all of them.
-
-    The order changes every round, because a call reuses the memory that the previous one freed
-    and avoids its page faults.
-    """
+    """Time CPU calls in turn, in an order that changes every round: noise affects all of them."""
     samples: dict[str, list[float]] = {name: [] for name in steps}
     shuffler = random.Random(0)
     warm_up = 2
@@ -46,7 +42,7 @@ def time_alternating(steps: dict[str, Step], rounds: int) -> dict[str, Timing]:
 
 
 def time_eager(step: Step, *, calls: int = 40, rounds: int = 15) -> Timing:
-    """Time CUDA calls as in a training loop, synchronising only at the end of a round."""
+    """Time CUDA calls as in a training loop: the host waits only at the end of a round."""
     turns = count()
     for _ in range(10):
         step(next(turns))

@@ -5,24 +5,20 @@ the verdict, figures and tables of one artifact, `<!-- section: ID -->` the same
 `<!-- figure: NAME -->` a figure alone and `<!-- status: ID -->` the sentences of its verdict.
 """
 
-import json
 import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from benchmarks.scaling_report import scaling_picture
 from paper.report import make_report
 from paper.report.artifact_report import ArtifactReport
 from paper.report.write import empty_cells, verdict_table
 from paper.reproduce import ARTIFACTS, make_view
 from paper.results.record_store import PaperView, RecordStore
 from zetamix.text import sentence_case
-from zetamix_lab.provenance import machine_summary
 from zetamix_lab.report import Picture, Table
 
 RECORDS = Path(__file__).parent.parent / "results"
-SCALING = RECORDS.parent / "benchmarks" / "scaling_cpu.json"
 FIGURES = "results/figures"
 PLACE = re.compile(
     r"^<!-- (verdicts|section|artifact|figure|status)(?:: ([\w-]+))? -->$", re.MULTILINE
@@ -51,9 +47,6 @@ def figure_files() -> dict[str, tuple[str, bytes, Picture]]:
             content = picture.svg.encode() if small else picture.png
             suffix = "svg" if small else "png"
             files[picture.name] = f"{FIGURES}/{picture.name}.{suffix}", content, picture
-    document = json.loads(SCALING.read_text())
-    scaling = scaling_picture(document["rows"], machine_summary(document["machine"]))
-    files[scaling.name] = f"{FIGURES}/{scaling.name}.svg", scaling.svg.encode(), scaling
     return files
 
 

@@ -7,10 +7,12 @@ from itertools import pairwise
 from statistics import mean, stdev
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from benchmarks.contenders import CONTENDERS, COPY, Contender
-from benchmarks.run import Case
-from benchmarks.run import measure as measure_case
+from benchmarks.contenders import CLASSES, CONTENDERS, COPY, Call, Contender
+from benchmarks.mixing import Case
+from benchmarks.mixing import measure as measure_case
 from paper.reproduce.measure_context import MeasureContext, Measured
 from paper.results.paper_cells import MeasurementCell
 from zetamix.methods import parse
@@ -23,11 +25,35 @@ DATASETS = ("cifar10", "stl10", "imagenette")
 TIMED = 5
 SHAPE = (32, 3, 224, 224)
 ROUNDS = 50
-OURS = ("zetamix ZetaMixup", "zetamix Mixup", "paper listing")
+OURS = ("zetamix ZetaMixup", "zetamix Mixup")
+
+
+def listing(gamma: float = 2.8) -> Call:
+    """The paper's Listing 1, with weights made on the CPU as in the authors' code.
+
+    Rewritten: the printed one multiplies integers by floats and does not run.
+    """
+
+    def zeta_mixup(samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        batch = len(samples)
+        orders = torch.stack([torch.randperm(batch - 1) for _ in range(batch)]) + 2
+        ranks = torch.ones(batch, batch)
+        for k in range(batch):
+            ranks[k, :k], ranks[k, k + 1 :] = orders[k, :k], orders[k, k:]
+        weights = ranks**-gamma
+        weights = (weights / weights.sum(1, keepdim=True)).to(samples)
+        mixed = torch.einsum("ijkl,pi->pjkl", samples, weights)
+        targets = torch.einsum("pq,qj->pj", weights, F.one_hot(labels, CLASSES).to(weights))
+        return mixed, targets
+
+    return zeta_mixup
+
+
 BATCH_CONTENDERS = (
     *(c for c in CONTENDERS if c.name in (COPY, *OURS)),
+    Contender("paper listing", listing, dtypes=(torch.float32,)),
     *(c for c in CONTENDERS if c.name == "mixup, original"),
-    Contender("local synthetic instances", lambda classes: LocalMixup(num_classes=classes)),
+    Contender("local synthetic instances", lambda: LocalMixup(num_classes=CLASSES)),
 )
 
 
@@ -90,14 +116,14 @@ def measure_training(cell: MeasurementCell, context: MeasureContext) -> Measured
 
 
 def measure_batch(cell: MeasurementCell, context: MeasureContext) -> Measured:
-    """Every contender on the paper's batch; `zetamix bench` checks their results first."""
-    case = Case(tuple(cell.recipe["shape"]), torch.float32, context.device)
+    """Every contender on the paper's batch; `benchmarks.mixing` checks their results first."""
+    case = Case(tuple(cell.recipe["shape"]), "float32", context.device)
     rows = measure_case(case, cell.recipe["rounds"], BATCH_CONTENDERS)
     return Measured(
         {
             "rows": [
-                {"contender": row.contender, "mode": row.mode}
-                | {key: round(getattr(row, key), 3) for key in ("median_us", "p20_us", "p80_us")}
+                {key: row[key] for key in ("contender", "mode")}
+                | {key: round(row[key], 3) for key in ("median_us", "p20_us", "p80_us")}
                 for row in rows
             ]
         }

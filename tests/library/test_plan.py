@@ -11,8 +11,8 @@ import pytest
 import scipy.stats
 import torch
 from conftest import assert_close
+from memory import peak_bytes
 
-from benchmarks.memory import peak_bytes
 from zetamix import MixPlan, ZetaMix, local_plan, mixup_plan, sampling, zeta_plan
 from zetamix.kernels.plan_spec import MOST_FEW
 from zetamix.sampling import KEY_LIMIT, order_rows, order_width

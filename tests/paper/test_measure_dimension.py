@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
+from memory import peak_bytes
 from sklearn.datasets import load_digits
 
-from benchmarks.memory import peak_bytes
 from paper.measure import local_dimension
 from paper.measure.eigenvalue_count import count_above, count_above_shifts, count_by_signs
 from paper.measure.neighbours import Cloud, nearest

@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
+from memory import peak_bytes
 
-from benchmarks.memory import peak_bytes
 from paper.measure import (
     Estimate,
     classes_per_label,
