@@ -36,7 +36,7 @@ addEventListener("error", event => {
 addEventListener("unhandledrejection", event => seen.errors.push(String(event.reason)));
 document.addEventListener("securitypolicyviolation",
   event => seen.failures.push(`blocked ${event.blockedURI}`));
-addEventListener("load", () => {
+addEventListener("load", async () => {
   const texts = (root, what) => [...root.querySelectorAll(what)].map(x => x.textContent.trim());
   seen.title = document.title;
   seen.headings = texts(document, "h1, h2, h3");
@@ -48,7 +48,7 @@ addEventListener("load", () => {
   seen.text = document.body.innerText;
   seen.requests = performance.getEntriesByType("resource").map(entry => entry.name)
     .filter(name => !name.startsWith("data:"));
-  seen.result = RESULT;
+  seen.result = await (RESULT);
   seen.overflow = document.documentElement.scrollWidth - innerWidth;
   document.documentElement.setAttribute("data-seen", JSON.stringify(seen));
   if (parent !== window) parent.postMessage(JSON.stringify(seen), "*");
@@ -103,7 +103,7 @@ def open_page(page: Path, *, width: int = 1200, fragment: str = "", script: str 
     """Load a copy of `page` with listeners in it.
 
     fragment: what follows the # of the address. script: an expression to evaluate when the page has
-    loaded; its value is `result`.
+    loaded; its value, or what its promise gives, is `result`.
     """
     text = page.read_text(encoding="utf-8")
     head = re.search(r"<head>", text)

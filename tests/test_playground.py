@@ -136,6 +136,41 @@ def test_the_numbers_are_the_librarys(page):
     assert len(pasted) >= 4
 
 
+# files as a visitor chooses them: squares of one colour, and one that is no image
+OWN = """(async () => {
+  const file = (colour, k) => new Promise(done => {
+    const canvas = document.createElement("canvas");
+    canvas.width = 90; canvas.height = 70;
+    const context = canvas.getContext("2d");
+    context.fillStyle = colour;
+    context.fillRect(0, 0, 90, 70);
+    canvas.toBlob(blob => done(new File([blob], `<b>${k}</b>.png`)));
+  });
+  const files = await Promise.all(COLOURS.map(file));
+  await zetamix.showOwn([...files, new File(["no image"], "notes.png")]);
+  const mixed = zetamix.compute({ gamma: 2.8, sources: null, batch_size: 4, paste: 0 });
+  return { hint: document.getElementById("own-hint").textContent,
+    credit: document.getElementById("credit").textContent,
+    code: document.getElementById("code").textContent,
+    cards: document.querySelectorAll("#cards > li").length,
+    images: mixed.images.map(image => [0, 4096, 8192].map(i => image[i])) };
+})()"""
+
+
+@needs_browser
+@pytest.mark.parametrize(("count", "read"), [(5, True), (3, False)])
+def test_own_images(page, count, read):
+    colours = ["#ff0000", "#00ff00", "#0000ff", "#ffffff", "#000000"][:count]
+    found = open_page(page, script=OWN.replace("COLOURS", json.dumps(colours))).check().result
+    if not read:
+        assert "at least 4 images" in found["hint"]
+        assert "10" in found["code"]
+        return
+    assert found["credit"] == "Images: 5 of yours."
+    assert found["images"] == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]]
+    assert (found["cards"], "num_classes=5" in found["code"]) == (5, True)
+
+
 # every control by its id: what it is called, and whether it can be reached by keyboard
 CONTROLS = """[...document.querySelectorAll("button, input")].map(control => ({
   name: control.getAttribute("aria-label")
