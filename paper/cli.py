@@ -234,7 +234,7 @@ def _print_busy(console: Console, session: "Session", seconds: float) -> None:
             console,
             f"Training steps used about {session.busy_s:.0f} of {gpus * seconds:.0f} s on "
             f"{plural(gpus, 'GPU')} ({100 * session.busy_s / (gpus * seconds):.0f} %); the rest "
-            "was start-up, evaluation and writing. See host_s in each record.",
+            "was start-up, evaluation and writing.",
         )
 
 

@@ -39,7 +39,7 @@ def make_comparison(
     fields of the comparison.
     """
     dataset = make_dataset() if dataset is None else dataset
-    recipe = default_recipe(dataset.name, dataset.shape, len(dataset.train)).change(epochs=epochs)
+    recipe = default_recipe(dataset.shape, len(dataset.train)).change(epochs=epochs)
     methods = tuple(parse(label) for label in scores)
     seeds = tuple(range(max(len(runs) for runs in scores.values())))
     grid = Grid(dataset, None, methods, seeds, recipe, Path("nowhere"))

@@ -101,15 +101,15 @@ def fuzz_seed(request) -> int:
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory):
     """The digits of the tests of training: 100 to train on, 40 and 50 to evaluate."""
-    from folders import small_digits
+    from factories import small_digits
 
     return small_digits(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture
 def new(digits, tmp_path):
-    """Makes small runs (`folders.Runs`)."""
-    from folders import Runs
+    """Makes small runs (`factories.Runs`)."""
+    from factories import Runs
 
     return Runs(digits, tmp_path)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from paper.recipes import RECIPES
 from paper.reproduce import mnist, smoke, theorems, timing, zetamix_cells
 from paper.reproduce import point_clouds as clouds
 from paper.reproduce import training_cells as training
@@ -18,7 +19,6 @@ from zetamix.methods import parse
 from zetamix.text import did_you_mean
 from zetamix_lab.data.augment import AUGMENTATIONS
 from zetamix_lab.records import RunRecord
-from zetamix_lab.train.paper_recipes import RECIPES
 from zetamix_lab.train.recipe import Recipe
 
 

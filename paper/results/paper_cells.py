@@ -3,10 +3,10 @@
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
+from paper.recipes import RECIPES
 from zetamix_lab.data import CATALOGUE, Dataset
 from zetamix_lab.provenance import FileRef
 from zetamix_lab.records import Measurement, Record, RunRecord
-from zetamix_lab.train.paper_recipes import RECIPES
 from zetamix_lab.train.recipe import Recipe
 
 

@@ -16,7 +16,7 @@ from zetamix_lab.records import Cell
 from zetamix_lab.report import Table
 from zetamix_lab.report.compare import difference_table, main_table
 from zetamix_lab.runs.progress import CellProgress, Snapshot
-from zetamix_lab.train.paper_recipes import default_recipe
+from zetamix_lab.train import default_recipe
 
 LINE = {"epoch": 12, "train_loss": 1.25, "train_accuracy": 0.5, "test": {"error": 0.051}}
 
@@ -196,7 +196,7 @@ def test_names_with_brackets_are_printed_as_they_are():
     """Rich takes [old] for a style and fails at [/b]."""
     console = Console(file=io.StringIO(), width=200)
     dataset = replace(make_dataset(), name="two [old]", notes=("no sample of [/b]",))
-    print_header(console, dataset, default_recipe("", (2,), 60), 2, 3)
+    print_header(console, dataset, default_recipe((2,), 60), 2, 3)
     print_findings(console, [("Versus [/b]", "class [/b] and [bold]")])
     text = console.file.getvalue()
     assert text.startswith("two [old]: ")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from folders import finish
+from factories import finish
 from fuzz import count
 
 from zetamix import MixPlan, zeta_plan
@@ -26,7 +26,7 @@ FLIPS = 25
 @pytest.fixture(scope="module")
 def folders(digits, tmp_path_factory):
     """A run that was stopped, one that is finished, a file of records, and a plan."""
-    from folders import Runs
+    from factories import Runs
 
     path = tmp_path_factory.mktemp("runs")
     new = Runs(digits, path)

@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from folders import names
+from factories import names
 
 from zetamix.atomic_io import new_folder, write_file, write_json, write_text
 

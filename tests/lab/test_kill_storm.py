@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 from accidents import kill_at_change
-from folders import result
+from factories import result
 from fuzz import count
 from miniatures import class_folders
 from processes import zetamix

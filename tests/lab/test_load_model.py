@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from folders import RECIPE, finish
+from factories import RECIPE, finish
 from safetensors.torch import save_file
 
 from zetamix_lab.metrics import classify
@@ -104,7 +104,7 @@ def test_inputs_that_would_give_nonsense_are_refused(new, digits, tmp_path):
     with pytest.raises(ValueError, match=r"got values from -"):
         model(torch.randn(4, 1, 8, 8) - 2)
     with pytest.raises(
-        TypeError, match=r"got str\. For a file, use model\(zetamix\.data\.read_image\("
+        TypeError, match=r"got str\. For a file, use model\(zetamix_lab\.data\.read_image\("
     ):
         model("photo.jpg")
     flat = new("none", RECIPE.change(model="mlp"))

@@ -1,16 +1,14 @@
 """Runs in this process: their results, and that they resume exactly."""
 
+import importlib.util
 import json
 import math
-import sys
 from dataclasses import replace
-from pathlib import Path
-from unittest.mock import Mock, call
 
 import pytest
 import torch
 import torch.nn.functional as F
-from folders import (
+from factories import (
     FINISHED,
     METHODS,
     RECIPE,
@@ -37,7 +35,7 @@ from zetamix_lab.train import RecipeError, Run, load_model, train
 from zetamix_lab.train import run as run_module
 from zetamix_lab.train import trainer as trainer_module
 from zetamix_lab.train.cuda_graph import can_capture
-from zetamix_lab.train.loggers import CurveLogger, FolderLog
+from zetamix_lab.train.loggers import FolderLog
 from zetamix_lab.train.run_folder import FolderError
 from zetamix_lab.train.trainer import MIXING, NonFiniteLossError, Trainer, choose_dtype, derive
 
@@ -66,12 +64,10 @@ def test_a_run_leaves_its_folder(new):
     assert record.step_ms > 0
     assert record.machine["torch"] == torch.__version__
     assert record.extra.pop("temperature") > 0
-    assert set(record.extra.pop("host_s")) == {"start", "capture", "evaluation"}
     assert record.extra == {
         "concurrent": 1,
         "compiled": False,
         "graph": False,
-        "processes": 1,
         "weights": "from scratch",
     }
 
@@ -485,19 +481,17 @@ def test_the_first_step_with_a_bad_loss_is_reported(digits):
 
 
 @pytest.mark.parametrize(
-    ("device", "change", "processes", "captured"),
+    ("device", "change", "captured"),
     [
-        ("cpu", {}, 1, False),
-        ("cuda", {}, 1, True),
-        ("cuda", {}, 2, False),
-        ("cuda", {"last_batch": "keep"}, 1, False),
+        ("cpu", {}, False),
+        ("cuda", {}, True),
+        ("cuda", {"last_batch": "keep"}, False),
         # 100 digits are four batches of 25
-        ("cuda", {"last_batch": "keep", "batch_size": 25}, 1, True),
+        ("cuda", {"last_batch": "keep", "batch_size": 25}, True),
     ],
 )
-def test_a_step_is_captured_where_batches_have_one_size(device, change, processes, captured):
-    recipe = RECIPE.change(**change)
-    assert can_capture(torch.device(device), recipe, 100, processes) is captured
+def test_a_step_is_captured_where_batches_have_one_size(device, change, captured):
+    assert can_capture(torch.device(device), RECIPE.change(**change), 100) is captured
 
 
 @pytest.mark.parametrize(
@@ -509,54 +503,9 @@ def test_precision_on_a_cpu(new, precision, dtype):
     assert 0 <= finish(new("zeta", RECIPE.change(precision=precision))).last["error"] < 1
 
 
-LINE = {"epoch": 3, "lr": 0.1, "test": {"error": 0.25}}
-
-
-def test_curves_are_logged_for_wandb(new, monkeypatch):
-    wandb = Mock(__spec__="installed")
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
-    cell = new(seed=3).cell
-    logger = CurveLogger("wandb")
-    for epoch in (3, 4):
-        logger.write(cell, Path(), {**LINE, "epoch": epoch})
-    logger.close()
-    options = wandb.init.call_args.kwargs
-    assert (options["id"], options["resume"]) == (cell.key, "allow")
-    assert options["config"]["batch_size"] == 32
-    logged = [call.log({"lr": 0.1, "test/error": 0.25}, step=epoch) for epoch in (3, 4)]
-    assert wandb.init.return_value.mock_calls == [*logged, call.finish()]
-    wandb.init.assert_called_once()
-
-
-@pytest.mark.parametrize("found", [False, True], ids=["new", "resumed"])
-def test_curves_are_logged_for_mlflow(new, monkeypatch, found):
-    mlflow = Mock(__spec__="installed")
-    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
-    client, run = mlflow.MlflowClient.return_value, Mock()
-    run.info.run_id = "r1"
-    client.search_runs.return_value = [run] if found else []
-    client.create_run.return_value = run
-    cell = new(seed=3).cell
-    logger = CurveLogger("mlflow")
-    for epoch in (3, 4):
-        logger.write(cell, Path(), {**LINE, "epoch": epoch})
-    logger.close()
-    assert client.create_run.call_count == (0 if found else 1)
-    assert (call("r1", "batch_size", 32) in client.log_param.mock_calls) is not found
-    assert cell.key in client.search_runs.call_args.kwargs["filter_string"]
-    assert client.log_metric.mock_calls == [
-        call("r1", name, value, step=epoch)
-        for epoch in (3, 4)
-        for name, value in (("lr", 0.1), ("test/error", 0.25))
-    ]
-    client.set_terminated.assert_called_once_with("r1")
-
-
-def test_a_folder_log_passes_on_every_new_epoch_once(new, tmp_path, monkeypatch):
+def test_tensorboard_gets_every_new_epoch_once(new, tmp_path, monkeypatch):
     written = []
-    monkeypatch.setattr(
-        CurveLogger, "write", lambda self, cell, folder, line: written.append((folder, line))
-    )
+    monkeypatch.setattr(FolderLog, "_write", lambda self, *line: written.append(line))
     old, fresh = new(), new(seed=1)
     finish(old)
     with FolderLog("tensorboard", tmp_path) as log:
@@ -565,18 +514,26 @@ def test_a_folder_log_passes_on_every_new_epoch_once(new, tmp_path, monkeypatch)
         finish(fresh)
         log()
         log()
-    expected = [(fresh.folder.path, line) for line in fresh.folder.read_curve()]
-    assert written == expected
-    assert len(expected) == 2
+    assert written == [(fresh.folder.path, line) for line in fresh.folder.read_curve()]
+    assert len(written) == 2
 
 
-def test_loggers_that_cannot_be_used(new, tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="Expected tensorboard, wandb or mlflow, got 'csv'"):
-        CurveLogger("csv")
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ValueError, match="pip install wandb"):
-        CurveLogger("wandb")
-    nothing = CurveLogger(None)
-    nothing.write(new().cell, tmp_path, LINE)
-    nothing.close()
-    assert names(tmp_path) == []
+def test_tensorboard_reads_what_was_logged(new, tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    with FolderLog("tensorboard", tmp_path):
+        run = new()
+        finish(run)
+    events = accumulator.EventAccumulator(str(run.folder.path / "tensorboard")).Reload()
+    found = [(event.step, event.value) for event in events.Scalars("test/error")]
+    errors = [line["test"]["error"] for line in run.folder.read_curve()]
+    assert found == [(1, pytest.approx(errors[0])), (2, pytest.approx(errors[1]))]
+
+
+def test_loggers_that_cannot_be_used(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="Expected tensorboard, got 'wandb'"):
+        FolderLog("wandb", tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"pip install 'zetamix\[tensorboard\]'"):
+        FolderLog("tensorboard", tmp_path)
+    with FolderLog(None, tmp_path):
+        assert names(tmp_path) == []

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from folders import METHODS, RECIPE, STEPS, assert_same, checkpoint, dropout_model, stop_after
+from factories import METHODS, RECIPE, STEPS, assert_same, checkpoint, dropout_model, stop_after
 
 from zetamix.methods import parse
 from zetamix_lab.data.errors import DataError
@@ -94,23 +94,6 @@ def test_several_stopped_runs_resume(new):
     assert len(train(second, jobs=3).records) == 3
     for one, other in zip(whole, second, strict=True):
         assert_same(one.folder.path, other.folder.path)
-
-
-def test_a_cancelled_run_ends_and_the_others_continue(new):
-    cancelled, other = new(seed=0, out="cancelled"), new(seed=1)
-
-    def watch(progress):
-        if progress.run is cancelled and progress.step == 2:
-            cancelled.cancel()
-
-    result = train([cancelled, other], jobs=2, watch=watch)
-    assert result.records == [other.record]
-    assert result.failures == {}
-    cancelled.save()
-    assert checkpoint(cancelled.folder.path)["step_in_epoch"] == 2
-    whole, resumed = new(seed=0), new(seed=0, out="cancelled")
-    train([whole, resumed])
-    assert_same(whole.folder.path, resumed.folder.path)
 
 
 def out_of_memory():

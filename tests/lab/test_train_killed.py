@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 from accidents import fill_disk, kill_at_change, kill_while_saving, signal_at, slow_down
-from folders import FINISHED, assert_same, checkpoint, names, result
+from factories import FINISHED, assert_same, checkpoint, names, result
 from processes import zetamix
 
 from zetamix_lab.train.run_folder import RunFolder

@@ -13,6 +13,7 @@ import torch
 from records_by_hand import measurement, run_record
 
 from paper.measure.mixed_samples import MixedSamples
+from paper.recipes import RECIPES
 from paper.report import REPORTS
 from paper.report.write import empty_cells
 from paper.reproduce import (
@@ -41,7 +42,6 @@ from paper.results.paper_cells import (
 from paper.results.record_store import RecordStore
 from zetamix.gamma import dominance_threshold
 from zetamix_lab.data import CATALOGUE, DatasetNotFoundError, from_tensors, with_reported_split
-from zetamix_lab.train import RECIPES
 from zetamix_lab.train.stop import Stop
 
 CELLS = {

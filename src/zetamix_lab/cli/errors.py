@@ -164,7 +164,7 @@ def _print_warning(
     line: str | None = None,
 ) -> None:
     """Print warnings of this package as one line, and other warnings as Python does."""
-    if category is UserWarning and "zetamix" in Path(filename).parts:
+    if category is UserWarning and {"zetamix", "zetamix_lab"} & {*Path(filename).parts}:
         print_error(str(message), style="yellow")
     else:
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))

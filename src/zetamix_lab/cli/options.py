@@ -121,7 +121,7 @@ SaveEvery = Annotated[
 ]
 Log = Annotated[
     str | None,
-    typer.Option("--log", help="Also log the curves of all runs: tensorboard, wandb or mlflow."),
+    typer.Option("--log", help="Also log the curves of all runs: tensorboard."),
 ]
 Json = Annotated[
     Path | None,

@@ -5,7 +5,6 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,7 +26,6 @@ from zetamix_lab.runs.progress import CellProgress, Snapshot, Tracker
 from zetamix_lab.train import Progress, Recipe, Run
 from zetamix_lab.train.concurrent_runs import train
 from zetamix_lab.train.cuda_graph import compiling_pays
-from zetamix_lab.train.distributed import Ranks
 from zetamix_lab.train.run_folder import FolderError, RunFolder, hold
 
 Watch: TypeAlias = Callable[[Snapshot], None]
@@ -83,7 +81,6 @@ class Settings:
     """Content of the file `.token` in `out`, by which a worker on another machine knows whether
     it sees the same folder; empty for workers on this machine."""
     compile: bool | None = None
-    ranks: Ranks = field(default_factory=Ranks)
     save_every: float = 60.0
     keep_model: bool = True
     new_bn: bool = False
@@ -112,7 +109,6 @@ def run_cells(
     address: str | None = None,
     device: str | None = None,
     compile: bool | None = None,
-    ranks: Ranks | None = None,
     save_every: float = 60.0,
     keep_model: bool = True,
     new_bn: bool = False,
@@ -132,40 +128,31 @@ def run_cells(
     backend: "local", or "ray" for the cluster at `address` ("auto", host:port; None starts one).
     device: "cpu", "cuda" for all GPUs, or "cuda:1"; None takes GPUs if there are any.
     compile: torch.compile; None decides by the number of steps that a process will take.
-    ranks: the processes of a distributed run (torchrun); every rank makes the same call.
     keep_model: whether the weights of finished runs are kept.
     new_bn: as in `Run`.
     watch: called with a snapshot at the start, every `poll_seconds` from a thread, and at the end.
     stop: once it returns True, current runs are saved; the same call resumes them.
     """
-    ranks = Ranks() if ranks is None else ranks
     settings = Settings(
         data=dataset if ref is None else ref,
         out=out.absolute(),
         folders={cell.key: str(folder_of(cell)) for cell in cells},
         compile=compile,
-        ranks=ranks,
         save_every=save_every,
         keep_model=keep_model,
         new_bn=new_bn,
     )
-    call = _Call(cells, dataset, settings, watch if ranks.leads else None)
+    call = _Call(cells, dataset, settings, watch)
     if call.missing:
-        opened: AbstractContextManager[Executor]
-        if ranks.world > 1:
-            # every rank trains the same runs, and `train` stops all ranks together
-            plan = [Job(tuple(call.missing), device, jobs or 1)]
-            opened = nullcontext(Executor(stop=stop, poll_seconds=poll_seconds))
-        else:
-            plan, workers = plan_jobs(call.missing, jobs, backend, device)
-            opened = open_executor(
-                backend,
-                jobs=len(plan),
-                workers=workers,
-                address=address,
-                stop=stop,
-                poll_seconds=poll_seconds,
-            )
+        plan, workers = plan_jobs(call.missing, jobs, backend, device)
+        opened = open_executor(
+            backend,
+            jobs=len(plan),
+            workers=workers,
+            address=address,
+            stop=stop,
+            poll_seconds=poll_seconds,
+        )
         with opened as executor:
             call.train(plan, executor)
     return call.results()
@@ -188,8 +175,7 @@ class _Call:
                 records[cell.key] = record
                 # a process that was killed right after writing the record left its checkpoint
                 self._folder(cell).clean_up()
-        # the files of a distributed run may exist only on the machine of rank 0
-        self.records: dict[str, RunRecord] = settings.ranks.share(records)
+        self.records: dict[str, RunRecord] = records
         self.finished_before = len(self.records)
         self.missing = [cell for cell in cells if cell.key not in self.records]
         self.tracker.scores = {key: record.last for key, record in self.records.items()}
@@ -205,8 +191,7 @@ class _Call:
             settings = replace(settings, data=self.dataset)
         folders = [self._folder(cell).path for cell in self.missing]
         # fails immediately if another command runs; workers wait for those of a killed command
-        locked = hold(folders, lock=COMMAND_LOCK) if settings.ranks.leads else nullcontext()
-        with locked, executor.watched(lambda: self._look(executor)):
+        with hold(folders, lock=COMMAND_LOCK), executor.watched(lambda: self._look(executor)):
             for _, result in executor.run(train_cells, plan, settings):
                 self._take(result)
         self._look(executor)
@@ -316,8 +301,7 @@ def train_cells(job: Job, settings: Settings, channel: Channel) -> JobResult:
         data = settings.data
         dataset = load_cached(data) if isinstance(data, DatasetRef) else data
         check_fingerprint(dataset, job.cells[0].fingerprint)
-        locked = hold(folders.values(), wait=settings.orphan_seconds)
-        with locked if settings.ranks.leads else nullcontext():
+        with hold(folders.values(), wait=settings.orphan_seconds):
             result = _train(job, settings, channel, dataset, folders)
     except (DataError, FolderError) as error:
         return JobResult(failures={cell.key: str(error) for cell in job.cells})
@@ -352,7 +336,6 @@ def _train(
                 out=folders[cell.key],
                 device=device,
                 compile=compile,
-                ranks=settings.ranks,
                 save_every=settings.save_every,
                 new_bn=settings.new_bn,
                 keep_model=settings.keep_model,

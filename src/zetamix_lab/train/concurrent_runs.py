@@ -66,16 +66,12 @@ def train(
 
     A finished run is not trained again. If a run diverges, exceeds the GPU memory, or cannot use
     its folder or data, the others continue. On any other error, and when `stop` returns True,
-    between two steps or two batches of an evaluation, the current runs are saved. `Run.cancel` ends
-    a single run.
+    between two steps or two batches of an evaluation, the current runs are saved.
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}.")
-    # the files of a distributed run may be on the machine of rank 0 only
-    records = runs[0].ranks.share([run.record for run in runs]) if runs else []
-    for run, record in zip(runs, records, strict=True):
-        run.record = record
-        if record is not None and run.ranks.leads:
+    for run in runs:
+        if run.record is not None:
             run.folder.clean_up()
     waiting = [run for run in runs if run.record is None]
     active: dict[Run, Iterator[Progress]] = {}
@@ -98,17 +94,16 @@ def train(
             if all(progress is not None and progress.waiting for progress in reached):
                 # nothing to launch: check again shortly
                 time.sleep(0.001)
-            stopped = stop is not None and runs[0].ranks.any(stop())
+            stopped = stop is not None and stop()
     except Stopped:
-        stopped = True
+        pass
     finally:
         for run in active:
             try:
-                run.save(all_ranks=stopped)
+                run.save()
             except FolderError as error:
                 failures[run] = RunFailure("folder", str(error))
-    records = [run.record for run in runs if run.record is not None]
-    return TrainResult(records, failures)
+    return TrainResult([run.record for run in runs if run.record is not None], failures)
 
 
 def _advance(
@@ -125,8 +120,7 @@ def _advance(
         raise
     except Exception as error:
         failure = RunFailure.from_error(error)
-        # all ranks see a divergence; after any other error the other ranks would hang
-        if failure is None or (failure.kind != "diverged" and run.ranks.world > 1):
+        if failure is None:
             error.add_note(f"{run.method.label} seed {run.seed}")
             raise
         failures[run] = failure

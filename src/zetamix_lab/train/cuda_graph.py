@@ -26,17 +26,17 @@ def compiling_pays(device: torch.device, steps: int) -> bool:
     return device.type == "cuda" and steps >= COMPILE_FROM_STEPS
 
 
-def can_capture(device: torch.device, recipe: Recipe, samples: int, processes: int = 1) -> bool:
-    """Whether a step can be captured: on a GPU, in one process, with batches of one size."""
+def can_capture(device: torch.device, recipe: Recipe, samples: int) -> bool:
+    """Whether a step can be captured: on a GPU, with batches of one size."""
     one_size = recipe.last_batch == "drop" or samples % recipe.batch_size == 0
-    return device.type == "cuda" and processes == 1 and one_size
+    return device.type == "cuda" and one_size
 
 
 class CapturedStep:
     """A trainer's step, captured once and replayed. The state of the trainer does not change.
 
     Each captured step has its own stream, so that several models train concurrently. Threads warm
-    up and capture one at a time (`TORCH_LOCK`): models of `tune` that warmed up concurrently
+    up and capture one at a time (`TORCH_LOCK`): models that warmed up concurrently
     crashed on an H200. Replays need no lock.
     """
 

@@ -1,13 +1,16 @@
-"""Hyperparameters of a training run: frozen, validated, changed by name."""
+"""Hyperparameters of a training run: frozen, validated, changed by name, stored as JSON."""
 
 import dataclasses
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from zetamix.methods import Method
 from zetamix.text import did_you_mean, plural
-from zetamix_lab.data.augment import AUGMENTATIONS
+from zetamix_lab.data.augment import AUGMENTATIONS, ROUND
 from zetamix_lab.metrics import EVALUATED, MULTI_LABEL_ONLY
 from zetamix_lab.models import is_python_file
 from zetamix_lab.provenance import FileChangedError, FileRef
@@ -22,19 +25,15 @@ CHOICES = {
     "precision": ("auto", "bfloat16", "float32"),
     "select": (*EVALUATED, *MULTI_LABEL_ONLY),
 }
-
-
 # the source of recipes that are not the paper's
 OWN = "zetamix"
+# metadata of fields that are in `Recipe.as_dict`, and so in the key of a cell, only if they are
+# set: records that were written before the field existed keep their keys
+LATER = {"later": True}
 
 
 class RecipeError(ValueError):
     """An invalid recipe. The message says which values are valid."""
-
-
-# metadata of fields that are in `Recipe.as_dict`, and so in the key of a cell, only if they are
-# set: records that were written before the field existed keep their keys
-LATER = {"later": True}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,29 +53,22 @@ class Recipe:
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 5e-4
-
-    # not stated in the paper; each docstring explains the default
     augmentation: str = "flip"
-    """Appendix D says flip only, Sec. 4.5 "rotation, flipping, cropping"; "crop-flip" comes closer
-    to the paper's error rates (5.48 % on CIFAR-10 without mixing)."""
     normalize: str = "dataset"
-    """Not stated. "dataset" is the mean and standard deviation per channel of the training split,
-    as is usual; "half" is MedMNIST's (0.5, 0.5)."""
+    """"dataset" is the mean and standard deviation per channel of the training split; "half" is
+    MedMNIST's (0.5, 0.5)."""
     stem: str = "auto"
-    """Not stated. The ImageNet stem costs several points on 32 × 32 images, which the paper's error
-    rates exclude: images up to 64 pixels get a 3 × 3 stem without pooling."""
+    """"auto" is a 3 × 3 stem without pooling for images up to 64 pixels: the ImageNet stem costs
+    several points on 32 × 32 images."""
     last_batch: str = "drop"
-    """Not stated. "drop" leaves out the last, smaller batch, which holds other samples each epoch:
-    all steps then have one shape, as a CUDA graph needs."""
+    """"drop" leaves out the last, smaller batch, which holds other samples each epoch: all steps
+    then have one shape, as a CUDA graph needs."""
     select: str = "accuracy"
-    """Not stated. The validation metric that selects the best epoch; the last epoch is always
-    reported as well."""
+    """The validation metric that selects the best epoch; the last epoch is always reported too."""
     precision: str = "auto"
-    """Not stated; the paper's GPU had float32 only. "auto" is bfloat16 on GPUs that support it."""
-
+    """"auto" is bfloat16 on GPUs that support it."""
     evaluate_every: int = 1
     """Number of epochs between evaluations; the last epoch is always evaluated."""
-
     optimizer: str = field(default="sgd", metadata=LATER)
     """"sgd" with `momentum` and `nesterov`, or "adamw", which decays weights but neither biases nor
     the parameters of normalisation."""
@@ -100,8 +92,10 @@ class Recipe:
                     f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}."
                 )
         for name in ("epochs", "batch_size", "evaluate_every"):
-            if getattr(self, name) < 1:
-                raise RecipeError(f"{name} must be at least 1, got {getattr(self, name)}.")
+            # the order of the data is drawn from the seed and the number of the epoch, below ROUND
+            if not 1 <= getattr(self, name) < ROUND:
+                bound = "at least 1" if getattr(self, name) < 1 else f"less than {ROUND:,}"
+                raise RecipeError(f"{name} must be {bound}, got {getattr(self, name)}.")
         for name in ("lr", "weight_decay", "momentum", "decay"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
@@ -139,69 +133,49 @@ class Recipe:
         full, rest = divmod(samples, min(self.batch_size, samples))
         return self.epochs * (full + (rest > 0 and self.last_batch == "keep"))
 
-    def check_sources(self, method: Method, samples: int, processes: int = 1) -> None:
-        """Raise if a method mixes more samples than a batch has.
-
-        samples: the number of training samples, which limits the batch.
-        """
-        available = max(1, min(self.batch_size, samples) // processes)
+    def check_sources(self, method: Method, samples: int) -> None:
+        """Raise if a method mixes more samples than a batch of so many training samples has."""
+        available = min(self.batch_size, samples)
         if method.sources is not None and method.sources > available:
-            where = " in each process" if processes > 1 else ""
             fewer = f"sources={available} or fewer, " if available > 1 else ""
             raise RecipeError(
-                f"{method.label} mixes {method.sources} samples, but a batch has {available}"
-                f"{where}. Use {fewer}sources=all, or a larger batch_size."
+                f"{method.label} mixes {method.sources} samples, but a batch has {available}. "
+                f"Use {fewer}sources=all, or a larger batch_size."
             )
 
     def change(self, **changes: Any) -> "Recipe":
-        """The recipe with some fields changed; other epochs scale milestones and warm-up.
+        """The recipe with some fields changed, given as values or as text.
+
+        Other epochs scale the milestones, the warm-up and the interval of evaluations, unless these
+        are given too.
 
         >>> recipe = Recipe(source="", epochs=200, milestones=(80, 120, 160))
-        >>> recipe.change(epochs=20).milestones
-        (8, 12, 16)
+        >>> short = recipe.change(epochs=20)
+        >>> short.milestones, short.change(lr="0.05", milestones="5,10").milestones
+        ((8, 12, 16), (5, 10))
         """
+        names = [each for each in _types() if each not in ("source", "code")]
         for name in changes:
-            self._check_name(name)
+            if name not in names:
+                hint = did_you_mean(name, names)
+                raise RecipeError(f"A recipe has no {name!r}.{hint} It has: {', '.join(names)}.")
+        changes = {name: _read(name, value) for name, value in changes.items()}
         if "model" in changes:
             changes["code"] = None
         epochs = changes.get("epochs", self.epochs)
-        if "milestones" not in changes and epochs != self.epochs:
-            scaled = {max(1, round(m * epochs / self.epochs)) for m in self.milestones}
-            changes["milestones"] = tuple(sorted(scaled))
-        if "warmup" not in changes and self.warmup:
-            scaled_warmup = max(1, round(self.warmup * epochs / self.epochs))
-            changes["warmup"] = min(scaled_warmup, epochs - 1)
-        if "epochs" in changes and "evaluate_every" not in changes:
-            changes["evaluate_every"] = max(1, self.evaluate_every * epochs // self.epochs)
+        if epochs != self.epochs:
+            part = epochs / self.epochs
+            warmup = min(max(1, round(part * self.warmup)), epochs - 1) if self.warmup else 0
+            scaled = {
+                "milestones": tuple(sorted({max(1, round(part * m)) for m in self.milestones})),
+                "warmup": warmup,
+                "evaluate_every": max(1, self.evaluate_every * epochs // self.epochs),
+            }
+            changes = {**scaled, **changes}
         return dataclasses.replace(self, **changes)
 
-    def override(self, *assignments: str) -> "Recipe":
-        """The recipe after `name=value` assignments from the command line.
-
-        >>> Recipe(source="").override("lr=0.05", "augmentation=crop-flip").lr
-        0.05
-        """
-        changes: dict[str, Any] = {}
-        for text in assignments:
-            name, equals, value = text.partition("=")
-            if not equals:
-                raise RecipeError(f"Expected name=value, such as lr=0.05, got {text!r}.")
-            name = name.strip()
-            self._check_name(name)
-            if name in changes:
-                raise RecipeError(f"{name} is given twice; give it once.")
-            changes[name] = _parse_value(name, value.strip())
-        return self.change(**changes)
-
-    def _check_name(self, name: str) -> None:
-        names = [
-            each.name for each in dataclasses.fields(self) if each.name not in ("source", "code")
-        ]
-        if name not in names:
-            hint = did_you_mean(name, names)
-            raise RecipeError(f"A recipe has no {name!r}.{hint} It has: {', '.join(names)}.")
-
     def as_dict(self) -> dict[str, Any]:
+        """The values as JSON has them; `from_dict` is the inverse."""
         values: dict[str, Any] = {}
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)
@@ -210,13 +184,8 @@ class Recipe:
         return {**values, "milestones": list(self.milestones)}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "Recipe":
-        files = {
-            name: FileRef.from_dict(value)
-            for name, value in values.items()
-            if isinstance(value, dict)
-        }
-        return cls(**{**values, "milestones": tuple(values["milestones"]), **files})
+    def from_dict(cls, values: Mapping[str, Any]) -> "Recipe":
+        return cls(**{name: _read(name, value) for name, value in values.items()})
 
     @property
     def start(self) -> str:
@@ -246,24 +215,53 @@ class Recipe:
         return {"stem": self.stem, "code": self.code, "weights": self.weights}
 
 
-def _read_file(name: str, path: str) -> FileRef:
-    try:
-        return FileRef.read(path)
-    except FileChangedError as error:
-        raise RecipeError(f"{name}: {error}") from None
+def parse_changes(texts: Iterable[str], **fields: Any) -> dict[str, Any]:
+    """The arguments of `Recipe.change` from texts such as "lr=0.05", and fields by name.
+
+    fields: None changes nothing.
+
+    >>> parse_changes(["lr=0.05", "augmentation = crop-flip"], epochs=3, model=None)
+    {'epochs': 3, 'lr': '0.05', 'augmentation': 'crop-flip'}
+    """
+    changes = {name: value for name, value in fields.items() if value is not None}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise RecipeError(f"Expected name=value, such as lr=0.05, got {text!r}.")
+        if name in changes:
+            raise RecipeError(f"{name} is given twice; give it once.")
+        changes[name] = value
+    return changes
 
 
-def _parse_value(name: str, value: str) -> Any:
-    kind = get_type_hints(Recipe)[name]
-    if name == "weights":
+@cache
+def _types() -> dict[str, Any]:
+    """The type of each field of `Recipe`."""
+    return get_type_hints(Recipe)
+
+
+def _read(name: str, value: Any) -> Any:
+    """The value of a field from text, from JSON or as it is."""
+    kind = _types()[name]
+    if isinstance(value, Mapping):
+        return FileRef.from_dict(dict(value))
+    if name == "weights" and isinstance(value, str | Path):
         return _read_file(name, value)
     try:
         if name == "milestones":
-            return tuple(int(part) for part in value.split(",") if part.strip())
-        if kind is bool:
-            return {"true": True, "false": False}[value.lower()]
-        return kind(value)
+            parts = value.split(",") if isinstance(value, str) else value
+            return tuple(int(part) for part in parts if str(part).strip())
+        if not isinstance(value, str):
+            return float(value) if kind is float else value
+        return {"true": True, "false": False}[value.lower()] if kind is bool else kind(value)
     except (KeyError, ValueError):
         expected = {"milestones": "epochs separated by commas", bool: "true or false"}
         text = expected.get(name, expected.get(kind, f"a value of type {kind.__name__}"))
         raise RecipeError(f"{name}: expected {text}, got {value!r}.") from None
+
+
+def _read_file(name: str, path: str | Path) -> FileRef:
+    try:
+        return FileRef.read(path)
+    except FileChangedError as error:
+        raise RecipeError(f"{name}: {error}") from None

@@ -1,9 +1,8 @@
 """One run, from its first step to its record."""
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,12 @@ from typing import Any
 import torch
 
 from zetamix.methods import Method
-from zetamix.text import plural
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.metrics import METRICS, classify, count_confusion, fit_temperature, scaled_scores
 from zetamix_lab.models import TORCH_LOCK, count_parameters
 from zetamix_lab.provenance import machine_info
 from zetamix_lab.records import Cell, RunRecord
 from zetamix_lab.train.cuda_graph import CapturedStep, can_capture
-from zetamix_lab.train.distributed import Ranks
 from zetamix_lab.train.recipe import Recipe
 from zetamix_lab.train.run_folder import FolderError, RunFolder
 from zetamix_lab.train.step_timer import StepTimer
@@ -92,7 +89,6 @@ class Run:
         device: torch.device | str = "cpu",
         compile: bool = False,
         graph: bool = True,
-        ranks: Ranks | None = None,
         save_every: float = SAVE_SECONDS,
         chunk_steps: int = CHUNK_STEPS,
         data_memory: int | None = None,
@@ -105,11 +101,8 @@ class Run:
         self.device, self.compile = torch.device(device), compile
         self.save_every, self.data_memory = save_every, data_memory
         self.new_bn, self.keep_model = new_bn, keep_model
-        self.ranks = Ranks() if ranks is None else ranks
-        world, samples = self.ranks.world, len(dataset.train)
-        recipe.check_sources(method, samples, world)
-        self.hardware = f"{self.device.type} with {plural(world, 'process', 'processes')}"
-        self.graph = graph and can_capture(self.device, recipe, samples, world)
+        recipe.check_sources(method, len(dataset.train))
+        self.graph = graph and can_capture(self.device, recipe, len(dataset.train))
         self.chunk_steps = chunk_steps if self.graph else 1
         self.cell = make_cell(dataset, method, recipe, seed)
         self.folder = RunFolder(out, self.cell)
@@ -118,23 +111,19 @@ class Run:
         self.best: dict[str, float] | None = None
         self.seconds = 0.0
         self.timer = StepTimer(self.device)
-        self.host_seconds: defaultdict[str, float] = defaultdict(float)
-        """Time that the host spent on this run other than launching steps, by activity."""
         self.concurrent = 1
         """The largest number of runs that were trained on the device at once, this one included."""
-        self.cancelled = False
         self.stop: Callable[[], bool] = lambda: False
         """Called between two batches of an evaluation."""
 
     def advance(self) -> Iterator[Progress]:
         """Train to the end, yielding control after every few steps.
 
-        Between two yields `save` writes a checkpoint, and `cancel` or closing the iterator ends the
-        run early. An evaluation raises `Stopped` once `stop` returns True; when the run is resumed,
-        the evaluation starts again.
+        Between two yields `save` writes a checkpoint, and closing the iterator ends the run early.
+        An evaluation raises `Stopped` once `stop` returns True; when the run is resumed, the
+        evaluation starts again.
         """
-        with self._spend("start"):
-            trainer = self.start()
+        trainer = self.start()
         began = saved = time.perf_counter()
         before = self.seconds
         steps = trainer.steps_per_epoch
@@ -147,14 +136,11 @@ class Run:
                 with self._on_stream(take_step):
                     trainer.start_epoch()
                     if take_step is None and trainer.step_in_epoch < steps:
-                        with self._spend("capture"):
-                            take_step = CapturedStep(trainer) if self.graph else trainer.step
+                        take_step = CapturedStep(trainer) if self.graph else trainer.step
                 for waiting in self._epoch(trainer, take_step):
                     self.seconds = before + time.perf_counter() - began
                     step = trainer.step_in_epoch
                     yield Progress(self, trainer.epoch, step, steps, waiting=waiting)
-                    if self.cancelled:
-                        return
                 with self._on_stream(take_step):
                     line = self._close_epoch(trainer)
                     self.seconds = before + time.perf_counter() - began
@@ -163,17 +149,11 @@ class Run:
                         self._write_checkpoint()
                         saved = time.perf_counter()
                 yield Progress(self, trainer.epoch, 0, steps, line=line)
-                if self.cancelled:
-                    return
         finally:
             # pending steps would write into memory that the next model uses
             self.timer.finish()
         with self._on_stream(take_step):
             self._finish(trainer)
-
-    def cancel(self) -> None:
-        """End `advance` at its next step, without a record; `save` can still write a checkpoint."""
-        self.cancelled = True
 
     def _epoch(self, trainer: Trainer, take_step: Callable[[], None] | None) -> Iterator[bool]:
         """Launch the remaining steps of an epoch in chunks; yields True once all are launched.
@@ -187,8 +167,8 @@ class Run:
                 for _ in range(chunk):
                     take_step()
             yield False
-        # the host can launch steps of other runs in the meantime; ranks of one run stay in step
-        while self.timer.sharing > 1 and self.ranks.world == 1 and not self.timer.is_done():
+        # the host can launch steps of other runs in the meantime
+        while self.timer.sharing > 1 and not self.timer.is_done():
             yield True
         self.timer.finish()
 
@@ -197,12 +177,6 @@ class Run:
         if isinstance(take_step, CapturedStep):
             return torch.cuda.stream(take_step.stream)
         return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
-
-    @contextmanager
-    def _spend(self, activity: str) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        self.host_seconds[activity] += time.perf_counter() - began
 
     def start(self) -> Trainer:
         """Build the trainer, and load the checkpoint if there is one."""
@@ -214,24 +188,22 @@ class Run:
                 seed=self.seed,
                 device=self.device,
                 compile=self.compile,
-                ranks=self.ranks,
                 data_memory=self.data_memory,
             )
-            state = self.ranks.share(self.folder.load_checkpoint() if self.ranks.leads else None)
+            state = self.folder.load_checkpoint()
             if state is not None:
-                if state["hardware"] != self.hardware:
+                if state["device"] != self.device.type:
                     # the random number generator of a GPU cannot be resumed on a CPU
                     raise FolderError(
-                        f"{self.folder.path} was started on {state['hardware']}, but this is "
-                        f"{self.hardware}. Resume it there, or choose another --out."
+                        f"{self.folder.path} was started on {state['device']}, but this is "
+                        f"{self.device.type}. Resume it there, or choose another --out."
                     )
                 trainer.load_state_dict(state["trainer"])
                 self.best = state["best"]
                 self.seconds = state["seconds"]
                 self.timer.seconds, self.timer.steps = state["step_seconds"], state["steps_timed"]
                 self.concurrent = max(self.concurrent, state["concurrent"])
-        if self.ranks.leads:
-            self.folder.open(self.cell, trainer.epoch)
+        self.folder.open(self.cell, trainer.epoch)
         return trainer
 
     def share_device(self, runs: int) -> None:
@@ -239,45 +211,38 @@ class Run:
         self.timer.sharing = runs
         self.concurrent = max(self.concurrent, runs)
 
-    def save(self, *, all_ranks: bool = False) -> None:
-        """Write a checkpoint.
-
-        all_ranks: whether every rank calls it, which a checkpoint within an epoch requires.
-        """
+    def save(self) -> None:
+        """Write a checkpoint."""
         if self.device.type == "cuda":
             # wait for steps on other streams; CUDA cannot synchronise while a thread captures
             with TORCH_LOCK:
                 torch.cuda.synchronize(self.device)
-        if self.trainer is not None and all_ranks:
-            self.trainer.collect()
         self._write_checkpoint()
 
     def _write_checkpoint(self) -> None:
-        if self.trainer is not None and self.ranks.leads:
-            state = {
-                "hardware": self.hardware,
-                "trainer": self.trainer.state_dict(),
-                "best": self.best,
-                "seconds": self.seconds,
-                "step_seconds": self.timer.seconds,
-                "steps_timed": self.timer.steps,
-                "concurrent": self.concurrent,
-            }
-            with self._spend("checkpoints"):
-                self.folder.save_checkpoint(state)
+        if self.trainer is not None:
+            self.folder.save_checkpoint(
+                {
+                    "device": self.device.type,
+                    "trainer": self.trainer.state_dict(),
+                    "best": self.best,
+                    "seconds": self.seconds,
+                    "step_seconds": self.timer.seconds,
+                    "steps_timed": self.timer.steps,
+                    "concurrent": self.concurrent,
+                }
+            )
 
     def _close_epoch(self, trainer: Trainer) -> dict[str, Any]:
         epoch = trainer.epoch + 1
         line: dict[str, Any] = {"epoch": epoch, "lr": self.recipe.rate(trainer.epoch)}
         line |= trainer.epoch_metrics()
         if epoch == self.recipe.epochs or epoch % self.recipe.evaluate_every == 0:
-            with self._spend("evaluation"):
-                line |= self._evaluate(trainer, epoch)
+            line |= self._evaluate(trainer, epoch)
         # after the evaluation: a run stopped during it has a checkpoint of the last step
         trainer.finish_epoch()
         line["seconds"] = round(self.seconds, 3)
-        if self.ranks.leads:
-            self.folder.add_epoch(line)
+        self.folder.add_epoch(line)
         return line
 
     def _evaluate(self, trainer: Trainer, epoch: int) -> dict[str, Any]:
@@ -312,19 +277,14 @@ class Run:
                 "concurrent": self.concurrent,
                 "compiled": self.compile,
                 "graph": self.graph,
-                "processes": self.ranks.world,
-                "host_s": {name: round(spent, 3) for name, spent in self.host_seconds.items()},
                 "weights": str(self.recipe.weights or "from scratch"),
                 **({} if temperature is None else {"temperature": temperature}),
                 **({} if renewed is None else {"new_bn": classify(*renewed)}),
             },
         )
-        if self.ranks.leads:
-            # contiguous, as other formats need it: safetensors does not support channels last
-            weights = {name: part.contiguous() for name, part in trainer.model.state_dict().items()}
-            kept = weights if self.keep_model else None
-            self.folder.finish(record, trainer.describe_model(), kept)
-        # all ranks wait for the files
-        self.ranks.gather(None)
+        # contiguous, as other formats need it: safetensors does not support channels last
+        weights = {name: part.contiguous() for name, part in trainer.model.state_dict().items()}
+        kept = weights if self.keep_model else None
+        self.folder.finish(record, trainer.describe_model(), kept)
         self.record = record
         self.trainer = None

@@ -31,7 +31,7 @@ MODEL = "model.json"
 WEIGHTS = "final.pt"
 RECORD = "record.json"
 LOCK = ".lock"
-CHECKPOINT_SCHEMA = "zetamix/checkpoint/1"
+CHECKPOINT_SCHEMA = "zetamix/checkpoint/2"
 
 
 class FolderError(ValueError):

@@ -1,4 +1,4 @@
-"""Stop conditions of a command: a time limit, SIGTERM and Ctrl-C."""
+"""Stop conditions of a command: a time limit, Ctrl-C, SIGTERM and a closed terminal (SIGHUP)."""
 
 import re
 import signal
@@ -11,10 +11,10 @@ from typing import Any
 # seconds of a time limit reserved for saving, in addition to the longest interval between two calls
 # of the condition
 MARGIN = 5.0
-# seconds within which a second SIGINT is the same Ctrl-C, passed on by a launcher such as torchrun
+# seconds within which a second SIGINT is the same Ctrl-C, passed on by a launcher such as uv run
 SAME_PRESS = 1.0
-# Windows has no SIGALRM: there the limit takes effect only between two pieces of work
-ALARM = getattr(signal, "SIGALRM", None)
+# Windows has no SIGALRM: there the limit takes effect only between two pieces of work; nor SIGHUP
+ALARM, HANGUP = getattr(signal, "SIGALRM", None), getattr(signal, "SIGHUP", None)
 
 
 def parse_duration(text: str) -> float:
@@ -40,8 +40,8 @@ class Stopped(BaseException):
 class Stop:
     """A stop condition: call it between two pieces of work, and stop when it returns True.
 
-    As a context manager it handles SIGTERM and Ctrl-C, which then take effect at the end of a step.
-    A second Ctrl-C raises KeyboardInterrupt.
+    As a context manager it handles SIGTERM, SIGHUP and Ctrl-C, which then take effect at the end of
+    a step. A second Ctrl-C raises KeyboardInterrupt.
 
     limit: seconds after `began`, by default from now on. None for no limit.
     clock: seconds, increasing.
@@ -106,7 +106,7 @@ class Stop:
                 signal.setitimer(signal.ITIMER_REAL, 0)
 
     def __enter__(self) -> "Stop":
-        handled = [number for number in (signal.SIGTERM, signal.SIGINT, ALARM) if number]
+        handled = [number for number in (signal.SIGTERM, signal.SIGINT, HANGUP, ALARM) if number]
         self._old_handlers = {number: signal.signal(number, self._on_signal) for number in handled}
         return self
 

@@ -1,16 +1,14 @@
 """Training of one model: the step, epochs, evaluation, and checkpoints."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from itertools import islice
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import update_bn
 
 from zetamix.batch_mix import BatchMix
@@ -20,7 +18,6 @@ from zetamix_lab.data.augment import choose_scale, measure_scale
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.data.loader import Labelled, Loader, copy_to_device, make_batch
 from zetamix_lab.models import initialise, is_random, seeded
-from zetamix_lab.train.distributed import Ranks
 from zetamix_lab.train.recipe import Recipe
 from zetamix_lab.train.stop import Stopped
 
@@ -51,12 +48,10 @@ class Trainer:
         seed: int = 0,
         device: torch.device | str = "cpu",
         compile: bool = False,
-        ranks: Ranks | None = None,
         data_memory: int | None = None,
     ) -> None:
         self.dataset, self.method, self.recipe, self.seed = dataset, method, recipe, seed
         self.device = torch.device(device)
-        self.ranks = Ranks() if ranks is None else ranks
         self.dtype = choose_dtype(recipe.precision, self.device)
         self.data_memory = data_memory
         self.epoch = self.step_in_epoch = 0
@@ -66,17 +61,12 @@ class Trainer:
         self.is_random = recipe.code is not None or is_random(model)
         self.layout = _choose_layout(recipe, dataset)
         self.model: nn.Module = model.to(self.device, memory_format=self.layout)  # type: ignore[call-overload]
-        self.parallel: nn.Module = self.model
-        if self.ranks.world > 1:
-            self.parallel = DistributedDataParallel(self.model)
-        self.forward = torch.compile(self.parallel, dynamic=False) if compile else self.parallel
+        self.forward = torch.compile(self.model, dynamic=False) if compile else self.model
         self.make_batch = _compiled_batch() if compile else make_batch
 
         held = copy_to_device(dataset.train.samples, self.device, data_memory)
         self.scale = choose_scale(recipe.normalize, dataset.train.samples if held is None else held)
-        # the batch size of the recipe is the total over all processes
-        batch_size = max(1, recipe.batch_size // self.ranks.world)
-        self.loader = self._loader(dataset.train, batch_size, training=True)
+        self.loader = self._loader(dataset.train, recipe.batch_size, training=True)
         self.steps_per_epoch = len(self.loader)
         self.generator = torch.Generator(self.device).manual_seed(derive(seed, MIXING))
         self.mix = method.transform(dataset.num_classes, self.generator)
@@ -98,8 +88,6 @@ class Trainer:
         self.step_metrics = torch.zeros(2, self.steps_per_epoch, device=self.device)
         """Mean loss of each step, and the fraction of samples whose dominant class was predicted;
         for several labels per sample, the fraction of labels."""
-        self.all_step_metrics: Tensor | None = None
-        """[ranks, 2, steps], gathered for a checkpoint."""
         # the order and augmentation of an epoch, in the memory that a captured graph reads
         self.draws = self.loader.draw(0)
         self.raw: Tensor | None = None
@@ -115,9 +103,8 @@ class Trainer:
             if kept is not None and new is not None:
                 kept.copy_(new, non_blocking=True)
         self.index.fill_(self.step_in_epoch)
-        self.all_step_metrics = None
         self.open_stream()
-        self.parallel.train()
+        self.model.train()
 
     def _set_rate(self, rate: float) -> None:
         if self.device.type == "cuda":
@@ -144,8 +131,7 @@ class Trainer:
         if not self.is_random:
             return nullcontext()
         step = self.epoch * self.steps_per_epoch + self.step_in_epoch
-        seed = derive(derive(self.seed, LAYERS), step * self.ranks.world + self.ranks.rank)
-        return seeded(seed, self.device)
+        return seeded(derive(derive(self.seed, LAYERS), step), self.device)
 
     def feed(self) -> None:
         """Set the learning rate of the next step, and copy its batch if the split is streamed."""
@@ -200,8 +186,8 @@ class Trainer:
 
     def epoch_metrics(self) -> dict[str, float]:
         """Training loss and accuracy (of the dominant label) of an epoch after its last step."""
-        metrics = torch.stack(self.ranks.gather(self.step_metrics.cpu()))
-        finite = metrics[:, 0].isfinite().all(0)
+        metrics = self.step_metrics.cpu()
+        finite = metrics[0].isfinite()
         if not finite.all():
             bad = int(finite.int().argmin()) + 1
             raise NonFiniteLossError(
@@ -210,7 +196,7 @@ class Trainer:
                 f"of {self.recipe.rate(self.epoch):g}. Try a lower one (--set lr=...), or --set "
                 "precision=float32."
             )
-        loss, accuracy = (metrics[:, row].mean(1).mean().item() for row in (0, 1))
+        loss, accuracy = metrics.mean(1).tolist()
         return {"train_loss": loss, "train_accuracy": accuracy}
 
     def finish_epoch(self) -> None:
@@ -222,32 +208,26 @@ class Trainer:
     def predict(
         self, split: Labelled, stop: Callable[[], bool] = lambda: False
     ) -> tuple[Tensor, Tensor]:
-        """Logits and labels of a whole split, gathered from all ranks.
+        """Logits and labels of a whole split.
 
-        stop: called before every batch; raises `Stopped` once it returns True on any rank.
+        stop: called before every batch; raises `Stopped` once it returns True.
         """
         if split not in self._eval_loaders:
             size = max(1, min(1024, EVAL_BYTES // max(1, split.samples[:1].numel())))
             self._eval_loaders[split] = self._loader(split, size, training=False)
-        loader, classes = self._eval_loaders[split], self.dataset.num_classes
-        self.ranks.share_buffers(self.model)
+        loader = self._eval_loaders[split]
         self.model.eval()
         with self.autocast():
-            parts = [self.model(samples).float() for samples, _ in self._batches(loader, stop)]
+            parts = [self.model(samples).float() for samples, _ in _until(stop, loader)]
         self.model.train()
-        labels = loader.labels[loader.draw(0).order]
-        # with fewer samples than processes some processes have none
-        logits = torch.cat(parts) if parts else self.step_metrics.new_empty(0, classes)
-        if self.ranks.world > 1:
-            ranks = self.ranks.gather((logits.cpu(), labels.cpu()))
-            logits, labels = (torch.cat(rows).to(self.device) for rows in zip(*ranks, strict=True))
+        logits = torch.cat(parts)
         if not bool(torch.isfinite(logits).all()):
             raise NonFiniteLossError(
                 f"The outputs of {self.method.label}, seed {self.seed}, are not finite after epoch "
                 f"{self.epoch + (self.step_in_epoch > 0)}. Try a lower learning rate (--set "
                 "lr=...), or --set precision=float32."
             )
-        return logits, labels
+        return logits, loader.labels
 
     @torch.no_grad()
     def predict_with_new_statistics(
@@ -264,19 +244,11 @@ class Trainer:
         self.loader.set_epoch(self.epoch)
         try:
             with self.layer_draws(), self.autocast():
-                update_bn(self._batches(self.loader, stop), self.model)
+                update_bn(_until(stop, self.loader), self.model)
             return self.predict(split, stop)
         finally:
             for buffer, old in zip(self.model.buffers(), kept, strict=True):
                 buffer.copy_(old)
-
-    def _batches(self, loader: Loader, stop: Callable[[], bool]) -> Iterator[tuple[Tensor, Tensor]]:
-        batches = iter(loader)
-        # all ranks call `stop` equally often, even with fewer batches, or they would hang
-        for _ in range(max(self.ranks.gather(len(loader)))):
-            if self.ranks.any(stop()):
-                raise Stopped
-            yield from islice(batches, 1)
 
     def _centre(self) -> Tensor | None:
         """The mean of the normalised training samples, from which ZetaMix scales deviations.
@@ -302,8 +274,6 @@ class Trainer:
             dtype=self.dtype,
             layout=self.layout,
             memory=self.data_memory,
-            rank=self.ranks.rank,
-            world=self.ranks.world,
         )
 
     def describe_model(self) -> dict[str, Any]:
@@ -319,17 +289,12 @@ class Trainer:
             "dtype": str(self.dataset.train.pool.dtype).removeprefix("torch."),
         }
 
-    def collect(self) -> None:
-        """Gather the step metrics of all ranks, before a checkpoint in the middle of an epoch."""
-        self.all_step_metrics = torch.stack(self.ranks.gather(self.step_metrics.cpu()))
-
     def state_dict(self) -> dict[str, Any]:
-        gathered = self.all_step_metrics
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
-            "step_metrics": self.step_metrics[None] if gathered is None else gathered,
+            "step_metrics": self.step_metrics,
             "epoch": self.epoch,
             "step_in_epoch": self.step_in_epoch,
         }
@@ -342,10 +307,18 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.generator.set_state(state["generator"].cpu())
-        # between two epochs the metrics of rank 0 are enough
-        gathered = state["step_metrics"]
-        self.step_metrics.copy_(gathered[self.ranks.rank if len(gathered) > 1 else 0])
+        self.step_metrics.copy_(state["step_metrics"])
         self.epoch, self.step_in_epoch = state["epoch"], state["step_in_epoch"]
+
+
+def _until(
+    stop: Callable[[], bool], batches: Iterable[tuple[Tensor, Tensor]]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The batches; raises `Stopped` once `stop` returns True."""
+    for batch in batches:
+        if stop():
+            raise Stopped
+        yield batch
 
 
 def _accuracy(logits: Tensor, targets: Tensor, multi_label: bool) -> Tensor:

@@ -1,4 +1,4 @@
-"""Small runs for tests: their making, the files in their folders, when two of them are equal."""
+"""What tests make and compare: small runs, the files in their folders."""
 
 import json
 from dataclasses import replace
@@ -9,12 +9,18 @@ from torch import nn
 from zetamix.methods import parse
 from zetamix_lab import data
 from zetamix_lab.models import seeded
-from zetamix_lab.train import RECIPES, Run, train
+from zetamix_lab.train import Recipe, Run, train
 from zetamix_lab.train.run_folder import RunFolder
 
 # 100 digits in batches of 32: three steps an epoch, and four samples left over
-RECIPE = RECIPES["cifar10"].change(
-    model="digitnet", epochs=2, batch_size=32, lr=0.05, milestones=(1,), augmentation="none"
+RECIPE = Recipe(
+    source="test",
+    model="digitnet",
+    epochs=2,
+    batch_size=32,
+    lr=0.05,
+    milestones=(1,),
+    augmentation="none",
 )
 STEPS = 3
 METHODS = ["none", "mixup", "cutmix", "switch", "zeta:2.8", "local", "zetamix:until=1"]

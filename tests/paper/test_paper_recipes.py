@@ -1,0 +1,134 @@
+"""The paper's recipes: its values row by row, and one step on each dataset."""
+
+import json
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from miniatures import installed
+
+from paper.recipes import RECIPES
+from zetamix.methods import parse
+from zetamix_lab import data
+from zetamix_lab.data.catalogue import CATALOGUE
+from zetamix_lab.metrics import classify
+from zetamix_lab.train import Recipe
+from zetamix_lab.train.trainer import Trainer
+
+NATURAL, SKIN, MED = "paper, Appendix D.1", "paper, Appendix D.2", "paper, Appendix D.3"
+# Appendix D as printed: section, epochs, batch, rate, milestones, factor, augmentation.
+# D.3 leaves epochs and schedule to "the original paper", MedMNIST v1: 100, constant.
+CIFAR = (NATURAL, 200, 128, 0.1, (80, 120, 160), 0.2, "flip")
+IMAGENET = (NATURAL, 80, 32, 0.01, (25, 50, 65), 0.2, "flip")
+DERM = (SKIN, 50, 32, 0.01, (10, 20, 30, 40), 0.1, "none")
+MEDMNIST = (MED, 100, 128, 0.01, (), None, "none")
+# and the channels and side of the images
+PAPER = {
+    "cifar10": (*CIFAR, 3, 32),
+    "cifar100": (*CIFAR, 3, 32),
+    "fashion_mnist": (NATURAL, 200, 32, 0.1, (80, 120, 160), 0.2, "flip", 1, 28),
+    "stl10": (NATURAL, 120, 32, 0.1, (80,), 0.2, "flip", 3, 96),
+    "imagenette": (*IMAGENET, 3, 224),
+    "imagewoof": (*IMAGENET, 3, 224),
+    "isic2016": (*DERM, 3, 256),
+    "isic2017": (*DERM, 3, 256),
+    "isic2018": (SKIN, 20, 32, 0.01, (4, 8, 12, 16), 0.1, "none", 3, 256),
+    **dict.fromkeys(("msk", "uda", "dermofit"), (*DERM, 3, 256)),
+    **dict.fromkeys(("derm7pt_clinical", "derm7pt_dermoscopic"), (*DERM, 3, 256)),
+    **dict.fromkeys(("ph2", "mednode"), (*DERM, 3, 256)),
+    **dict.fromkeys(("pathmnist", "dermamnist"), (*MEDMNIST, 3, 28)),
+    **dict.fromkeys(("octmnist", "pneumoniamnist", "breastmnist"), (*MEDMNIST, 1, 28)),
+    **dict.fromkeys(("organmnist_axial", "organmnist_coronal"), (*MEDMNIST, 1, 28)),
+    "organmnist_sagittal": (*MEDMNIST, 1, 28),
+}
+
+# momentum, Nesterov, weight decay, normalisation, what marks the best epoch
+BY_SECTION = {
+    NATURAL: (0.9, True, 5e-4, "dataset", "accuracy"),
+    SKIN: (0.9, True, 5e-4, "dataset", "balanced_accuracy"),
+    MED: (0.9, False, 0.0, "half", "auc"),
+}
+
+
+def test_all_24_datasets_have_a_recipe():
+    assert list(RECIPES) == list(PAPER)
+    assert set(RECIPES) < set(CATALOGUE)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_a_recipe_has_the_values_of_the_paper(name):
+    source, epochs, batch, lr, milestones, decay, augmentation, channels, side = PAPER[name]
+    recipe = RECIPES[name]
+    assert (recipe.source, recipe.model) == (source, "resnet18")
+    assert (recipe.epochs, recipe.batch_size, recipe.lr) == (epochs, batch, lr)
+    assert (recipe.schedule, recipe.milestones) == ("steps", milestones)
+    assert decay is None or recipe.decay == decay
+    assert recipe.augmentation == augmentation
+    momentum, nesterov, weight_decay, normalize, select = BY_SECTION[source]
+    assert (recipe.momentum, recipe.nesterov) == (momentum, nesterov)
+    assert recipe.weight_decay == weight_decay
+    assert (recipe.normalize, recipe.select, recipe.stem) == (normalize, select, "auto")
+    assert CATALOGUE[name].shape == (channels, side, side)
+    # the last epoch, and every one that the schedule counts in, is evaluated
+    assert recipe.epochs % recipe.evaluate_every == 0
+    passed = [sum(epoch >= milestone for milestone in milestones) for epoch in range(epochs)]
+    expected = [lr * (decay or 1.0) ** count for count in passed]
+    assert [recipe.rate(epoch) for epoch in range(epochs)] == pytest.approx(expected)
+
+
+def test_recipes_survive_json():
+    for recipe in RECIPES.values():
+        assert Recipe.from_dict(json.loads(json.dumps(recipe.as_dict()))) == recipe
+
+
+@given(st.integers(1, 400), st.sampled_from(sorted(PAPER)))
+def test_any_number_of_epochs_keeps_the_shape_of_the_schedule(epochs, name):
+    recipe = RECIPES[name].change(epochs=epochs)
+    rates = [recipe.rate(epoch) for epoch in range(epochs)]
+    assert rates[0] == recipe.lr
+    assert rates == sorted(rates, reverse=True)
+    assert all(1 <= milestone <= max(1, epochs) for milestone in recipe.milestones)
+    if epochs >= 40:
+        assert len(recipe.milestones) == len(RECIPES[name].milestones)
+        assert rates[-1] == pytest.approx(RECIPES[name].rate(RECIPES[name].epochs - 1))
+
+
+# on a CPU a few images are enough: two of 224² pixels and more
+FEW, SOME = 2, 16
+METHODS = ["none", "mixup", "cutmix", "zeta:2.8", "local"]
+# the paper trains a ResNet-50 on skin images as well
+DEEPER = ["isic2016", "isic2018", "mednode"]
+
+
+def cases():
+    for number, name in enumerate(PAPER):
+        method = METHODS[number % len(METHODS)]
+        yield pytest.param(name, "resnet18", method, id=f"{name}-{method}")
+        if name in DEEPER:
+            yield pytest.param(name, "resnet50", method, id=f"{name}-resnet50-{method}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "model", "method"), list(cases()))
+def test_every_recipe_takes_a_step_on_its_dataset(name, model, method, tmp_path):
+    with installed(name, data_dir=tmp_path):
+        dataset = data.load(name)
+    recipe = RECIPES[name]
+    large = dataset.shape[-1] > 100
+    recipe = recipe.change(model=model, batch_size=FEW if large else SOME)
+    trainer = Trainer(dataset, parse(method), recipe)
+    before = {key: value.clone() for key, value in trainer.model.state_dict().items()}
+    trainer.start_epoch()
+    trainer.step()
+    assert trainer.step_in_epoch == 1
+    assert trainer.optimizer.param_groups[0]["lr"] == recipe.lr
+    loss = trainer.step_metrics[0, 0].item()
+    # the loss of an untrained network is about the logarithm of the number of classes
+    assert 0.1 < loss / math.log(dataset.num_classes) < 4
+    after = trainer.model.state_dict()
+    assert not any(torch.equal(before[key], after[key]) for key in before if "weight" in key)
+    if not large:
+        few = dataset.test.keep(torch.arange(len(dataset.test))[:SOME])
+        assert 0 <= classify(*trainer.predict(few))["error"] <= 1
