@@ -26,7 +26,7 @@ STEPS = 3
 METHODS = ["none", "mixup", "cutmix", "switch", "zeta:2.8", "local", "zetamix:until=1"]
 
 # of a finished run, besides lock files
-FINISHED = ["cell.json", "final.pt", "metrics.jsonl", "model.json", "record.json"]
+FINISHED = ["cell.json", "final.pt", "metrics.jsonl", "model.json", "record.json", "test.npz"]
 
 
 def small_digits(data_dir, train=100, val=40, test=50):

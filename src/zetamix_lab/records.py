@@ -1,20 +1,29 @@
 """Cells to run, and the records of results with their provenance, as JSON lines."""
 
 import dataclasses
+import io
 import json
 import os
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
+from zipfile import BadZipFile
 
+import numpy as np
+import torch
+import torch.nn.functional as F
 from filelock import FileLock
+from torch import Tensor
 
-from zetamix.atomic_io import hash_json, naming, seal, unseal
+from zetamix.atomic_io import hash_json, naming, seal, unseal, write_bytes
+from zetamix.text import reason
 
 RUN_SCHEMA = "zetamix/run/1"
 MEASUREMENT_SCHEMA = "zetamix/measurement/1"
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +139,106 @@ class Measurement:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Measurement":
         return cls(**{name: value for name, value in values.items() if name != "key"})
+
+
+@dataclass(frozen=True)
+class SampleResults:
+    """The result of a run for each test sample, in the order of the split."""
+
+    targets: Array
+    """[n] classes, or a 0/1 matrix [n, labels]."""
+    correct: Array
+    """[n]: whether the prediction is right, of several labels all of them."""
+    loss: Array
+    """[n]: the cross entropy, of several labels their mean."""
+    loss_scaled: Array | None = None
+    """The loss after temperature scaling, if there is a temperature."""
+
+    @classmethod
+    def of(
+        cls, logits: Tensor, labels: Tensor, temperature: float | None = None
+    ) -> "SampleResults":
+        """From the logits of a split, [n, classes], and labels as in `metrics.classify`."""
+        logits, labels = logits.detach().float().cpu(), labels.detach().cpu()
+
+        def loss(logits: Tensor) -> Array:
+            if labels.ndim == 2:
+                losses = F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+                return losses.mean(1).numpy()
+            return F.cross_entropy(logits, labels, reduction="none").numpy()
+
+        several = labels.ndim == 2
+        right = ((logits > 0) == (labels > 0.5)).all(1) if several else logits.argmax(1) == labels
+        targets = labels.to(torch.uint8 if several else torch.int32)
+        scaled = None if temperature is None else loss(logits / temperature)
+        return cls(targets.numpy(), right.numpy(), loss(logits), scaled)
+
+    def save(self, path: Path) -> None:
+        content = io.BytesIO()
+        arrays = {name: value for name, value in self.__dict__.items() if value is not None}
+        np.savez_compressed(content, **arrays)
+        write_bytes(path, content.getvalue())
+
+    @classmethod
+    def load(cls, path: Path) -> "SampleResults":
+        """Raises ValueError for a file that is damaged or something else."""
+        try:
+            # of a damaged file, np.load leaves the handle open
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+                found = cls(**file)
+            if len(found.targets) == len(found.correct) == len(found.loss):
+                return found
+            why = "its arrays differ in length"
+        except (OSError, ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
+            why = reason(error)
+        raise ValueError(f"{path} cannot be read: {why}.")
+
+    def contributions(self, metric: str) -> Array | None:
+        """[n]: numbers of which a metric of this run is the mean; None if it has none.
+
+        Those of balanced accuracy and of the AUC of two classes are linear approximations: their
+        variance is that of the metric (DeLong et al., 1988).
+        """
+        right, target = self.correct.astype(float), self.targets
+        simple = {"error": 1 - right, "accuracy": right, "nll": self.loss}
+        simple |= {} if self.loss_scaled is None else {"nll_scaled": self.loss_scaled}
+        if metric in simple or target.ndim == 2:
+            return simple.get(metric)
+        if metric == "f1_micro":
+            return right
+        if metric == "balanced_accuracy":
+            return _mean_of_groups(right, target)
+        if metric == "auc" and target.max() == 1 and 0 < target.sum() < len(target):
+            area = _mean_of_groups(self._wins(), target)
+            # a pair of samples depends on both of them
+            both: Array = 2 * area - area.mean()
+            return both
+        return None
+
+    def _wins(self) -> Array:
+        """[n]: the fraction of samples of the other class that are ranked on the right side."""
+        loss, own = self.loss.astype(float), self.targets == 1
+        with np.errstate(divide="ignore"):
+            # the logit of the target: its probability is exp(-loss)
+            margin = -np.where(loss > 30, loss, np.log(np.expm1(np.minimum(loss, 30))))
+        score, wins = np.where(own, margin, -margin), np.empty(len(loss))
+        for mine, sign in ((own, 1), (~own, -1)):
+            ordered, scores = np.sort(sign * score[~mine]), sign * score[mine]
+            below = np.searchsorted(ordered, scores), np.searchsorted(ordered, scores, "right")
+            wins[mine] = (below[0] + below[1]) / 2 / len(ordered)
+        return wins
+
+
+def _mean_of_groups(values: Array, groups: Array) -> Array:
+    """[n]: numbers whose mean is the mean over groups of the means of their values.
+
+    Deviations are scaled so that their variance is that of the mean of means, each group a sample.
+    """
+    present, index, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    means = np.bincount(index, values) / sizes
+    scale = len(values) / (len(present) * sizes) * np.sqrt(sizes / np.maximum(sizes - 1, 1))
+    found: Array = means.mean() + scale[index] * (values - means[index])
+    return found
 
 
 Record: TypeAlias = RunRecord | Measurement

@@ -8,7 +8,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,9 @@ POWER = 0.8
 MOST_SEEDS = 1000
 # the columns that identify a value
 KEYS = ("dataset", "method", "seed", "metric")
+# the columns of tests that are numbers
+NUMBERS = ("mean", "sd", "n", "low", "high", "p", "freedom", "seed_error", "sample_error")
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
 def runs_table(
@@ -92,6 +95,106 @@ def paired_tests(
     return _with_tests(table, error, table["n"] - 1, tested)
 
 
+def crossed_tests(
+    runs: pd.DataFrame,
+    baseline: str,
+    tested: Sequence[str] | None = None,
+    steps: Mapping[str, float] | None = None,
+    samples: Mapping[str, Mapping[tuple[str, int], Array]] | None = None,
+) -> pd.DataFrame:
+    """`paired_tests` for new seeds and new test samples, of one dataset: docs/understand/intervals.
+
+    The variance over seeds is pooled over methods, and that of the test sample is added where the
+    results of each sample are known. Further columns: `seed_error` and `sample_error`, the two
+    parts of the standard error (the second NaN where it is not known), and `freedom`, the degrees
+    of freedom of the first.
+
+    samples: by metric, for each method and seed, the contributions of the test samples, [n], in the
+        same order for all runs; their mean is the metric.
+    """
+    table = paired_tests(runs, baseline, tested, steps)[["method", "metric", "mean", "sd", "n"]]
+    pooled = {
+        metric: pooled_variance(own["method"], own["seed"], own["value"].to_numpy())
+        for metric, own in runs.groupby("metric", sort=False)
+    }
+    floors = {metric: step**2 / 6 for metric, step in (steps or {}).items()}
+    variance = [max(pooled[metric][0], floors.get(metric, 0.0)) for metric in table["metric"]]
+    table["freedom"] = [pooled[metric][1] for metric in table["metric"]]
+    table["seed_error"] = np.sqrt(np.array(variance, dtype=float) / table["n"])
+    table.loc[table["freedom"] == 0, "seed_error"] = np.nan
+    table["sample_error"] = [
+        _sample_error((samples or {}).get(row.metric, {}), row.method, baseline)
+        for row in table.itertuples()
+    ]
+    error, freedom = combine(
+        table["seed_error"], table["sample_error"].fillna(0.0), table["freedom"]
+    )
+    return _with_tests(table, error, freedom, tested)
+
+
+def _sample_error(
+    contributions: Mapping[tuple[str, int], Array], method: str, baseline: str
+) -> float:
+    """The standard error of a paired difference from the test sample; NaN if it is not known."""
+    pairs = [
+        ours - contributions[baseline, seed]
+        for (name, seed), ours in contributions.items()
+        if name == method and (baseline, seed) in contributions
+    ]
+    return math.sqrt(sample_variance(np.stack(pairs))) if len(pairs) > 1 else math.nan
+
+
+def pooled_variance(methods: pd.Series, seeds: pd.Series, values: Array) -> tuple[Any, int]:
+    """The variance over seeds of a paired difference, pooled over methods; its degrees of freedom.
+
+    Twice the residual mean square of value = method + seed, which needs no complete table; with k
+    methods and S seeds it has (k - 1)(S - 1) degrees of freedom. For two methods it is the variance
+    of their differences.
+
+    values: [runs], or [runs, m] for m such tables at once.
+    """
+    design = pd.get_dummies(pd.DataFrame({"m": methods.astype(str), "s": seeds.astype(str)}))
+    design = design.to_numpy(float)
+    if not np.isfinite(values).all():
+        return np.full(values.shape[1:], np.nan)[()], 0
+    solution, _, rank, _ = np.linalg.lstsq(design, values, rcond=None)
+    freedom = len(values) - int(rank)
+    squares = ((values - design @ solution) ** 2).sum(0)
+    return (2 * squares / freedom if freedom else squares * np.nan), freedom
+
+
+def sample_variance(differences: Array) -> Any:
+    """The variance of a mean difference that another test sample would add to that of the seeds.
+
+    differences: [..., seeds, samples], the difference of each sample in each seed. What a sample
+    does in one seed alone (the interaction) is in the variance over seeds already.
+    """
+    seeds, samples = differences.shape[-2:]
+    mean = differences.mean((-2, -1), dtype=float)
+    by_sample = differences.mean(-2, dtype=float) - mean[..., None]
+    by_seed = differences.mean(-1, dtype=float) - mean[..., None]
+    squares = np.square(differences, dtype=float).sum((-2, -1)) - seeds * samples * mean**2
+    interaction = squares - seeds * (by_sample**2).sum(-1) - samples * (by_seed**2).sum(-1)
+    interaction /= (seeds - 1) * (samples - 1)
+    between = (by_sample**2).sum(-1) / (samples - 1) - interaction / seeds
+    return np.maximum(between, 0) / samples
+
+
+def combine(seed_error: Any, sample_error: Any, freedom: Any) -> tuple[Any, Any]:
+    """The standard error from both sources, and its degrees of freedom (Satterthwaite).
+
+    The seeds' part enters the degrees of freedom two standard errors above its estimate: where few
+    seeds underestimate it, as many would be claimed for it (docs/understand/intervals).
+    """
+    seeds, samples = seed_error**2, sample_error**2
+    above = seeds * (1 + 2 * np.sqrt(2 / np.maximum(freedom, 1)))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        effective = freedom * ((above + samples) / above) ** 2
+    return np.sqrt(seeds + samples), np.where(
+        above > 0, effective, np.where(samples > 0, np.inf, freedom)
+    )
+
+
 def _with_tests(
     table: pd.DataFrame, error: pd.Series, freedom: pd.Series, tested: Sequence[str] | None
 ) -> pd.DataFrame:
@@ -108,9 +211,6 @@ def _with_tests(
     table["p_holm"] = pd.concat(corrected) if corrected else np.nan
     apart = (table["low"] > 0) | (table["high"] < 0)
     return table.assign(significant=apart & (table["p_holm"] < 1 - CONFIDENCE))
-
-
-NUMBERS = ("mean", "sd", "n", "low", "high", "p")
 
 
 def _over_seeds(runs: pd.DataFrame, groups: list[str]) -> pd.DataFrame:

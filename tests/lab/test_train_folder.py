@@ -185,12 +185,12 @@ def test_a_model_can_be_removed_and_its_result_stays(new, folder):
     run = new()
     (record,) = train([run]).records
     run.folder.remove_model()
-    assert names(folder) == ["cell.json", "metrics.jsonl", "record.json"]
+    assert names(folder) == ["cell.json", "metrics.jsonl", "record.json", "test.npz"]
     assert new().record == record
     # nor need it be written at all
     other = new(out=folder.parent / "other", keep_model=False)
     train([other])
-    assert names(other.folder.path) == ["cell.json", "metrics.jsonl", "record.json"]
+    assert names(other.folder.path) == ["cell.json", "metrics.jsonl", "record.json", "test.npz"]
 
 
 def test_a_folder_is_locked_by_one_owner(tmp_path):

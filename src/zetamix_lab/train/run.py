@@ -14,7 +14,7 @@ from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.metrics import METRICS, classify, count_confusion, fit_temperature, scaled_scores
 from zetamix_lab.models import TORCH_LOCK, count_parameters
 from zetamix_lab.provenance import machine_info
-from zetamix_lab.records import Cell, RunRecord
+from zetamix_lab.records import Cell, RunRecord, SampleResults
 from zetamix_lab.train.cuda_graph import CapturedStep, can_capture
 from zetamix_lab.train.recipe import Recipe
 from zetamix_lab.train.run_folder import FolderError, RunFolder
@@ -285,6 +285,7 @@ class Run:
         # contiguous, as other formats need it: safetensors does not support channels last
         weights = {name: part.contiguous() for name, part in trainer.model.state_dict().items()}
         kept = weights if self.keep_model else None
-        self.folder.finish(record, trainer.describe_model(), kept)
+        samples = SampleResults.of(logits, labels, temperature)
+        self.folder.finish(record, trainer.describe_model(), kept, samples)
         self.record = record
         self.trainer = None

@@ -22,7 +22,7 @@ from zetamix.atomic_io import (
 from zetamix.text import reason
 from zetamix_lab.models import TrainedModel, build
 from zetamix_lab.provenance import FileChangedError, FileRef
-from zetamix_lab.records import Cell, RunRecord, read_lines
+from zetamix_lab.records import Cell, RunRecord, SampleResults, read_lines
 
 CELL = "cell.json"
 CURVE = "metrics.jsonl"
@@ -30,6 +30,7 @@ CHECKPOINT = "checkpoint.pt"
 MODEL = "model.json"
 WEIGHTS = "final.pt"
 RECORD = "record.json"
+SAMPLES = "test.npz"
 LOCK = ".lock"
 CHECKPOINT_SCHEMA = "zetamix/checkpoint/2"
 
@@ -43,13 +44,13 @@ class RunFolder:
 
     `cell.json` describes the run, `metrics.jsonl` has one line per epoch, `checkpoint.pt` exists
     while the run is unfinished, `model.json` and `final.pt` hold the model after the last epoch,
-    `record.json` the result.
+    `test.npz` the result for each test sample, `record.json` the result.
 
     cell: the run to train. Raises if the folder belongs to another run; an unfinished run of the
         same cell is resumed. None to read any folder.
     """
 
-    FILES: ClassVar[tuple[str, ...]] = (CELL, CURVE, CHECKPOINT, MODEL, WEIGHTS, RECORD)
+    FILES: ClassVar[tuple[str, ...]] = (CELL, CURVE, CHECKPOINT, MODEL, WEIGHTS, SAMPLES, RECORD)
     """In the order of writing: the record is last, and implies that the other files exist."""
 
     def __init__(self, path: Path, cell: Cell | None = None) -> None:
@@ -140,10 +141,22 @@ class RunFolder:
             ) from error
         return state
 
+    def read_samples(self) -> SampleResults | None:
+        """The result for each test sample; None of a run by a version that kept none."""
+        path = self.path / SAMPLES
+        try:
+            return SampleResults.load(path) if path.exists() else None
+        except ValueError as error:
+            raise FolderError(f"{error} Remove {self.path} to train this run again.") from None
+
     def finish(
-        self, record: RunRecord, description: dict[str, Any], weights: dict[str, Any] | None
+        self,
+        record: RunRecord,
+        description: dict[str, Any],
+        weights: dict[str, Any] | None,
+        samples: SampleResults | None = None,
     ) -> None:
-        """Write the model, then the record, and remove the checkpoint.
+        """Write the model, the samples, then the record, and remove the checkpoint.
 
         description: what `load_model` needs to build the network.
         weights: None to keep no model.
@@ -151,6 +164,8 @@ class RunFolder:
         if weights is not None:
             write_json(self.path / MODEL, seal(description))
             self._save(WEIGHTS, weights)
+        if samples is not None:
+            samples.save(self.path / SAMPLES)
         write_json(self.path / RECORD, seal(record.as_dict()))
         self.clean_up()
 
