@@ -1,7 +1,7 @@
 """The result of a comparison: every record, and the statistics computed from them."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean, linear_regression
@@ -13,29 +13,25 @@ from torch import Tensor
 from zetamix_lab.data import Dataset
 from zetamix_lab.metrics import (
     SCALED,
+    ChanceLevel,
     Confusion,
-    chance_level,
+    better_than_chance,
     choose_metrics,
     count_right,
     dense_confusion,
+    guessing,
     resolution,
 )
 from zetamix_lab.records import RunRecord
 from zetamix_lab.statistics import (
     Difference,
     Summary,
-    chance_error,
     holm,
     paired_difference,
     summarise,
 )
 from zetamix_lab.train import Recipe
 
-# a method is better than chance if it is this many standard errors above it: 97.7 % of random
-# classifiers are below
-CHANCE_ERRORS = 2.0
-# tolerance for means of equal fractions, which differ by rounding
-ROUNDING = 1e-6
 # the last part of training, by which convergence is judged, and its minimum of evaluated epochs
 LATE, LATE_EPOCHS = 1 / 3, 3
 
@@ -47,49 +43,6 @@ class Examples:
     method: str
     samples: Tensor
     targets: Tensor
-
-
-@dataclass(frozen=True)
-class ChanceLevel:
-    """The score of a classifier that ignores its input."""
-
-    metric: str
-    value: float
-    classes: int
-    highest: float
-    """Two standard errors above the chance level, which guessing rarely exceeds."""
-    samples: int
-    """Number of test samples, from which the standard error is computed."""
-
-
-def chance_unless_exceeded(
-    primary: str, counts: Tensor, samples: int | None, means: Callable[[str], Sequence[float]]
-) -> ChanceLevel | None:
-    """The chance level if no mean is significantly better; None if one is.
-
-    Judged by the AUC if that is the primary metric, else by balanced accuracy: rare classes may be
-    ranked well and never be predicted.
-
-    counts: test samples of each class. samples: number of test samples if they have several labels,
-    whose counts are those of each label. means: returns the mean of every method for a metric.
-    """
-    metric = "auc" if primary == "auc" or samples is not None else "balanced_accuracy"
-    value, found = chance_level(metric, counts, samples=samples), means(metric)
-    if value is None or not found:
-        return None
-    highest = value + CHANCE_ERRORS * _chance_error(metric, counts, samples) + ROUNDING
-    if any(math.isnan(mean) or mean > highest for mean in found):
-        return None
-    total = int(counts.sum()) if samples is None else samples
-    return ChanceLevel(metric, value, int((counts > 0).sum()), highest, total)
-
-
-def _chance_error(metric: str, counts: Tensor, samples: int | None) -> float:
-    if samples is None:
-        return chance_error(metric, counts)
-    # the mean over labels; all are guessed for the same samples, so their errors may be correlated
-    pairs = [torch.tensor([samples - int(n), int(n)]) for n in counts if 0 < n < samples]
-    return math.fsum(chance_error(metric, pair) for pair in pairs) / max(1, len(pairs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,13 +206,11 @@ class Comparison:
     @cached_property
     def not_better_than(self) -> ChanceLevel | None:
         """The chance level if no method is significantly better; None if one is."""
-
-        def means(metric: str) -> list[float]:
-            return [self.summary(label, metric).mean for label in self.methods]
-
-        return chance_unless_exceeded(
-            self.primary, self.test_counts, self._multi_label_samples, means
-        )
+        chance = guessing(self.primary, self.test_counts, self._multi_label_samples)
+        if chance is None or not self.methods:
+            return None
+        means = [self.summary(label, chance.metric).mean for label in self.methods]
+        return None if better_than_chance(chance, means) else chance
 
     @property
     def _multi_label_samples(self) -> int | None:

@@ -393,25 +393,6 @@ def standard_error(metric: str, confusion: Confusion) -> float | None:
     return None
 
 
-def chance_error(metric: str, counts: Tensor) -> float:
-    """The standard error of the AUC or balanced accuracy of random guessing, for these counts.
-
-    It is that over the samples of the split, not over seeds: all seeds are scored on the same
-    samples, so that their mean is hardly more precise than a single one.
-
-    >>> import torch
-    >>> round(chance_error("balanced_accuracy", torch.tensor([50, 50])), 3)
-    0.05
-    """
-    counts = counts[counts > 0].double()
-    if metric == "auc":
-        # the variance of the Mann-Whitney U statistic
-        return math.sqrt((float(counts.sum()) + 1) / (12 * float(counts.prod())))
-    # a recall is a fraction of the samples of a class, each guessed with probability 1 / classes
-    chance = 1 / len(counts)
-    return math.sqrt(chance * (1 - chance) * float((1 / counts).sum())) / len(counts)
-
-
 def _binomial_variance(right: Tensor, size: Tensor) -> Tensor:
     share = (right + 2) / (size + 4)
     return share * (1 - share) / (size + 4)

@@ -45,11 +45,8 @@ def predict(folder):
 
 READERS = {
     "stopped/checkpoint.pt": lambda path: RunFolder(path.parent).load_checkpoint(),
-    "stopped/metrics.jsonl": lambda path: RunFolder(path.parent).read_curve(),
     "done/final.pt": lambda path: predict(path.parent),
     "done/model.json": lambda path: predict(path.parent),
-    "done/record.json": lambda path: RunFolder(path.parent).read_record(),
-    "done/metrics.jsonl": lambda path: RunFolder(path.parent).read_curve(),
     "records.jsonl": lambda path: [RunRecord.from_dict(line) for line in read_lines(path)],
     "plan.pt": lambda path: MixPlan.load(path).weights,
 }

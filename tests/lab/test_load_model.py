@@ -1,10 +1,14 @@
 """Models of timm and of the user in a run, and models of finished runs as they come back."""
 
+import json
+import math
+
 import pytest
 import torch
 from factories import RECIPE, finish
 from safetensors.torch import save_file
 
+from zetamix.atomic_io import seal, unseal
 from zetamix_lab.metrics import classify
 from zetamix_lab.models import TrainedModel
 from zetamix_lab.train import load_model
@@ -26,7 +30,7 @@ def test_models_of_others_are_trained_and_come_back(new, digits, tmp_path, monke
     record = finish(run)
     assert (record.cell.recipe["model"], "code" in record.cell.recipe) == (name, ".py" in name)
     monkeypatch.chdir("/")
-    model = load_model(run.folder.path)
+    model = load_model(run.folder.path, trust_code=True)
     logits = model(digits.test.samples[:])
     assert classify(logits, digits.test.labels)["error"] == pytest.approx(record.last["error"])
 
@@ -67,14 +71,66 @@ def test_a_file_that_moved_is_given_by_name(new, digits, tmp_path):
     finish(run)
     (tmp_path / "net.py").rename(tmp_path / "moved.py")
     with pytest.raises(FolderError, match=r"net\.py is not on this machine.*pass model='FILE\.py:"):
-        load_model(run.folder.path)
+        load_model(run.folder.path, trust_code=True)
     moved = load_model(run.folder.path, model=f"{tmp_path}/moved.py:make")
     assert moved(digits.test.samples[:2]).shape == (2, 10)
     (tmp_path / "net.py").write_text(OWN.replace("64", "63"))
     with pytest.raises(FolderError, match=r"net\.py has changed"):
-        load_model(run.folder.path)
+        load_model(run.folder.path, trust_code=True)
     with pytest.raises(FolderError, match="do not match"):
         load_model(run.folder.path, model="mlp")
+
+
+HARMFUL = """
+from pathlib import Path
+from torch import nn
+
+def make(classes):
+    (Path(__file__).parent / "trace").touch()
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
+"""
+
+
+@pytest.fixture
+def harmful(new, tmp_path):
+    """The folder of a run whose network comes from a file, and what running this file leaves."""
+    (tmp_path / "net.py").write_text(HARMFUL)
+    run = new(recipe=RECIPE.change(model=f"{tmp_path}/net.py:make"))
+    finish(run)
+    (tmp_path / "trace").unlink()
+    return run.folder.path, tmp_path / "trace"
+
+
+def test_code_is_run_only_with_consent(harmful):
+    folder, trace = harmful
+    with pytest.raises(FolderError, match=r"running .*net\.py\. If you trust .* trust_code=True\."):
+        load_model(folder)
+    assert not trace.exists()
+    load_model(folder, trust_code=True)
+    assert trace.exists()
+
+
+TAMPERED = {
+    "no checksum": ({}, "it has no checksum"),
+    "no checksum of the code": ({"code": None}, "it has no checksum of net.py:make"),
+    "no mean": ({"mean": []}, r"mean must be a finite number .*, got \[\]"),
+    "a mean that is NaN": ({"mean": [math.nan]}, "mean must be a finite number"),
+    "a deviation of 0": ({"std": [0.0]}, "std must be a finite number above 0"),
+    "no shape": ({"shape": []}, ""),
+}
+
+
+@pytest.mark.parametrize("case", TAMPERED)
+def test_a_tampered_description_is_refused(harmful, case):
+    folder, trace = harmful
+    changes, message = TAMPERED[case]
+    path = folder / "model.json"
+    form = {**unseal(json.loads(path.read_text())), **changes}
+    # anyone can write a valid checksum
+    path.write_text(json.dumps(seal(form) if changes else form))
+    with pytest.raises(FolderError, match=f"^The model in .* cannot be read: .*{message}"):
+        load_model(folder, trust_code=True)
+    assert not trace.exists()
 
 
 def test_changed_code_is_another_run(new, tmp_path):

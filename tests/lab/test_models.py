@@ -20,6 +20,7 @@ SHAPES = [
     ("digitnet", (1, 8, 8), 21_482),
     ("lenet5", (1, 28, 28), 61_750),
     ("lenet5", (3, 32, 32), None),
+    ("smallnet", (3, 20, 33), None),
     ("mlp", (2,), 18_186),
     ("mlp", (1, 4, 4), None),
     ("resnet18", (3, 32, 32), 11_173_962),
@@ -146,30 +147,29 @@ def test_the_stem_starts_like_the_other_convolutions():
 
 
 @pytest.mark.parametrize(
-    ("shape", "name"),
+    ("shape", "with_gpu", "without"),
     [
-        ((2,), "mlp"),
-        ((12,), "mlp"),
-        ((5, 7), "mlp"),
-        ((1, 8, 8), "digitnet"),
-        ((3, 15, 15), "digitnet"),
-        ((3, 8, 16), "resnet18"),
-        ((1, 28, 28), "resnet18"),
-        ((3, 256, 256), "resnet18"),
+        ((2,), "mlp", "mlp"),
+        ((5, 7), "mlp", "mlp"),
+        ((3, 15, 15), "digitnet", "digitnet"),
+        ((3, 8, 16), "resnet18", "smallnet"),
+        ((3, 64, 64), "resnet18", "smallnet"),
+        ((3, 256, 256), "resnet18", "resnet18"),
     ],
 )
-def test_auto_chooses_by_shape(shape, name):
-    assert default_model(shape) == name
-    if name != "resnet18":
-        assert count_parameters(build("auto", 4, shape)) == count_parameters(build(name, 4, shape))
+def test_auto_chooses_by_shape(shape, with_gpu, without):
+    assert (default_model(shape), default_model(shape, gpu=False)) == (with_gpu, without)
+    if with_gpu != "resnet18":
+        auto, named = (build(name, 4, shape) for name in ("auto", with_gpu))
+        assert count_parameters(auto) == count_parameters(named)
 
 
 REFUSED = [
     (
         "resnet81", (3, 32, 32), {}, UnknownModelError,
-        r"Expected a model such as auto, lenet5, digitnet, mlp, resnet18 or another classification "
-        r"model of torchvision, timm:NAME or FILE\.py:FUNCTION, got 'resnet81'\. Did you mean "
-        r"resnet18, .*\?",
+        r"Expected a model such as auto, smallnet, lenet5, digitnet, mlp, resnet18 or another "
+        r"classification model of torchvision, timm:NAME or FILE\.py:FUNCTION, got 'resnet81'\. "
+        r"Did you mean resnet18, .*\?",
     ),
     ("mobilevit_xxss", (3, 32, 32), {}, UnknownModelError,
      r".* Did you mean timm:mobilevit_xxs, .*\?"),

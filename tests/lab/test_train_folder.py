@@ -156,6 +156,29 @@ def test_epochs_after_the_checkpoint_are_dropped(new, folder):
     assert lines[1]["lr"] < 1
 
 
+def test_lines_that_are_missing_or_doubled_in_a_curve_are_noticed(new, folder):
+    train([new(recipe=RECIPE.change(epochs=3))])
+    path = folder / "metrics.jsonl"
+    one, two, three = path.read_text().splitlines(keepends=True)
+    for lines in ([one, three], [one, two, two, three], [one, two, three[:-9]], [one, two], []):
+        path.write_text("".join(lines))
+        with pytest.raises(FolderError, match=r"a line for each epoch from 1 to 3, got \d lines"):
+            RunFolder(folder).read_curve()
+    # of a run that is not finished the last line may be cut
+    (folder / "record.json").unlink()
+    path.write_text(one + two + three[:-9])
+    assert [line["epoch"] for line in RunFolder(folder).read_curve()] == [1, 2]
+    path.write_text(one + three)
+    with pytest.raises(FolderError, match="a line for each epoch"):
+        RunFolder(folder).read_curve()
+
+
+def test_a_curve_that_ends_before_the_checkpoint_is_not_resumed(new, folder):
+    train([new(save_every=0)], stop=iter([False] * 17 + [True]).__next__)
+    (folder / "metrics.jsonl").write_text("")
+    assert "has 0 of 1 epochs" in failure(new())
+
+
 def test_a_run_is_packed_with_all_that_load_model_needs(new, points, folder, tmp_path):
     (record,) = train([new()]).records
     with torch.no_grad():

@@ -1,12 +1,14 @@
-"""A network of your own: `FILE.py:FUNCTION`."""
+"""A network of the user: `FILE.py:FUNCTION`."""
 
 import importlib.util
 import re
 import sys
 import traceback
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import nn
@@ -30,18 +32,9 @@ def build_from_file(
 ) -> nn.Module:
     """Call the function of a Python file with the number of classes.
 
-    code: the file as it was when the run was created; None uses the path in `name`.
+    code: as of `load_function`.
     """
-    path, _, function = name.rpartition(":")
-    code = FileRef.read(path) if code is None else code
-    code.check()
-    module = _load(code)
-    make = getattr(module, function, None)
-    if not callable(make):
-        names = [key for key, value in vars(module).items() if callable(value)]
-        raise UnknownModelError(
-            f"{Path(path).name} has no function {function!r}.{did_you_mean(function, names)}"
-        )
+    make = load_function(name, code)
     try:
         model = make(num_classes)
         if not isinstance(model, nn.Module):
@@ -64,6 +57,24 @@ def build_from_file(
             f"{name} must return logits [n, {num_classes}] for n samples, got {got} for n = 1."
         )
     return model.train()
+
+
+def load_function(name: str, code: FileRef | None = None) -> Callable[..., Any]:
+    """The function FILE.py:FUNCTION.
+
+    code: the file as it was when the run was created; None uses the path in `name`.
+    """
+    path, _, function = name.rpartition(":")
+    code = FileRef.read(path) if code is None else code
+    code.check()
+    module = _load(code)
+    found: Callable[..., Any] | None = getattr(module, function, None)
+    if not callable(found):
+        names = [key for key, value in vars(module).items() if callable(value)]
+        raise UnknownModelError(
+            f"{Path(path).name} has no function {function!r}.{did_you_mean(function, names)}"
+        )
+    return found
 
 
 @lru_cache

@@ -19,6 +19,14 @@ ENLARGEMENT = 4
 ENLARGED = 128
 
 
+def check_timm(name: str) -> Any:
+    """The module timm; raises if it is missing, or has no such model."""
+    timm = _import_timm()
+    if not timm.is_model(name):
+        raise UnknownModelError(f"timm has no model {name!r}.{suggest_timm(name)}")
+    return timm
+
+
 def build_timm(
     name: str, num_classes: int, shape: tuple[int, ...], *, enlarge: bool = False
 ) -> nn.Module:
@@ -30,9 +38,7 @@ def build_timm(
     enlarge: whether small images are enlarged, by a factor of four or to about 128 pixels. This
         keeps their resolution in the first layers, at the cost of a stem without stride.
     """
-    timm = _import_timm()
-    if not timm.is_model(name):
-        raise UnknownModelError(f"timm has no model {name!r}.{suggest_timm(name)}")
+    timm = check_timm(name)
     channels, *sides = shape
     factor = max(1, min(ENLARGEMENT, ENLARGED // max(sides))) if enlarge else 1
     wanted = tuple(factor * side for side in sides)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from zetamix.methods import display_name
 from zetamix.text import join, plural
-from zetamix_lab.comparison import ChanceLevel, Comparison
+from zetamix_lab.comparison import Comparison
 from zetamix_lab.data.quality import CAUTIONS
-from zetamix_lab.metrics import METRICS, SCALED, Metric, resolution
+from zetamix_lab.metrics import METRICS, SCALED, ChanceLevel, Metric, resolution
 from zetamix_lab.statistics import CONFIDENCE, MOST_SEEDS, POWER, Difference, seeds_needed
 
 LEVEL = f"{100 * CONFIDENCE:g} %"

@@ -11,17 +11,24 @@ from zetamix_lab.train.recipe import OWN, Recipe, RecipeError, parse_changes
 
 
 def make_recipe(
-    dataset: Dataset, *, changes: Sequence[str] = (), **fields: str | Path | float | None
+    dataset: Dataset,
+    *,
+    changes: Sequence[str] = (),
+    gpu: bool = True,
+    **fields: str | Path | float | None,
 ) -> Recipe:
     """The recipe for a dataset after changes such as "lr=0.05".
 
+    gpu: whether a GPU will train; without one small images get a smaller network.
     fields: the same by name, such as lr=0.05; None changes nothing. `weights` is a file with the
         state dict that training starts from (`zetamix_lab.models.load_weights`). Without
         `optimizer`, networks with layer normalisation, such as transformers and ConvNeXt, get
         AdamW, and all others SGD.
     """
     given = parse_changes(changes, **fields)
-    recipe = default_recipe(dataset.shape, len(dataset.train), multi_label=dataset.multi_label)
+    recipe = default_recipe(
+        dataset.shape, len(dataset.train), multi_label=dataset.multi_label, gpu=gpu
+    )
     wanted = recipe.change(**given)
     if wanted.optimizer == "adamw" or ("optimizer" not in given and _suits_adamw(wanted, dataset)):
         recipe = with_adamw(recipe, wanted.batch_size)
@@ -30,13 +37,15 @@ def make_recipe(
         recipe = recipe.change(lr=recipe.lr / 10)
     recipe = recipe.change(**given)
     try:
-        check_metric(recipe.select, multi_label=dataset.multi_label)
+        check_metric(recipe.select, dataset.num_classes, multi_label=dataset.multi_label)
     except ValueError as error:
         raise RecipeError(f"select: {error}") from None
     return recipe
 
 
-def default_recipe(shape: tuple[int, ...], count: int, *, multi_label: bool = False) -> Recipe:
+def default_recipe(
+    shape: tuple[int, ...], count: int, *, multi_label: bool = False, gpu: bool = True
+) -> Recipe:
     """A recipe by the shape of one sample and the number of training samples.
 
     >>> recipe = default_recipe((3, 128, 128), 500)
@@ -48,7 +57,7 @@ def default_recipe(shape: tuple[int, ...], count: int, *, multi_label: bool = Fa
     images = len(shape) == 3
     return Recipe(
         source=OWN,
-        model=default_model(shape),
+        model=default_model(shape, gpu=gpu),
         epochs=30,
         batch_size=batch_size,
         # the rate is proportional to the batch size

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 from filelock import FileLock, Timeout
+from torch import nn
 
 from zetamix.atomic_io import (
     load_tensors,
@@ -20,7 +21,7 @@ from zetamix.atomic_io import (
     write_text,
 )
 from zetamix.text import reason
-from zetamix_lab.models import TrainedModel, build
+from zetamix_lab.models import TrainedModel, build, is_python_file
 from zetamix_lab.provenance import FileChangedError, FileRef
 from zetamix_lab.records import Cell, RunRecord, SampleResults, read_lines
 
@@ -33,6 +34,7 @@ RECORD = "record.json"
 SAMPLES = "test.npz"
 LOCK = ".lock"
 CHECKPOINT_SCHEMA = "zetamix/checkpoint/2"
+RETRAIN = "Remove its folder to train this run again."
 
 
 class FolderError(ValueError):
@@ -87,8 +89,10 @@ class RunFolder:
         """Create the folder, or drop the epochs after the checkpoint to resume from."""
         self.clean_up()
         write_json(self.path / CELL, {"key": cell.key, **cell.__dict__})
-        kept = [json.dumps(seal(line)) for line in self.read_curve() if line["epoch"] <= epochs]
-        write_text(self.path / CURVE, "".join(f"{line}\n" for line in kept))
+        kept = self.read_curve()[:epochs]
+        if len(kept) < epochs:
+            raise FolderError(f"{self.path / CURVE} has {len(kept)} of {epochs} epochs. {RETRAIN}")
+        write_text(self.path / CURVE, "".join(f"{json.dumps(line)}\n" for line in kept))
 
     def read_record(self) -> RunRecord | None:
         """The result of a finished run; None if the run is unfinished."""
@@ -106,22 +110,24 @@ class RunFolder:
         return record
 
     def read_curve(self) -> list[dict[str, Any]]:
-        """The metrics of every epoch so far; empty if there are none."""
+        """The metrics of every epoch so far, in order; of a finished run, of all epochs."""
+        record = self.read_record()
         try:
             lines = list(read_lines(self.path / CURVE))
-            for number, line in enumerate(lines, 1):
-                if not isinstance(line.get("epoch"), int):
-                    raise ValueError(
-                        f"{self.path / CURVE}, line {number}: expected an epoch number."
-                    )
         except ValueError as error:
-            raise FolderError(f"{error} Remove {self.path} to train this run again.") from None
+            raise FolderError(f"{error} {RETRAIN}") from None
+        epochs = len(lines) if record is None else record.cell.recipe["epochs"]
+        if [line.get("epoch") for line in lines] != [*range(1, epochs + 1)]:
+            raise FolderError(
+                f"{self.path / CURVE}: expected a line for each epoch from 1 to {epochs}, got "
+                f"{len(lines)} lines. {RETRAIN}"
+            )
         return lines
 
     def add_epoch(self, line: dict[str, Any]) -> None:
         path = self.path / CURVE
         with naming(path), path.open("a") as file:
-            file.write(json.dumps(seal(line)) + "\n")
+            file.write(json.dumps(line) + "\n")
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         self._save(CHECKPOINT, {"schema": CHECKPOINT_SCHEMA, **state})
@@ -166,7 +172,7 @@ class RunFolder:
             self._save(WEIGHTS, weights)
         if samples is not None:
             samples.save(self.path / SAMPLES)
-        write_json(self.path / RECORD, seal(record.as_dict()))
+        write_json(self.path / RECORD, record.as_dict())
         self.clean_up()
 
     def clean_up(self) -> None:
@@ -237,36 +243,59 @@ def load_model(
     *,
     calibrated: bool = False,
     model: str | None = None,
+    trust_code: bool = False,
 ) -> TrainedModel:
     """Load the model of a finished run after its last epoch, in evaluation mode.
 
-    A network of your own (FILE.py:FUNCTION) is built by running that file again, unless it has
-    changed.
-
-    folder: the folder of a run, such as out/train-photos/zeta-2.8-s0.
+    folder: the folder of a run, such as out/compare-photos/runs/zeta-2.8-s0-….
     calibrated: whether to divide the logits by the temperature that was fitted on the validation
         split, so that softmax gives calibrated probabilities. Predictions do not change.
     model: the current location of your own file, as FILE.py:FUNCTION; None if it has not moved.
+        It is run, without `trust_code`.
+    trust_code: whether the Python file of a network of your own may be run, which `folder` names.
+        It must not have changed. Do not trust folders from people whose code you would not run.
     """
     path = Path(folder)
-    if not (path / RECORD).exists():
+    record = RunFolder(path).read_record()
+    if record is None:
         raise FolderError(
             f"{path} has no finished run: {RECORD} is missing. Expected the folder of a run, such "
-            "as out/train-photos/zeta-2.8-s0."
+            "as out/compare-photos/runs/zeta-2.8-s0-…."
+        )
+    if calibrated and "temperature" not in record.extra:
+        raise FolderError(
+            f"{path} has no temperature: its dataset has no validation split to fit one on. Load "
+            "the model with calibrated=False."
         )
     try:
-        form = read_json(path / MODEL)
+        form = read_json(path / MODEL, checked=True)
         weights = load_tensors(path / WEIGHTS)
+        shape, classes = tuple(form["shape"]), tuple(form["classes"])
+        code = None if model or form["code"] is None else FileRef.from_dict(form["code"])
+        name, stem, is_bytes = model or form["model"], form["stem"], form["dtype"] == "uint8"
+        if model is None and code is None and is_python_file(name):
+            raise ValueError(f"it has no checksum of {name}")
+        trained = TrainedModel(
+            nn.Identity(),
+            classes,
+            shape,
+            torch.tensor(form["mean"]),
+            torch.tensor(form["std"]),
+            is_bytes=is_bytes,
+            temperature=float(record.extra["temperature"]) if calibrated else 1.0,
+        )
     except Exception as error:
         raise FolderError(
-            f"The model in {path} cannot be read: {reason(error)}. Remove the folder and train it "
-            "again."
+            f"The model in {path} cannot be read: {reason(error)}. {RETRAIN}"
         ) from error
-    shape, classes = tuple(form["shape"]), tuple(form["classes"])
-    code = None if model or not form.get("code") else FileRef.from_dict(form["code"])
+    if code is not None and not trust_code:
+        raise FolderError(
+            f"The network of {path} is built by running {code.path}. If you trust this code, pass "
+            "trust_code=True."
+        )
     try:
-        network = build(model or form["model"], len(classes), shape, stem=form["stem"], code=code)
-        network.load_state_dict(weights)
+        trained.network = build(name, len(classes), shape, stem=stem, code=code)
+        trained.network.load_state_dict(weights)
     except FileChangedError as error:
         raise FolderError(
             f"{error} The network of {path} is built from it. If it has moved, pass "
@@ -274,24 +303,6 @@ def load_model(
         ) from error
     except RuntimeError as error:
         raise FolderError(
-            f"The weights in {path} do not match {model or form['model']}: "
-            f"{str(error).splitlines()[-1].strip()}"
+            f"The weights in {path} do not match {name}: {str(error).splitlines()[-1].strip()}"
         ) from error
-    mean, std = torch.tensor(form["mean"]), torch.tensor(form["std"])
-    # runs of version 0.1 do not store the type of their images, which is uint8
-    is_bytes = form.get("dtype", "uint8") == "uint8"
-    temperature = _temperature(path) if calibrated else 1.0
-    trained = TrainedModel(
-        network, classes, shape, mean, std, is_bytes=is_bytes, temperature=temperature
-    )
     return trained.to(device).eval()
-
-
-def _temperature(path: Path) -> float:
-    record = RunFolder(path).read_record()
-    if record is None or "temperature" not in record.extra:
-        raise FolderError(
-            f"{path} has no temperature: its dataset has no validation split to fit one on, or it "
-            "was trained by an earlier version. Load the model with calibrated=False."
-        )
-    return float(record.extra["temperature"])
