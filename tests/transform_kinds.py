@@ -1,8 +1,11 @@
 """One transform of each kind, for tests that must take any of them."""
 
+from contextlib import contextmanager
+
 import torch
 
 from zetamix import Mixup, ZetaMix, ZetaMixup
+from zetamix.kernels import dispatch
 from zetamix.transforms import CutMix, MixupOrCutMix
 
 CLASSES = 4
@@ -17,3 +20,13 @@ KINDS = {
 
 def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
+
+
+@contextmanager
+def plain_torch():
+    """Mix by `kernels.reference`, as ZETAMIX_KERNELS=reference does."""
+    before, dispatch.REFERENCE_ONLY = dispatch.REFERENCE_ONLY, True
+    try:
+        yield
+    finally:
+        dispatch.REFERENCE_ONLY = before

@@ -27,4 +27,4 @@ def misspelled_choices_are_found() -> None:
     """mypy's warn_unused_ignores fails should one of these become legal."""
     zeta_plan(4, anchor="slef")  # type: ignore[arg-type]
     Mixup(per="pair")  # type: ignore[arg-type]
-    apply_plan(torch.rand(4, 3), zeta_plan(4), implementation="fast")  # type: ignore[arg-type]
+    mixup(torch.rand(4, 3), torch.arange(4), 4, per="pair")  # type: ignore[arg-type]

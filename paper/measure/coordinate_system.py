@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from paper.measure.neighbours import FLOAT64, blocks, check_finite
-from zetamix._checks import check_number, check_tensor
+from zetamix.checks import check_number, check_tensor
 
 # squared distances below this fraction of the largest square may be rounding errors: the points
 # themselves are compared to find duplicates

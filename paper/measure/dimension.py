@@ -7,7 +7,7 @@ from torch import Tensor
 
 from paper.measure.eigenvalue_count import count_above
 from paper.measure.neighbours import FLOAT64, Cloud, blocks, nearest
-from zetamix._checks import check_count, check_number, check_tensor
+from zetamix.checks import check_count, check_number, check_tensor
 
 # neighbourhoods whose squared size is below this fraction of their squared distance from the origin
 # are computed from differences of points: inner products keep about ten digits of the eigenvalues

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from paper.measure.estimate import Estimate, mean_of
 from paper.measure.neighbours import Cloud, distances_to
-from zetamix._checks import check_count, check_number, check_tensor
+from zetamix.checks import check_count, check_number, check_tensor
 
 # Naeem et al. (2020) take five neighbours for coverage
 COVERAGE_NEIGHBOURS = 5

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from paper.measure.diversity import entropy
 from paper.measure.estimate import Estimate, mean_of
-from zetamix._checks import check_count, check_same_shape, check_tensor
+from zetamix.checks import check_count, check_same_shape, check_tensor
 
 # the paper calls outputs highly realistic if the oracle's entropy is below this
 CERTAIN = 0.1

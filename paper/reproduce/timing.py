@@ -13,11 +13,11 @@ from torch import Tensor
 from benchmarks.contenders import CLASSES, CONTENDERS, COPY, Call, Contender
 from benchmarks.mixing import Case
 from benchmarks.mixing import measure as measure_case
+from paper.local_mixup import LocalMixup
 from paper.recipes import RECIPES
 from paper.reproduce.measure_context import MeasureContext, Measured
 from paper.results.paper_cells import MeasurementCell
 from zetamix.methods import parse
-from zetamix.transforms import LocalMixup
 from zetamix_lab.train import Recipe, Run
 from zetamix_lab.train.cuda_graph import compiling_pays
 

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from zetamix.mix import mixup as mixup
     from zetamix.mix import zeta_mixup as zeta_mixup
     from zetamix.plan import MixPlan as MixPlan
-    from zetamix.plan import local_plan as local_plan
     from zetamix.plan import mixup_plan as mixup_plan
     from zetamix.plan import zeta_plan as zeta_plan
+    from zetamix.transforms import CutMix as CutMix
     from zetamix.transforms import Mixup as Mixup
+    from zetamix.transforms import MixupOrCutMix as MixupOrCutMix
     from zetamix.transforms import ZetaMix as ZetaMix
     from zetamix.transforms import ZetaMixup as ZetaMixup
 
@@ -27,9 +28,9 @@ _HOMES = {
     "gamma": ("GAMMA_MIN", "describe_gamma"),
     "losses": ("SoftCrossEntropy", "soft_cross_entropy"),
     "mix": ("apply_plan", "mixup", "zeta_mixup"),
-    "plan": ("MixPlan", "local_plan", "mixup_plan", "zeta_plan"),
+    "plan": ("MixPlan", "mixup_plan", "zeta_plan"),
     "rules": (),
-    "transforms": ("Mixup", "ZetaMix", "ZetaMixup"),
+    "transforms": ("CutMix", "Mixup", "MixupOrCutMix", "ZetaMix", "ZetaMixup"),
 }
 __all__ = ["rules", *(name for names in _HOMES.values() for name in names)]
 

@@ -22,13 +22,13 @@ def check_size(size: Any) -> Size:
 def place_inside(areas: Tensor, uniform: Tensor, size: Size) -> Tensor:
     """Boxes [..., 4] for areas [...] as fractions of the image, placed uniformly inside it.
 
-    The sides are √area times those of the image, rounded. uniform: [..., 2], numbers in (0, 1).
+    The sides are √area times those of the image, rounded. uniform: [..., 2], numbers in [0, 1].
     """
     lengths = _lengths(size, areas)
-    sides = (areas.sqrt().unsqueeze(-1) * lengths).round()
+    sides = (areas.sqrt().unsqueeze(-1) * lengths).round_()
     room = lengths - sides
     # a uniform number can be rounded to 1
-    first = torch.minimum((uniform * (room + 1)).floor(), room)
+    first = torch.minimum((uniform * (room + 1)).floor_(), room)
     return torch.cat([first, first + sides], -1).long()
 
 
@@ -41,11 +41,11 @@ def place_around(areas: Tensor, uniform: Tensor, size: Size) -> Tensor:
     """Boxes [..., 4] as torchvision's CutMix places them, for areas [...] as image fractions.
 
     The centre is uniform in the image; half a side, √area / 2 of the image's, is rounded down, and
-    boxes are clipped at the border. uniform: [..., 2], numbers in (0, 1).
+    boxes are clipped at the border. In float32, as in a kernel. uniform: [..., 2], in [0, 1].
     """
-    spans = []
+    spans, half = [], 0.5 * areas.float().sqrt()
     for length, position in zip(size, uniform.unbind(-1), strict=True):
-        middle, reach = (position * length).floor(), (0.5 * areas.sqrt() * length).floor()
+        middle, reach = (position * length).floor(), (half * length).floor()
         spans.append(((middle - reach).clamp_min(0), (middle + reach).clamp_max(length)))
     return _stack(*spans)
 
@@ -55,13 +55,13 @@ def _stack(rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor]) -> Tenso
     return torch.stack([top, left, bottom, right], -1).long()
 
 
-def whole(outputs: int, size: Size, device: torch.device) -> Tensor:
-    """[outputs, 1, 4]: the box of the whole image."""
-    box = torch.zeros(outputs, 1, 4, dtype=torch.int64, device=device)
+def with_whole(boxes: Tensor, size: Size) -> Tensor:
+    """Boxes [outputs, sources − 1, 4] behind a first one that is the whole image."""
+    first = torch.zeros_like(boxes[:, :1])
     # filled on the device: a CUDA graph cannot capture a copy from the host
-    box[..., 2].fill_(size[0])
-    box[..., 3].fill_(size[1])
-    return box
+    first[..., 2].fill_(size[0])
+    first[..., 3].fill_(size[1])
+    return torch.cat([first, boxes], 1)
 
 
 def inside(boxes: Tensor, size: Size) -> Tensor:
@@ -83,17 +83,13 @@ def _covers(boxes: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 def visible_pixels(boxes: Tensor, size: Size) -> Tensor:
     """[outputs, sources]: the number of pixels where a source's box is not covered by later ones.
 
-    The edges of the boxes divide the image into cells that are covered as a whole or not at all.
+    The first box is the whole image.
     """
     if boxes.shape[1] == 2:
-        # two sources, as in ZetaMix: the overlap of two boxes is a box
-        below, above = boxes.unbind(1)
-        first = torch.maximum(below[:, :2], above[:, :2])
-        last = torch.minimum(below[:, 2:], above[:, 2:])
-        hidden = (last - first).clamp_min(0).prod(1)
-        pixels_of_two = (boxes[..., 2:] - boxes[..., :2]).clamp_min(0).prod(-1)
-        pixels_of_two[:, 0] -= hidden
-        return pixels_of_two
+        sides = boxes[:, 1, 2:] - boxes[:, 1, :2]
+        pixels = sides[:, 0] * sides[:, 1]
+        return torch.stack([size[0] * size[1] - pixels, pixels], 1)
+    # the edges of the boxes divide the image into cells that are covered as a whole or not at all
     rows = _grid_lines(boxes[..., ::2].flatten(1), size[0])
     columns = _grid_lines(boxes[..., 1::2].flatten(1), size[1])
     pixels = rows.diff()[:, :, None] * columns.diff()[:, None, :]

@@ -8,7 +8,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from zetamix._checks import check_count, check_number, check_values
+from zetamix.checks import check_count, check_number, check_values
+from zetamix.sampling import weigh
 
 # Theorem 1: the root of ζ(γ) = 2. From here on one sample outweighs all others together,
 # however many there are. The paper prints 1.72865.
@@ -16,17 +17,6 @@ GAMMA_MIN = 1.7286472389981836
 
 
 Number = TypeVar("Number", float, Tensor)
-
-
-def weigh(gamma: Tensor, sources: int) -> Tensor:
-    """Weights by rank, Eq. 3: `rank**-gamma / C` with C = Σ rank**-gamma, shape [*gamma, sources].
-
-    >>> weigh(torch.tensor(1.0), sources=3) * 11
-    tensor([6., 3., 2.])
-    """
-    ranks = torch.arange(1, sources + 1, device=gamma.device, dtype=gamma.dtype)
-    powers = ranks ** -gamma.unsqueeze(-1)
-    return powers / powers.sum(-1, keepdim=True)
 
 
 def _excess(gamma: float, sources: int) -> float:

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zetamix._checks import check_tensor
-from zetamix.batch_mix import BatchMix
-from zetamix.mix import apply_plan, plan_dtype
+from zetamix.checks import check_tensor
+from zetamix.mix import apply_plan
 from zetamix.plan import MixPlan, identity_plan
-from zetamix.rules import infer_rule
+from zetamix.rules import infer_rule, plan_dtype
+from zetamix.transforms import BatchMix
 
 INPUT = "input"
 
@@ -204,12 +204,12 @@ def _check_transform(transform: object, names: Sequence[str]) -> None:
         )
     if transform.rules is not None:
         raise ValueError("HiddenMix does not support rules. Pass num_classes to the transform.")
-    if transform.paste:
+    if transform.needs_images:
         raise ValueError(
             f"{type(transform).__name__} pastes boxes into images, which HiddenMix does not "
-            "support. Use ZetaMixup, Mixup, or ZetaMix without paste=."
+            "support. Use ZetaMixup, Mixup or ZetaMix."
         )
-    if transform.keeps_variance and any(name != INPUT for name in names):
+    if transform.keep_variance and any(name != INPUT for name in names):
         raise ValueError(
             "keep_variance scales deviations from a mean of 0, which the outputs of hidden layers "
             "do not have. Pass keep_variance=False, or use ZetaMixup."

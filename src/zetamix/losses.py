@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zetamix import _checks as checks
+from zetamix import checks
 from zetamix.plan import MixPlan, check_is_plan
 from zetamix.rules import drop_column
 

@@ -16,7 +16,6 @@ from zetamix.text import did_you_mean
 from zetamix.transforms import (
     CutMix,
     LabelSmoothing,
-    LocalMixup,
     Mixup,
     MixupOrCutMix,
     ZetaMix,
@@ -48,7 +47,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "until": 0.8,
     },
     "zeta": {"gamma": 2.8, "sources": None, "anchor": "self", "p": 1.0, "until": 1.0},
-    "local": {"gamma": 2.8, "sources": None, "until": 1.0},
 }
 CHOICES = {"per": LAMS, "anchor": ANCHORS, "keep_variance": ("yes", "no")}
 # methods whose label has only the options that differ from their defaults
@@ -115,12 +113,7 @@ class Method:
         """
         if self.name == "none":
             return None
-        options = self.values
-        options.pop("until", None)
-        if self.name == "zetamix" and "paste" not in dict(self.options):
-            # the default is for images; other data is blended
-            options["paste"] = None
-        return BUILDERS[self.name](num_classes=num_classes, generator=generator, **options)
+        return BUILDERS[self.name](num_classes=num_classes, generator=generator, **self.values)
 
     def mix(
         self,
@@ -144,7 +137,7 @@ class Method:
                 return samples, labels
             if transform is None:
                 return samples, F.one_hot(labels, num_classes).to(samples)
-            if not getattr(transform, "keeps_variance", False):
+            if not getattr(transform, "keep_variance", False):
                 return transform(samples, labels)
             mean = channel_means(samples) if mean is None else mean
             mixed, targets = transform(samples - mean, labels)
@@ -305,5 +298,4 @@ BUILDERS: dict[str, Callable[..., Transform]] = {
     "switch": MixupOrCutMix,
     "zetamix": ZetaMix,
     "zeta": ZetaMixup,
-    "local": LocalMixup,
 }

@@ -11,22 +11,37 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from zetamix._checks import (
+from zetamix.boxes import Size
+from zetamix.checks import (
     check_count,
     check_ignore_index,
     check_number,
     check_tensor,
+    check_values,
+    has_memory,
+    is_batched,
     reads_need_sync,
 )
-from zetamix.kernels import dispatch, numpy_few
-from zetamix.kernels.dispatch import Implementation
-from zetamix.kernels.numpy_few import FewPlan
-from zetamix.kernels.reference import narrow
+from zetamix.kernels import cpu, dispatch
 from zetamix.plan import MixPlan
-from zetamix.sampling import precise_dtype
+from zetamix.plan_rule import PlanRule
+from zetamix.sampling import Draw
 
+# floating point of 16 bits or more, and the integers that float32 holds exactly
+MIXABLE = {
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    *(torch.uint8, torch.int8, torch.int16),
+}
 # binary targets of nn.BCEWithLogitsLoss
 ONE_LOGIT = "labels.float()[:, None]"
+
+
+def is_image(shape: Sequence[int]) -> bool:
+    """Whether samples are images or volumes, [n, c, ..., h, w] of at least 2 × 2 pixels.
+
+    Boxes are pasted into images and volumes only, and the variance is kept of them only.
+    """
+    return len(shape) >= 4 and shape[-1] > 1 and shape[-2] > 1
 
 
 @dataclass(frozen=True)
@@ -36,9 +51,9 @@ class Blend:
     Takes a tensor, or nested dicts, tuples and lists of tensors. Where the plan has boxes, tensors
     [n, ..., height, width] of its size are pasted.
 
-    mean: the mean of the samples, for plans that keep the variance: one number or one per channel,
-        in [0, 1] as in torchvision's Normalize. The samples must then lie in [0, 1] or be uint8;
-        outputs are clipped to the same range. Without a mean, samples are assumed to be normalised
+    mean: the mean of images, for plans that keep the variance: one number or one per channel, in
+        [0, 1] as in torchvision's Normalize. The images must then lie in [0, 1] or be uint8;
+        outputs are clipped to the same range. Without a mean, images are assumed to be normalised
         to mean 0.
     """
 
@@ -53,83 +68,84 @@ class Blend:
             for number in self.mean if isinstance(self.mean, Sequence) else [self.mean]:
                 check_number("mean", number, low=0, high=1)
 
-    def mix(self, value: Any, plan: MixPlan, implementation: Implementation = "auto") -> Any:
-        def blend(leaf: Tensor) -> Tensor:
-            _check_fits("samples", leaf, plan)
+    def mix(self, value: Any, plan: MixPlan, *, looked: bool = False) -> Any:
+        """Mix by the plan. looked: whether the range of the values has been checked."""
+        if isinstance(value, Tensor):
+            return self._mix(value, plan, looked)
+        return pytree.tree_map(lambda leaf: self._mix(leaf, plan, looked), value)
 
-            def combine(indices: Tensor, weights: Tensor) -> Tensor:
-                return self._blend(leaf, plan, indices, weights, implementation)
-
-            if dispatch.mixes_few(leaf, plan.sources, implementation) and _is_plain(plan.weights):
-                few = FewPlan.of(plan.indices, plan.weights, plan.boxes, plan.size)
-                if few is not None:
-                    pastes = _has_boxes_for(leaf, plan)
-                    return dispatch.mix_few(leaf, few, plan.keep_variance, pastes, combine)
-            return _paste(combine(plan.indices, plan.sample_weights()), leaf, plan)
-
-        return blend(value) if isinstance(value, Tensor) else pytree.tree_map(blend, value)
-
-    def _blend(
-        self,
-        leaf: Tensor,
-        plan: MixPlan,
-        indices: Tensor,
-        weights: Tensor,
-        implementation: Implementation,
-    ) -> Tensor:
-        """Eq. 2, or mean + scale · Σ wᵢ (xᵢ − mean) where the plan keeps the variance.
-
-        indices, weights: those of the plan, the weights already scaled.
-        """
-        if self.mean is None and plan.keep_variance and not leaf.is_floating_point():
-            if leaf.dtype not in dispatch.MIXABLE:
-                dispatch.refuse_dtype(leaf.dtype)
-            # `mean` applies to images in [0, 1] or uint8 only: see `_check_range`
-            how = "their mean: pass mean= (in [0, 1], a number or one per channel)"
-            if leaf.dtype != torch.uint8:
-                how = "floating point: pass samples.float(), normalised"
-            raise TypeError(
-                f"Keeping the variance of {leaf.dtype} samples needs {how}, or keep_variance=False."
-            )
-        scale = None if self.mean is None else plan.scale
-        if scale is None:
-            return dispatch.mix_samples(leaf, indices, weights, implementation)
-        largest = self._check_range(leaf)
-        wide = leaf.to(torch.promote_types(leaf.dtype, torch.float32))
-        mixed = dispatch.mix_samples(wide, indices, weights, implementation)
-        each = (-1, *[1] * (leaf.ndim - 1))
-        mixed = mixed + largest * self._mean_of(wide) * (1 - scale).to(wide.dtype).view(each)
-        return narrow(mixed.clamp(0, largest), leaf.dtype)
-
-    def _check_range(self, leaf: Tensor) -> int:
-        """The upper end of the range: 1, or 255 for uint8; raises if `mean` does not apply."""
-        if leaf.dtype == torch.uint8:
-            return 255
-        if not leaf.is_floating_point():
+    def _mix(self, leaf: Tensor, plan: MixPlan, looked: bool) -> Tensor:
+        _check_fits("samples", leaf, plan)
+        if leaf.dtype not in MIXABLE:
+            refuse_dtype(leaf.dtype)
+        if not plan.keep_variance or not is_image(leaf.shape):
+            return dispatch.mix_samples(leaf, plan)
+        if self.mean is None:
+            if not leaf.is_floating_point():
+                _refuse_integers(leaf.dtype)
+            return dispatch.mix_samples(leaf, plan, True)
+        if leaf.dtype != torch.uint8 and not leaf.is_floating_point():
             raise TypeError(f"mean needs samples in [0, 1] or of dtype uint8, got {leaf.dtype}.")
-        if not reads_need_sync(leaf) and leaf.numel():
-            low, high = (float(bound) for bound in leaf.detach().aminmax())
-            if low < 0 or high > 1:
-                bytes_as_floats = low >= 0 and high <= 255
-                hint = "Do not pass mean for normalised samples."
-                raise ValueError(
-                    "mean needs samples in [0, 1] or of dtype uint8, got values from "
-                    f"{low:g} to {high:g}. {'Divide them by 255.' if bytes_as_floats else hint}"
-                )
-        return 1
+        if not looked:
+            _check_range(leaf)
+        return dispatch.mix_samples(leaf, plan, True, self._mean_of(leaf))
 
-    def _mean_of(self, wide: Tensor) -> float | Tensor:
-        """The mean, shaped to fit the channels."""
-        if not isinstance(self.mean, Sequence):
-            return self.mean or 0.0
-        channels = wide.shape[1] if wide.ndim > 1 else 1
-        if len(self.mean) != channels:
+    def _mean_of(self, leaf: Tensor) -> Tensor:
+        """The mean in the unit of the samples, shaped to fit the channels."""
+        largest = 1 if leaf.is_floating_point() else 255
+        each = self.mean if isinstance(self.mean, Sequence) else (self.mean or 0.0,)
+        if isinstance(self.mean, Sequence) and len(each) != leaf.shape[1]:
             raise ValueError(
-                f"mean must be one number or one per channel ({channels}), got {len(self.mean)}."
+                f"mean must be one number or one per channel ({leaf.shape[1]}), got {len(each)}."
             )
         # filled on the device: a CUDA graph cannot capture a copy from the host
-        parts = [wide.new_full((1,), number) for number in self.mean]
-        return torch.cat(parts).view(-1, *[1] * (wide.ndim - 2))
+        kind = torch.promote_types(leaf.dtype, torch.float32)
+        parts = [leaf.new_full((1,), largest * number, dtype=kind) for number in each]
+        return torch.cat(parts).view(-1, *[1] * (leaf.ndim - 2))
+
+
+def _check_range(leaf: Tensor) -> None:
+    """Raise unless the values lie in the range that a mean is for; on a device, assert it."""
+    if leaf.dtype == torch.uint8 or not leaf.numel():
+        return
+    low, high = leaf.detach().aminmax()
+    if reads_need_sync(leaf):
+        check_values((low >= 0) & (high <= 1), "mean needs samples in [0, 1].")
+    elif has_memory(leaf):
+        refuse_range(float(low), float(high))
+
+
+def refuse_range(low: float, high: float) -> None:
+    """Raise unless both lie in [0, 1], where a mean applies; NaN passes."""
+    if low < 0 or high > 1:
+        bytes_as_floats = low >= 0 and high <= 255
+        hint = "Do not pass mean for normalised samples."
+        raise ValueError(
+            "mean needs samples in [0, 1] or of dtype uint8, got values from "
+            f"{low:g} to {high:g}. {'Divide them by 255.' if bytes_as_floats else hint}"
+        )
+
+
+def refuse_dtype(dtype: torch.dtype) -> None:
+    hint = "Token ids cannot be mixed: mix their embeddings."
+    if dtype.is_complex:
+        hint = "Pass torch.view_as_real(samples), which mixes real and imaginary parts."
+    elif dtype.is_floating_point:
+        hint = "Convert them with .float() or .half()."
+    elif dtype in (torch.bool, torch.int32, torch.int64) or "uint" in str(dtype):
+        hint = f"Convert measurements with .float(). {hint}"
+    raise TypeError(
+        f"samples must be floating point of 16 bits or more, uint8, int8 or int16, got {dtype}. "
+        f"{hint}"
+    )
+
+
+def _refuse_integers(dtype: torch.dtype) -> None:
+    # `mean` applies to images in [0, 1] or uint8 only
+    how = "their mean: pass mean= (in [0, 1], a number or one per channel)"
+    if dtype != torch.uint8:
+        how = "floating point: pass samples.float(), normalised"
+    raise TypeError(f"Keeping the variance of {dtype} images needs {how}, or keep_variance=False.")
 
 
 @dataclass(frozen=True)
@@ -156,19 +172,23 @@ class OneHot:
             raise TypeError(f"Class labels must be integers, got {value.dtype}.")
         # small unsigned dtypes cannot hold every class index that they are compared with
         labels = (value if value.ndim == 1 else drop_column(value)).long()
-        on_host = labels.device.type == "cpu" and not torch.compiler.is_compiling()
-        if labels.ndim == 1 and on_host:
-            return self._scatter(labels, plan.indices, plan.weights)
+        on_host = not reads_need_sync(labels)
         self._check_range(labels, on_host)
-        return self._multiply(labels, plan) if labels.ndim == 1 else self._mix_dense(labels, plan)
+        if labels.ndim > 1:
+            return self._mix_dense(labels, plan)
+        if on_host and has_memory(labels):
+            return self._scatter(labels, plan.indices, plan.weights)
+        return self._multiply(labels, plan)
 
     def _check_range(self, labels: Tensor, on_host: bool) -> None:
         """Labels in [0, num_classes), or `ignore_index`: read on a CPU, asserted on a device."""
-        if on_host and torch._C._functorch.is_batchedtensor(labels):
-            raise TypeError(
-                "Class labels cannot be read inside torch.vmap. Mix them outside of it, or as "
-                "one-hot floating point targets with Average()."
-            )
+        if on_host and not has_memory(labels):
+            if is_batched(labels):
+                raise TypeError(
+                    "Class labels cannot be read inside torch.vmap. Mix them outside of it, or as "
+                    "one-hot floating point targets with Average()."
+                )
+            return
         ignored = self.ignore_index
         # nearly every batch is valid, which one pass confirms
         if on_host and labels.numel() and ignored is None:
@@ -191,26 +211,19 @@ class OneHot:
                 hint = f"If this label means ignored, pass ignore_index={wrong}."
             raise ValueError(f"{message}, got {wrong}. {hint}")
 
-    def mix_few(self, labels: Tensor, plan: FewPlan) -> Tensor:
-        """`mix` for class indices [n], int64, and a plan of few sources on a CPU."""
-        if numpy_few.largest_label(labels) >= self.num_classes:
-            self._check_range(labels, on_host=True)
-        return numpy_few.mix_labels(labels, plan, self.num_classes)
-
     def _scatter(self, labels: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
         """Each source's weight added to its class, for class indices [n] on a CPU.
 
         Faster than a matrix product on a CPU (128 rows, 8 sources: 48 µs against 127). On a GPU the
         order of the additions, and so the last bit, would not be deterministic.
         """
-        self._check_range(labels, on_host=True)
         weights = weights.double()
         if self.ignore_index is not None:
             counted = labels != self.ignore_index
             weights = weights * counted[indices]
             labels = torch.where(counted, labels, 0)
         empty = weights.new_zeros(weights.shape[0], self.num_classes)
-        return empty.scatter_add_(1, labels.take(indices), weights).float()
+        return empty.scatter_add_(1, labels[indices], weights).float()
 
     def _multiply(self, labels: Tensor, plan: MixPlan) -> Tensor:
         """The plan applied to one-hot labels; a row that is ignored is all zero."""
@@ -218,7 +231,7 @@ class OneHot:
         hot = labels[:, None] == classes
         if self.ignore_index is not None:
             hot &= classes != self.ignore_index
-        return _mix_exactly(hot, plan)
+        return dispatch.mix_targets(hot, plan)
 
     def _mix_dense(self, labels: Tensor, plan: MixPlan) -> Tensor:
         if plan.size is not None and labels.shape[1:] != plan.size:
@@ -226,10 +239,12 @@ class OneHot:
                 f"Masks must have the height and width of the images, {list(plan.size)}, to paste "
                 f"the same boxes, got {list(labels.shape)}. Resize them, or use ZetaMix(paste=0)."
             )
+        if dispatch.mixes_dense_on_cpu(labels, plan):
+            return cpu.add_by_class(labels, plan, self.num_classes, self.ignore_index)
         # one class at a time: a one-hot tensor of all classes would double the memory
         classes = range(self.num_classes)
         layers = [(labels == k) & (k != self.ignore_index) for k in classes]
-        return torch.stack([_mix_targets(layer, plan) for layer in layers], dim=1)
+        return torch.stack([dispatch.mix_targets(layer, plan) for layer in layers], dim=1)
 
 
 @dataclass(frozen=True)
@@ -243,7 +258,7 @@ class Average:
         _check_fits("targets", value, plan)
         if value.is_complex():
             raise TypeError(f"Targets must be real numbers, got {value.dtype}.")
-        return _mix_targets(value, plan)
+        return dispatch.mix_targets(value, plan)
 
 
 @dataclass(frozen=True)
@@ -266,41 +281,71 @@ class FromAnchor:
 Rule: TypeAlias = Blend | OneHot | Average | FromAnchor
 
 
-def _is_plain(weights: Tensor) -> bool:
-    """Whether NumPy supports the dtype of the weights, and they need no gradients."""
-    return weights.dtype in numpy_few.DTYPES and not dispatch.needs_gradients(weights)
-
-
-def _paste(mixed: Tensor, value: Tensor, plan: MixPlan) -> Tensor:
-    """Paste the boxes of the plan into values [n, ..., height, width] of its size."""
-    if plan.boxes is None or not _has_boxes_for(value, plan):
-        return mixed
-    return dispatch.paste(mixed, value.to(mixed.dtype), plan.indices, plan.boxes)
-
-
-def _has_boxes_for(value: Tensor, plan: MixPlan) -> bool:
-    return plan.boxes is not None and value.ndim >= 3 and value.shape[-2:] == plan.size
-
-
-def _mix_targets(value: Tensor, plan: MixPlan) -> Tensor:
-    """Mix targets of any shape; dense ones are pasted where the plan has boxes."""
-    shape = value.shape[1:]
-    mixed = _mix_exactly(value.reshape(plan.batch_size, shape.numel()), plan)
-    return _paste(mixed.view(plan.outputs, *shape), value, plan)
-
-
-def _mix_exactly(rows: Tensor, plan: MixPlan) -> Tensor:
-    """Mix targets in float64, so that TF32 or bfloat16 matmul settings do not affect them."""
-    result = torch.float64 if rows.dtype == torch.float64 else torch.float32
-    wide = rows.to(precise_dtype(rows.device))
-    return dispatch.mix_rows(wide, plan.indices, plan.weights).to(result)
-
-
 def is_batch(value: object) -> TypeGuard[Tensor]:
     """Whether it is a dense tensor with a batch dimension; `check_tensor` raises otherwise."""
     if not isinstance(value, Tensor) or value.layout is not torch.strided:
         return False
     return value.ndim > 0 and not value.is_nested
+
+
+def check_pair(samples: Any, labels: Any) -> Tensor:
+    """The first tensor of the samples; raises unless samples and labels form a batch."""
+    leaves = [samples] if isinstance(samples, Tensor) else pytree.tree_leaves(samples)
+    if not leaves:
+        raise TypeError("samples must contain at least one tensor, got none.")
+    for leaf in leaves:
+        if not is_batch(leaf):
+            check_tensor("samples", leaf)
+    first: Tensor = leaves[0]
+    if not is_batch(labels):
+        check_tensor("labels", labels)
+    if not torch.compiler.is_compiling() and (is_batched(first) or is_batched(labels)):
+        raise TypeError(
+            "A plan cannot be drawn inside torch.vmap. Draw it outside with zeta_plan or "
+            "mixup_plan, and apply it inside with apply_plan."
+        )
+    if first.shape[0] == 0:
+        raise ValueError("The batch is empty: mixing needs at least one sample.")
+    if first.shape[0] != labels.shape[0]:
+        hint = ""
+        if isinstance(samples, (list, tuple)):
+            hint = " A list means several inputs; pass torch.stack(samples) for single samples."
+        raise ValueError(
+            f"samples and labels must have the same length, got {first.shape[0]} samples "
+            f"and {labels.shape[0]} labels.{hint}"
+        )
+    if first.device != labels.device:
+        raise ValueError(
+            f"samples and labels must be on the same device, got {first.device} and "
+            f"{labels.device}."
+        )
+    return first
+
+
+def launch(
+    samples: Any,
+    labels: Tensor,
+    target: Rule,
+    rule: PlanRule,
+    size: Size | None,
+    mean: float | Sequence[float] | None,
+    draw: Draw,
+) -> tuple[Tensor, Tensor] | None:
+    """Draw a plan and mix samples and class indices in one launch on a GPU; None if not possible.
+
+    size: (height, width) of the images to paste into. mean: as in `Blend`.
+    """
+    if not isinstance(target, OneHot) or not isinstance(samples, Tensor) or not samples.is_cuda:
+        return None
+    classes = target.num_classes, target.ignore_index
+    return dispatch.mix_labelled(samples, labels, *classes, rule, size, mean, draw)
+
+
+def plan_dtype(batch: object) -> torch.dtype:
+    """The dtype of the weights: float64 if any tensor of the batch is float64, else float32."""
+    leaves = [batch] if isinstance(batch, Tensor) else pytree.tree_leaves(batch)
+    double = any(isinstance(leaf, Tensor) and leaf.dtype == torch.float64 for leaf in leaves)
+    return torch.float64 if double else torch.float32
 
 
 def _check_fits(name: str, value: Tensor, plan: MixPlan) -> None:
@@ -350,6 +395,9 @@ def infer_rule(labels: Tensor, num_classes: int | None, ignore_index: int | None
             f"Integer labels ({labels.dtype}) need num_classes to become soft targets. "
             "For regression, pass labels.float()."
         )
+    if labels.ndim == 2 and labels.shape[1] == num_classes and num_classes > 1:
+        # one-hot or multi-hot integers
+        return Average()
     if labels.ndim == 2 and labels.shape[1] != 1:
         raise ValueError(
             f"Integer labels of shape {list(labels.shape)} are ambiguous: multi-hot or dense. Pass "
@@ -363,6 +411,8 @@ def _refuse_labels(labels: object) -> None:
     got = "a scalar tensor" if isinstance(labels, Tensor) else type(labels).__name__
     if labels is None:
         hint = "To mix samples without labels, pass rules=(Blend(),), or use apply_plan."
+    elif isinstance(labels, (tuple, list)) and not any(isinstance(e, Tensor) for e in labels):
+        hint = "Pass torch.as_tensor(labels)."
     elif isinstance(labels, (Mapping, tuple, list)):
         hint = "For a dict or tuple of targets, pass rules= with one rule per entry."
     else:

@@ -3,6 +3,7 @@
 import math
 import os
 import threading
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
@@ -10,22 +11,19 @@ import torch.distributed
 import torch.utils.data
 from torch import Tensor
 
-from zetamix._checks import check_count, check_generator, holds_for_all_sizes
-from zetamix.kernels.plan_spec import MOST_FEW
+from zetamix.checks import check_count, check_generator, holds_for_all_sizes
 
+# plans of at most this many sources are drawn without sorting and mixed without a matrix
+MOST_FEW = 4
 # random integers lie in [0, KEY_LIMIT), so KEY_LIMIT itself outranks every one of them
 KEY_LIMIT = 2**62
-# keys of 30 bits order up to 1,024 rows; on a CPU shuffling beats sorting from 256 on
-# (all rows into each output, one core: 256 rows 1.2 ms against 2.3, 1,024 rows 23 against 73)
-MOST_SHORT_KEYS = 1024
-LEAST_PERMUTED = 256
 
 # SplitMix64 steps its counter by the golden ratio; streams step by another odd number
 GOLDEN = 0x9E3779B97F4A7C15
 STREAM_STEP = 0xD1B54A32D192ED03
 
 # what a random number is for: each purpose has its own counters, so that no two share a number
-ORDER, LAM, TRIES, GAMMA, MIXED, BOX, PASTED = range(7)
+ORDER, LAM, _, GAMMA, MIXED, BOX, PASTED = range(7)
 LANE_STEP = 2**40
 
 ANY_CUDA = torch.device("cuda")
@@ -38,12 +36,12 @@ _generator_lock = threading.Lock()
 
 
 class Draw:
-    """The random numbers of one plan.
+    """The random numbers of one plan, all of them from `generator`.
 
     On a CPU they come directly from the generator, and every stream consumes the same number of
-    them, so that all ranks of a job start and resume with the same generator state. On a GPU the
-    generator gives one number, the origin, which SplitMix64 expands to all others, so that a kernel
-    can compute them.
+    them, so that all ranks of a job start and resume with the same generator state. On a GPU and in
+    compiled code the generator gives one number, the origin, which SplitMix64 expands to all
+    others, so that a kernel can compute them.
 
     stream: index of the random stream; None uses that of this process (`process_stream`).
     device: where the plan is drawn; None uses the device of the generator, or the CPU.
@@ -65,11 +63,12 @@ class Draw:
             check_generator(generator, device)
         if stream is None:
             stream = process_stream(generator)
-        elif not isinstance(stream, int) or stream < 0:
+        elif type(stream) is not int or stream < 0:
             check_count("stream", stream, 0)
         self.generator = generator
         self.device = device
-        self.offset = signed(stream * STREAM_STEP) if stream else 0
+        self.offset = signed(int(stream) * STREAM_STEP) if stream else 0
+        self.on_host = device.type == "cpu" and not torch.compiler.is_compiling()
         self._origin: tuple[Tensor | None, int] | None = None
 
     def origin(self) -> tuple[Tensor | None, int]:
@@ -107,29 +106,28 @@ class Draw:
 
     def integers(self, lane: int, *shape: int) -> Tensor:
         """Random integers in [0, KEY_LIMIT)."""
-        if self.device.type != "cpu":
+        if not self.on_host:
             return expand(*self.origin(), *shape, lane=lane, device=self.device)
         bits = self._randint(*shape)
         return _scramble(bits + self.offset) if self.offset else bits
 
-    def shuffle(self, rows: Tensor) -> None:
-        """Fill every row [length] on a CPU with a random permutation of 0, …, length − 1."""
-        # seeded by one number, so that all streams advance the caller's generator equally
-        generator = torch.Generator().manual_seed(int(self.integers(ORDER, 1)))
-        for row in rows:
-            torch.randperm(len(row), generator=generator, out=row)
-
     def uniform(self, lane: int, *shape: int) -> Tensor:
         """Random numbers in [0, 1], in the precision that weights are computed in; on a CPU < 1."""
-        if self.device.type == "cpu" and not self.offset and not torch.compiler.is_compiling():
+        if self.on_host and not self.offset:
             return torch.rand(
                 shape, generator=self.generator, dtype=torch.float64, device=self.device
             )
         bits = self.integers(lane, *shape)
-        if self.device.type == "cpu":
+        if self.on_host:
             # 53 bits, which float64 holds exactly
             return (bits >> 9).double() / 2**53
         return (bits.to(precise_dtype(self.device)) + 0.5) / KEY_LIMIT
+
+    def below(self, limits: int | Tensor, *shape: int) -> Tensor:
+        """Random integers for the order of rows, each in [0, limit)."""
+        if self.on_host:
+            return (self.uniform(ORDER, *shape) * limits).long()
+        return self.integers(ORDER, *shape) % limits
 
 
 def _triton_stable_int(number: int) -> int:
@@ -137,7 +135,8 @@ def _triton_stable_int(number: int) -> int:
 
     Triton recompiles for an integer that is 1, divisible by 16, or fits in 32 bits.
     """
-    return number >> 3 << 1 & KEY_LIMIT - 1 | KEY_LIMIT | 1
+    low = (number >> 3) << 1
+    return (low & (KEY_LIMIT - 1)) | KEY_LIMIT | 1
 
 
 def reads_generator_on_host(device: torch.device) -> bool:
@@ -159,21 +158,21 @@ def expand(
     seed: Tensor | None, offset: int, *shape: int, lane: int = ORDER, device: torch.device
 ) -> Tensor:
     """Integers in [0, KEY_LIMIT) of the SplitMix64 sequence of `seed + offset`."""
-    first = lane * LANE_STEP
-    counters = torch.arange(first, first + math.prod(shape), device=device).view(shape)
-    steps = counters * signed(GOLDEN) + offset
+    counters = torch.arange(math.prod(shape), device=device).view(shape)
+    if seed is not None and torch.compiler.is_compiling():
+        # numbers that inductor cannot know: with its own it fails where a product needs 65 bits
+        counters = (counters ^ seed) ^ seed
+    steps = counters * signed(GOLDEN) + signed(lane * LANE_STEP * GOLDEN + offset)
     return _scramble(steps if seed is None else steps + seed)
 
 
-def order_width(batch: int, sources: int | None) -> int:
+def order_width(batch: int, sources: int) -> int:
     """How many random integers one output's order takes: one per source, or one per batch row.
 
     For few sources, and from 16 rows per source on, digits for the sources beat keys for the whole
     batch (CPU, 8 sources: 64 rows 80 µs against 110, 128 rows 85 against 259, 1024 rows 0.19
     against 13.7 ms).
     """
-    if sources is None:
-        return batch
     # while tracing, do not branch on the batch size: every size would be recompiled
     if torch.compiler.is_compiling():
         few = sources <= 32
@@ -189,143 +188,100 @@ def draw_rows(
 
     width: `order_width(batch, sources)`. own_anchor: output k begins with row k.
     """
-    compiling = torch.compiler.is_compiling()
-    if not compiling and draw.device.type == "cpu" and width == batch >= LEAST_PERMUTED:
-        return _order_by_permutations(draw, batch, sources, outputs, own_anchor)
-    bits = draw.integers(ORDER, outputs, width)
-    if not compiling:
-        return order_rows(bits, batch, sources, own_anchor)
-    # one graph for all batch sizes: do not branch on a comparison of sizes
-    anchors = torch.arange(outputs, device=bits.device) % batch if own_anchor else None
-    if holds_for_all_sizes(width == batch):
-        return _order_by_long_keys(bits, sources, anchors)
-    return _order_by_digits(bits, batch, anchors)
+    anchors = torch.arange(outputs, device=draw.device) % batch if own_anchor else None
+    # in a traced function, one graph for all batch sizes: do not branch on a comparison of sizes
+    by_keys = holds_for_all_sizes(width == batch)
+    if by_keys and (torch.compiler.is_compiling() or sources > MOST_FEW):
+        return _order_by_keys(draw.integers(ORDER, outputs, batch), sources, anchors)
+    limits = torch.arange(batch, batch - sources, -1, device=draw.device)
+    return _order_by_digits(draw.below(limits, outputs, sources), anchors)
 
 
-def order_rows(bits: Tensor, batch: int, sources: int, own_anchor: bool) -> Tensor:
-    """Turn random integers into [outputs, sources] distinct batch rows, uniform over all orders.
-
-    bits: [outputs, order_width(batch, sources)]. own_anchor: output k begins with row k.
-    """
-    outputs, width = bits.shape
-    anchors = torch.arange(outputs, device=bits.device) % batch if own_anchor else None
-    if width != batch or sources <= MOST_FEW:
-        return _order_by_digits(bits, batch, anchors)
-    if batch > MOST_SHORT_KEYS:
-        return _order_by_long_keys(bits, sources, anchors)
-    return _order_by_keys(bits, sources, anchors)
-
-
-def _order_by_permutations(
-    draw: Draw, batch: int, sources: int, outputs: int, own_anchor: bool
-) -> Tensor:
-    """One random permutation per output: no keys to draw and sort, little extra memory."""
-    rows = torch.empty(outputs, batch, dtype=torch.int64, device="cpu")
-    if own_anchor:
-        anchors = torch.arange(outputs, device="cpu") % batch
-        rows[:, 0] = anchors
-        others = rows[:, 1:]
-        draw.shuffle(others)
-        # shift the permutations past the anchor, in blocks: torch widens the comparison to int64
-        for start in range(0, outputs, 512):
-            part = others[start : start + 512]
-            part += part >= anchors[start : start + 512, None]
-    else:
-        draw.shuffle(rows)
-    return rows[:, :sources].contiguous()
-
-
-def _order_by_long_keys(bits: Tensor, sources: int, anchors: Tensor | None) -> Tensor:
-    """Sort random keys of 62 bits, largest first."""
+def _order_by_keys(keys: Tensor, sources: int, anchors: Tensor | None) -> Tensor:
+    """Sort the batch rows of each output by random keys."""
     if anchors is not None:
-        bits = bits.scatter(1, anchors[:, None], KEY_LIMIT)
-    return bits.argsort(dim=1, descending=True)[:, :sources]
+        keys = keys.scatter(1, anchors[:, None], KEY_LIMIT)
+    if keys.shape[1] == sources:
+        return keys.argsort(dim=1, descending=True)
+    return keys.topk(sources, dim=1, sorted=True).indices
 
 
-def _order_by_keys(bits: Tensor, sources: int, anchors: Tensor | None) -> Tensor:
-    """Sort random keys of 30 bits, largest first, for up to MOST_SHORT_KEYS rows.
-
-    The lowest bits of each key are its column XOR a random mask per output, so that the order can
-    be read from the sorted keys. The mask, from bits that the keys do not use, also breaks ties of
-    the upper bits at random.
-    """
-    batch = bits.shape[1]
-    low = (1 << (batch - 1).bit_length()) - 1
-    mask = bits[:, :1] & low
-    names = torch.arange(batch, device=bits.device) ^ mask
-    keys = ((bits >> 32) & ~low) | names
-    if anchors is not None:
-        first = anchors[:, None]
-        keys.scatter_(1, first, (first ^ mask) | (KEY_LIMIT >> 32))
-    keys = keys.int()
-    if sources == batch:
-        ordered = keys.sort(dim=1, descending=True).values
-    else:
-        ordered = keys.topk(sources, dim=1, sorted=True).values
-    return ((ordered & low) ^ mask).long()
-
-
-def _order_by_digits(bits: Tensor, batch: int, anchors: Tensor | None) -> Tensor:
-    """Read random integers as the digits of a Lehmer code and decode it.
+def _order_by_digits(digits: Tensor, anchors: Tensor | None) -> Tensor:
+    """Decode the digits of a Lehmer code, [outputs, sources].
 
     Digit t counts the rows below the t-th choice among those not chosen yet. Codes and ordered
     choices correspond one to one, so uniform digits give uniform orders.
     """
-    sources = bits.shape[1]
-    digits = bits % torch.arange(batch, batch - sources, -1, device=bits.device)
+    columns = list(digits.unbind(1))
     if anchors is not None:
-        digits = torch.cat([anchors[:, None], digits[:, 1:]], dim=1)
-    digits = digits.t().contiguous()
-    for rank in range(sources - 2, -1, -1):
-        later = digits[rank + 1 :]
-        later += later >= digits[rank]
-    return digits.t().contiguous()
+        columns[0] = anchors
+    for rank in range(len(columns) - 2, -1, -1):
+        for later in range(rank + 1, len(columns)):
+            columns[later] = columns[later] + (columns[later] >= columns[rank])
+    return torch.stack(columns, 1)
 
 
-def draw_lam(draw: Draw, alpha: float, count: int) -> Tensor:
-    """λ ~ Beta(α, α), shape [count], without underflow for any α."""
-    if alpha == 1 and draw.device.type == "cpu" and not torch.compiler.is_compiling():
-        return draw.uniform(LAM, count)
-    uniform = draw.uniform(LAM, count, 2)
-    if alpha == 1:
-        return uniform[:, 0]
-    # Gamma(α) = Gamma(α + 1) · U^(1/α): in logarithms, because for small α both underflow to 0
-    tiny = torch.finfo(uniform.dtype).tiny
-    tries = draw.uniform(TRIES, count, 2, 8, 3).clamp_min(tiny)
-    logs = _log_gamma_variate(alpha + 1, tries) + uniform.clamp_min(tiny).log() / alpha
-    return torch.sigmoid(logs[:, 0] - logs[:, 1])
+def rotate_rows(draw: Draw, batch: int, outputs: int) -> tuple[Tensor, Tensor]:
+    """Rows [outputs, 2]: sample k and sample (k − s) mod batch, and the shift s of the batch, [1].
 
-
-def _log_gamma_variate(shape: float, uniform: Tensor) -> Tensor:
-    """log of Gamma(shape) variates for shape > 1, from `uniform` [..., tries, 3].
-
-    Marsaglia and Tsang's rejection sampling, which accepts more than 95 % of the tries. All eight
-    tries are made at once; if all fail, which happens once in 10¹⁰ draws, the first is used.
-    torch's own Gamma sampler does not support streams.
+    s is uniform in 1, …, batch − 1: a permutation in which no sample is its own partner.
     """
+    own = torch.arange(outputs, device=draw.device)
+    if outputs != batch:
+        own = own % batch
+    shift = draw.below(batch - 1, 1) + 1
+    return torch.stack([own, (own - shift) % batch], 1), shift
+
+
+def weigh(gamma: Tensor, sources: int) -> Tensor:
+    """Weights by rank, Eq. 3: `rank**-gamma / C` with C = Σ rank**-gamma, shape [*gamma, sources].
+
+    >>> weigh(torch.tensor(1.0), sources=3) * 11
+    tensor([6., 3., 2.])
+    """
+    ranks = torch.arange(1, sources + 1, device=gamma.device, dtype=gamma.dtype)
+    powers = ranks ** -gamma.unsqueeze(-1)
+    return powers / powers.sum(-1, keepdim=True)
+
+
+def draw_lam(draw: Draw, count: int, alphas: Sequence[float]) -> list[Tensor]:
+    """λ ~ Beta(α, α) for each α, [count], all from the same random numbers."""
+    uniform = draw.uniform(LAM, count, 2)
+    # Beta(1, 1) is the uniform distribution
+    return [uniform[:, 0] if alpha == 1 else _beta(alpha, *uniform.unbind(1)) for alpha in alphas]
+
+
+def _beta(alpha: float, radius: Tensor, angle: Tensor) -> Tensor:
+    """Beta(α, α) from two uniform numbers, exact for every α > 0 and without underflow.
+
+    t is Student's with 2α degrees of freedom, divided by √2α (Devroye, 1996); then
+    1/2 + t / 2√(1 + t²) is Beta(α, α).
+    """
+    limits = torch.finfo(radius.dtype)
     # a tensor: with a Python number, torch.compile makes one graph per value
-    d = precise(shape - 1 / 3, uniform.device)
-    first, second, third = uniform.unbind(-1)
-    normal = (-2 * first.log()).sqrt() * torch.cos(2 * math.pi * second)
-    v = (1 + normal / (9 * d).sqrt()) ** 3
-    log_v = v.clamp_min(torch.finfo(v.dtype).tiny).log()
-    accepted = (v > 0) & (third.log() < normal.square() / 2 + d - d * v + d * log_v)
-    # argmax returns the first maximum: the first accepted try, or try 0 if all failed
-    chosen = accepted.int().argmax(-1, keepdim=True)
-    return (d.log() + log_v).gather(-1, chosen).squeeze(-1)
+    power = -radius.clamp_min(limits.tiny).log() / precise(alpha, radius.device)
+    spread = torch.expm1(power).sqrt().clamp_max(limits.max)
+    t = torch.sin(math.pi * (angle - 0.5)) * spread
+    root = (1 + t.square()).sqrt()
+    smaller = 0.5 / (root * (root + t.abs()))
+    return torch.where(t > 0, 1 - smaller, smaller)
 
 
-def process_stream(generator: torch.Generator | None, home_rank: int = 0) -> int:
+def process_stream(
+    generator: torch.Generator | None, home_rank: int = 0, stream: int | None = None
+) -> int:
     """A number that differs between the ranks of a job and between the workers of a loader.
 
     home_rank: the rank to assume in a process that has none, such as a spawned loader worker.
+    stream: a number in place of the rank.
     """
     # torch seeds the default generator of each worker, but the caller's generator is copied to
     # every worker, at every epoch, with the same state
     worker = None
     if generator is not None and not torch.compiler.is_compiling():
         worker = torch.utils.data.get_worker_info()
-    return process_rank(home_rank) + (0 if worker is None else worker.seed << 20)
+    first = process_rank(home_rank) if stream is None else stream
+    return first + (0 if worker is None else worker.seed << 20)
 
 
 def process_rank(home_rank: int = 0) -> int:

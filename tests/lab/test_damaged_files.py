@@ -13,7 +13,6 @@ import torch
 from factories import finish
 from fuzz import count
 
-from zetamix import MixPlan, zeta_plan
 from zetamix.atomic_io import load_tensors
 from zetamix_lab import data
 from zetamix_lab.records import RunRecord, append_record, read_lines
@@ -34,7 +33,6 @@ def folders(digits, tmp_path_factory):
     # after its first epoch, which an evaluation ends
     train([new(out="stopped", save_every=0)], stop=lambda: curve.stat().st_size > 0)
     append_record(path / "records.jsonl", finish(new(out="done")))
-    zeta_plan(8).save(path / "plan.pt")
     return path
 
 
@@ -48,7 +46,6 @@ READERS = {
     "done/final.pt": lambda path: predict(path.parent),
     "done/model.json": lambda path: predict(path.parent),
     "records.jsonl": lambda path: [RunRecord.from_dict(line) for line in read_lines(path)],
-    "plan.pt": lambda path: MixPlan.load(path).weights,
 }
 
 

@@ -4,7 +4,7 @@
 with new ones for as long as it is told.
 """
 
-import tempfile
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ from conftest import assert_close
 from fuzz import count
 from hypothesis import given
 from hypothesis import strategies as st
+from transform_kinds import plain_torch
 
 from zetamix import (
     MixPlan,
@@ -93,12 +94,13 @@ def mix_in_float64(samples, plan):
     return mixed.view(plan.outputs, *samples.shape[1:])
 
 
-@given(st.integers(1, 24), devices, st.sampled_from(["auto", "reference"]), st.data())
-def test_a_plan_is_applied_as_the_matrix_product_says(batch, device, implementation, data):
+@given(st.integers(1, 24), devices, st.booleans(), st.data())
+def test_a_plan_is_applied_as_the_matrix_product_says(batch, device, plain, data):
     samples = data.draw(sample_batches(batch)).to(device)
     plan = data.draw(any_plan(batch)).to(device)
     before = samples.clone()
-    mixed = apply_plan(samples, plan, implementation=implementation)
+    with plain_torch() if plain else nullcontext():
+        mixed = apply_plan(samples, plan)
     assert_close(mixed.cpu(), mix_in_float64(samples, plan))
     assert (mixed.dtype, mixed.device) == (samples.dtype, samples.device)
     assert torch.equal(samples, before)
@@ -230,7 +232,7 @@ def test_transforms_mix_every_entry_of_a_nest_by_one_plan(batch, seed, p, enable
 
 
 @given(st.integers(1, 300), seeds, gammas, devices, st.data())
-def test_plans_are_orders_of_distinct_rows_and_survive_a_file(batch, seed, gamma, device, data):
+def test_plans_are_orders_of_distinct_rows(batch, seed, gamma, device, data):
     sources = data.draw(st.none() | st.integers(2, batch)) if batch > 1 else None
     own = data.draw(st.booleans())
     options = {
@@ -253,12 +255,9 @@ def test_plans_are_orders_of_distinct_rows_and_survive_a_file(batch, seed, gamma
     assert_close(plan.weights.sum(1).cpu(), torch.ones(plan.outputs))
     if own:
         assert torch.equal(plan.indices[:, 0].cpu(), torch.arange(plan.outputs) % batch)
-    with tempfile.TemporaryDirectory() as folder:
-        plan.save(f"{folder}/plan.pt")
-        loaded = MixPlan.load(f"{folder}/plan.pt")
-    for other in (loaded, drawn().to("cpu")):
-        assert torch.equal(other.indices, plan.indices.cpu())
-        assert torch.equal(other.weights, plan.weights.cpu())
+    again = drawn().to("cpu")
+    assert torch.equal(again.indices, plan.indices.cpu())
+    assert torch.equal(again.weights, plan.weights.cpu())
     count("API calls", 3)
 
 

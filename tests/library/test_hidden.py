@@ -330,8 +330,6 @@ def test_wrong_arguments():
     HiddenMix(model, ["input"], ZetaMix(num_classes=3))
     with pytest.raises(ValueError, match="CutMix pastes boxes into images"):
         HiddenMix(model, "0", CutMix(num_classes=3))
-    with pytest.raises(ValueError, match=r"ZetaMix pastes .*, or ZetaMix without paste="):
-        HiddenMix(model, "input", ZetaMix(num_classes=3, paste=0.5))
     with pytest.raises(TypeError, match="transform must be a ZetaMixup"):
         HiddenMix(model, "0", LabelSmoothing(num_classes=3))
     from zetamix.rules import Blend

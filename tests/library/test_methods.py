@@ -11,7 +11,6 @@ from zetamix.methods import BUILDERS, OPTIONS, Method, UnknownMethodError, parse
 from zetamix.transforms import (
     CutMix,
     LabelSmoothing,
-    LocalMixup,
     Mixup,
     MixupOrCutMix,
     ZetaMix,
@@ -54,8 +53,6 @@ WRITTEN = [
     ("zeta:sources=4, gamma = 2.4", "zeta:gamma=2.4,sources=4", {"gamma": 2.4, "sources": 4}),
     ("zeta:sources=all", "zeta:2.8", {}),
     ("zeta:anchor=random,p=0.5", "zeta:gamma=2.8,anchor=random,p=0.5", {"anchor": "random"}),
-    ("local", "local:2.8", {}),
-    ("local:4,sources=8", "local:gamma=4.0,sources=8", {"gamma": 4.0, "sources": 8}),
 ]
 
 
@@ -138,10 +135,8 @@ UNKNOWN = [
     ("zeta:1..", "zeta: expected gamma=a number or a range such as 0..4, got '1..'."),
     ("zeta:sources=2.5", "zeta: expected sources=a whole number or all, got '2.5'."),
     ("cutmix:x", "cutmix: expected alpha=a number, got 'x'."),
-    ("local:0..4", "local: expected gamma=a number, got '0..4'."),
     ("mixup:per=epoch", "mixup: expected per=sample or batch, got 'epoch'."),
     ("zeta:sources=1", "zeta:gamma=2.8,sources=1: sources must be at least 2, got 1."),
-    ("local:sources=1", "local:gamma=2.8,sources=1: sources must be at least 2, got 1."),
     ("zetamix:keep_variance=1", "zetamix: expected keep_variance=yes or no, got '1'."),
     ("zetamix:paste=2", "zetamix:paste=2.0: paste must be finite and between 0 and 1, got 2.0."),
     ("zetamix:sources=1", "zetamix:sources=1: sources must be at least 2, got 1."),
@@ -161,7 +156,6 @@ UNKNOWN = [
     ("smoothing:-1", "smoothing:-1.0: amount must be finite and between 0 and 1, got -1.0."),
     ("zeta:-1", "zeta:-1.0: gamma must be finite and at least 0, got -1.0."),
     ("zeta:nan", "zeta:nan: gamma must be finite and at least 0, got nan."),
-    ("local:inf", "local:inf: gamma must be finite and at least 0, got inf."),
 ]
 
 
@@ -223,7 +217,6 @@ BUILT = [
         {"gamma": (0.0, 3.0), "sources": 3, "keep_variance": False, "paste": 0.5, "p": 0.5},
     ),
     ("zeta:gamma=3,sources=4,anchor=random", ZetaMixup, {"gamma": 3.0, "sources": 4}),
-    ("local:3,sources=4", LocalMixup, {"gamma": 3.0, "sources": 4}),
 ]
 
 
@@ -240,7 +233,7 @@ def test_none_has_no_transform():
 
 MIXING = [
     "mixup", "cutmix", "cutmix:per=sample", "switch", "switch:per=sample", "zetamix",
-    "zetamix:paste=0.5,sources=3", "zeta", "zeta:sources=4", "local",
+    "zetamix:paste=0.5,sources=3", "zeta", "zeta:sources=4",
 ]  # fmt: skip
 
 
@@ -260,8 +253,7 @@ def test_transforms_mix_into_soft_targets_from_the_generator_alone(text):
     torch.testing.assert_close(targets.sum(1), torch.ones(16))
     assert torch.equal(first, again)
     assert torch.equal(targets, targets_again)
-    # local synthetic instances follow from the samples; everything else follows the seed
-    assert torch.equal(first, other) == (text == "local")
+    assert not torch.equal(first, other)
 
 
 def test_every_method_has_options_and_a_builder():

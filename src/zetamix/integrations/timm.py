@@ -15,8 +15,8 @@ from timm.data.loader import fast_collate
 from torch import Tensor
 
 from zetamix import methods
-from zetamix._checks import check_choice, check_flag, check_number
-from zetamix.batch_mix import BatchMix
+from zetamix.checks import check_choice, check_flag, check_number
+from zetamix.transforms import BatchMix
 
 MODES = ("batch", "pair", "elem")
 METHODS = ("zetamix", "zeta", "mixup", "cutmix", "switch")

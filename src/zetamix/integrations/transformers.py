@@ -15,9 +15,9 @@ from transformers import Trainer, TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
 from zetamix.atomic_io import load_tensors, write_file
-from zetamix.batch_mix import BatchMix
 from zetamix.integrations import check_arguments
 from zetamix.losses import soft_cross_entropy
+from zetamix.transforms import BatchMix
 
 SINGLE_LABEL = "single_label_classification"
 # saved with the model in every checkpoint, one file per process

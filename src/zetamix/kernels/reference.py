@@ -8,24 +8,34 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from zetamix._checks import holds_for_all_sizes
 from zetamix.boxes import inside
+from zetamix.checks import holds_for_all_sizes
 
 
-def mix_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
+def mix_rows(
+    rows: Tensor,
+    indices: Tensor,
+    weights: Tensor,
+    moved: Tensor | None = None,
+    mean: Tensor | None = None,
+) -> Tensor:
     """Eq. 2: output k is Σ_i weights[k, i] · rows[indices[k, i]], in the dtype of `rows`.
 
-    Half precision and integers are mixed in float32; integers are rounded to the nearest.
+    The sums have the dtype of the weights; integers are rounded to the nearest.
+
+    moved, mean: [outputs] and [features] or [1]: moved[k] · mean is added to output k, and the
+        outputs are clipped to the range of images, [0, 1] or [0, 255].
     """
-    wide = wide_dtype(rows, weights)
-    weights = weights.to(wide)
     # autocast would run the product in half precision; the meta device does not know it
     kind = rows.device.type
     with nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False):
         if _is_sparse(indices, rows):
-            mixed = gather_rows(rows.to(wide), indices, weights)
+            mixed = gather_rows(rows.to(weights.dtype), indices, weights)
         else:
-            mixed = dense(indices, weights, rows.shape[0]) @ rows.to(wide)
+            matrix = weights.new_zeros(indices.shape[0], rows.shape[0])
+            mixed = matrix.scatter_add(1, indices, weights) @ rows.to(weights.dtype)
+    if moved is not None and mean is not None:
+        mixed = (mixed + moved[:, None] * mean).clamp(0, range_end(rows.dtype))
     return narrow(mixed, rows.dtype)
 
 
@@ -38,32 +48,12 @@ def _is_sparse(indices: Tensor, rows: Tensor) -> bool:
     return holds_for_all_sizes(sources <= 32) and not holds_for_all_sizes(sources == batch)
 
 
-def wide_dtype(rows: Tensor, weights: Tensor) -> torch.dtype:
-    """The dtype of the sums: float32, or float64 where either is."""
-    either = torch.promote_types(rows.dtype, weights.dtype)
-    return torch.promote_types(either, torch.float32)
-
-
 def gather_rows(rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
     """A sum over ranks, for few sources, without an [outputs, batch] matrix."""
     mixed = rows.index_select(0, indices[:, 0]) * weights[:, :1]
     for rank in range(1, indices.shape[1]):
         mixed = mixed + rows.index_select(0, indices[:, rank]) * weights[:, rank : rank + 1]
     return mixed
-
-
-def dense(indices: Tensor, weights: Tensor, batch_size: int) -> Tensor:
-    """The plan as an [outputs, batch_size] matrix."""
-    # add, not assign: a plan made by hand may contain the same row twice
-    return weights.new_zeros(indices.shape[0], batch_size).scatter_add_(1, indices, weights)
-
-
-def narrow(mixed: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert to the dtype of the input; integers are rounded to the nearest and clamped."""
-    if dtype.is_floating_point:
-        return mixed.to(dtype)
-    info = torch.iinfo(dtype)
-    return mixed.round().clamp(info.min, info.max).to(dtype)
 
 
 def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Tensor:
@@ -78,3 +68,16 @@ def paste(mixed: Tensor, samples: Tensor, indices: Tensor, boxes: Tensor) -> Ten
         # indexing, not index_select, which would lose channels_last
         mixed = torch.where(covered, samples[indices[:, source]], mixed)
     return mixed
+
+
+def narrow(mixed: Tensor, dtype: torch.dtype) -> Tensor:
+    """Convert to the dtype of the input; integers are rounded to the nearest and clamped."""
+    if dtype.is_floating_point:
+        return mixed.to(dtype)
+    info = torch.iinfo(dtype)
+    return mixed.round().clamp(info.min, info.max).to(dtype)
+
+
+def range_end(dtype: torch.dtype) -> int:
+    """The largest value of images: 1, or 255 for bytes."""
+    return 1 if dtype.is_floating_point else 255

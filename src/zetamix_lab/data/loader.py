@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from zetamix._checks import check_choice, check_count
+from zetamix.checks import check_choice, check_count
 from zetamix_lab.data.augment import (
     AUGMENTATIONS,
     EpochDraws,

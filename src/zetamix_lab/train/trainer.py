@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
-from zetamix.batch_mix import BatchMix
 from zetamix.methods import Method
 from zetamix.sampling import GOLDEN, mix64
+from zetamix.transforms import BatchMix
 from zetamix_lab.data.augment import choose_scale, measure_scale
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.data.loader import Labelled, Loader, copy_to_device, make_batch

@@ -18,7 +18,7 @@ from torch import Tensor
 Gamma: TypeAlias = float | tuple[float, float] | Tensor
 GammaSchedule: TypeAlias = Callable[[int], Gamma]
 # frames of these modules are skipped to find the line of the caller
-INSIDE = ("torch.", "zetamix.batch_mix", "zetamix.hidden", "zetamix.transforms")
+INSIDE = ("torch.", "zetamix.hidden", "zetamix.transforms")
 
 
 def reads_need_sync(tensor: Tensor) -> bool:
@@ -33,16 +33,56 @@ def holds_for_all_sizes(condition: bool) -> bool:
     """
     if not torch.compiler.is_compiling():
         return condition
-    # torch.compile has imported it already; importing zetamix must not
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
-
+    try:
+        # torch.compile has imported it already; importing zetamix must not
+        from torch.fx.experimental.symbolic_shapes import statically_known_true
+    except ImportError:
+        # not public: without it there are more graphs
+        return bool(condition)
     return statically_known_true(condition)
+
+
+def has_memory(tensor: Tensor) -> bool:
+    """Whether it is a plain tensor whose memory can be read.
+
+    False for the tensors of torch.func, FakeTensorMode and other subclasses.
+    """
+    if type(tensor) not in (Tensor, torch.nn.Parameter):
+        return False
+    try:
+        tensor.data_ptr()
+    except RuntimeError:
+        # wrapped by torch.func
+        return False
+    return True
+
+
+def is_batched(tensor: Tensor) -> bool:
+    """Whether torch.vmap maps over it, so that its values differ from row to row."""
+    functorch = getattr(torch._C, "_functorch", None)
+    probe = getattr(functorch, "is_batchedtensor", None)
+    # not public: without it, vmap raises its own error
+    return probe is not None and bool(probe(tensor))
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Whether values can be read without waiting for a device."""
+    return tensor.device.type == "cpu" and has_memory(tensor)
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a line to the traceback of an error; to its message in Python 3.10."""
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    else:
+        error.args = (f"{error.args[0] if error.args else ''} {note}", *error.args[1:])
 
 
 def warn(message: str) -> None:
     """Warn at the line that uses a transform: the first frame outside torch and the transforms."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith(INSIDE):
+    # code run by exec has no name
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(INSIDE):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, stacklevel=level)
 
@@ -78,9 +118,10 @@ def check_number(name: str, value: float, *, low: float, high: float = math.inf)
         raise ValueError(f"{name} must be finite and {bounds}, got {value}.")
 
 
-def check_flag(name: str, value: bool) -> None:
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be True or False, got {type(value).__name__}.")
+def check_flag(name: str, value: object) -> None:
+    # a comparison of NumPy numbers gives a bool of NumPy
+    if not isinstance(value, bool) and str(getattr(value, "dtype", "")) != "bool":
+        raise TypeError(f"{name} must be True or False, got {value!r}.")
 
 
 def check_alpha(alpha: float) -> None:
@@ -123,6 +164,11 @@ def _check_gamma_tensor(gamma: Tensor, outputs: int | None, device: torch.device
     check_values(
         torch.isfinite(gamma) & (gamma >= 0), "gamma must be finite and at least 0 in every output."
     )
+
+
+def check_weights_dtype(dtype: torch.dtype) -> None:
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise TypeError(f"dtype must be a floating point dtype, which weights need, got {dtype}.")
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

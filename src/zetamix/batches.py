@@ -1,0 +1,258 @@
+"""Nested batches: dicts, tuples and lists of tensors, NumPy arrays and tv_tensors, with rules."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from zetamix.checks import add_note, check_tensor
+from zetamix.plan import MixPlan
+from zetamix.rules import Blend, Rule, infer_rule, is_image
+
+Rules: TypeAlias = Rule | Mapping[str, "Rules"] | Sequence["Rules"]
+Path: TypeAlias = tuple[object, ...]
+# the keys that labels have in datasets of Hugging Face and torchvision
+LABEL_KEYS = ("labels", "label", "targets", "target")
+
+
+def mix_tree(
+    value: Any, rules: Rules, plan: MixPlan, *, mixes: bool, looked: bool, path: Path = ()
+) -> Any:
+    """Mix every entry by its rule; unless `mixes`, samples are returned as they are.
+
+    looked: whether the range of the samples has been checked.
+    """
+    if not isinstance(rules, (Mapping, Sequence)):
+        try:
+            if isinstance(rules, Blend):
+                return rules.mix(value, plan, looked=looked) if mixes else value
+            return rules.mix(value, plan)
+        except Exception as error:
+            hint = " A dict needs a dict of rules." if isinstance(value, Mapping) else ""
+            _name_entry(error, path, hint)
+            raise
+    check_entries(rules, value, path)
+    parts = {
+        name: mix_tree(value[name], rule, plan, mixes=mixes, looked=looked, path=(*path, name))
+        for name, rule in _entries(rules)
+    }
+    return parts if isinstance(rules, Mapping) else in_form_of(value, list(parts.values()))
+
+
+def blended_leaves(value: Any, rules: Rules) -> list[tuple[Tensor, Blend]]:
+    """The tensors that are blended, each with its rule. Entries without a rule are skipped."""
+    if isinstance(rules, Blend):
+        if isinstance(value, Tensor):
+            return [(value, rules)]
+        leaves = pytree.tree_leaves(value)
+        return [(leaf, rules) for leaf in leaves if isinstance(leaf, Tensor)]
+    pairs: Iterable[tuple[Any, Rules]] = ()
+    if isinstance(rules, Mapping) and isinstance(value, Mapping):
+        pairs = [(value[name], rule) for name, rule in rules.items() if name in value]
+    elif isinstance(rules, Sequence) and isinstance(value, (tuple, list)):
+        pairs = zip(value, rules, strict=False)
+    return [leaf for part, rule in pairs for leaf in blended_leaves(part, rule)]
+
+
+def infer_rules(
+    batch: Any, blend: Blend, num_classes: int | None, ignore_index: int | None, name: str
+) -> Rules:
+    """The rules of (samples, labels), or of a dict of one image and labels; raises for others.
+
+    name: of the transform, for messages.
+    """
+    if isinstance(batch, Mapping):
+        return _infer_from_keys(batch, blend, num_classes, ignore_index)
+    if isinstance(batch, list) and batch and all(isinstance(e, (tuple, dict)) for e in batch):
+        raise TypeError(
+            f"{name} expects a batch, got a list of single samples. For a DataLoader, pass "
+            "collate_fn=transform.collate, which collates them first."
+        )
+    if not isinstance(batch, (tuple, list)) or len(batch) < 2:
+        is_list = isinstance(batch, (tuple, list))
+        got = f"{len(batch)} entries" if is_list else type(batch).__name__
+        raise TypeError(
+            f"{name} expects (samples, labels), got {got}. "
+            "For other batches, pass rules= with one rule per entry."
+        )
+    return blend, infer_rule(batch[1], num_classes, ignore_index)
+
+
+def _infer_from_keys(
+    batch: Mapping[Any, Any], blend: Blend, num_classes: int | None, ignore_index: int | None
+) -> Rules:
+    """The rules of {"pixel_values": images, "labels": labels} and the like."""
+    rules: dict[str, Rule] = {}
+    labels = [key for key in LABEL_KEYS if key in batch]
+    images = [
+        key for key, entry in batch.items() if isinstance(entry, Tensor) and is_image(entry.shape)
+    ]
+    if len(labels) == 1:
+        rules[labels[0]] = infer_rule(batch[labels[0]], num_classes, ignore_index)
+    if len(images) == 1:
+        rules[images[0]] = blend
+    missing = [key for key in batch if key not in rules]
+    if missing or len(rules) < 2:
+        known = ", ".join(f"{key!r}: {rule}" for key, rule in rules.items())
+        names = ", ".join(repr(key) for key in missing) or "an image or labels"
+        raise ValueError(
+            f"There is no rule for {names}. Pass rules= with one rule per entry: Blend() for "
+            "inputs, OneHot(num_classes) for class indices, Average() for soft labels and "
+            f"regression, FromAnchor() for ids. Known so far: {{{known}}}."
+        )
+    return rules
+
+
+def _entries(tree: Any) -> Iterable[tuple[Any, Any]]:
+    """(name, entry) of a dict, tuple or list."""
+    return tree.items() if isinstance(tree, Mapping) else enumerate(tree)
+
+
+def check_entries(rules: Any, batch: Any, path: Path) -> None:
+    """Raise unless there is one rule for every entry of the batch."""
+    if isinstance(rules, Mapping):
+        if isinstance(batch, Mapping) and rules.keys() == batch.keys():
+            return
+        is_nest, got = isinstance(batch, Mapping), f"is a {type(batch).__name__}"
+        got = f"has the keys {sorted(batch, key=str)}" if is_nest else got
+        message = f"rules has the keys {sorted(rules, key=str)}, but the batch {got}."
+    else:
+        if isinstance(batch, (tuple, list)) and len(rules) == len(batch):
+            return
+        is_nest = isinstance(batch, (tuple, list))
+        got = f"has {len(batch)} entries" if is_nest else f"is a {type(batch).__name__}"
+        message = f"rules has {len(rules)} entries, but the batch {got}."
+    error = ValueError(f"{message} Pass one rule per entry.")
+    _name_entry(error, path)
+    raise error
+
+
+def _name_entry(error: Exception, path: Path, hint: str = "", tree: str = "batch") -> None:
+    """Add the entry's name to the traceback of an error: In batch['meta']['id']."""
+    if path:
+        add_note(error, f"In {tree}{''.join(f'[{name!r}]' for name in path)}.{hint}")
+
+
+def with_dicts(batch: Any) -> Any:
+    """The batch with a dict for every other mapping, such as a tokenizer's BatchEncoding."""
+    if isinstance(batch, Tensor):
+        return batch
+    if isinstance(batch, Mapping):
+        return {name: with_dicts(entry) for name, entry in batch.items()}
+    if not isinstance(batch, (tuple, list)):
+        return batch
+    if not any(isinstance(entry, (Mapping, tuple, list)) for entry in batch):
+        return batch
+    return in_form_of(batch, [with_dicts(entry) for entry in batch])
+
+
+def in_form_of(batch: Any, parts: list[Any]) -> Any:
+    """The parts as a list, a named tuple or a tuple, as the batch is one."""
+    if hasattr(batch, "_fields"):
+        return type(batch)(*parts)
+    return parts if isinstance(batch, list) else tuple(parts)
+
+
+def check_rule_types(rules: object, path: Path = ()) -> None:
+    """Raise unless `rules` is a rule, or nested dicts, tuples and lists of rules."""
+    if isinstance(rules, (Mapping, tuple, list)):
+        for name, rule in _entries(rules):
+            check_rule_types(rule, (*path, name))
+    elif isinstance(rules, type) or not hasattr(rules, "mix"):
+        got = f"the class {rules.__name__}" if isinstance(rules, type) else type(rules).__name__
+        error = TypeError(
+            "A rule must be Blend(), OneHot(...), Average() or FromAnchor(), or a dict or tuple "
+            f"of them, got {got}."
+        )
+        _name_entry(error, path, tree="rules")
+        raise error
+
+
+def check_first_tensor(batch: object) -> Tensor:
+    """The first tensor of a nested batch, which determines the batch size."""
+    for path, leaf in _leaves(batch):
+        if isinstance(leaf, Tensor):
+            try:
+                return check_tensor("samples", leaf)
+            except (TypeError, ValueError) as error:
+                _name_entry(error, path)
+                raise
+    raise TypeError("The batch must contain at least one tensor, got none.")
+
+
+def _leaves(batch: Any, path: Path = ()) -> Iterable[tuple[Path, Any]]:
+    if isinstance(batch, (Mapping, tuple, list)):
+        for name, entry in _entries(batch):
+            yield from _leaves(entry, (*path, name))
+    else:
+        yield path, batch
+
+
+def as_tensors(batch: Any) -> Any:
+    """The same nested structure with a plain tensor for each array and tv_tensor."""
+    if type(batch) is Tensor:
+        return batch
+    if isinstance(batch, Mapping):
+        return _changed(batch, {name: as_tensors(entry) for name, entry in batch.items()})
+    if isinstance(batch, (tuple, list)):
+        return _changed(batch, [as_tensors(entry) for entry in batch])
+    if _is_array(batch):
+        # torch.from_numpy rejects negative strides and warns about read-only arrays
+        taken = batch.flags.writeable and min(batch.strides, default=0) >= 0
+        return torch.from_numpy(batch if taken else batch.copy())
+    return batch.as_subclass(Tensor) if _is_tv_tensor(batch) else batch
+
+
+def refuse_coordinates(batch: Any) -> None:
+    """Raise for tv_tensors of coordinates, which cannot be averaged."""
+    if isinstance(batch, (Mapping, tuple, list)):
+        for _, entry in _entries(batch):
+            refuse_coordinates(entry)
+    elif _is_tv_tensor(batch) and type(batch).__name__ in ("BoundingBoxes", "KeyPoints"):
+        raise TypeError(
+            f"{type(batch).__name__} cannot be mixed: averaged coordinates mark no object. "
+            "Remove them from the batch, or pass rules= with FromAnchor() for them."
+        )
+
+
+def in_kind_of(batch: Any, mixed: Any) -> Any:
+    """The mixed batch with an array or tv_tensor wherever `batch` has one."""
+    if type(batch) is Tensor:
+        return mixed
+    if isinstance(mixed, Tensor):
+        if _is_array(batch):
+            return mixed.detach().numpy()
+        if _is_tv_tensor(batch):
+            # torchvision is imported already: `batch` is one of its tensors
+            return sys.modules["torchvision.tv_tensors"].wrap(mixed, like=batch)
+        return mixed
+    if isinstance(mixed, Mapping):
+        return _changed(mixed, {name: in_kind_of(batch[name], mixed[name]) for name in mixed})
+    if isinstance(mixed, (tuple, list)):
+        pairs = zip(batch, mixed, strict=True)
+        return _changed(mixed, [in_kind_of(entry, part) for entry, part in pairs])
+    return mixed
+
+
+def _changed(nest: Any, entries: Any) -> Any:
+    """The structure with other entries; itself if no entry changed."""
+    names = entries if isinstance(entries, dict) else range(len(entries))
+    if all(nest[name] is entries[name] for name in names):
+        return nest
+    if isinstance(entries, dict):
+        return entries
+    return type(nest)(*entries) if hasattr(nest, "_fields") else type(nest)(entries)
+
+
+def _is_array(value: object) -> bool:
+    # compared by name, because the core imports torch only
+    return any(
+        f"{kind.__module__}.{kind.__name__}" == "numpy.ndarray" for kind in type(value).mro()
+    )
+
+
+def _is_tv_tensor(value: object) -> bool:
+    return type(value).__module__.startswith("torchvision.tv_tensors")
