@@ -8,7 +8,7 @@ from torch import nn
 
 from zetamix.methods import parse
 from zetamix_lab import data
-from zetamix_lab.models import seeded
+from zetamix_lab.seeds import seeded
 from zetamix_lab.train import Recipe, Run, train
 from zetamix_lab.train.run_folder import RunFolder
 

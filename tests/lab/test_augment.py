@@ -1,5 +1,7 @@
 """Crops, flips and scaling of a batch against torchvision's of single images."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given
@@ -9,14 +11,17 @@ from torchvision.transforms.v2 import functional as tv
 
 from zetamix_lab.data.augment import (
     AUGMENTATIONS,
+    DISTORTIONS,
     PADDING,
     EpochDraws,
     Scale,
     augment,
     choose_scale,
+    distort,
     draw_epoch,
     measure_scale,
 )
+from zetamix_lab.data.loader import Loader
 
 
 @given(
@@ -45,8 +50,70 @@ def test_torchvisions_own_crop_lies_where_ours_does():
         params = crop.make_params([image])
         corners.add((params["top"], params["left"]))
         assert (params["padding"], params["height"], params["width"]) == ([4, 4, 4, 4], 32, 32)
-    ours = draw_epoch(5000, "crop-flip", seed=0, epoch=0).corners
+    ours = draw_epoch(5000, "crop-flip", seed=0, epoch=0).crops
     assert {value for pair in corners for value in pair} == set(ours.unique().tolist())
+
+
+def test_resized_crops_are_torchvisions():
+    """The crops that are drawn, and what becomes of them."""
+    images = torch.rand(50, 3, 24, 31)
+    crops = draw_epoch(50, "random-resized-crop", seed=0, epoch=0, size=(24, 31)).crops
+    for image, crop, found in zip(images, crops, augment(images, None, crops), strict=True):
+        expected = tv.resized_crop(image, *crop.tolist(), [24, 31], antialias=True)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    many = draw_epoch(40_000, "random-resized-crop", seed=0, epoch=0, size=(24, 31)).crops.float()
+    theirs = v2.RandomResizedCrop((24, 31))
+    drawn = [theirs.make_params([images[0]]) for _ in range(10_000)]
+    names = ("top", "left", "height", "width")
+    params = torch.tensor([[params[name] for name in names] for params in drawn]).float()
+    torch.testing.assert_close(many.mean(0), params.mean(0), rtol=0, atol=0.3)
+    torch.testing.assert_close(many.std(0), params.std(0), rtol=0, atol=0.3)
+
+
+@pytest.mark.parametrize("size", [(4, 40), (40, 4)])
+def test_an_image_that_no_crop_fits_is_cropped_in_its_middle(size):
+    crops = draw_epoch(1000, "random-resized-crop", seed=0, epoch=0, size=size).crops
+    assert (crops >= 0).all()
+    assert (crops[:, :2] + crops[:, 2:] <= torch.tensor(size)).all()
+    assert {tuple(row) for row in (crops[:, 2:]).tolist()} >= {(min(4, size[0]), min(4, size[1]))}
+
+
+@pytest.mark.parametrize("augmentation", DISTORTIONS)
+def test_distortions_depend_on_the_seed_alone(augmentation):
+    images = torch.randint(256, (20, 3, 16, 16), dtype=torch.uint8)
+    torch.manual_seed(1)
+    first = distort(images, augmentation, 5)
+    state = torch.get_rng_state()
+    torch.rand(7)
+    assert torch.equal(distort(images, augmentation, 5), first)
+    assert not torch.equal(distort(images, augmentation, 6), first)
+    # the user's generator is left as it was
+    torch.set_rng_state(state)
+    distort(images, augmentation, 5)
+    assert torch.equal(torch.get_rng_state(), state)
+    # drawn for each image
+    same = distort(images[:1].expand(20, -1, -1, -1), augmentation, 5)
+    assert len({bytes(image.numpy()) for image in same}) > 5
+
+
+def test_a_loader_distorts_every_epoch_anew_and_resumes_within_one():
+    def batches(state=None):
+        loader = Loader(split, 4, augmentation="trivial-augment", seed=3)
+        if state is not None:
+            loader.load_state_dict(state)
+        return loader, [samples for samples, _ in loader]
+
+    images = torch.randint(256, (10, 3, 8, 8), dtype=torch.uint8)
+    split = SimpleNamespace(samples=images, labels=torch.arange(10))
+    loader, first = batches()
+    _, rest = batches({"epoch": 0, "position": 1, "seed": 3, "batch_size": 4})
+    assert all(torch.equal(a, b) for a, b in zip(first[1:], rest, strict=True))
+    assert not torch.equal(next(iter(loader))[0], first[0])
+    with pytest.raises(
+        ValueError, match=r"needs grey or RGB images of dtype uint8, got torch\.float"
+    ):
+        Loader(SimpleNamespace(samples=images.float(), labels=split.labels), 4,
+               augmentation="randaugment")  # fmt: skip
 
 
 def test_no_draws_change_nothing():
@@ -54,16 +121,18 @@ def test_no_draws_change_nothing():
     assert augment(images, None, None) is images
 
 
-DRAWN = {"none": (False, False), "flip": (True, False), "crop-flip": (True, True)}
+DRAWN = {"none": (False, False), "crop-flip": (True, True), "random-resized-crop": (True, True)}
 
 
 @pytest.mark.parametrize("augmentation", AUGMENTATIONS)
 def test_an_epoch_is_drawn_from_seed_and_number(augmentation):
     first, *others = (
-        draw_epoch(50, augmentation, seed=seed, epoch=epoch)
+        draw_epoch(50, augmentation, seed=seed, epoch=epoch, size=(9, 9))
         for seed, epoch in [(3, 7), (3, 7), (4, 7), (3, 8)]
     )
-    assert (first.flips is not None, first.corners is not None) == DRAWN[augmentation]
+    assert (first.flips is not None, first.crops is not None) == DRAWN.get(
+        augmentation, (True, False)
+    )
     assert first.order.sort().values.tolist() == list(range(50))
     for part, *drawn in zip(first, *others, strict=True):
         if part is not None:
@@ -79,7 +148,7 @@ def test_draws_are_even():
     """Each flip half the time, each of the 9 × 9 corners once in 81: within five deviations."""
     draws = draw_epoch(81_000, "crop-flip", seed=0, epoch=0)
     assert draws.flips.float().mean().item() == pytest.approx(0.5, abs=5 * 0.5 / 81_000**0.5)
-    places = draws.corners[:, 0] * 9 + draws.corners[:, 1]
+    places = draws.crops[:, 0] * 9 + draws.crops[:, 1]
     counts = torch.bincount(places, minlength=81)
     assert len(counts) == 81
     assert (counts - 1000).abs().max().item() < 5 * 1000**0.5
@@ -98,7 +167,7 @@ def test_each_changes_every_tensor_that_is_there():
     draws = EpochDraws(torch.arange(4), torch.ones(4), None).map(lambda part: part[:2])
     assert draws.order.tolist() == [0, 1]
     assert draws.flips.tolist() == [1, 1]
-    assert draws.corners is None
+    assert draws.crops is None
 
 
 IMAGES = torch.randint(256, (40, 3, 5, 4), generator=torch.Generator().manual_seed(0))

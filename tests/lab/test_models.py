@@ -11,8 +11,8 @@ from zetamix_lab.models import (
     default_model,
     initialise,
     is_random,
-    seeded,
 )
+from zetamix_lab.seeds import seeded
 
 # ten classes; parameters of ResNets counted by hand from torchvision's (11,689,512 for ResNet-18 on
 # ImageNet): its head has 513,000, ours 5,130; the small stem has 1,728 instead of 9,408

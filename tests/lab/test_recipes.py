@@ -83,7 +83,8 @@ REFUSED = [
     ("nesterov=1", "nesterov: expected true or false, got '1'."),
     ("milestones=a", "milestones: expected epochs separated by commas, got 'a'."),
     ("milestones=20,10", "milestones must increase, got [20, 10]."),
-    ("augmentation=rotate", "augmentation must be one of none, flip, crop-flip, got 'rotate'."),
+    ("augmentation=rotate", "augmentation must be one of none, flip, crop-flip, "
+     "random-resized-crop, randaugment, trivial-augment, got 'rotate'."),
     ("select=loss", "select must be one of error, accuracy, balanced_accuracy, f1_micro, f1_macro, "
      "auc, nll, ece, map, hamming, got 'loss'."),
     ("epochs=0", "epochs must be at least 1, got 0."),

@@ -5,6 +5,7 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -21,6 +22,7 @@ from factories import (
     stop_after,
     weights,
 )
+from sklearn.utils.class_weight import compute_class_weight
 from torch import nn
 
 from zetamix.methods import parse
@@ -253,6 +255,34 @@ def test_a_seed_decides_everything(new, monkeypatch, dropout):
     assert_same(first.folder.path, last.folder.path)
 
 
+@pytest.mark.parametrize("method", ["none", "mixup"])
+def test_class_weights_are_scikit_learns_in_the_soft_loss(digits, method, monkeypatch):
+    """Rare classes weigh more, of mixed targets too."""
+    rows = torch.cat([torch.arange(60), torch.nonzero(digits.train.labels == 3).flatten()])
+    unbalanced = replace(digits, train=digits.train.keep(rows))
+    labels = unbalanced.train.labels
+    weights = compute_class_weight("balanced", classes=np.arange(10), y=labels.numpy())
+    recipe = RECIPE.change(class_weights="balanced")
+    trainer = Trainer(unbalanced, parse(method), recipe)
+    seen = []
+    loss_of = trainer.loss
+
+    def loss_and_note(logits, targets):
+        seen.append((logits, targets, loss_of(logits, targets)))
+        return seen[-1][2]
+
+    monkeypatch.setattr(trainer, "loss", loss_and_note)
+    trainer.start_epoch()
+    trainer.step()
+    ((logits, targets, loss),) = seen
+    soft = targets if method == "mixup" else F.one_hot(targets, 10).float()
+    weight = torch.from_numpy(weights).float()
+    terms = (soft * weight * -logits.log_softmax(1)).sum()
+    assert loss.item() == pytest.approx((terms / (soft * weight).sum()).item(), rel=1e-5)
+    assert "class_weights" in recipe.as_dict()
+    assert "class_weights" not in RECIPE.as_dict()
+
+
 def test_dropout_draws_anew_in_every_step(new, monkeypatch):
     monkeypatch.setattr(trainer_module, "initialise", dropout_model)
     run, drawn = new("none"), set()
@@ -277,6 +307,8 @@ CHANGES = [
     {"momentum": 0.0, "nesterov": False},
     {"schedule": "cosine"},
     {"evaluate_every": 2, "normalize": "half"},
+    {"augmentation": "randaugment", "class_weights": "balanced"},
+    {"augmentation": "random-resized-crop"},
 ]
 # how far a run is when its stop is asked: after each step, before each batch of an evaluation on
 # test and val, and after each epoch; then in the evaluation for the record

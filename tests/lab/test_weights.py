@@ -11,8 +11,9 @@ from factories import RECIPE, finish
 from typer.testing import CliRunner
 
 from zetamix_lab.cli.app import app
-from zetamix_lab.models import WeightsError, initialise, seeded
+from zetamix_lab.models import WeightsError, initialise
 from zetamix_lab.provenance import FileChangedError, FileRef
+from zetamix_lab.seeds import seeded
 from zetamix_lab.train import Recipe, RecipeError, make_recipe
 from zetamix_lab.train.concurrent_runs import RunFailure
 

@@ -1,10 +1,12 @@
-"""Random flips and crops of a batch, with the same result on any device for the same seed.
+"""Random flips, crops and distortions of a batch, the same on any device for the same seed.
 
-Everything random is drawn once per epoch, on the CPU, from the seed and the epoch's number. An
-epoch can therefore be resumed at any batch, and a GPU sees the same images as a CPU.
+Everything random is drawn on the CPU, from the seed, the number of the epoch and, for torchvision's
+distortions, that of the batch. An epoch can therefore be resumed at any batch, and a GPU sees the
+same images as a CPU.
 """
 
-from collections.abc import Callable, MutableMapping
+import math
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,58 +16,109 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from zetamix.sampling import mix64
+from zetamix_lab.seeds import seeded
 
 PADDING = 4
 AUGMENTATIONS = {
     "none": "no augmentation",
     "flip": "random horizontal flip",
     "crop-flip": f"random crop after zero padding by {PADDING}, random horizontal flip",
+    "random-resized-crop": "random crop of 8 to 100 % of the area, resized, random horizontal flip",
+    "randaugment": "torchvision's RandAugment, random horizontal flip",
+    "trivial-augment": "torchvision's TrivialAugmentWide, random horizontal flip",
 }
+# made of single images on the host; the others are made of batches on the device
+DISTORTIONS = {"randaugment": "RandAugment", "trivial-augment": "TrivialAugmentWide"}
+# as torchvision's RandomResizedCrop: fractions of the area, aspect ratios, tries
+AREAS, RATIOS, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
 # distance between the seeds of two runs; must exceed the number of epochs
 ROUND = 1 << 20
 
 
 class EpochDraws(NamedTuple):
-    """The order of one epoch, and for every sample in it a flip and the corner of its crop."""
+    """The order of one epoch, and for every sample in it a flip and its crop."""
 
     order: Tensor
     flips: Tensor | None
-    corners: Tensor | None
+    crops: Tensor | None
+    """[n, 2], the corners (top, left) of crops of padded images; or [n, 4], the corners and the
+    sizes (height, width) of crops that are resized."""
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "EpochDraws":
         """Apply `change` to every tensor, as in `draws.map(lambda part: part[:128])`."""
-        flips, corners = (None if part is None else change(part) for part in self[1:])
-        return EpochDraws(change(self.order), flips, corners)
+        flips, crops = (None if part is None else change(part) for part in self[1:])
+        return EpochDraws(change(self.order), flips, crops)
 
 
 def draw_epoch(
-    count: int, augmentation: str, *, seed: int, epoch: int, shuffle: bool = True
+    count: int,
+    augmentation: str,
+    *,
+    seed: int,
+    epoch: int,
+    shuffle: bool = True,
+    size: Sequence[int] = (),
 ) -> EpochDraws:
     """Draw the order and the augmentation of one epoch.
 
+    size: height and width of the images, for crops that are resized.
+
     >>> draws = draw_epoch(5, "flip", seed=0, epoch=3)
-    >>> draws.order.sort().values.tolist(), draws.flips.shape, draws.corners
+    >>> draws.order.sort().values.tolist(), draws.flips.shape, draws.crops
     ([0, 1, 2, 3, 4], torch.Size([5]), None)
     """
     generator = torch.Generator().manual_seed(mix64(seed * ROUND + epoch) >> 1)
     order = torch.randperm(count, generator=generator) if shuffle else torch.arange(count)
-    flips = corners = None
+    flips = crops = None
     if augmentation != "none":
         flips = torch.rand(count, generator=generator) < 0.5
     if augmentation == "crop-flip":
-        corners = torch.randint(2 * PADDING + 1, (count, 2), generator=generator)
-    return EpochDraws(order, flips, corners)
+        crops = torch.randint(2 * PADDING + 1, (count, 2), generator=generator)
+    if augmentation == "random-resized-crop":
+        crops = _draw_crops(count, size, generator)
+    return EpochDraws(order, flips, crops)
 
 
-def augment(samples: Tensor, flips: Tensor | None, corners: Tensor | None) -> Tensor:
-    """Crop image k of [batch, channels, height, width] at `corners[k]`, flip it if `flips[k]`.
+def _draw_crops(count: int, size: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Corners and sizes of crops as torchvision's RandomResizedCrop draws them, [count, 4]."""
+    whole = torch.tensor(size)
+    area, ratio = torch.rand(2, count, TRIES, generator=generator)
+    area = (AREAS[0] + (AREAS[1] - AREAS[0]) * area) * whole.prod()
+    low, high = (math.log(bound) for bound in RATIOS)
+    ratio = (low + (high - low) * ratio).exp()
+    sides = torch.stack([(area / ratio).sqrt(), (area * ratio).sqrt()], 2).round().long()
+    fits = ((sides > 0) & (sides <= whole)).all(2)
+    # the first that fits; if none does, the largest part of the image with an allowed ratio
+    first = fits.int().argmax(1)
+    height, width = size
+    largest = torch.tensor(
+        [min(height, round(width / RATIOS[0])), min(width, round(height * RATIOS[1]))]
+    )
+    sides = torch.where(fits.any(1)[:, None], sides[torch.arange(count), first], largest)
+    room = whole - sides
+    drawn = (torch.rand(count, 2, generator=generator) * (room + 1)).long().minimum(room)
+    corners = torch.where(fits.any(1)[:, None], drawn, room // 2)
+    return torch.cat([corners, sides], 1)
+
+
+def distort(images: Tensor, augmentation: str, seed: int) -> Tensor:
+    """Every image [channels, height, width] changed by one of DISTORTIONS, drawn from a seed."""
+    from torchvision.transforms import v2
+
+    transform = getattr(v2, DISTORTIONS[augmentation])()
+    with seeded(seed):
+        return torch.stack([transform(image) for image in images])
+
+
+def augment(samples: Tensor, flips: Tensor | None, crops: Tensor | None) -> Tensor:
+    """Crop image k of [batch, channels, height, width] by `crops[k]`, flip it if `flips[k]`.
 
     >>> image = torch.arange(4.0).view(1, 1, 1, 4)
     >>> augment(image, torch.tensor([True]), None).flatten()
     tensor([3., 2., 1., 0.])
     """
-    if corners is not None:
-        samples = _crop(samples, corners)
+    if crops is not None:
+        samples = (_crop if crops.shape[1] == 2 else _crop_and_resize)(samples, crops)
     if flips is not None:
         samples = torch.where(flips[:, None, None, None], samples.flip(3), samples)
     return samples
@@ -80,6 +133,22 @@ def _crop(samples: Tensor, corners: Tensor) -> Tensor:
     rows = torch.arange(samples.shape[0], device=samples.device)
     top, left = corners.unbind(1)
     return crops[rows, :, top, left]
+
+
+def _crop_and_resize(samples: Tensor, crops: Tensor) -> Tensor:
+    """Crops resized to the size of the images, bilinearly, as torchvision does."""
+    wide = samples.float()
+    top, left, height, width = crops.to(wide.dtype).unbind(1)
+    places = []
+    for side, first, size in zip(samples.shape[2:], (top, left), (height, width), strict=True):
+        # the centres of the pixels of the output in those of the image, within those of the crop
+        centres = torch.arange(side, device=samples.device) + 0.5
+        place = (centres * size[:, None] / side - 0.5).clamp_min(0).minimum(size[:, None] - 1)
+        places.append((2 * (place + first[:, None]) + 1) / side - 1)
+    down, right = places
+    shape = (len(samples), *samples.shape[2:])
+    grid = torch.stack([right[:, None].expand(shape), down[:, :, None].expand(shape)], 3)
+    return F.grid_sample(wide, grid, align_corners=False)
 
 
 @dataclass(frozen=True)

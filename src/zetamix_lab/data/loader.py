@@ -9,13 +9,21 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+<<<<<<< HEAD
 from zetamix.checks import check_choice, check_count
+=======
+from zetamix._checks import check_choice, check_count
+from zetamix.sampling import mix64
+>>>>>>> fdcb6a9 (lab/train, lab/data: augmentation random-resized-crop, randaugment and trivial-augment; class_weights=balanced (issue 36.5, 36.6))
 from zetamix_lab.data.augment import (
     AUGMENTATIONS,
+    DISTORTIONS,
+    ROUND,
     EpochDraws,
     Scale,
     augment,
     choose_scale,
+    distort,
     draw_epoch,
 )
 
@@ -52,7 +60,7 @@ def make_batch(
     """
     part = draws.map(lambda whole: whole[positions])
     raw = stored[part.order] if held else stored
-    samples = scale.apply(augment(raw, part.flips, part.corners), dtype)
+    samples = scale.apply(augment(raw, part.flips, part.crops), dtype)
     return samples.contiguous(memory_format=layout), labels[part.order]
 
 
@@ -85,7 +93,7 @@ def copy_to_device(samples: Tensor, device: torch.device, memory: int | None) ->
 class Loader:
     """Yields `(samples, labels)` on `device`, shuffled, augmented and normalised there.
 
-    augmentation: one of "none", "flip", "crop-flip".
+    augmentation: one of `AUGMENTATIONS`.
     scale: mean and standard deviation to normalise with (`measure_scale`); None gives images
         in [0, 1] and leaves points unchanged.
     drop_last: drop the last batch if it is smaller than the others, unless it is the only one.
@@ -147,8 +155,8 @@ class Loader:
         scale = choose_scale("none", split.samples) if scale is None else scale
         self.scale = scale.to(self.device)
         held = copy_to_device(split.samples, self.device, memory)
-        self.held = held is not None
-        self.samples = split.samples if held is None else held
+        self.held = held is not None and augmentation not in DISTORTIONS
+        self.samples = held if held is not None and self.held else split.samples
         self.labels = split.labels.to(self.device)
 
     def __len__(self) -> int:
@@ -158,7 +166,7 @@ class Loader:
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         self.position, self._start = self._start, 0
         draws = self.draw(self.epoch)
-        stream = None if self.held else self.stream(draws)
+        stream = None if self.held else self.stream(draws, self.epoch)
         while self.position < len(self):
             first = self.position * self.batch_size
             rows = slice(first, first + self.batch_size)
@@ -181,13 +189,21 @@ class Loader:
         """The order and augmentation of an epoch, on the device."""
         total = self.labels.shape[0]
         draws = draw_epoch(
-            total, self.augmentation, seed=self.seed, epoch=epoch, shuffle=self.shuffle
+            total,
+            self.augmentation,
+            seed=self.seed,
+            epoch=epoch,
+            shuffle=self.shuffle,
+            size=self.samples.shape[2:],
         )
         own = draws.map(lambda part: part[self.rank :: self.world][: self.count])
         return own.map(lambda part: part.to(self.device, non_blocking=True))
 
-    def stream(self, draws: EpochDraws) -> Iterator[Tensor]:
-        """Raw batches from the current position on, read from the memory map by a thread."""
+    def stream(self, draws: EpochDraws, epoch: int) -> Iterator[Tensor]:
+        """Raw batches from the current position on, read from the memory map by a thread.
+
+        Distortions are made here, in the thread that asks: they use torch's default generator.
+        """
         order = draws.order.cpu()
         first = self.position
 
@@ -200,7 +216,11 @@ class Loader:
             for position in range(first, len(self)):
                 while len(waiting) <= AHEAD and position + len(waiting) < len(self):
                     waiting.append(pool.submit(read, position + len(waiting)))
-                yield waiting.pop(0).result().to(self.device, non_blocking=True)
+                rows = waiting.pop(0).result()
+                if self.augmentation in DISTORTIONS:
+                    seed = mix64(mix64(self.seed * ROUND + epoch) + 1 + position) >> 1
+                    rows = distort(rows, self.augmentation, seed)
+                yield rows.to(self.device, non_blocking=True)
 
     def set_epoch(self, epoch: int) -> None:
         check_count("epoch", epoch, 0)
@@ -235,6 +255,13 @@ def _check_split(split: Labelled, augmentation: str) -> None:
         raise ValueError(
             f"Augmentation {augmentation!r} needs images, [n, channels, height, width], got "
             f"samples of shape {list(split.samples.shape)}. Use augmentation='none'."
+        )
+    if augmentation in DISTORTIONS and (
+        split.samples.dtype != torch.uint8 or split.samples.shape[1] not in (1, 3)
+    ):
+        raise ValueError(
+            f"Augmentation {augmentation!r} needs grey or RGB images of dtype uint8, got "
+            f"{split.samples.dtype} with {split.samples.shape[1]} channels."
         )
     if len(split.labels) == 0:
         raise ValueError("The split must have at least one sample, got none.")

@@ -1,9 +1,6 @@
 """Networks by name: small ones of our own, torchvision's, timm's and the user's."""
 
 import math
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,13 +13,11 @@ from zetamix_lab.models.python_file import build_from_file, is_python_file, load
 from zetamix_lab.models.timm_models import TIMM, build_timm, check_timm, suggest_timm
 from zetamix_lab.models.weights import load_weights
 from zetamix_lab.provenance import FileRef
+from zetamix_lab.seeds import seeded
 
 # up to this size, images keep their resolution in the first layers; the ImageNet stem reduces a
 # 32 × 32 image to 8 × 8 before the first block
 SMALL_SIDE = 64
-# held by a thread while it uses global state: torch's default generators, or the capture of a CUDA
-# graph, during which no thread may synchronise the device
-TORCH_LOCK = threading.RLock()
 
 
 def build(
@@ -244,18 +239,3 @@ def is_random(model: nn.Module) -> bool:
         for part in model.modules()
         if "Drop" in type(part).__name__ or isinstance(part, torchvision.ops.StochasticDepth)
     )
-
-
-@contextmanager
-def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed torch's default generators within the block, and restore them afterwards.
-
-    device: a GPU whose default generator is seeded as well as the CPU's.
-    """
-    gpus = [device] if device is not None and device.type == "cuda" else []
-    with TORCH_LOCK, torch.random.fork_rng(devices=gpus):
-        torch.default_generator.manual_seed(seed)
-        for gpu in gpus:
-            index = torch.cuda.current_device() if gpu.index is None else gpu.index
-            torch.cuda.default_generators[index].manual_seed(seed)
-        yield

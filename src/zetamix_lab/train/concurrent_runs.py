@@ -8,9 +8,9 @@ from typing import Literal
 import torch
 
 from zetamix_lab.data.errors import DataError
-from zetamix_lab.models import TORCH_LOCK
 from zetamix_lab.provenance import FileChangedError
 from zetamix_lab.records import RunRecord
+from zetamix_lab.seeds import TORCH_LOCK
 from zetamix_lab.train.run import Progress, Run
 from zetamix_lab.train.run_folder import FolderError
 from zetamix_lab.train.stop import Stopped

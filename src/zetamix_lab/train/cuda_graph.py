@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 
-from zetamix_lab.models import TORCH_LOCK
+from zetamix_lab.seeds import TORCH_LOCK
 from zetamix_lab.train.recipe import Recipe
 from zetamix_lab.train.trainer import Trainer
 

@@ -23,6 +23,7 @@ CHOICES = {
     "stem": ("auto", "small", "imagenet"),
     "last_batch": ("drop", "keep"),
     "precision": ("auto", "bfloat16", "float32"),
+    "class_weights": ("none", "balanced"),
     "select": (*EVALUATED, *MULTI_LABEL_ONLY),
 }
 # the source of recipes that are not the paper's
@@ -76,6 +77,8 @@ class Recipe:
     """Epochs in which the learning rate rises linearly, step by step, before the schedule."""
     code: FileRef | None = field(default=None, metadata=LATER)
     """The file of a model "FILE.py:FUNCTION", found when the recipe is made."""
+    class_weights: str = field(default="none", metadata=LATER)
+    """"balanced" weighs the loss of a class by samples / (classes · samples of the class)."""
     weights: FileRef | None = field(default=None, metadata=LATER)
     """The state dict that training starts from; None starts from scratch."""
 

@@ -12,9 +12,10 @@ import torch
 from zetamix.methods import Method
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.metrics import METRICS, classify, count_confusion, fit_temperature, scaled_scores
-from zetamix_lab.models import TORCH_LOCK, count_parameters
+from zetamix_lab.models import count_parameters
 from zetamix_lab.provenance import machine_info
 from zetamix_lab.records import Cell, RunRecord, SampleResults
+from zetamix_lab.seeds import TORCH_LOCK
 from zetamix_lab.train.cuda_graph import CapturedStep, can_capture
 from zetamix_lab.train.recipe import Recipe
 from zetamix_lab.train.run_folder import FolderError, RunFolder

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -11,13 +11,19 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
+<<<<<<< HEAD
+=======
+from zetamix.batch_mix import BatchMix
+from zetamix.losses import soft_cross_entropy
+>>>>>>> fdcb6a9 (lab/train, lab/data: augmentation random-resized-crop, randaugment and trivial-augment; class_weights=balanced (issue 36.5, 36.6))
 from zetamix.methods import Method
 from zetamix.sampling import GOLDEN, mix64
 from zetamix.transforms import BatchMix
 from zetamix_lab.data.augment import choose_scale, measure_scale
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.data.loader import Labelled, Loader, copy_to_device, make_batch
-from zetamix_lab.models import initialise, is_random, seeded
+from zetamix_lab.models import initialise, is_random
+from zetamix_lab.seeds import seeded
 from zetamix_lab.train.recipe import Recipe
 from zetamix_lab.train.stop import Stopped
 
@@ -73,8 +79,7 @@ class Trainer:
         self.mixed_epochs = max(1, round(method.until * recipe.epochs))
         """Number of epochs, from the first, in which samples are mixed."""
         self.centre = self._centre()
-        multi_label = dataset.multi_label
-        self.loss = F.binary_cross_entropy_with_logits if multi_label else F.cross_entropy
+        self.loss = make_loss(recipe.class_weights, dataset, self.device)
 
         on_gpu = self.device.type == "cuda"
         # a learning rate on the device can change between replays of a captured graph
@@ -116,7 +121,7 @@ class Trainer:
     def open_stream(self) -> None:
         """Start reading at the next step, if the split is streamed to the device."""
         self.loader.position = self.step_in_epoch
-        self._stream = None if self.loader.held else self.loader.stream(self.draws)
+        self._stream = None if self.loader.held else self.loader.stream(self.draws, self.epoch)
 
     def step(self) -> None:
         """One training step."""
@@ -326,6 +331,24 @@ def _accuracy(logits: Tensor, targets: Tensor, multi_label: bool) -> Tensor:
         return ((logits > 0) == (targets > 0.5)).float().mean()
     dominant = targets.argmax(1) if targets.ndim == 2 else targets
     return (logits.argmax(1) == dominant).float().mean()
+
+
+def make_loss(
+    class_weights: str, dataset: Dataset, device: torch.device
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """The cross entropy of soft targets; for several labels per sample that of each label.
+
+    class_weights: "none", or "balanced" for weights samples / (classes · samples of the class), and
+        for labels negative / positive samples, which weigh the positive ones.
+    """
+    if class_weights == "none":
+        return F.binary_cross_entropy_with_logits if dataset.multi_label else F.cross_entropy
+    counts, total = dataset.train.counts().to(device).float(), len(dataset.train)
+    if dataset.multi_label:
+        weight = (total - counts) / counts.clamp_min(1)
+        return partial(F.binary_cross_entropy_with_logits, pos_weight=weight)
+    weight = torch.where(counts > 0, total / (len(counts) * counts), 0)
+    return partial(soft_cross_entropy, weight=weight)
 
 
 def make_optimizer(
