@@ -23,7 +23,7 @@ RECIPE = Recipe(
     augmentation="none",
 )
 STEPS = 3
-METHODS = ["none", "mixup", "cutmix", "switch", "zeta:2.8", "local", "zetamix:until=1"]
+METHODS = ["none", "mixup", "cutmix", "switch", "zeta:2.8", "zetamix:until=1"]
 
 # of a finished run, besides lock files
 FINISHED = ["cell.json", "final.pt", "metrics.jsonl", "model.json", "record.json", "test.npz"]

@@ -132,7 +132,7 @@ def test_a_label_without_positive_samples_does_not_count():
     assert np.isnan(nothing["map"])
 
 
-@pytest.mark.parametrize("method", ["none", "mixup", "cutmix", "zeta:2.8", "local", "smoothing"])
+@pytest.mark.parametrize("method", ["none", "mixup", "cutmix", "zeta:2.8", "smoothing"])
 def test_training_takes_the_binary_cross_entropy_of_mixed_labels(method, path, tmp_path):
     dataset = data.load(path, tmp_path)
     recipe = make_recipe(dataset, model="digitnet", epochs=1, changes=["lr=0.05"])

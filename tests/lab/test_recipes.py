@@ -107,7 +107,7 @@ def test_invalid_values_are_refused(text, message):
 
 def test_a_method_that_mixes_more_samples_than_a_batch_has_is_refused():
     recipe = Recipe(source="", batch_size=32)
-    for fits in ("none", "mixup", "zeta", "zeta:sources=32", "local:sources=2"):
+    for fits in ("none", "mixup", "zeta", "zeta:sources=32"):
         recipe.check_sources(parse(fits), 1000)
     with pytest.raises(RecipeError, match=r"mixes 33 samples, but a batch has 32\. Use"):
         recipe.check_sources(parse("zeta:sources=33"), 1000)

@@ -97,7 +97,7 @@ def test_any_number_of_epochs_keeps_the_shape_of_the_schedule(epochs, name):
 
 # on a CPU a few images are enough: two of 224² pixels and more
 FEW, SOME = 2, 16
-METHODS = ["none", "mixup", "cutmix", "zeta:2.8", "local"]
+METHODS = ["none", "mixup", "cutmix", "zeta:2.8", "switch"]
 # the paper trains a ResNet-50 on skin images as well
 DEEPER = ["isic2016", "isic2018", "mednode"]
 

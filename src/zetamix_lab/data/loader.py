@@ -9,12 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-<<<<<<< HEAD
 from zetamix.checks import check_choice, check_count
-=======
-from zetamix._checks import check_choice, check_count
 from zetamix.sampling import mix64
->>>>>>> fdcb6a9 (lab/train, lab/data: augmentation random-resized-crop, randaugment and trivial-augment; class_weights=balanced (issue 36.5, 36.6))
 from zetamix_lab.data.augment import (
     AUGMENTATIONS,
     DISTORTIONS,

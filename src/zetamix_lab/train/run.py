@@ -131,11 +131,11 @@ class Run:
         take_step = None
         try:
             while trainer.epoch < self.recipe.epochs:
-                if trainer.epoch == trainer.mixed_epochs:
-                    # a step that is already captured would continue to mix
-                    take_step = None
+                mixing = trainer.mixing
                 with self._on_stream(take_step):
                     trainer.start_epoch()
+                    if trainer.mixing != mixing:
+                        take_step = None
                     if take_step is None and trainer.step_in_epoch < steps:
                         take_step = CapturedStep(trainer) if self.graph else trainer.step
                 for waiting in self._epoch(trainer, take_step):

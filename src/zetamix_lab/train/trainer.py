@@ -11,11 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import update_bn
 
-<<<<<<< HEAD
-=======
-from zetamix.batch_mix import BatchMix
 from zetamix.losses import soft_cross_entropy
->>>>>>> fdcb6a9 (lab/train, lab/data: augmentation random-resized-crop, randaugment and trivial-augment; class_weights=balanced (issue 36.5, 36.6))
 from zetamix.methods import Method
 from zetamix.sampling import GOLDEN, mix64
 from zetamix.transforms import BatchMix
@@ -76,8 +72,6 @@ class Trainer:
         self.steps_per_epoch = len(self.loader)
         self.generator = torch.Generator(self.device).manual_seed(derive(seed, MIXING))
         self.mix = method.transform(dataset.num_classes, self.generator)
-        self.mixed_epochs = max(1, round(method.until * recipe.epochs))
-        """Number of epochs, from the first, in which samples are mixed."""
         self.centre = self._centre()
         self.loss = make_loss(recipe.class_weights, dataset, self.device)
 
@@ -103,13 +97,18 @@ class Trainer:
         """Draw the order and augmentation of the epoch, and set the learning rate."""
         self._set_rate(self.recipe.rate(self.epoch))
         if isinstance(self.mix, BatchMix):
-            self.mix.enabled = self.epoch < self.mixed_epochs
+            self.mix.set_epoch(self.epoch, self.recipe.epochs)
         for kept, new in zip(self.draws, self.loader.draw(self.epoch), strict=True):
             if kept is not None and new is not None:
                 kept.copy_(new, non_blocking=True)
         self.index.fill_(self.step_in_epoch)
         self.open_stream()
         self.model.train()
+
+    @property
+    def mixing(self) -> bool:
+        """Whether batches of this epoch are mixed; a captured step continues as it was captured."""
+        return isinstance(self.mix, BatchMix) and self.mix.mixing
 
     def _set_rate(self, rate: float) -> None:
         if self.device.type == "cuda":
