@@ -1,20 +1,24 @@
-"""The result of a comparison: every record, and the statistics computed from them."""
+"""A comparison of methods over the same seeds: its runs, and tables of statistics made of them."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean, linear_regression
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
+from zetamix.methods import UnknownMethodError, parse
 from zetamix_lab.data import Dataset
 from zetamix_lab.metrics import (
+    METRICS,
     SCALED,
     ChanceLevel,
-    Confusion,
+    Metric,
     better_than_chance,
     choose_metrics,
     count_right,
@@ -22,18 +26,16 @@ from zetamix_lab.metrics import (
     guessing,
     resolution,
 )
-from zetamix_lab.records import RunRecord
-from zetamix_lab.statistics import (
-    Difference,
-    Summary,
-    holm,
-    paired_difference,
-    summarise,
-)
+from zetamix_lab.records import Array, RunRecord, SampleResults
+from zetamix_lab.statistics import crossed_tests, runs_table, summarise
 from zetamix_lab.train import Recipe
 
+Key: TypeAlias = tuple[str, int]
+"""The method and the seed of a run."""
 # the last part of training, by which convergence is judged, and its minimum of evaluated epochs
 LATE, LATE_EPOCHS = 1 / 3, 3
+# names of metrics of one's own of which less is better
+LESS = ("error", "loss", "nll", "ece", "mae", "mse", "rmse")
 
 
 @dataclass(frozen=True)
@@ -45,33 +47,60 @@ class Examples:
     targets: Tensor
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """Methods trained with the same seeds, recipe and splits."""
+def metric_of(name: str) -> Metric:
+    """A metric of `METRICS` or of one's own, of which more is better unless its name says less.
 
-    dataset: Dataset
+    >>> metric_of("error").title, metric_of("dice").sign, metric_of("val_loss").sign
+    ('error rate', 1, -1)
+    """
+    less = any(part in LESS for part in name.lower().replace("-", "_").split("_"))
+    return METRICS.get(name) or Metric(name, name, name, not less, percent=False)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Comparison:
+    """Methods trained with the same seeds on the same splits: here, or by a loop of one's own."""
+
     requested: tuple[str, ...]
     """All requested methods."""
     seeds: tuple[int, ...]
-    recipe: Recipe
-    records: Mapping[tuple[str, int], RunRecord]
-    """Finished runs by method and seed."""
-    curves: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]
+    records: Mapping[Key, RunRecord] = field(default_factory=dict)
+    """Finished runs that were trained here."""
+    given: pd.DataFrame | None = None
+    """The table of runs that were trained elsewhere; the first metric is the primary one."""
+    samples: Mapping[Key, SampleResults] = field(default_factory=dict)
+    """The results of each test sample, of the runs that keep them."""
+    name: str = ""
+    """Of the data, if there is no `dataset`."""
+    dataset: Dataset | None = None
+    recipe: Recipe | None = None
+    curves: Mapping[Key, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     """The epochs of each finished run, as in its metrics.jsonl."""
-    failures: Mapping[tuple[str, int], str]
-    examples: Sequence[Examples]
+    failures: Mapping[Key, str] = field(default_factory=dict)
+    examples: Sequence[Examples] = ()
     """The originals as method `none`, then every method that mixes."""
     description: str = ""
     """Where runs were trained, as in "2 processes side by side"; empty if all had a record."""
-    unfinished: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    unfinished: Mapping[Key, float] = field(default_factory=dict)
     """Epochs of runs that were stopped early."""
     epochs_trained: float = 0.0
     """Epochs of all runs that this call trained."""
 
     @cached_property
+    def runs(self) -> pd.DataFrame:
+        """The table of runs, in the order of the request."""
+        ordered = sorted(self.records, key=lambda key: (self.requested.index(key[0]), key[1]))
+        own = runs_table(self.records[key] for key in ordered)
+        return own if self.given is None else pd.concat([own, self.given], ignore_index=True)
+
+    @cached_property
+    def finished(self) -> list[Key]:
+        return list(dict.fromkeys(zip(self.runs["method"], self.runs["seed"], strict=True)))
+
+    @cached_property
     def methods(self) -> list[str]:
         """Methods with at least one finished run, in the order of the request."""
-        return [label for label in self.requested if any(key[0] == label for key in self.records)]
+        return [label for label in self.requested if any(key[0] == label for key in self.finished)]
 
     @property
     def total(self) -> int:
@@ -80,28 +109,72 @@ class Comparison:
 
     @property
     def complete(self) -> bool:
-        return len(self.records) == self.total
-
-    @property
-    def compared(self) -> bool:
-        """Whether any two methods have a seed in common."""
-        return any(self.differences(baseline) for baseline in self.baselines)
+        return len(self.finished) == self.total
 
     @cached_property
-    def test_counts(self) -> Tensor:
+    def title(self) -> str:
+        return self.name if self.dataset is None else self.dataset.name
+
+    # the test split
+
+    @cached_property
+    def targets(self) -> Array | None:
+        """The labels of the test samples; None if they are not known or not the same for all."""
+        if self.dataset is not None:
+            return self.dataset.splits["test"].labels.numpy()
+        found = [own.targets for own in self.samples.values()]
+        return found[0] if found and all(np.array_equal(found[0], own) for own in found) else None
+
+    @cached_property
+    def test_size(self) -> int | None:
+        return None if self.targets is None else len(self.targets)
+
+    @property
+    def multi_label(self) -> bool:
+        return self.targets is not None and self.targets.ndim == 2
+
+    @cached_property
+    def test_counts(self) -> Tensor | None:
         """Test samples per class."""
-        return self.dataset.splits["test"].counts()
+        if self.dataset is not None:
+            return self.dataset.splits["test"].counts()
+        if self.targets is None:
+            return None
+        return torch.from_numpy(
+            self.targets.sum(0) if self.multi_label else np.bincount(self.targets)
+        )
+
+    # metrics
+
+    @cached_property
+    def recorded(self) -> list[str]:
+        """The metrics that every run has."""
+        counts = self.runs.groupby("metric", sort=False).size()
+        names: list[str] = counts.index[counts == len(self.finished)].tolist()
+        return names
 
     @cached_property
     def metrics(self) -> list[str]:
         """The metrics to report for the test split, the primary one first."""
-        names = choose_metrics(self.test_counts, multi_label=self.dataset.multi_label)
-        return [*names, *SCALED] if self.has_temperatures else names
+        if self.test_counts is None:
+            return self.recorded
+        chosen = [*choose_metrics(self.test_counts, multi_label=self.multi_label), *SCALED]
+        own = [name for name in self.recorded if name not in METRICS]
+        return [name for name in chosen if name in self.recorded] + own or self.recorded
 
-    @cached_property
+    @property
+    def primary(self) -> str:
+        return self.metrics[0]
+
+    @property
+    def metric(self) -> Metric:
+        """The primary metric."""
+        return metric_of(self.primary)
+
+    @property
     def has_temperatures(self) -> bool:
         """Whether every run has a temperature fitted on the validation split."""
-        return all("temperature" in record.extra for record in self.records.values())
+        return all(name in self.recorded for name in SCALED)
 
     def temperature(self, method: str) -> float:
         """The mean temperature over seeds."""
@@ -111,11 +184,25 @@ class Comparison:
     @property
     def tested(self) -> list[str]:
         """The metrics of the verdict; Holm's correction covers the tests of all of them."""
-        return [self.primary, *SCALED] if self.has_temperatures else [self.primary]
+        return [self.primary, *(SCALED if self.has_temperatures else ())]
 
-    @property
-    def primary(self) -> str:
-        return self.metrics[0]
+    @cached_property
+    def steps(self) -> dict[str, float]:
+        """The smallest change of each metric when one prediction flips."""
+        counts = self.test_counts
+        return {} if counts is None else {name: resolution(name, counts) for name in self.recorded}
+
+    # statistics
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """Mean, deviation and number of seeds, by method and metric."""
+        return summarise(self.runs).set_index(["method", "metric"])[["mean", "sd", "n"]]
+
+    def values(self, method: str, metric: str) -> dict[int, float]:
+        """By seed, after the last epoch, on the test split."""
+        own = self.runs[(self.runs["method"] == method) & (self.runs["metric"] == metric)]
+        return dict(zip(own["seed"].tolist(), own["value"].tolist(), strict=True))
 
     @cached_property
     def baselines(self) -> list[str]:
@@ -124,52 +211,60 @@ class Comparison:
         labels += [label for label in self.methods if label.partition(":")[0] == "mixup"][:1]
         return labels or self.methods[:1]
 
-    def values(self, method: str, metric: str) -> dict[int, float]:
-        """By seed, after the last epoch, on the test split."""
-        return {
-            seed: record.last.get(metric, math.nan)
-            for (label, seed), record in sorted(self.records.items())
-            if label == method
-        }
-
-    def summary(self, method: str, metric: str) -> Summary:
-        found: Summary = summarise(self.values(method, metric))
-        return found
-
-    def differences(self, baseline: str, metric: str | None = None) -> list[Difference]:
-        """Every other method minus `baseline`, paired by seed.
-
-        p-values are Holm-corrected over all methods and all metrics of `tested`; a difference in
-        another metric has no corrected p, and is never significant.
-        """
-        metric = self.primary if metric is None else metric
-        if metric not in self.tested:
-            return self._paired(baseline, metric)
-        family = holm([d for name in self.tested for d in self._paired(baseline, name)])
-        return [difference for difference in family if difference.metric == metric]
-
-    def _paired(self, baseline: str, metric: str) -> list[Difference]:
-        step = resolution(metric, self.test_counts)
-        values = self.values(baseline, metric)
-        differences = [
-            paired_difference(
-                method, baseline, metric, self.values(method, metric), values, resolution=step
+    @cached_property
+    def tests(self) -> pd.DataFrame:
+        """`crossed_tests` of every metric against each baseline."""
+        of_samples = {name: self._contributions(name) for name in self.recorded}
+        parts = [
+            crossed_tests(self.runs, baseline, self.tested, self.steps, of_samples).assign(
+                baseline=baseline
             )
-            for method in self.methods
-            if method != baseline
+            for baseline in self.baselines
         ]
-        return [difference for difference in differences if difference is not None]
+        return pd.concat(parts, ignore_index=True)
 
-    def spread(self, baseline: str) -> float | None:
-        """Standard deviation of the differences from a baseline in the primary metric.
+    def _contributions(self, metric: str) -> dict[Key, Array]:
+        found = {key: own.contributions(metric) for key, own in self.samples.items()}
+        known = self.targets is not None
+        return {key: values for key, values in found.items() if known and values is not None}
 
-        Pooled over methods, and at least that of rounding (`paired_difference`); None for one seed.
-        """
-        pairs = [(d.n - 1, d.sd) for d in self.differences(baseline) if d.sd is not None]
-        if not pairs:
+    def differences(self, baseline: str, metric: str | None = None) -> pd.DataFrame:
+        """The tests of one metric against a baseline: every other method that shares a seed."""
+        name = self.primary if metric is None else metric
+        tests = self.tests
+        return tests[(tests["baseline"] == baseline) & (tests["metric"] == name)]
+
+    @property
+    def compared(self) -> bool:
+        """Whether any two methods have a seed in common."""
+        return len(self.tests) > 0
+
+    @cached_property
+    def at_chance(self) -> ChanceLevel | None:
+        """The chance level if no method is significantly better; None if one is."""
+        if self.test_counts is None:
             return None
-        pooled = math.sqrt(sum(f * sd**2 for f, sd in pairs) / sum(f for f, _ in pairs))
-        return max(pooled, resolution(self.primary, self.test_counts) / math.sqrt(6))
+        size = self.test_size if self.multi_label else None
+        chance = guessing(self.primary, self.test_counts, size)
+        if chance is None or chance.metric not in self.recorded:
+            return None
+        means = self.summary.xs(chance.metric, level="metric")["mean"].tolist()
+        return None if better_than_chance(chance, means) else chance
+
+    # training
+
+    @cached_property
+    def until(self) -> dict[str, float]:
+        """The fraction of training in which each method mixes, where its name says so."""
+        found = {}
+        for label in self.methods:
+            try:
+                method = parse(label)
+            except UnknownMethodError:
+                continue
+            if method.name != "none":
+                found[label] = method.until
+        return found
 
     def late_changes(self, split: str) -> dict[str, list[float]]:
         """By method and for each seed, how the primary metric changed in the last third of epochs.
@@ -188,31 +283,14 @@ class Comparison:
 
     def confusion(self, method: str) -> Tensor:
         """[true class, predicted class] over all seeds."""
-        return torch.stack(list(map(dense_confusion, self._confusions(method)))).sum(0)
-
-    def _confusions(self, method: str) -> list[Confusion]:
-        """By seed."""
-        return [record.confusion for (label, _), record in self.records.items() if label == method]
+        own = [record for (label, _), record in self.records.items() if label == method]
+        return torch.stack([dense_confusion(record.confusion) for record in own]).sum(0)
 
     def recalls(self, method: str) -> Tensor:
         """[seeds, classes]: recall per class; NaN for a class without test samples."""
-        stored = self._confusions(method)
-        if self.dataset.multi_label:
+        own = [record.confusion for (m, _), record in self.records.items() if m == method]
+        if self.multi_label:
             # [seeds, label, 4], as `metrics.confusion`
-            counts = torch.tensor(stored).double()
+            counts = torch.tensor(own).double()
             return counts[:, :, 3] / counts[:, :, 2:].sum(2)
-        return torch.stack([right.double() / sizes for right, sizes in map(count_right, stored)])
-
-    @cached_property
-    def not_better_than(self) -> ChanceLevel | None:
-        """The chance level if no method is significantly better; None if one is."""
-        chance = guessing(self.primary, self.test_counts, self._multi_label_samples)
-        if chance is None or not self.methods:
-            return None
-        means = [self.summary(label, chance.metric).mean for label in self.methods]
-        return None if better_than_chance(chance, means) else chance
-
-    @property
-    def _multi_label_samples(self) -> int | None:
-        """Number of test samples if they have several labels, else None."""
-        return len(self.dataset.splits["test"]) if self.dataset.multi_label else None
+        return torch.stack([right.double() / sizes for right, sizes in map(count_right, own)])

@@ -88,8 +88,13 @@ def machine_info(device: torch.device) -> dict[str, str]:
     if commit:
         info["commit"] = commit
     # quoted, so that a shell accepts it again
-    info["command"] = shlex.join(["zetamix", *sys.argv[1:]])
+    info["command"] = shlex.join(["zetamix", *map(_relative, sys.argv[1:])])
     return info
+
+
+def _relative(argument: str) -> str:
+    """An argument with a path within the working directory relative to it."""
+    return argument.replace(f"{Path.cwd()}{os.sep}", "")
 
 
 def machine_summary(info: dict[str, str]) -> str:

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from filelock import FileLock
 from torch import Tensor
 
-from zetamix.atomic_io import hash_json, naming, seal, unseal, write_bytes
+from zetamix.atomic_io import CHECKSUM, hash_json, naming, write_bytes
 from zetamix.text import reason
 
 RUN_SCHEMA = "zetamix/run/1"
@@ -96,14 +96,12 @@ class RunRecord:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "RunRecord":
-        values = unseal(values)
         if values.get("schema") != RUN_SCHEMA:
             raise ValueError(
                 f"Expected a record of schema {RUN_SCHEMA}, got {values.get('schema')!r}. Read it "
                 "with the version of zetamix that wrote it."
             )
-        values = {name: value for name, value in values.items() if name != "key"}
-        return cls(**{**values, "cell": Cell(**values["cell"])})
+        return cls(**{**_fields(values), "cell": Cell(**values["cell"])})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +136,12 @@ class Measurement:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Measurement":
-        return cls(**{name: value for name, value in values.items() if name != "key"})
+        return cls(**_fields(values))
+
+
+def _fields(values: dict[str, Any]) -> dict[str, Any]:
+    """Without what is not a field: the key, and the checksum of earlier versions."""
+    return {name: value for name, value in values.items() if name not in ("key", CHECKSUM)}
 
 
 @dataclass(frozen=True)
@@ -250,7 +253,7 @@ def append_record(path: Path, record: Record) -> None:
     A last line that was cut off by a crash is removed first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    line = json.dumps(seal(record.as_dict()), ensure_ascii=False) + "\n"
+    line = json.dumps(record.as_dict(), ensure_ascii=False) + "\n"
     lock = FileLock(path.with_name(f".{path.name}.lock"))
     with lock, naming(path), path.open("a+b") as file:
         file.seek(0)
@@ -263,17 +266,19 @@ def append_record(path: Path, record: Record) -> None:
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The JSON lines of a file, without a last line that was cut off by a crash.
 
-    Raises ValueError for a line that is damaged; one with a checksum (`seal`) is compared with it.
+    Raises ValueError for a line that is damaged.
     """
     if not path.exists():
         return
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
-                values = unseal(json.loads(line))
-            except (ValueError, RecursionError) as error:
+                values = json.loads(line)
+            except (ValueError, RecursionError):
                 if not line.endswith(b"\n"):
                     return
-                why = "not JSON" if isinstance(error, json.JSONDecodeError) else str(error)
-                raise ValueError(f"{path}, line {number}: {why}.") from None
+                raise ValueError(f"{path}, line {number}: not JSON.") from None
+            if not isinstance(values, dict):
+                raise ValueError(f"{path}, line {number}: expected a JSON object.")
+            values.pop(CHECKSUM, None)
             yield values

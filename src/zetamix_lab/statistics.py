@@ -5,14 +5,13 @@ metric of each run. Further columns, such as `model`, keep runs apart that are n
 """
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-from scipy.special import nctdtr, stdtr, stdtrit  # type: ignore[import-untyped]
+from scipy.special import nctdtr, nctdtrinc, stdtr, stdtrit  # type: ignore[import-untyped]
 from torch import Tensor
 
 from zetamix_lab.metrics import FRACTIONS, Confusion, count_right
@@ -89,7 +88,8 @@ def paired_tests(
     pairs["value"] -= pairs.pop("value_")
     groups = [column for column in runs if column not in ("seed", "value")]
     table = _over_seeds(pairs, groups)
-    floor = table["metric"].map(dict(steps or {})).fillna(0) / math.sqrt(6)
+    # of no pairs at all, the metrics have no type
+    floor = table["metric"].map(dict(steps or {})).fillna(0).astype(float) / math.sqrt(6)
     error = table["sd"].where(table["sd"].isna() | (table["sd"] > floor), floor)
     error /= np.sqrt(table["n"])
     return _with_tests(table, error, table["n"] - 1, tested)
@@ -348,30 +348,42 @@ def holm(found: Sequence[Difference | None]) -> list[Difference]:
     return [replace(d, p_holm=corrected.get(index)) for index, d in enumerate(differences)]
 
 
-def paired_power(difference: float, sd: float, n: int, level: float = 1 - CONFIDENCE) -> float:
-    """The power of a two-sided paired t-test over n seeds for a difference of this size.
+def power(difference: float, error: Any, freedom: Any, level: float = 1 - CONFIDENCE) -> Any:
+    """The probability that a two-sided t-test finds a true difference, in the right direction.
 
-    This is the probability of a significant result (at `level`) in the right direction. sd: the
-    standard deviation of paired differences.
-
-    >>> round(paired_power(0.5, 1.0, 34), 3), round(paired_power(0.5, 1.0, 34, 0.01), 3)
-    (0.808, 0.577)
+    >>> [round(power(0.5, 1 / math.sqrt(34), 33, level), 3) for level in (0.05, 0.01)]
+    [0.808, 0.577]
     """
-    if sd == 0:
-        return float(difference != 0)
-    critical, shift = float(stdtrit(n - 1, 1 - level / 2)), abs(difference) / sd * math.sqrt(n)
-    return float(1 - nctdtr(n - 1, shift, critical))
+    freedom = np.minimum(freedom, 1e6)
+    critical = stdtrit(freedom, 1 - level / 2)
+    found = 1 - nctdtr(freedom, abs(difference) / np.maximum(error, 1e-300), critical)
+    return found[()] if isinstance(found, np.ndarray) else float(found)
 
 
-def seeds_needed(difference: float, sd: float, level: float = 1 - CONFIDENCE) -> int | None:
+def detectable(error: float, freedom: float, level: float = 1 - CONFIDENCE) -> float:
+    """The difference that a test with this standard error finds with a probability of 80 %."""
+    freedom = min(freedom, 1e6)
+    return float(error * nctdtrinc(freedom, 1 - POWER, stdtrit(freedom, 1 - level / 2)))
+
+
+def seeds_needed(
+    difference: float,
+    seed_variance: float,
+    sample_variance: float = 0.0,
+    methods: int = 2,
+    level: float = 1 - CONFIDENCE,
+) -> int | None:
     """The smallest number of seeds with a power of 80 %; None above 1,000.
+
+    seed_variance: of paired differences. sample_variance: of their mean, from the test sample.
 
     >>> seeds_needed(0.5, 1.0), seeds_needed(1.0, 1.0), seeds_needed(0.01, 1.0)
     (34, 10, None)
     """
-    seeds = range(2, MOST_SEEDS + 1)
-    found = bisect_left(seeds, POWER, key=lambda n: paired_power(difference, sd, n, level))
-    return seeds[found] if found < len(seeds) else None
+    seeds = np.arange(2, MOST_SEEDS + 1)
+    errors = np.sqrt(seed_variance / seeds), np.full(len(seeds), math.sqrt(sample_variance))
+    found = power(difference, *combine(*errors, (methods - 1) * (seeds - 1)), level) >= POWER
+    return int(seeds[found.argmax()]) if found.any() else None
 
 
 def standard_error(metric: str, confusion: Confusion) -> float | None:

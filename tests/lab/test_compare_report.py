@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -17,13 +19,12 @@ from zetamix_lab.report.compare import (
     describe_method,
     describe_replaced,
     difference_table,
-    draw_confusion,
-    draw_curves,
-    draw_differences,
     main_table,
-    make_csv,
+    wide_runs,
+    without_folders,
     write_report,
 )
+from zetamix_lab.report.compare_figures import draw_confusion, draw_curves, draw_differences
 from zetamix_lab.report.compare_text import summarise
 
 SIX = {
@@ -34,6 +35,7 @@ SIX = {
     "zeta:2.8": [0.050, 0.061, 0.055],
     "zeta:4.0": [0.100, 0.112, 0.101],
 }
+TWO = {"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.1]}
 MACHINE_INFO = {**MACHINE, "command": "zetamix compare --data 'my photos'"}
 MANY = (400, 400, 400)
 
@@ -52,10 +54,20 @@ def texts(table):
     return [[cell.text() for cell in row] for row in table.cells]
 
 
+def marked(table):
+    """The first cell and the column of every bold cell."""
+    return {
+        (row[0].text(), head.name)
+        for row in table.cells
+        for head, cell in zip(table.heads, row, strict=True)
+        if cell.mark
+    }
+
+
 # tables
 
 
-def test_the_main_table_has_means_deviations_and_marks(six):
+def test_the_main_table_has_means_and_deviations(six):
     table = main_table(six)
     assert [head.name for head in table.heads] == [
         "method", "error %", "NLL", "ECE %", "NLL (T)", "ECE (T) %", "seeds",
@@ -64,42 +76,33 @@ def test_the_main_table_has_means_deviations_and_marks(six):
         "no mixing", "10.50 ± 0.50", "0.2100 ± 0.0100", "10.50 ± 0.50", "0.1050 ± 0.0050",
         "5.25 ± 0.25", "3",
     ]  # fmt: skip
-    marks = {row[0].text(): row[1].mark for row in table.cells}
-    assert {label: mark for label, mark in marks.items() if mark} == {"zeta:2.8": "best"}
     assert table.cells[0][1].note == "seed 0: 10.00, seed 1: 11.00, seed 2: 10.50"
     assert table.caption == "made: 1,200 test samples, after the last epoch"
+    # one seed has no deviation
+    assert main_table(make_comparison({"none": [0.1]})).cells[0][1].text() == "10.00"
 
 
-def test_ties_are_not_marked_and_higher_can_be_better():
-    # 0.100001 is printed as 0.1
-    scores = {"none": 0.2, "mixup": 0.1, "zeta:2.8": 0.100001, "zeta:4.0": 0.3}
-    made = make_comparison(
-        {label: [error] for label, error in scores.items()}, dataset=make_dataset((10, 40, 10))
-    )
-    table = main_table(made)
-    assert table.heads[1].name == "balanced accuracy %"
-    assert [row[1].mark for row in table.cells] == ["", "", "", ""]
-    # one seed has no deviation, one method no best
-    assert table.cells[0][1].text() == "80.00"
-    assert main_table(make_comparison({"none": [0.1]})).cells[0][1].mark == ""
-
-
-def test_nothing_is_marked_where_methods_have_other_seeds():
-    scores = {"none": [0.2, 0.3], "zeta:2.8": [0.1, 0.2]}
-    for missing, marks in (((), {"", "best"}), ([("zeta:2.8", 1)], {""})):
-        made = make_comparison(scores, missing=missing)
-        for table in (main_table(made), class_table(made)):
-            assert {cell.mark for row in table.cells for cell in row} == marks
+def test_bold_is_what_is_significantly_better_and_nothing_else(six):
+    tests = six.tests[(six.tests["baseline"] == "none") & six.tests["significant"]]
+    better = tests[tests["mean"] < 0]
+    heads = {"error": "error %", "nll_scaled": "NLL (T)", "ece_scaled": "ECE (T) %"}
+    expected = {(row.method, heads[row.metric]) for row in better.itertuples()}
+    assert marked(main_table(six)) == expected
+    assert {method for method, _ in expected} == {"zeta:2.4", "zeta:2.8"}
+    assert "Bold: significantly better than no mixing" in main_table(six).notes[0]
+    noisy = make_comparison({"none": [0.3, 0.1], "zeta:2.8": [0.2, 0.1]})
+    assert marked(main_table(noisy)) == set()
+    assert "Bold" not in " ".join(main_table(noisy).notes)
 
 
 def test_binary_data_leads_with_the_auc():
-    made = make_comparison({"none": [0.2, 0.3], "zeta": [0.1, 0.2]}, dataset=make_dataset((10, 10)))
+    made = make_comparison(TWO, dataset=make_dataset((10, 10)))
     assert [head.name for head in main_table(made).heads][1:3] == ["AUC", "error %"]
-    assert texts(main_table(made))[1][1] == "0.9250 ± 0.0354"
+    assert texts(main_table(made))[0][1] == "0.9250 ± 0.0354"
     assert "AUC" in difference_table(made).caption
 
 
-def test_the_table_of_differences_marks_significant_ones(six):
+def test_the_table_of_differences(six):
     table = difference_table(six)
     assert [head.name for head in table.heads] == [
         "method", "minus no mixing (95 %)", "Holm-corrected p", "minus mixup:1.0 (95 %)",
@@ -108,54 +111,28 @@ def test_the_table_of_differences_marks_significant_ones(six):
     rows = {row[0]: row[1:] for row in texts(table)}
     assert rows["no mixing"][:2] == ["–", "–"]
     assert rows["mixup:1.0"][2:] == ["–", "–"]
-    assert rows["zeta:2.8"][0] == "−4.97 (−5.11 to −4.82)"
-    by_name = {row[0].text(): row for row in table.cells}
-    for found in six.differences("none"):
-        assert (by_name[found.method][1].mark == "best") == found.significant
-        assert by_name[found.method][2].text() in ("< 0.001", f"{found.p_holm:.3f}")
-    assert by_name["zeta:2.8"][1].note == "seed 0: −5.00, seed 1: −4.90, seed 2: −5.00"
-
-
-def test_significance_before_correction_is_not_marked():
-    noisy = {f"zeta:{k}.0": [0.30 + k / 50, 0.20, 0.10] for k in range(2, 6)}
-    scores = {"none": [0.20, 0.20, 0.20], "zeta:2.8": [0.15, 0.17, 0.16], **noisy}
-    made = make_comparison(scores, dataset=make_dataset(MANY))
-    assert any(found.excludes_zero for found in made.differences("none"))
-    assert {cell.mark for row in difference_table(made).cells for cell in row} == {""}
-
-
-def test_one_seed_has_no_interval_in_the_table():
-    made = make_comparison({"none": [0.2], "zeta:2.8": [0.1]})
-    assert texts(difference_table(made))[1] == ["zeta:2.8", "−10.00 (one seed)", "–"]
+    for test in six.differences("none").itertuples():
+        change, low, high = (
+            f"{100 * value:+.2f}".replace("-", "−") for value in (test.mean, test.low, test.high)
+        )
+        assert rows[test.method][0] == f"{change} ({low} to {high})"
+        assert ((test.method, "minus no mixing (95 %)") in marked(table)) == test.significant
+        assert rows[test.method][1] in ("< 0.001", f"{test.p_holm:.3f}")
+    one = make_comparison({"none": [0.2], "zeta:2.8": [0.1]})
+    assert texts(difference_table(one))[1] == ["zeta:2.8", "−10.00 (no interval)", "–"]
 
 
 def test_classes(six):
     table = class_table(six)
     assert [head.name for head in table.heads][:3] == ["class", "samples", "no mixing"]
-    assert len(table.rows) == 3
     # 40, 44 and 42 wrong of 400
     assert texts(table)[0][:3] == ["0", "400", "89.5 ± 0.5"]
-    marks = [cell.mark for cell in table.cells[0][2:]]
-    assert marks.count("best") == 1
-    assert marks[4] == "best"
-
-
-def test_the_table_of_many_classes_is_folded(tmp_path):
-    dataset = make_dataset((20,) * 30)
-    made = make_comparison({"none": [0.1, 0.1], "zeta:2.8": [0.1, 0.1]}, dataset=dataset)
-    assert len(class_table(made).rows) == 30
-    assert "<summary>Per-class recall, %</summary>" in write_report(
-        made, tmp_path, MACHINE_INFO
-    ).read_text(encoding="utf-8")
-
-
-def test_a_class_without_test_samples_is_left_out():
     dataset = make_dataset((10, 10, 10))
     test = dataset.test
-    dataset = replace(dataset, test=test.keep((test.labels != 1).nonzero().squeeze(1)))
-    made = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.1]}, dataset=dataset)
-    assert [row[0] for row in texts(class_table(made))] == ["0", "2"]
-    assert made.primary == "balanced_accuracy"
+    without = replace(dataset, test=test.keep((test.labels != 1).nonzero().squeeze(1)))
+    assert [row[0] for row in texts(class_table(make_comparison(TWO, dataset=without)))] == [
+        "0", "2",
+    ]  # fmt: skip
 
 
 # files
@@ -170,13 +147,10 @@ def test_files(page):
 
 
 def test_json_has_everything(six, page):
-    found = json.loads(
-        (page.parent / "results.json").read_text(),
-        parse_constant=lambda text: pytest.fail(f"{text} is not JSON"),
-    )
-    assert found["schema"] == "zetamix/compare/1"
+    found = json.loads((page.parent / "results.json").read_text(), parse_constant=pytest.fail)
+    assert found["schema"] == "zetamix/compare/2"
     assert found["command"] == "zetamix compare --data 'my photos'"
-    assert found["verdict"] == dict(summarise(six))
+    assert found["verdict"] == dict(summarise(six, found["command"]).pairs)
     assert found["complete"]
     assert found["dataset"]["samples"] == {"train": 1200, "val": 1200, "test": 1200}
     zeta = found["methods"]["zeta:2.8"]["error"]
@@ -184,71 +158,128 @@ def test_json_has_everything(six, page):
     assert zeta["values"] == {"0": 0.05, "1": 0.061, "2": 0.055}
     assert set(found["methods"]["none"]) == {*EVALUATED, *SCALED}
     assert len(found["runs"]) == len(found["curves"]) == 18
-    assert {(d["baseline"], d["metric"]) for d in found["differences"]} == {
-        (r, m) for r in ("none", "mixup:1.0") for m in six.metrics
-    }
-    assert len(found["differences"]) == 2 * 5 * 5
-    one = next(
-        d for d in found["differences"] if (d["method"], d["metric"]) == ("zeta:2.8", "error")
-    )
+    differences = {(d["method"], d["baseline"], d["metric"]): d for d in found["differences"]}
+    assert len(differences) == 2 * 5 * len(six.recorded)
+    one = differences["zeta:2.8", "none", "error"]
     assert one["significant"]
     assert one["low"] < one["mean"] < one["high"] < 0
     assert found["recalls"]["none"]["0"] == pytest.approx([0.9, 0.89, 0.895])
     assert found["recipe"]["epochs"] == 3
 
 
-def test_cautions_are_in_every_file_and_nan_is_null_in_json(tmp_path):
-    scores = [{"error": 0.67, "auc": float("nan")}]
-    made = make_comparison({"none": scores, "zeta:2.8": scores}, dataset=make_dataset(MANY))
-    page, caution = write_report(made, tmp_path, MACHINE_INFO), dict(summarise(made))["Caution"]
-    found = json.loads((tmp_path / "results.json").read_text(), parse_constant=pytest.fail)
-    assert found["verdict"]["Caution"] == caution
-    assert found["methods"]["none"]["auc"]["mean"] is None
-    assert ",," in (tmp_path / "results.csv").read_text()
-    assert f"**Caution.** {caution}" in (tmp_path / "results.md").read_text()
-    assert caution in page.read_text()
-
-
-def test_csv_has_a_line_for_each_run_in_full(six):
-    rows = list(csv.DictReader(io.StringIO(make_csv(six))))
-    assert len(rows) == 18
+def test_csv_has_a_line_for_each_run_in_full(six, page):
+    rows = list(csv.DictReader(io.StringIO((page.parent / "results.csv").read_text())))
+    assert [(row["method"], int(row["seed"])) for row in rows] == six.finished
     first = six.records["none", 0]
-    assert rows[0]["method"] == "none"
     assert float(rows[0]["error"]) == first.last["error"]
     assert rows[0]["key"] == first.cell.key
     assert set(EVALUATED) < set(rows[0])
 
 
+def test_nan_is_null_in_json_and_empty_in_csv(tmp_path):
+    scores = [{"error": 0.2, "auc": float("nan")}]
+    made = make_comparison({"none": scores, "zeta:2.8": scores}, dataset=make_dataset(MANY))
+    write_report(made, tmp_path, MACHINE_INFO)
+    found = json.loads((tmp_path / "results.json").read_text(), parse_constant=pytest.fail)
+    assert found["methods"]["none"]["auc"]["mean"] is None
+    assert ",," in (tmp_path / "results.csv").read_text()
+    assert len(wide_runs(made)) == 2
+
+
 def test_markdown_and_latex(six, page):
     text = (page.parent / "results.md").read_text()
-    assert text.startswith("# made: does mixing help?\n\n**Verdict.** Compared with no mixing (")
+    assert text.startswith("# made: does mixing help?\n\n**Result.** After 3 epochs, mixing helps")
     assert "| zeta:2.8 | **5.53 ± 0.55** |" in text
-    assert "| zeta:2.4 | 6.53 ± 0.55 |" in text
     assert "`zetamix compare --data 'my photos'`" in text
     latex = (page.parent / "results.tex").read_text()
-    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 2
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 1 + len(six.tested)
     assert r"zeta:2.8 & \textbf{5.53 $\pm$ 0.55} &" in latex
-    assert r"error \%" in latex
 
 
 def test_the_method_section_states_its_limits(six):
     text = " ".join(describe_method(six))
-    assert "6 methods with 3 seeds each, on the same 1,200 training and 1,200 test samples" in text
-    recipe = six.recipe
-    assert (
-        f"{recipe.model}, from scratch, 3 epochs, batch size {recipe.batch_size}, SGD with" in text
-    )
-    assert "not the choice of training and test samples" in text
+    assert "1,200 training samples" in text
+    assert f"{six.recipe.model}, from scratch, 3 epochs, batch size {six.recipe.batch_size}" in text
+    assert "for new seeds on the same test samples" in text
+    assert "No interval covers another choice of training samples" in text
     assert "Trained (2 processes side by side): 18 runs on" in text
     assert "The times of all runs add up to 9.0 minutes." in text
-
-
-def test_runs_of_several_machines_are_listed():
-    made = make_comparison({"none": [0.1, 0.1], "zeta:2.8": [0.1, 0.2]})
+    made = make_comparison(TWO)
     made.records["none", 1].machine.update(gpu="NVIDIA H200", torch="2.11")
-    text = next(line for line in describe_method(made) if line.startswith("Trained"))
-    assert text.startswith("Trained: 3 runs on ")
-    assert "; 1 run on NVIDIA H200 · torch 2.11" in text
+    assert "; 1 run on NVIDIA H200 · torch 2.11" in " ".join(describe_method(made))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("--data /home/ann/photos/", "--data photos/"),
+        ("--model=/a/b/net.py:make", "--model=net.py:make"),
+        ("'/a b/c'", "'/a b/c'"),
+        ("/data/x/run/record.json cannot be read", "record.json cannot be read"),
+        (r"C:\Users\ann\photos", "photos"),
+        ("and/or 1/2/3 out/a https://a.org/b/c", "and/or 1/2/3 out/a https://a.org/b/c"),
+    ],
+)
+def test_absolute_paths_are_their_last_part(text, shown):
+    assert without_folders({"a": [text]}) == {"a": [shown]}
+
+
+def test_no_file_has_an_absolute_path(tmp_path):
+    notes = ("read from /home/ann/secret/photos",)
+    made = make_comparison(
+        TWO, dataset=replace(make_dataset(), notes=notes, origin="/home/ann/secret/photos"),
+        missing=[("none", 1)], failures={("none", 1): "/home/ann/secret/x is full."},
+    )  # fmt: skip
+    write_report(
+        made, tmp_path, {**MACHINE, "command": "zetamix compare --data /home/ann/secret/p"}
+    )
+    for path in tmp_path.glob("re*"):
+        assert "secret" not in path.read_text(), path.name
+
+
+HOSTILE = (
+    "$",
+    "$10%-$20%",
+    r"a$\b$",
+    "<b>x</b>",
+    "x\u202egnp",
+    "a\u200bb",
+    "_a_",
+    "[a](b)",
+    "#~^&",
+)
+
+
+def test_class_names_are_text_everywhere(tmp_path):
+    """A dollar sign in a name failed the report after all training."""
+    dataset = make_dataset((20,) * len(HOSTILE), classes=HOSTILE, name="$<i>_x_")
+    page = write_report(make_comparison(TWO, dataset=dataset), tmp_path, MACHINE_INFO)
+    html = re.sub(r"base64,[\w+/=]+", "", page.read_text())
+    assert "<b>x" not in html
+    assert "<i>" not in html
+    for text in (html, (tmp_path / "results.md").read_text()):
+        assert "\u202e" not in text
+        assert "\u200b" not in text
+        assert r"x\u202egnp" in html
+    assert r"# \$\<i>\_x\_: does" in (tmp_path / "results.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [1000, 10_000])
+def test_many_classes_take_seconds(classes, tmp_path):
+    """With 10,000 classes the report did not end in 310 s."""
+    dataset = make_dataset((1,) * classes)
+    made = make_comparison({m: [0.1] * 2 for m in ("none", "mixup", "zetamix")}, dataset=dataset)
+    sparse = [[k, k if k % 10 else 0, 1] for k in range(classes)]
+    for record in made.records.values():
+        object.__setattr__(record, "confusion", {"classes": classes, "cells": sparse})
+    began = time.perf_counter()
+    page = write_report(made, tmp_path, MACHINE_INFO)
+    assert time.perf_counter() - began < 30
+    assert page.stat().st_size < 10_000_000
+    table = class_table(made)
+    assert len(table.rows) == 50
+    assert {row[2].text() for row in table.cells} == {"0.0 ± 0.0"}
 
 
 # figures
@@ -298,7 +329,7 @@ def test_a_spike_does_not_flatten_the_curves(spike):
     picture, limits = limits_of(made)
     # of the error rate, and of the negative log-likelihood but for the epoch left out
     assert limits[0] == usual[0]
-    assert limits[1] == pytest.approx(usual[1], abs=0.05 * usual[1][1])
+    assert limits[1] == pytest.approx(usual[1], abs=0.1 * usual[1][1])
     assert ("; spikes in negative log-likelihood exceed" in picture.caption) == (spike == 50)
 
 
@@ -309,49 +340,31 @@ def test_a_method_that_is_far_worse_is_no_spike():
     assert limits[0][1] > 100 * 0.4
 
 
-def test_without_validation_there_are_test_curves_alone():
+def test_curves_of_runs_without_validation_or_evaluated_at_other_epochs(six, tmp_path):
     dataset = replace(make_dataset(), val=None)
     made = make_comparison({"none": [0.1], "zeta:2.8": [0.2]}, dataset=dataset, temperature=None)
     picture, calls = plotted(draw_curves, made)
     assert len(calls) == 2 * 2
     assert "validation" not in picture.caption
-
-
-def test_records_of_earlier_versions_have_a_report(tmp_path):
-    """They lack the scores after temperature scaling."""
-    made = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.2]}, temperature=None)
-    assert not any("T)" in head.name for head in main_table(made).heads)
-    page = write_report(made, tmp_path, MACHINE_INFO).read_text()
-    assert "No temperature scaling: not every run" in page
-    found = json.loads((tmp_path / "results.json").read_text(), parse_constant=pytest.fail)
-    assert "nll_scaled" not in found["methods"]["none"]
-
-
-def test_curves_of_runs_that_were_evaluated_at_other_epochs():
-    made = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.2]})
+    made = make_comparison(TWO)
     del made.curves["none", 0][1]["test"]
     _, calls = plotted(draw_curves, made)
     assert calls[0][0][0] == [1, 3]
-
-
-def test_a_run_whose_curve_was_deleted_has_a_report_without_curves(six, tmp_path):
-    curves = {**six.curves, next(iter(six.curves)): []}
-    page = write_report(replace(six, curves=curves), tmp_path, MACHINE)
-    text = page.read_text()
-    assert "Learning curves" not in text
-    assert "Per-class recall" in text
+    # a run whose curve was deleted
+    deleted = replace(six, curves={**six.curves, next(iter(six.curves)): []})
+    assert "Learning curves" not in write_report(deleted, tmp_path, MACHINE).read_text()
 
 
 def test_differences_show_seeds_means_and_intervals(six):
     _, seeds = plotted(draw_differences, six)
     assert [len(a[0]) for a, _ in seeds] == [3] * 10
     _, means = plotted(draw_differences, six, "errorbar")
-    expected = [d for baseline in six.baselines for d in six.differences(baseline)]
-    assert [a[0] for a, _ in means] == pytest.approx([100 * d.mean for d in expected])
-    halves = [100 * (d.high - d.mean) for d in expected]
+    expected = [test for b in six.baselines for test in six.differences(b).itertuples()]
+    assert [a[0] for a, _ in means] == pytest.approx([100 * test.mean for test in expected])
+    halves = [100 * (test.high - test.mean) for test in expected]
     assert [style["xerr"] for _, style in means] == pytest.approx(halves)
     filled = [style["markerfacecolor"] != "white" for _, style in means]
-    assert filled == [d.significant for d in expected]
+    assert filled == [test.significant for test in expected]
 
 
 @pytest.mark.parametrize("classes", [3, 20, 40])
@@ -365,34 +378,25 @@ def test_confusion_of_few_and_many_classes(classes):
 
 
 @needs_browser
-@pytest.mark.parametrize("width", [1200, 500])
-def test_the_report_opens_in_a_browser(six, page, width):
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_first_screen_answers(six, page, width):
     seen = open_page(page, width=width).check()
-    assert seen.title == "made: does mixing help?"
-    assert seen.headings[1:] == [
-        "All methods",
-        "Differences",
-        "Learning curves",
-        "Classes",
-        "Training inputs",
-        "Method",
-    ]
+    assert seen.title == seen.headings[0] == "made: does mixing help?"
+    assert seen.tables[0][0] == [head.name for head in main_table(six).heads]
+    found = summarise(six, MACHINE_INFO["command"])
+    text = " ".join(seen.text.split())
+    order = [found.decision, found.next_step, found.command, *found.cautions]
+    order += ["Differences in error rate on the test split", "made: 1,200 test samples"]
+    order += ["switch" if "switch" in six.methods else "zeta:2.4, zeta:2.8", "Learning curves"]
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
     assert len(seen.images) == 4
     for image in seen.images:
         assert image["width"] > 300
         assert len(image["caption"]) > 40
-    assert [len(table) for table in seen.tables] == [7, 7, 4]
-    assert seen.tables[0] == [
-        [head.name for head in main_table(six).heads],
-        *texts(main_table(six)),
-    ]
-    text = " ".join(seen.text.split())
-    for _, sentence in summarise(six):
-        assert sentence in text
-    # the answer comes before anything else
-    assert text.index("Compared with no mixing") < text.index("All methods")
-    assert "zetamix compare --data 'my photos'" in text
-    assert f"torch {torch.__version__}" in text
+    # paragraphs are folded
+    assert found.details[1][1] not in text
+    assert found.details[1][1] in page.read_text()
 
 
 @needs_browser
@@ -418,13 +422,13 @@ def test_small_comparisons_have_a_page_too(scores, dataset, images, tmp_path):
 
 def test_what_a_report_replaces_is_named(tmp_path):
     three = make_comparison({label: [0.1, 0.2] for label in ("none", "mixup:1.0", "zeta:2.8")})
-    two = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.2]})
+    two = make_comparison(TWO)
     assert describe_replaced(two, tmp_path) == ""
     write_report(three, tmp_path, MACHINE_INFO)
     assert describe_replaced(three, tmp_path) == ""
     assert "that also had mixup:1.0. Their runs are kept" in describe_replaced(two, tmp_path)
     # naming mixup would train it anew: the runs of before have another recipe
-    longer = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.2]}, epochs=9)
+    longer = make_comparison(TWO, epochs=9)
     assert describe_replaced(longer, tmp_path) == (
         "It replaces a report with other data or settings (digitnet, 3 epochs, samples of 1 × 8 × "
         "8), whose runs are kept. To keep both reports, use another --out."
@@ -434,7 +438,7 @@ def test_what_a_report_replaces_is_named(tmp_path):
 
 
 def test_a_crash_leaves_the_old_page(tmp_path, monkeypatch):
-    made = make_comparison({"none": [0.1, 0.2], "zeta:2.8": [0.1, 0.2]})
+    made = make_comparison(TWO)
     page = write_report(made, tmp_path, MACHINE_INFO)
     before = page.read_text()
     monkeypatch.setattr("zetamix_lab.report.compare.class_table", lambda comparison: 1 / 0)
@@ -442,3 +446,7 @@ def test_a_crash_leaves_the_old_page(tmp_path, monkeypatch):
         write_report(made, tmp_path, MACHINE_INFO)
     assert page.read_text() == before
     assert not list(tmp_path.rglob("*.part"))
+
+
+def test_a_run_of_the_lab_says_which_torch_it_used(page):
+    assert f"torch {torch.__version__}" in page.read_text()

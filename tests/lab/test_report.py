@@ -26,6 +26,7 @@ from zetamix_lab.report import (
     series_style,
 )
 from zetamix_lab.report.outputs import draw_outputs
+from zetamix_lab.report.page import Lead
 
 # an image that loads: five by five, and nothing on it
 BLANK = "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' width='5' height='5'/>"
@@ -174,7 +175,7 @@ def test_drawing_leaves_matplotlib_as_it_was():
 
 
 def page_of(*blocks, title="A & B"):
-    lead = [("In short", "1 < 2."), ("More", "Words.")]
+    lead = Lead("1 < 2.", "Do this:", "zetamix x", ["Words."])
     return render_page(title, [Section("Part <1>", blocks)], machine=MACHINE, lead=lead)
 
 

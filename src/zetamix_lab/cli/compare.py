@@ -90,7 +90,10 @@ def _print_grid(console: Console, grid: "Grid") -> None:
 
 
 def _hint(comparison: "Comparison", stop: "Stop") -> str:
-    recipe, samples = comparison.recipe, len(comparison.dataset.train)
+    recipe, dataset = comparison.recipe, comparison.dataset
+    if recipe is None or dataset is None:
+        return ""
+    samples = len(dataset.train)
     steps = comparison.epochs_trained * recipe.steps(samples) / recipe.epochs
     # a few steps are trained before a limit that has already passed takes effect
     if steps > 5 or stop.signal is not None:
@@ -109,7 +112,7 @@ def _print(console: Console, comparison: "Comparison") -> None:
         print_table(console, main_table(comparison))
         if comparison.compared:
             print_table(console, difference_table(comparison), required=3)
-    print_findings(console, summarise(comparison))
+    print_findings(console, summarise(comparison).pairs)
 
 
 def _write(comparison: "Comparison", out: Path) -> tuple[Path | None, str]:

@@ -24,6 +24,8 @@ STYLE: Any = {
     "savefig.dpi": 200,
     "font.family": "DejaVu Sans",  # comes with matplotlib
     "font.size": 9,
+    # names of classes and methods may have dollar signs
+    "text.parse_math": False,
     "axes.titlesize": 10,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",

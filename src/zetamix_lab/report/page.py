@@ -13,6 +13,18 @@ from zetamix_lab.report.table import Table
 
 
 @dataclass(frozen=True)
+class Lead:
+    """What a page says first."""
+
+    decision: str
+    """One sentence."""
+    next_step: str = ""
+    command: str = ""
+    """That takes the next step; empty if it takes none, or it is not known."""
+    cautions: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Fold:
     """Blocks that are shown when their title is clicked."""
 
@@ -38,13 +50,13 @@ def render_page(
     sections: Sequence[Section],
     *,
     machine: Mapping[str, str] | None = None,
-    lead: Sequence[tuple[str, str]] = (),
+    lead: Lead | None = None,
 ) -> str:
     """The page as HTML with everything inlined.
 
     machine: where the results were measured, from `zetamix_lab.provenance.machine_info`; None if
         the sections include it.
-    lead: the main results, a heading and a sentence or two each.
+    lead: what the report says first.
 
     >>> page = render_page("Title", [Section("Part", ["1 < 2"])])
     >>> "<p>1 &lt; 2</p>" in page, "http" in page.replace("http-equiv", "")

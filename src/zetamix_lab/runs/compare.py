@@ -115,7 +115,12 @@ def compare(
         )
     by_key = {cell.key: (cell.method, cell.seed) for cell in grid.cells}
     progress = results.progress.values()
+    found = {
+        by_key[key]: RunFolder(grid.out / folder_of(record.cell)).read_samples()
+        for key, record in results.records.items()
+    }
     return Comparison(
+        samples={key: samples for key, samples in found.items() if samples is not None},
         dataset=grid.dataset,
         requested=tuple(method.label for method in grid.methods),
         seeds=grid.seeds,

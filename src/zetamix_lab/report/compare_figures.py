@@ -1,0 +1,207 @@
+"""The figures of a comparison: differences, learning curves, confusion matrices."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from zetamix.methods import display_name
+from zetamix.text import join
+from zetamix_lab.comparison import Comparison, metric_of
+from zetamix_lab.report.compare_text import LEVEL
+from zetamix_lab.report.figure import GREY, Picture, drawing, series_style
+from zetamix_lab.report.outputs import draw_outputs
+
+# larger confusion matrices have no space for numbers, and still larger ones none for names
+NUMBERED_CLASSES, NAMED_CLASSES = 12, 25
+# with more classes, a class would have less than a pixel
+DRAWN_CLASSES = 1000
+# learning curves are scaled to what comes after this fraction of the epochs
+SCALED_FROM = 1 / 3
+# spikes are left out where the other values take less than this fraction of the axis
+DOMINANT = 1 / 3
+
+
+def draw_figures(comparison: Comparison) -> dict[str, Picture]:
+    """All figures that there are results for, by name."""
+    pictures = []
+    if comparison.compared:
+        pictures.append(draw_differences(comparison))
+    # a finished run has a record even if its curve was deleted
+    if comparison.curves and all(comparison.curves.values()):
+        pictures.append(draw_curves(comparison))
+    dataset = comparison.dataset
+    few = dataset is not None and not dataset.multi_label and dataset.num_classes <= DRAWN_CLASSES
+    if few and comparison.records:
+        pictures.append(draw_confusion(comparison))
+    if dataset is not None and comparison.examples:
+        examples = {
+            "original" if row.method == "none" else row.method: (row.samples, row.targets)
+            for row in comparison.examples
+        }
+        pictures.append(draw_outputs(examples, dataset.classes))
+    return {picture.name: picture for picture in pictures}
+
+
+def draw_differences(comparison: Comparison) -> Picture:
+    """The difference of every method from each baseline: seeds as dots, mean, interval."""
+    metric, baselines = comparison.metric, comparison.baselines
+    unit = ", points" if metric.percent else ""
+    side = "right" if metric.higher_is_better else "left"
+    with drawing(4.6 * len(baselines) + 0.6, 0.42 * len(comparison.methods) + 1.1) as figure:
+        panels: Any = figure.subplots(1, len(baselines), squeeze=False)[0]
+        for axes, baseline in zip(panels, baselines, strict=True):
+            tests = comparison.differences(baseline)
+            base = comparison.values(baseline, metric.name)
+            for row, test in enumerate(tests.itertuples()):
+                values = comparison.values(test.method, metric.name)
+                seeds = [value - base[seed] for seed, value in values.items() if seed in base]
+                _draw_difference(axes, row, test, seeds)
+            axes.axvline(0, color="black", linewidth=1)
+            axes.set_yticks(range(len(tests)), list(map(display_name, tests["method"])))
+            axes.set_ylim(len(tests) - 0.5, -0.5)
+            axes.grid(visible=False, axis="y")
+            axes.set_title(f"minus {display_name(baseline)}")
+            axes.set_xlabel(f"difference in {metric.title}{unit} ({side} is better)")
+        return Picture.of(
+            figure,
+            "differences",
+            alt=f"The differences in {metric.title}, with their intervals.",
+            caption=f"Differences in {metric.title} on the test split. Small dots: seeds, paired. "
+            f"Bars: {LEVEL} intervals of the mean, uncorrected. Filled: significant after Holm's "
+            "correction.",
+        )
+
+
+def _draw_difference(axes: Axes, row: int, test: Any, seeds: list[float]) -> None:
+    scale = metric_of(test.metric).scale
+    colour = series_style(0)["color"] if test.significant else GREY
+    axes.plot(
+        list(map(scale, seeds)), [row + 0.24] * len(seeds), "o", ms=3, color=colour, alpha=0.6
+    )
+    error = None if math.isnan(test.high) else scale(test.high - test.mean)
+    fill = colour if test.significant else "white"
+    style: Any = {"fmt": "D", "markersize": 6, "color": colour, "markerfacecolor": fill}
+    axes.errorbar(scale(test.mean), row, xerr=error, **style)
+
+
+def draw_curves(comparison: Comparison) -> Picture:
+    """Primary metric and negative log-likelihood by epoch, on the test and validation splits."""
+    names, titles = [comparison.primary, "nll"], {"test": "test split", "val": "validation split"}
+    curves = comparison.curves.values()
+    splits = [s for s in titles if all(any(s in line for line in curve) for curve in curves)]
+    rows, clipped = len(splits), list[str]()
+    with drawing(9.6, 3.3 * rows + 0.5) as figure:
+        shared: Any = "row" if rows > 1 else False
+        panels: Any = figure.subplots(rows, 2, sharey=shared).reshape(len(names), rows)
+        for row, name in zip(panels, names, strict=True):
+            late = list[Any]()
+            for axes, split in zip(row, splits, strict=True):
+                for index, label in enumerate(comparison.methods):
+                    late += _draw_curve(axes, comparison, index, label, split, name)
+                axes.set_title(f"{metric_of(name).heading}, {titles[split]}")
+                axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            if _limit(row[0], late):
+                clipped.append(metric_of(name).title)
+        for axes in panels.flat[-2:]:
+            axes.set_xlabel("epoch")
+        handles, labels = panels[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
+        several = comparison.summary["n"].max() > 1
+        bands = "; bands: one standard deviation over seeds" if several else ""
+        spikes = f"; spikes in {join(clipped)} exceed them" if clipped else ""
+        return Picture.of(
+            figure,
+            "curves",
+            alt=f"Learning curves of {metric_of(names[0]).title} and negative log-likelihood.",
+            caption=f"Learning curves on the {join([titles[s] for s in splits])}, mean over seeds"
+            f"{bands}. Axes are scaled to the last two thirds of training{spikes}.",
+        )
+
+
+def _draw_curve(
+    axes: Axes, comparison: Comparison, index: int, label: str, split: str, name: str
+) -> list[Any]:
+    """Draw the curve of one method; return both ends of its band, which the axes should cover."""
+    runs = [
+        {line["epoch"]: line[split][name] for line in curve if split in line}
+        for (method, _), curve in comparison.curves.items()
+        if method == label
+    ]
+    epochs = sorted(set.intersection(*(set(run) for run in runs)))
+    values = np.array([[run[epoch] for epoch in epochs] for run in runs], dtype=float)
+    values *= metric_of(name).scale(1)
+    with np.errstate(invalid="ignore"):
+        mean, spread = values.mean(0), values.std(0, ddof=1) if len(runs) > 1 else 0.0
+        band = mean - spread, mean + spread
+    style, step = series_style(index), max(1, len(epochs) // 8)
+    axes.plot(epochs, mean.tolist(), label=display_name(label), markevery=step, **style)
+    axes.fill_between(epochs, *band, color=style["color"], alpha=0.13, lw=0)
+    first = next(k for k, epoch in enumerate(epochs) if epoch >= SCALED_FROM * epochs[-1])
+    return [edge[first:] for edge in band]
+
+
+def _limit(axes: Axes, curves: list[Any]) -> bool:
+    """Scale an axis to its curves without spikes; return whether there are spikes."""
+    values = np.concatenate(curves)
+    values = values[np.isfinite(values)]
+    if not len(values) or np.ptp(values) == 0:
+        return False
+    # a spike is a rare value far outside the range of all others
+    usual = np.percentile(values, [2, 98])
+    has_spikes = bool(0 < np.ptp(usual) < DOMINANT * np.ptp(values))
+    low, high = usual if has_spikes else (values.min(), values.max())
+    margin = 0.05 * (high - low)
+    # no metric is negative
+    axes.set_ylim(max(0.0, low - margin), high + margin)
+    return has_spikes
+
+
+def draw_confusion(comparison: Comparison) -> Picture:
+    """A confusion matrix for each method, over all seeds."""
+    methods, dataset = comparison.methods, comparison.dataset
+    classes = () if dataset is None else dataset.classes
+    columns = 2 if len(methods) == 4 else min(3, len(methods))
+    rows = -(-len(methods) // columns)
+    size = 2.9 if len(classes) <= NAMED_CLASSES else 2.6
+    with drawing(size * columns + 0.5, (size + 0.3) * rows) as figure:
+        panels: Any = figure.subplots(rows, columns, squeeze=False)
+        for axes in panels.flat[len(methods) :]:
+            axes.set_axis_off()
+        for axes, label in zip(panels.flat, methods, strict=False):
+            image = _draw_matrix(axes, comparison.confusion(label), classes)
+            axes.set_title(display_name(label))
+        for axes in panels[:, 0]:
+            axes.set_ylabel("true class")
+        for axes in panels[-1]:
+            axes.set_xlabel("predicted class")
+        figure.colorbar(image, ax=panels, shrink=0.6, label="% of the true class")
+        return Picture.of(
+            figure,
+            "confusion",
+            alt=f"Confusion matrices on the test split of {', '.join(map(display_name, methods))}.",
+            caption="Confusion matrices on the test split after the last epoch, summed over seeds, "
+            "in % of each true class.",
+        )
+
+
+def _draw_matrix(axes: Axes, counts: Tensor, classes: tuple[str, ...]) -> Any:
+    shares = 100 * counts.double() / counts.sum(1, keepdim=True).clamp_min(1)
+    image = axes.imshow(shares.numpy(), cmap="Blues", vmin=0, vmax=100, interpolation="none")
+    axes.grid(visible=False)
+    axes.tick_params(length=0)
+    names = classes if len(classes) <= NAMED_CLASSES else ()
+    rotation = 90 if max(map(len, classes)) > 2 else 0
+    axes.set_xticks(range(len(names)), names, rotation=rotation, fontsize=7)
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    if len(classes) <= NUMBERED_CLASSES:
+        for row, column in torch.nonzero(shares >= 0.05).tolist():
+            share = float(shares[row, column])
+            text = f"{share:.0f}" if share >= 10 else f"{share:.1f}"
+            style: Any = {"ha": "center", "va": "center", "fontsize": 5.5}
+            axes.text(column, row, text, color="white" if share > 55 else "black", **style)
+    return image
