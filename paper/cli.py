@@ -12,15 +12,15 @@ from rich.table import Table
 
 from zetamix.text import did_you_mean, plural
 from zetamix_lab.cli import options
-from zetamix_lab.cli.errors import report_errors, stop_status
-from zetamix_lab.cli.live import print_line, show_runs, time_left
+from zetamix_lab.cli.errors import report_errors
+from zetamix_lab.cli.live import Display, print_line, time_left
+from zetamix_lab.cli.stop import make_stop, stop_status
 
 if TYPE_CHECKING:
     import torch
 
     from paper.reproduce import CellRequest, Outcome, Session
     from paper.results.record_store import PaperView, RecordStore
-    from zetamix_lab.runs.progress import CellProgress
 
 PAGE, ALL = "page", "all"
 OUT, SMOKE_OUT = Path("out/reproduce"), Path("out/reproduce-quick")
@@ -119,7 +119,7 @@ def reproduce(
                 _write_page(console, views)
             options.write_results(json_file, [_count(view) for view in views])
             return
-        stop = options.make_stop(time_limit, began, console)
+        stop = make_stop(time_limit, began, console)
         session = Session(
             store,
             data_dir=data_dir,
@@ -128,7 +128,7 @@ def reproduce(
             is_smoke=quick,
             stop=stop,
             log=lambda text: print_line(console, text, style="dim"),
-            display=lambda: show_runs(console, name=_run_name),
+            display=lambda: Display(console),
         )
         with stop:
             outcomes = {
@@ -172,12 +172,6 @@ def _choose(
 
 def _split(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(text.replace(" ", "").split(","))
-
-
-def _run_name(progress: "CellProgress") -> str:
-    recipe = progress.cell.recipe
-    augmentation = "" if recipe["augmentation"] == "none" else f" {recipe['augmentation']}"
-    return f"{progress.cell.dataset} {recipe['model']}{augmentation} {progress.name}"
 
 
 def _write_page(console: Console, views: Sequence["PaperView"]) -> None:
@@ -246,7 +240,7 @@ def _exit(console: Console, session: "Session", outcomes: dict[str, "Outcome"]) 
         for cell in session.discarded:
             print_line(console, f"Not saved, will start again: {cell.name}.")
         for run in session.unfinished:
-            print_line(console, f"Saved: {_run_name(run)}, {run.epochs:.1f} of {run.total} epochs.")
+            print_line(console, f"Saved: {run}.")
         print_line(console, f"{session.stop.reason} Rerun the same command to resume.")
         raise typer.Exit(stop_status(session.stop))
     if not any(outcome.ran for outcome in outcomes.values()):

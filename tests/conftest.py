@@ -27,9 +27,9 @@ TOLERANCES = {
 
 # files whose tests train, start processes, compile kernels or render pages for seconds each
 SLOW_FILES = {
-    "test_cli_json", "test_compare_cli", "test_compare_report", "test_executor",
+    "test_compare_cli", "test_compare_report", "test_executor",
     "test_multi_label",
-    "test_kernels", "test_kill_storm", "test_ray_executor", "test_reproduce_cli",
+    "test_kernels", "test_kill_storm", "test_ray_cluster", "test_reproduce_cli",
     "test_reproduce_results", "test_run_cells",
 }  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,42 +16,6 @@ def attempts(folder, job):
     return path.stat().st_size
 
 
-def double(job, shared, channel):
-    return shared + 2 * job, os.getpid()
-
-
-def slow_first(job, shared, channel):
-    time.sleep(1.0 if job == 0 else 0.0)
-    return job
-
-
-def slow(job, shared, channel):
-    time.sleep(0.7)
-    return job
-
-
-def die_once(job, shared, channel):
-    if attempts(shared, job) == 1 and job == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return job
-
-
-def die_beside(job, shared, channel):
-    """Job 3 is killed once, when all before it are back and while the one after it is under way.
-
-    Without the waiting, jobs of no length are begun between a death and its being noticed.
-    """
-    folder = Path(shared)
-    tries = attempts(folder, job)
-    if job == 3 and tries == 1:
-        wait_until(lambda: all((folder / f"seen-{before}").exists() for before in range(3)))
-        os.kill(os.getpid(), signal.SIGKILL)
-    if job > 3:
-        again = folder / "tries-3"
-        wait_until(lambda: again.exists() and again.stat().st_size == 2)
-    return job
-
-
 def wait_until(true, seconds=60):
     end = time.monotonic() + seconds
     while not true():
@@ -58,38 +24,103 @@ def wait_until(true, seconds=60):
         time.sleep(0.01)
 
 
-def die_always(job, shared, channel):
+def double(job, shared, send, stopped):
+    send(("result", job, (shared + 2 * job, os.getpid())))
+
+
+def slow_first(job, shared, send, stopped):
+    time.sleep(1.0 if job == 0 else 0.0)
+    send(("result", job, None))
+
+
+def die_once(job, shared, send, stopped):
+    """Job 3 is killed once, after it has sent a message."""
+    send(("begun", job, None))
+    if attempts(shared, job) == 1 and job == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    send(("result", job, os.getpid()))
+
+
+def die_always(job, shared, send, stopped):
     attempts(shared, job)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def fail(job, shared, channel):
+def die_with_a_child(job, shared, send, stopped):
+    """The worker is killed once; a process that it forked keeps the other end of its pipe open."""
+    if attempts(shared, job) == 1:
+        if os.fork() == 0:
+            time.sleep(20)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+    send(("result", job, None))
+
+
+def fail(job, shared, send, stopped):
     if job == 2:
         raise ValueError("expected this, got that")
-    return job
 
 
-def survive_ctrl_c(job, shared, channel):
+def fail_unpickled(job, shared, send, stopped):
+    class OwnError(Exception):
+        pass
+
+    raise OwnError("own words")
+
+
+def survive_ctrl_c(job, shared, send, stopped):
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(0.05)
-    return job
+    send(("result", job, None))
 
 
-def count_threads(job, shared, channel):
-    return os.environ["OMP_NUM_THREADS"]
+def count_threads(job, shared, send, stopped):
+    send(("result", job, os.environ["OMP_NUM_THREADS"]))
 
 
-def report(job, shared, channel):
-    channel.send(f"job-{job}", {"pid": os.getpid(), "orphaned": channel.orphaned()})
-    return job
-
-
-def load_shared(job, shared, channel):
+def load_shared(job, shared, send, stopped):
     """What every process loads: once, so that two jobs of one process see the same object."""
     time.sleep(0.3)
-    return os.getpid(), id(shared), len(shared)
+    send(("result", job, (os.getpid(), id(shared), len(shared))))
 
 
-def work_until_stopped(job, shared, channel):
-    wait_until(channel.stopped)
-    return job
+def work_until_stopped(job, shared, send, stopped):
+    send(("begun", job, os.getpid()))
+    wait_until(stopped)
+    send(("saved", job, os.getpid()))
+
+
+def leave_a_file(job, shared, send, stopped):
+    """Write at the exit of the process, as loggers do."""
+    import atexit
+
+    atexit.register((Path(shared) / f"left-{job}").touch)
+    send(("result", job, os.getpid()))
+
+
+def orphan(folder):
+    """Start two workers, and be killed while they work; each saves what it has."""
+    from zetamix_lab.runs.executor import Work, run_in_processes
+
+    begun = []
+
+    def receive(message):
+        begun.append(message)
+        if len(begun) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    run_in_processes(Work(save_when_stopped, [0, 1], folder, receive), 2)
+
+
+def save_when_stopped(job, shared, send, stopped):
+    send(("begun", job, None))
+    wait_until(stopped)
+    (Path(shared) / f"saved-{job}").touch()
+
+
+def start(function, *arguments):
+    """A function of this module in a process of its own."""
+    program = f"import jobs, sys; jobs.{function}(*sys.argv[1:])"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    return subprocess.Popen(command, env=environment)

@@ -3,14 +3,15 @@
 Importing torch takes seconds: a server imports it once and forks each process, which then calls the
 function behind the `zetamix` script.
 
-    assert zetamix("train", "--epochs", 1, "--out", folder, log=folder / "log").wait() == 0
+    assert zetamix("compare", "--epochs", 1, "--out", folder, log=folder / "log").wait() == 0
 """
 
 import contextlib
 import multiprocessing
 import os
+import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,10 @@ class Started:
     def running(self) -> bool:
         return self.process.exitcode is None
 
-    def send(self, signal: int) -> None:
+    def send(self, number: int) -> None:
         # it may have ended by itself
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self.process.pid, signal)
+            os.kill(self.process.pid, number)
 
     def wait(self, seconds: float = TIMEOUT) -> int:
         self.process.join(seconds)
@@ -53,6 +54,18 @@ class Started:
         status: int = self.process.exitcode
         self.process.close()
         return status
+
+
+def in_foreground(command: Sequence[str]) -> list[str]:
+    """A command that is not ignorant of Ctrl-C where the tests run in the background.
+
+    A shell lets background jobs ignore SIGINT, and so do their children.
+    """
+    program = (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    return [sys.executable, "-c", program, *command]
 
 
 def start(function: Callable[..., None], *arguments: object) -> Started:
@@ -84,6 +97,8 @@ def _run_command(
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
+    # ignored where the tests run in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["zetamix", *arguments]
     if before is not None:
         before()

@@ -4,7 +4,10 @@ Run as `python ray_jobs.py cluster` or `python ray_jobs.py drive ADDRESS FOLDER`
 """
 
 import json
+import os
+import signal
 import sys
+import time
 from pathlib import Path
 
 
@@ -22,41 +25,57 @@ def cluster():
     nodes.shutdown()
 
 
-def node_of(job, shared, channel):
-    """Where a job is done, and what it was given."""
-    import time
-
+def node_of(job, shared, send, stopped):
+    """Where a job is done, and what it was given; job 3 kills its process the first time."""
+    import jobs
     import ray
 
     time.sleep(0.5)
-    channel.send(f"job-{job}", {"stopped": channel.stopped()})
-    return ray.get_runtime_context().get_node_id(), shared
+    tries = jobs.attempts(shared["folder"], job)
+    if job == 3 and tries == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    node = ray.get_runtime_context().get_node_id()
+    for epoch in range(3):
+        send(("progress", job, epoch))
+    send(("result", job, (node, tries)))
+
+
+def run_until_stopped(job, shared, send, stopped):
+    import jobs
+
+    jobs.attempts(shared, job)
+    jobs.wait_until(stopped)
+    send(("saved", job, None))
 
 
 def drive(address, folder):
     """What workers on the cluster do, as JSON."""
     import jobs
 
-    from zetamix_lab.runs.executor import open_executor
+    from zetamix_lab.runs.executor import Work
+    from zetamix_lab.runs.run_cells import run_jobs
 
-    results = {}
-    with open_executor("ray", jobs=4, address=address, poll_seconds=0.1) as executor:
-        results["description"], results["remote"] = executor.description, executor.remote
-        done = dict(executor.run(node_of, range(4), {"value": 7}))
-        results["nodes"] = [node for node, _ in done.values()]
-        results["shared"] = [shared for _, shared in done.values()]
-        results["messages"] = executor.channel.messages()
-        results["killed"] = [job for job, _ in executor.run(jobs.die_once, range(4), folder)]
-        results["tries"] = [(Path(folder) / f"tries-{k}").stat().st_size for k in range(4)]
-        results["deaths"] = executor.deaths
-        try:
-            list(executor.run(jobs.fail, range(4), None))
-        except ValueError as error:
-            results["error"] = str(error)
-        running = executor.run(jobs.work_until_stopped, range(9), None)
-        executor.channel.request_stop()
-        results["stopped"] = [job for job, _ in running]
-    sys.stdout.write(json.dumps(results) + "\n")
+    def do(function, given, shared, **options):
+        messages = []
+        work = Work(
+            function, list(given), shared, receive=messages.append, poll_seconds=0.1, **options
+        )
+        description = run_jobs(work, "ray", address, None)
+        return description, messages
+
+    found = {}
+    found["description"], found["messages"] = do(node_of, range(4), {"folder": folder})
+    try:
+        do(jobs.fail, range(4), None)
+    except ValueError as error:
+        found["error"] = str(error)
+    begun = Path(folder) / "stopped"
+    begun.mkdir()
+    # two are under way, one has not begun
+    stop = lambda: len(list(begun.iterdir())) == 2  # noqa: E731
+    _, messages = do(run_until_stopped, range(3), str(begun), stop=stop)
+    found["saved"] = sorted(job for _, job, _ in messages)
+    sys.stdout.write(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import zetamix
 
 SOURCE = Path(zetamix.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
-COMMANDS = ("compare", "train", "tune", "inspect", "play", "reproduce", "bench", "data")
 PUBLIC_NAMES = Path(__file__).with_name("public_names.txt")
 
 # run in a fresh interpreter; the report goes to a file, so that standard output stays the library's
@@ -102,28 +101,6 @@ def test_public_names_are_found_when_they_are_used():
         assert getattr(zetamix, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'zeta_mixdown'"):
         zetamix.zeta_mixdown  # noqa: B018
-
-
-HEAVY = ("torch", "numpy", "scipy", "sklearn", "matplotlib", "torchvision", "joblib", "optuna")
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["-h"], ["--version"], *([name, "-h"] for name in COMMANDS)]
-)
-def test_help_imports_nothing_heavy(arguments):
-    """A test of time would fail on a busy machine: what takes the time is these imports."""
-    program = (
-        "import sys\n"
-        "from zetamix_lab.cli import main\n"
-        "sys.argv = ['zetamix', *sys.argv[1:]]\n"
-        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
-        f"heavy = [name for name in {HEAVY!r} if name in sys.modules]\n"
-        "assert not heavy, heavy\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_every_public_name_has_a_docstring():

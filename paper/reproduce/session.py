@@ -17,12 +17,12 @@ from paper.results.record_store import RecordStore
 from zetamix.methods import parse
 from zetamix_lab.data import Dataset, DatasetNotFoundError, load, with_reported_split
 from zetamix_lab.data.load_dataset import DataDir
+from zetamix_lab.progress import Progress, count_epochs
 from zetamix_lab.provenance import machine_info
 from zetamix_lab.records import Cell, Measurement, RunRecord
-from zetamix_lab.runs.progress import CellProgress, Snapshot
-from zetamix_lab.runs.run_cells import Watch, run_cells
+from zetamix_lab.runs.progress import run_name
+from zetamix_lab.runs.run_cells import run_cells
 from zetamix_lab.train.run import make_cell
-from zetamix_lab.train.run_folder import RunFolder
 from zetamix_lab.train.stop import Stop, Stopped
 
 
@@ -58,7 +58,7 @@ class Session:
         is_smoke: bool = False,
         stop: Stop | None = None,
         log: Callable[[str], None] | None = None,
-        display: Callable[[], AbstractContextManager[Watch | None]] = nullcontext,
+        display: Callable[[], AbstractContextManager[Progress | None]] = nullcontext,
         load_dataset: Callable[[str, DataDir], Dataset] = load,
         measures: dict[str, Measure] | None = None,
     ) -> None:
@@ -74,8 +74,8 @@ class Session:
         self.measures = {**MEASURES, **(measures or {})}
         self.machine = machine_info(self.device)
         self.context = MeasureContext(store, self.device, self.runs)
-        self.unfinished: list[CellProgress] = []
-        """Runs that were stopped; they resume from their checkpoint."""
+        self.unfinished: list[str] = []
+        """Runs that were stopped, with their epochs; they resume from their checkpoint."""
         self.busy_s = 0.0
         """Seconds that training steps took."""
         self.discarded: list[MeasurementCell] = []
@@ -186,46 +186,42 @@ class Session:
     def _train(
         self, artifact: str, cells: list[TrainingCell], dataset: Dataset, outcome: Outcome
     ) -> None:
-        def folder_of(cell: Cell) -> str:
-            return f"{cell.dataset}-{cell.file_name}-{cell.key}"
-
         def store(record: RunRecord) -> None:
             if record.key not in self.store.records:
                 extra = {**record.extra, "notes": list(dataset.notes)}
                 extra |= {**cells[0].extra, **self._smoke_label()}
                 self.store.add(artifact, dataclasses.replace(record, extra=extra))
 
-        def store_finished(snapshot: Snapshot) -> None:
-            """Store the records of finished runs immediately, in case the session is killed."""
-            for progress in snapshot.cells:
-                done = progress.state == "done" and progress.cell.key not in self.store.records
-                record = (
-                    RunFolder(self.runs / folder_of(progress.cell)).read_record() if done else None
-                )
-                if record is not None:
-                    store(record)
-            if watch is not None:
-                watch(snapshot)
-
+        made = [make_cell(dataset, parse(cell.method), cell.recipe, cell.seed) for cell in cells]
         with self.display() as watch:
             results = run_cells(
-                [make_cell(dataset, parse(cell.method), cell.recipe, cell.seed) for cell in cells],
+                made,
                 dataset,
                 out=self.runs,
-                folder_of=folder_of,
                 jobs=self.jobs,
                 device=str(self.device),
                 keep_model=False,
                 new_bn=True,
-                watch=store_finished,
+                watch=watch,
+                name_of=_run_name,
+                # at once, in case the session is killed
+                finished=store,
                 stop=self.stop,
             )
         self.busy_s += results.busy_s
         for record in results.records.values():
             store(record)
-        for key, progress in results.progress.items():
-            if key in results.failures:
-                name = f"{dataset.name}, {progress.name}"
-                outcome.reasons.append(f"{name} failed: {results.failures[key]}")
-            elif progress.state == "training":
-                self.unfinished.append(progress)
+        for cell in made:
+            run = results.progress[cell.key]
+            if cell.key in results.failures:
+                failure = results.failures[cell.key]
+                outcome.reasons.append(f"{dataset.name}, {run_name(cell)} failed: {failure}")
+            elif run.state == "training":
+                epochs = count_epochs(run.epochs, cell.recipe["epochs"])
+                self.unfinished.append(f"{_run_name(cell)}, {epochs}")
+
+
+def _run_name(cell: Cell) -> str:
+    recipe = cell.recipe
+    augmentation = "" if recipe["augmentation"] == "none" else f" {recipe['augmentation']}"
+    return f"{cell.dataset} {recipe['model']}{augmentation} {run_name(cell)}"

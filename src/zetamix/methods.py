@@ -152,17 +152,34 @@ def channel_means(samples: Tensor) -> Tensor:
     return samples.mean([0, *range(2, samples.ndim)], keepdim=True)
 
 
-def display_name(label: str) -> str:
+def display_name(label: str, until: float | None = None) -> str:
     """The name of a method in prose.
+
+    until: what the methods of a comparison share; the name has that of a method only if it differs.
 
     >>> display_name("none"), display_name("zeta:2.8")
     ('no mixing', 'zeta:2.8')
+    >>> display_name("mixup:alpha=1.0,until=0.8", 0.8), display_name("mixup:1.0", 0.8)
+    ('mixup:1.0', 'mixup:alpha=1.0,until=1.0')
     """
-    return "no mixing" if label == "none" else label
+    if label == "none":
+        return "no mixing"
+    try:
+        method = parse(label)
+    except UnknownMethodError:
+        # of a table of runs that were made elsewhere
+        return label
+    if until is None or "until" not in OPTIONS[method.name]:
+        return label
+    options = {key: value for key, value in method.options if key != "until"}
+    options |= {"until": method.until} if method.until != until else {}
+    return Method(method.name, tuple(options.items())).label
 
 
-def parse(text: str) -> Method:
+def parse(text: str, until: float | None = None) -> Method:
     """Read one method.
+
+    until: of a method that mixes and does not name its own; None is the default of the method.
 
     >>> parse("zeta:2.8").label, parse("zeta").option("gamma")
     ('zeta:2.8', 2.8)
@@ -170,6 +187,8 @@ def parse(text: str) -> Method:
     (('gamma', (0.0, 4.0)), ('sources', 4))
     """
     name, options = parse_options(text)
+    if until is not None and "until" in OPTIONS[name]:
+        options.setdefault("until", until)
     # in a fixed order and without defaults, so that equal methods compare equal
     kept = [(key, options[key]) for key in OPTIONS[name] if key in options]
     if name != "zetamix" or len(kept) < len(OPTIONS[name]):
@@ -211,8 +230,10 @@ def parse_options(text: str) -> tuple[str, dict[str, Any]]:
     return name, options
 
 
-def parse_list(text: str) -> list[Method]:
+def parse_list(text: str, until: float | None = None) -> list[Method]:
     """Read methods separated by commas; `key=value` pieces belong to the method before them.
+
+    until: as in `parse`.
 
     >>> [method.label for method in parse_list("none,zeta:gamma=2.4,sources=8,mixup")]
     ['none', 'zeta:gamma=2.4,sources=8', 'mixup:1.0']
@@ -223,7 +244,7 @@ def parse_list(text: str) -> list[Method]:
             pieces[-1] += "," + piece.strip()
         elif piece.strip():
             pieces.append(piece.strip())
-    methods = [parse(piece) for piece in pieces]
+    methods = [parse(piece, until) for piece in pieces]
     if not methods:
         raise UnknownMethodError("Expected at least one method, such as none,mixup,zeta:2.8.")
     labels = [method.label for method in methods]
@@ -233,13 +254,13 @@ def parse_list(text: str) -> list[Method]:
     return methods
 
 
-def choose_methods(text: str, *, images: bool) -> list[Method]:
+def choose_methods(text: str, *, images: bool, until: float | None = None) -> list[Method]:
     """Read a list of default methods, without those that need images if there are none.
 
     >>> [method.label for method in choose_methods("none,cutmix,switch,zeta", images=False)]
     ['none', 'zeta:2.8']
     """
-    methods = parse_list(text)
+    methods = parse_list(text, until)
     if images:
         return methods
     return [method for method in methods if method.name not in ("cutmix", "switch")]

@@ -56,9 +56,10 @@ class Cell:
         return hash_json({**dataclasses.asdict(self), "recipe": recipe})[:12]
 
     @property
-    def file_name(self) -> str:
-        """The method as part of a file name: zeta-gamma-2..4-sources-8."""
-        return re.sub(r"[^\w.-]+", "-", self.method)
+    def folder(self) -> str:
+        """The name of the folder of its run: zeta-gamma-2..4-sources-8-s0-1f2e3d4c5b6a."""
+        method = re.sub(r"[^\w.-]+", "-", self.method)
+        return f"{method}-s{self.seed}-{self.key}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,31 +8,32 @@ import torch
 from comparisons import make_dataset
 from filelock import FileLock
 
-from zetamix.methods import parse, parse_list
+from zetamix.methods import display_name, parse
 from zetamix_lab.models import UnknownModelError
 from zetamix_lab.runs.compare import (
     CompareError,
     compare,
-    folder_of,
     make_examples,
     make_grid,
 )
-from zetamix_lab.train import Run
+from zetamix_lab.train import Run, make_cell
 from zetamix_lab.train.run_folder import FolderError
 from zetamix_lab.train.trainer import Trainer
 
 SIX = "none,mixup,cutmix,switch,zeta:2.8,zetamix"
+# of zeta:2.8 where all methods mix in 80 % of the epochs
+ZETA = "zeta:gamma=2.8,until=0.8"
 
 
 def grid_of(data="crescents", methods="none,zeta:2.8", **how):
-    return make_grid(data, parse_list(methods), out=Path("out"), **how)
+    return make_grid(data, methods, out=Path("out"), **how)
 
 
 def test_every_method_with_every_seed_the_first_seed_first():
     grid = grid_of(methods="none,mixup,zeta:2.8", seeds=2)
     assert [(cell.method, cell.seed) for cell in grid.cells] == [
-        ("none", 0), ("mixup:1.0", 0), ("zeta:2.8", 0),
-        ("none", 1), ("mixup:1.0", 1), ("zeta:2.8", 1),
+        ("none", 0), ("mixup:alpha=1.0,until=0.8", 0), (ZETA, 0),
+        ("none", 1), ("mixup:alpha=1.0,until=0.8", 1), (ZETA, 1),
     ]  # fmt: skip
     assert grid.out.is_absolute()
 
@@ -51,8 +52,8 @@ def test_cells_are_those_that_runs_make_of_themselves(tmp_path):
 
 
 def test_more_seeds_keep_the_first_ones_and_other_settings_keep_nothing():
-    folders = [folder_of(cell) for cell in grid_of(seeds=3).cells]
-    more = [folder_of(cell) for cell in grid_of(seeds=5).cells]
+    folders = [cell.folder for cell in grid_of(seeds=3).cells]
+    more = [cell.folder for cell in grid_of(seeds=5).cells]
     assert more[: len(folders)] == folders
     assert len(set(more)) == 10
     for other in (
@@ -61,26 +62,65 @@ def test_more_seeds_keep_the_first_ones_and_other_settings_keep_nothing():
         grid_of(changes=["lr=0.01"]),
         grid_of("spirals"),
     ):
-        assert not {folder_of(cell) for cell in other.cells} & set(folders)
+        assert not {cell.folder for cell in other.cells} & set(folders)
 
 
 @pytest.mark.parametrize(
     ("method", "start"),
-    [("none", "none-s0-"), ("zeta:gamma=2..4,sources=8", "zeta-gamma-2.0..4.0-sources-8-s0-")],
+    [
+        ("none", "none-s0-"),
+        ("zeta:gamma=2..4,sources=8,until=1", "zeta-gamma-2.0..4.0-sources-8-s0-"),
+    ],
 )
 def test_folders_have_plain_names(method, start):
     cell = grid_of(methods=method).cells[0]
-    assert folder_of(cell) == Path("runs") / (start + cell.key)
+    assert cell.folder == start + cell.key
 
 
-def test_without_methods_those_that_suit_the_data_are_compared():
-    of_images = make_grid(make_dataset()).methods
-    assert [method.label for method in of_images] == [
-        "none", "mixup:1.0", "cutmix:1.0", "switch", "zeta:2.8", "zetamix",
+def test_without_methods_those_that_suit_the_data_are_compared_with_five_seeds():
+    of_images = make_grid(make_dataset())
+    assert [method.label for method in of_images.methods] == [
+        "none", "mixup:alpha=1.0,until=0.8", "switch:until=0.8", "zetamix",
     ]  # fmt: skip
+    assert of_images.seeds == (0, 1, 2, 3, 4)
     of_points = make_grid("crescents").methods
-    assert [method.name for method in of_points] == ["none", "mixup", "zeta", "zetamix"]
+    assert [method.name for method in of_points] == ["none", "mixup", "zetamix"]
     assert make_grid("crescents").out == Path("out/compare-crescents").absolute()
+
+
+@pytest.mark.parametrize(
+    ("given", "until", "labels", "names"),
+    [
+        (
+            "none,mixup,zetamix,smoothing", 0.8,
+            ["none", "mixup:alpha=1.0,until=0.8", "zetamix", "smoothing:0.1"],
+            ["no mixing", "mixup:1.0", "zetamix", "smoothing:0.1"],
+        ),
+        (
+            "mixup,zetamix", 1.0,
+            ["mixup:1.0", "zetamix:until=1.0"], ["mixup:1.0", "zetamix"],
+        ),
+        # a method that overrides it shows it, also where it is the default of the method
+        (
+            "mixup:0.2,until=1,mixup:0.2,switch:until=0.5,zetamix:until=0.8", 0.6,
+            ["mixup:0.2", "mixup:alpha=0.2,until=0.6", "switch:until=0.5", "zetamix"],
+            ["mixup:alpha=0.2,until=1.0", "mixup:0.2", "switch:until=0.5", "zetamix:until=0.8"],
+        ),
+    ],
+)  # fmt: skip
+def test_all_methods_mix_in_the_same_part_of_training(given, until, labels, names):
+    methods = grid_of(make_dataset(), given, until=until).methods
+    assert [method.label for method in methods] == labels
+    assert [display_name(label, until) for label in labels] == names
+    assert {m.until for m in methods if m.name not in ("none", "smoothing")} >= {until}
+
+
+def test_runs_of_zetamix_made_before_are_found_again():
+    """Its default was 0.8 before all methods shared it: the cell is the same."""
+    grid = grid_of(methods="zetamix,mixup")
+    before = make_cell(grid.dataset, parse("zetamix"), grid.recipe, 0)
+    assert grid.cells[0] == before
+    assert make_cell(grid.dataset, parse("mixup"), grid.recipe, 0).key != grid.cells[1].key
 
 
 # fair
@@ -128,7 +168,11 @@ def test_a_dataset_in_memory_takes_a_part_too():
 def test_examples_are_of_all_classes_in_the_rows_of_their_originals():
     grid = grid_of(make_dataset((30, 40, 50)), "none,cutmix,zeta:60")
     originals, cut, zeta = make_examples(grid)
-    assert [originals.method, cut.method, zeta.method] == ["none", "cutmix:1.0", "zeta:60.0"]
+    assert [originals.method, cut.method, zeta.method] == [
+        "none",
+        "cutmix:alpha=1.0,until=0.8",
+        "zeta:gamma=60.0,until=0.8",
+    ]
     assert torch.equal(originals.targets, torch.eye(3)[torch.arange(10) % 3])
     assert originals.samples.shape == (10, 1, 8, 8)
     assert len(torch.unique(originals.samples, dim=0)) == 10
@@ -196,7 +240,7 @@ CASES = {
     ),
     "method for images": (
         lambda: grid_of(methods="none,cutmix"),
-        "cutmix:1.0 cannot mix this data: CutMix pastes",
+        "cutmix:alpha=1.0,until=0.8 cannot mix this data: CutMix pastes",
     ),
     "model too large": (
         lambda: grid_of(make_dataset(), model="lenet5"),
@@ -243,7 +287,7 @@ def test_paths_are_found_from_any_folder(tmp_path, monkeypatch):
 
 def small(out, what="crescents", methods="none,zeta:2.8", **options):
     options = {"seeds": 2, "epochs": 2, "train_size": 64, **options}
-    return make_grid(what, parse_list(methods), out=Path(out), **options)
+    return make_grid(what, methods, out=Path(out), **options)
 
 
 def run(grid, **options):
@@ -253,8 +297,8 @@ def run(grid, **options):
 def test_a_comparison_has_every_record_and_curve(tmp_path):
     result = run(small(tmp_path))
     assert result.complete
-    assert (result.total, result.requested) == (4, ("none", "zeta:2.8"))
-    assert set(result.records) == {(m, s) for m in ("none", "zeta:2.8") for s in (0, 1)}
+    assert (result.total, result.requested) == (4, ("none", ZETA))
+    assert set(result.records) == {(m, s) for m in ("none", ZETA) for s in (0, 1)}
     assert (result.failures, result.unfinished, result.description) == ({}, {}, "1 process")
     # all epochs but the first step of each run
     assert 4 < result.epochs_trained <= 8
@@ -280,13 +324,13 @@ def test_more_methods_and_seeds_train_only_what_is_missing(tmp_path):
     again = run(small(tmp_path, seeds=2, methods="none,zeta:2.8,mixup"))
     assert (again.description, again.epochs_trained) == ("", 0)
     # of fewer seeds only those are reported
-    assert set(run(small(tmp_path, seeds=1)).records) == {("none", 0), ("zeta:2.8", 0)}
+    assert set(run(small(tmp_path, seeds=1)).records) == {("none", 0), (ZETA, 0)}
 
 
 def test_runs_that_fail_are_reported_by_method_and_seed(tmp_path):
     grid = small(tmp_path, seeds=1, changes=["lr=1e30"])
     result = run(grid)
-    assert set(result.failures) == {("none", 0), ("zeta:2.8", 0)}
+    assert set(result.failures) == {("none", 0), (ZETA, 0)}
     assert (result.records, result.complete, result.methods) == ({}, False, [])
     # and again, not counted as finished
     assert set(run(grid).failures) == set(result.failures)

@@ -408,7 +408,7 @@ def test_of_many_runs_in_progress_some_are_named():
     many = {("zeta:2.8", k): 2.0 for k in range(8)}
     scores = {"none": [0.1] * 8, "zeta:2.8": [0.1] * 8}
     text = dict(summarise(made(scores, missing=list(many), unfinished=many)).pairs)["Incomplete"]
-    assert text.endswith("zeta:2.8 seed 5 at epoch 2 of 3 and 2 more.")
+    assert text.endswith("zeta:2.8 seed 5 after 2.0 of 3 epochs and 2 more.")
 
 
 def test_a_method_without_a_common_seed_is_not_tested():

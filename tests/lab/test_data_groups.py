@@ -3,13 +3,10 @@
 import re
 
 import numpy as np
-import pytest
 import torch
 from miniatures import picture, refuses, save, split_sizes, write_csv
-from typer.testing import CliRunner
 
 from zetamix_lab import data
-from zetamix_lab.cli.app import app
 from zetamix_lab.data.groups import merge_groups
 from zetamix_lab.data.splits import make_splits
 
@@ -114,15 +111,3 @@ def test_too_few_groups_are_an_error(tmp_path):
     for patient in range(2):
         save(many / "c" / f"p{90 + patient}_0.png", picture(1, 2, 90 + patient))
     refuses(many, tmp_path, "Class 'c' .* has samples in 2 groups", group=PATIENT)
-
-
-@pytest.mark.parametrize("command", ["check", "prepare"])
-def test_options_of_commands(command, tmp_path):
-    folder = patients(tmp_path / "mine")
-    run = CliRunner().invoke
-    base = ["data", command, str(folder), "--data-dir", str(tmp_path)]
-    result = run(app, [*base, "--group-pattern", r"(p\d+)_"])
-    assert result.exit_code == 0, result.output
-    assert "24 groups" in " ".join(result.output.split())
-    assert run(app, [*base, "--group-pattern", "("]).exit_code == 2
-    assert run(app, [*base, "--group-pattern", "p", "--group", "p"]).exit_code == 2

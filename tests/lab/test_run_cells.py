@@ -1,7 +1,6 @@
 """Cells from the first step to the record: what is trained, kept and resumed, and what fails."""
 
 import dataclasses
-import shutil
 import types
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from filelock import FileLock
 from zetamix.methods import parse
 from zetamix_lab import data
 from zetamix_lab.data import DatasetRef, from_tensors
-from zetamix_lab.runs.executor import Channel
-from zetamix_lab.runs.progress import Tracker
 from zetamix_lab.runs.run_cells import (
     Job,
     Settings,
@@ -23,7 +20,7 @@ from zetamix_lab.runs.run_cells import (
     train_cells,
     use_device,
 )
-from zetamix_lab.train import Recipe, Run, load_model, make_cell, make_recipe
+from zetamix_lab.train import Recipe, Run, make_cell, make_recipe
 from zetamix_lab.train.run_folder import FolderError, RunFolder
 
 FEW = DatasetRef.resolve("crescents", train_size=64)
@@ -40,13 +37,17 @@ def cells(dataset):
     return [make_cell(dataset, parse(m), recipe, s) for s in (0, 1) for m in ("none", "zeta:2.8")]
 
 
-def folder_of(cell):
-    return f"{cell.method.replace(':', '-')}-s{cell.seed}-{cell.recipe['epochs']}"
-
-
 def run(cells, dataset, out, **options):
     options = {"jobs": 1, "device": "cpu", "poll_seconds": 0.01, **options}
-    return run_cells(cells, dataset, out=Path(out), folder_of=folder_of, **options)
+    return run_cells(cells, dataset, out=Path(out), **options)
+
+
+def train_here(job, settings, stopped=lambda: False):
+    """The records and failures of `train_cells` by key."""
+    messages = []
+    train_cells(job, settings, messages.append, stopped)
+    kinds = {kind: {k: v for name, k, v in messages if name == kind} for kind, _, _ in messages}
+    return kinds.get("record", {}), kinds.get("failure", {})
 
 
 def longer(cell, epochs):
@@ -72,8 +73,8 @@ def test_every_cell_is_trained(cells, dataset, tmp_path):
     for cell in cells:
         record = results.records[cell.key]
         assert record.cell == cell
-        assert results.progress[cell.key].scores == record.last
-        assert len(RunFolder(tmp_path / folder_of(cell)).read_curve()) == 2
+        assert results.progress[cell.key].line["test"] == record.last
+        assert len(RunFolder(tmp_path / cell.folder).read_curve()) == 2
 
 
 @pytest.mark.parametrize("ref", [None, FEW])
@@ -88,7 +89,7 @@ def test_two_processes_give_the_same_numbers(cells, dataset, ref, tmp_path):
 def test_cells_may_have_recipes_of_their_own(cells, dataset, tmp_path):
     mixed = [cells[0], longer(cells[0], 3)]
     results = run(mixed, dataset, tmp_path)
-    lengths = [len(RunFolder(tmp_path / folder_of(cell)).read_curve()) for cell in mixed]
+    lengths = [len(RunFolder(tmp_path / cell.folder).read_curve()) for cell in mixed]
     assert (results.complete, lengths) == (True, [2, 3])
 
 
@@ -105,39 +106,48 @@ def test_only_what_is_missing_is_trained(cells, dataset, tmp_path):
 @pytest.mark.parametrize("keep", [True, False])
 def test_weights_are_kept_or_not(cells, dataset, keep, tmp_path):
     run(cells[:1], dataset, tmp_path, keep_model=keep)
-    folder = tmp_path / folder_of(cells[0])
+    folder = tmp_path / cells[0].folder
     assert (folder / "final.pt").exists() == keep
     assert (folder / "record.json").exists()
 
 
 def test_a_stop_saves_runs_and_the_same_call_resumes_them(cells, dataset, tmp_path):
     cell = longer(cells[0], 300)
-    curve = tmp_path / folder_of(cell) / "metrics.jsonl"
+    curve = tmp_path / cell.folder / "metrics.jsonl"
     stopped = run([cell], dataset, tmp_path, stop=lambda: curve.exists() and curve.stat().st_size)
     assert (stopped.records, stopped.failures, stopped.trained) == ({}, {}, 0)
     reached = stopped.progress[cell.key]
     assert reached.state == "training"
     assert 0 < reached.epochs < 300
     assert (curve.parent / "checkpoint.pt").exists()
-    seen = []
-    resumed = run([cell], dataset, tmp_path, watch=seen.append)
+    resumed = run([cell], dataset, tmp_path)
     assert resumed.complete
     assert resumed.progress[cell.key].resumed >= reached.epochs
     assert scores(resumed) == scores(run([cell], dataset, tmp_path / "at once"))
 
 
-def test_progress_is_reported_to_the_end(cells, dataset, tmp_path):
-    seen = []
-    run([longer(cell, 60) for cell in cells], dataset, tmp_path, watch=seen.append)
-    first, last = seen[0], seen[-1]
-    assert [progress.state for progress in first.cells] == ["waiting"] * 4
-    assert (last.count("done"), last.seconds_left) == (4, 0)
-    assert all(progress.scores["auc"] > 0.5 for progress in last.cells)
-    training = [cell for snapshot in seen for cell in snapshot.cells if cell.state == "training"]
-    assert training
-    assert all(0 <= cell.epochs <= cell.total == 60 for cell in training)
-    done = [snapshot.count("done") for snapshot in seen]
-    assert done == sorted(done)
+def test_progress_and_records_are_reported_when_they_are_there(cells, dataset, tmp_path):
+    seen, finished = [], []
+    run(
+        [longer(cell, 60) for cell in cells],
+        dataset,
+        tmp_path,
+        watch=lambda *event: seen.append(event),
+        finished=lambda record: finished.append((record.key, len(seen))),
+    )
+    assert seen[0] == ("runs", 0, 240, "0 of 4 runs finished")
+    assert seen[-1][0] == "zeta:2.8 seed 1"
+    assert seen[-1][1:3] == (60, 60)
+    assert [event for event in seen if event[0] == "runs"][-1][1:] == (
+        pytest.approx(240, abs=8),
+        pytest.approx(240, abs=8),
+        "4 of 4 runs finished",
+    )
+    of_one = [done for name, done, _, _ in seen if name == "no mixing seed 0"]
+    assert of_one == sorted(of_one)
+    assert any(0 < done < 59 for done in of_one)
+    assert len(finished) == 4
+    assert finished[0][1] < finished[-1][1] < len(seen) + 1
 
 
 # what fails
@@ -146,22 +156,15 @@ def test_progress_is_reported_to_the_end(cells, dataset, tmp_path):
 def test_a_diverged_run_does_not_end_the_others(cells, dataset, tmp_path):
     bad = dataclasses.replace(cells[0], recipe={**cells[0].recipe, "lr": 1e30, "epochs": 3})
     for side_by_side in (1, 2):
-        result = train_cells(
-            Job((bad, cells[1]), "cpu", side_by_side),
-            Settings(dataset, tmp_path / str(side_by_side), folders_of([bad, cells[1]])),
-            Channel(),
-        )
-        assert list(result.failures) == [bad.key]
-        assert "not finite" in result.failures[bad.key]
-        assert RunFolder(tmp_path / str(side_by_side) / folder_of(cells[1])).read_record()
+        settings = Settings(dataset, tmp_path / str(side_by_side))
+        records, failures = train_here(Job((bad, cells[1]), "cpu", side_by_side), settings)
+        assert list(failures) == [bad.key]
+        assert "not finite" in failures[bad.key]
+        assert list(records) == [cells[1].key]
     results = run([bad, cells[1]], dataset, tmp_path)
     assert list(results.failures) == [bad.key]
     assert list(results.records) == [cells[1].key]
     assert results.progress[bad.key].state == "failed"
-
-
-def folders_of(cells):
-    return {cell.key: folder_of(cell) for cell in cells}
 
 
 def test_a_run_that_is_out_of_memory_does_not_end_the_others(cells, dataset, tmp_path, monkeypatch):
@@ -174,14 +177,13 @@ def test_a_run_that_is_out_of_memory_does_not_end_the_others(cells, dataset, tmp
 
     monkeypatch.setattr(Run, "start", run_out)
     job = Job(tuple(cells), "cpu", side_by_side=4)
-    settings = Settings(dataset, tmp_path, folders_of(cells))
-    failures = train_cells(job, settings, Channel()).failures
+    _, failures = train_here(job, Settings(dataset, tmp_path))
     assert set(failures) == {cell.key for cell in cells if cell.method == "zeta:2.8"}
     for message in failures.values():
         assert "--jobs" in message
         assert "Tried to allocate 2 GiB." in message
     for cell in cells:
-        finished = RunFolder(tmp_path / folder_of(cell)).read_record() is not None
+        finished = RunFolder(tmp_path / cell.folder).read_record() is not None
         assert finished == (cell.method == "none")
 
 
@@ -194,19 +196,15 @@ def test_a_bug_is_raised(cells, dataset, tmp_path, monkeypatch):
 def test_data_that_differs_in_a_worker_fails_its_cells(cells, tmp_path):
     labels = torch.arange(64) % 2
     other = from_tensors("other", dict.fromkeys(("train", "test"), (torch.randn(64, 2), labels)))
-    settings = Settings(other, tmp_path, folders_of(cells))
-    result = train_cells(Job(tuple(cells[:2]), "cpu"), settings, Channel())
-    assert set(result.failures) == {cell.key for cell in cells[:2]}
-    assert result.files == {}
+    records, failures = train_here(Job(tuple(cells[:2]), "cpu"), Settings(other, tmp_path))
+    assert (set(failures), records) == ({cell.key for cell in cells[:2]}, {})
 
 
 def test_a_folder_of_another_run_is_refused_before_anything_is_trained(cells, dataset, tmp_path):
-    def same(cell):
-        return "one"
-
-    run_cells(cells[:1], dataset, out=tmp_path, folder_of=same, device="cpu", jobs=1)
+    run(cells[:1], dataset, tmp_path)
+    (tmp_path / cells[0].folder).rename(tmp_path / cells[1].folder)
     with pytest.raises(FolderError, match="is the folder of another run"):
-        run_cells(cells[1:2], dataset, out=tmp_path, folder_of=same, device="cpu", jobs=1)
+        run(cells[1:2], dataset, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +217,7 @@ def test_a_folder_of_another_run_is_refused_before_anything_is_trained(cells, da
 )
 def test_a_damaged_record_is_reported(change, message, cells, dataset, tmp_path):
     run(cells[:1], dataset, tmp_path)
-    path = tmp_path / folder_of(cells[0]) / "record.json"
+    path = tmp_path / cells[0].folder / "record.json"
     path.write_text(change(path.read_text()))
     with pytest.raises(FolderError, match=message):
         run(cells[:1], dataset, tmp_path)
@@ -229,7 +227,7 @@ def test_a_damaged_record_is_reported(change, message, cells, dataset, tmp_path)
 
 
 def test_another_command_is_refused_at_once(cells, dataset, tmp_path):
-    folder = tmp_path / folder_of(cells[1])
+    folder = tmp_path / cells[1].folder
     folder.mkdir()
     with (
         FileLock(folder / ".command.lock"),
@@ -242,45 +240,38 @@ def test_another_command_is_refused_at_once(cells, dataset, tmp_path):
 
 
 def test_a_worker_that_was_left_behind_keeps_its_folder(cells, dataset, tmp_path):
-    folder = tmp_path / folder_of(cells[0])
+    folder = tmp_path / cells[0].folder
     folder.mkdir()
-    settings = Settings(dataset, tmp_path, folders_of(cells), orphan_seconds=0.05)
+    settings = Settings(dataset, tmp_path, orphan_seconds=0.05)
     with FileLock(folder / ".lock"):
-        result = train_cells(Job((cells[0],), "cpu"), settings, Channel())
-    assert "in use by another process" in result.failures[cells[0].key]
+        _, failures = train_here(Job((cells[0],), "cpu"), settings)
+    assert "in use by another process" in failures[cells[0].key]
 
 
 # other machines
 
 
-def test_a_run_of_another_machine_comes_home_with_its_model(cells, dataset, tmp_path, monkeypatch):
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
-    # the token is that of a folder which this "machine" does not have
-    settings = Settings(dataset, tmp_path / "home", folders_of(cells), token="another")
-    result = train_cells(Job(tuple(cells[:2]), "cpu"), settings, Channel())
-    assert set(result.files) == {cell.key for cell in cells[:2]}
-    assert not [path for path in elsewhere.rglob("*") if path.is_file()]
-    assert not settings.out.exists()
-    for cell in cells[:2]:
-        RunFolder.unpack(settings.out / folder_of(cell), result.files[cell.key])
-    again = run(cells[:2], dataset, settings.out)
+def test_a_run_of_another_machine_leaves_its_record_and_curve_here(
+    cells, dataset, tmp_path, monkeypatch
+):
+    """As from a cluster whose machines do not share a folder."""
+
+    def elsewhere(job, settings, send, stopped):
+        settings = dataclasses.replace(settings, out=tmp_path / "elsewhere")
+        train_cells(job, settings, send, stopped)
+
+    monkeypatch.setattr("zetamix_lab.runs.run_cells.train_cells", elsewhere)
+    results = run(cells[:2], dataset, tmp_path / "home")
+    monkeypatch.undo()
+    assert results.complete
+    again = run(cells[:2], dataset, tmp_path / "home")
     assert (again.complete, again.trained) == (True, 0)
-    assert scores(again) == scores(run(cells[:2], dataset, tmp_path / "here"))
-    model = load_model(settings.out / folder_of(cells[0]))
-    other = load_model(tmp_path / "here" / folder_of(cells[0]))
-    samples = dataset.test.samples[:8]
-    assert torch.equal(model(samples), other(samples))
-
-
-def test_a_worker_that_sees_the_folder_trains_there(cells, dataset, tmp_path):
-    (tmp_path / ".token").write_text("same")
-    settings = Settings(dataset, tmp_path, folders_of(cells), token="same")
-    result = train_cells(Job((cells[0],), "cpu"), settings, Channel())
-    assert result.files == {}
-    assert RunFolder(tmp_path / folder_of(cells[0])).read_record() is not None
-    shutil.rmtree(tmp_path / folder_of(cells[0]))
+    here = run(cells[:2], dataset, tmp_path / "here")
+    assert scores(again) == scores(results) == scores(here)
+    for cell in cells[:2]:
+        home, there = (RunFolder(tmp_path / n / cell.folder) for n in ("home", "elsewhere"))
+        assert home.read_curve() == there.read_curve() != []
+        assert (home.read_samples().loss == there.read_samples().loss).all()
 
 
 # devices
@@ -290,8 +281,8 @@ def test_on_a_cpu_every_cell_is_a_job(cells):
     plan, workers = plan_jobs(cells, 3, "local", None, gpus=0)
     assert [job.cells for job in plan] == [(cell,) for cell in cells]
     assert workers == 3
-    plan, workers = plan_jobs(cells, None, "local", "cpu", gpus=2)
-    assert ([job.device for job in plan], workers) == (["cpu"] * 4, None)
+    plan, workers = plan_jobs(cells, 9, "local", "cpu", gpus=2)
+    assert ([job.device for job in plan], workers) == (["cpu"] * 4, 4)
 
 
 @pytest.mark.parametrize(
@@ -350,41 +341,6 @@ def test_compiling_is_decided_by_the_steps_of_one_process(runs, expected):
     recipes = [Recipe(source="", epochs=50, batch_size=10)] * runs
     assert should_compile(torch.device("cuda"), recipes, samples=5000) == expected
     assert not should_compile(torch.device("cpu"), recipes, samples=5000)
-
-
-# time left
-
-
-def test_time_left_ignores_epochs_of_checkpoints(cells):
-    clock = types.SimpleNamespace(now=100.0)
-    ten = [longer(cell, 10) for cell in cells]
-    tracker = Tracker(ten, clock=lambda: clock.now)
-    first, second, third, fourth = (cell.key for cell in ten)
-
-    def message(epochs, line=None):
-        return {second: {"epochs": epochs, "resumed": 6.0, "line": line, "done": False}}
-
-    tracker.scores[first] = {}
-    assert tracker.snapshot().seconds_left is None
-    # resumed from a checkpoint of six epochs
-    tracker.messages = message(6.0)
-    assert tracker.snapshot().seconds_left is None
-    clock.now += 20
-    tracker.messages = message(8.0, {"epoch": 8, "test": {"auc": 0.5}})
-    snapshot = tracker.snapshot()
-    # two epochs in 20 s, and 2 + 10 + 10 to go
-    assert snapshot.seconds_left == pytest.approx(220)
-    assert [cell.state for cell in snapshot.cells] == ["done", "training", "waiting", "waiting"]
-    assert snapshot.cells[1].scores == {"auc": 0.5}
-    tracker.failed = {third}
-    assert tracker.snapshot().seconds_left == pytest.approx(120)
-    assert tracker.snapshot().count("failed") == 1
-    # all epochs are over, and one run is still to be written
-    tracker.messages = message(10.0)
-    tracker.scores |= {fourth: {}}
-    assert tracker.snapshot().seconds_left is None
-    tracker.scores |= {second: {}}
-    assert tracker.snapshot().seconds_left == 0
 
 
 def test_data_without_a_test_split_is_refused(tmp_path):

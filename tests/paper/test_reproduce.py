@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 import time
 from contextlib import nullcontext
 from importlib.resources import files
@@ -374,8 +375,7 @@ def test_a_stopped_session_resumes_to_the_same_result(tmp_path):
     outcome = stopped.run("natural", cells)
     assert (outcome.ran, len(outcome.empty)) == (0, 2)
     (run,) = stopped.unfinished
-    assert (run.cell.method, run.state) == ("none", "training")
-    assert 0 < run.epochs < 4
+    assert re.search(r"no mixing seed 0, 0\.\d of 4 epochs$", run)
     rest = open_session(tmp_path / "a")
     assert rest.run("natural", cells).ran == 2
     whole = open_session(tmp_path / "b")
@@ -386,16 +386,16 @@ def test_a_stopped_session_resumes_to_the_same_result(tmp_path):
 
 def test_a_record_is_stored_as_soon_as_its_run_is_finished(tmp_path):
     """Not when all runs of a dataset are: a session may be killed before."""
-    seen = []
 
-    def watch(snapshot):
-        stored = {record.key for record in RecordStore(tmp_path).records.values()}
-        seen.append((stored, {cell.cell.key for cell in snapshot.cells if cell.state == "done"}))
+    def watch(name, done, total, text=""):
+        if name != "runs" and done == total:
+            raise KeyboardInterrupt
 
     session = open_session(tmp_path, display=lambda: nullcontext(watch))
-    session.run("natural", small_cells())
-    assert all(stored == done for stored, done in seen)
-    assert len(seen[-1][0]) == 2
+    with pytest.raises(KeyboardInterrupt):
+        session.run("natural", small_cells())
+    assert RecordStore(tmp_path).records
+    open_session(tmp_path).run("natural", small_cells())
     # and once only
     lines = (tmp_path / "natural" / "records.jsonl").read_text().splitlines()
     assert len(lines) == 2

@@ -1,18 +1,16 @@
 """The command line: parse, call one library function, print."""
 
-import signal
 import sys
 
 
 def main() -> None:
     """Entry point of `zetamix`."""
-    # during imports there is nothing to save: Ctrl-C ends the process without a traceback, until
-    # `report_errors` handles it. If SIGINT is ignored, as in background jobs, it stays ignored
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     # file names that are not UTF-8 are printed as well
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
+        from zetamix_lab.cli.stop import end_at_ctrl_c
+
+        end_at_ctrl_c()
         from zetamix_lab.cli.app import app
     except ModuleNotFoundError as missing:
         if missing.name not in ("typer", "rich"):

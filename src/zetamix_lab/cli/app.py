@@ -1,4 +1,4 @@
-"""All commands of `zetamix`."""
+"""The commands of `zetamix`: compare and check."""
 
 from typing import Annotated, Any
 
@@ -6,13 +6,13 @@ import typer
 from typer.core import TyperCommand
 
 from zetamix import __version__
+from zetamix_lab.cli.check import check
 from zetamix_lab.cli.compare import compare
-from zetamix_lab.cli.data import data
 from zetamix_lab.cli.errors import hide_urls
 
 
-class DataCommand(TyperCommand):
-    """A command that suggests `--data` if the dataset is given as an argument."""
+class CompareCommand(TyperCommand):
+    """Suggests `--data` if the dataset is given as an argument."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)
@@ -27,18 +27,15 @@ class DataCommand(TyperCommand):
 
 HELP = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
-    help="Mixing augmentations for PyTorch: ZetaMix, ζ-mixup, mixup and CutMix.",
+    help="Mixing augmentations for PyTorch: does mixing help on your data, and is it fit to train "
+    "on?",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_show_locals=False,
     context_settings=HELP,
 )
-WITH_DATA: dict[str, Any] = {
-    "cls": DataCommand,
-    "context_settings": {**HELP, "allow_extra_args": True},
-}
-app.command(**WITH_DATA)(compare)
-app.add_typer(data, name="data", context_settings=HELP)
+app.command(cls=CompareCommand, context_settings={**HELP, "allow_extra_args": True})(compare)
+app.command(context_settings=HELP)(check)
 
 
 def _print_version(requested: bool) -> None:

@@ -2,83 +2,138 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 
 from zetamix_lab.cli import options
-from zetamix_lab.cli.errors import exit_stopped, report_errors
+from zetamix_lab.cli.errors import report_errors
 from zetamix_lab.cli.live import (
+    RUNS,
+    Display,
     print_findings,
     print_header,
     print_line,
     print_table,
     short_path,
     show_reading,
-    show_runs,
 )
+from zetamix_lab.cli.stop import exit_stopped, make_stop
 
 if TYPE_CHECKING:
     from zetamix_lab.comparison import Comparison
     from zetamix_lab.runs.compare import Grid
     from zetamix_lab.train.stop import Stop
 
+SEEDS, UNTIL = 5, 0.8
 
-@options.takes_training
+
 def compare(
     data: options.Data = "digits",
+    data_dir: options.DataDir = None,
+    size: options.Size = None,
+    group: options.GroupBy = None,
+    skip_broken: options.SkipBroken = False,
+    model: options.Model = None,
+    weights: options.Weights = None,
+    epochs: options.Epochs = None,
+    train_size: options.TrainSize = None,
+    change: options.Changes = None,
     methods: options.Methods = None,
     seeds: options.Seeds = None,
-    *,
-    training: options.Training,
+    until: options.Until = UNTIL,
+    device: options.Device = None,
+    jobs: options.Jobs = None,
+    backend: options.Backend = "local",
+    time_limit: options.TimeLimit = None,
+    out: options.Out = None,
+    log: options.Log = None,
+    json_file: options.Json = None,
 ) -> None:
     """Compare mixing methods on a dataset and report which differences are significant.
 
-    All methods share splits, schedule and, for each seed, initial weights. The default is none,
-    mixup, cutmix and switch (both for images only), zeta:2.8 and zetamix, with 3 seeds. Writes
-    report.html, results.json, results.csv, and tables in Markdown and LaTeX. Rerun the same command
-    to resume; with more seeds or methods it trains only the missing runs.
+    All methods share splits, schedule, the fraction of training in which they mix and, for each
+    seed, initial weights. The default is none, mixup, switch (for images) and zetamix, with 5
+    seeds. Writes report.html, results.json, results.csv, and tables in Markdown and LaTeX. Rerun
+    the same command to resume; with more seeds or methods it trains only the missing runs.
     """
     # importing and loading count towards the time limit
     began = time.monotonic()
-    console = options.open_console(training.json_file)
-    chosen = options.parse_methods(methods)
+    console = options.open_console(json_file)
+    chosen, numbers = options.parse_methods(methods, until), options.parse_seeds(seeds, SEEDS)
+    groups, part = options.parse_group(group), options.parse_train_size(train_size)
     options.check_data(data)
+    from zetamix_lab.data import prepare
     from zetamix_lab.metrics import primary_metric
+    from zetamix_lab.runs.compare import check_recipe, make_grid
     from zetamix_lab.runs.compare import compare as compare_methods
-    from zetamix_lab.runs.compare import make_grid
+    from zetamix_lab.runs.executor import parse_backend
     from zetamix_lab.train.loggers import FolderLog
 
-    options.check_device(training.device)
-    stop = options.make_stop(training.time_limit, began, console)
+    options.check_device(device)
+    stop = make_stop(time_limit, began, console)
     with report_errors():
+        parse_backend(backend)
+        recipe: dict[str, Any] = {
+            "model": model,
+            "weights": weights,
+            "epochs": epochs,
+            "changes": change or [],
+        }
+        check_recipe(**recipe)
         with show_reading() as progress:
+            found: dict[str, Any] = {"data_dir": data_dir, "size": size, "group": groups}
+            found["progress"] = progress
+            if skip_broken:
+                # later loads use the prepared data
+                prepare(data, skip_broken=True, **found)
             grid = make_grid(
                 data,
                 chosen,
-                out=training.out,
-                seeds=options.parse_seeds(seeds, 3),
-                **training.prepare(data, progress),
-                **training.recipe,
+                out=out,
+                seeds=numbers,
+                until=until,
+                train_size=part,
+                **found,
+                **recipe,
             )
         options.check_writable(grid.out, "--out")
         _print_grid(console, grid)
         test = grid.dataset.splits["test"]
-        metric = primary_metric(test.counts(), multi_label=test.multi_label)
-        curves = FolderLog(training.log, grid.out)
-        with stop, curves, show_runs(console, metric, curves=curves) as watch:
-            comparison = compare_methods(grid, watch=watch, stop=stop, **training.workers)
-        # the files are written first: printing to a closed pipe would end the command
-        page, replaced = _write(comparison, grid.out)
-        _print(console, comparison)
-        _print_page(console, page, replaced)
-        if page is not None:
-            options.write_results(training.json_file, grid.out / "results.json")
-        if not comparison.complete and not comparison.failures:
-            exit_stopped(console, stop, _hint(comparison, stop))
-        if comparison.failures:
-            raise typer.Exit(1)
+        with stop, FolderLog(log, grid.out) as curves, Display(console) as display:
+
+            def watch(name: str, done: float, total: float, text: str = "") -> None:
+                display(name, done, total, text)
+                if name == RUNS:
+                    curves()
+
+            comparison = compare_methods(
+                grid,
+                jobs=jobs,
+                backend=backend,
+                device=device,
+                watch=watch,
+                metric=primary_metric(test.counts(), multi_label=test.multi_label),
+                stop=lambda: stop() or display.closed,
+            )
+        _finish(console, comparison, grid.out, json_file, stop)
+
+
+def _finish(
+    console: Console, comparison: "Comparison", out: Path, json_file: Path | None, stop: "Stop"
+) -> None:
+    """Write and print the results, and exit."""
+    # the files are written first: printing to a closed pipe would end the command
+    page, replaced = _write(comparison, out)
+    _print(console, comparison)
+    _print_page(console, page, replaced)
+    if page is not None:
+        options.write_results(json_file, out / "results.json")
+    if not comparison.complete and not comparison.failures:
+        exit_stopped(console, stop, _hint(comparison, stop))
+    if comparison.failures:
+        raise typer.Exit(1)
 
 
 def _print_grid(console: Console, grid: "Grid") -> None:

@@ -5,7 +5,6 @@ import errno
 import platform
 import re
 import shlex
-import signal
 import sys
 import tempfile
 import traceback
@@ -14,19 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import typer
 from rich.console import Console
 
 from zetamix import __version__
 from zetamix.text import reason
-
-if TYPE_CHECKING:
-    from zetamix_lab.train.stop import Stop
-
-
-WORK_LEFT = 75
+from zetamix_lab.cli.stop import INTERRUPTED, raise_at_ctrl_c
 
 
 @contextmanager
@@ -35,11 +29,7 @@ def report_errors() -> Iterator[None]:
 
     The traceback of any other error is written to a file. Ctrl-C exits with 130.
     """
-    is_silent = signal.getsignal(signal.SIGINT) is signal.SIG_DFL
-    if is_silent:
-        # as an exception, so that displays and temporary folders are cleaned up
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    with warnings.catch_warnings():
+    with raise_at_ctrl_c(), warnings.catch_warnings():
         warnings.showwarning = _print_warning
         # such an image raises an error with its name instead
         warnings.filterwarnings("ignore", r"Image size \(.*exceeds limit")
@@ -50,34 +40,12 @@ def report_errors() -> Iterator[None]:
                 "Interrupted. Rerun the same command; training resumes from the last checkpoint.",
                 style="yellow",
             )
-            raise typer.Exit(130) from None
+            raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
             if type(error).__module__.partition(".")[0] in ("click", "typer"):
                 raise
             print_error(_message(error) or _report(error))
             raise typer.Exit(1) from None
-        finally:
-            if is_silent:
-                # a command imports more modules after its first checks
-                signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def exit_stopped(console: Console, stop: "Stop", hint: str = "") -> None:
-    """Print why a command stopped early, and exit with `stop_status`."""
-    console.print(
-        f"{stop.reason}{hint} Everything is saved. Rerun the same command to resume.",
-        highlight=False,
-        soft_wrap=True,
-    )
-    raise typer.Exit(stop_status(stop))
-
-
-def stop_status(stop: "Stop") -> int:
-    """The exit status: 130 for Ctrl-C and 143 for SIGTERM, as in shells; 75 for a time limit.
-
-    75 is EX_TEMPFAIL of sysexits.h: a script can repeat the command until the status is 0.
-    """
-    return WORK_LEFT if stop.signal is None else 128 + stop.signal
 
 
 def _message(error: Exception) -> str | None:

@@ -1,16 +1,14 @@
-"""Terminal output that commands share: live progress of runs, headers, tables and paths."""
+"""What commands show on a terminal: progress, headers, tables and findings."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-from rich.progress_bar import ProgressBar
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -19,202 +17,114 @@ from zetamix.text import plural
 if TYPE_CHECKING:
     from zetamix_lab.data import Dataset
     from zetamix_lab.report import Table as ReportTable
-    from zetamix_lab.runs.progress import CellProgress, Snapshot
     from zetamix_lab.train import Recipe
 
-# without a terminal, up to this many runs print ten lines each; if there are more, one line each
-FEW_RUNS = 4
-LINES_PER_RUN = 10
+# the event about all runs together, as in `zetamix_lab.runs.progress`
+RUNS = "runs"
 # seconds without output after which a line about the current runs is printed
 QUIET_SECONDS = 60.0
 BAR_WIDTH = 24
 STYLES = {"": "", "best": "bold", "second": "underline"}
 
 
-class LiveDisplay(AbstractContextManager["LiveDisplay"]):
-    """Shows the snapshots it is called with: in place on a terminal, as lines in files and pipes.
+class Display(AbstractContextManager["Display"]):
+    """Shows progress events (`zetamix_lab.progress`): reading, training and measuring.
 
-    view: renders a snapshot for a terminal. lines: the new lines since the last snapshot.
-    curves: called with every snapshot, to log the epochs of runs.
+    On a terminal each name has a bar. In files and pipes there is a line for every finished run,
+    and one about the current runs after a minute without a line.
+
+    lines: whether there are such lines.
     """
 
     def __init__(
-        self,
-        console: Console,
-        view: Callable[[Any], RenderableType],
-        lines: Callable[[Any], Iterable[str]],
-        curves: Callable[[], None] = lambda: None,
+        self, console: Console, *, lines: bool = True, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.console, self.view, self.lines, self.curves = console, view, lines, curves
-        self.live = Live(console=console, auto_refresh=False, transient=True)
-        self.deaths = 0
+        self.console, self.clock = console, clock
+        self.lines = lines and not console.is_terminal
+        self.bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=BAR_WIDTH),
+            TextColumn("{task.fields[text]}", markup=False),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+            get_time=clock,
+        )
+        self.closed = False
+        """Whether the terminal or pipe is closed; the work goes on until it is stopped."""
+        self._tasks: dict[str, TaskID] = {}
+        self._current: dict[str, str] = {}
+        self._caption = ""
+        self._last_line = clock()
 
-    def __enter__(self) -> "LiveDisplay":
-        if self.console.is_terminal:
-            self.live.start()
+    def __enter__(self) -> "Display":
+        self.bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.live.stop()
+        self._guard(self.bars.stop)
 
-    def __call__(self, snapshot: Any) -> None:
-        if snapshot.deaths > self.deaths:
-            self.deaths = snapshot.deaths
-            print_line(self.console, "A worker was killed; its runs are resumed.")
-        if self.console.is_terminal:
-            self.live.update(self.view(snapshot), refresh=True)
+    def __call__(self, name: str, done: float, total: float, text: str = "") -> None:
+        self._guard(lambda: self._show(name, done, total, text))
+
+    def _guard(self, show: Callable[[], None]) -> None:
+        try:
+            show()
+        except (OSError, SystemExit):
+            # rich exits at a closed pipe, but what is being trained must be saved first
+            self.closed = True
+
+    def _show(self, name: str, done: float, total: float, text: str) -> None:
+        if name not in self._tasks:
+            self._tasks[name] = self.bars.add_task(name, total=total or None, text="")
+        task = self._tasks[name]
+        self.bars.update(task, completed=done, total=total or None)
+        over = 0 < total <= done
+        if name == RUNS:
+            text = ", ".join(filter(None, [text, time_left(self._seconds_left(task))]))
+        crowded = len(self._tasks) > self.console.height - 2
+        text = text or _count(name, done, total)
+        self.bars.update(task, text=text, visible=not (over and crowded and name != RUNS))
+        if self.lines:
+            self._print(name, text, over=over)
+
+    def _seconds_left(self, task: TaskID) -> float | None:
+        return next(each.time_remaining for each in self.bars.tasks if each.id == task)
+
+    def _print(self, name: str, text: str, *, over: bool) -> None:
+        if name == RUNS:
+            is_first, self._caption = not self._caption, text
+            quiet = self.clock() - self._last_line >= QUIET_SECONDS
+            if is_first or quiet:
+                parts = [text, *(f"{run}: {how}" for run, how in self._current.items())]
+                self._line("; ".join(parts))
+        elif over:
+            self._current.pop(name, None)
+            self._line(f"{name}: {text} ({self._caption})" if self._caption else f"{name}: {text}")
         else:
-            for line in self.lines(snapshot):
-                print_line(self.console, line)
-        self.curves()
+            self._current[name] = text
+
+    def _line(self, text: str) -> None:
+        print_line(self.console, text)
+        self._last_line = self.clock()
 
 
-class RunsView:
-    """Renders a `Snapshot` of runs as rows for a terminal, or as lines of text.
+def _count(name: str, done: float, total: float) -> str:
+    """How much is read: files, or megabytes of a download.
 
-    metric: the metric to show. name: the label of a run.
+    >>> _count("decoding", 20, 3000), _count("downloading a.zip", 2.5e6, 0)
+    ('20/3,000', '2 MB')
     """
-
-    def __init__(
-        self,
-        console: Console,
-        metric: str = "error",
-        name: Callable[["CellProgress"], str] = lambda progress: progress.name,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        from zetamix_lab.metrics import METRICS
-
-        self.console, self.metric, self.name, self.clock = console, METRICS[metric], name, clock
-        self._first: dict[str, tuple[float, float]] = {}
-        self._last_line = clock()
-        self._printed: dict[str, int] | None = None
-
-    def view(self, snapshot: "Snapshot") -> Group:
-        """A row per run, with a bar, epoch, loss, accuracy and speed."""
-        runs: Sequence[CellProgress] = snapshot.cells
-        if len(runs) > self.console.height - 2:
-            runs = [progress for progress in runs if progress.state == "training"]
-        table = Table.grid(padding=(0, 1))
-        for progress in runs:
-            bar = ProgressBar(total=progress.total, completed=progress.epochs, width=BAR_WIDTH)
-            table.add_row(self.name(progress), bar, Text(self._status(progress)))
-        return Group(table, Text(self._caption(snapshot), style="dim"))
-
-    def lines(self, snapshot: "Snapshot") -> list[str]:
-        done = [progress for progress in snapshot.cells if progress.state == "done"]
-        if self._printed is None:
-            self._printed = {progress.cell.key: LINES_PER_RUN for progress in done}
-            return [f"{len(done)} of {len(snapshot.cells)} runs are finished."] if done else []
-        lines = []
-        count = sum(part == LINES_PER_RUN for part in self._printed.values())
-        for progress in snapshot.cells:
-            part = self._part(progress, few=len(snapshot.cells) <= FEW_RUNS)
-            if part > self._printed.get(progress.cell.key, 0):
-                self._printed[progress.cell.key] = part
-                count += progress.state == "done"
-                lines.append(self._line(progress, snapshot, count))
-        if not lines and self.clock() - self._last_line >= QUIET_SECONDS:
-            lines = self._heartbeat(snapshot)
-        if lines:
-            self._last_line = self.clock()
-        return lines
-
-    def _heartbeat(self, snapshot: "Snapshot") -> list[str]:
-        """One line about the current runs, for logs of long runs."""
-        running = [
-            f"{self.name(progress)} {self._epoch(progress)}"
-            for progress in snapshot.cells
-            if progress.state == "training"
-        ]
-        parts = [f"{snapshot.count('done')} of {len(snapshot.cells)} runs finished", *running]
-        left = time_left(snapshot.seconds_left)
-        return [", ".join([*parts, left] if left else parts)] if running else []
-
-    def _part(self, progress: "CellProgress", *, few: bool) -> int:
-        """The number of lines of a run so far: one per tenth of the epochs if runs are few."""
-        if progress.state == "done":
-            return LINES_PER_RUN
-        if progress.line is None or not few:
-            return 0
-        # the last line is for the finished run
-        epoch: int = progress.line["epoch"]
-        return min(LINES_PER_RUN - 1, epoch * LINES_PER_RUN // progress.total)
-
-    def _line(self, progress: "CellProgress", snapshot: "Snapshot", finished: int) -> str:
-        score = f"{self.metric.title} {self._score(progress)}"
-        if progress.state == "done":
-            count = f"{finished} of {len(snapshot.cells)} runs finished"
-            left = time_left(snapshot.seconds_left)
-            return f"{self.name(progress)}: {score} ({', '.join(filter(None, (count, left)))})"
-        line = progress.line or {}
-        return (
-            f"{self.name(progress)}: epoch {line['epoch']}/{progress.total}, loss "
-            f"{line['train_loss']:.3f}, {score}"
-        )
-
-    def _status(self, progress: "CellProgress") -> str:
-        if progress.state != "training":
-            return self._score(progress) if progress.state == "done" else progress.state
-        parts = [self._epoch(progress)]
-        if progress.line is not None:
-            parts.append(f"loss {progress.line['train_loss']:.3f}")
-            parts.append(f"train {100 * progress.line['train_accuracy']:.1f} %")
-            parts.append(f"test {self.metric.short} {self._score(progress)}")
-        now = self.clock()
-        began, before = self._first.setdefault(progress.cell.key, (now, progress.epochs))
-        if now > began:
-            speed = (progress.epochs - before) * progress.cell.train_size / (now - began)
-            parts.append(f"{speed:,.0f} samples/s")
-        return " · ".join(parts)
-
-    def _epoch(self, progress: "CellProgress") -> str:
-        """The current epoch, and how much of it is done."""
-        epoch = min(int(progress.epochs) + 1, progress.total)
-        share = f" ({100 * (progress.epochs % 1):.0f} %)" if progress.epochs < epoch else ""
-        return f"epoch {epoch}/{progress.total}{share}"
-
-    def _score(self, progress: "CellProgress") -> str:
-        scores = progress.scores
-        return "" if scores is None else self.metric.format(scores[self.metric.name])
-
-    def _caption(self, snapshot: "Snapshot") -> str:
-        parts = [f"{snapshot.count('done')} of {len(snapshot.cells)} runs finished"]
-        if snapshot.count("failed"):
-            parts.append(f"{snapshot.count('failed')} failed")
-        parts += [time_left(snapshot.seconds_left), f"{self.metric.title} on the test split"]
-        return " · ".join(filter(None, parts))
+    unit = 1
+    if name.startswith("downloading"):
+        unit = 10**6
+    of_total = f"/{total // unit:,.0f}" if total else ""
+    return f"{done // unit:,.0f}{of_total}{' MB' if unit > 1 else ''}"
 
 
-def show_runs(
-    console: Console,
-    metric: str = "error",
-    *,
-    curves: Callable[[], None] = lambda: None,
-    **options: Any,
-) -> LiveDisplay:
-    """The live display of `run_cells`; the options are those of `RunsView`."""
-    runs = RunsView(console, metric, **options)
-    return LiveDisplay(console, runs.view, runs.lines, curves)
-
-
-@contextmanager
-def show_reading(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """A transient bar on stderr while data is downloaded, decoded or checked; on a terminal only.
-
-    Yields a function to call with the activity, how much is done, and the total (0 if unknown).
-    """
-    console = Console(stderr=True)
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    hidden = quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
-        task = bar.add_task("reading", total=None)
-
-        def update(activity: str, done: int, total: int) -> None:
-            if activity.startswith("downloading"):
-                activity, done, total = f"{activity}, MB", done // 10**6, total // 10**6
-            bar.update(task, description=activity, completed=done, total=total or None)
-
-        yield update
+def show_reading() -> Display:
+    """The display of data that is downloaded, decoded or checked: on stderr, on a terminal only."""
+    return Display(Console(stderr=True), lines=False)
 
 
 def print_header(

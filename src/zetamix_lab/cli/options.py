@@ -1,15 +1,11 @@
-"""Options that several commands share: their declarations, parsers and error messages."""
+"""Options of commands: their declarations, parsers and error messages."""
 
-import inspect
 import json
-import os
 import re
+import stat
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,12 +16,14 @@ if TYPE_CHECKING:
     import torch
 
     from zetamix.methods import Method
-    from zetamix_lab.data.groups import Group
-    from zetamix_lab.data.source import Progress
-    from zetamix_lab.train.stop import Stop
 
 # --json -
 STDOUT = Path("-")
+# the sections of a help page
+DATA, MODEL = "Data", "Model and training"
+COMPARED, RUNNING, OUTPUT = "What to compare", "Running", "Output"
+# larger numbers are slips of the keyboard
+MAX_EPOCHS, MAX_JOBS, MAX_SIZE, MAX_SEEDS, MAX_SEED = 1_000_000, 1_000, 4096, 10_000, 2**31 - 1
 
 
 def parse_folder(text: str) -> Path:
@@ -35,192 +33,144 @@ def parse_folder(text: str) -> Path:
     return Path(text)
 
 
-Data = Annotated[str, typer.Option("--data", help="Name of a dataset, or path of your own data.")]
-Methods = Annotated[
-    str | None,
-    typer.Option(
-        "--methods", help="Comma-separated: none, mixup:1.0, cutmix, switch, zetamix, zeta:2.8."
+def _option(flag: str, panel: str, text: str, **settings: Any) -> Any:
+    return typer.Option(flag, help=text, rich_help_panel=panel, **settings)
+
+
+Data = Annotated[str, _option("--data", DATA, "Path of your data, or name of a dataset.")]
+DataDir = Annotated[
+    Path | None,
+    _option(
+        "--data-dir",
+        DATA,
+        "Folder of datasets. Default: $ZETAMIX_DATA or ~/.cache/zetamix.",
+        parser=parse_folder,
+        metavar="FOLDER",
     ),
 ]
-Seeds = Annotated[
-    str | None,
-    typer.Option("--seeds", help="Number of seeds (3 means 0, 1, 2), or a list such as 0,4,7."),
+Size = Annotated[
+    int | None,
+    _option("--size", DATA, "Resize your own images to SIZE × SIZE pixels.", min=1, max=MAX_SIZE),
 ]
-Epochs = Annotated[
-    int | None, typer.Option("--epochs", min=1, help="Override the recipe's number of epochs.")
+GroupBy = Annotated[
+    str | None,
+    _option(
+        "--group",
+        DATA,
+        "The patient or lesion, each of which stays in one split: a column, or a "
+        "regular expression on file paths with the patient in brackets, such as "
+        "'(P[0-9]+)_'.",
+    ),
+]
+SkipBroken = Annotated[
+    bool, _option("--skip-broken", DATA, "Skip your own images that cannot be read.")
 ]
 Model = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "--model",
-        help="resnet18, lenet5, mlp, any classifier of torchvision, timm:NAME, or "
-        "FILE.py:FUNCTION, your own function that takes the number of classes and returns a "
-        "module.",
+        MODEL,
+        "resnet18, lenet5, mlp, any classifier of torchvision, timm:NAME, or "
+        "FILE.py:FUNCTION, your own function that takes the number of classes and "
+        "returns a module.",
     ),
 ]
 Weights = Annotated[
     Path | None,
-    typer.Option(
+    _option(
         "--weights",
-        help="Initial weights: a state dict (.pt, .pth, .safetensors), such as torchvision's for "
-        "ImageNet. Default: train from scratch.",
+        MODEL,
+        "Initial weights: a state dict (.pt, .pth, .safetensors), such as torchvision's"
+        " for ImageNet. Default: train from scratch.",
     ),
 ]
-Optimizer = Annotated[
-    str | None,
-    typer.Option(
-        "--optimizer",
-        help="sgd, or adamw with warm-up and cosine annealing. Default: adamw for networks with "
-        "layer normalisation (transformers, ConvNeXt), else sgd.",
-    ),
+Epochs = Annotated[
+    int | None,
+    _option("--epochs", MODEL, "Override the recipe's number of epochs.", min=1, max=MAX_EPOCHS),
 ]
 TrainSize = Annotated[
     str | None,
-    typer.Option("--train-size", help="Train on a subset: a number of samples or a fraction."),
-]
-Size = Annotated[
-    int | None, typer.Option("--size", min=1, help="Resize your own images to SIZE × SIZE pixels.")
-]
-GroupColumn = Annotated[
-    str | None,
-    typer.Option("--group", help="Column with the patient or lesion; each stays in one split."),
-]
-GroupPattern = Annotated[
-    str | None,
-    typer.Option(
-        "--group-pattern",
-        help="As --group, from file paths: a regular expression whose first group is the patient.",
-    ),
+    _option("--train-size", MODEL, "Train on a subset: a number of samples or a fraction."),
 ]
 Changes = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Override a field of the recipe, such as lr=0.05. Repeatable."),
+    _option(
+        "--set",
+        MODEL,
+        "Override a field of the recipe, such as lr=0.05 or optimizer=adamw. Repeatable.",
+    ),
+]
+Methods = Annotated[
+    str | None,
+    _option(
+        "--methods",
+        COMPARED,
+        "Comma-separated: none, mixup:1.0, cutmix, switch, zetamix, zeta:2.8.",
+    ),
+]
+Seeds = Annotated[
+    str | None,
+    _option("--seeds", COMPARED, "Number of seeds (3 means 0, 1, 2), or a list such as 0,4,7."),
+]
+Until = Annotated[
+    float,
+    _option(
+        "--until",
+        COMPARED,
+        "Fraction of training in which all methods mix; NAME:until=1 overrides it for one.",
+        min=0,
+        max=1,
+    ),
 ]
 Device = Annotated[
-    str | None, typer.Option("--device", help="cpu or cuda. Default: cuda if available.")
+    str | None, _option("--device", RUNNING, "cpu or cuda. Default: cuda if available.")
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", min=1, help="Parallel runs. Default: one per CPU core, four per GPU."),
+    _option(
+        "--jobs",
+        RUNNING,
+        "Parallel runs. Default: one per CPU core, four per GPU.",
+        min=1,
+        max=MAX_JOBS,
+    ),
 ]
 Backend = Annotated[
-    str, typer.Option("--backend", help="local: processes on this machine; ray: a Ray cluster.")
-]
-Address = Annotated[
-    str | None, typer.Option("--address", help="Address of the Ray cluster: auto or host:port.")
+    str,
+    _option(
+        "--backend",
+        RUNNING,
+        "local: processes on this machine. ray: the Ray cluster that it belongs to; "
+        "ray:HOST:PORT: another one.",
+    ),
 ]
 TimeLimit = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "--time-limit",
-        help="Save and stop after this time, such as 9m; exits with 75 if work is left.",
-    ),
-]
-SaveEvery = Annotated[
-    float, typer.Option("--save-every", min=0, help="Seconds between two checkpoints.")
-]
-Log = Annotated[
-    str | None,
-    typer.Option("--log", help="Also log the curves of all runs: tensorboard."),
-]
-Json = Annotated[
-    Path | None,
-    typer.Option(
-        "--json",
-        help="Write the results as JSON to this file; - writes only JSON to standard output.",
-    ),
-]
-SkipBroken = Annotated[
-    bool, typer.Option("--skip-broken", help="Skip your own images that cannot be read.")
-]
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir",
-        parser=parse_folder,
-        metavar="FOLDER",
-        help="Folder of datasets. Default: $ZETAMIX_DATA or ~/.cache/zetamix.",
+        RUNNING,
+        "Save and stop after this time, such as 9m; exits with 75 if work is left.",
     ),
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(
+    _option(
         "--out",
+        OUTPUT,
+        "Output folder. Default: out/compare-NAME.",
         parser=parse_folder,
         metavar="FOLDER",
-        help="Output folder. Default: out/COMMAND-NAME.",
     ),
 ]
-
-
-@dataclass(frozen=True)
-class Training:
-    """Options of all commands that train: the recipe, the data, and where to train."""
-
-    epochs: Epochs = None
-    model: Model = None
-    weights: Weights = None
-    optimizer: Optimizer = None
-    train_size: TrainSize = None
-    size: Size = None
-    group: GroupColumn = None
-    group_pattern: GroupPattern = None
-    skip_broken: SkipBroken = False
-    change: Changes = None
-    device: Device = None
-    jobs: Jobs = None
-    backend: Backend = "local"
-    address: Address = None
-    time_limit: TimeLimit = None
-    save_every: SaveEvery = 60.0
-    log: Log = None
-    json_file: Json = None
-    out: Out = None
-    data_dir: DataDir = None
-
-    @property
-    def recipe(self) -> dict[str, Any]:
-        """Arguments of `make_recipe`."""
-        names = ("epochs", "model", "weights", "optimizer")
-        return {**{name: getattr(self, name) for name in names}, "changes": self.change or []}
-
-    @property
-    def workers(self) -> dict[str, Any]:
-        """Arguments of `run_cells`."""
-        names = ("device", "jobs", "backend", "address", "save_every")
-        return {name: getattr(self, name) for name in names}
-
-    def prepare(self, data: str, progress: "Progress") -> dict[str, Any]:
-        """Prepare the data without broken images if requested; return arguments to load it."""
-        group = parse_group(self.group, self.group_pattern)
-        train_size = parse_train_size(self.train_size)
-        prepare_without_broken(self.skip_broken, data, self.data_dir, self.size, group, progress)
-        found = {"data_dir": self.data_dir, "size": self.size, "group": group}
-        return {**found, "train_size": train_size, "progress": progress}
-
-
-def takes_training(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of `Training` to a command, which gets them as the argument `training`."""
-    signature, hints = inspect.signature(command), get_type_hints(Training, include_extras=True)
-    own = [part for part in signature.parameters.values() if part.name != "training"]
-    shared = [
-        inspect.Parameter(
-            each.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=each.default,
-            annotation=hints[each.name],
-        )
-        for each in fields(Training)
-    ]
-
-    @wraps(command)
-    def run(**values: Any) -> None:
-        training = Training(**{part.name: values.pop(part.name) for part in shared})
-        command(**values, training=training)
-
-    run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
-    run.__annotations__ = {part.name: part.annotation for part in (*own, *shared)}
-    return run
+Log = Annotated[str | None, _option("--log", OUTPUT, "Also log all curves: tensorboard.")]
+Json = Annotated[
+    Path | None,
+    _option(
+        "--json",
+        OUTPUT,
+        "Write the results as JSON to this file; - writes only JSON to standard output.",
+    ),
+]
 
 
 def parse_device(name: str | None) -> "torch.device":
@@ -271,7 +221,12 @@ def open_console(json_file: Path | None) -> Console:
     if json_file is not None and json_file != STDOUT:
         if json_file.is_dir():
             raise typer.BadParameter(f"{json_file} is a folder", param_hint="--json")
-        check_writable(json_file.parent, "--json")
+        if not json_file.parent.is_dir():
+            raise typer.BadParameter(
+                f"the folder {json_file.parent} does not exist", param_hint="--json"
+            )
+        if _is_replaceable(json_file):
+            check_writable(json_file.resolve().parent, "--json")
     return Console(stderr=json_file == STDOUT)
 
 
@@ -288,44 +243,35 @@ def write_results(json_file: Path | None, results: Any) -> None:
         text = results.read_text(encoding="utf-8")
     else:
         text = json.dumps(results, indent=1, ensure_ascii=False)
+    text = f"{text.rstrip()}\n"
     if json_file == STDOUT:
-        typer.echo(text)
+        typer.echo(text, nl=False)
+    elif _is_replaceable(json_file):
+        # of a link, the file that it names
+        write_text(json_file.resolve(), text)
     else:
-        write_text(json_file, f"{text.rstrip()}\n")
+        with json_file.open("w", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(text)
 
 
-def make_stop(time_limit: str | None, began: float, console: Console) -> "Stop":
-    """The stop condition: a signal, or the time limit counted from `began` (`time.monotonic`).
+def _is_replaceable(path: Path) -> bool:
+    """Whether a path is a regular file, or will be one; a pipe or a device is written to."""
+    return not path.exists() or stat.S_ISREG(path.stat().st_mode)
 
-    console: where the receipt of a signal is printed, before runs are saved.
+
+def parse_group(text: str | None) -> "str | re.Pattern[str] | None":
+    """A column, or a pattern on paths, which has a group in brackets.
+
+    >>> parse_group("patient"), parse_group("(P[0-9]+)_")
+    ('patient', re.compile('(P[0-9]+)_'))
     """
-    from zetamix_lab.train.stop import Stop, parse_duration
-
+    if text is None or "(" not in text:
+        return text
     try:
-        limit = None if time_limit is None else parse_duration(time_limit)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--time-limit") from None
-    return Stop(limit, began=began, on_signal=lambda: _acknowledge(console))
-
-
-def _acknowledge(console: Console) -> None:
-    text = "Stopping: saving checkpoints … Press Ctrl-C again to quit at once."
-    try:
-        console.print(text, highlight=False, soft_wrap=True)
-    except RuntimeError:
-        # the signal interrupted a write to the same stream
-        os.write(2, f"\n{text}\n".encode())
-
-
-def parse_group(column: str | None, pattern: str | None) -> "str | re.Pattern[str] | None":
-    """How samples are grouped: by a column or by a pattern, not by both."""
-    if column is not None and pattern is not None:
-        raise typer.BadParameter("--group and --group-pattern cannot be combined")
-    try:
-        return column if pattern is None else re.compile(pattern)
+        return re.compile(text)
     except re.error as error:
         raise typer.BadParameter(
-            f"{pattern!r} is not a regular expression: {error}", param_hint="--group-pattern"
+            f"{text!r} is not a regular expression: {error}", param_hint="--group"
         ) from None
 
 
@@ -337,24 +283,9 @@ def parse_train_size(text: str | None) -> int | float | None:
         return float(text) if "." in text else int(text)
     except ValueError:
         raise typer.BadParameter(
-            f"expected a number of samples or a fraction such as 0.1, got {text!r}",
+            f"expected a number of samples or a fraction such as 0.1, got {text[:40]!r}",
             param_hint="--train-size",
         ) from None
-
-
-def prepare_without_broken(
-    wanted: bool,
-    data: str,
-    data_dir: Path | None,
-    size: int | None = None,
-    group: "Group" = None,
-    progress: "Progress | None" = None,
-) -> None:
-    """If wanted, prepare data without unreadable images; later loads use the prepared data."""
-    if wanted:
-        from zetamix_lab.data import prepare
-
-        prepare(data, data_dir, size=size, group=group, skip_broken=True, progress=progress)
 
 
 def check_data(name: str) -> None:
@@ -365,8 +296,8 @@ def check_data(name: str) -> None:
         find(name)
 
 
-def parse_methods(text: str | None) -> "list[Method] | None":
-    """Methods by name, None if none are given.
+def parse_methods(text: str | None, until: float | None = None) -> "list[Method] | None":
+    """Methods by name, None if none are given; until: as in `zetamix.methods.parse`.
 
     Commands call it before their slow imports: a misspelt name is reported in 1.6 s instead of 5.
     """
@@ -375,7 +306,7 @@ def parse_methods(text: str | None) -> "list[Method] | None":
     from zetamix.methods import parse_list
 
     with report_errors():
-        return parse_list(text)
+        return parse_list(text, until)
 
 
 def parse_seeds(text: str | None, default: int, option: str = "--seeds") -> tuple[int, ...]:
@@ -384,24 +315,21 @@ def parse_seeds(text: str | None, default: int, option: str = "--seeds") -> tupl
     >>> parse_seeds("3", 1), parse_seeds("0,4,7", 1), parse_seeds("7,", 1), parse_seeds(None, 2)
     ((0, 1, 2), (0, 4, 7), (7,), (0, 1))
     """
-    if text is None:
-        return tuple(range(default))
+
+    def refuse(expected: str) -> typer.BadParameter:
+        return typer.BadParameter(f"expected {expected}, got {shown!r}", param_hint=option)
+
+    shown = text if text is None or len(text) <= 40 else f"{text[:40]}…"
     try:
-        numbers = [int(part) for part in text.removesuffix(",").split(",")]
+        numbers = [] if text is None else [int(part) for part in text.removesuffix(",").split(",")]
     except ValueError:
-        raise typer.BadParameter(
-            f"expected a number of seeds or a list such as 0,1,2, got {text!r}", param_hint=option
-        ) from None
-    if "," not in text:
-        if numbers[0] < 1:
-            raise typer.BadParameter(
-                f"expected at least 1 seed, got {text!r}; for the single seed {numbers[0]}, use "
-                f"'{numbers[0]},'",
-                param_hint=option,
-            )
-        return tuple(range(numbers[0]))
-    if len(set(numbers)) < len(numbers) or min(numbers) < 0:
-        raise typer.BadParameter(
-            f"expected distinct, non-negative seeds, got {text!r}", param_hint=option
-        )
+        raise refuse("a number of seeds or a list such as 0,1,2") from None
+    if text is None or "," not in text:
+        count = numbers[0] if numbers else default
+        if not 1 <= count <= MAX_SEEDS:
+            hint = f" (for the single seed {count}: '{count},')" if count <= 0 else ""
+            raise refuse(f"1 to {MAX_SEEDS:,} seeds{hint}")
+        return tuple(range(count))
+    if len(set(numbers)) < len(numbers) or min(numbers) < 0 or max(numbers) > MAX_SEED:
+        raise refuse(f"distinct seeds from 0 to {MAX_SEED}")
     return tuple(numbers)

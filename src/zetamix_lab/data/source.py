@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from zetamix_lab.progress import Progress as Progress
+
 Array: TypeAlias = npt.NDArray[Any]
 Rows: TypeAlias = npt.NDArray[np.int64]
-Progress: TypeAlias = Callable[[str, int, int], None]
-"""Called with the current activity, how much is done, and the total (0 if unknown)."""
 
 BLOCK_BYTES = 1 << 24
 

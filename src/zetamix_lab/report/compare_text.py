@@ -12,6 +12,7 @@ from zetamix.text import join, plural
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.data.quality import CAUTIONS
 from zetamix_lab.metrics import Metric
+from zetamix_lab.progress import count_epochs
 from zetamix_lab.report.page import Lead
 from zetamix_lab.statistics import CONFIDENCE, detectable, seeds_needed
 
@@ -361,7 +362,7 @@ def _incomplete(comparison: Comparison) -> str:
     text = f"{len(comparison.finished)} of {comparison.total} runs are finished."
     epochs = comparison.recipe.epochs if comparison.recipe else 0
     names = [
-        f"{display_name(method)} seed {seed} at epoch {int(reached)} of {epochs}"
+        f"{display_name(method)} seed {seed} after {count_epochs(reached, epochs)}"
         for (method, seed), reached in comparison.unfinished.items()
     ]
     if names:

@@ -1,25 +1,24 @@
-"""Progress of a list of cells as snapshots, with an estimate of the remaining time."""
+"""How far the runs of a list of cells are, as events for a display."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from zetamix.methods import display_name
+from zetamix.text import plural
+from zetamix_lab.metrics import METRICS
+from zetamix_lab.progress import Progress, count_epochs
 from zetamix_lab.records import Cell
 
-# no estimate before this many seconds
-SETTLING_SECONDS = 5.0
-
-State: TypeAlias = Literal["waiting", "training", "done", "failed"]
+# the event about all runs together
+RUNS = "runs"
 
 
 @dataclass(frozen=True)
-class CellProgress:
+class RunProgress:
     """One cell at one moment."""
 
-    cell: Cell
-    state: State = "waiting"
+    state: Literal["waiting", "training", "done", "failed"] = "waiting"
     epochs: float = 0.0
     """Epochs trained so far, with the fraction of the current one."""
     resumed: float = 0.0
@@ -27,82 +26,90 @@ class CellProgress:
     line: Mapping[str, Any] | None = None
     """Metrics of the last epoch that was evaluated, as in metrics.jsonl."""
 
-    @property
-    def total(self) -> int:
-        """Epochs of the recipe."""
-        return int(self.cell.recipe["epochs"])
-
-    @property
-    def scores(self) -> Mapping[str, float] | None:
-        """Test metrics of the last evaluation."""
-        return None if self.line is None else self.line["test"]
-
-    @property
-    def name(self) -> str:
-        return f"{display_name(self.cell.method)} seed {self.cell.seed}"
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """All cells at one moment."""
-
-    cells: tuple[CellProgress, ...]
-    seconds_left: float | None = None
-    """None if it cannot be estimated yet."""
-    deaths: int = 0
-    """Workers that were killed, and whose runs were resumed."""
-
-    def count(self, state: State) -> int:
-        return sum(cell.state == state for cell in self.cells)
-
 
 class Tracker:
-    """Combines finished records, failures and the messages of workers into snapshots.
+    """Keeps the progress of cells, and shows what has changed as events.
 
-    A message has at least "epochs", "resumed", "line" and "done", by key of the cell.
+    show: called with the name of a run, its epochs, their total and a text. The event `RUNS` sums
+        up the runs of this call, without the epochs of earlier ones.
+    name_of: the name of a run. metric: the metric of the text.
     """
 
-    def __init__(self, cells: Sequence[Cell], clock: Callable[[], float] = time.monotonic) -> None:
-        self.cells = tuple(cells)
-        self.clock = clock
-        self.scores: dict[str, Mapping[str, float]] = {}
-        """Test metrics of finished cells, by key."""
-        self.failed: set[str] = set()
-        self.messages: Mapping[str, Mapping[str, Any]] = {}
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        show: Progress | None = None,
+        name_of: Callable[[Cell], str] | None = None,
+        metric: str = "error",
+    ) -> None:
+        self.cells = {cell.key: cell for cell in cells}
+        self.runs = {cell.key: RunProgress() for cell in cells}
+        self.show, self.name_of, self.metric = show, name_of or run_name, METRICS[metric]
         self.deaths = 0
-        self._started: float | None = None
+        """Workers that were killed, and whose runs were resumed."""
+        self._changed: set[str] = set()
 
-    def snapshot(self) -> Snapshot:
-        cells = tuple(self._progress(cell) for cell in self.cells)
-        if self._started is None and any(cell.state == "training" for cell in cells):
-            self._started = self.clock()
-        return Snapshot(cells, self._seconds_left(cells), self.deaths)
+    def update(self, key: str, run: RunProgress) -> None:
+        self.runs[key] = run
+        self._changed.add(key)
 
-    def _progress(self, cell: Cell) -> CellProgress:
-        key, total = cell.key, float(cell.recipe["epochs"])
-        message = self.messages.get(key)
-        resumed = total if message is None else float(message["resumed"])
-        if key in self.scores:
-            line = {"epoch": int(total), "test": self.scores[key]}
-            if message is not None and message["line"] is not None:
-                line = {**message["line"], **line}
-            return CellProgress(cell, "done", total, resumed, line)
-        if key in self.failed:
-            return CellProgress(cell, "failed", total, total)
-        if message is None:
-            return CellProgress(cell)
-        state: State = "done" if message["done"] else "training"
-        return CellProgress(cell, state, float(message["epochs"]), resumed, message["line"])
+    def skip(self, key: str) -> None:
+        """The run was finished before this call."""
+        self.runs[key] = RunProgress("done", self.total(key), self.total(key))
 
-    def _seconds_left(self, cells: Sequence[CellProgress]) -> float | None:
-        """Estimated from the epochs trained since the start, without those of checkpoints."""
-        if all(cell.state in ("done", "failed") for cell in cells):
-            return 0.0
-        left = sum(cell.total - cell.epochs for cell in cells)
-        trained = sum(cell.epochs - cell.resumed for cell in cells)
-        # a run with all epochs trained still has to be evaluated and written
-        if left <= 0 or trained <= 0 or self._started is None:
-            return None
-        elapsed = self.clock() - self._started
-        # the first steps of a process are slow: they compile and fill caches
-        return None if elapsed < SETTLING_SECONDS else left * elapsed / trained
+    def finish(self, key: str, test: Mapping[str, float]) -> None:
+        run = self.runs[key]
+        line = {**(run.line or {}), "test": test}
+        self.update(key, RunProgress("done", self.total(key), run.resumed, line))
+
+    def fail(self, key: str) -> None:
+        self.update(key, RunProgress("failed", self.total(key), self.total(key)))
+
+    def count_death(self) -> None:
+        self.deaths += 1
+
+    def total(self, key: str) -> float:
+        """Epochs of the recipe; 1 for a run without epochs."""
+        return float(self.cells[key].recipe.get("epochs", 1))
+
+    @property
+    def epochs_trained(self) -> float:
+        """By this call."""
+        return sum(run.epochs - run.resumed for run in self.runs.values())
+
+    def tick(self) -> None:
+        """Show what has changed since the last call, all runs together first."""
+        if self.show is None:
+            return
+        left = sum(self.total(key) - run.epochs for key, run in self.runs.items())
+        self.show(RUNS, self.epochs_trained, self.epochs_trained + left, self._caption())
+        for key in [key for key in self.runs if key in self._changed]:
+            run, total = self.runs[key], self.total(key)
+            # a run with all its epochs is still to be evaluated and written
+            done = min(run.epochs, 0.999 * total) if run.state == "training" else total
+            self.show(self.name_of(self.cells[key]), done, total, self._text(key))
+        self._changed.clear()
+
+    def _text(self, key: str) -> str:
+        run, score = self.runs[key], ""
+        line = run.line or {}
+        if self.metric.name in line.get("test", {}):
+            score = self.metric.format(line["test"][self.metric.name])
+        if run.state != "training":
+            return f"{self.metric.title} {score}" if score else run.state
+        parts = [count_epochs(run.epochs, self.total(key))]
+        if "train_loss" in line:
+            parts.append(f"loss {line['train_loss']:.3f}")
+            parts.append(f"train {100 * line['train_accuracy']:.1f} %")
+        return " · ".join([*parts, f"test {self.metric.short} {score}"] if score else parts)
+
+    def _caption(self) -> str:
+        states = [run.state for run in self.runs.values()]
+        parts = [f"{states.count('done')} of {plural(len(states), 'run')} finished"]
+        parts += [f"{states.count('failed')} failed"] if "failed" in states else []
+        parts += [f"{plural(self.deaths, 'killed worker')} started again"] if self.deaths else []
+        return ", ".join(parts)
+
+
+def run_name(cell: Cell) -> str:
+    return f"{display_name(cell.method)} seed {cell.seed}"

@@ -1,34 +1,35 @@
 """Train a list of cells: in this process, in processes, on several GPUs or on a Ray cluster."""
 
-import secrets
-import shutil
-import tempfile
+import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 
-from zetamix.atomic_io import write_text
 from zetamix.methods import parse
 from zetamix_lab.data import DataError, Dataset, DatasetRef, check_fingerprint, load_cached
-from zetamix_lab.records import Cell, RunRecord
+from zetamix_lab.progress import Progress
+from zetamix_lab.records import Cell, RunRecord, SampleResults
 from zetamix_lab.runs.executor import (
     POLL_SECONDS,
-    Channel,
-    Executor,
+    ExecutorError,
+    Send,
     Stop,
-    open_executor,
+    Work,
+    cores,
+    parse_backend,
+    run_here,
+    run_in_processes,
 )
-from zetamix_lab.runs.progress import CellProgress, Snapshot, Tracker
-from zetamix_lab.train import Progress, Recipe, Run
+from zetamix_lab.runs.progress import RunProgress, Tracker
+from zetamix_lab.train import Progress as Step
+from zetamix_lab.train import Recipe, Run
 from zetamix_lab.train.concurrent_runs import train
 from zetamix_lab.train.cuda_graph import compiling_pays
 from zetamix_lab.train.run_folder import FolderError, RunFolder, hold
-
-Watch: TypeAlias = Callable[[Snapshot], None]
 
 # default number of concurrent runs on one GPU
 RUNS_PER_GPU = 4
@@ -36,21 +37,20 @@ RUNS_PER_GPU = 4
 ORPHAN_SECONDS = 60.0
 # lock of the command; the lock of `hold` is for the process that trains
 COMMAND_LOCK = ".command.lock"
-TOKEN = ".token"
 
 
-@dataclass(frozen=True)
+@dataclass
 class CellResults:
     """Records and failures by key of the cell; a cell in neither was stopped before its end."""
 
-    records: dict[str, RunRecord]
-    failures: dict[str, str]
-    progress: dict[str, CellProgress]
-    trained: int
+    records: dict[str, RunRecord] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    progress: dict[str, RunProgress] = field(default_factory=dict)
+    trained: int = 0
     """Runs that this call finished; the others had a record before."""
-    description: str
+    description: str = ""
     """Where they were trained, as in "2 processes side by side"; empty where nothing was."""
-    busy_s: float
+    busy_s: float = 0.0
     """Seconds that training steps took in this call; runs that share a device share its time."""
 
     @property
@@ -70,31 +70,15 @@ class Job:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings that all jobs of one call share."""
+    """What all jobs of one call share."""
 
     data: Dataset | DatasetRef
     out: Path
-    """On the machine of the caller."""
-    folders: Mapping[str, str]
-    """Folder within `out` by key of the cell."""
-    token: str = ""
-    """Content of the file `.token` in `out`, by which a worker on another machine knows whether
-    it sees the same folder; empty for workers on this machine."""
-    compile: bool | None = None
     save_every: float = 60.0
     keep_model: bool = True
     new_bn: bool = False
     orphan_seconds: float = ORPHAN_SECONDS
-
-
-@dataclass
-class JobResult:
-    """By key of the cell; a cell that is in neither `records` nor `failures` was stopped."""
-
-    records: dict[str, RunRecord] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
-    files: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    """The packed folders of runs that were finished on another machine."""
+    poll_seconds: float = POLL_SECONDS
 
 
 def run_cells(
@@ -102,18 +86,18 @@ def run_cells(
     dataset: Dataset,
     *,
     out: Path,
-    folder_of: Callable[[Cell], Path | str],
     ref: DatasetRef | None = None,
     jobs: int | None = None,
     backend: str = "local",
-    address: str | None = None,
     device: str | None = None,
-    compile: bool | None = None,
     save_every: float = 60.0,
     keep_model: bool = True,
     new_bn: bool = False,
-    watch: Watch | None = None,
-    stop: Stop | None = None,
+    watch: Progress | None = None,
+    name_of: Callable[[Cell], str] | None = None,
+    metric: str = "error",
+    finished: Callable[[RunRecord], None] = lambda record: None,
+    stop: Stop = lambda: False,
     poll_seconds: float = POLL_SECONDS,
 ) -> CellResults:
     """Train every cell that has no record yet, and return all records.
@@ -121,113 +105,125 @@ def run_cells(
     Runs resume from their checkpoints. A run that fails (it diverged, its folder or data cannot be
     used, the GPU is out of memory) does not end the others. Runs of killed workers are resumed.
 
-    out: the folder that contains the folders of the runs. folder_of: the folder of a cell in it.
+    out: the folder of the runs; each has a folder `Cell.folder` in it.
     ref: how other processes load the dataset; None sends them the dataset.
     jobs: number of parallel runs: processes on a CPU (default: one per core), concurrent models on
         GPUs (default: 4 on each).
-    backend: "local", or "ray" for the cluster at `address` ("auto", host:port; None starts one).
+    backend: "local", "ray" for the cluster that this machine belongs to, or "ray:HOST:PORT". Where
+        the machines of a cluster do not share `out`, records and curves are written there, and a
+        lost run starts again.
     device: "cpu", "cuda" for all GPUs, or "cuda:1"; None takes GPUs if there are any.
-    compile: torch.compile; None decides by the number of steps that a process will take.
-    keep_model: whether the weights of finished runs are kept.
-    new_bn: as in `Run`.
-    watch: called with a snapshot at the start, every `poll_seconds` from a thread, and at the end.
+    keep_model: whether the weights of finished runs are kept. new_bn: as in `Run`.
+    watch, name_of, metric: as in `Tracker`.
+    finished: called with every record when it arrives.
     stop: once it returns True, current runs are saved; the same call resumes them.
     """
+    name, address = parse_backend(backend)
+    out = out.absolute()
+    tracker = Tracker(cells, watch, name_of, metric)
+    results = CellResults(progress=tracker.runs)
+    for cell in cells:
+        folder = RunFolder(out / cell.folder, cell)
+        if (record := folder.read_record()) is not None:
+            results.records[cell.key] = record
+            tracker.skip(cell.key)
+            # a process that was killed right after writing the record left its checkpoint
+            folder.clean_up()
+    tracker.tick()
+    missing = [cell for cell in cells if cell.key not in results.records]
+    if not missing:
+        return results
+    plan, workers = plan_jobs(missing, jobs, name, device)
     settings = Settings(
-        data=dataset if ref is None else ref,
-        out=out.absolute(),
-        folders={cell.key: str(folder_of(cell)) for cell in cells},
-        compile=compile,
+        data=dataset if ref is None or workers == 1 or name == "ray" else ref,
+        out=out,
         save_every=save_every,
         keep_model=keep_model,
         new_bn=new_bn,
+        poll_seconds=poll_seconds,
     )
-    call = _Call(cells, dataset, settings, watch)
-    if call.missing:
-        plan, workers = plan_jobs(call.missing, jobs, backend, device)
-        opened = open_executor(
-            backend,
-            jobs=len(plan),
-            workers=workers,
-            address=address,
-            stop=stop,
-            poll_seconds=poll_seconds,
-        )
-        with opened as executor:
-            call.train(plan, executor)
-    return call.results()
+    work = Work(
+        train_cells,
+        plan,
+        settings,
+        receive=_Receiver(out, results, tracker, finished, poll_seconds),
+        stop=stop,
+        tick=tracker.tick,
+        died=tracker.count_death,
+        poll_seconds=poll_seconds,
+    )
+    # fails immediately if another command runs; workers wait for those of a killed command
+    with hold([out / cell.folder for cell in missing], lock=COMMAND_LOCK):
+        results.description = run_jobs(work, name, address, workers)
+    tracker.tick()
+    results.records = {c.key: results.records[c.key] for c in cells if c.key in results.records}
+    return results
 
 
-class _Call:
-    """The state of one call of `run_cells`."""
+def run_jobs(work: Work, backend: str, address: str, workers: int | None) -> str:
+    """Do the work on a back end; returns where it was done."""
+    if backend == "ray":
+        try:
+            from zetamix_lab.runs.ray_cluster import joined, run_on_ray
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "ray":
+                raise
+            raise ExecutorError("Ray is not installed: pip install 'zetamix[ray]'") from None
+        with joined(address, len(work.jobs), workers) as (count, resources):
+            run_on_ray(work, count, resources)
+            return f"{count} worker{'s' if count > 1 else ''} on Ray"
+    if workers == 1:
+        run_here(work)
+        return "1 process"
+    run_in_processes(work, workers or cores())
+    return f"{workers} processes side by side"
 
-    def __init__(
-        self, cells: Sequence[Cell], dataset: Dataset, settings: Settings, watch: Watch | None
+
+@dataclass
+class _Receiver:
+    """Takes the messages of `train_cells`."""
+
+    out: Path
+    results: CellResults
+    tracker: Tracker
+    finished: Callable[[RunRecord], None]
+    poll_seconds: float
+    _last_tick: float = 0.0
+
+    def __call__(self, message: tuple[str, str, Any]) -> None:
+        kind, key, value = message
+        if kind == "busy":
+            self.results.busy_s += value
+        elif kind == "progress":
+            self.tracker.update(key, value)
+        elif kind == "failure":
+            self.results.failures[key] = value
+            self.tracker.fail(key)
+        elif key not in self.results.records:
+            self._take(key, *value)
+        # a job in this process leaves no other moment
+        if time.monotonic() - self._last_tick >= self.poll_seconds:
+            self.tracker.tick()
+            self._last_tick = time.monotonic()
+
+    def _take(
+        self,
+        key: str,
+        record: RunRecord,
+        curve: Sequence[dict[str, Any]],
+        samples: SampleResults | None,
     ) -> None:
-        self.cells, self.dataset, self.settings, self.watch = cells, dataset, settings, watch
-        self.tracker = Tracker(cells)
-        self.failures: dict[str, str] = {}
-        self.description = ""
-        records = {}
-        for cell in cells:
-            record = self._folder(cell).read_record()
-            if record is not None:
-                records[cell.key] = record
-                # a process that was killed right after writing the record left its checkpoint
-                self._folder(cell).clean_up()
-        self.records: dict[str, RunRecord] = records
-        self.finished_before = len(self.records)
-        self.missing = [cell for cell in cells if cell.key not in self.records]
-        self.tracker.scores = {key: record.last for key, record in self.records.items()}
-        self._notify()
-
-    def train(self, plan: Sequence[Job], executor: Executor) -> None:
-        self.description = executor.description
-        settings = self.settings
-        if executor.remote:
-            settings = replace(settings, token=folder_token(settings.out))
-        if executor.remote or executor.workers == 1:
-            # other machines may not have the data, and this process has loaded it
-            settings = replace(settings, data=self.dataset)
-        folders = [self._folder(cell).path for cell in self.missing]
-        # fails immediately if another command runs; workers wait for those of a killed command
-        with hold(folders, lock=COMMAND_LOCK), executor.watched(lambda: self._look(executor)):
-            for _, result in executor.run(train_cells, plan, settings):
-                self._take(result)
-        self._look(executor)
-
-    def results(self) -> CellResults:
-        snapshot = self._notify()
-        return CellResults(
-            records={c.key: self.records[c.key] for c in self.cells if c.key in self.records},
-            failures=self.failures,
-            progress={progress.cell.key: progress for progress in snapshot.cells},
-            trained=len(self.records) - self.finished_before,
-            description=self.description,
-            busy_s=sum(message["busy"] for message in self.tracker.messages.values()),
-        )
-
-    def _take(self, result: JobResult) -> None:
-        for key, files in result.files.items():
-            RunFolder.unpack(self.settings.out / self.settings.folders[key], files)
-        self.records |= result.records
-        self.failures |= result.failures
-        self.tracker.scores |= {key: record.last for key, record in result.records.items()}
-        self.tracker.failed = set(self.failures)
-
-    def _look(self, executor: Executor) -> None:
-        self.tracker.messages = executor.channel.messages()
-        self.tracker.deaths = executor.deaths
-        self._notify()
-
-    def _notify(self) -> Snapshot:
-        snapshot = self.tracker.snapshot()
-        if self.watch is not None:
-            self.watch(snapshot)
-        return snapshot
-
-    def _folder(self, cell: Cell) -> RunFolder:
-        return RunFolder(self.settings.out / self.settings.folders[cell.key], cell)
+        folder = RunFolder(self.out / record.cell.folder, record.cell)
+        if folder.read_record() is None:
+            # trained on another machine, which keeps the weights
+            folder.open(record.cell, 0)
+            for line in curve:
+                folder.add_epoch(line)
+            folder.finish(record, {}, None, samples)
+        self.results.records[key] = record
+        self.results.trained += 1
+        self.tracker.finish(key, record.last)
+        self.finished(record)
 
 
 def plan_gpus(
@@ -251,7 +247,7 @@ def plan_jobs(
     device: str | None,
     gpus: int | None = None,
 ) -> tuple[list[Job], int | None]:
-    """The jobs, and the number of workers (None: as many as fit).
+    """The jobs, and the number of workers (None: as many as a cluster has room for).
 
     Locally there is one process per GPU, which trains several models concurrently; on a CPU there
     is one process per run, and a cluster schedules every run separately.
@@ -260,7 +256,8 @@ def plan_jobs(
     """
     devices, side_by_side = plan_gpus(jobs, backend, device, gpus)
     if not devices:
-        return [Job((cell,), device) for cell in cells], jobs
+        workers = jobs if backend == "ray" else max(1, min(len(cells), jobs or cores()))
+        return [Job((cell,), device) for cell in cells], workers
     plan = [
         Job(tuple(cells[index :: len(devices)]), name, side_by_side)
         for index, name in enumerate(devices)
@@ -293,37 +290,23 @@ def should_compile(device: torch.device, recipes: Sequence[Recipe], samples: int
     return compiling_pays(device, sum(recipe.steps(samples) for recipe in recipes))
 
 
-def train_cells(job: Job, settings: Settings, channel: Channel) -> JobResult:
+def train_cells(job: Job, settings: Settings, send: Send, stopped: Stop) -> None:
     """Train the cells of a job; workers run this function."""
-    base = working_folder(settings.out, settings.token)
-    folders = {cell.key: base / settings.folders[cell.key] for cell in job.cells}
+    folders = [settings.out / cell.folder for cell in job.cells]
     try:
         data = settings.data
         dataset = load_cached(data) if isinstance(data, DatasetRef) else data
         check_fingerprint(dataset, job.cells[0].fingerprint)
-        with hold(folders.values(), wait=settings.orphan_seconds):
-            result = _train(job, settings, channel, dataset, folders)
+        with hold(folders, wait=settings.orphan_seconds):
+            _train(job, settings, send, stopped, dataset)
     except (DataError, FolderError) as error:
-        return JobResult(failures={cell.key: str(error) for cell in job.cells})
-    if base != settings.out:
-        for key in result.records:
-            result.files[key] = RunFolder(folders[key]).pack()
-            shutil.rmtree(folders[key])
-    return result
+        for cell in job.cells:
+            send(("failure", cell.key, str(error)))
 
 
-def _train(
-    job: Job,
-    settings: Settings,
-    channel: Channel,
-    dataset: Dataset,
-    folders: Mapping[str, Path],
-) -> JobResult:
+def _train(job: Job, settings: Settings, send: Send, stopped: Stop, dataset: Dataset) -> None:
     recipes = [Recipe.from_dict(cell.recipe) for cell in job.cells]
     device = use_device(job.device)
-    compile = settings.compile
-    if compile is None:
-        compile = should_compile(device, recipes, len(dataset.train))
     with warnings.catch_warnings():
         # the command itself warns once about a γ below the dominance threshold
         warnings.simplefilter("ignore", UserWarning)
@@ -333,70 +316,54 @@ def _train(
                 parse(cell.method),
                 recipe,
                 seed=cell.seed,
-                out=folders[cell.key],
+                out=settings.out / cell.folder,
                 device=device,
-                compile=compile,
+                compile=should_compile(device, recipes, len(dataset.train)),
                 save_every=settings.save_every,
                 new_bn=settings.new_bn,
                 keep_model=settings.keep_model,
             )
             for cell, recipe in zip(job.cells, recipes, strict=True)
         ]
-        reporter = _Reporter(channel)
+        reporter = _Reporter(runs, send, stopped, settings.poll_seconds)
         result = train(runs, jobs=job.side_by_side, watch=reporter, stop=reporter.stopped)
-    reporter.flush()
-    return JobResult(
-        records={record.cell.key: record for record in result.records},
-        failures={run.cell.key: failure.message for run, failure in result.failures.items()},
-    )
+    reporter.send_rest()
+    for run, failure in result.failures.items():
+        send(("failure", run.cell.key, failure.message))
 
 
 class _Reporter:
-    """Sends the progress of runs through a channel."""
+    """Sends how far runs are, at most once per `seconds` each, and their records."""
 
-    def __init__(self, channel: Channel) -> None:
-        self.channel = channel
-        self.messages: dict[Run, dict[str, Any]] = {}
+    def __init__(self, runs: Sequence[Run], send: Send, stop: Stop, seconds: float) -> None:
+        self.runs, self.send, self.stop, self.seconds = list(runs), send, stop, seconds
+        self._progress: dict[Run, RunProgress] = {}
+        self._times: dict[Run, float] = {}
 
-    def __call__(self, progress: Progress) -> None:
-        run, epochs = progress.run, progress.epochs
-        message = self.messages.setdefault(run, {"resumed": epochs, "line": None, "done": False})
-        message |= {"epochs": epochs, "busy": run.timer.busy}
-        if progress.line is not None and "test" in progress.line:
-            message["line"] = progress.line
-        self._send(run)
+    def __call__(self, step: Step) -> None:
+        run = step.run
+        before = self._progress.get(run, RunProgress(resumed=step.epochs))
+        line = step.line if step.line is not None and "test" in step.line else before.line
+        self._progress[run] = RunProgress("training", step.epochs, before.resumed, line)
+        if time.monotonic() - self._times.get(run, 0.0) >= self.seconds:
+            self._times[run] = time.monotonic()
+            self.send(("progress", run.cell.key, self._progress[run]))
 
     def stopped(self) -> bool:
         # with several runs in one process, a run may be finished long before its job
-        for run, message in self.messages.items():
-            if run.record is not None and not message["done"]:
-                message["done"] = True
-                self._send(run, now=True)
-        return self.channel.stopped()
+        for run in [run for run in self.runs if run.record is not None]:
+            self.runs.remove(run)
+            self._send_last(run)
+            files = run.folder.read_curve(), run.folder.read_samples()
+            self.send(("record", run.cell.key, (run.record, *files)))
+        return self.stop()
 
-    def flush(self) -> None:
-        """Send the last message of every run, without waiting for `interval`."""
-        for run, message in self.messages.items():
-            message["done"] = run.record is not None
-            self._send(run, now=True)
+    def send_rest(self) -> None:
+        self.stopped()
+        for run in self.runs:
+            self._send_last(run)
 
-    def _send(self, run: Run, *, now: bool = False) -> None:
-        self.channel.send(run.cell.key, dict(self.messages[run]), now=now)
-
-
-def folder_token(out: Path) -> str:
-    """A token that distinguishes this folder from one with the same path on another machine."""
-    path = out / TOKEN
-    if not path.exists():
-        write_text(path, secrets.token_hex(8))
-    return path.read_text()
-
-
-def working_folder(out: Path, token: str) -> Path:
-    """`out` if this process sees the folder of the caller, else a temporary folder."""
-    try:
-        if not token or (out / TOKEN).read_text() == token:
-            return out
-    except OSError:
-        pass
-    return Path(tempfile.gettempdir()) / f"zetamix-{token}"
+    def _send_last(self, run: Run) -> None:
+        if run in self._progress:
+            self.send(("progress", run.cell.key, self._progress[run]))
+            self.send(("busy", run.cell.key, run.timer.busy))

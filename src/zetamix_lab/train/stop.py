@@ -107,6 +107,9 @@ class Stop:
 
     def __enter__(self) -> "Stop":
         handled = [number for number in (signal.SIGTERM, signal.SIGINT, HANGUP, ALARM) if number]
+        if HANGUP is not None and signal.getsignal(HANGUP) == signal.SIG_IGN:
+            # started with nohup
+            handled.remove(HANGUP)
         self._old_handlers = {number: signal.signal(number, self._on_signal) for number in handled}
         return self
 

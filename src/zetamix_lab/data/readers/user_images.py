@@ -89,7 +89,7 @@ def list_images(path: Path, group: Group, on_problem: OnProblem = raise_problems
     if path.is_dir() and column is not None:
         raise DataError(
             f"{path} is a folder and has no column {column!r}. Group its files by their paths, "
-            "with --group-pattern or a compiled pattern."
+            "with a regular expression that has a group in brackets."
         )
     listing = list_folder(path, on_problem) if path.is_dir() else list_csv(path, column, on_problem)
     return listing.grouped(group, on_problem) if isinstance(group, re.Pattern) else listing

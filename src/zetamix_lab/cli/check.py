@@ -1,0 +1,122 @@
+"""`zetamix check`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from zetamix.text import plural
+from zetamix_lab.cli import options
+from zetamix_lab.cli.errors import report_errors
+from zetamix_lab.cli.live import show_reading
+
+if TYPE_CHECKING:
+    from zetamix_lab.data import Report
+
+# longer lists are truncated to this many items
+MAX_SHOWN = 10
+
+
+def check(
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="Your own data, or the name of a dataset.")
+    ],
+    data_dir: options.DataDir = None,
+    size: options.Size = None,
+    group: options.GroupBy = None,
+    show_all: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="List everything, not only the first ten.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = False,
+    json_file: options.Json = None,
+) -> None:
+    """Read every sample and report whether the data is fit to be trained on.
+
+    Exits with status 1 if there is a problem: unreadable images, duplicates across splits or with
+    conflicting labels, groups (--group) across splits, counts that differ from the expected ones, a
+    class too small to split or missing from a split, invalid rows of a table, damaged prepared
+    data. Duplicates within one split and class are listed only.
+    """
+    groups = options.parse_group(group)
+    options.open_console(json_file)
+    options.check_data(path)
+    from zetamix_lab.data import check as check_data
+
+    with report_errors():
+        with show_reading() as progress:
+            report = check_data(path, data_dir, size=size, group=groups, progress=progress)
+        options.write_results(json_file, report.as_dict())
+        if json_file != options.STDOUT:
+            _print_report(report, None if show_all else MAX_SHOWN)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _print_report(report: "Report", limit: int | None) -> None:
+    """limit: the maximum number of lines of a list; None prints all."""
+    _print_summary(report)
+    Console().print(_count_table(report))
+    lists = {
+        "Problems": report.problems,
+        "Unreadable files": report.corrupt,
+        "Duplicates": [" = ".join(map(str, group)) for group in report.duplicates],
+        "Near-duplicates": [" ≈ ".join(map(str, group)) for group in report.near_duplicates],
+        "Groups in more than one split": [str(shared) for shared in report.shared_groups],
+        "Notes": report.notes,
+    }
+    for title, lines in lists.items():
+        _print_list(title, lines, limit)
+
+
+def _print_summary(report: "Report") -> None:
+    total = plural(sum(report.sizes.values()), "sample")
+    problems = plural(len(report.problems) + len(report.corrupt), "problem")
+    verdict = "[green]no problems[/green]" if report.ok else f"[red]{problems}[/red]"
+    duplicates = plural(len(report.duplicates), "group of duplicates", "groups of duplicates")
+    if report.leaks:
+        duplicates += f", {report.leaks:,} across splits"
+    if report.conflicts:
+        duplicates += f", {report.conflicts:,} with conflicting labels"
+    found = duplicates if report.duplicates else "no duplicates"
+    if report.near_duplicates:
+        count = plural(len(report.near_duplicates), "group", "groups")
+        found += f"; {count} of near-duplicates"
+    summary = f"{total}, {verdict}; {found}"
+    console = Console(highlight=False)
+    console.print(f"[bold]{escape(report.name)}[/bold]: {summary}")
+    console.print(escape(report.origin), style="dim", soft_wrap=True)
+
+
+def _count_table(report: "Report") -> Table:
+    """Samples of each class by split, with the expected count in brackets if it differs."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("class", overflow="fold")
+    sizes = {**report.sizes, "all": sum(report.sizes.values())}
+    splits = list(dict.fromkeys(count.split for count in report.counts))
+    for split in splits:
+        table.add_column(split, justify="right")
+    rows: dict[str, list[str]] = {}
+    for count in report.counts:
+        cell = f"{count.size:,}"
+        cell = f"[red]{cell} ({count.expected:,})[/red]" if count.differs else cell
+        rows.setdefault(count.label, []).append(cell)
+    for label, cells in rows.items():
+        table.add_row(escape(label), *cells)
+    table.add_row("total", *(f"{sizes[split]:,}" for split in splits), style="bold")
+    return table
+
+
+def _print_list(title: str, lines: Sequence[str], limit: int | None) -> None:
+    if lines:
+        typer.echo(f"\n{typer.style(title, bold=True)}")
+    for line in lines[:limit]:
+        typer.echo(f"  {line}")
+    if limit is not None and len(lines) > limit:
+        typer.echo(f"  and {len(lines) - limit:,} more; --all lists them")

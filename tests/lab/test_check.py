@@ -1,0 +1,91 @@
+"""`zetamix check`: what it prints, and its status. `test_data_quality.py` tests what it finds."""
+
+import json
+import re
+import shutil
+
+import pytest
+from miniatures import class_folders, split_folders
+from typer.testing import CliRunner
+
+from zetamix_lab.cli.app import app
+from zetamix_lab.data import image_files
+
+PETS = {"cat": 5, "dog": 5}
+
+
+@pytest.fixture
+def check(tmp_path, monkeypatch):
+    """Run `zetamix check …` with a data folder of its own, at 80 columns."""
+    monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*arguments, status=0):
+        result = CliRunner().invoke(app, ["check", *map(str, arguments)])
+        assert result.exit_code == status, result.output
+        return result.output
+
+    return run
+
+
+def flat(text):
+    return " ".join(text.replace("│", " ").split())
+
+
+def rows(text):
+    """The lines of a table by their first word."""
+    return {line.split()[0]: flat(line) for line in text.split("\n") if line.strip()}
+
+
+def test_data_without_problems(check, tmp_path):
+    mine = split_folders(tmp_path / "mine")
+    text = check(mine)
+    assert flat(text).startswith("mine: 6 samples, no problems; no duplicates")
+    assert rows(text)["total"] == "total 2 2 2"
+
+
+@pytest.mark.parametrize(
+    ("copy", "status", "summary"),
+    [
+        ("train/b/copy.png", 1, "1 problem; 1 group of duplicates, 1 with conflicting labels"),
+        ("test/a/copy.png", 1, "1 problem; 1 group of duplicates, 1 across splits"),
+        ("train/a/copy.png", 0, "no problems; 1 group of duplicates"),
+    ],
+)
+def test_duplicates_determine_the_status(copy, status, summary, check, tmp_path):
+    mine = split_folders(tmp_path / "mine")
+    shutil.copy(mine / "train" / "a" / "0.png", mine / copy)
+    text = flat(check(mine, status=status))
+    assert text.startswith(f"mine: 7 samples, {summary}")
+    assert re.search(rf"Duplicates .*train/a/0\.png \(a\) = .* {copy}", text)
+
+
+def test_unreadable_files_are_named_and_long_lists_are_cut(check, tmp_path):
+    mine = class_folders(tmp_path / "mine", PETS)
+    for k in range(13):
+        (mine / "cat" / f"bad{k}.png").write_text("no image")
+    text = check(mine, "--json", tmp_path / "found.json", status=1)
+    assert "Unreadable files" in text
+    assert "and 3 more" in text
+    assert check(mine, "--all", status=1).count("bad") == 13
+    assert len(json.loads((tmp_path / "found.json").read_text())["unreadable"]) == 13
+
+
+def test_groups_are_a_column_or_a_pattern(check, tmp_path):
+    mine = split_folders(tmp_path / "mine")
+    text = flat(check(mine, "--group", r"([0-9]+)\.png", status=1))
+    assert "Groups in more than one split" in text
+
+
+def test_names_in_brackets_are_not_markup(check, tmp_path):
+    mine = class_folders(tmp_path / "[bold]mine[/red]", PETS)
+    # long paths are folded
+    assert "[bold]mine[/red]" in "".join(check(mine).split())
+
+
+def test_an_interrupted_check_exits_with_130(check, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(image_files, "map_parallel", interrupt)
+    check(class_folders(tmp_path / "mine", PETS), status=130)

@@ -1,0 +1,431 @@
+"""The command line: its two commands, bad input in a sentence, unexpected errors, `--json`."""
+
+import errno
+import importlib.metadata
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+from miniatures import class_folders
+from processes import in_foreground
+from rich.console import Console
+from typer.testing import CliRunner
+
+import zetamix
+from zetamix.atomic_io import write_file, write_text
+from zetamix_lab.cli.app import app
+from zetamix_lab.cli.errors import report_errors
+from zetamix_lab.cli.options import (
+    check_device,
+    check_writable,
+    parse_device,
+    parse_seeds,
+    parse_train_size,
+)
+from zetamix_lab.cli.stop import make_stop
+from zetamix_lab.train.run_folder import RunFolder
+
+PACKAGE = {"__name__": "zetamix.somewhere"}
+exec("def refuse(): raise ValueError('Expected 3, got 4.')\ndef convert(): int('x')", PACKAGE)
+LIBRARY = {"__name__": "numpy.somewhere"}
+exec("def refuse(): raise ValueError('broadcast')", LIBRARY)
+MAX_OPTIONS = 20
+
+
+def invoke(*arguments, **options):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], **options)
+
+
+def words(text):
+    """Text without the frames and line breaks of a terminal."""
+    return " ".join(text.replace("│", " ").split())
+
+
+# the commands
+
+
+def test_there_are_two_commands_with_few_options_in_sections():
+    commands = typer.main.get_command(app).commands
+    assert list(commands) == ["compare", "check"]
+    for command in commands.values():
+        options = [part for part in command.params if part.param_type_name == "option"]
+        assert 1 < len(options) <= MAX_OPTIONS
+        assert all(option.rich_help_panel for option in options)
+        assert len({option.rich_help_panel for option in options}) > 1
+
+
+def test_version():
+    result = invoke("--version")
+    version = importlib.metadata.version("zetamix")
+    assert (result.exit_code, result.output.strip()) == (0, f"zetamix {version}")
+
+
+def run_main(*arguments, check):
+    """Run `main` in a process of its own, and then the statements of `check`."""
+    program = (
+        "import sys\n"
+        "from zetamix_lab.cli import main\n"
+        "sys.argv = ['zetamix', *sys.argv[1:]]\n"
+        f"try:\n    main()\nexcept SystemExit as end:\n    status = end.code\n{check}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+HEAVY = "{'torch', 'torchvision', 'torchmetrics', 'sklearn', 'joblib', 'ray', 'matplotlib'}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "allowed"),
+    [
+        (["--help"], 0, "set()"),
+        (["compare", "-h"], 0, "set()"),
+        (["--version"], 0, "set()"),
+        (["compare", "--data", "no/photos"], 1, "{'torch'}"),
+        (["check", "no/photos"], 1, "{'torch'}"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_command_imports_what_it_needs(arguments, status, allowed):
+    """A test of time would fail on a busy machine: what takes the time is these imports."""
+    done = run_main(
+        *arguments,
+        check=f"assert status == {status}, status\n"
+        f"assert {HEAVY} & {{*sys.modules}} <= {allowed}, {HEAVY} & {{*sys.modules}}",
+    )
+    if status:
+        assert done.stderr.startswith("'no/photos' is neither a dataset")
+
+
+def test_completion_scripts_can_be_shown():
+    result = invoke(prog_name="zetamix", env={"_ZETAMIX_COMPLETE": "source_bash"})
+    assert "_ZETAMIX_COMPLETE=complete_bash" in result.output
+
+
+# bad input
+
+COMPARE = ["compare", "--data", "crescents", "--out", "made"]
+HUGE = "9" * 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (
+            ["compare", "photos"],
+            2,
+            "unexpected argument 'photos'. If it is your data, use: zetamix",
+        ),
+        (["compare", "--data", "nowhere"], 1, "'nowhere' is neither a dataset"),
+        (["compare", "--data", ""], 1, "'' is neither a dataset"),
+        (["check", ""], 1, "'' is neither a dataset"),
+        (["check", "cifra10"], 1, "Did you mean cifar10"),
+        (["check", "digits", "--json", "."], 2, ". is a folder"),
+        (["check", "digits", "--json", "no/file"], 2, "the folder no does not exist"),
+        (["compare", "--data", "helix", "--out", "made"], 1, "helix has no test split to compare"),
+        ([*COMPARE, "--methods", "none,zeto"], 1, "got 'zeto'. Did you mean zeta?"),
+        ([*COMPARE, "--methods", "none,none"], 1, "none is given twice"),
+        ([*COMPARE, "--methods", "cutmix"], 1, "cannot mix this data: CutMix pastes"),
+        ([*COMPARE, "--methods", "zeta:sources=999"], 1, "999"),
+        ([*COMPARE, "--until", "1.5"], 2, "Invalid value for '--until'"),
+        ([*COMPARE, "--until", "0", "--methods", "mixup"], 1, "until must be above 0"),
+        ([*COMPARE, "--model", "resnet18"], 1, "resnet18 does not accept samples of shape [2]"),
+        ([*COMPARE, "--data", "digits", "--model", "lenet5"], 1, "lenet5 does not accept samples"),
+        # before the data is read
+        (
+            ["compare", "--data", "photos/", "--model", "resnet19"],
+            1,
+            "got 'resnet19'. Did you mean",
+        ),
+        (["compare", "--data", "photos/", "--model", "timm:resnet19x"], 1, "has no model"),
+        (["compare", "--data", "photos/", "--model", "no.py:net"], 1, "no.py"),
+        (["compare", "--data", "photos/", "--weights", "no.pt"], 1, "no.pt"),
+        (["compare", "--data", "photos/", "--set", "rate=1"], 1, "A recipe has no 'rate'."),
+        (["compare", "--data", "photos/", "--backend", "slurm"], 1, "backend must be local, ray"),
+        (["compare", "--data", "photos/", "--group", "(a"], 2, "is not a regular expression"),
+        ([*COMPARE, "--seeds", "0"], 2, "expected 1 to 10,000 seeds (for the single seed 0: '0,')"),
+        ([*COMPARE, "--seeds", HUGE], 2, "expected 1 to 10,000 seeds, got"),
+        ([*COMPARE, "--seeds", f"0,{HUGE}"], 2, "expected distinct seeds from 0 to 2147483647"),
+        ([*COMPARE, "--seeds", "9" * 9999], 2, "expected a number of seeds or a list"),
+        ([*COMPARE, "--seeds", "0,0"], 2, "expected distinct seeds"),
+        ([*COMPARE, "--epochs", "0"], 2, "Invalid value for '--epochs'"),
+        ([*COMPARE, "--epochs", HUGE], 2, "Invalid value for '--epochs'"),
+        ([*COMPARE, "--jobs", "0"], 2, "Invalid value for '--jobs'"),
+        ([*COMPARE, "--jobs", HUGE], 2, "Invalid value for '--jobs'"),
+        ([*COMPARE, "--size", HUGE], 2, "Invalid value for '--size'"),
+        ([*COMPARE, "--size", "8"], 1, "size is for your own images"),
+        ([*COMPARE, "--skip-broken"], 1, "skip_broken is for your own images only"),
+        ([*COMPARE, "--train-size", "1"], 1, "size must lie between 2 (one of each class) and 512"),
+        ([*COMPARE, "--train-size", HUGE], 1, "and 512 (the whole split)"),
+        ([*COMPARE, "--train-size", "1.5"], 1, "size as a fraction must lie between 0 and 1"),
+        ([*COMPARE, "--train-size", "few"], 2, "expected a number of samples or a fraction"),
+        ([*COMPARE, "--device", "tpu"], 2, "expected cpu or cuda, got 'tpu'"),
+        ([*COMPARE, "--time-limit", "soon"], 2, "Expected a duration such as 9m, 1h30m or 45s"),
+        ([*COMPARE, "--log", "wandb"], 1, "Expected tensorboard, got 'wandb'"),
+        ([*COMPARE, "--out", " "], 2, "expected a folder, got an empty string"),
+        ([*COMPARE, "--data-dir", ""], 2, "expected a folder, got an empty string"),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
+)
+def test_bad_input_is_reported_in_a_sentence(arguments, code, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if "photos/" in arguments:
+        # cannot be read: an error before is not of the data
+        (tmp_path / "photos").mkdir()
+    result = invoke(*arguments)
+    assert result.exit_code == code, result.output
+    assert message in words(result.output)
+    assert "Traceback" not in result.output
+    # nothing is left behind by what was never begun
+    assert [path.name for path in tmp_path.iterdir()] in ([], ["photos"])
+
+
+def refused(read, *arguments):
+    with pytest.raises(typer.BadParameter) as caught:
+        read(*arguments)
+    return caught.value.message
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    def pretend(count):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+
+    return pretend
+
+
+def test_devices_are_those_of_torch(gpus):
+    gpus(0)
+    assert parse_device(None) == torch.device("cpu")
+    assert refused(parse_device, "cuda") == "torch finds no CUDA device; use cpu"
+    check_device(None)
+    gpus(2)
+    assert parse_device(None) == torch.device("cuda")
+    assert parse_device("cuda:1") == torch.device("cuda", 1)
+    assert "below 2" in refused(parse_device, "cuda:2")
+    for name in ("tpu", "cuda:x", "cuda:-1", "cuda:", "cuda:01", ""):
+        assert refused(check_device, name) == f"expected cpu or cuda, got {name!r}"
+
+
+def test_sizes_and_seeds():
+    assert [parse_train_size(text) for text in (None, "100", "0.1")] == [None, 100, 0.1]
+    given = [parse_seeds(text, 2) for text in ("0,2", "3", "7,", None)]
+    assert given == [(0, 2), (0, 1, 2), (7,), (0, 1)]
+
+
+def test_writability_is_tested_without_a_trace(tmp_path):
+    check_writable(tmp_path / "new" / "deep", "--out")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    assert "Not a directory" in refused(check_writable, tmp_path / "file", "--out")
+    assert "cannot write to /proc/zz" in refused(check_writable, Path("/proc/zz"), "--out")
+
+
+# other errors
+
+
+def run(call, capsys):
+    """The exit status, and what was printed on stderr."""
+    with pytest.raises(typer.Exit) as caught, report_errors():
+        call()
+    return caught.value.exit_code, " ".join(capsys.readouterr().err.split())
+
+
+def raise_error(error):
+    raise error
+
+
+def test_an_error_that_this_package_raised_is_a_sentence(capsys):
+    assert run(PACKAGE["refuse"], capsys) == (1, "Expected 3, got 4.")
+
+
+@pytest.mark.parametrize(
+    ("call", "summary"),
+    [
+        (PACKAGE["convert"], "ValueError: invalid literal for int() with base 10: 'x'"),
+        (LIBRARY["refuse"], "ValueError: broadcast"),
+        (lambda: {}["key"], "KeyError: there is no 'key'"),
+        (lambda: raise_error(AssertionError()), "AssertionError: AssertionError"),
+        (lambda: raise_error(OSError(errno.ENOSPC, "No space left on device")), "OSError: No sp"),
+    ],
+    ids=["int", "library", "KeyError", "empty", "no path"],
+)
+def test_any_other_error_is_a_line_and_a_file(call, summary, capsys, monkeypatch):
+    url = "https://ann:S3cr@et/s '\"S3cr@host/db?user=u&password=S3cret"
+    monkeypatch.setattr(sys, "argv", ["zetamix", "compare", "--data", url])
+    # a checkout that is not installed
+    versions = {"torch": "1.2.3"}
+    monkeypatch.setattr(importlib.metadata, "version", lambda package: versions[package])
+    status, text = run(call, capsys)
+    assert status == 1
+    assert text.startswith(f"Unexpected error ({summary}")
+    (path,) = map(Path, re.findall(r"the traceback in (\S+?\.txt)", text))
+    content = path.read_text()
+    path.unlink()
+    assert "Traceback (most recent call last)" in content
+    assert content.startswith(f"zetamix {zetamix.__version__}, torch 1.2.3, ")
+    assert "zetamix compare --data" in content
+    assert "S3cr" not in content + text
+    assert path.name.startswith("zetamix-error-")
+
+
+def test_a_full_disk_is_named(tmp_path, capsys):
+    def fill(file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    status, text = run(lambda: write_file(tmp_path / "record.json", fill), capsys)
+    expected = f"Cannot use {tmp_path / 'record.json'}: No space left on device. Free some space,"
+    assert (status, text.startswith(expected)) == (1, True), text
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
+def test_every_writer_names_its_file(tmp_path):
+    """/dev/full takes no byte."""
+    curve = tmp_path / "metrics.jsonl"
+    curve.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as caught:
+        RunFolder(tmp_path).add_epoch({"epoch": 1})
+    assert caught.value.filename == str(curve)
+
+
+def test_text_that_is_no_utf8_is_written(tmp_path):
+    name = os.fsdecode(b"caf\xe9")
+    write_text(tmp_path / "file.json", f'"{name}"')
+    assert json.loads((tmp_path / "file.json").read_text()) == name
+
+
+# Ctrl-C
+
+
+def test_a_time_limit_counts_from_the_start():
+    console = Console(file=io.StringIO())
+    assert make_stop(None, 0.0, console).limit is None
+    assert make_stop("9m", 0.0, console).limit == 540
+
+
+def test_ctrl_c_is_acknowledged_before_anything_is_saved():
+    console = Console(file=io.StringIO(), width=100)
+    with make_stop(None, 0.0, console) as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert "Stopping: saving checkpoints" in console.file.getvalue()
+        assert "Press Ctrl-C again to quit at once" in console.file.getvalue()
+        assert stop()
+
+
+def test_a_signal_of_a_closed_terminal_is_no_error():
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.EIO, "Input/output error")
+
+    with make_stop(None, 0.0, Console(file=Closed())) as stop:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.2, 1.2, 2.5])
+def test_ctrl_c_at_the_start_leaves_no_traceback(seconds, tmp_path):
+    program = "import sys; from zetamix_lab.cli import main; print('main', flush=True); main()"
+    command = [sys.executable, "-c", program, "compare", "--epochs", "2000", "--device", "cpu"]
+    command += ["--out", str(tmp_path / "out"), "--data-dir", str(tmp_path)]
+    process = subprocess.Popen(
+        in_foreground(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout.readline() == "main\n"
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    text = process.communicate(timeout=100)[0]
+    assert process.returncode in (130, -signal.SIGINT)
+    assert "Traceback" not in text
+
+
+# results as JSON
+
+
+def test_results_alone_are_on_standard_output(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = json.loads(invoke("check", "crescents", "--json", "-").stdout)
+    assert found["problems"] == []
+    options = "--train-size 64 --epochs 1 --seeds 1 --methods none,mixup --device cpu --jobs 1"
+    result = invoke("compare", "--data", "crescents", *options.split(), "--json", "-")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["seeds"] == [0]
+
+
+def check_to(path):
+    """`zetamix check` with its results written to a path."""
+    result = invoke("check", "crescents", "--json", path)
+    assert result.exit_code == 0, result.output
+
+
+def test_a_link_keeps_its_name_and_its_file_gets_the_results(tmp_path):
+    (tmp_path / "folder").mkdir()
+    target = tmp_path / "folder" / "results.json"
+    target.write_text("old")
+    link = tmp_path / "link.json"
+    link.symlink_to(target)
+    check_to(link)
+    assert link.is_symlink()
+    assert json.loads(target.read_text())["name"] == "crescents"
+
+
+def test_a_pipe_is_written_to(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    seen = []
+    reader = threading.Thread(target=lambda: seen.append(json.loads(pipe.read_text())))
+    reader.start()
+    check_to(pipe)
+    reader.join(10)
+    assert seen[0]["name"] == "crescents"
+    assert pipe.is_fifo()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
+def test_a_device_is_never_replaced(tmp_path):
+    link = tmp_path / "full"
+    link.symlink_to("/dev/full")
+    result = invoke("check", "crescents", "--json", link)
+    assert result.exit_code == 1
+    assert "No space left" in words(result.output)
+    assert Path("/dev/full").is_char_device()
+    check_to("/dev/null")
+    assert Path("/dev/null").is_char_device()
+
+
+# while data is read
+
+
+@pytest.mark.parametrize(
+    ("command", "shows"),
+    [
+        ("compare --set select=map --data", "decoding"),
+        ("check", "checking"),
+    ],
+)
+def test_a_terminal_shows_how_far_a_folder_is_read(command, shows, tmp_path, monkeypatch):
+    """`compare` ends once the data is there: it has no metric of that name."""
+    # rich takes anything for a terminal then
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    photos = class_folders(tmp_path / "photos", {"cat": 10, "dog": 10})
+    result = invoke(*command.split(), photos)
+    assert shows in result.stderr
+    assert "20/20" in result.stderr

@@ -1,0 +1,59 @@
+"""Tables and findings on a terminal."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from comparisons import make_comparison, make_dataset
+from rich.console import Console
+
+from zetamix_lab.cli.live import print_findings, print_header, print_table
+from zetamix_lab.report import Table
+from zetamix_lab.report.compare import difference_table, main_table
+from zetamix_lab.train import default_recipe
+
+
+@pytest.fixture(scope="module")
+def skewed():
+    """Three classes, one of them rare: seven metrics, 147 columns wide."""
+    names = "none", "mixup", "cutmix", "zeta:2.8", "zeta:gamma=2.0..4.0,sources=8"
+    scores = {name: [0.662 - k / 50, 0.655] for k, name in enumerate(names)}
+    return make_comparison(scores, dataset=make_dataset((300, 300, 100)))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+@pytest.mark.parametrize("make", [main_table, difference_table])
+def test_a_table_leaves_out_columns_but_breaks_no_cell(skewed, make, width):
+    table = make(skewed)
+    console = Console(file=io.StringIO(), width=width)
+    print_table(console, table)
+    text = console.file.getvalue()
+    # headings may be broken into lines, numbers may not
+    heading, rows = text.split("\nno mixing", 1)
+    shown = [head for head in table.heads if all(w in heading for w in head.name.split())]
+    assert len(shown) >= 2
+    for row in table.cells:
+        for cell in row[1:2]:
+            assert cell.text() in text
+    hidden = [head.name for head in table.heads if head not in shown]
+    assert all(name in rows.splitlines()[-2] for name in hidden)
+    if width == 140 and make is main_table:
+        assert not hidden
+
+
+def test_numbers_are_never_cut_off():
+    console = Console(file=io.StringIO(), width=12)
+    print_table(console, Table(["method", "a"], [["none", "123456789"]]))
+    assert "…" not in console.file.getvalue()
+
+
+def test_names_with_brackets_are_printed_as_they_are():
+    """Rich takes [old] for a style and fails at [/b]."""
+    console = Console(file=io.StringIO(), width=200)
+    dataset = replace(make_dataset(), name="two [old]", notes=("no sample of [/b]",))
+    print_header(console, dataset, default_recipe((2,), 60), 2, 3)
+    print_findings(console, [("Versus [/b]", "class [/b] and [bold]")])
+    text = console.file.getvalue()
+    assert text.startswith("two [old]: ")
+    assert "no sample of [/b]" in text
+    assert "Versus [/b]  class [/b] and [bold]" in text

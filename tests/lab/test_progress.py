@@ -1,0 +1,149 @@
+"""How far runs are: the events, and what a terminal or a log shows of them."""
+
+import io
+import types
+
+import pytest
+from comparisons import make_dataset
+from rich.console import Console
+
+from zetamix.methods import parse
+from zetamix_lab.cli.live import RUNS, Display
+from zetamix_lab.runs.progress import RunProgress, Tracker
+from zetamix_lab.train import make_cell, make_recipe
+
+LINE = {"epoch": 12, "train_loss": 1.25, "train_accuracy": 0.5, "test": {"error": 0.051}}
+
+
+@pytest.fixture(scope="module")
+def cells():
+    dataset = make_dataset()
+    recipe = make_recipe(dataset, epochs=30)
+    return [make_cell(dataset, parse(m), recipe, s) for m in ("none", "zeta:2.8") for s in (0, 1)]
+
+
+def tracked(cells):
+    """A tracker, and the events that it has shown."""
+    events = []
+    return Tracker(cells, lambda *event: events.append(event)), events
+
+
+# events
+
+
+def test_only_what_has_changed_is_shown(cells):
+    tracker, events = tracked(cells)
+    first, second, third = (cell.key for cell in cells[:3])
+    tracker.skip(first)
+    tracker.tick()
+    assert events == [(RUNS, 0, 90, "1 of 4 runs finished")]
+    tracker.update(second, RunProgress("training", 12.4, 0.0, LINE))
+    tracker.fail(third)
+    del events[:]
+    tracker.tick()
+    assert events == [
+        (RUNS, pytest.approx(12.4), 60, "1 of 4 runs finished, 1 failed"),
+        (
+            "no mixing seed 1", 12.4, 30,
+            "12.4 of 30 epochs · loss 1.250 · train 50.0 % · test error 5.10 %",
+        ),
+        ("zeta:2.8 seed 0", 30, 30, "failed"),
+    ]  # fmt: skip
+    tracker.finish(second, {"error": 0.0361})
+    tracker.count_death()
+    del events[:]
+    tracker.tick()
+    assert events == [
+        (RUNS, 30, 60, "2 of 4 runs finished, 1 failed, 1 killed worker started again"),
+        ("no mixing seed 1", 30, 30, "error rate 3.61 %"),
+    ]
+
+
+def test_epochs_of_a_checkpoint_are_not_those_of_this_call(cells):
+    tracker, events = tracked(cells[:1])
+    tracker.update(cells[0].key, RunProgress("training", 20.0, 18.0))
+    tracker.tick()
+    assert events[0][:3] == (RUNS, 2.0, 12.0)
+    assert tracker.epochs_trained == 2
+
+
+def test_a_run_with_all_its_epochs_is_not_over_before_its_record(cells):
+    tracker, events = tracked(cells[:1])
+    tracker.update(cells[0].key, RunProgress("training", 30.0))
+    tracker.tick()
+    _, done, total, _ = events[-1]
+    assert done < total
+
+
+# the display
+
+
+def display(*, terminal=False, height=25, lines=True):
+    clock = types.SimpleNamespace(now=0.0)
+    console = Console(
+        file=io.StringIO(), width=120, height=height, force_terminal=terminal, color_system=None
+    )
+    return Display(console, lines=lines, clock=lambda: clock.now), console.file, clock
+
+
+def test_in_a_log_every_finished_run_is_a_line():
+    show, file, _ = display()
+    with show:
+        show(RUNS, 0, 90, "1 of 4 runs finished")
+        show("none seed 1", 10, 30, "10.0 of 30 epochs")
+        show(RUNS, 30, 90, "2 of 4 runs finished")
+        show("none seed 1", 30, 30, "error rate 3.61 %")
+    assert file.getvalue().splitlines() == [
+        "1 of 4 runs finished",
+        "none seed 1: error rate 3.61 % (2 of 4 runs finished)",
+    ]
+
+
+def test_in_a_log_a_long_run_shows_that_it_is_alive():
+    show, file, clock = display()
+    for now in range(0, 200, 10):
+        clock.now = now
+        show(RUNS, now / 10, 50, "0 of 1 run finished")
+        show("none seed 0", now / 10, 50, f"{now / 10} of 50 epochs")
+    lines = file.getvalue().splitlines()
+    assert len(lines) == 4
+    # 50 epochs of ten seconds each; the estimate is that of the last half minute
+    assert lines[1] == "0 of 1 run finished, about 7 min left; none seed 0: 5.0 of 50 epochs"
+
+
+def test_reading_is_shown_on_a_terminal_only():
+    show, file, _ = display(lines=False)
+    with show:
+        show("decoding", 20, 20)
+    assert file.getvalue() == ""
+    show, file, _ = display(terminal=True, lines=False)
+    with show:
+        show("decoding", 1500, 2000)
+        show("downloading a.zip", 2_500_000, 0)
+        show.bars.refresh()
+    assert "1,500/2,000" in file.getvalue()
+    assert "2 MB" in file.getvalue()
+
+
+def test_a_terminal_has_a_bar_for_each_run_that_fits():
+    show, _, _ = display(terminal=True, height=6)
+    show(RUNS, 0, 90, "0 of 9 runs finished")
+    for seed in range(9):
+        show(f"none seed {seed}", 30, 30, "error rate [bold]3 %")
+    show("none seed 9", 10, 30, "10.0 of 30 epochs")
+    shown = [task.description for task in show.bars.tasks if task.visible]
+    assert shown == [RUNS, "none seed 0", "none seed 1", "none seed 2", "none seed 9"]
+    assert "[bold]3 %" in show.bars.tasks[1].fields["text"]
+
+
+def test_a_closed_terminal_is_no_error():
+    """Runs must still be saved, and the command asks for it (`closed`)."""
+    show, file, _ = display()
+
+    def refuse(text):
+        raise BrokenPipeError
+
+    file.write = refuse
+    with show:
+        show(RUNS, 0, 1, "0 of 1 run finished")
+    assert show.closed
