@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from benchmarks.mixing import DTYPES, Case, measure, table
-from zetamix.atomic_io import write_json
+from zetamix_lab.atomic_io import write_json
 from zetamix_lab.provenance import machine_info, machine_summary
 
 SHAPES = {

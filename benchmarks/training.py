@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-from zetamix.atomic_io import write_json
 from zetamix.methods import parse
+from zetamix_lab.atomic_io import write_json
 from zetamix_lab.data import Dataset, from_tensors
 from zetamix_lab.provenance import machine_info, machine_summary
 from zetamix_lab.train import make_recipe

@@ -15,8 +15,8 @@ from paper.report.artifact_report import ArtifactReport
 from paper.report.write import empty_cells, verdict_table
 from paper.reproduce import ARTIFACTS, make_view
 from paper.results.record_store import PaperView, RecordStore
-from zetamix.text import sentence_case
 from zetamix_lab.report import Picture, Table
+from zetamix_lab.text import sentence_case
 
 RECORDS = Path(__file__).parent.parent / "results"
 FIGURES = "results/figures"

@@ -10,11 +10,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from zetamix.text import did_you_mean, plural
 from zetamix_lab.cli import options
 from zetamix_lab.cli.errors import report_errors
 from zetamix_lab.cli.live import Display, print_line, time_left
 from zetamix_lab.cli.stop import make_stop, stop_status
+from zetamix_lab.text import did_you_mean, plural
 
 if TYPE_CHECKING:
     import torch

@@ -17,10 +17,10 @@ from paper.reproduce import make_view
 from paper.results.record_store import RecordStore
 from zetamix.gamma import GAMMA_MIN, describe_gamma
 from zetamix.methods import parse
-from zetamix.text import join, plural
 from zetamix_lab.records import RunRecord
 from zetamix_lab.report import Cell, Table
 from zetamix_lab.statistics import CONFIDENCE
+from zetamix_lab.text import join, plural
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from zetamix.atomic_io import json_safe
+from zetamix_lab.atomic_io import json_safe
 
 
 @dataclass(frozen=True)

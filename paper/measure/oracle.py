@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from paper.measure.estimate import Estimate, mean_of
 from paper.measure.realism import predict
-from zetamix.text import plural
 from zetamix_lab.data.augment import Scale, measure_scale
 from zetamix_lab.models import initialise
+from zetamix_lab.text import plural
 
 Watch: TypeAlias = Callable[[int, int], None]
 

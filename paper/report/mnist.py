@@ -20,11 +20,11 @@ from paper.report.artifact_report import (
 )
 from paper.results import paper_values as paper
 from paper.results.record_store import PaperView
-from zetamix.text import join
 from zetamix_lab.records import Measurement
 from zetamix_lab.report import Cell, Column, Picture, Table, drawing
 from zetamix_lab.report.figure import COLOURS
 from zetamix_lab.report.table import Plain
+from zetamix_lab.text import join
 
 MIXUP, ZETA = "mixup:1.0", "zeta:2.8"
 STYLES: dict[str, Any] = {

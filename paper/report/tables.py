@@ -9,7 +9,6 @@ from paper.report.artifact_report import ArtifactReport, Verdict, method_name, s
 from paper.results import paper_values as paper
 from paper.results.paper_cells import Variant
 from paper.results.record_store import PaperView
-from zetamix.text import plural, sentence_case
 from zetamix_lab.data import CATALOGUE
 from zetamix_lab.metrics import METRICS, count_right, resolution
 from zetamix_lab.records import RunRecord
@@ -23,6 +22,7 @@ from zetamix_lab.statistics import (
     paired_difference,
     summarise,
 )
+from zetamix_lab.text import plural, sentence_case
 
 BASELINES = ("mixup:1.0", "none")
 OUTCOMES = {

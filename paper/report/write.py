@@ -17,13 +17,13 @@ from paper.report.artifact_report import (
 from paper.results import paper_values as paper
 from paper.results.paper_cells import PaperCell
 from paper.results.record_store import PaperView
-from zetamix.atomic_io import write_text
-from zetamix.text import sentence_case
+from zetamix_lab.atomic_io import write_text
 from zetamix_lab.data import CATALOGUE
 from zetamix_lab.provenance import machine_summary
 from zetamix_lab.report import Cell, Column, Section, Table, render_page
 from zetamix_lab.report.page import Block, Fold
 from zetamix_lab.report.table import Plain
+from zetamix_lab.text import sentence_case
 
 TITLE, OUR_TITLE = "Reproduction of ζ-mixup", "ZetaMix"
 GROUPS = (REPRODUCED, PARTLY, NOT_REPRODUCED, INCONCLUSIVE, NOT_RUN, SMOKE_TEST)

@@ -23,7 +23,6 @@ from paper.report.tables import summary_cell
 from paper.results.paper_cells import Subset, TrainingCell
 from paper.results.record_store import PaperView
 from zetamix.methods import parse
-from zetamix.text import plural
 from zetamix_lab.data import CATALOGUE
 from zetamix_lab.metrics import METRICS, Metric, count_right, resolution
 from zetamix_lab.records import RunRecord
@@ -38,6 +37,7 @@ from zetamix_lab.statistics import (
     paired_difference,
     summarise,
 )
+from zetamix_lab.text import plural
 
 ZETAMIX = parse("zetamix").full_label
 # the methods in the definition of the target

@@ -25,13 +25,13 @@ from paper.report.zetamix_search_text import (
 from paper.results import zetamix_search as search
 from paper.results.paper_cells import Subset
 from paper.results.record_store import PaperView
-from zetamix.text import plural
 from zetamix_lab.data import CATALOGUE
 from zetamix_lab.records import RunRecord
 from zetamix_lab.report import Cell, Column, Picture, Table, drawing
 from zetamix_lab.report.figure import COLOURS, GREY, MARKERS
 from zetamix_lab.report.table import Plain
 from zetamix_lab.statistics import standard_error, summarise
+from zetamix_lab.text import plural
 
 RULE = (
     "Each round runs the better settings of the previous rounds with another seed or dataset "

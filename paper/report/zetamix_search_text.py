@@ -12,7 +12,6 @@ from paper.report.artifact_report import (
 )
 from paper.results import zetamix_search as search
 from zetamix.methods import parse
-from zetamix.text import join, plural
 from zetamix_lab.report.table import MINUS
 from zetamix_lab.statistics import (
     CONFIDENCE,
@@ -21,6 +20,7 @@ from zetamix_lab.statistics import (
     paired_difference,
     standard_error,
 )
+from zetamix_lab.text import join, plural
 
 QUESTION = "Does stopping early (until) explain it?"
 PERCENT = f"{100 * CONFIDENCE:.0f} %"

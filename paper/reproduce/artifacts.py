@@ -16,9 +16,9 @@ from paper.results.paper_cells import PaperCell, ReproduceError, TrainingCell, V
 from paper.results.paper_values import TABLES
 from paper.results.record_store import PaperView, RecordStore
 from zetamix.methods import parse
-from zetamix.text import did_you_mean
 from zetamix_lab.data.augment import AUGMENTATIONS
 from zetamix_lab.records import RunRecord
+from zetamix_lab.text import did_you_mean
 from zetamix_lab.train.recipe import Recipe
 
 

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from paper.results.paper_cells import MeasurementCell, PaperCell, ReproduceError, TrainingCell
-from zetamix.atomic_io import json_safe, write_bytes
-from zetamix.text import reason
+from zetamix_lab.atomic_io import json_safe, write_bytes
 from zetamix_lab.records import (
     MEASUREMENT_SCHEMA,
     RUN_SCHEMA,
@@ -25,6 +24,7 @@ from zetamix_lab.records import (
     append_record,
     read_lines,
 )
+from zetamix_lab.text import reason
 
 
 class RecordStore:

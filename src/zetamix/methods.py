@@ -1,5 +1,6 @@
 """Mixing methods by name and options: `none`, `mixup:0.2`, `zetamix`, `zeta:2.8`."""
 
+import difflib
 import re
 import threading
 import warnings
@@ -12,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from zetamix.plan import ANCHORS, LAMS
-from zetamix.text import did_you_mean
 from zetamix.transforms import (
     CutMix,
     LabelSmoothing,
@@ -211,9 +211,10 @@ def parse_options(text: str) -> tuple[str, dict[str, Any]]:
             f"Expected commas between options, as in zeta:gamma=2,sources=8, got {text.strip()!r}."
         )
     if name not in OPTIONS:
+        near = difflib.get_close_matches(name.lower(), OPTIONS, 1)
         raise UnknownMethodError(
             f"Expected a method such as none, mixup:1.0, cutmix, switch, zetamix or zeta:2.8, got "
-            f"{text.strip()!r}.{did_you_mean(name, OPTIONS)}"
+            f"{text.strip()!r}.{f' Did you mean {near[0]}?' if near else ''}"
         )
     options: dict[str, Any] = {}
     for part in rest.split(",") if rest else ():

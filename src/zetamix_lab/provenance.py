@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from zetamix.text import plural
+from zetamix_lab.text import plural
 
 PACKAGES = ("triton", "torchvision", "torchmetrics", "timm", "kornia", "zetamix")
 

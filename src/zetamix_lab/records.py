@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from filelock import FileLock
 from torch import Tensor
 
-from zetamix.atomic_io import CHECKSUM, hash_json, naming, write_bytes
-from zetamix.text import reason
+from zetamix_lab.atomic_io import CHECKSUM, hash_json, naming, write_bytes
+from zetamix_lab.text import reason
 
 RUN_SCHEMA = "zetamix/run/1"
 MEASUREMENT_SCHEMA = "zetamix/measurement/1"

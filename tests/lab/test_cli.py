@@ -22,7 +22,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import zetamix
-from zetamix.atomic_io import write_file, write_text
+from zetamix_lab.atomic_io import write_file, write_text
 from zetamix_lab.cli.app import app
 from zetamix_lab.cli.errors import report_errors
 from zetamix_lab.cli.options import (

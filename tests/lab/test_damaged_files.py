@@ -14,8 +14,8 @@ import torch
 from factories import finish
 from fuzz import count
 
-from zetamix.atomic_io import load_tensors
 from zetamix_lab import data
+from zetamix_lab.atomic_io import load_tensors
 from zetamix_lab.train import load_model, train
 from zetamix_lab.train.run_folder import FolderError, RunFolder
 

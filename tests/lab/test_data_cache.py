@@ -15,8 +15,8 @@ import torch
 from filelock import FileLock
 from miniatures import installed, prepared, refuses, write_npz
 
-from zetamix.atomic_io import read_json, seal, write_json
 from zetamix_lab import data
+from zetamix_lab.atomic_io import read_json, seal, write_json
 from zetamix_lab.data import image_files
 from zetamix_lab.data.load_dataset import resolve
 

@@ -6,7 +6,7 @@ import os
 import pytest
 from factories import names
 
-from zetamix.atomic_io import new_folder, write_file, write_json, write_text
+from zetamix_lab.atomic_io import new_folder, write_file, write_json, write_text
 
 
 def test_files_are_replaced_and_json_is_readable(tmp_path):

@@ -8,7 +8,7 @@ import torch
 from factories import RECIPE, finish
 from safetensors.torch import save_file
 
-from zetamix.atomic_io import seal, unseal
+from zetamix_lab.atomic_io import seal, unseal
 from zetamix_lab.metrics import classify
 from zetamix_lab.models import TrainedModel
 from zetamix_lab.train import load_model

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from paper.reproduce import ARTIFACTS, CellRequest, Session, select_cells
 from paper.reproduce.smoke import LABEL, shorten
 from paper.results.record_store import RecordStore
-from zetamix.text import sentence_case
 from zetamix_lab.cli.app import app
+from zetamix_lab.text import sentence_case
 from zetamix_lab.train.stop import Stop
 
 

@@ -17,8 +17,8 @@ from paper.report.write import empty_cells, write_artifact, write_page
 from paper.reproduce import ARTIFACTS, CellRequest, make_view, select_cells
 from paper.results.record_store import RecordStore
 from zetamix.methods import parse
-from zetamix.text import sentence_case
 from zetamix_lab.provenance import FileRef
+from zetamix_lab.text import sentence_case
 
 # error rates by method, one per seed
 ERRORS = {

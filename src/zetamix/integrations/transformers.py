@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
-from zetamix.atomic_io import load_tensors, write_file
 from zetamix.integrations import check_arguments
 from zetamix.losses import soft_cross_entropy
 from zetamix.transforms import BatchMix
@@ -62,7 +61,7 @@ class MixingTrainer(Trainer):
         if isinstance(resume_from_checkpoint, str):
             path = Path(resume_from_checkpoint, STATE.format(self.args.process_index))
             if path.exists():
-                self.transform.load_state_dict(load_tensors(path))
+                self.transform.load_state_dict(torch.load(path, weights_only=True))
             else:
                 warnings.warn(
                     f"{path.parent} has no {path.name}: training will not resume with the same "
@@ -158,6 +157,5 @@ class _TransformState(TrainerCallback):
             return
         folder = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
         folder.mkdir(parents=True, exist_ok=True)
-        content = dict(self.transform.state_dict())
-        path = folder / STATE.format(args.process_index)
-        write_file(path, lambda file: torch.save(content, file))
+        state = dict(self.transform.state_dict())
+        torch.save(state, folder / STATE.format(args.process_index))

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from zetamix.text import plural
 from zetamix_lab.cli import options
 from zetamix_lab.cli.errors import report_errors
 from zetamix_lab.cli.live import show_reading
+from zetamix_lab.text import plural
 
 if TYPE_CHECKING:
     from zetamix_lab.data import Report

@@ -19,8 +19,8 @@ import typer
 from rich.console import Console
 
 from zetamix import __version__
-from zetamix.text import reason
 from zetamix_lab.cli.stop import INTERRUPTED, raise_at_ctrl_c
+from zetamix_lab.text import reason
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from zetamix.text import plural
+from zetamix_lab.text import plural
 
 if TYPE_CHECKING:
     from zetamix_lab.data import Dataset

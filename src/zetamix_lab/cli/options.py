@@ -235,7 +235,7 @@ def write_results(json_file: Path | None, results: Any) -> None:
 
     results: a JSON-serialisable value, or the path of a JSON file.
     """
-    from zetamix.atomic_io import write_text
+    from zetamix_lab.atomic_io import write_text
 
     if json_file is None:
         return

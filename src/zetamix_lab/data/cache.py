@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
-from zetamix.atomic_io import (
+from zetamix_lab.atomic_io import (
     hash_file,
     hash_json,
     naming,
@@ -30,7 +30,6 @@ from zetamix.atomic_io import (
     seal,
     write_json,
 )
-from zetamix.text import plural, reason
 from zetamix_lab.data.dataset import Dataset, Split, fingerprint
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.data.quality import (
@@ -42,6 +41,7 @@ from zetamix_lab.data.quality import (
 )
 from zetamix_lab.data.source import Part, Progress, Source
 from zetamix_lab.data.splits import count_labels
+from zetamix_lab.text import plural, reason
 
 META = "meta.json"
 # sizes and times of the files whose checksums have been compared

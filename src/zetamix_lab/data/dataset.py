@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from zetamix.atomic_io import hash_json
+from zetamix_lab.atomic_io import hash_json
 from zetamix_lab.data.errors import DataError, check_distinct
 from zetamix_lab.data.source import Block, Part, Rows, Source
 from zetamix_lab.data.splits import (

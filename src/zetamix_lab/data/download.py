@@ -14,7 +14,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 
-from zetamix.atomic_io import hash_file, write_file
+from zetamix_lab.atomic_io import hash_file, write_file
 from zetamix_lab.data.catalogue import DatasetSpec
 from zetamix_lab.data.errors import DataError, DatasetNotFoundError
 from zetamix_lab.data.source import Progress, resolve_data_dir

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zetamix.text import plural
 from zetamix_lab.data.errors import OnProblem
 from zetamix_lab.data.source import Array
+from zetamix_lab.text import plural
 
 Group: TypeAlias = str | re.Pattern[str] | None
 """How samples are grouped: by a column of their table, or by a match in the path of their file."""

@@ -17,10 +17,10 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from zetamix.text import reason
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.data.source import BLOCK_BYTES, Array, Block, Part, Rows
 from zetamix_lab.data.splits import digest
+from zetamix_lab.text import reason
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 

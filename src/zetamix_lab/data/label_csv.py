@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zetamix.text import printable
 from zetamix_lab.data.errors import DataError, OnProblem, raise_problems
 from zetamix_lab.data.image_files import SUFFIXES, images_below
+from zetamix_lab.text import printable
 
 
 @dataclass(frozen=True)

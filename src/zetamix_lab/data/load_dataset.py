@@ -7,7 +7,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeAlias
 
-from zetamix.text import did_you_mean, printable
 from zetamix_lab.data import cache
 from zetamix_lab.data.catalogue import CATALOGUE, DatasetSpec
 from zetamix_lab.data.dataset import Dataset, from_tensors
@@ -27,6 +26,7 @@ from zetamix_lab.data.readers.copies import find_copy, read_copy
 from zetamix_lab.data.readers.tables import find_tables, tables_source, tables_state
 from zetamix_lab.data.readers.user_images import list_images, listing_source
 from zetamix_lab.data.source import Progress, Source, resolve_data_dir
+from zetamix_lab.text import did_you_mean, printable
 
 # prefix of a Hugging Face dataset that was saved to disk: hf:PATH
 SAVED = "hf:"

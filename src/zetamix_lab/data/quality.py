@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from zetamix.text import plural
 from zetamix_lab.data.catalogue import DatasetSpec
 from zetamix_lab.data.near_duplicates import MAX_IMAGES, THUMBNAIL, NearDuplicates
 from zetamix_lab.data.source import Block, Progress, Source
 from zetamix_lab.data.splits import SPLITS, count_labels, digest
+from zetamix_lab.text import plural
 
 REGROUP = "Move each group into one split, or remove the splits: they are then created by group."
 # notes that begin like this make scores doubtful: reports repeat them next to the verdict

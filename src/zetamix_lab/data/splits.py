@@ -17,10 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zetamix.text import plural
 from zetamix_lab.data.errors import OnProblem, raise_problems
 from zetamix_lab.data.groups import draw_groups, merge_groups
 from zetamix_lab.data.source import Array, Source
+from zetamix_lab.text import plural
 
 SPLITS = ("train", "val", "test")
 # train : val : test of splits that are created here

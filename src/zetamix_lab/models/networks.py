@@ -7,13 +7,13 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from zetamix.text import did_you_mean
 from zetamix_lab.models.errors import UnknownModelError
 from zetamix_lab.models.python_file import build_from_file, is_python_file, load_function
 from zetamix_lab.models.timm_models import TIMM, build_timm, check_timm, suggest_timm
 from zetamix_lab.models.weights import load_weights
 from zetamix_lab.provenance import FileRef
 from zetamix_lab.seeds import seeded
+from zetamix_lab.text import did_you_mean
 
 # up to this size, images keep their resolution in the first layers; the ImageNet stem reduces a
 # 32 × 32 image to 8 × 8 before the first block

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from zetamix.text import did_you_mean
 from zetamix_lab.models.errors import UnknownModelError
 from zetamix_lab.provenance import FileRef
+from zetamix_lab.text import did_you_mean
 
 
 def is_python_file(name: str) -> bool:

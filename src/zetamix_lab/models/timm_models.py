@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from zetamix.text import did_you_mean
 from zetamix_lab.models.errors import UnknownModelError
+from zetamix_lab.text import did_you_mean
 
 TIMM = "timm:"
 # networks for ImageNet reduce images by up to this factor

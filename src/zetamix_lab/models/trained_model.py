@@ -6,7 +6,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from zetamix.text import plural
+from zetamix_lab.text import plural
 
 
 class TrainedModel(nn.Module):

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zetamix.text import join, reason
 from zetamix_lab.models.errors import WeightsError
 from zetamix_lab.provenance import FileRef
+from zetamix_lab.text import join, reason
 
 
 def load_weights(model: nn.Module, file: FileRef, num_classes: int) -> None:

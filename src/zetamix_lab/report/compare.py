@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
-from zetamix.atomic_io import json_safe, read_json, write_json, write_text
 from zetamix.methods import display_name
-from zetamix.text import join, plural
+from zetamix_lab.atomic_io import json_safe, read_json, write_json, write_text
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.metrics import BALANCED
 from zetamix_lab.provenance import machine_summary
@@ -26,6 +25,7 @@ from zetamix_lab.report.compare_text import (
 from zetamix_lab.report.page import Block, Fold, Section, render_page
 from zetamix_lab.report.table import Cell, Column, Table, latex_text, markdown_text
 from zetamix_lab.statistics import CONFIDENCE
+from zetamix_lab.text import join, plural
 
 SCHEMA = "zetamix/compare/2"
 # of more classes, those that are recognised worst are shown

@@ -10,11 +10,11 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from zetamix.methods import display_name
-from zetamix.text import join
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.report.compare_text import LEVEL
 from zetamix_lab.report.figure import GREY, Picture, drawing, series_style
 from zetamix_lab.report.outputs import draw_outputs
+from zetamix_lab.text import join
 
 # larger confusion matrices have no space for numbers, and still larger ones none for names
 NUMBERED_CLASSES, NAMED_CLASSES = 12, 25

@@ -8,13 +8,13 @@ from statistics import fmean
 from typing import Any
 
 from zetamix.methods import display_name
-from zetamix.text import join, plural
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.data.quality import CAUTIONS
 from zetamix_lab.metrics import Metric
 from zetamix_lab.progress import count_epochs
 from zetamix_lab.report.page import Lead
 from zetamix_lab.statistics import CONFIDENCE, detectable, seeds_needed
+from zetamix_lab.text import join, plural
 
 LEVEL = f"{100 * CONFIDENCE:g} %"
 # from this mean improvement in the last third on, training counts as not converged

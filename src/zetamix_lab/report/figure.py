@@ -11,7 +11,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from zetamix.atomic_io import write_bytes, write_text
+from zetamix_lab.atomic_io import write_bytes, write_text
 
 # Paul Tol's high-contrast colours, which also differ in lightness, black, and two more
 COLOURS = ("#004488", "#ddaa33", "#bb5566", "#000000", "#55aadd", "#997700")

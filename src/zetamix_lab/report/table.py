@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 import pandas as pd
 
-from zetamix.text import printable
 from zetamix_lab.statistics import Summary
+from zetamix_lab.text import printable
 
 Mark: TypeAlias = Literal["", "best", "second"]
 Plain: TypeAlias = str | int | float | None

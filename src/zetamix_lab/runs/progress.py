@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from zetamix.methods import display_name
-from zetamix.text import plural
 from zetamix_lab.metrics import METRICS
 from zetamix_lab.progress import Progress, count_epochs
 from zetamix_lab.records import Cell
+from zetamix_lab.text import plural
 
 # the event about all runs together
 RUNS = "runs"

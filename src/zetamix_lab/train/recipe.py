@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from zetamix.methods import Method
-from zetamix.text import did_you_mean, plural
 from zetamix_lab.data.augment import AUGMENTATIONS, ROUND
 from zetamix_lab.metrics import EVALUATED, MULTI_LABEL_ONLY
 from zetamix_lab.models import is_python_file
 from zetamix_lab.provenance import FileChangedError, FileRef
+from zetamix_lab.text import did_you_mean, plural
 
 CHOICES = {
     "optimizer": ("sgd", "adamw"),

@@ -10,7 +10,7 @@ import torch
 from filelock import FileLock, Timeout
 from torch import nn
 
-from zetamix.atomic_io import (
+from zetamix_lab.atomic_io import (
     load_tensors,
     naming,
     read_json,
@@ -20,10 +20,10 @@ from zetamix.atomic_io import (
     write_json,
     write_text,
 )
-from zetamix.text import reason
 from zetamix_lab.models import TrainedModel, build, is_python_file
 from zetamix_lab.provenance import FileChangedError, FileRef
 from zetamix_lab.records import Cell, RunRecord, SampleResults, read_lines
+from zetamix_lab.text import reason
 
 CELL = "cell.json"
 CURVE = "metrics.jsonl"

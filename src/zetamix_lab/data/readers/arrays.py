@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from zetamix.atomic_io import hash_file
-from zetamix.text import plural, printable, reason
+from zetamix_lab.atomic_io import hash_file
 from zetamix_lab.data.catalogue import DatasetSpec
 from zetamix_lab.data.errors import DataError, OnProblem, check_distinct, raise_problems
 from zetamix_lab.data.groups import Group
 from zetamix_lab.data.image_files import NATIVE, Fit, resize_images
 from zetamix_lab.data.source import Array, Part, Source, array_part, read_matrices
 from zetamix_lab.data.splits import SPLITS, complete_splits, count_labels, digest
+from zetamix_lab.text import plural, printable, reason
 
 LAYOUT = (
     "expected the MedMNIST layout: train_images [n, h, w] or [n, h, w, 3], uint8 or floating point "

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zetamix.text import printable
 from zetamix_lab.data.errors import DataError, OnProblem, check_distinct, raise_problems
 from zetamix_lab.data.groups import Group, find_groups
 from zetamix_lab.data.image_files import (
@@ -36,6 +35,7 @@ from zetamix_lab.data.readers.user_images import (
 )
 from zetamix_lab.data.source import Array, Block, Part, Rows, Source, array_part, read_matrices
 from zetamix_lab.data.splits import complete_splits, digest
+from zetamix_lab.text import printable
 
 SUFFIXES = (".parquet", ".arrow")
 IMAGE_COLUMNS = ("image", "img", "picture", "photo")

@@ -10,7 +10,6 @@ from statistics import median_low
 
 import numpy as np
 
-from zetamix.text import plural, printable
 from zetamix_lab.data.errors import DataError, OnProblem, check_distinct, raise_problems
 from zetamix_lab.data.groups import Group, find_groups
 from zetamix_lab.data.image_files import (
@@ -26,6 +25,7 @@ from zetamix_lab.data.image_files import (
 from zetamix_lab.data.label_csv import ImageIndex, Row, find_column, read_rows
 from zetamix_lab.data.source import Source, read_matrices
 from zetamix_lab.data.splits import complete_splits, file_keys
+from zetamix_lab.text import plural, printable
 
 SPLIT_NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
