@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any, TypeAlias
 from zipfile import BadZipFile
 
@@ -86,11 +87,19 @@ class RunRecord:
     extra: dict[str, Any] = field(default_factory=dict)
     """How it was run, and optional results: "temperature" was fitted on the validation split
     (`zetamix_lab.metrics.fit_temperature`); "new_bn" has the metrics of `last` after batch-norm
-    statistics were recomputed on unmixed training data."""
+    statistics were recomputed on unmixed training data; "last_epochs" has the test metrics of each
+    of the last epochs, for recipes that ask for several."""
 
     @property
     def key(self) -> str:
         return self.cell.key
+
+    def median(self, metric: str) -> float:
+        """The median of a metric over the last epochs, as OpenMixup reports it over ten.
+
+        For a recipe with `last_epochs=1` this is the value after the last epoch.
+        """
+        return median(epoch[metric] for epoch in self.extra.get("last_epochs", [self.last]))
 
     def as_dict(self) -> dict[str, Any]:
         return {"key": self.key, **dataclasses.asdict(self)}

@@ -31,13 +31,17 @@ from zetamix_lab.data.loader import Loader
         min_size=1,
         max_size=5,
     ),
+    reflect=st.booleans(),
 )
-def test_crops_and_flips_are_torchvisions(size, draws):
+def test_crops_and_flips_are_torchvisions(size, draws, reflect):
+    # torchvision reflects no more than an image has
+    reflect = reflect and min(size[1:]) > PADDING
+    mode = "reflect" if reflect else "constant"
     images = torch.randint(256, (len(draws), *size), dtype=torch.uint8)
     flips, *corners = torch.tensor(draws).T
-    found = augment(images, flips.bool(), torch.stack(corners, 1))
+    found = augment(images, flips.bool(), torch.stack(corners, 1), reflect=reflect)
     for image, (flip, top, left), ours in zip(images, draws, found, strict=True):
-        expected = tv.crop(tv.pad(image, [PADDING]), top, left, *size[1:])
+        expected = tv.crop(tv.pad(image, [PADDING], padding_mode=mode), top, left, *size[1:])
         assert torch.equal(ours, tv.horizontal_flip(expected) if flip else expected)
 
 
@@ -121,7 +125,8 @@ def test_no_draws_change_nothing():
     assert augment(images, None, None) is images
 
 
-DRAWN = {"none": (False, False), "crop-flip": (True, True), "random-resized-crop": (True, True)}
+CROPPED = ("crop-flip", "reflect-crop-flip", "random-resized-crop")
+DRAWN = {"none": (False, False), **dict.fromkeys(CROPPED, (True, True))}
 
 
 @pytest.mark.parametrize("augmentation", AUGMENTATIONS)

@@ -84,9 +84,9 @@ REFUSED = [
     ("milestones=a", "milestones: expected epochs separated by commas, got 'a'."),
     ("milestones=20,10", "milestones must increase, got [20, 10]."),
     ("augmentation=rotate", "augmentation must be one of none, flip, crop-flip, "
-     "random-resized-crop, randaugment, trivial-augment, got 'rotate'."),
-    ("select=loss", "select must be one of error, accuracy, balanced_accuracy, f1_micro, f1_macro, "
-     "auc, nll, ece, map, hamming, got 'loss'."),
+     "reflect-crop-flip, random-resized-crop, randaugment, trivial-augment, got 'rotate'."),
+    ("select=loss", "select must be one of none, error, accuracy, balanced_accuracy, f1_micro, "
+     "f1_macro, auc, nll, ece, map, hamming, got 'loss'."),
     ("epochs=0", "epochs must be at least 1, got 0."),
     ("epochs=1048576", "epochs must be less than 1,048,576, got 1048576."),
     ("batch_size=0", "batch_size must be at least 1, got 0."),

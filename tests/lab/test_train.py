@@ -309,6 +309,7 @@ CHANGES = [
     {"evaluate_every": 2, "normalize": "half"},
     {"augmentation": "randaugment", "class_weights": "balanced"},
     {"augmentation": "random-resized-crop"},
+    {"augmentation": "reflect-crop-flip", "select": "none"},
 ]
 # how far a run is when its stop is asked: after each step, before each batch of an evaluation on
 # test and val, and after each epoch; then in the evaluation for the record
@@ -379,6 +380,30 @@ def test_evaluation_every_few_epochs_and_at_the_end(new):
     lines = run.folder.read_curve()
     assert ["test" in line for line in lines] == [False, True, False, True, True]
     assert [("test" in line) == ("val" in line) for line in lines] == [True] * 5
+
+
+def test_the_last_epochs_are_all_measured_where_nothing_is_selected(new):
+    """As of OpenMixup's recipe for CIFAR-100, but for the network and the number of epochs."""
+    changes = {
+        "epochs": 6, "evaluate_every": 6, "last_epochs": 3, "select": "none", "batch_size": 10,
+        "schedule": "cosine", "lr": 0.1, "nesterov": False, "weight_decay": 1e-4,
+        "augmentation": "reflect-crop-flip",
+    }  # fmt: skip
+    recipe = RECIPE.change(**changes)
+    train([new("none", recipe, out="part", save_every=0)], stop=stop_after(5 * 11 + 1))
+    run = new("none", recipe, out="part")
+    record = finish(run)
+    lines = run.folder.read_curve()
+    assert ["test" in line for line in lines] == [False] * 3 + [True] * 3
+    assert (record.best, any("val" in line for line in lines)) == (None, False)
+    assert record.extra["last_epochs"] == [line["test"] for line in lines[-3:]]
+    assert record.median("error") == sorted(line["test"]["error"] for line in lines[-3:])[1]
+    plain = finish(new("none"))
+    assert plain.median("error") == plain.last["error"]
+    assert "last_epochs" not in {*plain.extra, *plain.cell.recipe}
+    assert [recipe.change(epochs=2).last_epochs, recipe.change(epochs=12).last_epochs] == [2, 3]
+    with pytest.raises(RecipeError, match="last_epochs must be from 1 to the 6 epochs, got 7"):
+        recipe.change(last_epochs=7)
 
 
 SELECTED = [

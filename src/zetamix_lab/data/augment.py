@@ -23,10 +23,13 @@ AUGMENTATIONS = {
     "none": "no augmentation",
     "flip": "random horizontal flip",
     "crop-flip": f"random crop after zero padding by {PADDING}, random horizontal flip",
+    "reflect-crop-flip": f"random crop after reflecting {PADDING} pixels, random horizontal flip",
     "random-resized-crop": "random crop of 8 to 100 % of the area, resized, random horizontal flip",
     "randaugment": "torchvision's RandAugment, random horizontal flip",
     "trivial-augment": "torchvision's TrivialAugmentWide, random horizontal flip",
 }
+# pads by what is inside the image, as OpenMixup does on CIFAR
+REFLECTING = "reflect-crop-flip"
 # made of single images on the host; the others are made of batches on the device
 DISTORTIONS = {"randaugment": "RandAugment", "trivial-augment": "TrivialAugmentWide"}
 # as torchvision's RandomResizedCrop: fractions of the area, aspect ratios, tries
@@ -72,7 +75,7 @@ def draw_epoch(
     flips = crops = None
     if augmentation != "none":
         flips = torch.rand(count, generator=generator) < 0.5
-    if augmentation == "crop-flip":
+    if augmentation in ("crop-flip", REFLECTING):
         crops = torch.randint(2 * PADDING + 1, (count, 2), generator=generator)
     if augmentation == "random-resized-crop":
         crops = _draw_crops(count, size, generator)
@@ -110,27 +113,42 @@ def distort(images: Tensor, augmentation: str, seed: int) -> Tensor:
         return torch.stack([transform(image) for image in images])
 
 
-def augment(samples: Tensor, flips: Tensor | None, crops: Tensor | None) -> Tensor:
+def augment(
+    samples: Tensor, flips: Tensor | None, crops: Tensor | None, *, reflect: bool = False
+) -> Tensor:
     """Crop image k of [batch, channels, height, width] by `crops[k]`, flip it if `flips[k]`.
+
+    reflect: whether the padding of crops is reflected instead of zero.
 
     >>> image = torch.arange(4.0).view(1, 1, 1, 4)
     >>> augment(image, torch.tensor([True]), None).flatten()
     tensor([3., 2., 1., 0.])
     """
-    if crops is not None:
-        samples = (_crop if crops.shape[1] == 2 else _crop_and_resize)(samples, crops)
+    if crops is not None and crops.shape[1] == 4:
+        samples = _crop_and_resize(samples, crops)
+    elif crops is not None:
+        samples = _crop(_reflect(samples) if reflect else F.pad(samples, (PADDING,) * 4), crops)
     if flips is not None:
         samples = torch.where(flips[:, None, None, None], samples.flip(3), samples)
     return samples
 
 
-def _crop(samples: Tensor, corners: Tensor) -> Tensor:
+def _reflect(samples: Tensor) -> Tensor:
+    """Padded by the pixels inside the edges; torch does not reflect bytes."""
+    for axis in (2, 3):
+        last = samples.shape[axis] - 1
+        places = torch.arange(-PADDING, last + PADDING + 1, device=samples.device)
+        places = places.remainder(max(1, 2 * last))
+        samples = samples.index_select(axis, places.minimum(2 * last - places))
+    return samples
+
+
+def _crop(padded: Tensor, corners: Tensor) -> Tensor:
     # all crops as one view, then one copy: 128 × 3 × 32² on two cores takes 0.60 ms, a gather of
     # pixels 0.84, torch's indexing by row and column 1.16, a loop over the batch 1.88
-    height, width = samples.shape[-2:]
-    padded = F.pad(samples, (PADDING,) * 4)
+    height, width = (side - 2 * PADDING for side in padded.shape[-2:])
     crops = padded.unfold(2, height, 1).unfold(3, width, 1)
-    rows = torch.arange(samples.shape[0], device=samples.device)
+    rows = torch.arange(padded.shape[0], device=padded.device)
     top, left = corners.unbind(1)
     return crops[rows, :, top, left]
 

@@ -14,6 +14,7 @@ from zetamix.sampling import mix64
 from zetamix_lab.data.augment import (
     AUGMENTATIONS,
     DISTORTIONS,
+    REFLECTING,
     ROUND,
     EpochDraws,
     Scale,
@@ -46,6 +47,7 @@ def make_batch(
     scale: Scale,
     dtype: torch.dtype,
     layout: torch.memory_format,
+    reflect: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Gather, augment and scale the samples at `positions` of an epoch.
 
@@ -53,10 +55,11 @@ def make_batch(
     can hold it and `torch.compile` can fuse it.
 
     stored: the whole split if it is `held` on the device, otherwise the raw batch.
+    reflect: as of `augment`.
     """
     part = draws.map(lambda whole: whole[positions])
     raw = stored[part.order] if held else stored
-    samples = scale.apply(augment(raw, part.flips, part.crops), dtype)
+    samples = scale.apply(augment(raw, part.flips, part.crops, reflect=reflect), dtype)
     return samples.contiguous(memory_format=layout), labels[part.order]
 
 
@@ -177,6 +180,7 @@ class Loader:
                 self.scale,
                 self.dtype,
                 self.layout,
+                self.augmentation == REFLECTING,
             )
         self.epoch += 1
         self.position = 0

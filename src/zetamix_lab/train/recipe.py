@@ -24,7 +24,7 @@ CHOICES = {
     "last_batch": ("drop", "keep"),
     "precision": ("auto", "bfloat16", "float32"),
     "class_weights": ("none", "balanced"),
-    "select": (*EVALUATED, *MULTI_LABEL_ONLY),
+    "select": ("none", *EVALUATED, *MULTI_LABEL_ONLY),
 }
 # the source of recipes that are not the paper's
 OWN = "zetamix"
@@ -65,11 +65,15 @@ class Recipe:
     """"drop" leaves out the last, smaller batch, which holds other samples each epoch: all steps
     then have one shape, as a CUDA graph needs."""
     select: str = "accuracy"
-    """The validation metric that selects the best epoch; the last epoch is always reported too."""
+    """The validation metric that selects the best epoch, or "none"; the last epoch is always
+    reported."""
     precision: str = "auto"
     """"auto" is bfloat16 on GPUs that support it."""
     evaluate_every: int = 1
     """Number of epochs between evaluations; the last epoch is always evaluated."""
+    last_epochs: int = field(default=1, metadata=LATER)
+    """Epochs at the end that are all evaluated; of several, the record has the test metrics of
+    each (`RunRecord.median`)."""
     optimizer: str = field(default="sgd", metadata=LATER)
     """"sgd" with `momentum` and `nesterov`, or "adamw", which decays weights but neither biases nor
     the parameters of normalisation."""
@@ -107,6 +111,10 @@ class Recipe:
             raise RecipeError(
                 f"warmup must be at least 0 and less than the {self.epochs} epochs, got "
                 f"{self.warmup}."
+            )
+        if not 1 <= self.last_epochs <= self.epochs:
+            raise RecipeError(
+                f"last_epochs must be from 1 to the {self.epochs} epochs, got {self.last_epochs}."
             )
         if self.nesterov and self.momentum == 0:
             raise RecipeError("nesterov needs momentum above 0. Set nesterov=false.")
@@ -173,6 +181,7 @@ class Recipe:
                 "milestones": tuple(sorted({max(1, round(part * m)) for m in self.milestones})),
                 "warmup": warmup,
                 "evaluate_every": max(1, self.evaluate_every * epochs // self.epochs),
+                "last_epochs": min(self.last_epochs, epochs),
             }
             changes = {**scaled, **changes}
         return dataclasses.replace(self, **changes)

@@ -37,7 +37,8 @@ def make_recipe(
         recipe = recipe.change(lr=recipe.lr / 10)
     recipe = recipe.change(**given)
     try:
-        check_metric(recipe.select, dataset.num_classes, multi_label=dataset.multi_label)
+        if recipe.select != "none":
+            check_metric(recipe.select, dataset.num_classes, multi_label=dataset.multi_label)
     except ValueError as error:
         raise RecipeError(f"select: {error}") from None
     return recipe

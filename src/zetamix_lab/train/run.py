@@ -238,7 +238,8 @@ class Run:
         epoch = trainer.epoch + 1
         line: dict[str, Any] = {"epoch": epoch, "lr": self.recipe.rate(trainer.epoch)}
         line |= trainer.epoch_metrics()
-        if epoch == self.recipe.epochs or epoch % self.recipe.evaluate_every == 0:
+        left = self.recipe.epochs - epoch
+        if left < self.recipe.last_epochs or epoch % self.recipe.evaluate_every == 0:
             line |= self._evaluate(trainer, epoch)
         # after the evaluation: a run stopped during it has a checkpoint of the last step
         trainer.finish_epoch()
@@ -248,7 +249,7 @@ class Run:
 
     def _evaluate(self, trainer: Trainer, epoch: int) -> dict[str, Any]:
         scores = {"test": classify(*trainer.predict(self.dataset.splits["test"], self.stop))}
-        if self.dataset.val is not None:
+        if self.dataset.val is not None and self.recipe.select != "none":
             scores["val"] = classify(*trainer.predict(self.dataset.val, self.stop))
             metric = METRICS[self.recipe.select]
             score = scores["val"][metric.name]
@@ -280,6 +281,7 @@ class Run:
                 "graph": self.graph,
                 "weights": str(self.recipe.weights or "from scratch"),
                 **({} if temperature is None else {"temperature": temperature}),
+                **({} if self.recipe.last_epochs == 1 else {"last_epochs": self._last_epochs()}),
                 **({} if renewed is None else {"new_bn": classify(*renewed)}),
             },
         )
@@ -290,3 +292,6 @@ class Run:
         self.folder.finish(record, trainer.describe_model(), kept, samples)
         self.record = record
         self.trainer = None
+
+    def _last_epochs(self) -> list[dict[str, float]]:
+        return [line["test"] for line in self.folder.read_curve()[-self.recipe.last_epochs :]]

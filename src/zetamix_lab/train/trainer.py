@@ -15,7 +15,7 @@ from zetamix.losses import soft_cross_entropy
 from zetamix.methods import Method
 from zetamix.sampling import GOLDEN, mix64
 from zetamix.transforms import BatchMix
-from zetamix_lab.data.augment import choose_scale, measure_scale
+from zetamix_lab.data.augment import REFLECTING, choose_scale, measure_scale
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.data.loader import Labelled, Loader, copy_to_device, make_batch
 from zetamix_lab.models import initialise, is_random
@@ -162,6 +162,7 @@ class Trainer:
             self.loader.scale,
             self.dtype,
             self.layout,
+            self.recipe.augmentation == REFLECTING,
         )
         targets = labels
         if self.mix is not None:
