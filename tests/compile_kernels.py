@@ -8,89 +8,73 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from zetamix.kernels import triton_few_launch as few
-from zetamix.kernels import triton_kernels as device
-from zetamix.kernels import triton_launch as fused
-from zetamix.kernels.triton_few import few_kernel
+from zetamix.kernels import triton_launch
+from zetamix.kernels.triton_kernel import matrix_kernel, mix_kernel, product_kernel
 
-POINTERS = {"seed_p": "*i64", "gamma_p": "*fp64", "labels_p": "*i64", "indices_p": "*i64"}
-POINTERS |= {"weights_p": "*fp32", "targets_p": "*fp32", "matrix_p": "*bf16"}
-POINTERS |= {"boxes_p": "*i64"}
-NUMBERS = {"offset": "i64"} | dict.fromkeys(("number", "span", "p", "paste"), "fp32")
+POINTERS = {"seed_p": "*i64", "labels_p": "*i64", "targets_p": "*fp32", "matrix_p": "*fp32"}
+NUMBERS = dict.fromkeys(("number", "span", "cut", "p", "paste"), "fp32") | {"offset": "i64"}
 NUMBERS |= {f"mean{k}": "fp32" for k in range(4)}
-LOOP = {"BLOCK_OUT": 128, "BLOCK_IN": 32, "BLOCK": 128, "STAGES": 3}
-PLAN = {"SELF": True, "PLAN": True, "TARGETS": True, "IGNORE": True, "CLASS_BLOCK": 16}
-PLAN |= {"GAMMA_KIND": "number"}
-FEW = {"LAW": "zeta", "GAMMA_KIND": "range", "SELF": True, "MIXES_ALL": True, "PLAN": False}
-FEW |= {"KEEP": True, "IGNORE": False, "CLASS_BLOCK": 16}
-FEW |= dict.fromkeys(("HEIGHT", "WIDTH", "CHANNELS"), 0) | {"PIXEL": 1, "CHANNEL": 1024}
-SIZED = {"HEIGHT": 32, "WIDTH": 32}
-FEWS = {
-    "blend": {"SOURCES": 2},
-    "everything": SIZED | {"SOURCES": 4, "MIXES_ALL": False, "CHANNELS": 3, "IGNORE": True},
-    "mixup": {"SOURCES": 2, "LAW": "beta", "GAMMA_KIND": "number", "KEEP": False},
-    "random anchor": {"SOURCES": 3, "SELF": False, "GAMMA_KIND": "tensor"},
-    "plan": SIZED | {"SOURCES": 4, "PLAN": True},
+# what is None in most calls
+NOTHING = {"gamma_p": None, "plan_p": None, "shares_p": None, "ignore": None}
+BLEND = {"SOURCES": 2, "ROWS": "self", "LAW": "zeta", "BOXES": "none", "KEEP": True, "MEANS": 0}
+BLEND |= {"LAST": False, "EVEN": True, "CLASS_BLOCK": 16}
+PASTE = BLEND | {"BOXES": "inside", "CHUNK": 32}
+ROTATED = {"ROWS": "rotated", "LAW": "batch", "KEEP": False}
+MIXES = {
+    "ZetaMix, blended": BLEND,
+    "ZetaMix": PASTE,
+    "with means": PASTE | {"MEANS": 3},
+    "channels last": PASTE | {"MEANS": 3, "LAST": True},
+    "four sources, odd images": PASTE | {"SOURCES": 4, "MEANS": 3, "EVEN": False, "ignore": "i32"},
+    "ZetaMixup": BLEND | {"SOURCES": 3, "ROWS": "random", "KEEP": False, "gamma_p": "*fp64"},
+    "Mixup": BLEND | ROTATED | {"LAW": "sample"},
+    "CutMix": PASTE | ROTATED | {"BOXES": "around"},
+    "shown": PASTE | {"plan_p": "*i64", "shares_p": "*fp32"},
+}
+DTYPES = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "u8": torch.uint8,
 }
 # compute capability and the shared memory that a program may take: A100, RTX 30 and 40, H100
-TARGETS = {80: fused.AMPERE, 86: fused.SMALL, 90: fused.HOPPER}
-MODES = {
-    ("fp32", "split3"): (torch.float32, "bf16"),
-    ("fp32", "split2"): (torch.float32, "bf16"),
-    ("bf16", "half"): (torch.bfloat16, "bf16"),
-    ("fp16", "half"): (torch.float16, "fp16"),
-    ("u8", "bytes"): (torch.uint8, "bf16"),
-}
+TARGETS = {80: 166_912, 86: 101_376, 90: 232_448}
+compiled_kernels = []
 
 
-def compile_for(capability, kernel, rows, half, constants, warps=4):
+def compile_for(capability, kernel, rows, options, *, warps):
     """Compile a kernel and check that it fits on the multiprocessor."""
+    given = {name: value for name, value in options.items() if name in kernel.arg_names}
+    given = {n: v for n, v in NOTHING.items() if n in kernel.arg_names} | given
+    types = {name: v for name, v in given.items() if name in NOTHING and v is not None}
+    constants = {name: value for name, value in given.items() if name not in types}
     signature = {name: NUMBERS.get(name, POINTERS.get(name, "i32")) for name in kernel.arg_names}
-    signature |= dict.fromkeys(("rows_p", "out_p", "x_desc", "out_desc"), f"*{rows}")
-    signature |= {"matrix_p": f"*{half}"} | dict.fromkeys(constants, "constexpr")
-    signature = {name: signature[name] for name in kernel.arg_names}
+    signature |= {n: f"*{rows}" for n in ("rows_p", "out_p") if n in signature}
+    signature |= types | dict.fromkeys(constants, "constexpr")
     positions = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
     source = ASTSource(kernel, signature, positions)
-    asserts = kernel in (device.plan_kernel, device.mix_gather_kernel, few_kernel)
-    options = {"num_warps": warps, "debug": asserts, "sanitize_overflow": False}
-    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    settings = triton_launch.OPTIONS | {"num_warps": warps, "debug": True}
+    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=settings)
     assert compiled.metadata.shared <= TARGETS[capability], (capability, rows, constants)
+    compiled_kernels.append(compiled)
 
 
 def main():
-    count = 0
-    for capability, memory in TARGETS.items():
-        overlap = {"OVERLAP": capability >= 90}
-        for (rows, mode), (dtype, half) in MODES.items():
-            for batch in (32, 64, 128):
-                if fused.choose_path(batch, batch, dtype, False, memory) != "whole":
-                    continue
-                block, warps, stages, *_ = fused.tiling(batch, 3 * 224 * 224, mode, memory)
-                tiles = {"BLOCK_OUT": batch, "BLOCK_IN": batch, "BLOCK": block, "STAGES": stages}
-                whole = tiles | {"TMA": False, "EVEN": True, "MODE": mode, **overlap}
-                compile_for(capability, device.mix_whole_kernel, rows, half, whole, warps)
-                count += 1
-            loop = LOOP | {"MODE": mode, **overlap}
-            compile_for(capability, device.mix_loop_kernel, rows, half, loop)
-            gather = {"MODE": mode, "BLOCK": 128, **overlap}
-            compile_for(capability, device.mix_gather_kernel, rows, half, gather)
-            block, warps = few.tiling(3 * 224 * 224, dtype)
+    for capability in TARGETS:
+        for name, dtype in DTYPES.items():
+            block, warps = triton_launch.tiling(3 * 224 * 224, dtype)
             # all kinds for one dtype, the largest for the others
-            for kind in FEWS.values() if mode == "split3" else [FEWS["everything"]]:
-                constants = FEW | kind | {"MODE": mode, "BLOCK": block, "CHUNK": 32}
-                compile_for(capability, few_kernel, rows, half, constants, warps)
-                count += 1
-            count += 2
-        for law, digits, matrix in [
-            ({}, False, "halves"),
-            ({"GAMMA_KIND": "tensor"}, True, "plain"),
-            ({"GAMMA_KIND": "range"}, True, "none"),
-            ({}, True, "halves"),
-        ]:
-            plan = PLAN | law | {"DIGITS": digits, "MATRIX": matrix, "BLOCK": 32, **overlap}
-            compile_for(capability, device.plan_kernel, "fp32", "bf16", plan)
-            count += 1
-    print(f"compiled {count}")
+            kinds = MIXES if name == "fp32" else ("CutMix", "four sources, odd images")
+            for kind in kinds:
+                constants = {"BLOCK": block, "CHUNK": block} | MIXES[kind]
+                compile_for(capability, mix_kernel, name, constants, warps=warps)
+        for digits in (False, True):
+            plan = {"SELF": True, "DIGITS": digits, "BLOCK": 256, "CLASS_BLOCK": 64}
+            compile_for(capability, matrix_kernel, "fp32", plan, warps=4)
+        for name in ("fp32", "u8"):
+            blocks = {"BLOCK_OUT": 128, "BLOCK_IN": 32, "BLOCK": 128}
+            compile_for(capability, product_kernel, name, blocks, warps=4)
+    print(f"compiled {len(compiled_kernels)}")
 
 
 if __name__ == "__main__":

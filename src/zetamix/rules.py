@@ -338,7 +338,8 @@ def launch(
     if not isinstance(target, OneHot) or not isinstance(samples, Tensor) or not samples.is_cuda:
         return None
     classes = target.num_classes, target.ignore_index
-    return dispatch.mix_labelled(samples, labels, *classes, rule, size, mean, draw)
+    keeps = rule.keep_variance and is_image(samples.shape)
+    return dispatch.mix_labelled(samples, labels, *classes, rule, keeps, size, mean, draw)
 
 
 def plan_dtype(batch: object) -> torch.dtype:

@@ -3,8 +3,11 @@
 The environment variable ZETAMIX_KERNELS=reference selects plain torch everywhere, for debugging.
 """
 
+import importlib.util
 import os
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +21,10 @@ from zetamix.plan_rule import PlanRule
 from zetamix.sampling import MOST_FEW, Draw, precise_dtype
 
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+# what the kernels take: more numbers would not fit into their 32-bit counters
+KERNEL_DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.uint8}
+LABEL_DTYPES = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+MOST_FEATURES, MOST_NUMBERS = 2**30, 2**38
 # read once: a call reads no environment
 REFERENCE_ONLY = os.environ.get("ZETAMIX_KERNELS") == "reference"
 
@@ -28,12 +35,86 @@ def mix_labelled(
     num_classes: int,
     ignore_index: int | None,
     rule: PlanRule,
+    keeps: bool,
     size: Size | None,
     mean: float | Sequence[float] | None,
     draw: Draw,
 ) -> tuple[Tensor, Tensor] | None:
-    """Draw a plan, mix samples and labels in one launch on a GPU; None if no kernel can."""
-    return None
+    """Draw a plan, mix samples and class indices by the kernels; None if they cannot.
+
+    keeps: whether the variance of these samples is kept.
+    """
+    if not _mixes_by_kernels(samples, labels, rule, ignore_index):
+        return None
+    if keeps and not _has_mean(samples, mean):
+        return None
+    device = samples.device
+    if device.type == "cuda" and device.index != torch.cuda.current_device():
+        # Triton launches on the current device
+        with torch.cuda.device(device):
+            return mix_labelled(
+                samples, labels, num_classes, ignore_index, rule, keeps, size, mean, draw
+            )
+    classes = num_classes, ignore_index
+    labels = labels.flatten().contiguous()
+    if _triton().sources_of(rule, samples.shape[0]) <= MOST_FEW:
+        # dense, with the batch outermost; the order of the other dimensions does not matter
+        dense = samples.is_contiguous() or _is_channels_last(samples)
+        ready = samples if dense else samples.contiguous()
+        few: tuple[Tensor, Tensor] | None = _triton().mix_few(
+            ready, labels, *classes, rule, keeps, size, mean, draw
+        )
+        return few
+    rows, channels_last = _flatten(samples)
+    many = None if keeps else _triton().mix_many(rows, labels, *classes, rule, draw)
+    return None if many is None else (_unflatten(many[0], samples, channels_last), many[1])
+
+
+def _mixes_by_kernels(
+    samples: Tensor, labels: Tensor, rule: PlanRule, ignore_index: int | None
+) -> bool:
+    """Whether the kernels draw such plans, and take such samples and labels."""
+    if torch.compiler.is_compiling() or REFERENCE_ONLY or not _has_kernels(samples.device):
+        return False
+    gamma = rule.gamma
+    return (
+        samples.dtype in KERNEL_DTYPES
+        and labels.dtype in LABEL_DTYPES
+        and (labels.ndim == 1 or labels.shape[1:].numel() == 1)
+        and (ignore_index is None or abs(ignore_index) < 2**31)
+        and 0 < samples.shape[1:].numel() < MOST_FEATURES
+        and samples.numel() < MOST_NUMBERS
+        and has_memory(samples)
+        and has_memory(labels)
+        and not samples.is_neg()
+        and not needs_gradients(samples)
+        and not (isinstance(gamma, Tensor) and (needs_gradients(gamma) or not has_memory(gamma)))
+        and _triton().draws(rule, samples.shape[0])
+    )
+
+
+def _has_mean(samples: Tensor, mean: float | Sequence[float] | None) -> bool:
+    """Whether the variance of such samples can be kept, and by the kernels."""
+    if mean is None:
+        return samples.is_floating_point()
+    means = len(mean) if isinstance(mean, Sequence) else 1
+    return means == 1 or (means <= _triton().MOST_MEANS and samples.shape[1] == means)
+
+
+@lru_cache(maxsize=16)
+def _has_kernels(device: torch.device) -> bool:
+    """Whether the Triton kernels run on a device: a CUDA GPU since Ampere."""
+    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
+        return False
+    return torch.version.hip is not None or torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+@lru_cache(maxsize=1)
+def _triton() -> Any:
+    # imported on first use: importing triton is slow, and most machines do not need it
+    from zetamix.kernels import triton_launch
+
+    return triton_launch
 
 
 def mix_samples(
@@ -79,13 +160,17 @@ def mix_samples(
 
 def _flatten(samples: Tensor) -> tuple[Tensor, bool]:
     """Samples as rows in memory order, so that channels_last is not copied, and whether it is."""
-    channels_last = (
+    channels_last = _is_channels_last(samples)
+    ordered = samples.movedim(1, -1) if channels_last else samples
+    return ordered.reshape(samples.shape[0], samples.shape[1:].numel()), channels_last
+
+
+def _is_channels_last(samples: Tensor) -> bool:
+    return (
         not samples.is_contiguous()
         and samples.ndim in CHANNELS_LAST
         and samples.is_contiguous(memory_format=CHANNELS_LAST[samples.ndim])
     )
-    ordered = samples.movedim(1, -1) if channels_last else samples
-    return ordered.reshape(samples.shape[0], samples.shape[1:].numel()), channels_last
 
 
 def _flatten_mean(mean: Tensor, samples: Tensor, channels_last: bool) -> Tensor:

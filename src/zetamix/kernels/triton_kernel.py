@@ -1,0 +1,615 @@
+"""The Triton kernels, which draw a plan on the GPU and mix by it. `triton_launch.py` launches them.
+
+`mix_kernel` mixes up to four sources in one launch, for all transforms. Every program draws the
+plan of its output itself, from the same random number: a few dozen operations while its loads are
+in flight. Neighbouring programs mix the same columns of different outputs, so that a row is read
+from memory once and then from L2.
+
+More sources are a product with the matrix of weights, which `matrix_kernel` draws; in float32 and
+for bytes `product_kernel` multiplies it, where torch's own product would take 2.5 times as long.
+
+`plan.draw_plan` and `rules.Blend` are the specification, to float32's precision: a side of a box
+may be rounded to the other pixel once in 10⁴ boxes.
+"""
+
+import triton
+import triton.language as tl
+
+# Triton's interpreter multiplies the bit patterns of bfloat16, so there the same values go in as
+# float32; a product of two bfloat16 numbers is exact in float32 either way
+INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
+
+# the counters of each purpose, as in sampling.py
+LAM = tl.constexpr(1 << 40)
+GAMMA = tl.constexpr(3 << 40)
+MIXED = tl.constexpr(4 << 40)
+BOX = tl.constexpr(5 << 40)
+PASTED = tl.constexpr(6 << 40)
+WRONG_LABEL = tl.constexpr("labels must lie in [0, num_classes). Is num_classes right?")
+
+
+@triton.jit
+def _expand(seed, counter):
+    """Random integer number `counter` of a seed, in [0, 2^62): SplitMix64, as `sampling.expand`."""
+    z = (seed + counter * -7046029254386353131).to(tl.uint64, bitcast=True)
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB
+    z = (z ^ (z >> 31)) >> 2
+    return z.to(tl.int64, bitcast=True)
+
+
+@triton.jit
+def _uniform(seed, counter):
+    """A random number in (0, 1], as `Draw.uniform` to float32's precision."""
+    return (_expand(seed, counter).to(tl.float32) + 0.5) * 2.168404344971009e-19
+
+
+@triton.jit
+def _happens(seed, counter, probability):
+    """True with this probability."""
+    return (_uniform(seed, counter) < probability) | (probability >= 1)
+
+
+@triton.jit
+def _draw_gamma(seed, row, gamma_p, gammas):
+    """γ of one output: of a tensor, or drawn from `number` to `number + span`."""
+    gamma_step, number, span = gammas
+    if gamma_p is not None:
+        gamma = tl.load(gamma_p + row * gamma_step).to(tl.float32)
+    else:
+        gamma = number + span * _uniform(seed, GAMMA + row)
+    return gamma
+
+
+@triton.jit
+def _draw_lam(seed, row, alpha):
+    """λ ~ Beta(α, α) and 1 − λ, as `sampling.draw_lam`, in a form that does not overflow.
+
+    With v = u^(1/α), Student's t of `sampling._beta` has t² = sin² · (1 − v) / v.
+    """
+    radius = _uniform(seed, LAM + 2 * row)
+    sine = tl.sin(3.141592653589793 * (_uniform(seed, LAM + 2 * row + 1) - 0.5))
+    v = tl.maximum(tl.exp(tl.log(radius) / alpha), 1e-37)
+    square = sine * sine * (1 - v)
+    smaller = 0.5 * v / ((v + square) * (1 + tl.sqrt_rn(square / (v + square))))
+    larger = 1 - smaller
+    # Beta(1, 1) is the uniform distribution
+    first = tl.where(alpha == 1, radius, tl.where(sine > 0, larger, smaller))
+    second = tl.where(alpha == 1, 1 - radius, tl.where(sine > 0, smaller, larger))
+    return first, second
+
+
+@triton.jit
+def _draw_rows(seed, row, batch, SOURCES: tl.constexpr, ROWS: tl.constexpr):
+    """Four batch rows, of which SOURCES count, as `sampling.draw_rows` or `rotate_rows`."""
+    first = row * SOURCES
+    a = row
+    if ROWS == "random":
+        a = _expand(seed, first) % batch
+    b = a
+    c = a
+    d = a
+    if ROWS == "rotated":
+        if SOURCES > 1:
+            b = (row + batch - 1 - _expand(seed, row * 0) % (batch - 1)) % batch
+    else:
+        # the digits of a Lehmer code
+        if SOURCES > 1:
+            b = _expand(seed, first + 1) % (batch - 1)
+        if SOURCES > 2:
+            c = _expand(seed, first + 2) % (batch - 2)
+        if SOURCES > 3:
+            d = _expand(seed, first + 3) % (batch - 3)
+            d += (d >= c).to(tl.int64)
+        if SOURCES > 2:
+            c += (c >= b).to(tl.int64)
+            d += (d >= b).to(tl.int64)
+        if SOURCES > 1:
+            b += (b >= a).to(tl.int64)
+            c += (c >= a).to(tl.int64)
+            d += (d >= a).to(tl.int64)
+    return a, b, c, d
+
+
+@triton.jit
+def _draw_weights(seed, row, drawn, pasted, gamma_p, gammas, cut, SOURCES, LAW: tl.constexpr):
+    """Four weights, of which SOURCES are not 0, as `plan._draw_weights`."""
+    if LAW == "zeta":
+        gamma = _draw_gamma(seed, row, gamma_p, gammas)
+        # rank ** -γ
+        second = tl.exp2(-gamma)
+        third = tl.exp2(-gamma * 1.584962500721156)
+        fourth = tl.exp2(-gamma * 2.0)
+        first = second * 0.0 + 1.0
+    else:
+        first, second = _draw_lam(seed, drawn, tl.where(pasted, cut, gammas[1]))
+        third = first * 0.0
+        fourth = third
+    if SOURCES < 2:
+        first = first * 0.0 + 1.0
+        second = first * 0.0
+    if SOURCES < 3:
+        third = first * 0.0
+    if SOURCES < 4:
+        fourth = first * 0.0
+    total = first + second + third + fourth
+    return first / total, second / total, third / total, fourth / total
+
+
+@triton.jit
+def _part(seed, counter, length):
+    """⌊u · length⌋ with 40 bits of u: float32 would be off by a pixel once in 10⁵ draws."""
+    return ((_expand(seed, counter) >> 22) * length) >> 40
+
+
+@triton.jit
+def _span(seed, counter, area, length, BOXES: tl.constexpr):
+    """The first pixel of a side and the one behind its last, as `boxes.place_*`."""
+    if BOXES == "around":
+        middle = _part(seed, counter, length).to(tl.int32)
+        reach = (0.5 * tl.sqrt_rn(area) * length).to(tl.int32)
+        first = tl.maximum(middle - reach, 0)
+        end = tl.minimum(middle + reach, length)
+    else:
+        side = _round(tl.sqrt_rn(area) * length).to(tl.int32)
+        first = _part(seed, counter, length - side + 1).to(tl.int32)
+        end = first + side
+    return first, end
+
+
+@triton.jit
+def _round(y):
+    """Half to even, as torch.round: a sum with 1.5 · 2^23 has no bits for a fraction."""
+    return (y + 12582912.0) - 12582912.0
+
+
+@triton.jit
+def _draw_box(seed, drawn, area, pasted, height, width, RANK, SOURCES, BOXES: tl.constexpr):
+    """(top, left, bottom, right) of a source; empty unless it is pasted."""
+    top = (drawn * 0).to(tl.int32)
+    left = top
+    bottom = top
+    right = top
+    if RANK < SOURCES and BOXES != "none":
+        counter = BOX + 2 * (drawn * (SOURCES - 1) + RANK - 1)
+        top, bottom = _span(seed, counter, area, height, BOXES)
+        left, right = _span(seed, counter + 1, area, width, BOXES)
+        top = tl.where(pasted, top, 0)
+        left = tl.where(pasted, left, 0)
+        bottom = tl.where(pasted, bottom, 0)
+        right = tl.where(pasted, right, 0)
+    return top, left, bottom, right
+
+
+@triton.jit
+def _overlap(a, b):
+    """The box that two boxes share, empty where they are apart."""
+    top = tl.maximum(a[0], b[0])
+    left = tl.maximum(a[1], b[1])
+    bottom = tl.maximum(tl.minimum(a[2], b[2]), top)
+    return top, left, bottom, tl.maximum(tl.minimum(a[3], b[3]), left)
+
+
+@triton.jit
+def _pixels(box):
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+@triton.jit
+def _share(pasted, pixels, weight, size):
+    return tl.where(pasted, tl.div_rn(pixels.to(tl.float32), size * 1.0), weight)
+
+
+@triton.jit
+def _pixel_shares(weights, boxes, pasted, size):
+    """The weights of pasted outputs: pixels that no later box covers, as `boxes.visible_pixels`."""
+    first, second, third = boxes
+    both = _overlap(first, second)
+    # by inclusion and exclusion
+    n3 = _pixels(third)
+    n2 = _pixels(second) - _pixels(_overlap(second, third))
+    n1 = _pixels(first) - _pixels(both) - _pixels(_overlap(first, third))
+    n1 += _pixels(_overlap(both, third))
+    w0 = _share(pasted, size - n1 - n2 - n3, weights[0], size)
+    w1 = _share(pasted, n1, weights[1], size)
+    w2 = _share(pasted, n2, weights[2], size)
+    return w0, w1, w2, _share(pasted, n3, weights[3], size)
+
+
+@triton.jit
+def _where(condition, four, first, others):
+    """The four numbers where the condition holds, else `first` and three times `others`."""
+    a = tl.where(condition, four[0], first)
+    b = tl.where(condition, four[1], others)
+    return a, b, tl.where(condition, four[2], others), tl.where(condition, four[3], others)
+
+
+@triton.jit
+def _draw_plan(seed, row, gamma_p, gammas, options, SOURCES, ROWS, LAW, BOXES: tl.constexpr):
+    """Four rows, four weights, three boxes and whether it is pasted, as `plan.draw_plan`."""
+    cut, p, paste, batch, height, width = options
+    # λ, the box and the choice to paste are drawn for each output or once
+    drawn = row
+    if LAW == "batch":
+        drawn = row * 0
+    mixed = _happens(seed, MIXED + row, p)
+    pasted = row < 0
+    if BOXES != "none":
+        pasted = _happens(seed, PASTED + drawn, paste)
+    rows = _draw_rows(seed, row, batch, SOURCES, ROWS)
+    weights = _draw_weights(seed, row, drawn, pasted, gamma_p, gammas, cut, SOURCES, LAW)
+    pasted = pasted & mixed
+    rows = _where(mixed, rows, row, row)
+    weights = _where(mixed, weights, 1.0, 0.0)
+    boxes = (
+        _draw_box(seed, drawn, weights[1], pasted, height, width, 1, SOURCES, BOXES),
+        _draw_box(seed, drawn, weights[2], pasted, height, width, 2, SOURCES, BOXES),
+        _draw_box(seed, drawn, weights[3], pasted, height, width, 3, SOURCES, BOXES),
+    )
+    if BOXES != "none":
+        weights = _pixel_shares(weights, boxes, pasted, height * width)
+    return rows, weights, boxes, pasted
+
+
+@triton.jit
+def _store_plan(plan_p, shares_p, row, plan, height, width, SOURCES: tl.constexpr):
+    """Of each source its row and box [5], and its weight."""
+    rows, weights, boxes, pasted = plan
+    whole = (row * 0, row * 0, pasted * height, pasted * width)
+    for rank in tl.static_range(SOURCES):
+        place = row * SOURCES + rank
+        tl.store(plan_p + place * 5, rows[rank])
+        tl.store(shares_p + place, weights[rank])
+        for corner in tl.static_range(4):
+            if rank == 0:
+                tl.store(plan_p + place * 5 + 1 + corner, whole[corner])
+            else:
+                tl.store(plan_p + place * 5 + 1 + corner, boxes[rank - 1][corner])
+
+
+@triton.jit
+def _narrow(y, dtype: tl.constexpr):
+    """Convert to the dtype of the input; bytes are rounded to the nearest."""
+    if dtype == tl.uint8:
+        y = tl.maximum(tl.minimum(_round(y), 255.0), 0.0)
+    return y.to(dtype)
+
+
+@triton.jit
+def _blend(xs, weights, mean, SOURCES: tl.constexpr, KEEP: tl.constexpr, MEANS: tl.constexpr):
+    """The weighted sum, scaled where the variance is kept, as `rules.Blend`."""
+    w0, w1, w2, w3 = weights
+    scale = w0 * 0.0 + 1.0
+    if KEEP:
+        scale = tl.div_rn(1.0, tl.sqrt_rn(w0 * w0 + w1 * w1 + w2 * w2 + w3 * w3))
+    blend = (w0 * scale) * xs[0].to(tl.float32)
+    for rank in tl.static_range(1, SOURCES):
+        blend += (weights[rank] * scale) * xs[rank].to(tl.float32)
+    if MEANS > 0:
+        blend += mean * (1 - scale)
+        # bytes are clipped when they are rounded
+        if xs[0].dtype != tl.uint8:
+            blend = tl.maximum(tl.minimum(blend, 1.0), 0.0)
+    return _narrow(blend, xs[0].dtype)
+
+
+@triton.jit
+def _cover(xs, boxes, starts, height, line, pixel, SOURCES, CHUNK, EVEN: tl.constexpr):
+    """The first source under the boxes of the others, as `reference.paste`.
+
+    Lines are found once for each chunk, which is not longer than one, so that it lies in one line
+    (EVEN) or in two.
+    """
+    y = starts // line
+    column = starts - y * line
+    y = y % height
+    below = tl.where(y + 1 == height, 0, y + 1)
+    numbers = tl.arange(0, CHUNK)[None, :]
+    covered = xs[0]
+    for rank in tl.static_range(1, SOURCES):
+        top, left, bottom, right = boxes[rank - 1]
+        first = left * pixel - column
+        end = tl.where((y >= top) & (y < bottom), right * pixel - column, 0)
+        hit = (numbers >= first) & (numbers < end)
+        if not EVEN:
+            end = tl.where((below >= top) & (below < bottom), right * pixel - column + line, 0)
+            hit = hit | ((numbers >= first + line) & (numbers < end))
+        covered = tl.where(hit, xs[rank], covered)
+    return covered
+
+
+@triton.jit
+def _choose_mean(means, starts, d, channel, MEANS: tl.constexpr, LAST, EVEN: tl.constexpr):
+    """The mean of each number: one for all, one for each chunk, or one for each number."""
+    if MEANS <= 1:
+        mean = means[0]
+    else:
+        if LAST:
+            k = d % MEANS
+        elif EVEN:
+            k = starts // channel
+        else:
+            k = d // channel
+        mean = tl.where(k == 0, means[0], means[1])
+        if MEANS > 2:
+            mean = tl.where(k == 2, means[2], mean)
+        if MEANS > 3:
+            mean = tl.where(k == 3, means[3], mean)
+    return mean
+
+
+@triton.jit
+def _is_label(label, classes, ignore):
+    good = (label >= 0) & (label < classes)
+    if ignore is not None:
+        good = good | (label == ignore)
+    return good
+
+
+@triton.jit
+def _store_target(targets_p, labels_p, row, rows, weights, classes, ignore, SOURCES, CLASS_BLOCK):
+    """The weight of each class."""
+    labels = (
+        tl.load(labels_p + rows[0]).to(tl.int64),
+        tl.load(labels_p + rows[1]).to(tl.int64),
+        tl.load(labels_p + rows[2]).to(tl.int64),
+        tl.load(labels_p + rows[3]).to(tl.int64),
+    )
+    good = row >= 0
+    for rank in tl.static_range(SOURCES):
+        good = good & _is_label(labels[rank], classes, ignore)
+    tl.device_assert(good, WRONG_LABEL)
+    # should assertions be compiled out, a wrong label must still not pass as a target
+    nothing = tl.where(good, 0.0, float("nan"))
+    for first in range(0, classes, CLASS_BLOCK):
+        names = first + tl.arange(0, CLASS_BLOCK)
+        target = tl.zeros([CLASS_BLOCK], tl.float32) + nothing
+        for rank in tl.static_range(SOURCES):
+            hits = names == labels[rank]
+            if ignore is not None:
+                hits = hits & (names != ignore)
+            target += tl.where(hits, weights[rank], 0.0)
+        tl.store(targets_p + row * classes + names, target, mask=names < classes)
+
+
+# not specialised for the values of numbers: no kernel is compiled for an image size
+@triton.jit(
+    debug=True,
+    do_not_specialize=[
+        *("offset", "gamma_step", "batch", "classes", "ignore"),
+        *("height", "width", "pixel", "channel"),
+    ],
+)
+def mix_kernel(
+    rows_p,
+    out_p,
+    labels_p,
+    targets_p,
+    seed_p,
+    gamma_p,
+    plan_p,
+    shares_p,
+    offset: tl.int64,
+    number,
+    span,
+    cut,
+    p,
+    paste,
+    mean0,
+    mean1,
+    mean2,
+    mean3,
+    gamma_step: tl.int32,
+    batch: tl.int32,
+    features: tl.int32,
+    classes: tl.int32,
+    ignore,
+    height: tl.int32,
+    width: tl.int32,
+    pixel: tl.int32,
+    channel: tl.int32,
+    SOURCES: tl.constexpr,
+    ROWS: tl.constexpr,
+    LAW: tl.constexpr,
+    BOXES: tl.constexpr,
+    KEEP: tl.constexpr,
+    MEANS: tl.constexpr,
+    LAST: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CHUNK: tl.constexpr,
+    CLASS_BLOCK: tl.constexpr,
+):
+    """Mix one tile of one output, and with the first tile its target.
+
+    number, span: γ and 0, or the range of γ, or α. cut: α of CutMix's boxes. gamma_p: a tensor of
+    γ. plan_p, shares_p: where the plan is written, for tests, or None.
+    height, width: of the images. pixel: numbers of a pixel side by side in memory: 1, or the
+    channels where they come last. channel: numbers of a channel side by side.
+    ROWS: "self" or "random", of the anchor, or "rotated". LAW: "zeta", or for λ "sample" or
+    "batch". BOXES: "none", "inside" or "around". MEANS: how many there are. LAST: whether channels
+    come last. BLOCK, CHUNK: numbers of a tile and of its parts. EVEN: whether no part leaves its
+    line and channel.
+    """
+    row = (tl.program_id(0) % batch).to(tl.int64)
+    tile = tl.program_id(0) // batch
+    starts = tile * BLOCK + tl.arange(0, BLOCK // CHUNK)[:, None] * CHUNK
+    d = starts + tl.arange(0, CHUNK)[None, :]
+    inside = d < features
+    if ROWS != "random":
+        # the anchor needs no random number: its samples are loaded while the plan is drawn
+        x0 = tl.load(rows_p + row * features + d, mask=inside, other=0.0)
+    seed = tl.load(seed_p) + offset
+    gammas = (gamma_step, number, span)
+    options = (cut, p, paste, batch, height, width)
+    rows, weights, boxes, pasted = _draw_plan(
+        seed, row, gamma_p, gammas, options, SOURCES, ROWS, LAW, BOXES
+    )
+    if ROWS == "random":
+        x0 = tl.load(rows_p + rows[0] * features + d, mask=inside, other=0.0)
+    x1 = x0
+    x2 = x0
+    x3 = x0
+    if SOURCES > 1:
+        x1 = tl.load(rows_p + rows[1] * features + d, mask=inside, other=0.0)
+    if SOURCES > 2:
+        x2 = tl.load(rows_p + rows[2] * features + d, mask=inside, other=0.0)
+    if SOURCES > 3:
+        x3 = tl.load(rows_p + rows[3] * features + d, mask=inside, other=0.0)
+    xs = (x0, x1, x2, x3)
+    mean = _choose_mean((mean0, mean1, mean2, mean3), starts, d, channel, MEANS, LAST, EVEN)
+    if BOXES != "none":
+        if pasted:
+            y = _cover(xs, boxes, starts, height, width * pixel, pixel, SOURCES, CHUNK, EVEN)
+        else:
+            y = _blend(xs, weights, mean, SOURCES, KEEP, MEANS)
+    else:
+        y = _blend(xs, weights, mean, SOURCES, KEEP, MEANS)
+    tl.store(out_p + row * features + d, y, mask=inside)
+    if tile == 0:
+        _store_target(
+            targets_p, labels_p, row, rows, weights, classes, ignore, SOURCES, CLASS_BLOCK
+        )
+        if plan_p is not None:
+            plan = (rows, weights, boxes, pasted)
+            _store_plan(plan_p, shares_p, row, plan, height, width, SOURCES)
+
+
+@triton.jit
+def _sort(seed, row, cols, batch, SELF: tl.constexpr, BLOCK: tl.constexpr):
+    """Batch rows in the order of random keys, as `sampling._order_by_keys`."""
+    # the lowest bits of a key are replaced by the column, so that sorting keeps it
+    keys = (_expand(seed, row * batch + cols) & -BLOCK) | cols
+    if SELF:
+        keys = tl.where(cols == row, (cols * 0).to(tl.int64) + (1 << 62) + cols, keys)
+    # padding sorts behind everything
+    keys = tl.where(cols < batch, keys, cols.to(tl.int64) - BLOCK)
+    return (tl.sort(keys, descending=True) & (BLOCK - 1)).to(tl.int32)
+
+
+@triton.jit
+def _decode(seed, row, cols, batch, sources, SELF: tl.constexpr):
+    """Batch rows from the digits of a Lehmer code, as `sampling._order_by_digits`."""
+    digits = (_expand(seed, row * sources + cols) % tl.maximum(batch - cols, 1)).to(tl.int32)
+    if SELF:
+        digits = tl.where(cols == 0, row.to(tl.int32), digits)
+    for step in range(1, sources):
+        rank = sources - 1 - step
+        chosen = tl.sum(tl.where(cols == rank, digits, 0), 0)
+        digits += ((cols > rank) & (digits >= chosen)).to(tl.int32)
+    return digits
+
+
+@triton.jit(
+    debug=True,
+    do_not_specialize=["offset", "gamma_step", "batch", "sources", "classes", "ignore"],
+)
+def matrix_kernel(
+    matrix_p,
+    labels_p,
+    targets_p,
+    seed_p,
+    gamma_p,
+    offset: tl.int64,
+    number,
+    span,
+    p,
+    gamma_step: tl.int32,
+    batch: tl.int32,
+    sources: tl.int32,
+    classes: tl.int32,
+    ignore,
+    SELF: tl.constexpr,
+    DIGITS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CLASS_BLOCK: tl.constexpr,
+):
+    """One row of the matrix of weights of ζ-mixup, which holds zeros where DIGITS, and its target.
+
+    DIGITS: whether rows are drawn as digits, one for each source, or by sorting keys of the batch.
+    SELF: whether row k begins with sample k.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    seed = tl.load(seed_p) + offset
+    if DIGITS:
+        order = _decode(seed, row, cols, batch, sources, SELF)
+    else:
+        order = _sort(seed, row, cols, batch, SELF, BLOCK)
+    gamma = _draw_gamma(seed, row, gamma_p, (gamma_step, number, span))
+    power = tl.exp2(-gamma * tl.log2((cols + 1).to(tl.float32)))
+    power = tl.where(cols < sources, power, 0.0)
+    share = power / tl.sum(power, 0)
+    # an output that is not mixed is its own sample
+    mixed = _happens(seed, MIXED + row, p)
+    order = tl.where(mixed, order, ((row + cols) % batch).to(tl.int32))
+    share = tl.where(mixed, share, tl.where(cols == 0, 1.0, 0.0))
+    valid = cols < sources if DIGITS else cols < batch
+    weight = share.to(matrix_p.dtype.element_ty)
+    tl.store(matrix_p + row * batch + order, weight, mask=valid)
+    label = tl.load(labels_p + order, mask=valid, other=0).to(tl.int64)
+    good = _is_label(label, classes, ignore)
+    tl.device_assert(good, WRONG_LABEL)
+    # should assertions be compiled out, a wrong label must still not pass as a target
+    share = tl.where(tl.min(good.to(tl.int32), 0) == 1, share, float("nan"))
+    for first in range(0, classes, CLASS_BLOCK):
+        names = first + tl.arange(0, CLASS_BLOCK)
+        hits = label[None, :] == names[:, None]
+        if ignore is not None:
+            hits = hits & (label != ignore)[None, :]
+        target = tl.sum(tl.where(hits, share[None, :], 0.0 * share[None, :]), 1)
+        tl.store(targets_p + row * classes + names, target, mask=names < classes)
+
+
+@triton.jit
+def _dot(a, b, acc):
+    if INTERPRETED:
+        acc = tl.dot(a.to(tl.float32), b.to(tl.float32), acc, input_precision="ieee")
+    else:
+        acc = tl.dot(a, b, acc)
+    return acc
+
+
+@triton.jit
+def _halves(x):
+    """Two bfloat16 numbers whose sum is x, to 16 bits."""
+    x = x.to(tl.float32)
+    high = x.to(tl.bfloat16)
+    return high, (x - high.to(tl.float32)).to(tl.bfloat16)
+
+
+@triton.jit(do_not_specialize=["batch"])
+def product_kernel(
+    matrix_p,
+    rows_p,
+    out_p,
+    batch: tl.int32,
+    features: tl.int32,
+    BLOCK_OUT: tl.constexpr,
+    BLOCK_IN: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """out = matrix @ rows, in bfloat16 halves on the tensor cores, summed in float32.
+
+    With the matrix as H + L and the rows as h + l this is H·h + H·l + L·h. What is left out is
+    below 2^-17 of each term: 2.5e-6 of the norm.
+    """
+    groups = tl.cdiv(batch, BLOCK_OUT)
+    # neighbouring programs share a tile of the rows, so that all but one read it from L2
+    m = (tl.program_id(0) % groups) * BLOCK_OUT + tl.arange(0, BLOCK_OUT)
+    d = (tl.program_id(0) // groups) * BLOCK + tl.arange(0, BLOCK)
+    acc = tl.zeros([BLOCK_OUT, BLOCK], tl.float32)
+    for start in range(0, batch, BLOCK_IN):
+        k = start + tl.arange(0, BLOCK_IN)
+        wanted = (m < batch)[:, None] & (k < batch)[None, :]
+        weights = tl.load(matrix_p + m[:, None] * batch + k[None, :], mask=wanted, other=0.0)
+        high, low = _halves(weights)
+        present = (k < batch)[:, None] & (d < features)[None, :]
+        into = k[:, None].to(tl.int64) * features
+        x_high, x_low = _halves(tl.load(rows_p + into + d[None, :], mask=present, other=0.0))
+        acc = _dot(high, x_low, acc)
+        acc = _dot(low, x_high, acc)
+        acc = _dot(high, x_high, acc)
+    y = _narrow(acc, out_p.dtype.element_ty)
+    wanted = (m < batch)[:, None] & (d < features)[None, :]
+    tl.store(out_p + m[:, None].to(tl.int64) * features + d[None, :], y, mask=wanted)
