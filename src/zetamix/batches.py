@@ -36,8 +36,8 @@ def mix_tree(
             raise
     check_entries(rules, value, path)
     parts = {
-        name: mix_tree(value[name], rule, plan, mixes=mixes, looked=looked, path=(*path, name))
-        for name, rule in _entries(rules)
+        name: mix_tree(entry, rules[name], plan, mixes=mixes, looked=looked, path=(*path, name))
+        for name, entry in _entries(value)
     }
     return parts if isinstance(rules, Mapping) else in_form_of(value, list(parts.values()))
 

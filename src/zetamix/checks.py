@@ -45,9 +45,9 @@ def holds_for_all_sizes(condition: bool) -> bool:
 def has_memory(tensor: Tensor) -> bool:
     """Whether it is a plain tensor whose memory can be read.
 
-    False for the tensors of torch.func, FakeTensorMode and other subclasses.
+    False for the tensors of torch.func, FakeTensorMode and other subclasses, and on meta.
     """
-    if type(tensor) not in (Tensor, torch.nn.Parameter):
+    if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_meta:
         return False
     try:
         tensor.data_ptr()

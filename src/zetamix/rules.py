@@ -234,7 +234,7 @@ class OneHot:
         return dispatch.mix_targets(hot, plan)
 
     def _mix_dense(self, labels: Tensor, plan: MixPlan) -> Tensor:
-        if plan.size is not None and labels.shape[1:] != plan.size:
+        if plan.size is not None and (labels.ndim < 3 or labels.shape[-2:] != plan.size):
             raise ValueError(
                 f"Masks must have the height and width of the images, {list(plan.size)}, to paste "
                 f"the same boxes, got {list(labels.shape)}. Resize them, or use ZetaMix(paste=0)."

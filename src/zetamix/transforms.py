@@ -409,11 +409,14 @@ class BatchMix(nn.Module):
             return
         if not traced:
             self._looked = True
-        rescales = self._rule.keep_variance and self._rule.paste != 1
+        keeps, only_pastes = self._rule.keep_variance, self._rule.paste == 1
         for leaf, blend in leaves:
             if not traced and self._rule.paste:
                 _warn_of_shape(leaf.shape, self.needs_images)
-            if not (rescales and is_image(leaf.shape) and leaf.is_floating_point()):
+            if not (keeps and is_image(leaf.shape) and leaf.is_floating_point()):
+                continue
+            # with a mean, outputs are clipped, also where nothing is scaled
+            if only_pastes and blend.mean is None:
                 continue
             if traced:
                 seen = _look_once(leaf.detach(), self._number, blend.mean is not None)
