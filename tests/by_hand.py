@@ -1,4 +1,4 @@
-"""ζ-mixup by hand: Eq. 2 and Eq. 3 in plain Python loops over lists.
+"""Mixing by hand: Eq. 2 and Eq. 3 and boxes, in plain Python loops over lists.
 
 Shares no code with zetamix, and uses no torch: what a reader of the paper would write first.
 Samples are flat lists of numbers. `ranks[i]` is the rank of batch row i, from 1; 0 leaves it out.
@@ -22,6 +22,14 @@ def weights_from_ranks(ranks, gamma):
     return [float(rank) ** -gamma / normaliser if rank > 0 else 0.0 for rank in ranks]
 
 
+def weights_by_row(order, weights, batch):
+    """The weight of every batch row; a row that is named twice counts twice."""
+    by_row = [0.0] * batch
+    for row, weight in zip(order, weights, strict=True):
+        by_row[row] += weight
+    return by_row
+
+
 def mix_samples(samples, weights):
     """Eq. 2: one output, the sum of weight i times sample i."""
     mixed = []
@@ -40,8 +48,26 @@ def mix_labels(labels, weights, num_classes, ignored=None):
     return target
 
 
-def order_by_distance(samples, anchor, sources):
-    """The rows nearest to `anchor` in Euclidean distance, the anchor itself first."""
-    others = [row for row in range(len(samples)) if row != anchor]
-    others.sort(key=lambda row: math.dist(samples[anchor], samples[row]))
-    return [anchor, *others][:sources]
+def keep_variance(mixed, weights, means):
+    """Deviations from the mean of each feature, divided by the 2-norm of the weights."""
+    norm = math.sqrt(math.fsum(weight * weight for weight in weights))
+    return [mean + (value - mean) / norm for value, mean in zip(mixed, means, strict=True)]
+
+
+def owners(boxes, height, width):
+    """For every pixel, row by row: which box covers it last; None if none does."""
+    covering = [None] * (height * width)
+    for number, (top, left, bottom, right) in enumerate(boxes):
+        for row in range(top, bottom):
+            for column in range(left, right):
+                covering[row * width + column] = number
+    return covering
+
+
+def paste(samples, order, boxes, height, width):
+    """One pasted output: every pixel, in all channels, is that of the last box that covers it."""
+    covering = owners(boxes, height, width)
+    return [
+        samples[order[covering[feature % (height * width)]]][feature]
+        for feature in range(len(samples[0]))
+    ]

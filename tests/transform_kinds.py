@@ -1,25 +1,50 @@
-"""One transform of each kind, for tests that must take any of them."""
+"""The transforms, for tests that must take any of them, and what a plan makes of a batch by hand."""
 
 from contextlib import contextmanager
 
+import by_hand
 import torch
 
-from zetamix import Mixup, ZetaMix, ZetaMixup
+from zetamix import CutMix, Mixup, MixupOrCutMix, ZetaMix, ZetaMixup
 from zetamix.kernels import dispatch
-from zetamix.transforms import CutMix, MixupOrCutMix
 
 CLASSES = 4
+
+
+def _kind(transform, **fixed):
+    def make(**given):
+        classes = None if "rules" in given else CLASSES
+        return transform(**{"num_classes": classes, **fixed, **given})
+
+    return make
+
+
+# one of each class, with its defaults
 KINDS = {
-    "zetamix": lambda **given: ZetaMix(num_classes=CLASSES, paste=0.5, **given),
-    "zeta": lambda **given: ZetaMixup(num_classes=CLASSES, **given),
-    "mixup": lambda **given: Mixup(num_classes=CLASSES, **given),
-    "cutmix": lambda **given: CutMix(num_classes=CLASSES, **given),
-    "switch": lambda **given: MixupOrCutMix(num_classes=CLASSES, **given),
+    "zetamix": _kind(ZetaMix),
+    "zeta": _kind(ZetaMixup),
+    "mixup": _kind(Mixup),
+    "cutmix": _kind(CutMix),
+    "switch": _kind(MixupOrCutMix),
+}
+# and with the options that take other ways
+VARIANTS = KINDS | {
+    "zetamix, pasted": _kind(ZetaMix, sources=3, paste=1.0),
+    "zetamix, blended": _kind(ZetaMix, sources=None, paste=0.0, p=0.7),
+    "zeta, few": _kind(ZetaMixup, gamma=(2.0, 4.0), sources=4, anchor="random"),
+    "mixup, batch": _kind(Mixup, alpha=0.3, per="batch"),
+    "cutmix, sample": _kind(CutMix, per="sample", p=0.7),
+    "switch, sample": _kind(MixupOrCutMix, per="sample"),
 }
 
 
 def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
+
+
+def normalised_only(name):
+    """The options with which a kind mixes samples of any mean, and whole numbers."""
+    return {"keep_variance": False} if name.startswith("zetamix") else {}
 
 
 @contextmanager
@@ -30,3 +55,33 @@ def plain_torch():
         yield
     finally:
         dispatch.REFERENCE_ONLY = before
+
+
+def mixed_by_hand(values, plan, mean=None):
+    """What a plan makes of samples or soft targets [batch, ...], in float64, by loops over lists.
+
+    mean: of each feature or of all; with one, images are clipped as well.
+    """
+    shape = values.shape[1:]
+    rows = values.detach().double().reshape(plan.batch_size, shape.numel()).tolist()
+    boxes = None
+    if plan.boxes is not None and len(shape) > 1 and shape[-2:] == plan.size:
+        boxes = plan.boxes.tolist()
+    is_image = len(shape) > 2 and min(shape[-2:]) > 1
+    largest = 1 if values.is_floating_point() else 255
+    outputs = []
+    for k, (order, weights) in enumerate(
+        zip(plan.indices.tolist(), plan.weights.double().tolist(), strict=True)
+    ):
+        if boxes is not None and boxes[k][0][2] > 0:
+            outputs.append(by_hand.paste(rows, order, boxes[k], *plan.size))
+            continue
+        by_row = by_hand.weights_by_row(order, weights, plan.batch_size)
+        mixed = by_hand.mix_samples(rows, by_row)
+        if plan.keep_variance and is_image:
+            means = [0.0] * shape.numel() if mean is None else mean
+            mixed = by_hand.keep_variance(mixed, weights, means)
+            if mean is not None:
+                mixed = [min(max(value, 0), largest) for value in mixed]
+        outputs.append(mixed)
+    return torch.tensor(outputs, dtype=torch.float64).view(plan.outputs, *shape)
