@@ -1,4 +1,4 @@
-"""The transforms, for tests that must take any of them, and what a plan makes of a batch by hand."""
+"""The transforms, for tests that must take any of them, and mixing by hand by a plan."""
 
 from contextlib import contextmanager
 
