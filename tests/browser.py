@@ -24,6 +24,8 @@ def needs_browser(test: Any) -> Any:
     return pytest.mark.slow(pytest.mark.skipif(BINARY is None, reason=reason)(test))
 
 
+# Chromium makes no narrower window
+LEAST_WINDOW = 500
 # runs before the rest of the page, so that it records every failure
 LISTEN = """
 <script>
@@ -48,18 +50,21 @@ addEventListener("load", async () => {
   seen.text = document.body.innerText;
   seen.requests = performance.getEntriesByType("resource").map(entry => entry.name)
     .filter(name => !name.startsWith("data:"));
-  seen.result = await (RESULT);
+  try { seen.result = await (RESULT); } catch (error) { seen.errors.push(String(error)); }
   seen.overflow = document.documentElement.scrollWidth - innerWidth;
-  document.documentElement.setAttribute("data-seen", JSON.stringify(seen));
-  if (parent !== window) parent.postMessage(JSON.stringify(seen), "*");
+  parent.postMessage(JSON.stringify(seen), "*");
 });
 </script>
 """
-# Chromium makes no narrower window, but frames are as narrow as one likes
-LEAST_WINDOW = 500
-FRAME = """<!DOCTYPE html><html><body><script>
-addEventListener("message",
-  event => document.documentElement.setAttribute("data-seen", event.data));
+# the page in a frame, which is as narrow as one likes; a second frame is open, and the outer page
+# therefore not loaded, until the page has told what it saw
+FRAME = """<!DOCTYPE html><html><body><iframe id="open"></iframe><script>
+const open = document.getElementById("open").contentDocument;
+open.open();
+addEventListener("message", event => {
+  document.documentElement.setAttribute("data-seen", event.data);
+  open.close();
+});
 </script><iframe src="PAGE" style="border: 0; width: WIDTHpx; height: 900px"></iframe></body></html>
 """
 
@@ -114,18 +119,13 @@ def open_page(page: Path, *, width: int = 1200, fragment: str = "", script: str 
     listen = LISTEN.replace("RESULT", script)
     copy.write_text(text[: head.end()] + listen + text[head.end() :], encoding="utf-8")
     frame = page.with_name(f".frame-{page.name}")
-    options = ("--virtual-time-budget=10000", "--dump-dom")
+    content = FRAME.replace("PAGE", escape(_address(copy, fragment))).replace("WIDTH", str(width))
+    frame.write_text(content, encoding="utf-8")
     try:
-        if width >= LEAST_WINDOW:
-            dom = _run(*options, page=copy, width=width, fragment=fragment)
-        else:
-            source = escape(_address(copy, fragment))
-            content = FRAME.replace("PAGE", source).replace("WIDTH", str(width))
-            frame.write_text(content, encoding="utf-8")
-            dom = _run(*options, page=frame, width=LEAST_WINDOW)
+        dom = _run("--dump-dom", page=frame, width=max(width, LEAST_WINDOW))
     finally:
         copy.unlink()
-        frame.unlink(missing_ok=True)
+        frame.unlink()
     seen = re.search(r'<html[^>]* data-seen="([^"]*)"', dom)
     assert seen is not None, f"{page} did not finish loading"
     return Opened(**json.loads(unescape(seen.group(1))))

@@ -13,11 +13,11 @@ import torch
 from browser import needs_browser, open_page
 
 from zetamix import ZetaMix, ZetaMixup
-from zetamix.batch_mix import IMAGES_PASTED
 from zetamix.gamma import GAMMA_MIN, describe_gamma, dominance_threshold
 from zetamix.transforms import CutMix, Mixup
 
 PAGE = Path(__file__).parents[1] / "docs" / "playground" / "index.html"
+PASTE = inspect.signature(ZetaMix).parameters["paste"].default
 DEFAULT = {"gamma": 2.8, "sources": None, "keep_variance": True, "paste": 0.0, "p": 1.0}
 DEFAULT |= {"batch_size": 8, "seed": 0, "images": 0, "alpha": 1.0, "per": "sample"}
 SETTINGS = [
@@ -35,7 +35,8 @@ SETTINGS = [
         {"gamma": [0.0, 6.0], "sources": 3, "p": 0.5, "batch_size": 12, "seed": 7},
         {"gamma": 2.0, "sources": 4, "p": 0.6, "paste": 0.7, "batch_size": 12, "seed": 8},
         {"gamma": [1.0, 3.0], "keep_variance": False, "p": 0.0, "paste": 0.4, "seed": 9},
-        {"gamma": 0.3, "batch_size": 5, "keep_variance": False, "alpha": 0.05, "seed": 10},
+        # not a seed of an area within 1e-7 of 1: the last bit of a square root depends on the machine
+        {"gamma": 0.3, "batch_size": 5, "keep_variance": False, "alpha": 0.05, "seed": 12},
     )
 ]
 
@@ -273,7 +274,7 @@ CODES = """FRAGMENTS.map(fragment => {
 @needs_browser
 def test_the_code_that_is_shown_makes_what_is_shown(page):
     """With every share of pasted outputs, of which the default alone is left out of the code."""
-    shares = (0.0, 0.25, IMAGES_PASTED, 1.0)
+    shares = (0.0, 0.25, PASTE, 1.0)
     settings = [
         DEFAULT | {"gamma": [0.0, 4.0], "sources": 2, "paste": share, "batch_size": 12, "seed": 3}
         for share in shares
@@ -320,9 +321,6 @@ def test_the_sentence_about_gamma_is_true(page):
         if name in presets["ZetaMix (recommended)"]
     }
     ours["gamma"] = list(ours["gamma"]) if isinstance(ours["gamma"], tuple) else ours["gamma"]
-    assert (ours["paste"], ours["keep_variance"]) == (None, None)
-    # what None stands for, where samples are images and targets classes
-    ours |= {"paste": IMAGES_PASTED, "keep_variance": True}
     assert presets["ZetaMix (recommended)"] == ours
     paper = inspect.signature(ZetaMixup).parameters
     assert presets["ζ-mixup, the paper’s"]["gamma"] == paper["gamma"].default
