@@ -16,9 +16,9 @@ NAME = re.compile(r"(?<![\[`])`((?:zetamix\.)?[A-Za-z_][\w.]*)`(?!`)")
 # where the reference describes each public name
 HOMES = {
     "zetamix.transforms": (
-        "ZetaMix", "ZetaMixup", "Mixup", "CutMix", "MixupOrCutMix", "LabelSmoothing", "LocalMixup",
+        "ZetaMix", "ZetaMixup", "Mixup", "CutMix", "MixupOrCutMix", "LabelSmoothing",
     ),
-    "zetamix.plan": ("MixPlan", "zeta_plan", "mixup_plan", "local_plan"),
+    "zetamix.plan": ("MixPlan", "zeta_plan", "mixup_plan"),
     "zetamix.mix": ("apply_plan", "zeta_mixup", "mixup"),
     "zetamix.gamma": ("GAMMA_MIN", "describe_gamma", "weigh"),
     "zetamix.losses": ("soft_cross_entropy", "SoftCrossEntropy", "expected_loss"),

@@ -9,6 +9,9 @@ and the records disagree.
 import re
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
+
+import torch
 
 from paper.report import make_report
 from paper.report.tables import Comparison, compare_all, readme_table
@@ -30,6 +33,8 @@ PAGES = {
     "docs/results/paper.md": ("cifar10", "cifar10-verdict", "anchor"),
     "docs/understand/theorems.md": ("thresholds",),
     "docs/how-to/choosing-gamma.md": ("gamma",),
+    "docs/how-to/when-not-to-mix.md": ("when",),
+    "docs/how-to/class-imbalance.md": ("imbalance",),
 }
 """The places of each page, which it must have once and no others."""
 VARIANT = "crop-flip"
@@ -151,6 +156,82 @@ def gamma_table(_: RecordStore) -> str:
     return Table(heads, rows).markdown()
 
 
+# as they are named in the records, which do not depend on defaults
+METHODS = {
+    "none": "no mixing",
+    "mixup:1.0": "mixup",
+    "cutmix:1.0": "CutMix",
+    "switch": "switch",
+    "zeta:2.8": "ζ-mixup (2.8)",
+    "zetamix:gamma=0.0..4.0,sources=2,keep_variance=yes,paste=0.5,p=1.0,until=0.8": "ZetaMix",
+}
+SMOOTHING = {"smoothing:0.1": "label smoothing"}
+# what was trained: dataset, images, augmentation, and the metric that the data is judged by
+TRAININGS = {
+    "CIFAR-10, 5,000 images, 200 epochs, error %": ("cifar10", 5_000, "crop-flip", "error"),
+    "CIFAR-10, 50,000 images, 200 epochs, error %": ("cifar10", 50_000, "crop-flip", "error"),
+    "Fashion-MNIST, 10,000 images, 200 epochs, error %": (
+        "fashion_mnist",
+        10_000,
+        "flip",
+        "error",
+    ),
+    "BreastMNIST, 546 images, 100 epochs, AUC %": ("breastmnist", None, "none", "auc"),
+    "ISIC 2017, 2,000 images, 50 epochs, balanced accuracy %": (
+        "isic2017",
+        2_000,
+        "none",
+        "balanced_accuracy",
+    ),
+}
+
+
+def _runs_of(
+    store: RecordStore, method: str, dataset: str, size: int | None, augmentation: str
+) -> list[RunRecord]:
+    """The runs of a method that were measured on test data."""
+    return [
+        record
+        for key, record in store.records.items()
+        if isinstance(record, RunRecord)
+        and store.artifact_of[key] in ("zetamix", "natural", "medmnist")
+        and (record.cell.method, record.cell.dataset) == (method, dataset)
+        and size in (None, record.cell.train_size)
+        and record.cell.recipe["augmentation"] == augmentation
+    ]
+
+
+def when_table(store: RecordStore) -> str:
+    """With and without mixing: the metric of each training, with the number of seeds."""
+    rows: list[list[Cell | str]] = []
+    for name, (*training, metric) in TRAININGS.items():
+        row: list[Cell | str] = [name]
+        for method in METHODS:
+            values = [100 * run.last[metric] for run in _runs_of(store, method, *training)]
+            row.append(Cell(fmean(values), n=len(values), digits=1) if values else Cell(None))
+        rows.append(row)
+    return Table(["data", *METHODS.values()], rows).markdown()
+
+
+def imbalance_table(store: RecordStore) -> str:
+    """Metrics and recalls of each method on ISIC 2017, means over seeds."""
+    rows: list[list[Cell | str]] = []
+    *training, _ = TRAININGS["ISIC 2017, 2,000 images, 50 epochs, balanced accuracy %"]
+    for method, name in (METHODS | SMOOTHING).items():
+        runs = _runs_of(store, method, *training)
+        means = {metric: fmean(run.last[metric] for run in runs) for metric in runs[0].last}
+        counts = torch.tensor([run.confusion for run in runs]).double()
+        recalls = (counts.diagonal(dim1=1, dim2=2) / counts.sum(2)).mean(0).tolist()
+        shares = [means["balanced_accuracy"], means["accuracy"], means["auc"], *recalls]
+        cells = [Cell(100 * share, digits=1) for share in shares]
+        rows.append(
+            [name, *cells, Cell(means["nll"], digits=3), Cell(means["nll_scaled"], digits=3)]
+        )
+    heads = ["%", "balanced accuracy", "accuracy", "AUC"]
+    heads += ["recall of nevi", "of melanomas", "of keratoses", "NLL", "NLL, scaled"]
+    return Table(heads, rows).markdown()
+
+
 BLOCKS: dict[str, Callable[[RecordStore], str]] = {
     "zetamix": lambda store: readme_section(make_view("zetamix", store)),
     "cifar10": cifar10_table,
@@ -158,6 +239,8 @@ BLOCKS: dict[str, Callable[[RecordStore], str]] = {
     "anchor": anchor_table,
     "thresholds": thresholds_table,
     "gamma": gamma_table,
+    "when": when_table,
+    "imbalance": imbalance_table,
 }
 
 

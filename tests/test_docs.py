@@ -16,9 +16,11 @@ from browser import needs_browser, open_page
 from filelock import FileLock
 from typer.testing import CliRunner
 
+from benchmarks.__main__ import parse as parse_benchmark
+from paper.__main__ import app as paper
 from paper.reproduce import ARTIFACTS
 from zetamix.methods import parse_list
-from zetamix_lab.cli.app import app
+from zetamix_lab.cli.app import app as commands
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -28,16 +30,17 @@ BLOCK = re.compile(r"^```python\b[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTAL
 CONSOLE = re.compile(r"^```console\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
 # libraries with settings of their own for the whole process: backends, warnings, start methods
-ALONE = {
-    f"docs/how-to/{name}.md"
-    for name in ("timm", "lightning", "transformers", "keras", "monai", "fastai", "numpy-and-jax")
-}
-# recipes for libraries that neither the package nor its development needs
-RECIPES = {
-    "docs/how-to/keras.md": "keras",
+ALONE = {"docs/how-to/keras.md": "keras", "docs/how-to/fastai.md": "fastai"}
+# libraries that neither the package nor its development needs
+RECIPES = ALONE | {
     "docs/how-to/monai.md": "monai",
-    "docs/how-to/fastai.md": "fastai",
     "docs/how-to/numpy-and-jax.md": "jax",
+    "docs/how-to/choosing-gamma.md": "optuna",
+}
+# importing these takes seconds
+SLOW = {
+    *RECIPES,
+    *(f"docs/how-to/{name}.md" for name in ("timm", "lightning", "transformers", "several-gpus")),
 }
 
 
@@ -61,31 +64,49 @@ def run_page(path):
     exec(compile(program_of(path), str(path), "exec"), {"__name__": "page"})
 
 
-WITH_CODE = [name for name in NAMES if blocks_of(ROOT / name)]
-
-
-@pytest.mark.parametrize("name", [name for name in WITH_CODE if name not in ALONE])
-def test_code_runs(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    run_page(ROOT / name)
-
-
-@pytest.mark.slow  # importing Keras, MONAI, fastai and Transformers takes seconds each
-@pytest.mark.parametrize("name", [name for name in WITH_CODE if name in ALONE])
-def test_code_of_integrations_runs(name, tmp_path):
-    if name in RECIPES and importlib.util.find_spec(RECIPES[name]) is None:
-        pytest.skip(f"needs the package {RECIPES[name]}: pip install {RECIPES[name]}")
-    program = tmp_path / "page.py"
-    program.write_text(program_of(ROOT / name), encoding="utf-8")
+def run_alone(path, folder, *launcher):
+    """Run a page as a script, in a process of its own or in those of a launcher; its output."""
+    program = folder / "page.py"
+    program.write_text(program_of(path), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, program],
-        cwd=tmp_path,
-        env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
+        [sys.executable, *launcher, program],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+WITH_CODE = [name for name in NAMES if blocks_of(ROOT / name)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in WITH_CODE],
+)
+@pytest.mark.filterwarnings("ignore")  # of other libraries about themselves
+def test_code_runs(name, tmp_path, monkeypatch):
+    library = RECIPES.get(name)
+    if library is not None and importlib.util.find_spec(library) is None:
+        pytest.skip(f"needs the package {library}: pip install {library}")
+    if name in ALONE:
+        run_alone(ROOT / name, tmp_path)
+        return
+    monkeypatch.chdir(tmp_path)
+    # the job of one process that a page sets up ends with the test
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    run_page(ROOT / name)
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_model(tmp_path):
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    printed = run_alone(DOCS / "how-to" / "several-gpus.md", tmp_path, *launcher)
+    sums = dict(re.findall(r"^rank (\d): (\S+)$", printed, re.MULTILINE))
+    assert sums.keys() == {"0", "1"}
+    assert sums["0"] == sums["1"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -127,10 +148,9 @@ def check_command(words):
     """Raise unless the command exists with these options and values."""
     program, *rest = words
     if program == "zetamix":
-        check_zetamix(rest)
+        check_typer(commands, program, rest)
     elif program == "torchrun":
-        assert rest[rest.index("-m") + 1] == "zetamix"
-        check_zetamix(rest[rest.index("-m") + 2 :])
+        assert re.fullmatch(r"--nproc-per-node=\d+ \w+\.py", " ".join(rest)), rest
     elif program == "make":
         targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         assert rest[0] in targets
@@ -140,15 +160,17 @@ def check_command(words):
         place, _, extras = rest[-1].rstrip("]").partition("[")
         assert place in (".", "zetamix"), rest
         assert set(filter(None, extras.split(","))) <= set(project["optional-dependencies"])
+    elif program == "python" and rest[0] == "-m":
+        check_module(rest[1], rest[2:])
     elif program == "python":
         assert (ROOT / rest[0]).is_file()
     else:
         raise AssertionError(f"nothing checks {program}")
 
 
-def check_zetamix(words):
+def check_typer(app, name, words):
     """Parse with the command's own parser, without running it."""
-    command, name = typer.main.get_command(app), "zetamix"
+    command = typer.main.get_command(app)
     context = command.make_context(name, list(words))
     while getattr(command, "commands", None):
         # what a group leaves over begins with the name of a command
@@ -156,11 +178,20 @@ def check_zetamix(words):
         name, command = words[0], command.commands[words[0]]
         words = words[1:]
         context = command.make_context(name, list(words), parent=context)
-    options = context.params
-    if options.get("methods"):
-        parse_list(options["methods"])
-    if name == "reproduce":
-        assert set(options["ids"] or ()) <= {*ARTIFACTS, "all", "page"}
+    if context.params.get("methods"):
+        parse_list(context.params["methods"])
+    return context.params
+
+
+def check_module(module, words):
+    if module == "paper":
+        ids = check_typer(paper, module, words)["ids"] or ()
+        assert set(ids) <= {*ARTIFACTS, "all", "page", "data"} or ids[0] == "data"
+    elif module == "benchmarks":
+        parse_benchmark(words)
+    else:
+        assert importlib.util.find_spec(module) is not None
+        assert not words
 
 
 SHOWN = [(name, words) for name in NAMES for words in commands_of(name)]
@@ -181,6 +212,8 @@ def test_commands_exist(name, words):
         "zetamix compare --epochs many",
         "zetamix compare --methods zetta:2.8",
         "zetamix check --near photos/",
+        "python -m paper figure99",
+        "python -m benchmarks --rows 3",
         "make sandwich",
         "pip install '.[clii]'",
         "cargo build",
@@ -188,17 +221,16 @@ def test_commands_exist(name, words):
 )
 def test_a_command_that_does_not_exist_is_seen(line):
     # typer's errors are not AssertionErrors; those of a missing command are StopIterations
-    with pytest.raises(Exception):  # noqa: B017
+    with pytest.raises((Exception, SystemExit)):
         check_command(shlex.split(line))
 
 
-@pytest.mark.parametrize("words", [["reproduce", "--list"]], ids=" ".join)
-def test_cheap_commands_of_the_pages_run(words, tmp_path, monkeypatch):
-    assert ["zetamix", *words] in [shown for _, shown in SHOWN]
+def test_the_list_of_the_page_runs(tmp_path, monkeypatch):
+    assert ["python", "-m", "paper", "--list"] in [shown for _, shown in SHOWN]
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, words)
+    result = CliRunner().invoke(paper, ["--list"])
     assert result.exit_code == 0, result.output
-    assert "cifar10" in result.output or "natural" in result.output
+    assert "natural" in result.output
 
 
 # links; those between pages of the site are checked by its build as well, with their anchors
@@ -248,25 +280,31 @@ def load(script):
 
 
 RESULTS, SPEED = load("results/render.py"), load("benchmarks/render.py")
+SPEED_PAGE = SPEED.PAGE.relative_to(ROOT).as_posix()
 CHANGES = {
     "README.md": ("| no mixing |", "| no maxing |"),
     "docs/results/zetamix.md": ("runs of this comparison", "runs of that comparison"),
     "docs/results/paper.md": ("points; 95 %", "points; 96 %"),
     "docs/understand/theorems.md": ("| 100 |", "| 99 |"),
     "docs/how-to/choosing-gamma.md": ("| 0.802 |", "| 0.803 |"),
-    "docs/results/speed.md": ("| 128 × 3 × 32² |", "| 129 × 3 × 32² |"),
+    "docs/how-to/when-not-to-mix.md": ("| 53.9 (n = 3) |", "| 54.9 (n = 3) |"),
+    "docs/how-to/class-imbalance.md": ("| 53.9 |", "| 54.9 |"),
+    SPEED_PAGE: ("| 128 × 3 × 32², float32 |", "| 129 × 3 × 32², float32 |"),
 }
 
 
-@pytest.mark.parametrize("page", [*RESULTS.PAGES, SPEED.PAGE])
+@pytest.mark.parametrize("page", [*RESULTS.PAGES, SPEED_PAGE])
 def test_tables_show_what_was_measured(page):
-    render = SPEED.render if page == SPEED.PAGE else RESULTS.render
-    text = (ROOT / page).read_text()
-    assert render(text, page) == text, "run: make results"
+    text = (ROOT / page).read_text(encoding="utf-8")
+
+    def render(text):
+        return SPEED.render(text) if page == SPEED_PAGE else RESULTS.render(text, page)
+
+    assert render(text) == text, "run: make results"
     # a changed number would be noticed
     shown, changed = CHANGES[page]
     assert shown in text
-    assert render(text.replace(shown, changed), page) == text
+    assert render(text.replace(shown, changed)) == text
 
 
 @pytest.mark.parametrize("module", [RESULTS, SPEED])
