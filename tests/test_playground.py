@@ -35,7 +35,7 @@ SETTINGS = [
         {"gamma": [0.0, 6.0], "sources": 3, "p": 0.5, "batch_size": 12, "seed": 7},
         {"gamma": 2.0, "sources": 4, "p": 0.6, "paste": 0.7, "batch_size": 12, "seed": 8},
         {"gamma": [1.0, 3.0], "keep_variance": False, "p": 0.0, "paste": 0.4, "seed": 9},
-        # not a seed of an area within 1e-7 of 1: the last bit of a square root depends on the machine
+        # of areas within 1e-7 of 1 the last bit of the square root depends on the machine
         {"gamma": 0.3, "batch_size": 5, "keep_variance": False, "alpha": 0.05, "seed": 12},
     )
 ]
