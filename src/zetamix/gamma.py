@@ -21,8 +21,8 @@ Number = TypeVar("Number", float, Tensor)
 
 def _excess(gamma: float, sources: int) -> float:
     """Σ_{j=2..sources} j^-γ − 1: positive below the threshold, negative above."""
-    ranks = torch.arange(2, sources + 1, dtype=torch.float64, device="cpu")
-    return math.fsum((ranks**-gamma).tolist()) - 1.0
+    # not by tensors, which hold no values in FakeTensorMode
+    return math.fsum(rank**-gamma for rank in range(2, sources + 1)) - 1.0
 
 
 @lru_cache(maxsize=256)

@@ -104,7 +104,10 @@ def _has_mean(samples: Tensor, mean: float | Sequence[float] | None) -> bool:
 @lru_cache(maxsize=16)
 def _has_kernels(device: torch.device) -> bool:
     """Whether the Triton kernels run on a device: a CUDA GPU since Ampere."""
-    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
+    # a fake tensor is on a GPU where there is none
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return False
+    if importlib.util.find_spec("triton") is None:
         return False
     return torch.version.hip is not None or torch.cuda.get_device_capability(device) >= (8, 0)
 
