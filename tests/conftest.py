@@ -29,7 +29,7 @@ TOLERANCES = {
 SLOW_FILES = {
     "test_compare_cli", "test_compare_report", "test_executor",
     "test_multi_label",
-    "test_kernels", "test_kill_storm", "test_ray_cluster", "test_reproduce_cli",
+    "test_kernels", "test_ray_cluster", "test_reproduce_cli",
     "test_reproduce_results", "test_run_cells",
 }  # fmt: skip
 

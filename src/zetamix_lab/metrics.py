@@ -44,9 +44,6 @@ class Metric:
     """Whether it is printed in percent, and its differences in percentage points."""
     meaning: str = ""
     """A one-line explanation, if the name needs one."""
-    chance: Callable[[Tensor], Tensor | float] | None = None
-    """The best value of a classifier that ignores its input, from the fraction of samples of each
-    class (or label, for several labels per sample); None if no formula is known."""
 
     @property
     def digits(self) -> int:
@@ -106,39 +103,19 @@ RANKING = (
 )
 PRECISIONS = "the area under the precision-recall curve, averaged over labels"
 _TABLE = (
-    # name, title, heading, higher is better, percent, meaning, chance level
-    Metric("error", "error rate", "error", False, chance=lambda shares: 1 - shares.max()),
-    Metric("accuracy", "accuracy", "accuracy", True, chance=Tensor.max),
-    Metric(
-        "balanced_accuracy",
-        "balanced accuracy",
-        "balanced accuracy",
-        True,
-        meaning=RECALLS,
-        chance=lambda shares: 1 / len(shares),
-    ),
-    Metric("f1_micro", "micro F1", "micro F1", True, chance=Tensor.max),
+    # name, title, heading, higher is better, percent, meaning
+    Metric("error", "error rate", "error", False),
+    Metric("accuracy", "accuracy", "accuracy", True),
+    Metric("balanced_accuracy", "balanced accuracy", "balanced accuracy", True, meaning=RECALLS),
+    Metric("f1_micro", "micro F1", "micro F1", True),
     Metric("f1_macro", "macro F1", "macro F1", True),
-    Metric("auc", "AUC", "AUC", True, False, meaning=RANKING, chance=lambda shares: 0.5),
-    Metric(
-        "nll",
-        "negative log-likelihood",
-        "NLL",
-        False,
-        False,
-        chance=lambda shares: -(shares * shares.log()).sum(),
-    ),
+    Metric("auc", "AUC", "AUC", True, False, RANKING),
+    Metric("nll", "negative log-likelihood", "NLL", False, False),
     Metric("ece", "expected calibration error", "ECE", False),
     Metric("nll_scaled", "NLL after temperature scaling", "NLL (T)", False, False),
     Metric("ece_scaled", "ECE after temperature scaling", "ECE (T)", False),
-    Metric("map", "mean average precision", "mAP", True, meaning=PRECISIONS, chance=Tensor.mean),
-    Metric(
-        "hamming",
-        "Hamming loss",
-        "Hamming loss",
-        False,
-        chance=lambda shares: torch.minimum(shares, 1 - shares).mean(),
-    ),
+    Metric("map", "mean average precision", "mAP", True, meaning=PRECISIONS),
+    Metric("hamming", "Hamming loss", "Hamming loss", False),
 )
 METRICS = {metric.name: metric for metric in _TABLE}
 # with the temperature fitted on the validation split after training; `classify` has the others
@@ -186,26 +163,6 @@ def primary_metric(counts: Tensor, *, multi_label: bool = False) -> str:
     return choose_metrics(counts, multi_label=multi_label)[0]
 
 
-def chance_level(metric: str, counts: Tensor, *, samples: int | None = None) -> float | None:
-    """The best value of a classifier that ignores its input; None if no formula is known.
-
-    counts: samples per class. For the error rate this is the majority-class baseline.
-    samples: the number of samples of a multi-label split, whose counts are those of each label.
-
-    >>> counts = torch.tensor([3, 1])
-    >>> [chance_level(name, counts) for name in ("error", "accuracy", "balanced_accuracy", "ece")]
-    [0.25, 0.75, 0.5, None]
-    """
-    present, chance = counts[counts > 0].double(), METRICS[metric].chance
-    if samples is None:
-        known = len(present) > 1 and metric not in MULTI_LABEL_ONLY
-    else:
-        known = metric in (*MULTI_LABEL_ONLY, "auc")
-    if chance is None or not known:
-        return None
-    return float(chance(present / (present.sum() if samples is None else samples)))
-
-
 @dataclass(frozen=True)
 class ChanceLevel:
     """What a classifier that ignores its input reaches on a split."""
@@ -219,46 +176,41 @@ class ChanceLevel:
 
 
 def guessing(primary: str, counts: Tensor, samples: int | None = None) -> ChanceLevel | None:
-    """The chance level by which methods are judged; None if it is not known.
+    """The chance level by which methods are judged; None if only one class has samples.
 
     It is that of the AUC if this is the primary metric, else of balanced accuracy: rare classes may
-    be ranked well and never be predicted.
+    be ranked well and never be predicted. The standard error is that over the samples of the split,
+    not over seeds: all seeds are scored on the same samples, so that their mean is hardly more
+    precise than a single one.
 
-    counts, samples: as of `chance_level`.
+    counts: samples per class.
+    samples: the number of samples of a multi-label split, whose counts are those of each label.
+
+    >>> level = guessing("error", torch.tensor([50, 50]))
+    >>> level.metric, level.value, round(level.highest, 3)
+    ('balanced_accuracy', 0.5, 0.6)
     """
-    metric = "auc" if primary == "auc" or samples is not None else "balanced_accuracy"
-    value = chance_level(metric, counts, samples=samples)
-    if value is None:
+    present = counts[counts > 0].double()
+    if samples is None and len(present) < 2:
         return None
-    # all labels are guessed for the same samples, so their errors may be correlated
     total = int(counts.sum()) if samples is None else samples
-    pairs = [torch.tensor([total - int(n), int(n)]) for n in counts if 0 < n < total]
-    errors = [chance_error(metric, part) for part in ([counts] if samples is None else pairs)]
-    highest = value + CHANCE_ERRORS * math.fsum(errors) / max(1, len(errors)) + ROUNDING
-    return ChanceLevel(metric, value, highest, int((counts > 0).sum()), total)
+    if samples is None and primary != "auc":
+        # a recall is a fraction of the samples of a class, each guessed with the same probability
+        metric, value = "balanced_accuracy", 1 / len(present)
+        error = math.sqrt(value * (1 - value) * float((1 / present).sum())) / len(present)
+    else:
+        metric, value = "auc", 0.5
+        positive = (counts[:1] if samples is None else counts).double()
+        pairs = (positive * (total - positive))[(positive > 0) & (positive < total)]
+        # the variance of the Mann-Whitney U statistic; all labels are guessed for the same samples,
+        # so that their errors may be correlated
+        error = float(((total + 1) / (12 * pairs)).sqrt().sum()) / max(1, len(pairs))
+    return ChanceLevel(metric, value, value + CHANCE_ERRORS * error + ROUNDING, len(present), total)
 
 
 def better_than_chance(chance: ChanceLevel, means: Sequence[float]) -> bool:
     """Whether any of the means of the metric is significantly better than guessing."""
     return any(math.isnan(mean) or mean > chance.highest for mean in means)
-
-
-def chance_error(metric: str, counts: Tensor) -> float:
-    """The standard error of the AUC or balanced accuracy of random guessing, for these counts.
-
-    It is that over the samples of the split, not over seeds: all seeds are scored on the same
-    samples, so that their mean is hardly more precise than a single one.
-
-    >>> round(chance_error("balanced_accuracy", torch.tensor([50, 50])), 3)
-    0.05
-    """
-    counts = counts[counts > 0].double()
-    if metric == "auc":
-        # the variance of the Mann-Whitney U statistic
-        return math.sqrt((float(counts.sum()) + 1) / (12 * float(counts.prod())))
-    # a recall is a fraction of the samples of a class, each guessed with probability 1 / classes
-    chance = 1 / len(counts)
-    return math.sqrt(chance * (1 - chance) * float((1 / counts).sum())) / len(counts)
 
 
 def resolution(metric: str, counts: Tensor) -> float:
@@ -302,47 +254,28 @@ def classify(logits: Tensor, labels: Tensor) -> dict[str, float]:
     hits = zeros.index_add(0, labels, (predictions == labels).double())
     actual, predicted = (zeros.index_add(0, x, ones.double()) for x in (labels, predictions))
     recalls, f1 = hits / actual.clamp_min(1), 2 * hits / (actual + predicted).clamp_min(1)
-    # read all at once: every read of a number synchronises with the device
-    right, recall, f1_macro, auc, nll, ece = torch.stack(
-        [
-            hits.sum(),
-            recalls.sum() / (actual > 0).sum(),
-            # a class that is absent but predicted counts as a mistake, as in scikit-learn
-            f1.sum() / (actual + predicted > 0).sum(),
-            _auc(probabilities, labels),
-            F.cross_entropy(logits, labels),
-            multiclass_calibration_error(
-                probabilities, labels, num_classes=classes, n_bins=BINS, validate_args=False
-            ),
-        ]
-    ).tolist()
-    # from integers, so that 2 errors in 359 are exactly 2/359
-    accuracy = right / len(labels)
-    return {
-        "error": 1 - accuracy,
-        "accuracy": accuracy,
-        "balanced_accuracy": recall,
-        # with one label per sample, micro F1 is the accuracy
-        "f1_micro": accuracy,
-        "f1_macro": f1_macro,
-        "auc": auc,
-        "nll": nll,
-        "ece": ece,
-    }
-
-
-def _auc(probabilities: Tensor, labels: Tensor) -> Tensor:
-    """The mean of one-against-rest areas; NaN above DENSE_CLASSES.
-
-    The areas of 10,000 classes take minutes, and no report has them.
-    """
-    classes = probabilities.shape[1]
-    if classes > DENSE_CLASSES:
-        return probabilities.new_tensor(math.nan)
-    # of two classes that of the second: the scores of the first may have ties by rounding
-    first = 1 if classes == 2 else 0
+    # of two classes the AUC of the second: the scores of the first may have ties by rounding. That
+    # of 10,000 classes takes minutes, and no report has it
+    first = 1 if classes == 2 else 0 if classes <= DENSE_CLASSES else classes
     truth = labels[:, None] == torch.arange(first, classes, device=labels.device)
-    return _mean_area(binary_auroc, probabilities[:, first:], truth)
+    scores = {
+        "accuracy": hits.sum(),
+        "balanced_accuracy": recalls.sum() / (actual > 0).sum(),
+        # a class that is absent but predicted counts as a mistake, as in scikit-learn
+        "f1_macro": f1.sum() / (actual + predicted > 0).sum(),
+        "auc": _mean_area(binary_auroc, probabilities[:, first:], truth),
+        "nll": F.cross_entropy(logits, labels),
+        "ece": multiclass_calibration_error(
+            probabilities, labels, num_classes=classes, n_bins=BINS, validate_args=False
+        ),
+    }
+    # read all at once: every read of a number synchronises with the device
+    values = dict(zip(scores, torch.stack([*scores.values()]).tolist(), strict=True))
+    # from integers, so that 2 errors in 359 are exactly 2/359
+    accuracy = values["accuracy"] / len(labels)
+    # with one label per sample, micro F1 is the accuracy
+    values |= {"accuracy": accuracy, "error": 1 - accuracy, "f1_micro": accuracy}
+    return {name: values[name] for name in EVALUATED}
 
 
 def classify_multi_label(logits: Tensor, labels: Tensor) -> dict[str, float]:
@@ -455,8 +388,8 @@ def dense_confusion(stored: Confusion) -> Tensor:
     """The matrix of `count_confusion`, [true class, predicted class]."""
     if isinstance(stored, list):
         return torch.tensor(stored)
+    matrix = torch.zeros(2 * [stored["classes"]], dtype=torch.int64)
     true, predicted, counts = torch.tensor(stored["cells"]).T
-    matrix = torch.zeros(stored["classes"], stored["classes"], dtype=torch.int64)
     matrix[true, predicted] = counts
     return matrix
 
@@ -464,8 +397,7 @@ def dense_confusion(stored: Confusion) -> Tensor:
 def count_right(stored: Confusion) -> tuple[Tensor, Tensor]:
     """Correctly predicted and all samples of each class, [classes], from `count_confusion`."""
     if isinstance(stored, list):
-        matrix = torch.tensor(stored)
-        return matrix.diag(), matrix.sum(1)
+        return torch.tensor(stored).diag(), torch.tensor(stored).sum(1)
     true, predicted, counts = torch.tensor(stored["cells"]).T
     zeros = counts.new_zeros(stored["classes"])
     right = zeros.index_add(0, true, counts * (true == predicted))

@@ -99,7 +99,7 @@ class RunRecord:
 
         For a recipe with `last_epochs=1` this is the value after the last epoch.
         """
-        return median(epoch[metric] for epoch in self.extra.get("last_epochs", [self.last]))
+        return float(median(each[metric] for each in self.extra.get("last_epochs", [self.last])))
 
     def as_dict(self) -> dict[str, Any]:
         return {"key": self.key, **dataclasses.asdict(self)}

@@ -104,7 +104,7 @@ def test_a_damaged_tensor_of_a_checkpoint_is_not_resumed(folders, new, tmp_path)
     path.write_bytes(content)
     torch.load(path, weights_only=True)
     run = new(out="run")
-    message = train([run]).failures[run].message
+    message = train([run]).failures[run]
     assert message.startswith(f"{path} cannot be read: the checksum of ")
     assert message.endswith("Remove it to restart this run.")
     path.unlink()

@@ -514,13 +514,13 @@ def test_a_diverged_run_raises_and_is_a_failure_of_train(new, recipe, message):
     run = new("mixup", recipe, seed=7)
     result = train([run])
     assert (result.records, list(result.failures)) == ([], [run])
-    assert (result.failures[run].kind, result.failures[run].message) == ("diverged", message)
+    assert result.failures[run] == message
 
 
 def test_a_diverged_run_keeps_its_last_finite_checkpoint(new):
     # the rate of the second epoch makes it diverge
     run = new("none", RECIPE.change(lr=0.01, decay=1e32), save_every=0)
-    assert "in epoch 2, step 2 of 3" in train([run]).failures[run].message
+    assert "in epoch 2, step 2 of 3" in train([run]).failures[run]
     saved = checkpoint(run.folder.path)
     assert (saved["epoch"], saved["step_in_epoch"]) == (1, 0)
     assert all(torch.isfinite(part).all() for part in saved["model"].values())

@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from zetamix_lab.train.step_timer import CHUNKS_AHEAD, StepTimer
+from zetamix_lab.train.run import CHUNKS_AHEAD, StepTimer
 
 
 class FakeGPU:

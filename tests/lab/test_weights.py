@@ -15,7 +15,7 @@ from zetamix_lab.models import WeightsError, initialise
 from zetamix_lab.provenance import FileChangedError, FileRef
 from zetamix_lab.seeds import seeded
 from zetamix_lab.train import Recipe, RecipeError, make_recipe
-from zetamix_lab.train.concurrent_runs import RunFailure
+from zetamix_lab.train.concurrent_runs import describe_failure
 
 SHAPE = (3, 96, 96)
 
@@ -124,7 +124,7 @@ def test_a_file_that_changes_meanwhile_fails_the_run(tmp_path, new):
     torch.save({}, path)
     with pytest.raises(FileChangedError, match="has changed") as caught:
         run.start()
-    assert RunFailure.from_error(caught.value).kind == "data"
+    assert describe_failure(caught.value) == str(caught.value)
     path.unlink()
     with pytest.raises(FileChangedError, match="not on this machine"):
         run.start()

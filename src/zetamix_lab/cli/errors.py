@@ -52,11 +52,10 @@ def _message(error: Exception) -> str | None:
     """The message to print; None for an unexpected error."""
     if _is_ours(error):
         return str(error)
-    from zetamix_lab.train.concurrent_runs import RunFailure
+    from zetamix_lab.train.concurrent_runs import describe_failure
 
-    failure = RunFailure.from_error(error)
-    if failure is not None:
-        return failure.message
+    if (failure := describe_failure(error)) is not None:
+        return failure
     if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         advice = " Free some space, then rerun the same command to resume." if full else ""

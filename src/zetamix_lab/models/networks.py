@@ -7,9 +7,16 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from zetamix_lab.models.errors import UnknownModelError
-from zetamix_lab.models.python_file import build_from_file, is_python_file, load_function
-from zetamix_lab.models.timm_models import TIMM, build_timm, check_timm, suggest_timm
+from zetamix_lab.models.timm_and_files import (
+    TIMM,
+    UnknownModelError,
+    build_from_file,
+    build_timm,
+    check_timm,
+    is_python_file,
+    load_function,
+    suggest_timm,
+)
 from zetamix_lab.models.weights import load_weights
 from zetamix_lab.provenance import FileRef
 from zetamix_lab.seeds import seeded
@@ -100,11 +107,10 @@ def default_model(shape: tuple[int, ...], *, gpu: bool = True) -> str:
 def resnet(name: str, num_classes: int, channels: int, *, small_stem: bool) -> nn.Module:
     """A ResNet of torchvision without weights, with a stem for the size of the images."""
     model: nn.Module = torchvision.models.get_model(name, weights=None, num_classes=num_classes)
+    size, stride = (3, 1) if small_stem else (7, 2)
+    first = nn.Conv2d(channels, 64, size, stride=stride, padding=size // 2, bias=False)
     if small_stem:
-        first = nn.Conv2d(channels, 64, 3, stride=1, padding=1, bias=False)
         model.maxpool = nn.Identity()
-    else:
-        first = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
     nn.init.kaiming_normal_(first.weight, mode="fan_out", nonlinearity="relu")
     model.conv1 = first
     return model
@@ -121,12 +127,7 @@ def lenet5(num_classes: int, shape: tuple[int, ...]) -> nn.Module:
         nn.MaxPool2d(2),
         *_block(6, 16, 5, padding=0, bias=True),
         nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(flat, 120),
-        nn.ReLU(),
-        nn.Linear(120, 84),
-        nn.ReLU(),
-        nn.Linear(84, num_classes),
+        *_perceptron(flat, 120, 84, num_classes),
     )
 
 
@@ -159,14 +160,12 @@ def smallnet(num_classes: int, shape: tuple[int, ...]) -> nn.Module:
 
 def mlp(num_classes: int, shape: tuple[int, ...]) -> nn.Module:
     """A perceptron with two hidden layers of 128 units, on flattened samples."""
-    return nn.Sequential(
-        nn.Flatten(),
-        nn.Linear(math.prod(shape), 128),
-        nn.ReLU(),
-        nn.Linear(128, 128),
-        nn.ReLU(),
-        nn.Linear(128, num_classes),
-    )
+    return nn.Sequential(*_perceptron(math.prod(shape), 128, 128, num_classes))
+
+
+def _perceptron(inputs: int, first: int, second: int, classes: int) -> list[nn.Module]:
+    layers = [nn.Linear(inputs, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU()]
+    return [nn.Flatten(), *layers, nn.Linear(second, classes)]
 
 
 SMALL_NETWORKS = {"smallnet": smallnet, "lenet5": lenet5, "digitnet": digitnet, "mlp": mlp}
@@ -184,11 +183,9 @@ class GreyToRGB(nn.Module):
 def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn.Module:
     if shape[0] not in (1, 3):
         raise ValueError(f"{name} takes images of 1 or 3 channels, got {shape[0]}.")
-    options: dict[str, bool | int] = {}
+    options = {"image_size": shape[1]} if name.startswith("vit_") else {}
     if name in ("googlenet", "inception_v3"):
         options = {"init_weights": True, "aux_logits": False}
-    elif name.startswith("vit_"):
-        options = {"image_size": shape[1]}
     try:
         model: nn.Module = torchvision.models.get_model(
             name, weights=None, num_classes=num_classes, **options
@@ -205,10 +202,6 @@ def _from_torchvision(name: str, num_classes: int, shape: tuple[int, ...]) -> nn
             "accepts any size."
         ) from None
     return model.train()
-
-
-def count_parameters(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def initialise(

@@ -8,9 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zetamix_lab.models.errors import WeightsError
 from zetamix_lab.provenance import FileRef
 from zetamix_lab.text import join, reason
+
+
+class WeightsError(ValueError):
+    """A file that does not hold the weights of a model."""
 
 
 def load_weights(model: nn.Module, file: FileRef, num_classes: int) -> None:
@@ -27,18 +30,19 @@ def load_weights(model: nn.Module, file: FileRef, num_classes: int) -> None:
         # inside a wrapper that resizes images or converts them to RGB
         load_weights(model[1], file, num_classes)
         return
-    own = model.state_dict()
-    saved = _adapt(_read_weights(file.check()), model)
+    own, saved = model.state_dict(), _read_weights(file.check())
+    module = type(model).__module__
+    convert = getattr(sys.modules[module], "checkpoint_filter_fn", None)
+    if module.startswith("timm.") and convert is not None:
+        # timm's own conversion: old names, position embeddings of another size
+        saved = convert(saved, model)
     loaded: dict[str, Tensor] = {}
     heads: dict[str, int] = {}
-    wrong = []
-    for name, tensor in saved.items():
-        if name not in own:
-            # the auxiliary classifiers of GoogLeNet and Inception are not built
-            if not name.lower().startswith("aux"):
-                wrong.append(f"{name} is not part of this model")
-            continue
-        shape = own[name].shape
+    # the auxiliary classifiers of GoogLeNet and Inception are not built
+    extra = [name for name in saved if name not in own and not name.lower().startswith("aux")]
+    wrong = [f"{name} is not part of this model" for name in extra]
+    for name in [name for name in saved if name in own]:
+        tensor, shape = saved[name], own[name].shape
         if tensor.ndim == 4 and tensor.shape[1] == 3 and shape[1] == 1:
             tensor = tensor.sum(1, keepdim=True)
         if tensor.shape == shape:
@@ -47,11 +51,8 @@ def load_weights(model: nn.Module, file: FileRef, num_classes: int) -> None:
             heads[name] = len(tensor)
         else:
             wrong.append(f"{name} is {list(tensor.shape)} there and {list(shape)} here")
-    wrong += [
-        f"{name} is missing there"
-        for name in own
-        if name not in saved and not name.endswith("num_batches_tracked")
-    ]
+    missing = [name for name in own if name not in saved]
+    wrong += [f"{name} is missing there" for name in missing if "num_batches" not in name]
     if wrong:
         more = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         stem = any(text.startswith("conv1.weight is [") for text in wrong)
@@ -66,16 +67,6 @@ def load_weights(model: nn.Module, file: FileRef, num_classes: int) -> None:
             f"{num_classes}: {join(list(heads))} start from random weights.",
             stacklevel=2,
         )
-
-
-def _adapt(saved: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    """For a model of timm, its own conversion: old names, position embeddings of another size."""
-    module = type(model).__module__
-    convert = getattr(sys.modules[module], "checkpoint_filter_fn", None)
-    if not module.startswith("timm.") or convert is None:
-        return saved
-    converted: dict[str, Tensor] = convert(saved, model)
-    return converted
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:

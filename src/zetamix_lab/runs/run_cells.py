@@ -329,7 +329,7 @@ def _train(job: Job, settings: Settings, send: Send, stopped: Stop, dataset: Dat
         result = train(runs, jobs=job.side_by_side, watch=reporter, stop=reporter.stopped)
     reporter.send_rest()
     for run, failure in result.failures.items():
-        send(("failure", run.cell.key, failure.message))
+        send(("failure", run.cell.key, failure))
 
 
 class _Reporter:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 
@@ -17,33 +16,23 @@ from zetamix_lab.train.stop import Stopped
 from zetamix_lab.train.trainer import NonFiniteLossError
 
 
-@dataclass(frozen=True)
-class RunFailure:
-    """Why a run has no result."""
+def describe_failure(error: BaseException) -> str | None:
+    """Why a run has no result: it diverged, ran out of memory, or its folder or data is unusable.
 
-    kind: Literal["diverged", "out of memory", "folder", "data"]
-    message: str
-
-    @classmethod
-    def from_error(cls, error: BaseException) -> "RunFailure | None":
-        """The failure behind an error; None if the error is not that of a single run."""
-        # an error during graph capture is followed by one from the end of the capture
-        cause: BaseException | None = error
-        while cause is not None:
-            if isinstance(cause, torch.cuda.OutOfMemoryError):
-                return cls(
-                    "out of memory",
-                    "The GPU is out of memory. Train fewer runs side by side (--jobs), or use "
-                    "smaller batches (--set batch_size=...). PyTorch reports: "
-                    f"{str(cause).splitlines()[0]}",
-                )
-            cause = cause.__context__
-        if isinstance(error, NonFiniteLossError):
-            return cls("diverged", str(error))
-        if isinstance(error, FolderError):
-            return cls("folder", str(error))
-        of_files = isinstance(error, DataError | FileChangedError)
-        return cls("data", str(error)) if of_files else None
+    None if the error is not that of a single run.
+    """
+    # an error during graph capture is followed by one from the end of the capture
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, torch.cuda.OutOfMemoryError):
+            return (
+                "The GPU is out of memory. Train fewer runs side by side (--jobs), or use smaller "
+                "batches (--set batch_size=...). PyTorch reports: "
+                f"{str(cause).splitlines()[0]}"
+            )
+        cause = cause.__context__
+    own = (NonFiniteLossError, FolderError, DataError, FileChangedError)
+    return str(error) if isinstance(error, own) else None
 
 
 @dataclass(frozen=True)
@@ -52,7 +41,8 @@ class TrainResult:
 
     records: list[RunRecord]
     """Of all finished runs, in the order of the runs."""
-    failures: dict[Run, RunFailure]
+    failures: dict[Run, str]
+    """Why a run has no result."""
 
 
 def train(
@@ -60,7 +50,7 @@ def train(
     *,
     jobs: int = 1,
     watch: Callable[[Progress], None] | None = None,
-    stop: Callable[[], bool] | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> TrainResult:
     """Train all runs, up to `jobs` of them side by side.
 
@@ -75,7 +65,7 @@ def train(
             run.folder.clean_up()
     waiting = [run for run in runs if run.record is None]
     active: dict[Run, Iterator[Progress]] = {}
-    failures: dict[Run, RunFailure] = {}
+    failures: dict[Run, str] = {}
     stopped = False
     try:
         while (waiting or active) and not stopped:
@@ -83,7 +73,7 @@ def train(
             # while others train
             if waiting and len(active) < jobs:
                 run = waiting.pop(0)
-                run.stop = stop or (lambda: False)
+                run.stop = stop
                 active[run] = run.advance()
             for run in active:
                 run.share_device(len(active))
@@ -94,7 +84,7 @@ def train(
             if all(progress is not None and progress.waiting for progress in reached):
                 # nothing to launch: check again shortly
                 time.sleep(0.001)
-            stopped = stop is not None and stop()
+            stopped = stop()
     except Stopped:
         pass
     finally:
@@ -102,16 +92,16 @@ def train(
             try:
                 run.save()
             except FolderError as error:
-                failures[run] = RunFailure("folder", str(error))
+                failures[run] = str(error)
     return TrainResult([run.record for run in runs if run.record is not None], failures)
 
 
 def _advance(
-    run: Run, active: dict[Run, Iterator[Progress]], failures: dict[Run, RunFailure]
+    run: Run, active: dict[Run, Iterator[Progress]], failures: dict[Run, str]
 ) -> Progress | None:
     """Advance a run by a few steps; remove it from the active runs if it ends or fails."""
     # removed first: a run interrupted within a step must keep its last checkpoint
-    steps = active.pop(run)
+    steps, progress = active.pop(run), None
     try:
         progress = next(steps, None)
     except Stopped:
@@ -119,12 +109,11 @@ def _advance(
         active[run] = steps
         raise
     except Exception as error:
-        failure = RunFailure.from_error(error)
+        failure = describe_failure(error)
         if failure is None:
             error.add_note(f"{run.method.label} seed {run.seed}")
             raise
         failures[run] = failure
-        progress = None
     if progress is not None:
         active[run] = steps
     elif run in failures:

@@ -1,8 +1,8 @@
-"""Hyperparameters of a training run: frozen, validated, changed by name, stored as JSON."""
+"""Hyperparameters of a training run: defaults by the data, changed by name, stored as JSON."""
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -10,8 +10,9 @@ from typing import Any, get_type_hints
 
 from zetamix.methods import Method
 from zetamix_lab.data.augment import AUGMENTATIONS, ROUND
-from zetamix_lab.metrics import EVALUATED, MULTI_LABEL_ONLY
-from zetamix_lab.models import is_python_file
+from zetamix_lab.data.dataset import Dataset
+from zetamix_lab.metrics import EVALUATED, MULTI_LABEL_ONLY, check_metric
+from zetamix_lab.models import OWN_MODELS, default_model, initialise, is_python_file
 from zetamix_lab.provenance import FileChangedError, FileRef
 from zetamix_lab.text import did_you_mean, plural
 
@@ -93,33 +94,28 @@ class Recipe:
             # only the file name: the file is identified by its content
             object.__setattr__(self, "model", f"{code.path.name}:{function}")
             object.__setattr__(self, "code", code)
+
+        def check(name: str, valid: bool, expected: str) -> None:
+            if not valid:
+                got = getattr(self, name)
+                got = list(got) if name == "milestones" else repr(got) if name in CHOICES else got
+                raise RecipeError(f"{name} must {expected}, got {got}.")
+
         for name, allowed in CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise RecipeError(
-                    f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}."
-                )
+            check(name, getattr(self, name) in allowed, f"be one of {', '.join(allowed)}")
         for name in ("epochs", "batch_size", "evaluate_every"):
             # the order of the data is drawn from the seed and the number of the epoch, below ROUND
-            if not 1 <= getattr(self, name) < ROUND:
-                bound = "at least 1" if getattr(self, name) < 1 else f"less than {ROUND:,}"
-                raise RecipeError(f"{name} must be {bound}, got {getattr(self, name)}.")
+            check(name, getattr(self, name) >= 1, "be at least 1")
+            check(name, getattr(self, name) < ROUND, f"be less than {ROUND:,}")
         for name in ("lr", "weight_decay", "momentum", "decay"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise RecipeError(f"{name} must be a finite number of at least 0, got {value}.")
-        if not 0 <= self.warmup < self.epochs:
-            raise RecipeError(
-                f"warmup must be at least 0 and less than the {self.epochs} epochs, got "
-                f"{self.warmup}."
-            )
-        if not 1 <= self.last_epochs <= self.epochs:
-            raise RecipeError(
-                f"last_epochs must be from 1 to the {self.epochs} epochs, got {self.last_epochs}."
-            )
+            check(name, 0 <= getattr(self, name) < math.inf, "be a finite number of at least 0")
+        total = f"the {self.epochs} epochs"
+        check("warmup", 0 <= self.warmup < self.epochs, f"be at least 0 and less than {total}")
+        check("last_epochs", 1 <= self.last_epochs <= self.epochs, f"be from 1 to {total}")
+        increasing = list(self.milestones) == sorted(set(self.milestones))
+        check("milestones", increasing, "increase")
         if self.nesterov and self.momentum == 0:
             raise RecipeError("nesterov needs momentum above 0. Set nesterov=false.")
-        if list(self.milestones) != sorted(set(self.milestones)):
-            raise RecipeError(f"milestones must increase, got {list(self.milestones)}.")
 
     def rate(self, epoch: int, done: float = 1.0) -> float:
         """The learning rate of an epoch, counted from 0.
@@ -191,7 +187,7 @@ class Recipe:
         values: dict[str, Any] = {}
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)
-            if not each.metadata.get("later") or value != each.default:
+            if not each.metadata or value != each.default:
                 values[each.name] = value.as_dict() if isinstance(value, FileRef) else value
         return {**values, "milestones": list(self.milestones)}
 
@@ -212,14 +208,13 @@ class Recipe:
     @property
     def optimisation(self) -> str:
         """Optimiser, learning rate and weight decay as text."""
-        schedule = self.schedule
-        if self.warmup:
-            schedule += f" after {plural(self.warmup, 'epoch')} of warm-up"
-        rates = f"learning rate {self.lr:g} ({schedule}), weight decay {self.weight_decay:g}"
-        if self.optimizer == "adamw":
-            return f"AdamW, {rates}"
+        warmup = f" after {plural(self.warmup, 'epoch')} of warm-up" if self.warmup else ""
         nesterov = " (Nesterov)" if self.nesterov else ""
-        return f"SGD with momentum {self.momentum:g}{nesterov}, {rates}"
+        sgd = f"SGD with momentum {self.momentum:g}{nesterov}"
+        return (
+            f"{'AdamW' if self.optimizer == 'adamw' else sgd}, learning rate {self.lr:g} "
+            f"({self.schedule}{warmup}), weight decay {self.weight_decay:g}"
+        )
 
     @property
     def network(self) -> dict[str, Any]:
@@ -277,3 +272,78 @@ def _read_file(name: str, path: str | Path) -> FileRef:
         return FileRef.read(path)
     except FileChangedError as error:
         raise RecipeError(f"{name}: {error}") from None
+
+
+def make_recipe(
+    dataset: Dataset,
+    *,
+    changes: Sequence[str] = (),
+    gpu: bool = True,
+    **fields: str | Path | float | None,
+) -> Recipe:
+    """The recipe for a dataset after changes such as "lr=0.05".
+
+    gpu: whether a GPU will train; without one small images get a smaller network.
+    fields: the same by name, such as lr=0.05; None changes nothing. `weights` is a file with the
+        state dict that training starts from (`zetamix_lab.models.weights`). Without `optimizer`,
+        networks with layer normalisation, such as transformers and ConvNeXt, get AdamW, and all
+        others SGD.
+    """
+    given, multi = parse_changes(changes, **fields), dataset.multi_label
+    recipe = default_recipe(dataset.shape, len(dataset.train), multi_label=multi, gpu=gpu)
+    wanted = recipe.change(**given)
+    if wanted.optimizer == "adamw" or ("optimizer" not in given and _suits_adamw(wanted, dataset)):
+        # weight decay is that of DeiT and ConvNeXt. Their rates, 0.001 to 0.004 for batches of
+        # 1,024 to 4,096, are scaled by the square root of the batch size, as is usual for Adam
+        recipe = recipe.change(
+            optimizer="adamw",
+            lr=5e-4 * math.sqrt(wanted.batch_size / 128),
+            weight_decay=0.05,
+            warmup=3,
+        )
+    if wanted.weights is not None:
+        # a tenth, as usual for fine-tuning: a rate for training from scratch erases the weights
+        recipe = recipe.change(lr=recipe.lr / 10)
+    recipe = recipe.change(**given)
+    try:
+        if recipe.select != "none":
+            check_metric(recipe.select, dataset.num_classes, multi_label=multi)
+    except ValueError as error:
+        raise RecipeError(f"select: {error}") from None
+    return recipe
+
+
+def default_recipe(
+    shape: tuple[int, ...], count: int, *, multi_label: bool = False, gpu: bool = True
+) -> Recipe:
+    """A recipe by the shape of one sample and the number of training samples.
+
+    >>> recipe = default_recipe((3, 128, 128), 500)
+    >>> recipe.model, recipe.batch_size, recipe.augmentation
+    ('resnet18', 32, 'flip')
+    """
+    # small datasets get small batches: 500 photos are 15 steps per epoch
+    batch_size = 128 if count >= 10_000 else 64 if count >= 1_000 else 32
+    images = len(shape) == 3
+    return Recipe(
+        source=OWN,
+        model=default_model(shape, gpu=gpu),
+        batch_size=batch_size,
+        # the rate is proportional to the batch size
+        lr=0.1 * batch_size / 128 if images else 0.05,
+        schedule="cosine",
+        # a mirrored photograph is still one; a mirrored digit is not
+        augmentation="flip" if images and shape[0] == 3 else "none",
+        select="map" if multi_label else "balanced_accuracy",
+    )
+
+
+def _suits_adamw(recipe: Recipe, dataset: Dataset) -> bool:
+    """Whether the network uses layer normalisation, with which SGD trains poorly."""
+    if recipe.model.startswith("resnet") or recipe.model in OWN_MODELS:
+        return False
+    network = initialise(
+        recipe.model, dataset.num_classes, dataset.shape, 0, stem=recipe.stem, code=recipe.code
+    )
+    kinds = " ".join(type(part).__name__ for part in network.modules())
+    return "LayerNorm" in kinds and "BatchNorm" not in kinds

@@ -1,8 +1,9 @@
 """One run, from its first step to its record."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,22 @@ import torch
 from zetamix.methods import Method
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.metrics import METRICS, classify, count_confusion, fit_temperature, scaled_scores
-from zetamix_lab.models import count_parameters
 from zetamix_lab.provenance import machine_info
 from zetamix_lab.records import Cell, RunRecord, SampleResults
 from zetamix_lab.seeds import TORCH_LOCK
 from zetamix_lab.train.cuda_graph import CapturedStep, can_capture
 from zetamix_lab.train.recipe import Recipe
 from zetamix_lab.train.run_folder import FolderError, RunFolder
-from zetamix_lab.train.step_timer import StepTimer
 from zetamix_lab.train.trainer import Trainer
 
 # a checkpoint takes about half a second for a ResNet-18
 SAVE_SECONDS = 60.0
 # at 2.4 ms per step, the host switches between runs every 40 ms
 CHUNK_STEPS = 16
+# chunks of steps queued in addition to the one that is waited for. With one, concurrent models
+# would have nothing queued while the host launches steps of the others, 0.2 to 0.4 ms each; three
+# chunks are 48 steps, and an H200 queues 53 to 55 captured steps before a launch blocks the host
+CHUNKS_AHEAD = 2
 
 
 def make_cell(dataset: Dataset, method: Method, recipe: Recipe, seed: int) -> Cell:
@@ -125,10 +128,13 @@ class Run:
         evaluation starts again.
         """
         trainer = self.start()
-        began = saved = time.perf_counter()
-        before = self.seconds
-        steps = trainer.steps_per_epoch
-        take_step = None
+        saved = time.perf_counter()
+        began, steps, take_step = saved - self.seconds, trainer.steps_per_epoch, None
+
+        def progress(line: dict[str, Any] | None = None, waiting: bool = False) -> Progress:
+            self.seconds = time.perf_counter() - began
+            return Progress(self, trainer.epoch, trainer.step_in_epoch, steps, line, waiting)
+
         try:
             while trainer.epoch < self.recipe.epochs:
                 mixing = trainer.mixing
@@ -139,17 +145,15 @@ class Run:
                     if take_step is None and trainer.step_in_epoch < steps:
                         take_step = CapturedStep(trainer) if self.graph else trainer.step
                 for waiting in self._epoch(trainer, take_step):
-                    self.seconds = before + time.perf_counter() - began
-                    step = trainer.step_in_epoch
-                    yield Progress(self, trainer.epoch, step, steps, waiting=waiting)
+                    yield progress(waiting=waiting)
                 with self._on_stream(take_step):
                     line = self._close_epoch(trainer)
-                    self.seconds = before + time.perf_counter() - began
                     if time.perf_counter() - saved > self.save_every:
+                        progress()
                         # waits for the steps of this run only, not for those of other runs
-                        self._write_checkpoint()
+                        self.save(synchronize=False)
                         saved = time.perf_counter()
-                yield Progress(self, trainer.epoch, 0, steps, line=line)
+                yield progress(line)
         finally:
             # pending steps would write into memory that the next model uses
             self.timer.finish()
@@ -212,27 +216,26 @@ class Run:
         self.timer.sharing = runs
         self.concurrent = max(self.concurrent, runs)
 
-    def save(self) -> None:
-        """Write a checkpoint."""
-        if self.device.type == "cuda":
-            # wait for steps on other streams; CUDA cannot synchronise while a thread captures
+    def save(self, *, synchronize: bool = True) -> None:
+        """Write a checkpoint.
+
+        synchronize: whether to wait for steps on other streams than the current one. CUDA cannot
+            synchronise while a thread captures.
+        """
+        if synchronize and self.device.type == "cuda":
             with TORCH_LOCK:
                 torch.cuda.synchronize(self.device)
-        self._write_checkpoint()
-
-    def _write_checkpoint(self) -> None:
         if self.trainer is not None:
-            self.folder.save_checkpoint(
-                {
-                    "device": self.device.type,
-                    "trainer": self.trainer.state_dict(),
-                    "best": self.best,
-                    "seconds": self.seconds,
-                    "step_seconds": self.timer.seconds,
-                    "steps_timed": self.timer.steps,
-                    "concurrent": self.concurrent,
-                }
-            )
+            state = {
+                "device": self.device.type,
+                "trainer": self.trainer.state_dict(),
+                "best": self.best,
+                "seconds": self.seconds,
+                "step_seconds": self.timer.seconds,
+                "steps_timed": self.timer.steps,
+                "concurrent": self.concurrent,
+            }
+            self.folder.save_checkpoint(state)
 
     def _close_epoch(self, trainer: Trainer) -> dict[str, Any]:
         epoch = trainer.epoch + 1
@@ -258,13 +261,25 @@ class Run:
         return scores
 
     def _finish(self, trainer: Trainer) -> None:
-        test = self.dataset.splits["test"]
+        test, temperature = self.dataset.splits["test"], None
         logits, labels = trainer.predict(test, self.stop)
-        last, temperature = classify(logits, labels), None
+        last = classify(logits, labels)
+        extra: dict[str, Any] = {
+            "concurrent": self.concurrent,
+            "compiled": self.compile,
+            "graph": self.graph,
+            "weights": str(self.recipe.weights or "from scratch"),
+        }
         if self.dataset.val is not None:
             temperature = fit_temperature(*trainer.predict(self.dataset.val, self.stop))
             last |= scaled_scores(logits, labels, temperature)
-        renewed = trainer.predict_with_new_statistics(test, self.stop) if self.new_bn else None
+            extra["temperature"] = temperature
+        if self.recipe.last_epochs > 1:
+            lines = self.folder.read_curve()[-self.recipe.last_epochs :]
+            extra["last_epochs"] = [line["test"] for line in lines]
+        if self.new_bn:
+            renewed = trainer.predict_with_new_statistics(test, self.stop)
+            extra |= {} if renewed is None else {"new_bn": classify(*renewed)}
         record = RunRecord(
             cell=self.cell,
             last=last,
@@ -274,16 +289,8 @@ class Run:
             wall_s=round(self.seconds, 2),
             step_ms=round(1000 * self.timer.seconds / max(1, self.timer.steps), 4),
             machine=machine_info(self.device),
-            parameters=count_parameters(trainer.model),
-            extra={
-                "concurrent": self.concurrent,
-                "compiled": self.compile,
-                "graph": self.graph,
-                "weights": str(self.recipe.weights or "from scratch"),
-                **({} if temperature is None else {"temperature": temperature}),
-                **({} if self.recipe.last_epochs == 1 else {"last_epochs": self._last_epochs()}),
-                **({} if renewed is None else {"new_bn": classify(*renewed)}),
-            },
+            parameters=sum(part.numel() for part in trainer.model.parameters()),
+            extra=extra,
         )
         # contiguous, as other formats need it: safetensors does not support channels last
         weights = {name: part.contiguous() for name, part in trainer.model.state_dict().items()}
@@ -293,5 +300,69 @@ class Run:
         self.record = record
         self.trainer = None
 
-    def _last_epochs(self) -> list[dict[str, float]]:
-        return [line["test"] for line in self.folder.read_curve()[-self.recipe.last_epochs :]]
+
+class StepTimer:
+    """Counts training steps and their seconds, without evaluation, saving or idle time.
+
+    On a GPU, CUDA events around each chunk of steps are read later, so the host need not wait for
+    the current chunk.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.steps = 0
+        self.seconds = 0.0
+        self.sharing = 1
+        """Runs that share the device; each counts an equal part of its time."""
+        self.busy = 0.0
+        """Seconds of all steps of this process, including untimed chunks."""
+        # steps, whether they are timed, and the events around them
+        self._in_flight: deque[tuple[int, bool, Any, Any]] = deque()
+        self._warm = False
+
+    def start(self, *, warm: bool = False) -> None:
+        """Begin an epoch; its first chunk, which includes random draws or a capture, is not timed.
+
+        warm: time the first chunk as well, for epochs of one chunk.
+        """
+        self._in_flight.clear()
+        self._warm = warm
+
+    @contextmanager
+    def chunk(self, steps: int) -> Iterator[None]:
+        """Time the launch of some steps, on their stream."""
+        on_gpu = self.device.type == "cuda"
+        began = self._event() if on_gpu else time.perf_counter()
+        yield
+        if on_gpu:
+            self._in_flight.append((steps, self._warm, began, self._event()))
+            if len(self._in_flight) > CHUNKS_AHEAD:
+                self._wait()
+        else:
+            self._add(steps, self._warm, time.perf_counter() - began)
+        self._warm = True
+
+    def is_done(self) -> bool:
+        """Whether all launched steps are done."""
+        return not self._in_flight or bool(self._in_flight[-1][-1].query())
+
+    def finish(self) -> None:
+        """Wait until all launched steps are done."""
+        while self._in_flight:
+            self._wait()
+
+    def _wait(self) -> None:
+        steps, timed, begin, end = self._in_flight.popleft()
+        end.synchronize()
+        self._add(steps, timed, begin.elapsed_time(end) / 1000 / self.sharing)
+
+    def _add(self, steps: int, timed: bool, seconds: float) -> None:
+        self.busy += seconds
+        if timed:
+            self.steps += steps
+            self.seconds += seconds
+
+    def _event(self) -> Any:
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self.device))
+        return event
