@@ -18,17 +18,15 @@ Path: TypeAlias = tuple[object, ...]
 LABEL_KEYS = ("labels", "label", "targets", "target")
 
 
-def mix_tree(
-    value: Any, rules: Rules, plan: MixPlan, *, mixes: bool, looked: bool, path: Path = ()
-) -> Any:
+def mix_tree(value: Any, rules: Rules, plan: MixPlan, *, mixes: bool, path: Path = ()) -> Any:
     """Mix every entry by its rule; unless `mixes`, samples are returned as they are.
 
-    looked: whether the range of the samples has been checked.
+    The range of the samples must have been checked.
     """
     if not isinstance(rules, (Mapping, Sequence)):
         try:
             if isinstance(rules, Blend):
-                return rules.mix(value, plan, looked=looked) if mixes else value
+                return rules.mix(value, plan, looked=True) if mixes else value
             return rules.mix(value, plan)
         except Exception as error:
             hint = " A dict needs a dict of rules." if isinstance(value, Mapping) else ""
@@ -36,7 +34,7 @@ def mix_tree(
             raise
     check_entries(rules, value, path)
     parts = {
-        name: mix_tree(entry, rules[name], plan, mixes=mixes, looked=looked, path=(*path, name))
+        name: mix_tree(entry, rules[name], plan, mixes=mixes, path=(*path, name))
         for name, entry in _entries(value)
     }
     return parts if isinstance(rules, Mapping) else in_form_of(value, list(parts.values()))

@@ -124,12 +124,18 @@ def check_flag(name: str, value: object) -> None:
         raise TypeError(f"{name} must be True or False, got {value!r}.")
 
 
-def check_alpha(alpha: float) -> None:
+def check_alpha(name: str, alpha: float) -> None:
     if isinstance(alpha, (int, float)) and alpha <= 0:
         raise ValueError(
-            f"alpha must be positive, got {alpha}. To disable mixing, remove the transform."
+            f"{name} must be positive, got {alpha}. To disable mixing, remove the transform."
         )
-    check_number("alpha", alpha, low=0)
+    check_number(name, alpha, low=0)
+
+
+def check_until(name: str, until: float) -> None:
+    check_number(name, until, low=-math.inf)
+    if not 0 < until <= 1:
+        raise ValueError(f"{name} must be above 0 and at most 1, got {until}.")
 
 
 def check_gamma(
@@ -192,9 +198,9 @@ def check_generator(generator: torch.Generator, device: torch.device | None = No
         )
 
 
-def check_ignore_index(ignore_index: int) -> None:
-    if not isinstance(ignore_index, (int, Integral)):
-        raise TypeError(f"ignore_index must be an int, got {type(ignore_index).__name__}.")
+def check_integer(name: str, value: int) -> None:
+    if not isinstance(value, (int, Integral)):
+        raise TypeError(f"{name} must be an int, got {type(value).__name__}.")
 
 
 def check_tensor(name: str, value: object) -> Tensor:

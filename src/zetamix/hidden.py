@@ -209,7 +209,7 @@ def _check_transform(transform: object, names: Sequence[str]) -> None:
             f"{type(transform).__name__} pastes boxes into images, which HiddenMix does not "
             "support. Use ZetaMixup, Mixup or ZetaMix."
         )
-    if transform.keep_variance and any(name != INPUT for name in names):
+    if getattr(transform, "keep_variance", False) and any(name != INPUT for name in names):
         raise ValueError(
             "keep_variance scales deviations from a mean of 0, which the outputs of hidden layers "
             "do not have. Pass keep_variance=False, or use ZetaMixup."

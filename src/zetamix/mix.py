@@ -12,13 +12,13 @@ from zetamix.plan import (
     AnchorChoice,
     LamChoice,
     MixPlan,
+    PlanRule,
     check_is_plan,
     check_sizes,
     draw_plan,
     mixup_rule,
     zeta_rule,
 )
-from zetamix.plan_rule import PlanRule
 from zetamix.rules import Blend, check_pair, infer_rule, launch, plan_dtype
 from zetamix.sampling import Draw
 

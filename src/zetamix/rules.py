@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from zetamix.boxes import Size
 from zetamix.checks import (
     check_count,
-    check_ignore_index,
+    check_integer,
     check_number,
     check_tensor,
     check_values,
@@ -23,8 +23,7 @@ from zetamix.checks import (
     reads_need_sync,
 )
 from zetamix.kernels import cpu, dispatch
-from zetamix.plan import MixPlan
-from zetamix.plan_rule import PlanRule
+from zetamix.plan import MixPlan, PlanRule
 from zetamix.sampling import Draw
 
 # floating point of 16 bits or more, and the integers that float32 holds exactly
@@ -164,7 +163,7 @@ class OneHot:
         if type(self.num_classes) is not int or self.num_classes < 1:
             check_count("num_classes", self.num_classes, 1)
         if self.ignore_index is not None:
-            check_ignore_index(self.ignore_index)
+            check_integer("ignore_index", self.ignore_index)
 
     def mix(self, value: Tensor, plan: MixPlan) -> Tensor:
         _check_fits("labels", value, plan)

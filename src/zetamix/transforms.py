@@ -4,16 +4,16 @@ They take a batch `(samples, labels)` and return `(samples, targets)`. Use them 
 as its `collate_fn`, or in `torchvision.transforms.v2` containers.
 """
 
-import inspect
 import itertools
 import math
 import os
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.sharedctypes import RawArray
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
@@ -30,10 +30,10 @@ from zetamix.plan import (
     AnchorChoice,
     LamChoice,
     MixPlan,
+    PlanRule,
     draw_plan,
     identity_plan,
 )
-from zetamix.plan_rule import PlanRule
 from zetamix.rules import (
     Blend,
     OneHot,
@@ -49,9 +49,27 @@ from zetamix.sampling import Draw, process_rank, process_stream
 NOT_SET = -1.0
 # the mean of a smaller batch is too noisy to judge
 LEAST_CENTRED = 16
-# what versions before 0.2 wrote into checkpoints beside the epoch and the generator
-FORMERLY_SAVED = ("enabled", "p", "gamma_low", "gamma_high")
-Self = TypeVar("Self", bound="BatchMix")
+# what a state_dict holds, and what versions before 0.2 wrote beside it
+SAVED = ("epoch", "generator", "enabled", "p", "gamma_low", "gamma_high")
+# the attributes that can be set at any time; all others are fixed when a transform is made
+CHANGING = ("enabled", "p", "gamma", "training")
+
+_is_unit = partial(checks.check_number, low=0, high=1)
+CHECKS: dict[str, Callable[[str, Any], None]] = {
+    "num_classes": partial(checks.check_count, least=1),
+    "ignore_index": checks.check_integer,
+    "generator": lambda _, value: checks.check_generator(value),
+    "stream": partial(checks.check_count, least=0),
+    "sources": partial(checks.check_count, least=2),
+    "anchor": partial(checks.check_choice, choices=ANCHORS),
+    "per": partial(checks.check_choice, choices=LAMS),
+    "keep_variance": checks.check_flag,
+    "enabled": checks.check_flag,
+    "until": checks.check_until,
+    **dict.fromkeys(("p", "paste", "switch_prob"), _is_unit),
+    **dict.fromkeys(("alpha", "mixup_alpha", "cutmix_alpha"), checks.check_alpha),
+}
+MAY_BE_NONE = ("num_classes", "ignore_index", "generator", "stream", "sources")
 
 
 class Controls(NamedTuple):
@@ -64,10 +82,17 @@ class Controls(NamedTuple):
     before_until: float = 1.0
     """Whether the epoch is among those that are mixed."""
     gamma_low: float = NOT_SET
-    """γ set after construction: one number, or a range together with `gamma_high`."""
+    """γ of this epoch, where it is not that of the rule: one number, or a range up to the next."""
     gamma_high: float = NOT_SET
 
 
+def _mixes(controls: Controls) -> bool:
+    """Whether anything is mixed now."""
+    on = controls.enabled and controls.training and controls.before_until
+    return bool(on and controls.p > 0)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class BatchMix(nn.Module):
     """Base class of the transforms: reads a batch, draws a plan and applies it.
 
@@ -79,69 +104,48 @@ class BatchMix(nn.Module):
     nothing to the model's `state_dict`: save the transform's own `state_dict` as well.
     """
 
-    num_classes: int | None
-    ignore_index: int | None
-    rules: Rules | None
-    until: float
-    generator: torch.Generator | None
-    stream: int | None
-    _rule: PlanRule
-    keep_variance: bool = False
-    paste: float = 0.0
+    num_classes: int | None = None
+    ignore_index: int | None = None
+    rules: Rules | None = None
+    p: float = 1.0
+    until: float = 1.0
+    generator: torch.Generator | None = None
+    stream: int | None = None
+    enabled: bool = field(default=True, init=False)
+    """Whether to mix. If False, samples are returned unmixed; targets keep their shape."""
+
     needs_images: ClassVar[bool] = False
     """Whether samples must be images, because boxes are pasted that no other samples have."""
-    _shown: ClassVar[tuple[str, ...]] = ()  # the options that repr shows first
-    _names: ClassVar[frozenset[str]] = frozenset()
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "__init__" in cls.__dict__:
-            cls._names = cls._names | set(inspect.signature(cls).parameters)
+    def _make_rule(self) -> PlanRule:
+        """What is drawn, by the options of the class."""
+        raise NotImplementedError
 
-    def __init__(
-        self,
-        rule: PlanRule,
-        num_classes: int | None,
-        ignore_index: int | None,
-        rules: Rules | None,
-        until: float,
-        generator: torch.Generator | None,
-        stream: int | None,
-        mean: float | Sequence[float] | None = None,
-    ) -> None:
+    def __post_init__(self) -> None:
         super().__init__()
-        checks.check_number("p", rule.p, low=0, high=1)
-        checks.check_number("until", until, low=-math.inf)
-        if not 0 < until <= 1:
-            raise ValueError(f"until must be above 0 and at most 1, got {until}.")
-        if num_classes is not None:
-            checks.check_count("num_classes", num_classes, 1)
-        if ignore_index is not None:
-            checks.check_ignore_index(ignore_index)
-        if generator is not None:
-            checks.check_generator(generator)
-        if stream is not None:
-            checks.check_count("stream", stream, 0)
-        if rules is not None:
-            batches.check_rule_types(rules)
-        for name, given, instead in (
-            ("num_classes", num_classes, "OneHot(num_classes)"),
-            ("ignore_index", ignore_index, "OneHot(..., ignore_index)"),
-            ("mean", mean, "Blend(mean=...)"),
-        ):
-            if rules is not None and given is not None:
-                raise ValueError(f"Pass {name} or rules, not both. With rules, use {instead}.")
-        self.num_classes = num_classes
-        self.ignore_index = ignore_index
-        self.rules = rules
-        self.until = float(until)
-        self.generator = generator
-        self.stream = None if stream is None else int(stream)
-        self._rule = rule
+        mean = getattr(self, "mean", None)
+        if self.rules is not None:
+            batches.check_rule_types(self.rules)
+            for name, given, instead in (
+                ("num_classes", self.num_classes, "OneHot(num_classes)"),
+                ("ignore_index", self.ignore_index, "OneHot(..., ignore_index)"),
+                ("mean", mean, "Blend(mean=...)"),
+            ):
+                if given is not None:
+                    raise ValueError(f"Pass {name} or rules, not both. With rules, use {instead}.")
+        for name, check in CHECKS.items():
+            value = getattr(self, name, None)
+            if hasattr(self, name) and (value is not None or name not in MAY_BE_NONE):
+                check(name, value)
         self._blend = Blend(mean)
         self._home_rank = 0
-        self._own = Controls(p=float(rule.p))
+        self._own = Controls(p=float(self.p))
+        self._schedule: GammaSchedule | None = None
+        rule = self._make_rule()
+        if hasattr(self, "gamma"):
+            rule = replace(rule, gamma=self._first_gamma())
         self._start()
+        self._rule = rule
 
     def _start(self) -> None:
         """What every object has for itself, also a copy."""
@@ -152,22 +156,35 @@ class BatchMix(nn.Module):
         _live.add(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self._names and name in self.__dict__:
+        # the rule is the last attribute that the constructor sets
+        if "_rule" not in self.__dict__ or name.startswith("_"):
+            super().__setattr__(name, value)
+        elif name in CHANGING and hasattr(self, name):
+            self._change(name, value)
+        elif name in (options := [option.name for option in fields(self)]):
             raise AttributeError(
                 f"{name} is fixed when a transform is made, because running loader workers would "
                 f"not see a change. Make a new {type(self).__name__}({name}=...)."
             )
-        has_setter = isinstance(getattr(type(self), name, None), property)
-        known = name.startswith("_") or name in (*self._names, "training") or has_setter
         # classes that users derive may have attributes of their own
-        if not known and type(self).__module__ == __name__:
-            options = ", ".join(sorted(self._names))
+        elif type(self).__module__ == __name__:
             raise AttributeError(
-                f"{type(self).__name__} has no attribute {name!r}; its options: {options}."
+                f"{type(self).__name__} has no attribute {name!r}; its options: "
+                f"{', '.join(sorted(options))}."
             )
+        else:
+            super().__setattr__(name, value)
+
+    def _change(self, name: str, value: Any) -> None:
+        """Set an attribute, and the controls that running loader workers read."""
+        if name == "gamma":
+            self._set_gamma(value)
+            return
+        if name != "training":
+            CHECKS[name](name, value)
+        value = float(value) if name == "p" else bool(value)
         super().__setattr__(name, value)
-        if name == "training" and "_own" in self.__dict__:
-            self._control(training=value)
+        self._control(**{name: value})
 
     if TYPE_CHECKING:
 
@@ -179,25 +196,40 @@ class BatchMix(nn.Module):
         def __call__(self, samples: Any, labels: Any = ..., *rest: Any) -> Any: ...
         def __call__(self, samples: Any, labels: Any = ..., *rest: Any) -> Any: ...
 
-    @property
-    def enabled(self) -> bool:
-        """Whether to mix. If False, samples are returned unmixed; targets keep their shape."""
-        return bool(self._read_controls().enabled)
+    # γ, of the transforms that have it
 
-    @enabled.setter
-    def enabled(self, value: bool) -> None:
-        checks.check_flag("enabled", value)
-        self._control(enabled=value)
+    def _first_gamma(self) -> Gamma:
+        """Check the γ given, which may be a schedule, and return that of the rule."""
+        given: Any = self.gamma
+        gamma = given
+        if callable(given):
+            self._schedule = given
+            gamma = given(0)
+        self._check_gamma(gamma)
+        self.gamma = gamma
+        if callable(given):
+            self._own = self._own._replace(**_gamma_controls(gamma))
+        # a range may be a list
+        return (gamma[0], gamma[1]) if isinstance(gamma, (tuple, list)) else gamma
 
-    @property
-    def p(self) -> float:
-        """The probability that an output is mixed, drawn for each output."""
-        return self._read_controls().p
+    def _set_gamma(self, value: Any) -> None:
+        if isinstance(value, Tensor) or callable(value):
+            raise TypeError(
+                "gamma can be set to a number or a range (low, high), got "
+                f"{type(value).__name__}, which running loader workers would not see. Pass it to "
+                "the constructor."
+            )
+        self._check_gamma(value)
+        is_range = isinstance(value, (tuple, list))
+        self._schedule = None
+        self.__dict__["gamma"] = tuple(map(float, value)) if is_range else float(value)
+        self._control(**_gamma_controls(value))
 
-    @p.setter
-    def p(self, value: float) -> None:
-        checks.check_number("p", value, low=0, high=1)
-        self._control(p=value)
+    def _check_gamma(self, gamma: Gamma) -> None:
+        """Raise if γ is invalid."""
+        checks.check_gamma(gamma)
+
+    # the state
 
     @property
     def epoch(self) -> int:
@@ -206,7 +238,7 @@ class BatchMix(nn.Module):
     @property
     def mixing(self) -> bool:
         """Whether batches are mixed now: enabled, in train mode, before `until`, and p above 0."""
-        return self._mixes(self._read_controls())
+        return _mixes(self._read_controls())
 
     def set_epoch(self, epoch: int, epochs: int | None = None) -> None:
         """Set the epoch, from 0; of `epochs`, the first `mixed_epochs(epochs)` are mixed.
@@ -221,18 +253,26 @@ class BatchMix(nn.Module):
                 f"set_epoch needs the number of epochs: {type(self).__name__} mixes in the first "
                 f"{self.until:.0%} of them. Pass set_epoch(epoch, epochs), or until=1."
             )
-        before = epochs is None or epoch < self.mixed_epochs(epochs)
-        self._control(epoch=epoch, before_until=before)
+        self._begin(epoch, epochs is None or epoch < self.mixed_epochs(epochs))
 
-    def set_progress(self, done: float) -> None:
+    def set_progress(self, done: float, epoch: int = 0) -> None:
         """For trainers that count steps: mix while less than `until` of the training is done."""
         checks.check_number("done", done, low=0)
-        self._control(before_until=self.until == 1 or done < self.until)
+        self._begin(epoch, self.until == 1 or done < self.until)
 
     def mixed_epochs(self, epochs: int) -> int:
         """How many of `epochs`, from the first, are mixed: ⌊until · epochs⌋, but at least one."""
         # 0.29 · 100 is 28.999999999999996
         return max(1, math.floor(self.until * epochs + 1e-9))
+
+    def _begin(self, epoch: int, before_until: bool) -> None:
+        changes: dict[str, float] = {"epoch": epoch, "before_until": before_until}
+        if self._schedule is not None:
+            gamma = self._schedule(epoch)
+            self._check_gamma(gamma)
+            self.__dict__["gamma"] = gamma
+            changes |= _gamma_controls(gamma)
+        self._control(**changes)
 
     def _read_controls(self) -> Controls:
         if self._block is None or torch.compiler.is_compiling() or get_worker_info() is None:
@@ -252,11 +292,7 @@ class BatchMix(nn.Module):
             self._block = RawArray("d", list(self._own))
             self._block_owner = os.getpid()
 
-    def _mixes(self, controls: Controls) -> bool:
-        """Whether anything is mixed now."""
-        return bool(
-            controls.enabled and controls.training and controls.before_until and controls.p > 0
-        )
+    # a batch
 
     def forward(self, samples: Any, labels: Any = ..., *rest: Any) -> Any:
         """Mix `(samples, labels)`, as two arguments or as one tuple, list or dict.
@@ -280,12 +316,10 @@ class BatchMix(nn.Module):
         target = infer_rule(labels, self.num_classes, self.ignore_index)
         check_pair(samples, labels)
         dtype, device = plan_dtype((samples, labels)), samples.device
-        if not self._mixes(controls):
+        if not _mixes(controls):
             alone = identity_plan(samples.shape[0], device=device, dtype=dtype)
             return samples, target.mix(labels, alone)
-        if not self._looked:
-            self._look([(samples, self._blend)])
-        size = self._size_of([samples.shape])
+        size = self._size_of([(samples, self._blend)])
         rule, draw = self._rule_now(controls, samples.shape[0], device), self._draw(device)
         if samples.is_cuda:
             pair = launch(samples, labels, target, rule, size, self._blend.mean, draw)
@@ -296,35 +330,31 @@ class BatchMix(nn.Module):
 
     def _mix_batch(self, batch: Any, controls: Controls) -> Any:
         """Mix a batch of tensors by the rules, or by those that its entries suggest."""
-        rules, rest = self.rules, []
-        if rules is None:
-            name = type(self).__name__
-            rules = batches.infer_rules(
-                batch, self._blend, self.num_classes, self.ignore_index, name
+        if self.rules is not None:
+            return self._mix_by_rules(batch, self.rules, controls)
+        classes = self.num_classes, self.ignore_index
+        rules = batches.infer_rules(batch, self._blend, *classes, type(self).__name__)
+        if isinstance(batch, Mapping):
+            return self._mix_by_rules(batch, rules, controls)
+        rest = batch[2:]
+        if rest and self._rule.anchor == "random":
+            raise ValueError(
+                'With anchor="random" an output begins with another sample than its own, '
+                "so entries behind the labels need a rule: pass rules=."
             )
-            if not isinstance(batch, Mapping):
-                rest = list(batch[2:])
-                if rest and self._rule.anchor == "random":
-                    raise ValueError(
-                        'With anchor="random" an output begins with another sample than its own, '
-                        "so entries behind the labels need a rule: pass rules=."
-                    )
-                form, batch = batch, batch[:2]
-                check_pair(*batch)
-                if type(batch[0]) is Tensor:
-                    pair = self._mix_pair(batch[0], batch[1], controls)
-                    return batches.in_form_of(form, [*pair, *rest])
+        check_pair(*batch[:2])
+        if type(batch[0]) is Tensor:
+            mixed = self._mix_pair(batch[0], batch[1], controls)
+        else:
+            mixed = self._mix_by_rules(tuple(batch[:2]), rules, controls)
+        return batches.in_form_of(batch, [*mixed, *rest])
+
+    def _mix_by_rules(self, batch: Any, rules: Rules, controls: Controls) -> Any:
         first = batches.check_first_tensor(batch)
-        mixes = self._mixes(controls)
-        size = None
-        if mixes:
-            leaves = batches.blended_leaves(batch, rules)
-            if not self._looked:
-                self._look(leaves)
-            size = self._size_of([leaf.shape for leaf, _ in leaves])
+        mixes = _mixes(controls)
+        size = self._size_of(batches.blended_leaves(batch, rules)) if mixes else None
         plan = self._plan(controls, first.shape[0], size, first.device, plan_dtype(batch))
-        mixed = batches.mix_tree(batch, rules, plan, mixes=mixes, looked=True)
-        return batches.in_form_of(form, [*mixed, *rest]) if rest else mixed
+        return batches.mix_tree(batch, rules, plan, mixes=mixes)
 
     def collate(self, samples: list[Any]) -> Any:
         """Collate and mix: pass `transform.collate` to a DataLoader as its `collate_fn`."""
@@ -356,7 +386,7 @@ class BatchMix(nn.Module):
         device: torch.device | str,
         dtype: torch.dtype,
     ) -> MixPlan:
-        if not self._mixes(controls):
+        if not _mixes(controls):
             return identity_plan(batch_size, device=device, dtype=dtype)
         draw = self._draw(device)
         rule = self._rule_now(controls, batch_size, draw.device)
@@ -368,16 +398,25 @@ class BatchMix(nn.Module):
 
     def _rule_now(self, controls: Controls, batch_size: int, device: torch.device) -> PlanRule:
         """The rule of the transform with the controls of this call."""
-        return self._rule if controls.p == self._rule.p else replace(self._rule, p=controls.p)
+        rule = self._rule
+        if controls.gamma_low != NOT_SET:
+            low, high = controls.gamma_low, controls.gamma_high
+            rule = replace(rule, gamma=low if high == NOT_SET else (low, high))
+        elif self._schedule is not None:
+            rule = replace(rule, gamma=self._schedule(int(controls.epoch)))
+        if isinstance(rule.gamma, Tensor):
+            checks.check_gamma(rule.gamma, batch_size, device)
+        return rule if controls.p == rule.p else replace(rule, p=controls.p)
 
-    def _size_of(self, shapes: Sequence[torch.Size]) -> Size | None:
+    def _size_of(self, leaves: Sequence[tuple[Tensor, Blend]]) -> Size | None:
         """(height, width) of the images to paste into, which must be one; None to blend all."""
+        if not self._looked:
+            self._look(leaves)
         if self._rule.paste == 0:
             return None
-        if self.needs_images:
-            images = [shape for shape in shapes if len(shape) >= 4]
-        else:
-            images = [shape for shape in shapes if is_image(shape)]
+        shapes = [leaf.shape for leaf, _ in leaves]
+        can_paste = (lambda shape: len(shape) >= 4) if self.needs_images else is_image
+        images = [shape for shape in shapes if can_paste(shape)]
         sizes = {(shape[-2], shape[-1]) for shape in images}
         if len(sizes) == 1:
             return sizes.pop()
@@ -385,15 +424,15 @@ class BatchMix(nn.Module):
             # one box cannot cover the same part of images of different sizes
             return None
         listed = ", ".join(str(list(shape)) for shape in images or shapes) or "none"
+        name, advice = type(self).__name__, "Use ZetaMix, ZetaMixup or Mixup for other data."
         if images:
             raise ValueError(
-                f"{type(self).__name__} pastes the same boxes into all images of a sample, which "
-                f"must have one size, got {listed}. Resize them. Use ZetaMix, ZetaMixup or Mixup "
-                "for other data."
+                f"{name} pastes the same boxes into all images of a sample, which must have one "
+                f"size, got {listed}. Resize them. {advice}"
             )
         raise ValueError(
-            f"{type(self).__name__} pastes boxes into images [batch, channels, height, width], "
-            f"got {listed}. Use ZetaMix, ZetaMixup or Mixup for other data."
+            f"{name} pastes boxes into images [batch, channels, height, width], got {listed}. "
+            f"{advice}"
         )
 
     def _look(self, leaves: Sequence[tuple[Tensor, Blend]]) -> None:
@@ -425,14 +464,18 @@ class BatchMix(nn.Module):
                 return
 
     def extra_repr(self) -> str:
-        target = "rules" if self.rules else "num_classes"
-        names = [*self._shown, target, "p", "until", "enabled"]
-        shown = [f"{name}={getattr(self, name)!r}" for name in names]
-        if self._blend.mean is not None:
-            shown.append(f"mean={self._blend.mean!r}")
-        if self.stream is not None:
-            shown.append(f"stream={self.stream}")
-        return ", ".join(shown)
+        inherited = {option.name for option in fields(BatchMix)}
+        own = [option.name for option in fields(self) if option.name not in inherited]
+        names = [*own, "rules" if self.rules else "num_classes", "p", "until", "enabled"]
+        values = {name: getattr(self, name) for name in names}
+        if self._schedule is not None:
+            values["gamma"] = getattr(self._schedule, "__name__", self._schedule)
+        shown = [
+            f"{name}={value if name == 'gamma' else repr(value)}"
+            for name, value in values.items()
+            if name != "mean" or value is not None
+        ]
+        return ", ".join(shown if self.stream is None else [*shown, f"stream={self.stream}"])
 
     # Inside a model (where the prefix is not empty) nothing is saved: the model's state_dict holds
     # tensors of the model, and loads with and without the transform.
@@ -445,21 +488,14 @@ class BatchMix(nn.Module):
             destination["generator"] = self.generator.get_state()
 
     def _load_from_state_dict(
-        self,
-        state_dict: Mapping[str, Tensor],
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
+        self, state_dict: Mapping[str, Tensor], prefix: str, *given: Any
     ) -> None:
         if prefix:
             return
-        known = ("epoch", "generator", *FORMERLY_SAVED)
-        unexpected_keys += [name for name in state_dict if name not in known]
+        _, _, missing_keys, unexpected_keys, _ = given
+        unexpected_keys += [name for name in state_dict if name not in SAVED]
         if "epoch" in state_dict:
-            self._control(epoch=float(state_dict["epoch"]))
+            self._begin(int(state_dict["epoch"]), bool(self._own.before_until))
         else:
             missing_keys.append("epoch")
         if self.generator is not None and "generator" in state_dict:
@@ -496,6 +532,14 @@ class BatchMix(nn.Module):
         self._start()
         # the parent's memory: read by a loader worker, and not written
         self._block, self._block_owner = block, owner if block is not None else 0
+
+
+def _gamma_controls(gamma: Gamma) -> dict[str, float]:
+    """The controls that hold γ; a tensor is not among them."""
+    if isinstance(gamma, Tensor):
+        return {"gamma_low": NOT_SET, "gamma_high": NOT_SET}
+    low, high = gamma if isinstance(gamma, (tuple, list)) else (gamma, NOT_SET)
+    return {"gamma_low": low, "gamma_high": high}
 
 
 _numbers = itertools.count()
@@ -575,75 +619,8 @@ def _warn_of_shape(shape: torch.Size, needs_images: bool) -> None:
         )
 
 
-class GammaMix(BatchMix):
-    """Base class of ZetaMix and ZetaMixup: γ as a number, a range or a schedule, and `sources`."""
-
-    sources: int | None
-    _gamma: Gamma | GammaSchedule
-
-    def _set_gamma(self, gamma: Gamma | GammaSchedule, sources: int | None) -> None:
-        if sources is not None:
-            checks.check_count("sources", sources, 2)
-        self.sources = sources
-        self._gamma = gamma
-        self._check_gamma(self.gamma)
-        if not callable(gamma):
-            self._rule = replace(self._rule, gamma=_as_range(gamma))
-
-    @property
-    def gamma(self) -> Gamma:
-        """γ of the current epoch. Setting a number or a range reaches running loader workers."""
-        return self._gamma_at(self._read_controls())
-
-    @gamma.setter
-    def gamma(self, value: float | tuple[float, float]) -> None:
-        if isinstance(value, Tensor) or callable(value):
-            raise TypeError(
-                "gamma can be set to a number or a range (low, high), got "
-                f"{type(value).__name__}, which running loader workers would not see. Pass it to "
-                "the constructor."
-            )
-        self._check_gamma(value)
-        low, high = value if isinstance(value, (tuple, list)) else (value, NOT_SET)
-        self._control(gamma_low=low, gamma_high=high)
-
-    def _gamma_at(self, controls: Controls) -> Gamma:
-        if controls.gamma_high != NOT_SET:
-            return controls.gamma_low, controls.gamma_high
-        if controls.gamma_low != NOT_SET:
-            return controls.gamma_low
-        return self._gamma(int(controls.epoch)) if callable(self._gamma) else self._gamma
-
-    def _check_gamma(self, gamma: Gamma) -> None:
-        """Raise if γ is invalid."""
-        checks.check_gamma(gamma)
-
-    def set_epoch(self, epoch: int, epochs: int | None = None) -> None:
-        checks.check_count("epoch", epoch, 0)
-        self._check_gamma(self._gamma_at(self._own._replace(epoch=float(epoch))))
-        super().set_epoch(epoch, epochs)
-
-    def _rule_now(self, controls: Controls, batch_size: int, device: torch.device) -> PlanRule:
-        rule = super()._rule_now(controls, batch_size, device)
-        if isinstance(rule.gamma, Tensor):
-            checks.check_gamma(rule.gamma, batch_size, device)
-        if controls.gamma_low == NOT_SET and not callable(self._gamma):
-            return rule
-        return replace(rule, gamma=_as_range(self._gamma_at(controls)))
-
-    def extra_repr(self) -> str:
-        # a schedule is shown by its name, unless a number was set instead
-        scheduled = callable(self._gamma) and self._own.gamma_low == NOT_SET
-        gamma = getattr(self._gamma, "__name__", self._gamma) if scheduled else self.gamma
-        return f"gamma={gamma}, {super().extra_repr()}"
-
-
-def _as_range(gamma: Gamma) -> Gamma:
-    """γ with a tuple for a range, which may be given as a list."""
-    return (gamma[0], gamma[1]) if isinstance(gamma, (tuple, list)) else gamma
-
-
-class ZetaMix(GammaMix):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ZetaMix(BatchMix):
     """ζ-mixup of few samples with a random γ, pasted boxes, and the contrast of unmixed samples.
 
     By default, every output mixes its own sample with one other; half of the images are blended,
@@ -673,39 +650,22 @@ class ZetaMix(GammaMix):
     torch.Size([32, 10])
     """
 
-    mean: float | Sequence[float] | None
-    _shown = ("sources", "keep_variance", "paste")
+    gamma: Gamma | GammaSchedule = (0.0, 4.0)
+    sources: int | None = 2
+    keep_variance: bool = True
+    paste: float = 0.5
+    mean: float | Sequence[float] | None = None
+    until: float = 0.8
 
-    def __init__(
-        self,
-        *,
-        num_classes: int | None = None,
-        gamma: Gamma | GammaSchedule = (0.0, 4.0),
-        sources: int | None = 2,
-        keep_variance: bool = True,
-        paste: float = 0.5,
-        mean: float | Sequence[float] | None = None,
-        ignore_index: int | None = None,
-        rules: Rules | None = None,
-        p: float = 1.0,
-        until: float = 0.8,
-        generator: torch.Generator | None = None,
-        stream: int | None = None,
-    ) -> None:
-        checks.check_flag("keep_variance", keep_variance)
-        checks.check_number("paste", paste, low=0, high=1)
-        rule = PlanRule(
-            gamma=0.0, sources=sources, p=p, paste=paste, keep_variance=bool(keep_variance)
-        )
-        common = num_classes, ignore_index, rules, until, generator, stream
-        super().__init__(rule, *common, mean)
-        self.keep_variance = bool(keep_variance)
-        self.paste = paste
+    def _make_rule(self) -> PlanRule:
         self.mean = self._blend.mean
-        self._set_gamma(gamma, sources)
+        return PlanRule(
+            sources=self.sources, p=self.p, paste=self.paste, keep_variance=bool(self.keep_variance)
+        )
 
 
-class ZetaMixup(GammaMix):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ZetaMixup(BatchMix):
     """ζ-mixup of a batch: every output is a weighted average of many samples; one dominates.
 
     All pairs of the batch are multiplied, so time grows with its square; `sources=8` has 99 % of
@@ -733,29 +693,13 @@ class ZetaMixup(GammaMix):
     torch.Size([32, 10])
     """
 
-    anchor: AnchorChoice
-    _shown = ("sources", "anchor")
+    gamma: Gamma | GammaSchedule = 2.8
+    sources: int | None = None
+    anchor: AnchorChoice = "self"
 
-    def __init__(
-        self,
-        *,
-        num_classes: int | None = None,
-        gamma: Gamma | GammaSchedule = 2.8,
-        sources: int | None = None,
-        anchor: AnchorChoice = "self",
-        ignore_index: int | None = None,
-        rules: Rules | None = None,
-        p: float = 1.0,
-        until: float = 1.0,
-        generator: torch.Generator | None = None,
-        stream: int | None = None,
-    ) -> None:
-        checks.check_choice("anchor", anchor, ANCHORS)
-        rule = PlanRule(gamma=0.0, sources=sources, anchor=anchor, p=p)
-        super().__init__(rule, num_classes, ignore_index, rules, until, generator, stream)
-        self.anchor = anchor
+    def _make_rule(self) -> PlanRule:
         self._warned = False
-        self._set_gamma(gamma, sources)
+        return PlanRule(sources=self.sources, anchor=self.anchor, p=self.p)
 
     def _check_gamma(self, gamma: Gamma) -> None:
         """Raise if γ is invalid, and warn once if it is below the dominance threshold."""
@@ -774,6 +718,7 @@ class ZetaMixup(GammaMix):
             )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Mixup(BatchMix):
     """mixup of a batch: every output blends its own sample with another, λ ~ Beta(α, α).
 
@@ -789,31 +734,14 @@ class Mixup(BatchMix):
     torch.Size([32, 10])
     """
 
-    alpha: float
-    per: LamChoice
-    _shown = ("alpha", "per")
+    alpha: float = 1.0
+    per: LamChoice = "sample"
 
-    def __init__(
-        self,
-        *,
-        num_classes: int | None = None,
-        alpha: float = 1.0,
-        per: LamChoice = "sample",
-        ignore_index: int | None = None,
-        rules: Rules | None = None,
-        p: float = 1.0,
-        until: float = 1.0,
-        generator: torch.Generator | None = None,
-        stream: int | None = None,
-    ) -> None:
-        checks.check_alpha(alpha)
-        checks.check_choice("per", per, LAMS)
-        rule = PlanRule(alpha=alpha, partner="rotated", per=per, p=p)
-        super().__init__(rule, num_classes, ignore_index, rules, until, generator, stream)
-        self.alpha = alpha
-        self.per = per
+    def _make_rule(self) -> PlanRule:
+        return PlanRule(alpha=self.alpha, partner="rotated", per=self.per, p=self.p)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CutMix(BatchMix):
     """CutMix: a box of another sample is pasted into each one; targets are fractions of pixels.
 
@@ -833,32 +761,15 @@ class CutMix(BatchMix):
     tensor([1., 1., 1., 1., 1., 1., 1., 1.])
     """
 
-    alpha: float
-    per: LamChoice
+    alpha: float = 1.0
+    per: LamChoice = "batch"
     needs_images = True
-    _shown = ("alpha", "per")
 
-    def __init__(
-        self,
-        *,
-        num_classes: int | None = None,
-        alpha: float = 1.0,
-        per: LamChoice = "batch",
-        ignore_index: int | None = None,
-        rules: Rules | None = None,
-        p: float = 1.0,
-        until: float = 1.0,
-        generator: torch.Generator | None = None,
-        stream: int | None = None,
-    ) -> None:
-        checks.check_alpha(alpha)
-        checks.check_choice("per", per, LAMS)
-        rule = PlanRule(partner="rotated", per=per, p=p, paste=1.0, box_alpha=alpha)
-        super().__init__(rule, num_classes, ignore_index, rules, until, generator, stream)
-        self.alpha = alpha
-        self.per = per
+    def _make_rule(self) -> PlanRule:
+        return PlanRule(partner="rotated", per=self.per, p=self.p, paste=1.0, box_alpha=self.alpha)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MixupOrCutMix(BatchMix):
     """CutMix with probability `switch_prob`, else mixup, as `timm.data.Mixup` with both alphas set.
 
@@ -873,45 +784,21 @@ class MixupOrCutMix(BatchMix):
     torch.Size([8, 10])
     """
 
-    switch_prob: float
-    mixup_alpha: float
-    cutmix_alpha: float
-    per: LamChoice
+    switch_prob: float = 0.5
+    mixup_alpha: float = 0.8
+    cutmix_alpha: float = 1.0
+    per: LamChoice = "batch"
     needs_images = True
-    _shown = ("switch_prob", "mixup_alpha", "cutmix_alpha", "per")
 
-    def __init__(
-        self,
-        *,
-        num_classes: int | None = None,
-        switch_prob: float = 0.5,
-        mixup_alpha: float = 0.8,
-        cutmix_alpha: float = 1.0,
-        per: LamChoice = "batch",
-        ignore_index: int | None = None,
-        rules: Rules | None = None,
-        p: float = 1.0,
-        until: float = 1.0,
-        generator: torch.Generator | None = None,
-        stream: int | None = None,
-    ) -> None:
-        checks.check_number("switch_prob", switch_prob, low=0, high=1)
-        checks.check_alpha(mixup_alpha)
-        checks.check_alpha(cutmix_alpha)
-        checks.check_choice("per", per, LAMS)
-        rule = PlanRule(
-            alpha=mixup_alpha,
+    def _make_rule(self) -> PlanRule:
+        return PlanRule(
+            alpha=self.mixup_alpha,
             partner="rotated",
-            per=per,
-            p=p,
-            paste=switch_prob,
-            box_alpha=cutmix_alpha,
+            per=self.per,
+            p=self.p,
+            paste=self.switch_prob,
+            box_alpha=self.cutmix_alpha,
         )
-        super().__init__(rule, num_classes, ignore_index, rules, until, generator, stream)
-        self.switch_prob = switch_prob
-        self.mixup_alpha = mixup_alpha
-        self.cutmix_alpha = cutmix_alpha
-        self.per = per
 
 
 class LabelSmoothing(nn.Module):

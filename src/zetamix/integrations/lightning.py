@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import distributed
 
-from zetamix.integrations import check_arguments
+from zetamix.integrations import check_transform
 from zetamix.transforms import BatchMix
 
 if TYPE_CHECKING:
@@ -29,22 +29,19 @@ class MixCallback(Callback):
     transform returns: soft targets instead of class indices, which `F.cross_entropy` accepts. An
     `on_after_batch_transfer` of the module or the data module is called first.
 
-    The callback sets the epoch of the transform. Checkpoints contain the state of the transform of
+    The callback sets the epoch of the transform, which ends mixing at its `until`; where training
+    is limited by `max_steps`, steps are counted. Checkpoints contain the state of the transform of
     every process, so that training with a generator resumes with the next plans of its sequence.
 
     transform: for batches `(samples, labels)`, or with `rules=` for any other batch.
-    until: the fraction of training in which batches are mixed, such as 0.8; later ones are unmixed,
-        with targets of the same shape. None does not change `transform.enabled`. It is counted in
-        optimiser steps: with several optimisers, set `transform.enabled` yourself.
 
     >>> from zetamix import ZetaMix
     >>> callback = MixCallback(ZetaMix(num_classes=10))
     """
 
-    def __init__(self, transform: BatchMix, until: float | None = None) -> None:
-        check_arguments(transform, BatchMix, until)
+    def __init__(self, transform: BatchMix) -> None:
+        check_transform(transform)
         self.transform = transform
-        self.until = until
         self._owners: list[Any] = []
 
     def setup(self, trainer: "Trainer", pl_module: "LightningModule", stage: str) -> None:
@@ -64,12 +61,15 @@ class MixCallback(Callback):
             batch = hook(batch, dataloader_idx)
             if not trainer.training:
                 return batch
-            if self.until is not None:
-                last = self.until * trainer.estimated_stepping_batches
-                self.transform.enabled = trainer.global_step < last
+            if self._counts_steps(trainer):
+                done = trainer.global_step / trainer.estimated_stepping_batches
+                self.transform.set_progress(done, trainer.current_epoch)
             return self.transform(batch)
 
         return mixed
+
+    def _counts_steps(self, trainer: "Trainer") -> bool:
+        return self.transform.until < 1 and trainer.max_steps != -1
 
     def _unwrap(self) -> None:
         while self._owners:
@@ -86,14 +86,18 @@ class MixCallback(Callback):
         self._unwrap()
 
     def on_train_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
-        if self.until is not None and not 0 < trainer.estimated_stepping_batches < math.inf:
+        until = self.transform.until
+        if until < 1 and not 0 < trainer.estimated_stepping_batches < math.inf:
             raise ValueError(
-                f"until={self.until} is a fraction of training, but its length is unknown. Pass "
-                "max_epochs or max_steps to the Trainer."
+                f"The transform mixes in the first {until:.0%} of training, but its length is "
+                "unknown. Pass max_epochs or max_steps to the Trainer, or until=1 to the transform."
             )
 
     def on_train_epoch_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
-        self.transform.set_epoch(trainer.current_epoch)
+        if not self._counts_steps(trainer):
+            epochs = trainer.max_epochs
+            known = epochs is not None and epochs > 0
+            self.transform.set_epoch(trainer.current_epoch, epochs if known else None)
 
     def state_dict(self) -> dict[str, Any]:
         """The states of all processes, by rank; a collective that every process must call."""

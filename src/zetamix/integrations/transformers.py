@@ -5,6 +5,7 @@ entropy. `MixingTrainer` uses cross entropy.
 """
 
 import functools
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
-from zetamix.integrations import check_arguments
+from zetamix.integrations import check_transform
 from zetamix.losses import soft_cross_entropy
 from zetamix.transforms import BatchMix
 
@@ -33,23 +34,20 @@ class MixingTrainer(Trainer):
     its configuration sets single-label classification. A `compute_loss_func` is called with the
     mixed labels.
 
-    The trainer sets the epoch of the transform and saves its state in every checkpoint, one file
-    per process: with a generator, `train(resume_from_checkpoint=...)` resumes with the next plans
-    of its sequence.
+    The trainer sets the epoch of the transform, which ends mixing at its `until`; where training is
+    limited by `max_steps`, steps are counted. It saves the state of the transform in every
+    checkpoint, one file per process: with a generator, `train(resume_from_checkpoint=...)` resumes
+    with the next plans of its sequence.
 
     transform: ZetaMix, ZetaMixup, Mixup, CutMix or MixupOrCutMix; with `rules=` it is called with
         the whole batch, a dict.
-    until: the fraction of training in which batches are mixed, such as 0.8; later ones are unmixed,
-        with targets of the same shape. None does not change `transform.enabled`.
     """
 
-    def __init__(
-        self, *args: Any, transform: BatchMix, until: float | None = None, **kwargs: Any
-    ) -> None:
-        check_arguments(transform, BatchMix, until)
+    def __init__(self, *args: Any, transform: BatchMix, **kwargs: Any) -> None:
+        check_transform(transform)
         super().__init__(*args, **kwargs)
         self.transform = transform
-        self.add_callback(_TransformState(transform, until))
+        self.add_callback(_TransformState(transform))
 
     def train(
         self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any
@@ -140,17 +138,20 @@ def _soft_loss(
 
 
 class _TransformState(TrainerCallback):
-    """Sets the epoch of the transform, disables it after `until`, and saves its state."""
+    """Tells the transform how far training is, and saves its state."""
 
-    def __init__(self, transform: BatchMix, until: float | None) -> None:
-        self.transform, self.until = transform, until
+    def __init__(self, transform: BatchMix) -> None:
+        self.transform = transform
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.transform.set_epoch(int(state.epoch or 0))
+        # the number of epochs is rounded up, as that of a loop would be
+        if args.max_steps <= 0:
+            self.transform.set_epoch(int(state.epoch or 0), math.ceil(args.num_train_epochs))
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self.until is not None:
-            self.transform.enabled = state.global_step < self.until * state.max_steps
+        if args.max_steps > 0:
+            done = state.global_step / state.max_steps
+            self.transform.set_progress(done, int(state.epoch or 0))
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.is_hyper_param_search:

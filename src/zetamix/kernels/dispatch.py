@@ -16,8 +16,7 @@ from torch.autograd import forward_ad
 from zetamix.boxes import Size
 from zetamix.checks import has_memory
 from zetamix.kernels import cpu, reference
-from zetamix.plan import MixPlan
-from zetamix.plan_rule import PlanRule
+from zetamix.plan import MixPlan, PlanRule
 from zetamix.sampling import MOST_FEW, Draw, precise_dtype
 
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}

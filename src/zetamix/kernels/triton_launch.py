@@ -14,7 +14,7 @@ from torch import Tensor
 
 from zetamix.boxes import Size
 from zetamix.kernels.triton_kernel import matrix_kernel, mix_kernel, product_kernel
-from zetamix.plan_rule import PlanRule
+from zetamix.plan import PlanRule
 from zetamix.sampling import MOST_FEW, Draw, order_width
 
 # with one mean per channel, images of at most this many channels are mixed by the kernel
