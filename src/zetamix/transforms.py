@@ -200,13 +200,13 @@ class BatchMix(nn.Module):
 
     def _first_gamma(self) -> Gamma:
         """Check the γ given, which may be a schedule, and return that of the rule."""
-        given: Any = self.gamma
+        given: Any = self.__dict__["gamma"]
         gamma = given
         if callable(given):
             self._schedule = given
             gamma = given(0)
         self._check_gamma(gamma)
-        self.gamma = gamma
+        self.__dict__["gamma"] = gamma
         if callable(given):
             self._own = self._own._replace(**_gamma_controls(gamma))
         # a range may be a list

@@ -1,7 +1,7 @@
-"""timm: `Mixup` and `FastCollateMixup` with timm's interface and the methods of this library.
+"""timm: `Mixing` and `FastCollateMixing`, timm's interface to the methods of this library.
 
 To use them in timm's training script, change one import:
-`from zetamix.integrations.timm import FastCollateMixup, Mixup`.
+`from zetamix.integrations.timm import FastCollateMixing as FastCollateMixup, Mixing as Mixup`.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ MODES = ("batch", "pair", "elem")
 METHODS = ("zetamix", "zeta", "mixup", "cutmix", "switch")
 
 
-class Mixup(timm_mixup.Mixup):
+class Mixing(timm_mixup.Mixup):
     """A replacement for `timm.data.Mixup`: mixes normalised images on the device.
 
     Batches may have any size, the input is not modified, and all random numbers come from torch.
@@ -44,8 +44,11 @@ class Mixup(timm_mixup.Mixup):
     mean: for `zetamix` and images in [0, 1] or uint8; without it, images are assumed normalised.
     generator: the only source of randomness; None uses torch's default generator of the device.
 
-    >>> mixup = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, num_classes=10)
-    >>> images, targets = mixup(torch.randn(8, 3, 32, 32), torch.arange(8))
+    timm's script ends mixing itself, with `--mixup-off-epoch`. In a loop of your own call
+    `mixing.transform.set_epoch(epoch, epochs)`.
+
+    >>> mixing = Mixing(mixup_alpha=0.8, cutmix_alpha=1.0, num_classes=10)
+    >>> images, targets = mixing(torch.randn(8, 3, 32, 32), torch.arange(8))
     >>> targets.shape
     torch.Size([8, 10])
     """
@@ -83,13 +86,28 @@ class Mixup(timm_mixup.Mixup):
         self.label_smoothing = label_smoothing
         if isinstance(method, BatchMix):
             if generator is not None:
-                raise ValueError("Pass the generator to the transform, not to Mixup.")
+                raise ValueError("Pass the generator to the transform, not to Mixing.")
             self.transform = method
             return
-        name, given = _parse(method)
-        options = _options(name, mixup_alpha, cutmix_alpha, prob, switch_prob, mode, given)
+        name, given = methods.parse_options(method)
+        check_choice("method", name, METHODS)
+        methods.parse(method)
+        if given.pop("until", 1) != 1:
+            raise ValueError(
+                f"until is not supported here, got method={method!r}. Remove it, and pass "
+                "--mixup-off-epoch to timm's script or set mixup_enabled = False."
+            )
+        per = "batch" if mode == "batch" else "sample"
+        options = _options(name, mixup_alpha, cutmix_alpha, switch_prob, per)
+        options = {"p": prob, **options, **given}
+        if not mixup_alpha and not cutmix_alpha:
+            options["p"] = 0.0
+        elif not options.get("alpha", 1):
+            raise ValueError(f"method {name!r} needs {name}_alpha above 0, got 0. Pass 1.0.")
         if name == "zetamix":
             options["mean"] = mean
+        if not options.get("alpha", 1):
+            del options["alpha"]
         build: Callable[..., Any] = methods.BUILDERS[name]
         self.transform = build(num_classes=num_classes, generator=generator, **options)
 
@@ -113,14 +131,14 @@ class Mixup(timm_mixup.Mixup):
         return images, targets
 
 
-class FastCollateMixup(Mixup, timm_mixup.FastCollateMixup):
+class FastCollateMixing(Mixing, timm_mixup.FastCollateMixup):
     """A replacement for `timm.data.FastCollateMixup`: collates and mixes uint8 images.
 
-    The loader normalises the result. The arguments are those of `Mixup`, except that `mean` is the
+    The loader normalises the result. The arguments are those of `Mixing`, except that `mean` is the
     mean of each channel in [0, 1], which `zetamix` needs to keep the contrast of images. It must be
     the mean that the loader normalises with; the default is that of ImageNet.
 
-    >>> collate = FastCollateMixup(num_classes=10)
+    >>> collate = FastCollateMixing(num_classes=10)
     >>> samples = [(torch.zeros(3, 8, 8, dtype=torch.uint8), label) for label in range(4)]
     >>> images, targets = collate(samples)
     >>> images.dtype, targets.shape
@@ -139,40 +157,17 @@ class FastCollateMixup(Mixup, timm_mixup.FastCollateMixup):
         image = batch[0][0]
         if getattr(image, "dtype", None) not in (torch.uint8, numpy.uint8):
             raise TypeError(
-                "FastCollateMixup collates uint8 images, as timm's loader returns them with "
+                "FastCollateMixing collates uint8 images, as timm's loader returns them with "
                 f"use_prefetcher=True, got {getattr(image, 'dtype', type(image).__name__)}. For "
-                "normalised images, use Mixup after the loader."
+                "normalised images, use Mixing after the loader."
             )
         return super().__call__(*fast_collate(batch))  # type: ignore[no-untyped-call]
 
 
-def _parse(text: str) -> tuple[str, dict[str, Any]]:
-    """The name of a method in METHODS, which can be disabled in running workers, and its options.
-
-    These are all options in the text, which take precedence over timm's arguments.
-    """
-    name = methods.parse(text).name
-    if name not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {text!r}.")
-    _, given = methods.parse_options(text)
-    if given.pop("until", 1) != 1:
-        raise ValueError(
-            f"until is not supported here, got method={text!r}. Remove it, and pass "
-            "--mixup-off-epoch to timm's script or set mixup_enabled = False."
-        )
-    return name, given
-
-
 def _options(
-    name: str,
-    mixup_alpha: float,
-    cutmix_alpha: float,
-    prob: float,
-    switch_prob: float,
-    mode: str,
-    given: dict[str, Any],
+    name: str, mixup_alpha: float, cutmix_alpha: float, switch_prob: float, per: str
 ) -> dict[str, Any]:
-    """The options of the transform: timm's arguments, overridden by those in the method."""
+    """The options of a method that timm's arguments say."""
     check_number("mixup_alpha", mixup_alpha, low=0)
     check_number("cutmix_alpha", cutmix_alpha, low=0)
     check_number("switch_prob", switch_prob, low=0, high=1)
@@ -181,21 +176,11 @@ def _options(
             f"method {name!r} does not paste boxes, got cutmix_alpha={cutmix_alpha}. Pass "
             "cutmix_alpha=0, or use zetamix, cutmix or switch."
         )
-    if not mixup_alpha and not cutmix_alpha:
-        return {**given, "p": 0.0}
     pasted = 0.0 if not cutmix_alpha else switch_prob if mixup_alpha else 1.0
-    options: dict[str, Any] = {"p": prob}
-    if name == "zetamix":
-        options["paste"] = pasted
-    elif name == "switch":
-        options["switch_prob"] = pasted
-        # an alpha of 0 is not used; the default of the method is kept
-        alphas = {"mixup_alpha": mixup_alpha, "cutmix_alpha": cutmix_alpha}
-        options |= {key: alpha for key, alpha in alphas.items() if alpha}
-    elif name in ("mixup", "cutmix"):
-        options["alpha"] = mixup_alpha if name == "mixup" else cutmix_alpha
-        if not options["alpha"] and "alpha" not in given:
-            raise ValueError(f"method {name!r} needs {name}_alpha above 0, got 0. Pass 1.0.")
-    if name in ("mixup", "cutmix", "switch"):
-        options["per"] = "batch" if mode == "batch" else "sample"
-    return options | given
+    if name in ("zetamix", "zeta"):
+        return {"paste": pasted} if name == "zetamix" else {}
+    if name != "switch":
+        return {"alpha": mixup_alpha if name == "mixup" else cutmix_alpha, "per": per}
+    # an alpha of 0 is not used; the default of the method is kept
+    alphas = {"mixup_alpha": mixup_alpha, "cutmix_alpha": cutmix_alpha}
+    return {"switch_prob": pasted, "per": per, **{key: a for key, a in alphas.items() if a}}
