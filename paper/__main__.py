@@ -1,11 +1,17 @@
-"""`python -m paper`: the figures and tables of the paper."""
+"""`python -m paper`: the figures and tables of the paper; `python -m paper data`: its datasets."""
+
+import sys
 
 import typer
 
 from paper.cli import reproduce
+from paper.datasets.cli import data
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 app.command(name="paper")(reproduce)
 
 if __name__ == "__main__":
-    app()
+    if sys.argv[1:2] == ["data"]:
+        data(sys.argv[2:], prog_name="python -m paper data")
+    else:
+        app()

@@ -250,9 +250,8 @@ def _exit(console: Console, session: "Session", outcomes: dict[str, "Outcome"]) 
 def _print_list(
     console: Console, views: Sequence["PaperView"], data_dir: Path | None, device: "torch.device"
 ) -> None:
+    from paper.datasets import CATALOGUE, status
     from paper.reproduce import TimeEstimates
-    from zetamix_lab.data import CATALOGUE
-    from zetamix_lab.data.load_dataset import status
     from zetamix_lab.provenance import machine_info
 
     estimate, machines = TimeEstimates(views[0].store, machine_info(device)), set[str]()
@@ -278,7 +277,7 @@ def _print_list(
     console.print(table, highlight=False)
     notes = [
         f"Records are read from {views[0].store.folder} (--out).",
-        "zetamix data info NAME shows how to get missing data.",
+        "python -m paper data info NAME shows how to get missing data.",
     ]
     if machines:
         here = estimate.machine if machines == {estimate.machine} else ", ".join(sorted(machines))

@@ -1,6 +1,6 @@
 """Bad datasets and archives, generated: each is a function that fills a folder and returns a path.
 
-`DATASETS` are for `zetamix data check` and `load`, `ARCHIVES` for `unpack`.
+`DATASETS` are for `zetamix check` and `load`, `ARCHIVES` for `unpack`.
 """
 
 import io

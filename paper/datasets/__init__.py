@@ -5,13 +5,187 @@ path. `prepare` downloads where that is allowed, `status` says what is on this m
 `not_found_message` where the files are and how to get those that are missing.
 """
 
-from zetamix_lab.data.catalogue import CATALOGUE as CATALOGUE
-from zetamix_lab.data.catalogue import DatasetSpec as DatasetSpec
-from zetamix_lab.data.download import locate as locate
-from zetamix_lab.data.download import not_found_message as not_found_message
-from zetamix_lab.data.load_dataset import check as check
-from zetamix_lab.data.load_dataset import load as load
-from zetamix_lab.data.load_dataset import prepare as prepare
-from zetamix_lab.data.load_dataset import status as status
-from zetamix_lab.data.load_dataset import with_reported_split as with_reported_split
-from zetamix_lab.data.manifolds import MANIFOLDS as MANIFOLDS
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from paper.datasets import copies, skin
+from paper.datasets.catalogue import CATALOGUE as CATALOGUE
+from paper.datasets.catalogue import DatasetSpec as DatasetSpec
+from paper.datasets.copies import find_copy, read_copy
+from paper.datasets.files import locate as locate
+from paper.datasets.files import not_found_message as not_found_message
+from paper.datasets.files import obtain
+from paper.datasets.manifolds import MANIFOLDS as MANIFOLDS
+from paper.datasets.manifolds import draw_splits
+from zetamix_lab.data import cache, from_tensors
+from zetamix_lab.data.dataset import Dataset
+from zetamix_lab.data.errors import DataError, DatasetNotFoundError
+from zetamix_lab.data.load_dataset import DataDir, Request
+from zetamix_lab.data.readers.arrays import digits_source
+from zetamix_lab.data.source import Progress, Source, resolve_data_dir
+from zetamix_lab.text import did_you_mean
+
+READERS: dict[str, Callable[[DatasetSpec, Path, int], Source]] = {
+    **copies.READERS,
+    **skin.READERS,
+}
+
+
+def load(
+    name: str | DatasetSpec,
+    data_dir: DataDir = None,
+    seed: int = 0,
+    *,
+    progress: Progress | None = None,
+) -> Dataset:
+    """The dataset of that name, in any case, with - or _; it is never downloaded.
+
+    name: a name, or a changed copy of an entry of `CATALOGUE` (`dataclasses.replace`), for data in
+        the layout of a catalogued dataset with other sizes or checksums.
+    seed: seed of synthetic data and of splits that have to be created.
+
+    >>> load("helix").train.samples.shape
+    torch.Size([8192, 3])
+    """
+    spec = find(name)
+    return _draw(spec, seed) or _open(spec, data_dir, seed, progress)
+
+
+def prepare(
+    name: str | DatasetSpec,
+    data_dir: DataDir = None,
+    seed: int = 0,
+    *,
+    progress: Progress | None = None,
+    force: bool = False,
+) -> Dataset:
+    """As `load`, but downloads where that is allowed; `force` prepares again."""
+    spec = find(name)
+    return _draw(spec, seed) or _open(spec, data_dir, seed, progress, fetch=True, force=force)
+
+
+def find(name: str | DatasetSpec) -> DatasetSpec:
+    """The entry of the catalogue."""
+    if isinstance(name, DatasetSpec):
+        return name
+    key = name.lower().replace("-", "").replace("_", "")
+    found = next((spec for spec in CATALOGUE.values() if spec.name.replace("_", "") == key), None)
+    if found is None:
+        hint = did_you_mean(name, CATALOGUE, limit=3)
+        raise DatasetNotFoundError(
+            f"{name!r} is not a dataset of the paper.{hint} `python -m paper data list` shows all."
+        )
+    return found
+
+
+def request(
+    spec: DatasetSpec, data_dir: DataDir = None, seed: int = 0, *, fetch: bool = False
+) -> Request:
+    """The prepared form of a dataset, and how to read its files; `fetch` allows downloads."""
+    base = resolve_data_dir(data_dir)
+    settings: dict[str, object] = {
+        "classes": spec.classes,
+        "shape": spec.shape,
+        "fit": [spec.fit.size, spec.fit.crop],
+        "reader": spec.reader,
+    }
+    if spec.split == "made":
+        settings["seed"] = seed
+    folder = cache.prepared_folder(base, spec.name, settings)
+    return Request(spec.name, folder, partial(_read, spec, base, seed, fetch))
+
+
+def status(spec: DatasetSpec, data_dir: DataDir = None, seed: int = 0) -> str:
+    """ "built in", "prepared", "files" that `load` will prepare, or "" if not on this machine."""
+    if spec.access == "built in":
+        return "built in"
+    if cache.read_meta(request(spec, data_dir, seed).folder) is not None:
+        return "prepared"
+    base = resolve_data_dir(data_dir)
+    return "" if (locate(spec, base) or find_copy(spec, base)) is None else "files"
+
+
+def with_reported_split(dataset: Dataset) -> Dataset:
+    """The dataset with the split that the paper reports on as its test split."""
+    spec = CATALOGUE.get(dataset.name)
+    if spec is None or spec.reported == "test":
+        return dataset
+    if dataset.val is None:
+        raise DataError(f"{dataset.name} has no validation split, which the paper reports on.")
+    return replace(
+        dataset,
+        val=None,
+        test=dataset.val,
+        # results on different splits must not be combined
+        fingerprint=f"{dataset.fingerprint}-val",
+        notes=(*dataset.notes, "tested on the official validation split, as in the paper"),
+    )
+
+
+def _draw(spec: DatasetSpec, seed: int) -> Dataset | None:
+    """Synthetic data, drawn each time because it takes milliseconds; else None."""
+    if spec.split != "drawn":
+        return None
+    splits = draw_splits(spec.name, seed)
+    return from_tensors(
+        spec.name, splits, spec.classes, origin=f"drawn with seed {seed}", notes=spec.notes
+    )
+
+
+def _open(
+    spec: DatasetSpec,
+    data_dir: DataDir,
+    seed: int,
+    progress: Progress | None,
+    *,
+    fetch: bool = False,
+    force: bool = False,
+) -> Dataset:
+    found = request(spec, data_dir, seed, fetch=fetch)
+    ready = None if force else found.open()
+    return ready or found.prepare(progress, force=force)
+
+
+def _read(
+    spec: DatasetSpec, data_dir: Path, seed: int, fetch: bool, progress: Progress | None
+) -> Source:
+    """The official files, or a copy if they are missing."""
+    if spec.access == "built in":
+        return digits_source(seed)
+    copy = None if locate(spec, data_dir) else find_copy(spec, data_dir)
+    if copy is not None:
+        return _verified(spec, read_copy(spec, copy, progress))
+    base = obtain(spec, data_dir, fetch=fetch, progress=progress)
+    return _verified(spec, READERS[spec.reader](spec, base, seed))
+
+
+def _verified(spec: DatasetSpec, source: Source) -> Source:
+    """The source, if its sizes and class counts are the published ones.
+
+    Of archives that grow, a difference is only noted.
+    """
+    labels = {split: part.labels for split, part in source.parts.items()}
+    found = [
+        f"{split} has {len(rows):,} samples instead of {spec.sizes.get(split, 0):,}"
+        for split, rows in labels.items()
+        if len(rows) != spec.sizes.get(split, 0)
+    ]
+    labels["all"] = np.concatenate(list(labels.values()))
+    for split in filter(labels.__contains__, spec.counts):
+        counts = np.bincount(labels[split], minlength=len(spec.classes)).tolist()
+        rows = zip(spec.classes, counts, spec.counts[split], strict=True)
+        wrong = [f"{size:,} of {name} instead of {n:,}" for name, size, n in rows if size != n]
+        found += [f"{split} has {', '.join(wrong)}"] if wrong else []
+    if not found:
+        return source
+    if spec.fixed_size:
+        raise DataError(
+            f"{source.origin}: not {spec.title} as published: {'; '.join(found)}. The files are "
+            "incomplete or of another release: get them again, or pass their path to zetamix as "
+            "your own data."
+        )
+    return replace(source, notes=(*source.notes, *found))

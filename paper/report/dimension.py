@@ -5,6 +5,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
+from paper.datasets import CATALOGUE
 from paper.report.artifact_report import (
     ArtifactReport,
     Verdict,
@@ -16,7 +17,6 @@ from paper.report.artifact_report import (
 )
 from paper.results.record_store import PaperView
 from zetamix.gamma import GAMMA_MIN
-from zetamix_lab.data import CATALOGUE
 from zetamix_lab.report import Cell, Column, Picture, Table, drawing
 from zetamix_lab.report.figure import COLOURS
 from zetamix_lab.report.table import Plain

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from paper.datasets import CATALOGUE
 from paper.report.artifact_report import (
     INCONCLUSIVE,
     ArtifactReport,
@@ -15,7 +16,6 @@ from paper.report.artifact_report import (
 from paper.report.tables import summary_cell
 from paper.results.record_store import PaperView
 from zetamix.gamma import GAMMA_MIN
-from zetamix_lab.data import CATALOGUE
 from zetamix_lab.records import RunRecord
 from zetamix_lab.report import Cell, Column, Picture, Table, drawing, series_style
 from zetamix_lab.statistics import Summary, standard_error, summarise

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from paper.datasets import CATALOGUE
 from paper.report.artifact_report import ArtifactReport, Verdict, method_name, status_of
 from paper.results import paper_values as paper
 from paper.results.paper_cells import Variant
 from paper.results.record_store import PaperView
-from zetamix_lab.data import CATALOGUE
 from zetamix_lab.metrics import METRICS, count_right, resolution
 from zetamix_lab.records import RunRecord
 from zetamix_lab.report import Cell, Column, Table

@@ -3,10 +3,10 @@
 import math
 from typing import Any
 
+from paper.datasets import CATALOGUE
 from paper.report.artifact_report import ArtifactReport, Verdict, method_name, status_of
 from paper.results import paper_values as paper
 from paper.results.record_store import PaperView
-from zetamix_lab.data import CATALOGUE
 from zetamix_lab.report import Cell, Column, Table
 from zetamix_lab.report.table import Plain
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from paper.datasets import CATALOGUE
 from paper.report import make_report
 from paper.report.artifact_report import (
     INCONCLUSIVE,
@@ -18,7 +19,6 @@ from paper.results import paper_values as paper
 from paper.results.paper_cells import PaperCell
 from paper.results.record_store import PaperView
 from zetamix_lab.atomic_io import write_text
-from zetamix_lab.data import CATALOGUE
 from zetamix_lab.provenance import machine_summary
 from zetamix_lab.report import Cell, Column, Section, Table, render_page
 from zetamix_lab.report.page import Block, Fold
@@ -164,5 +164,5 @@ def _command(view: PaperView, cells: Sequence[PaperCell]) -> str:
     if access == "built in":
         return command
     if access == "download":
-        return f"zetamix data prepare {name} && {command}"
-    return f"{command}, once the data is available: zetamix data info {name}"
+        return f"python -m paper data prepare {name} && {command}"
+    return f"{command}, once the data is available: python -m paper data info {name}"

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from matplotlib.axes import Axes
 
+from paper.datasets import CATALOGUE
 from paper.report.artifact_report import (
     INCOMPLETE,
     INCONCLUSIVE,
@@ -23,7 +24,6 @@ from paper.report.tables import summary_cell
 from paper.results.paper_cells import Subset, TrainingCell
 from paper.results.record_store import PaperView
 from zetamix.methods import parse
-from zetamix_lab.data import CATALOGUE
 from zetamix_lab.metrics import METRICS, Metric, count_right, resolution
 from zetamix_lab.records import RunRecord
 from zetamix_lab.report import Cell, Column, Picture, Table, drawing

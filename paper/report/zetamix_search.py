@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
+from paper.datasets import CATALOGUE
 from paper.report.artifact_report import INCONCLUSIVE, ArtifactReport, Verdict, finish
 from paper.report.tables import summary_cell
 from paper.report.zetamix_search_text import (
@@ -25,7 +26,6 @@ from paper.report.zetamix_search_text import (
 from paper.results import zetamix_search as search
 from paper.results.paper_cells import Subset
 from paper.results.record_store import PaperView
-from zetamix_lab.data import CATALOGUE
 from zetamix_lab.records import RunRecord
 from zetamix_lab.report import Cell, Column, Picture, Table, drawing
 from zetamix_lab.report.figure import COLOURS, GREY, MARKERS

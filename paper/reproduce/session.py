@@ -9,13 +9,14 @@ from itertools import groupby
 
 import torch
 
+from paper.datasets import load, with_reported_split
 from paper.reproduce import smoke
 from paper.reproduce.artifacts import MEASURES
 from paper.reproduce.measure_context import Measure, MeasureContext
 from paper.results.paper_cells import MeasurementCell, PaperCell, ReproduceError, TrainingCell
 from paper.results.record_store import RecordStore
 from zetamix.methods import parse
-from zetamix_lab.data import Dataset, DatasetNotFoundError, load, with_reported_split
+from zetamix_lab.data import Dataset, DatasetNotFoundError
 from zetamix_lab.data.load_dataset import DataDir
 from zetamix_lab.progress import Progress, count_epochs
 from zetamix_lab.provenance import machine_info

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from paper.datasets import CATALOGUE, MANIFOLDS
 from paper.results.paper_cells import PaperCell, Subset, TrainingCell
-from zetamix_lab.data import CATALOGUE, Dataset, from_tensors
-from zetamix_lab.data.manifolds import MANIFOLDS
+from zetamix_lab.data import Dataset, from_tensors
 from zetamix_lab.data.splits import SPLITS
 from zetamix_lab.train import Recipe
 

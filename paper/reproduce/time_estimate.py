@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from paper.datasets import CATALOGUE
 from paper.results.paper_cells import PaperCell, TrainingCell
 from paper.results.record_store import RecordStore
-from zetamix_lab.data import CATALOGUE
 from zetamix_lab.records import Record, RunRecord
 
 

@@ -3,8 +3,9 @@
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
+from paper.datasets import CATALOGUE
 from paper.recipes import RECIPES
-from zetamix_lab.data import CATALOGUE, Dataset
+from zetamix_lab.data import Dataset
 from zetamix_lab.provenance import FileRef
 from zetamix_lab.records import Measurement, Record, RunRecord
 from zetamix_lab.train.recipe import Recipe

@@ -17,6 +17,7 @@ import pytest
 import torch
 import typer
 from miniatures import class_folders
+from points import CRESCENTS
 from processes import in_foreground
 from rich.console import Console
 from typer.testing import CliRunner
@@ -117,7 +118,7 @@ def test_completion_scripts_can_be_shown():
 
 # bad input
 
-COMPARE = ["compare", "--data", "crescents", "--out", "made"]
+COMPARE = ["compare", "--data", CRESCENTS, "--out", "made"]
 HUGE = "9" * 30
 
 
@@ -135,7 +136,6 @@ HUGE = "9" * 30
         (["check", "cifra10"], 1, "Did you mean cifar10"),
         (["check", "digits", "--json", "."], 2, ". is a folder"),
         (["check", "digits", "--json", "no/file"], 2, "the folder no does not exist"),
-        (["compare", "--data", "helix", "--out", "made"], 1, "helix has no test split to compare"),
         ([*COMPARE, "--methods", "none,zeto"], 1, "got 'zeto'. Did you mean zeta?"),
         ([*COMPARE, "--methods", "none,none"], 1, "none is given twice"),
         ([*COMPARE, "--methods", "cutmix"], 1, "cannot mix this data: CutMix pastes"),
@@ -166,8 +166,12 @@ HUGE = "9" * 30
         ([*COMPARE, "--jobs", "0"], 2, "Invalid value for '--jobs'"),
         ([*COMPARE, "--jobs", HUGE], 2, "Invalid value for '--jobs'"),
         ([*COMPARE, "--size", HUGE], 2, "Invalid value for '--size'"),
-        ([*COMPARE, "--size", "8"], 1, "size is for your own images"),
-        ([*COMPARE, "--skip-broken"], 1, "skip_broken is for your own images only"),
+        ([*COMPARE, "--size", "8"], 1, "size is for images"),
+        (
+            [*COMPARE, "--data", "digits", "--skip-broken"],
+            1,
+            "skip_broken is for your own images only",
+        ),
         ([*COMPARE, "--train-size", "1"], 1, "size must lie between 2 (one of each class) and 512"),
         ([*COMPARE, "--train-size", HUGE], 1, "and 512 (the whole split)"),
         ([*COMPARE, "--train-size", "1.5"], 1, "size as a fraction must lie between 0 and 1"),
@@ -358,10 +362,10 @@ def test_ctrl_c_at_the_start_leaves_no_traceback(seconds, tmp_path):
 
 def test_results_alone_are_on_standard_output(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = json.loads(invoke("check", "crescents", "--json", "-").stdout)
+    found = json.loads(invoke("check", CRESCENTS, "--json", "-").stdout)
     assert found["problems"] == []
     options = "--train-size 64 --epochs 1 --seeds 1 --methods none,mixup --device cpu --jobs 1"
-    result = invoke("compare", "--data", "crescents", *options.split(), "--json", "-")
+    result = invoke("compare", "--data", CRESCENTS, *options.split(), "--json", "-")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["seeds"] == [0]
@@ -369,7 +373,7 @@ def test_results_alone_are_on_standard_output(tmp_path, monkeypatch):
 
 def check_to(path):
     """`zetamix check` with its results written to a path."""
-    result = invoke("check", "crescents", "--json", path)
+    result = invoke("check", CRESCENTS, "--json", path)
     assert result.exit_code == 0, result.output
 
 
@@ -400,7 +404,7 @@ def test_a_pipe_is_written_to(tmp_path):
 def test_a_device_is_never_replaced(tmp_path):
     link = tmp_path / "full"
     link.symlink_to("/dev/full")
-    result = invoke("check", "crescents", "--json", link)
+    result = invoke("check", CRESCENTS, "--json", link)
     assert result.exit_code == 1
     assert "No space left" in words(result.output)
     assert Path("/dev/full").is_char_device()

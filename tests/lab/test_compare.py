@@ -7,6 +7,7 @@ import pytest
 import torch
 from comparisons import make_dataset
 from filelock import FileLock
+from points import CRESCENTS
 
 from zetamix.methods import display_name, parse
 from zetamix_lab.models import UnknownModelError
@@ -25,7 +26,7 @@ SIX = "none,mixup,cutmix,switch,zeta:2.8,zetamix"
 ZETA = "zeta:gamma=2.8,until=0.8"
 
 
-def grid_of(data="crescents", methods="none,zeta:2.8", **how):
+def grid_of(data=CRESCENTS, methods="none,zeta:2.8", **how):
     return make_grid(data, methods, out=Path("out"), **how)
 
 
@@ -60,7 +61,7 @@ def test_more_seeds_keep_the_first_ones_and_other_settings_keep_nothing():
         grid_of(epochs=2),
         grid_of(train_size=0.5),
         grid_of(changes=["lr=0.01"]),
-        grid_of("spirals"),
+        grid_of("digits"),
     ):
         assert not {cell.folder for cell in other.cells} & set(folders)
 
@@ -83,9 +84,9 @@ def test_without_methods_those_that_suit_the_data_are_compared_with_five_seeds()
         "none", "mixup:alpha=1.0,until=0.8", "switch:until=0.8", "zetamix",
     ]  # fmt: skip
     assert of_images.seeds == (0, 1, 2, 3, 4)
-    of_points = make_grid("crescents").methods
+    of_points = make_grid(CRESCENTS).methods
     assert [method.name for method in of_points] == ["none", "mixup", "zetamix"]
-    assert make_grid("crescents").out == Path("out/compare-crescents").absolute()
+    assert make_grid(CRESCENTS).out == Path("out/compare-crescents").absolute()
 
 
 @pytest.mark.parametrize(
@@ -285,7 +286,7 @@ def test_paths_are_found_from_any_folder(tmp_path, monkeypatch):
 # the result
 
 
-def small(out, what="crescents", methods="none,zeta:2.8", **options):
+def small(out, what=CRESCENTS, methods="none,zeta:2.8", **options):
     options = {"seeds": 2, "epochs": 2, "train_size": 64, **options}
     return make_grid(what, methods, out=Path(out), **options)
 

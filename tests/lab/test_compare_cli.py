@@ -15,12 +15,13 @@ import pytest
 import torch
 from browser import needs_browser, open_page
 from PIL import Image
+from points import CRESCENTS
 from processes import in_foreground
 from typer.testing import CliRunner
 
 from zetamix_lab.cli.app import app
 
-QUICK = ["--data", "crescents", "--train-size", "64", "--epochs", "2", "--device", "cpu"]
+QUICK = ["--data", CRESCENTS, "--train-size", "64", "--epochs", "2", "--device", "cpu"]
 
 
 def invoke(*arguments):
@@ -74,7 +75,7 @@ def test_seeds_may_be_a_list(tmp_path):
 
 
 def test_other_settings_in_the_same_folder_are_other_runs(tmp_path):
-    options = ["--data", "crescents", "--device", "cpu", "--jobs", "1", "--out", str(tmp_path)]
+    options = ["--data", CRESCENTS, "--device", "cpu", "--jobs", "1", "--out", str(tmp_path)]
     options += ["--seeds", "1", "--methods", "none,mixup"]
     assert invoke(*options, "--train-size", "64", "--epochs", "1").exit_code == 0
     assert invoke(*options, "--train-size", "32", "--epochs", "2").exit_code == 0
@@ -103,7 +104,7 @@ def test_a_failed_run_ends_with_1(tmp_path):
 
 
 def test_a_time_limit_saves_and_goes_on(tmp_path):
-    options = ["--data", "crescents", "--epochs", "100000", "--methods", "none", "--seeds", "1"]
+    options = ["--data", CRESCENTS, "--epochs", "100000", "--methods", "none", "--seeds", "1"]
     result = invoke(
         *options, "--jobs", "1", "--device", "cpu", "--out", str(tmp_path), "--time-limit", "2s"
     )
@@ -115,7 +116,7 @@ def test_a_time_limit_saves_and_goes_on(tmp_path):
 
 
 def test_a_limit_that_startup_takes_up_is_reported(tmp_path):
-    options = ["--data", "crescents", "--epochs", "100000", "--methods", "none", "--seeds", "1"]
+    options = ["--data", CRESCENTS, "--epochs", "100000", "--methods", "none", "--seeds", "1"]
     result = invoke(
         *options, "--jobs", "1", "--device", "cpu", "--out", str(tmp_path), "--time-limit", "0.01s"
     )
@@ -194,7 +195,7 @@ def test_a_folder_that_cannot_be_compared_is_reported(make, message, tmp_path):
 
 def start(out, *arguments, **options):
     command = [
-        sys.executable, "-m", "zetamix_lab", "compare", "--data", "crescents", "--device", "cpu",
+        sys.executable, "-m", "zetamix_lab", "compare", "--data", CRESCENTS, "--device", "cpu",
         "--out", str(out), *arguments,
     ]  # fmt: skip
     return subprocess.Popen(

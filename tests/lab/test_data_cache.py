@@ -3,48 +3,35 @@
 import hashlib
 import multiprocessing
 import os
-import shutil
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
-import miniatures
 import pytest
 import torch
 from filelock import FileLock
-from miniatures import installed, prepared, refuses, write_npz
+from miniatures import class_folders, prepared, refuses, write_npz
 
 from zetamix_lab import data
 from zetamix_lab.atomic_io import read_json, seal, write_json
-from zetamix_lab.data import image_files
 from zetamix_lab.data.load_dataset import resolve
+
+COUNTS = {"cat": 12, "dog": 9}
 
 
 @pytest.fixture
-def uda(tmp_path):
-    with installed("uda", data_dir=tmp_path):
-        yield tmp_path
+def pets(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path))
+    return class_folders(tmp_path / "pets", COUNTS)
 
 
-def test_a_later_load_needs_no_source_and_decodes_nothing(uda, monkeypatch):
-    first = data.load("uda")
-    monkeypatch.setattr(image_files, "decode", None)
-    data.prepare("uda")
-    shutil.rmtree(uda / "uda")
-    again = data.load("uda")
-    assert again.fingerprint == first.fingerprint
-    assert torch.equal(again.test.samples, first.test.samples)
-    assert (again.origin, again.notes) == (first.origin, first.notes)
-
-
-def test_a_load_reads_no_sample(uda):
+def test_a_load_reads_no_sample(pets):
     """Loading and counting 400 MB that were verified before takes no memory and no time."""
-    data.load("uda")
-    (folder,) = prepared(uda)
+    data.load(pets)
+    (folder,) = prepared(pets.parent)
     meta = read_json(folder / "meta.json")
-    rows = meta["splits"]["train"] = 2000
-    size = rows * 3 * 256 * 256
+    rows = meta["splits"]["train"] = 200_000
+    size = rows * 3 * 24 * 30
     for name, length in (("train.samples", size), ("train.labels", 8 * rows)):
         (folder / name).write_bytes(b"")
         os.truncate(folder / name, length)
@@ -52,10 +39,10 @@ def test_a_load_reads_no_sample(uda):
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         meta["files"][name] = {"bytes": length, "sha256": sha256}
     write_json(folder / "meta.json", seal(meta))
-    data.load("uda")
+    data.load(pets)
     before = resident()
     started = time.perf_counter()
-    dataset = data.load("uda")
+    dataset = data.load(pets)
     assert len(dataset.train) == rows
     assert dataset.train.counts().tolist() == [rows, 0]
     part = dataset.train.subset(10)
@@ -68,27 +55,27 @@ def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_prepared_files_are_only_read(uda):
-    data.load("uda")
-    (folder,) = prepared(uda)
+def test_prepared_files_are_only_read(pets):
+    data.load(pets)
+    (folder,) = prepared(pets.parent)
     for file in folder.iterdir():
         file.chmod(0o444)
     folder.chmod(0o555)
     try:
-        data.load("uda").train.samples.zero_()
-        assert data.load("uda").train.samples.sum().item() > 0
+        data.load(pets).train.samples.zero_()
+        assert data.load(pets).train.samples.sum().item() > 0
     finally:
         folder.chmod(0o755)
-    assert data.check("uda").ok
+    assert data.check(pets).ok
 
 
-def test_nothing_but_the_dataset_is_left(uda):
-    data.load("uda")
-    (folder,) = prepared(uda)
+def test_nothing_but_the_dataset_is_left(pets):
+    data.load(pets)
+    (folder,) = prepared(pets.parent)
     kinds = ("samples", "labels", "names")
     files = {f"{split}.{kind}" for split in ("train", "val", "test") for kind in kinds}
     assert {path.name for path in folder.iterdir()} == files | {"meta.json", "verified.json"}
-    others = [path.name for path in (uda / "prepared").iterdir() if path != folder]
+    others = [path.name for path in (pets.parent / "prepared").iterdir() if path != folder]
     assert all(name.endswith(".lock") for name in others)
 
 
@@ -99,7 +86,7 @@ DAMAGES = {
     "half a meta": lambda folder: os.truncate(folder / "meta.json", 100),
     "old format": lambda folder: (folder / "meta.json").write_text('{"format": 0}'),
     "wrong type": lambda folder: change_text(folder / "meta.json", '"shape": [', '"shape": ["a",'),
-    "another class": lambda folder: change_text(folder / "meta.json", "melanoma", "melamoma"),
+    "another class": lambda folder: change_text(folder / "meta.json", "cat", "rat"),
     "a pixel": lambda folder: flip(folder / "val.samples", 100),
     "a label": lambda folder: flip(folder / "train.labels", 8),
     "a name": lambda folder: flip(folder / "test.names", 3),
@@ -122,45 +109,11 @@ def flip(path, place):
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_damaged_data_is_prepared_again(damage, uda):
-    before = data.load("uda").fingerprint
-    damage(*prepared(uda))
-    assert data.load("uda").fingerprint == before
-    assert data.check("uda").ok
-
-
-def test_damaged_data_without_its_source_is_refused(uda):
-    data.load("uda")
-    (folder,) = prepared(uda)
-    (folder / "val.samples").write_bytes(b"")
-    shutil.rmtree(uda / "uda")
-    message = f"^Prepared data is damaged: {folder / 'val.samples'} has 0 bytes instead of 589,824"
-    with pytest.raises(data.DatasetNotFoundError, match=message):
-        data.load("uda")
-
-
-def test_settings_determine_the_folder(tmp_path):
-    spec = miniatures.build("mednode", tmp_path)
-    fit = replace(spec, fit=image_files.Fit(256, crop=0.7))
-    classes = replace(spec, classes=("naevus", "melanoma"))
-    folders = {resolve(changed, tmp_path, 0, None).folder for changed in (spec, fit, classes)}
-    assert len(folders) == 3
-
-
-def test_force_prepares_again(uda):
-    data.prepare("uda")
-    (folder,) = prepared(uda)
-    (folder / "mark").write_text("old")
-    data.prepare("uda")
-    assert (folder / "mark").exists()
-    data.prepare("uda", force=True)
-    assert not (folder / "mark").exists()
-    assert data.check("uda").ok
-    # without a source the prepared data is kept
-    shutil.rmtree(uda / "uda")
-    with pytest.raises(data.DatasetNotFoundError):
-        data.prepare("uda", force=True)
-    assert len(data.load("uda").train) == 14
+def test_damaged_data_is_prepared_again(damage, pets):
+    before = data.load(pets).fingerprint
+    damage(*prepared(pets.parent))
+    assert data.load(pets).fingerprint == before
+    assert data.check(pets).ok
 
 
 class Stopped(BaseException):
@@ -168,26 +121,26 @@ class Stopped(BaseException):
 
 
 @pytest.mark.parametrize("stop", [Stopped, RuntimeError, MemoryError])
-def test_an_interrupted_run_leaves_nothing(stop, uda):
+def test_an_interrupted_run_leaves_nothing(stop, pets):
     def interrupt(what, done, total):
         if what == "decoding":
             raise stop
 
     with pytest.raises(stop):
-        data.prepare("uda", progress=interrupt)
-    assert prepared(uda) == []
-    assert not [*(uda / "prepared").glob("*.part")]
-    assert len(data.load("uda").train) == 14
+        data.prepare(pets, progress=interrupt)
+    assert prepared(pets.parent) == []
+    assert not [*(pets.parent / "prepared").glob("*.part")]
+    assert len(data.load(pets).train) == 14
 
 
-def test_partial_data_of_a_killed_process_is_removed(uda):
-    folder = resolve("uda", None, 0, None).folder
+def test_partial_data_of_a_killed_process_is_removed(pets):
+    folder = resolve(pets, None, 0, None).folder
     left = folder.parent / f".{folder.name}.abc.part"
     left.mkdir(parents=True)
     (left / "train.samples").write_bytes(b"half")
     other = folder.parent / ".other-123.abc.part"
     other.mkdir()
-    data.load("uda")
+    data.load(pets)
     assert not left.exists()
     assert other.exists()
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zetamix_lab.data.catalogue import CATALOGUE
+from paper.datasets import CATALOGUE
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.data.splits import allocate, classes_in_turn, make_splits
 

@@ -16,9 +16,9 @@ from hostile import ARCHIVES, BOMB_LIMIT, CONTENTS, DATASETS, TRACE, png
 from miniatures import class_folders, write_npz
 from processes import zetamix
 
+from paper.datasets.files import unpack
 from zetamix_lab import data
 from zetamix_lab.data import DataError, image_files
-from zetamix_lab.data.download import unpack
 from zetamix_lab.data.readers import arrays
 
 SECONDS = 30
@@ -157,7 +157,7 @@ def test_names_that_are_not_text_are_printed(tmp_path):
     photos = DATASETS["a class in Latin-1"](tmp_path)
     (class_folders(photos) / "owl" / os.fsdecode(b"\xff.png")).write_bytes(b"broken")
     log = tmp_path / "log"
-    assert zetamix("data", "check", photos, "--data-dir", tmp_path / "data", log=log).wait() == 1
+    assert zetamix("check", photos, "--data-dir", tmp_path / "data", log=log).wait() == 1
     text = log.read_text()
     assert "Traceback" not in text
     assert "caf\\xe9" in text

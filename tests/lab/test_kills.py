@@ -15,6 +15,7 @@ from accidents import fill_disk, kill_at_change, kill_while_saving, signal_at, s
 from factories import FINISHED, RECIPE, Runs, assert_same, checkpoint, names, result, small_digits
 from fuzz import count
 from miniatures import class_folders
+from points import CRESCENTS
 from processes import start, zetamix
 
 from zetamix_lab.train import train
@@ -195,7 +196,7 @@ class Storm:
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("data", ["crescents", "photos"])
+@pytest.mark.parametrize("data", [CRESCENTS, "photos"], ids=["points", "photos"])
 def test_a_command_survives_being_killed_at_any_moment(data, tmp_path, fuzz_seed):
     # a changed file is a moment, as is any time
     trace, whole = tmp_path / "trace", Storm(data, tmp_path / "whole")

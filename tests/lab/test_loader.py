@@ -8,8 +8,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from points import two_crescents
 
-from zetamix_lab import data
 from zetamix_lab.data import Split
 from zetamix_lab.data.augment import AUGMENTATIONS, DISTORTIONS, augment, measure_scale
 from zetamix_lab.data.loader import Loader
@@ -225,7 +225,7 @@ def test_a_state_of_another_loader_is_refused(name, saved, own):
             r"got samples of shape \[4, 2\]. Use augmentation='none'",
         ),
         ({"split": images(0)}, ValueError, "at least one sample, got none"),
-        ({"split": data.load("crescents")}, TypeError, r"dataset\.train, got Dataset"),
+        ({"split": two_crescents()}, TypeError, r"dataset\.train, got Dataset"),
     ],
 )
 def test_invalid_arguments_are_refused(changes, error, match):

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from points import CRESCENTS
 from test_compare_cli import finished, trained_by, wait_for, young_run
 
 pytestmark = pytest.mark.skipif(
@@ -77,7 +78,7 @@ def compare_methods(address, tmp_path):
     """A comparison survives a killed worker, and counts no run twice."""
     process = subprocess.Popen(
         [
-            sys.executable, "-m", "zetamix_lab", "compare", "--data", "crescents",
+            sys.executable, "-m", "zetamix_lab", "compare", "--data", CRESCENTS,
             "--device", "cpu", "--until", "1",
             "--train-size", "64", "--epochs", "300", "--methods", "none,zeta:2.8", "--seeds", "2",
             "--out", str(tmp_path), "--backend", f"ray:{address}",

@@ -6,9 +6,9 @@ from dataclasses import fields
 
 import pytest
 import torch
+from points import two_crescents
 
 from zetamix.methods import parse
-from zetamix_lab import data
 from zetamix_lab.train import Recipe, RecipeError, default_recipe, make_recipe
 from zetamix_lab.train.recipe import parse_changes
 
@@ -117,7 +117,7 @@ def test_a_method_that_mixes_more_samples_than_a_batch_has_is_refused():
 
 
 def test_options_of_a_command_change_the_recipe():
-    dataset = data.load("crescents")
+    dataset = two_crescents()
     recipe = make_recipe(
         dataset, model="mlp", epochs=20, changes=["milestones=5,10", "schedule=steps"]
     )

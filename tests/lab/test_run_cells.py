@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 from filelock import FileLock
+from points import CRESCENTS
 
+from paper.datasets.manifolds import draw_splits
 from zetamix.methods import parse
 from zetamix_lab import data
 from zetamix_lab.data import DatasetRef, from_tensors
@@ -23,7 +25,7 @@ from zetamix_lab.runs.run_cells import (
 from zetamix_lab.train import Recipe, Run, make_cell, make_recipe
 from zetamix_lab.train.run_folder import FolderError, RunFolder
 
-FEW = DatasetRef.resolve("crescents", train_size=64)
+FEW = DatasetRef.resolve(CRESCENTS, train_size=64)
 
 
 @pytest.fixture(scope="module")
@@ -344,7 +346,7 @@ def test_compiling_is_decided_by_the_steps_of_one_process(runs, expected):
 
 
 def test_data_without_a_test_split_is_refused(tmp_path):
-    dataset = data.load("helix")
+    dataset = data.from_tensors("helix", draw_splits("helix", 0))
     cell = make_cell(dataset, parse("none"), make_recipe(dataset, epochs=1), 0)
     with pytest.raises(ValueError, match="has no test split to report on"):
         run([cell], dataset, tmp_path)

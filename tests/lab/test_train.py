@@ -22,12 +22,12 @@ from factories import (
     stop_after,
     weights,
 )
+from points import two_crescents
 from sklearn.utils.class_weight import compute_class_weight
 from torch import nn
 
 from zetamix.methods import parse
 from zetamix.sampling import mix64
-from zetamix_lab import data
 from zetamix_lab.data.augment import ROUND, measure_scale
 from zetamix_lab.data.loader import Loader
 from zetamix_lab.metrics import EVALUATED, METRICS, SCALED, classify, confusion, fit_temperature
@@ -142,9 +142,7 @@ def test_a_calibrated_model_has_the_scaled_scores_of_the_record(new, digits):
 
 
 def test_without_a_validation_split_there_is_no_temperature(tmp_path):
-    run = Run(
-        data.load("crescents"), parse("none"), RECIPE.change(model="mlp"), seed=0, out=tmp_path
-    )
+    run = Run(two_crescents(), parse("none"), RECIPE.change(model="mlp"), seed=0, out=tmp_path)
     record = finish(run)
     assert "temperature" not in record.extra
     assert set(record.last) == set(EVALUATED)
@@ -153,7 +151,7 @@ def test_without_a_validation_split_there_is_no_temperature(tmp_path):
 
 
 def test_a_model_of_points_and_one_that_cannot_be_loaded(tmp_path):
-    points = data.load("crescents")
+    points = two_crescents()
     recipe = RECIPE.change(model="mlp", epochs=8)
     folder = tmp_path / "points"
     run = Run(points, parse("zeta"), recipe, seed=0, out=folder)

@@ -12,9 +12,9 @@ import pytest
 import torch
 from factories import FINISHED, assert_same, checkpoint, names
 from filelock import FileLock
+from points import two_crescents
 
 from zetamix.methods import parse
-from zetamix_lab import data
 from zetamix_lab.train import Recipe, Run, load_model, train
 from zetamix_lab.train.run_folder import FolderError, RunFolder, hold
 from zetamix_lab.train.stop import MARGIN, SAME_PRESS, Stop, Stopped, parse_duration
@@ -24,7 +24,7 @@ RECIPE = Recipe(source="test", model="mlp", epochs=2, batch_size=32, augmentatio
 
 @pytest.fixture(scope="module")
 def points():
-    return data.load("crescents")
+    return two_crescents()
 
 
 @pytest.fixture

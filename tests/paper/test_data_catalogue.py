@@ -6,8 +6,7 @@ import miniatures
 import pytest
 import torchvision.datasets as tv
 
-from zetamix_lab.data import CATALOGUE
-from zetamix_lab.data.readers import READERS
+from paper.datasets import CATALOGUE, READERS
 
 NATURAL = ["mnist", "fashion_mnist", "cifar10", "cifar100", "stl10", "imagenette", "imagewoof"]
 SKIN = ["isic2016", "isic2017", "isic2018", "msk", "uda", "dermofit", "derm7pt_clinical"]

@@ -14,8 +14,9 @@ from pathlib import Path
 import miniatures
 import pytest
 
-from zetamix_lab import data
-from zetamix_lab.data import download
+from paper import datasets as data
+from paper.datasets import files as download
+from zetamix_lab.data import DataError, DatasetNotFoundError
 
 
 def zip_of(path, *members):
@@ -108,7 +109,7 @@ def test_no_member_escapes(make, member, tmp_path):
     before = set(tmp_path.rglob("*"))
     try:
         download.unpack(archive, inner / "set")
-    except data.DataError as error:
+    except DataError as error:
         assert str(archive) in str(error)  # noqa: PT017
         assert set(tmp_path.rglob("*")) == before
     else:
@@ -122,7 +123,7 @@ def test_no_member_escapes(make, member, tmp_path):
 @pytest.mark.parametrize(("make", "suffix"), KINDS.items())
 def test_an_archive_that_unpacks_to_too_much_is_refused(make, suffix, tmp_path):
     archive = make(tmp_path / f"set{suffix}", ("set/bomb", bytes(3 << 20)))
-    with pytest.raises(data.DataError, match="unpacks to more than"):
+    with pytest.raises(DataError, match="unpacks to more than"):
         download.unpack(archive, tmp_path / "set", limit=1 << 20)
     assert listing(tmp_path) == [archive.name]
     download.unpack(archive, tmp_path / "set", limit=4 << 20)
@@ -135,7 +136,7 @@ def test_a_damaged_archive_is_named(make, suffix, damage, tmp_path):
     archive = make(tmp_path / f"set{suffix}", ("set/a", bytes(range(256)) * 40))
     whole = archive.read_bytes()
     archive.write_bytes({"cut": whole[: len(whole) // 2], "text": b"hello", "empty": b""}[damage])
-    with pytest.raises(data.DataError, match=f"{archive} cannot be unpacked: "):
+    with pytest.raises(DataError, match=f"{archive} cannot be unpacked: "):
         download.unpack(archive, tmp_path / "set")
     assert listing(tmp_path) == [archive.name]
 
@@ -189,14 +190,14 @@ def test_a_download_that_works(server, tmp_path):
 def test_a_download_that_fails_leaves_nothing(server, file, md5, message, tmp_path):
     folder, url = server
     (folder / "a.bin").write_bytes(b"content")
-    with pytest.raises(data.DataError, match=f"{url}/{file}: {message}"):
+    with pytest.raises(DataError, match=f"{url}/{file}: {message}"):
         download.download(f"{url}/{file}", tmp_path / "a.bin", md5)
     assert listing(tmp_path) == ["web", "web/a.bin"]
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/x", "file:///etc/passwd", "http://[bad"])
 def test_an_address_that_cannot_be_reached(url, tmp_path):
-    with pytest.raises(data.DataError, match="x could not be downloaded"):
+    with pytest.raises(DataError, match="x could not be downloaded"):
         download.download(url, tmp_path / "x", None)
     assert listing(tmp_path) == []
 
@@ -208,7 +209,7 @@ def test_prepare_downloads_verifies_and_unpacks(server, tmp_path):
     (tmp_path / "made" / "mednode" / file).rename(folder / file)
     spec = replace(spec, files=(replace(spec.files[0], url=f"{url}/{file}"),))
     root = tmp_path / "root"
-    with pytest.raises(data.DatasetNotFoundError, match="zetamix data prepare mednode --data-dir"):
+    with pytest.raises(DatasetNotFoundError, match="paper data prepare mednode --data-dir"):
         data.load(spec, root)
     seen = []
     dataset = data.prepare(spec, root, progress=lambda what, *_: seen.append(what))
@@ -220,7 +221,7 @@ def test_prepare_downloads_verifies_and_unpacks(server, tmp_path):
 
 
 def test_prepare_downloads_nothing_that_needs_a_request(tmp_path):
-    with pytest.raises(data.DatasetNotFoundError, match="ask for a login"):
+    with pytest.raises(DatasetNotFoundError, match="ask for a login"):
         data.prepare("derm7pt_clinical", tmp_path)
 
 
@@ -228,5 +229,5 @@ def test_a_wrong_md5_is_named(tmp_path):
     spec = miniatures.build("imagenette", tmp_path, packed=True)
     file = tmp_path / "imagenette" / "imagenette2.tgz"
     wrong = replace(spec, files=(replace(spec.files[0], md5="f" * 32),))
-    with pytest.raises(data.DataError, match=f"{file} has the md5 {miniatures.md5_of(file)}"):
+    with pytest.raises(DataError, match=f"{file} has the md5 {miniatures.md5_of(file)}"):
         data.load(wrong, tmp_path)

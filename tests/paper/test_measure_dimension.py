@@ -11,10 +11,10 @@ import torch
 from memory import peak_bytes
 from sklearn.datasets import load_digits
 
+from paper.datasets import manifolds
 from paper.measure import local_dimension
 from paper.measure.eigenvalue_count import count_above, count_above_shifts, count_by_signs
 from paper.measure.neighbours import Cloud, nearest
-from zetamix_lab.data import manifolds
 
 skdim = pytest.importorskip("skdim")
 

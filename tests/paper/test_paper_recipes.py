@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from miniatures import installed
 
+from paper.datasets import CATALOGUE
 from paper.recipes import RECIPES
 from zetamix.methods import parse
 from zetamix_lab import data
-from zetamix_lab.data.catalogue import CATALOGUE
 from zetamix_lab.metrics import classify
 from zetamix_lab.train import Recipe
 from zetamix_lab.train.trainer import Trainer

@@ -13,6 +13,7 @@ import pytest
 import torch
 from records_by_hand import measurement, run_record
 
+from paper.datasets import CATALOGUE, with_reported_split
 from paper.measure.mixed_samples import MixedSamples
 from paper.recipes import RECIPES
 from paper.report import REPORTS
@@ -42,7 +43,7 @@ from paper.results.paper_cells import (
 )
 from paper.results.record_store import RecordStore
 from zetamix.gamma import dominance_threshold
-from zetamix_lab.data import CATALOGUE, DatasetNotFoundError, from_tensors, with_reported_split
+from zetamix_lab.data import DatasetNotFoundError, from_tensors
 from zetamix_lab.train.stop import Stop
 
 CELLS = {
@@ -600,9 +601,9 @@ def test_empty_cells_come_with_the_command_that_fills_them(tmp_path):
     commands = {row[0]: row[2] for row in table.rows}
     assert sum(row[1] for row in table.rows) == 100
     assert commands["MED-NODE"].startswith(
-        "zetamix data prepare mednode && zetamix reproduce skin --datasets mednode"
+        "python -m paper data prepare mednode && zetamix reproduce skin --datasets mednode"
     )
-    assert "zetamix data info dermofit" in commands["DermoFit"]
+    assert "python -m paper data info dermofit" in commands["DermoFit"]
     timing = empty_cells(make_view("timing", RecordStore(tmp_path)))
     command = f"zetamix reproduce timing --datasets cifar10 --device cuda --out {tmp_path}"
     assert timing.rows[0][2].endswith(command)

@@ -81,7 +81,7 @@ def test_a_real_artifact_is_complete_and_not_run_twice(zetamix, tmp_path):
 def test_without_data_the_table_has_the_papers_values(zetamix, tmp_path):
     output = zetamix("natural", "--datasets", "cifar10", status=1)
     assert "0 cells run, 0 had a record, 30 left" in output
-    assert "zetamix data prepare cifar10" in output
+    assert "python -m paper data prepare cifar10" in output
     table = (tmp_path / "out" / "reproduce" / "natural" / "natural.md").read_text()
     assert "| CIFAR-10 | no mixing | 5.48 | – | – | – | – |  |" in table
 
@@ -233,5 +233,5 @@ def test_page_shows_every_artifact_and_what_is_empty(zetamix, tmp_path):
     for artifact in ARTIFACTS.values():
         assert f"<h2>{sentence_case(artifact.title)}</h2>" in text
     assert "Not run, 0 of 7 cells." in text
-    assert "zetamix data prepare pathmnist &amp;&amp; zetamix reproduce medmnist" in text
+    assert "python -m paper data prepare pathmnist &amp;&amp; zetamix reproduce medmnist" in text
     assert (tmp_path / "out" / "reproduce" / "skin" / "skin.tex").is_file()

@@ -371,8 +371,8 @@ def test_an_artifact_is_written_in_every_format(natural, tmp_path):
     page = (folder / "report.html").read_text()
     assert "15 of 180 cells" in page
     assert (
-        "zetamix data prepare cifar100 &amp;&amp; zetamix reproduce natural --datasets cifar100"
-        in page
+        "python -m paper data prepare cifar100 &amp;&amp; zetamix reproduce natural "
+        "--datasets cifar100" in page
     )
     assert "Measured on a GPU · torch 2.11 · commit abc1234." in page
     assert r"4.85 $\pm$ 0.06 (n = 3)" in (folder / "natural.tex").read_text()

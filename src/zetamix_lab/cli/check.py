@@ -40,9 +40,9 @@ def check(
     """Read every sample and report whether the data is fit to be trained on.
 
     Exits with status 1 if there is a problem: unreadable images, duplicates across splits or with
-    conflicting labels, groups (--group) across splits, counts that differ from the expected ones, a
-    class too small to split or missing from a split, invalid rows of a table, damaged prepared
-    data. Duplicates within one split and class are listed only.
+    conflicting labels, groups (--group) across splits, a class too small to split or missing from a
+    split, invalid rows of a table, damaged prepared data. Duplicates within one split and class are
+    listed only.
     """
     groups = options.parse_group(group)
     options.open_console(json_file)
@@ -67,7 +67,6 @@ def _print_report(report: "Report", limit: int | None) -> None:
         "Problems": report.problems,
         "Unreadable files": report.corrupt,
         "Duplicates": [" = ".join(map(str, group)) for group in report.duplicates],
-        "Near-duplicates": [" ≈ ".join(map(str, group)) for group in report.near_duplicates],
         "Groups in more than one split": [str(shared) for shared in report.shared_groups],
         "Notes": report.notes,
     }
@@ -85,9 +84,6 @@ def _print_summary(report: "Report") -> None:
     if report.conflicts:
         duplicates += f", {report.conflicts:,} with conflicting labels"
     found = duplicates if report.duplicates else "no duplicates"
-    if report.near_duplicates:
-        count = plural(len(report.near_duplicates), "group", "groups")
-        found += f"; {count} of near-duplicates"
     summary = f"{total}, {verdict}; {found}"
     console = Console(highlight=False)
     console.print(f"[bold]{escape(report.name)}[/bold]: {summary}")
@@ -95,21 +91,14 @@ def _print_summary(report: "Report") -> None:
 
 
 def _count_table(report: "Report") -> Table:
-    """Samples of each class by split, with the expected count in brackets if it differs."""
+    """Samples of each class by split."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("class", overflow="fold")
-    sizes = {**report.sizes, "all": sum(report.sizes.values())}
-    splits = list(dict.fromkeys(count.split for count in report.counts))
-    for split in splits:
+    for split in report.counts:
         table.add_column(split, justify="right")
-    rows: dict[str, list[str]] = {}
-    for count in report.counts:
-        cell = f"{count.size:,}"
-        cell = f"[red]{cell} ({count.expected:,})[/red]" if count.differs else cell
-        rows.setdefault(count.label, []).append(cell)
-    for label, cells in rows.items():
-        table.add_row(escape(label), *cells)
-    table.add_row("total", *(f"{sizes[split]:,}" for split in splits), style="bold")
+    for label, sizes in zip(report.classes, zip(*report.counts.values(), strict=True), strict=True):
+        table.add_row(escape(label), *(f"{size:,}" for size in sizes))
+    table.add_row("total", *(f"{report.sizes[split]:,}" for split in report.counts), style="bold")
     return table
 
 

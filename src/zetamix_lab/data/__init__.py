@@ -1,8 +1,6 @@
-"""Datasets: those of the paper by name, or a user's own by path."""
+"""Datasets: a user's own by path, and a few by name."""
 
 try:
-    from zetamix_lab.data.catalogue import CATALOGUE as CATALOGUE
-    from zetamix_lab.data.catalogue import DatasetSpec as DatasetSpec
     from zetamix_lab.data.dataset import Dataset as Dataset
     from zetamix_lab.data.dataset import Split as Split
     from zetamix_lab.data.dataset import from_tensors as from_tensors
@@ -15,7 +13,6 @@ try:
     from zetamix_lab.data.load_dataset import load as load
     from zetamix_lab.data.load_dataset import load_cached as load_cached
     from zetamix_lab.data.load_dataset import prepare as prepare
-    from zetamix_lab.data.load_dataset import with_reported_split as with_reported_split
     from zetamix_lab.data.loader import Loader as Loader
     from zetamix_lab.data.quality import Report as Report
 except ModuleNotFoundError as error:

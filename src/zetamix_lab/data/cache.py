@@ -95,7 +95,7 @@ def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) ->
     Every load compares sizes. Checksums are compared by the first load on a machine other than the
     one that prepared the data, and after a file was changed or copied; 1 GB takes about a second.
 
-    checksums: always compare checksums, as `zetamix data check` does.
+    checksums: always compare checksums, as `zetamix check` does.
     """
     verified = {} if checksums else _read_values(folder / VERIFIED)
     found = _find_damage(folder, meta, verified)
@@ -216,10 +216,10 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
         "files": files,
         "fingerprint": fingerprint(source.classes, hashes),
         "origin": source.origin,
-        # shown whenever the data is used, not only by `zetamix data check`
+        # shown whenever the data is used, not only by `zetamix check`
         "notes": [
             *source.notes,
-            *(f"{problem} (listed by zetamix data check)" for problem in problems),
+            *(f"{problem} (listed by zetamix check)" for problem in problems),
             *missing_classes(source),
         ],
     }
@@ -245,7 +245,7 @@ def _without_broken(source: Source, scan: Scan) -> Source:
         )
     note = f"{plural(len(scan.corrupt), 'unreadable image')} skipped: {scan.corrupt[0]}"
     if len(scan.corrupt) > 1:
-        note += f" and {len(scan.corrupt) - 1:,} more (listed by zetamix data check)"
+        note += f" and {len(scan.corrupt) - 1:,} more (listed by zetamix check)"
     return replace(source, parts=parts, notes=(*source.notes, note))
 
 

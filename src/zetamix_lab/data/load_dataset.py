@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from zetamix_lab.data import cache
-from zetamix_lab.data.catalogue import CATALOGUE, DatasetSpec
-from zetamix_lab.data.dataset import Dataset, from_tensors
-from zetamix_lab.data.download import locate, obtain
+from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.data.errors import (
     DataError,
     DatasetNotFoundError,
@@ -19,19 +17,20 @@ from zetamix_lab.data.errors import (
     raise_problems,
 )
 from zetamix_lab.data.groups import Group
-from zetamix_lab.data.manifolds import draw_splits
 from zetamix_lab.data.quality import Report, check_source
-from zetamix_lab.data.readers import READERS, arrays
-from zetamix_lab.data.readers.copies import find_copy, read_copy
+from zetamix_lab.data.readers import arrays
 from zetamix_lab.data.readers.tables import find_tables, tables_source, tables_state
+from zetamix_lab.data.readers.torchvision_sets import TORCHVISION, torchvision_source
 from zetamix_lab.data.readers.user_images import list_images, listing_source
 from zetamix_lab.data.source import Progress, Source, resolve_data_dir
 from zetamix_lab.text import did_you_mean, printable
 
 # prefix of a Hugging Face dataset that was saved to disk: hf:PATH
 SAVED = "hf:"
+# the names that are no paths
+NAMES = ("digits", *TORCHVISION)
 DataDir: TypeAlias = str | os.PathLike[str] | None
-DataName: TypeAlias = str | os.PathLike[str] | DatasetSpec
+DataName: TypeAlias = str | os.PathLike[str]
 
 
 def load(
@@ -45,10 +44,12 @@ def load(
 ) -> Dataset:
     """The dataset of that name, or at that path.
 
-    name: a name of the catalogue, in any case, with - or _; or a path: a folder of images, a
-        `.csv`, `.npz` or `.parquet` file, a Hugging Face dataset on disk (also as `hf:PATH`).
-    data_dir: folder of downloads and prepared data; default $ZETAMIX_DATA or ~/.cache/zetamix.
-    seed: seed of synthetic data and of splits that have to be created.
+    name: digits, or mnist, fashion_mnist, cifar10 or cifar100 as torchvision has downloaded them,
+        in any case, with - or _; or a path: a folder of images, a `.csv`, `.npz` or `.parquet`
+        file, a Hugging Face dataset on disk (also as `hf:PATH`).
+    data_dir: folder of torchvision's files and of prepared data; default $ZETAMIX_DATA or
+        ~/.cache/zetamix.
+    seed: seed of splits that have to be created.
     size: side in pixels to resize a user's images to. Without it, images of one size up to 256
         pixels are not resized; images of different sizes with no side over 64 get the median of
         their shorter sides, rounded up to a multiple of 8; all others get 224. Each size is
@@ -59,13 +60,13 @@ def load(
         the patient. Existing splits are checked.
     progress: called while files are prepared, with the activity, how much is done, and the total.
 
-    Files on this machine are prepared on the first load; `load` never downloads.
+    Files are decoded on the first load; later loads are memory-mapped. Nothing is downloaded.
 
-    >>> load("helix").train.samples.shape
-    torch.Size([8192, 3])
+    >>> load("digits").train.samples.shape
+    torch.Size([1257, 1, 8, 8])
     """
     request = resolve(name, data_dir, seed, size, group)
-    return request.open() or request.prepare(progress, fetch=False)
+    return request.open() or request.prepare(progress)
 
 
 def prepare(
@@ -79,21 +80,20 @@ def prepare(
     force: bool = False,
     skip_broken: bool = False,
 ) -> Dataset:
-    """Download where possible, verify and decode once; later loads are memory-mapped.
+    """As `load`, with two choices.
 
-    progress: called with the current activity, how much is done, and the total (0 if unknown).
     force: prepare again even if the data is prepared already.
     skip_broken: skip your own images that cannot be read, with a note. Later loads use the data as
         it was prepared, until a file changes.
     """
     request = resolve(name, data_dir, seed, size, group)
-    if skip_broken and request.spec is not None:
+    if skip_broken and not request.own:
         raise ValueError(
             f"skip_broken is for your own images only: {request.name} without some images would "
             "be another dataset. Get its files again."
         )
-    ready = request.draw() if force else request.open()
-    return ready or request.prepare(progress, fetch=True, force=force, skip_broken=skip_broken)
+    ready = None if force else request.open()
+    return ready or request.prepare(progress, force=force, skip_broken=skip_broken)
 
 
 def check(
@@ -108,21 +108,19 @@ def check(
     """Read every sample and report all problems of a dataset in one pass.
 
     Problems are: images that cannot be read, duplicates across splits, duplicates with conflicting
-    labels, counts that differ from the expected ones, classes that are too small to split or
-    missing from a split, invalid rows of a table, damaged prepared data.
+    labels, classes that are too small to split or missing from a split, invalid rows of a table,
+    damaged prepared data.
 
-    Reads the files if they are on this machine, and the prepared data otherwise. Downloads nothing;
-    unpacks archives that are on this machine.
+    Reads the files if they are on this machine, and the prepared data otherwise.
 
-    >>> report = check("crescents")
+    >>> report = check("digits")
     >>> report.ok, report.sizes
-    (True, {'train': 512, 'test': 512})
+    (True, {'train': 1257, 'val': 180, 'test': 360})
     """
     problems: list[str] = []
     try:
         request = resolve(name, data_dir, seed, size, group, problems.extend)
-        source = _source_to_check(request, problems, progress)
-        report = check_source(source, request.spec, progress)
+        report = check_source(request.source_to_check(problems, progress), progress)
     except DataError as error:
         if not problems:
             raise
@@ -135,37 +133,21 @@ class Request:
     """A requested dataset: the folder of its prepared form, and how to open its source."""
 
     name: str
-    data_dir: Path
     folder: Path
-    source: Callable[[bool, Progress | None], Source]
-    """Called with whether to download; raises if there is nothing to read."""
-    spec: DatasetSpec | None = None
-    seed: int = 0
-
-    def draw(self) -> Dataset | None:
-        """Synthetic data, drawn each time because it takes milliseconds; else None."""
-        spec = self.spec
-        if spec is None or spec.split != "drawn":
-            return None
-        origin = f"drawn with seed {self.seed}"
-        splits = draw_splits(spec.name, self.seed)
-        return from_tensors(spec.name, splits, spec.classes, origin=origin, notes=spec.notes)
+    source: Callable[[Progress | None], Source]
+    """Raises if there is nothing to read."""
+    own: bool = False
+    """Whether it is a path: prepared data of earlier states of its files is removed."""
 
     def open(self) -> Dataset | None:
         """The dataset if nothing has to be prepared."""
-        return self.draw() or cache.read(self.folder)
+        return cache.read(self.folder)
 
     def prepare(
-        self,
-        progress: Progress | None,
-        *,
-        fetch: bool,
-        force: bool = False,
-        skip_broken: bool = False,
+        self, progress: Progress | None, *, force: bool = False, skip_broken: bool = False
     ) -> Dataset:
         def open_source() -> Source:
-            source = self.source(fetch, progress)
-            return source if self.spec is None else check_sizes(self.spec, source)
+            return self.source(progress)
 
         try:
             cache.write(self.folder, open_source, progress, force=force, skip_broken=skip_broken)
@@ -175,12 +157,26 @@ class Request:
             if damage is None:
                 raise
             raise DatasetNotFoundError(f"Prepared data is damaged: {damage}. {error}") from None
-        if self.spec is None:
+        if self.own:
             cache.remove_older(self.folder)
         dataset = cache.read(self.folder)
         if dataset is None:
             raise DataError(f"{self.folder} was removed by another process after it was prepared.")
         return dataset
+
+    def source_to_check(self, problems: list[str], progress: Progress | None) -> Source:
+        """The files, or the prepared form if there are none; `problems` gets damage of it."""
+        meta = cache.read_meta(self.folder)
+        damage = None if meta is None else cache.damage(self.folder, meta, checksums=True)
+        if damage is not None:
+            problems.append(f"Prepared data is damaged: {damage}. Prepare it again.")
+        try:
+            return self.source(progress)
+        except DatasetNotFoundError:
+            prepared = cache.read(self.folder)
+            if prepared is None:
+                raise
+            return prepared.source()
 
 
 def resolve(
@@ -200,98 +196,32 @@ def resolve(
     found = find(name)
     if isinstance(found, Path):
         return _resolve_path(found, folder, seed, size, group, on_problem)
-    if size is not None:
-        raise ValueError(
-            f"size is for your own images only; {found.name} has images of {found.shape[-1]} "
-            "pixels."
-        )
-    if group is not None:
-        raise ValueError(f"group is for your own data only; {found.name} has fixed splits.")
-    return _resolve_spec(found, folder, seed)
+    if size is not None or group is not None:
+        option = "size" if group is None else "group"
+        raise ValueError(f"{option} is for your own data only; {found} is used as it is published.")
+    settings = {"seed": seed} if found == "digits" else {}
 
-
-def find(name: DataName) -> DatasetSpec | Path:
-    """The dataset of the catalogue, or the absolute path; raises if neither exists."""
-    if isinstance(name, str) and name.startswith(SAVED):
-        name = Path(name.removeprefix(SAVED))
-    if isinstance(name, str):
-        # a folder called MNIST is a folder, not the dataset mnist
-        if not name.strip():
-            raise DatasetNotFoundError(_unknown(name))
-        is_path = name not in CATALOGUE and Path(name).expanduser().exists()
-        name = name if is_path else CATALOGUE.get(_canonical(name), name)
-    if isinstance(name, DatasetSpec):
-        return name
-    path = Path(name).expanduser().absolute()
-    if not path.exists():
-        raise DatasetNotFoundError(_unknown(os.fspath(name)))
-    return path
-
-
-def status(spec: DatasetSpec, data_dir: DataDir = None, seed: int = 0) -> str:
-    """ "built in", "prepared", "files" that `load` will prepare, or "" if not on this machine."""
-    if spec.access == "built in":
-        return "built in"
-    request = _resolve_spec(spec, resolve_data_dir(data_dir), seed)
-    if cache.read_meta(request.folder) is not None:
-        return "prepared"
-    files = locate(spec, request.data_dir) or find_copy(spec, request.data_dir)
-    return "" if files is None else "files"
-
-
-def with_reported_split(dataset: Dataset) -> Dataset:
-    """The dataset with the split that the paper reports on as its test split."""
-    spec = CATALOGUE.get(dataset.name)
-    if spec is None or spec.reported == "test":
-        return dataset
-    if dataset.val is None:
-        raise DataError(f"{dataset.name} has no validation split, which the paper reports on.")
-    return replace(
-        dataset,
-        val=None,
-        test=dataset.val,
-        # results on different splits must not be combined
-        fingerprint=f"{dataset.fingerprint}-val",
-        notes=(*dataset.notes, "tested on the official validation split, as in the paper"),
-    )
-
-
-def check_sizes(spec: DatasetSpec, source: Source) -> Source:
-    """Compare with the sizes in the catalogue, so that an incomplete dataset is never used."""
-    actual = {split: len(part) for split, part in source.parts.items()}
-    expected = {split: spec.sizes.get(split, 0) for split in actual}
-    if actual == expected:
-        return source
-    difference = f"expected {arrays.describe_sizes(expected)}, got {arrays.describe_sizes(actual)}"
-    if spec.fixed_size:
-        raise DataError(
-            f"{spec.title}: {difference}, in {source.origin}. The files are incomplete or of "
-            "another release: get them again, or pass their path to use them as your own data."
-        )
-    return replace(source, notes=(*source.notes, difference))
-
-
-def _resolve_spec(spec: DatasetSpec, data_dir: Path, seed: int) -> Request:
-    settings: dict[str, object] = {
-        "classes": spec.classes,
-        "shape": spec.shape,
-        "fit": [spec.fit.size, spec.fit.crop],
-        "reader": spec.reader,
-    }
-    if spec.split == "made":
-        settings["seed"] = seed
-
-    def source(fetch: bool, progress: Progress | None) -> Source:
-        if spec.reader == "digits":
+    def source(progress: Progress | None) -> Source:
+        if found == "digits":
             return arrays.digits_source(seed)
-        copy = find_copy(spec, data_dir) if locate(spec, data_dir) is None else None
-        if copy is not None:
-            return read_copy(spec, copy, progress)
-        base = obtain(spec, data_dir, fetch=fetch, progress=progress)
-        return READERS[spec.reader](spec, base, seed)
+        return torchvision_source(found, folder / found, folder)
 
-    folder = cache.prepared_folder(data_dir, spec.name, settings)
-    return Request(spec.name, data_dir, folder, source, spec, seed)
+    return Request(found, cache.prepared_folder(folder, found, settings), source)
+
+
+def find(name: DataName) -> str | Path:
+    """The name of a known dataset, or the absolute path; raises if there is neither."""
+    text = os.fspath(name)
+    if isinstance(name, str) and not text.startswith(SAVED):
+        # a folder called MNIST is a folder, not the dataset mnist
+        key = text.lower().replace("-", "").replace("_", "")
+        known = next((known for known in NAMES if known.replace("_", "") == key), None)
+        if known is not None and (text in NAMES or not Path(text).expanduser().exists()):
+            return known
+    path = Path(text.removeprefix(SAVED)).expanduser().absolute()
+    if not text.strip() or not path.exists():
+        raise DatasetNotFoundError(_unknown(text))
+    return path
 
 
 def _resolve_path(
@@ -325,46 +255,18 @@ def _resolve_path(
     }
     name = printable(path.name if path.is_dir() else path.stem)
     folder = cache.prepared_folder(data_dir, name, settings, state)
-    return Request(name, data_dir, folder, lambda fetch, progress: read(), None, seed)
-
-
-def _source_to_check(request: Request, problems: list[str], progress: Progress | None) -> Source:
-    """The files, or the prepared form if there are none; `problems` gets damage of the latter."""
-    drawn = request.draw()
-    if drawn is not None:
-        return drawn.source()
-    meta = cache.read_meta(request.folder)
-    damage = None if meta is None else cache.damage(request.folder, meta, checksums=True)
-    if damage is not None:
-        problems.append(f"Prepared data is damaged: {damage}. Prepare it again.")
-    try:
-        return request.source(False, progress)
-    except DatasetNotFoundError:
-        prepared = cache.read(request.folder)
-        if prepared is None:
-            raise
-        return prepared.source()
-
-
-def _canonical(name: str) -> str:
-    """The name in the catalogue, ignoring case, - and _; the name itself if there is none.
-
-    >>> _canonical("Fashion-MNIST"), _canonical("photos")
-    ('fashion_mnist', 'photos')
-    """
-    key = name.lower().replace("-", "").replace("_", "")
-    return next((known for known in CATALOGUE if known.replace("_", "") == key), name)
+    return Request(name, folder, lambda progress: read(), own=True)
 
 
 def _unknown(name: str) -> str:
     path = Path(name).expanduser()
-    choices = list(CATALOGUE)
+    choices = list(NAMES)
     if len(path.parts) > 1:
         choices = os.listdir(path.parent) if path.parent.is_dir() else []
     hint = did_you_mean(path.name, choices, limit=3)
     return (
-        f"{name!r} is neither a dataset of the catalogue nor an existing file or folder.{hint} "
-        "`zetamix data list` shows all names."
+        f"{name!r} is neither a dataset by name ({', '.join(NAMES)}) nor an existing file or "
+        f"folder.{hint}"
     )
 
 
@@ -396,7 +298,7 @@ class DatasetRef:
         name = str(data)
         if name.startswith(SAVED):
             name = str(Path(name.removeprefix(SAVED)).expanduser().absolute())
-        if name.strip() and name not in CATALOGUE and Path(name).expanduser().exists():
+        if name.strip() and name not in NAMES and Path(name).expanduser().exists():
             name = str(Path(name).expanduser().absolute())
         folder = None if data_dir is None else str(data_dir.absolute())
         return cls(name, folder, train_size, size, group)

@@ -1,18 +1,16 @@
 """Data-quality checks: duplicates across splits, conflicting labels, missing classes, counts."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
-from zetamix_lab.data.catalogue import DatasetSpec
-from zetamix_lab.data.near_duplicates import MAX_IMAGES, THUMBNAIL, NearDuplicates
 from zetamix_lab.data.source import Block, Progress, Source
-from zetamix_lab.data.splits import SPLITS, count_labels, digest
+from zetamix_lab.data.splits import count_labels, digest
 from zetamix_lab.text import plural
 
+KEEP_ONE = "Keep one sample of each group."
 REGROUP = "Move each group into one split, or remove the splits: they are then created by group."
 # notes that begin like this make scores doubtful: reports repeat them next to the verdict
 CAUTIONS = (
@@ -21,19 +19,6 @@ CAUTIONS = (
     "Conflicting labels",
     "Classes missing",
 )
-
-
-class ClassCount(NamedTuple):
-    """Samples of a class in a split; split "all" is the sum of splits that zetamix creates."""
-
-    split: str
-    label: str
-    size: int
-    expected: int | None
-
-    @property
-    def differs(self) -> bool:
-        return self.expected is not None and self.size != self.expected
 
 
 class Sample(NamedTuple):
@@ -65,13 +50,13 @@ class Report:
     name: str
     origin: str
     sizes: Mapping[str, int]
-    counts: tuple[ClassCount, ...]
+    classes: tuple[str, ...]
+    counts: Mapping[str, list[int]]
+    """Samples of each class, or with each label, by split."""
     corrupt: tuple[str, ...]
     """One line for each file that cannot be read."""
     duplicates: tuple[tuple[Sample, ...], ...]
     """Groups of samples with identical pixels."""
-    near_duplicates: tuple[tuple[Sample, ...], ...]
-    """Groups of images that are almost identical, such as copies in another size."""
     shared_groups: tuple[SharedGroup, ...]
     """Groups, such as patients, with samples in more than one split."""
     problems: tuple[str, ...]
@@ -85,7 +70,6 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, in full, for JSON."""
-        groups = {"duplicates": self.duplicates, "near_duplicates": self.near_duplicates}
         return {
             "name": self.name,
             "origin": self.origin,
@@ -93,11 +77,12 @@ class Report:
             "problems": list(self.problems),
             "unreadable": list(self.corrupt),
             "sizes": dict(self.sizes),
-            "counts": [count._asdict() for count in self.counts],
-            **{
-                name: [[sample._asdict() for sample in group] for group in found]
-                for name, found in groups.items()
-            },
+            "counts": [
+                {"split": split, "label": label, "size": size}
+                for split, sizes in self.counts.items()
+                for label, size in zip(self.classes, sizes, strict=True)
+            ],
+            "duplicates": [[sample._asdict() for sample in group] for group in self.duplicates],
             "shared_groups": [group._asdict() for group in self.shared_groups],
             "notes": list(self.notes),
         }
@@ -114,17 +99,10 @@ class Report:
 
 
 class Scan:
-    """Reads a source block by block; finds duplicates and unreadable files on the way.
+    """Reads a source block by block; finds duplicates and unreadable files on the way."""
 
-    near: search for near-duplicates as well, which takes 0.2 to 1 ms for each image.
-    """
-
-    def __init__(
-        self, source: Source, activity: str, progress: Progress | None, *, near: bool = False
-    ) -> None:
+    def __init__(self, source: Source, activity: str, progress: Progress | None) -> None:
         self.source, self.activity, self.progress = source, activity, progress
-        self.near = NearDuplicates() if near else None
-        self._first_of_image: list[Sample] = []
         self.done = 0
         self.corrupt: list[str] = []
         self.readable: dict[str, list[int]] = {}
@@ -140,15 +118,12 @@ class Scan:
             self.corrupt += block.broken.values()
             self.readable.setdefault(split, []).extend(rows)
             keys = map(digest, block.samples) if block.keys is None else block.keys
-            for row, pixels, key in zip(rows, block.samples, keys, strict=True):
+            for row, key in zip(rows, keys, strict=True):
                 name = part.names[row] if part.names is not None else ""
                 sample = Sample(split, row, name, self.source.label_name(split, row))
                 first = self._first.setdefault(key, sample)
                 if first is not sample:
                     self._groups.setdefault(key, [first]).append(sample)
-                elif self.near is not None:
-                    self.near.add(pixels)
-                    self._first_of_image.append(sample)
             self.done += end - block.first
             if self.progress is not None:
                 self.progress(self.activity, self.done, len(self.source))
@@ -156,19 +131,12 @@ class Scan:
 
     def duplicates(self) -> tuple[tuple[Sample, ...], ...]:
         """Groups of two or more: those across splits first, then those with other labels."""
-        return _in_order(tuple(group) for group in self._groups.values())
-
-    def near_duplicates(self) -> tuple[tuple[Sample, ...], ...]:
-        """The same of near-duplicates; of identical samples only the first is listed."""
-        groups = [] if self.near is None else self.near.groups()
-        samples = self._first_of_image
-        return _in_order(tuple(samples[position] for position in group) for group in groups)
-
-
-def _in_order(groups: Iterable[tuple[Sample, ...]]) -> tuple[tuple[Sample, ...], ...]:
-    return tuple(
-        sorted(groups, key=lambda group: (not _leaks(group), not _conflicts(group), group))
-    )
+        return tuple(
+            sorted(
+                map(tuple, self._groups.values()),
+                key=lambda group: (not _leaks(group), not _conflicts(group), group),
+            )
+        )
 
 
 def _leaks(group: Sequence[Sample]) -> bool:
@@ -179,49 +147,31 @@ def _conflicts(group: Sequence[Sample]) -> bool:
     return len({sample.label for sample in group}) > 1
 
 
-def check_source(source: Source, spec: DatasetSpec | None, progress: Progress | None) -> Report:
-    """Read every sample of a source and compare with the catalogue's entry, if there is one."""
-    notes = list(source.notes)
-    # smaller images have too little detail to compare, and points have none
-    large = len(source.shape) == 3 and min(source.shape[1:]) >= THUMBNAIL
-    if large and len(source) > MAX_IMAGES:
-        notes.append(f"near-duplicates are searched only among up to {MAX_IMAGES:,} images")
-    scan = Scan(source, "checking", progress, near=large and len(source) <= MAX_IMAGES)
+def check_source(source: Source, progress: Progress | None) -> Report:
+    """Read every sample of a source."""
+    scan = Scan(source, "checking", progress)
     for split in source.parts:
         for _ in scan.blocks(split):
             pass
-    counts = _count_classes(source, spec)
     duplicates, shared = scan.duplicates(), find_shared_groups(source)
-    near = scan.near_duplicates()
-    if leaks := sum(map(_leaks, near)):
-        notes.append(
-            f"near-duplicates across splits: {plural(leaks, 'group')} of almost identical images. "
-            "Check them: copies of one image, or views of one patient, inflate scores"
-        )
-    advice = "Keep one sample of each group."
-    if spec is not None:
-        advice = (
-            f"If {spec.title} is published like this, leave it unchanged to stay comparable with "
-            "other results, and mention it with yours."
-        )
-    # missing classes of a published dataset are no problem
-    missing = missing_classes(source) if spec is None else []
     return Report(
         name=source.name,
         origin=source.origin,
         sizes={split: len(part) for split, part in source.parts.items()},
-        counts=counts,
+        counts={
+            split: count_labels(torch.from_numpy(part.labels), len(source.classes)).tolist()
+            for split, part in source.parts.items()
+        },
+        classes=source.classes,
         corrupt=tuple(scan.corrupt),
         duplicates=duplicates,
-        near_duplicates=near,
         shared_groups=shared,
         problems=(
-            *_differences(source, spec, counts),
-            *(f"{problem}." for problem in missing),
-            *(f"{problem}. {advice}" for problem in duplicate_problems(duplicates)),
+            *(f"{problem}." for problem in missing_classes(source)),
+            *(f"{problem}. {KEEP_ONE}" for problem in duplicate_problems(duplicates)),
             *(f"{problem}. {REGROUP}" for problem in group_problems(shared)),
         ),
-        notes=tuple(notes),
+        notes=source.notes,
     )
 
 
@@ -276,32 +226,3 @@ def missing_classes(source: Source) -> list[str]:
                 f"{'it' if len(absent) == 1 else 'them'}"
             )
     return clauses
-
-
-def _count_classes(source: Source, spec: DatasetSpec | None) -> tuple[ClassCount, ...]:
-    labels = {split: part.labels for split, part in source.parts.items()}
-    expected = {} if spec is None else spec.counts
-    if "all" in expected:
-        labels["all"] = np.concatenate(list(labels.values()))
-    counts: list[ClassCount] = []
-    for split in filter(labels.__contains__, (*SPLITS, "all")):
-        sizes = count_labels(torch.from_numpy(labels[split]), len(source.classes)).tolist()
-        wanted = expected.get(split, (None,) * len(sizes))
-        rows = zip(source.classes, sizes, wanted, strict=True)
-        counts += [ClassCount(split, *row) for row in rows]
-    return tuple(counts)
-
-
-def _differences(
-    source: Source, spec: DatasetSpec | None, counts: Sequence[ClassCount]
-) -> Iterator[str]:
-    """Sizes and class counts that differ from the catalogue's."""
-    if spec is None or not spec.fixed_size:
-        return
-    for split, part in source.parts.items():
-        expected = spec.sizes.get(split, 0)
-        if len(part) != expected:
-            yield f"{split} has {plural(len(part), 'sample')}; expected {expected:,}."
-    for count in filter(lambda count: count.differs, counts):
-        size = plural(count.size, "sample")
-        yield f"{count.label} has {size} in {count.split}; expected {count.expected:,}."

@@ -1,6 +1,5 @@
 """Arrays: `.npz` files in the MedMNIST layout, and scikit-learn's digits."""
 
-import hashlib
 import re
 import zipfile
 import zlib
@@ -12,8 +11,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from zetamix_lab.atomic_io import hash_file
-from zetamix_lab.data.catalogue import DatasetSpec
 from zetamix_lab.data.errors import DataError, OnProblem, check_distinct, raise_problems
 from zetamix_lab.data.groups import Group
 from zetamix_lab.data.image_files import NATIVE, Fit, resize_images
@@ -94,14 +91,6 @@ class NpzFile:
     @property
     def sizes(self) -> dict[str, int]:
         return {split: len(labels) for split, labels in self.labels.items()}
-
-    def content_md5(self) -> str:
-        """md5 of the images and labels of each split, which does not depend on the zip file."""
-        digest = hashlib.md5(usedforsecurity=False)
-        for split in self.splits:
-            digest.update(np.ascontiguousarray(self.images[split]).data)
-            digest.update(self.labels[split].astype(np.uint8).data)
-        return digest.hexdigest()
 
     def _read(self, arrays: Mapping[str, Array], key: str) -> Array:
         try:
@@ -213,47 +202,7 @@ def _check_labels(path: Path, labels: Mapping[str, Array], classes: Sequence[str
     raise_problems(problems)
 
 
-def medmnist(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """One of MedMNIST's own files, or a copy of it that was saved again."""
-    path = base / spec.files[0].path
-    if hash_file(path, "md5") != spec.files[0].md5:
-        return npz_copy(spec, path)
-    return spec.source(_parts(NpzFile(path, spec.classes)), f"official file {path}")
-
-
-def npz_copy(spec: DatasetSpec, path: Path) -> Source:
-    """NAME.npz instead of a dataset's official files; it must have the same sizes."""
-    file = NpzFile(path, spec.classes)
-    if file.sizes != spec.sizes or file.shape != spec.shape:
-        raise DataError(
-            f"{path} cannot replace {spec.title}: expected {describe_sizes(spec.sizes)} of shape "
-            f"{list(spec.shape)}, got {describe_sizes(file.sizes)} of {list(file.shape)}. To use "
-            "it as your own data, pass its path."
-        )
-    check_counts(spec, file.labels, path)
-    note = f"read from {path.name} instead of the official files, without a checksum"
-    if spec.content_md5 and file.content_md5() == spec.content_md5:
-        note = (
-            f"{path.name} is a copy of the official file that was saved again: its md5 differs, "
-            "its images and labels are identical"
-        )
-    return spec.source(_parts(file), f"{path}, .npz in the MedMNIST layout", note)
-
-
-def check_counts(spec: DatasetSpec, labels: Mapping[str, Array], path: Path) -> None:
-    """Raise if a copy has other class counts than the dataset is published with."""
-    for split in filter(spec.counts.__contains__, labels):
-        counts = np.bincount(labels[split], minlength=len(spec.classes)).tolist()
-        rows = zip(spec.classes, counts, spec.counts[split], strict=True)
-        wrong = [f"{size:,} of {name} instead of {n:,}" for name, size, n in rows if size != n]
-        if wrong:
-            raise DataError(
-                f"{path} is not {spec.title} as published: {split} has {', '.join(wrong)}. "
-                "To use it as your own data, pass its path."
-            )
-
-
-def _parts(file: NpzFile, change: Callable[[Array], Array] | None = None) -> dict[str, Part]:
+def npz_parts(file: NpzFile, change: Callable[[Array], Array] | None = None) -> dict[str, Part]:
     return {
         split: replace(
             array_part(file.labels[split], file.images[split], change), groups=file.groups[split]
@@ -289,7 +238,7 @@ def npz_source(
         classes=file.classes,
         shape=shape,
         dtype=str(file.images["train"].dtype),
-        parts=_parts(file, resize),
+        parts=npz_parts(file, resize),
         origin=f"{path}, .npz in the MedMNIST layout; {kind}",
         notes=file.notes,
     )
@@ -313,7 +262,3 @@ def digits_source(seed: int) -> Source:
     origin = "handwritten digits of scikit-learn (UCI, optical recognition, 8 × 8)"
     source = Source("digits", tuple("0123456789"), (1, 8, 8), "uint8", parts, origin)
     return complete_splits(source, seed=seed, origin="digits")
-
-
-def describe_sizes(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {split}" for split, count in sizes.items())

@@ -1,16 +1,18 @@
-"""Copies of a catalogued dataset: its images as arrays, or in one folder per class.
+"""Natural and medical images: official files, and copies as arrays or folders of classes.
 
 A copy is used if the official files are missing. It must have their classes and sizes; the notes of
 the dataset describe other differences.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from zetamix_lab.data.catalogue import DatasetSpec
-from zetamix_lab.data.download import unpack
+from paper.datasets.catalogue import DatasetSpec
+from paper.datasets.files import unpack
+from zetamix_lab.atomic_io import hash_file
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.data.image_files import (
     NATIVE,
@@ -20,8 +22,9 @@ from zetamix_lab.data.image_files import (
     read_headers,
     subfolders,
 )
-from zetamix_lab.data.readers.arrays import check_counts, npz_copy
-from zetamix_lab.data.source import Progress, Source
+from zetamix_lab.data.readers.arrays import NpzFile, npz_parts
+from zetamix_lab.data.readers.torchvision_sets import torchvision_source
+from zetamix_lab.data.source import Part, Progress, Source, array_part
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
 
@@ -78,8 +81,6 @@ def folder_source(spec: DatasetSpec, root: Path, *notes: str) -> Source:
     notes: notes for images that do not have the dataset's size.
     """
     splits = {split: _label_classes(spec, _split_folder(spec, root, split)) for split in spec.sizes}
-    labels = {split: np.array([item.label for item in items]) for split, items in splits.items()}
-    check_counts(spec, labels, root)
     fit = spec.fit
     if _is_resized(spec, [item.file for items in splits.values() for item in items]):
         fit, size = NATIVE, f"{spec.shape[2]} × {spec.shape[1]} pixels"
@@ -134,3 +135,79 @@ def _plain(name: str) -> str:
 def _layout(spec: DatasetSpec) -> str:
     names = ", ".join(spec.labels or spec.classes)
     return f"{'|'.join(spec.sizes)}/class/… with a folder for each class of {spec.title} ({names})"
+
+
+def medmnist(spec: DatasetSpec, base: Path, seed: int) -> Source:
+    """One of MedMNIST's own files, or a copy of it that was saved again."""
+    path = base / spec.files[0].path
+    if hash_file(path, "md5") != spec.files[0].md5:
+        return npz_copy(spec, path)
+    return spec.source(npz_parts(NpzFile(path, spec.classes)), f"official file {path}")
+
+
+def npz_copy(spec: DatasetSpec, path: Path) -> Source:
+    """NAME.npz instead of a dataset's official files; it must have the same sizes."""
+    file = NpzFile(path, spec.classes)
+    if file.shape != spec.shape:
+        raise DataError(
+            f"{path} cannot replace {spec.title}: expected samples of shape {list(spec.shape)}, "
+            f"got {list(file.shape)}. To use it as your own data, pass its path to zetamix."
+        )
+    note = f"read from {path.name} instead of the official files, without a checksum"
+    if spec.content_md5 and content_md5(file) == spec.content_md5:
+        note = (
+            f"{path.name} is a copy of the official file that was saved again: its md5 differs, "
+            "its images and labels are identical"
+        )
+    return spec.source(npz_parts(file), f"{path}, .npz in the MedMNIST layout", note)
+
+
+def content_md5(file: NpzFile) -> str:
+    """md5 of the images and labels of each split, which does not depend on the zip file."""
+    digest = hashlib.md5(usedforsecurity=False)
+    for split in file.splits:
+        digest.update(np.ascontiguousarray(file.images[split]).data)
+        digest.update(file.labels[split].astype(np.uint8).data)
+    return digest.hexdigest()
+
+
+def torchvision_set(spec: DatasetSpec, base: Path, seed: int) -> Source:
+    """MNIST, Fashion-MNIST and CIFAR, read by torchvision."""
+    return spec.source(torchvision_source(spec.name, base).parts, f"official files in {base}")
+
+
+def stl10(spec: DatasetSpec, base: Path, seed: int) -> Source:
+    """STL-10 without its unlabelled images, which torchvision requires."""
+    folder = base / spec.files[0].content
+    sample_bytes = int(np.prod(spec.shape))
+
+    def read(split: str) -> Part:
+        labels_file, images_file = folder / f"{split}_y.bin", folder / f"{split}_X.bin"
+        labels = np.fromfile(labels_file, np.uint8).astype(np.int64)
+        outside = (labels < 1) | (labels > len(spec.classes))
+        if outside.any():
+            row = int(outside.argmax())
+            raise DataError(
+                f"{labels_file}, row {row}: label {labels[row]}; expected 1 to {len(spec.classes)}."
+            )
+        if images_file.stat().st_size != len(labels) * sample_bytes:
+            raise DataError(
+                f"{images_file} has {images_file.stat().st_size:,} bytes; expected "
+                f"{len(labels):,} images of {sample_bytes:,} bytes."
+            )
+
+        # stored column by column
+        images = np.fromfile(images_file, np.uint8).reshape(-1, *spec.shape)
+        return array_part(labels - 1, images.swapaxes(2, 3))
+
+    return spec.source({"train": read("train"), "test": read("test")}, f"official files in {base}")
+
+
+def imagenet_subset(spec: DatasetSpec, base: Path, seed: int) -> Source:
+    """Imagenette and Imagewoof: `train` and `val`, one folder per class."""
+    return folder_source(spec, base / spec.files[0].content)
+
+
+READERS = {
+    reader.__name__: reader for reader in (medmnist, torchvision_set, stl10, imagenet_subset)
+}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from zetamix_lab.data.catalogue import DatasetSpec
+from paper.datasets.catalogue import DatasetSpec
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.data.image_files import LabelledFile, file_part, images_below
 from zetamix_lab.data.label_csv import ImageIndex, Row, find_column, read_rows

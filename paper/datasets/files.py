@@ -14,8 +14,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 
+from paper.datasets.catalogue import DatasetSpec
 from zetamix_lab.atomic_io import hash_file, write_file
-from zetamix_lab.data.catalogue import DatasetSpec
 from zetamix_lab.data.errors import DataError, DatasetNotFoundError
 from zetamix_lab.data.source import Progress, resolve_data_dir
 
@@ -79,7 +79,7 @@ def download_hint(spec: DatasetSpec, data_dir: Path) -> str:
     steps = spec.steps.format(folder=data_dir / spec.subfolder)
     if spec.access == "download":
         option = "" if data_dir == resolve_data_dir(None) else f" --data-dir {data_dir}"
-        return f"Download and prepare it with: zetamix data prepare {spec.name}{option}"
+        return f"Download and prepare it with: python -m paper data prepare {spec.name}{option}"
     if spec.access == "tool":
         return f"Get it from {spec.url} with: {steps}"
     return f"It cannot be downloaded automatically ({spec.licence}). At {spec.url}, {steps}."

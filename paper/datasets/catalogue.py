@@ -3,7 +3,6 @@
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,7 +55,7 @@ class DatasetSpec:
     """Number of samples in each split."""
     licence: str
     reader: str
-    """Key of `zetamix_lab.data.readers.READERS`."""
+    """Key of `paper.datasets.READERS`."""
     counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Samples of each class by split, or under "all" if splits are created; {} if not published."""
     access: Literal["built in", "download", "tool", "request"] = "download"
@@ -68,7 +67,7 @@ class DatasetSpec:
     checksums: Mapping[str, str] = field(default_factory=dict)
     """md5 of the files that are read, by their path in the dataset's folder."""
     content_md5: str = ""
-    """md5 of images and labels as arrays (`NpzFile.content_md5`), by which a copy is recognised."""
+    """md5 of images and labels as arrays (`content_md5`), by which a copy is recognised."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """The class that each value, column or folder of the official label files stands for."""
     folder: str = ""
@@ -98,7 +97,7 @@ class DatasetSpec:
 
 
 def _read_catalogue() -> dict[str, DatasetSpec]:
-    text = files("zetamix_lab.data").joinpath("catalogue.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
     tables = tomllib.loads(text)
     defaults = tables.pop("defaults")
     catalogue = {}

@@ -1,0 +1,167 @@
+"""`python -m paper data`: list, info, prepare."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from zetamix_lab.cli import options
+from zetamix_lab.cli.errors import report_errors
+from zetamix_lab.cli.live import print_line, show_reading
+
+if TYPE_CHECKING:
+    from paper.datasets import DatasetSpec
+    from zetamix_lab.data import Dataset
+
+data = typer.Typer(
+    help="The datasets of the paper by name.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a dataset.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of created splits and of synthetic data.")]
+
+ACCESS = {"built in": "", "download": "auto", "tool": "tool", "request": "request"}
+SPLIT_KINDS = {"official": "official", "made": "stratified 70/10/20, seeded", "drawn": "drawn"}
+# longer lists of classes are cut
+MAX_SHOWN = 20
+
+
+@data.command(name="list")
+def list_datasets(data_dir: options.DataDir = None, json_file: options.Json = None) -> None:
+    """List all datasets, and which of them are on this machine."""
+    console = options.open_console(json_file)
+    from paper.datasets import CATALOGUE, status
+    from zetamix_lab.data.source import resolve_data_dir
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for heading in ("name", "images", "classes", "size", "licence", "get", "local"):
+        right = heading in ("images", "classes")
+        table.add_column(heading, justify="right" if right else "left", no_wrap=True)
+    statuses = {name: status(spec, data_dir) for name, spec in CATALOGUE.items()}
+    for _, group in groupby(CATALOGUE.values(), lambda spec: spec.group):
+        for spec in group:
+            local = statuses[spec.name]
+            name = f"[bold]{spec.name}[/bold]" if local else spec.name
+            size = (f"{spec.images:,}", str(len(spec.classes)), describe_shape(spec.shape))
+            table.add_row(name, *size, spec.licence, ACCESS[spec.access], local)
+        table.add_row()
+    console.print(table)
+    command = "python -m paper data"
+    print_line(
+        console, f"auto: {command} prepare NAME downloads it; tool, request: see {command} info."
+    )
+    print_line(console, f"Data folder: {resolve_data_dir(data_dir)}")
+    entries = [{**_spec_values(s), "local": statuses[s.name]} for s in CATALOGUE.values()]
+    options.write_results(json_file, entries)
+
+
+@data.command()
+def info(
+    name: Name,
+    data_dir: options.DataDir = None,
+    seed: Seed = 0,
+    json_file: options.Json = None,
+) -> None:
+    """Show what a dataset is, how to get what is missing, and its content if it is prepared."""
+    console = options.open_console(json_file)
+    from paper.datasets import find, load, status
+    from paper.datasets.files import copy_hint, download_hint
+    from zetamix_lab.data.source import resolve_data_dir
+
+    with report_errors():
+        spec = find(name)
+        local = status(spec, data_dir, seed)
+        dataset = load(spec, data_dir, seed) if local in ("prepared", "built in") else None
+    rows, folder = _describe_spec(spec), resolve_data_dir(data_dir)
+    if dataset is not None:
+        rows += [row for row in _describe_dataset(dataset) if row not in rows]
+    elif local == "files":
+        rows.append(("local", f"files, not prepared: python -m paper data prepare {spec.name}"))
+    else:
+        rows.append(("local", f"no. {download_hint(spec, folder)}"))
+        rows.append(("or", copy_hint(spec, folder)))
+    _print_rows(console, rows)
+    content = {} if dataset is None else _dataset_values(dataset)
+    options.write_results(json_file, {**_spec_values(spec), **content, "local": local})
+
+
+@data.command()
+def prepare(
+    name: Name,
+    data_dir: options.DataDir = None,
+    seed: Seed = 0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Prepare again even if already prepared.")
+    ] = False,
+    json_file: options.Json = None,
+) -> None:
+    """Download a dataset where possible, verify it, and decode it once for fast loading."""
+    console = options.open_console(json_file)
+    from paper.datasets import prepare as prepare_data
+
+    with report_errors(), show_reading() as progress:
+        dataset = prepare_data(name, data_dir, seed, progress=progress, force=force)
+    _print_rows(console, [("name", dataset.name), *_describe_dataset(dataset)])
+    options.write_results(json_file, _dataset_values(dataset))
+
+
+def describe_shape(shape: tuple[int, ...]) -> str:
+    """28² grey, 256² RGB, R¹²."""
+    if len(shape) == 1:
+        return "R" + str(shape[0]).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{shape[1]}² {'grey' if shape[0] == 1 else 'RGB'}"
+
+
+def _spec_values(spec: "DatasetSpec") -> dict[str, Any]:
+    """The catalogue's entry, for JSON."""
+    fields = ("name", "title", "classes", "shape", "sizes", "licence", "access", "url")
+    return {field: getattr(spec, field) for field in fields}
+
+
+def _dataset_values(dataset: "Dataset") -> dict[str, Any]:
+    """A dataset as it is loaded, for JSON."""
+    sizes = {name: len(split) for name, split in dataset.splits.items()}
+    fields = ("name", "classes", "shape", "fingerprint", "notes")
+    return {**{field: getattr(dataset, field) for field in fields}, "sizes": sizes}
+
+
+def _describe_spec(spec: "DatasetSpec") -> list[tuple[str, str]]:
+    """The catalogue's entry."""
+    sizes = ", ".join(f"{split} {count:,}" for split, count in spec.sizes.items())
+    names = ", ".join(spec.classes[:MAX_SHOWN]) + (", …" if spec.classes[MAX_SHOWN:] else "")
+    return [
+        ("name", f"{spec.name}, {spec.title}"),
+        ("classes", f"{len(spec.classes)}: {names}"),
+        ("samples", describe_shape(spec.shape)),
+        ("splits", f"{sizes} ({SPLIT_KINDS[spec.split]})"),
+        *([("images", f"{spec.fit.describe()}; {spec.fit.why}")] if spec.fit.why else []),
+        ("licence", spec.licence),
+        *([("source", spec.url)] if spec.url else []),
+        *(("note", note) for note in spec.notes),
+    ]
+
+
+def _describe_dataset(dataset: "Dataset") -> list[tuple[str, str]]:
+    """The content of a dataset on this machine."""
+    sizes = ", ".join(f"{name} {len(split):,}" for name, split in dataset.splits.items())
+    return [
+        *(("note", note) for note in dataset.notes),
+        ("local", sizes),
+        ("from", dataset.origin),
+        ("fingerprint", dataset.fingerprint),
+    ]
+
+
+def _print_rows(console: Console, rows: Sequence[tuple[str, str]]) -> None:
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for heading, text in rows:
+        table.add_row(heading, escape(text))
+    console.print(table, highlight=False)
