@@ -1,13 +1,15 @@
 """Points of two classes: the smallest data, in memory and as a file that commands accept."""
 
-import atexit
-import shutil
+import hashlib
+import io
+import os
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from paper.datasets.manifolds import crescents, draw_splits
+from zetamix_lab.atomic_io import write_bytes
 from zetamix_lab.data import from_tensors
 
 
@@ -17,14 +19,20 @@ def two_crescents():
 
 
 def _write():
-    """As `two_crescents`, with a validation split of 64."""
-    folder = Path(tempfile.mkdtemp(prefix="zetamix-points-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    """As `two_crescents`, with a validation split of 64.
+
+    All processes of xdist must agree on the path, which is part of the names of tests.
+    """
     parts = {"train": crescents(), "val": crescents(64, seed=2), "test": crescents(seed=1)}
     arrays = {f"{split}_images": points.samples.numpy() for split, points in parts.items()}
     arrays |= {f"{split}_labels": points.labels.numpy() for split, points in parts.items()}
-    np.savez(folder / "crescents.npz", **arrays)
-    return str(folder / "crescents.npz")
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    digest = hashlib.sha256(content.getvalue()).hexdigest()[:12]
+    path = Path(tempfile.gettempdir(), f"zetamix-points-{os.getuid()}-{digest}", "crescents.npz")
+    if not path.exists():
+        write_bytes(path, content.getvalue())
+    return str(path)
 
 
 CRESCENTS = _write()

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 from accidents import fill_disk, kill_at_change, kill_while_saving, signal_at, slow_down
@@ -206,7 +207,11 @@ def test_a_command_survives_being_killed_at_any_moment(data, tmp_path, fuzz_seed
     seconds, changes = time.monotonic() - began, len(trace.read_text().splitlines())
     expected = whole.finish()
     assert len(expected) == 4
-    dice, storm, killed = random.Random(f"{data} {fuzz_seed}"), Storm(data, tmp_path / "storm"), 0
+    dice, storm, killed = (
+        random.Random(f"{Path(data).stem} {fuzz_seed}"),
+        Storm(data, tmp_path / "storm"),
+        0,
+    )
     for attempt in range(KILLS if fuzz_seed == 0 else FUZZ_KILLS):
         if attempt % 2 == 0:
             moment = partial(kill_at_change, storm.log.parent, dice.randint(1, changes))
