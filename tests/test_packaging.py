@@ -42,7 +42,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.split()  # fmt: skip
     assert names == {name.removeprefix("src/") for name in in_tree if (ROOT / name).exists()}
-    assert {"zetamix/py.typed", "zetamix/report/playground.html"} <= names
+    assert {"zetamix/py.typed", "zetamix_lab/report/style.css"} <= names
 
 
 def test_the_source_distribution_builds_the_same_package(built):
