@@ -104,30 +104,30 @@ def test_no_public_name_shadows_a_submodule(name):
 
 
 BATCHES = {
-    "pair": (lambda mix, images, labels: mix(images, labels), 40),
-    "dict": (lambda mix, images, labels: mix({"image": images, "label": labels}), 60),
+    "pair": (lambda mix, images, labels: mix(images, labels), 80, 8),
+    "dict": (lambda mix, images, labels: mix({"image": images, "label": labels}), 130, 9),
 }
 
 
-@pytest.mark.parametrize(("call", "most"), BATCHES.values(), ids=BATCHES.keys())
-def test_a_call_is_short_to_walk(call, most):
+@pytest.mark.parametrize(("call", "most", "files"), BATCHES.values(), ids=BATCHES.keys())
+def test_a_call_is_short_to_walk(call, most, files):
     """Files and Python calls of one warm CPU call; torchvision's MixUp makes 24 in 4 files."""
     mix = zetamix.ZetaMix(num_classes=10)
     images, labels = torch.randn(64, 3, 32, 32), torch.randint(10, (64,))
     call(mix, images, labels)
-    files = []
+    calls = []
 
     def count(frame, event, argument):
         if event == "call" and frame.f_code.co_filename.startswith(str(SOURCE)):
-            files.append(frame.f_code.co_filename)
+            calls.append(frame.f_code.co_filename)
 
     sys.setprofile(count)
     try:
         call(mix, images, labels)
     finally:
         sys.setprofile(None)
-    assert 0 < len(files) <= most
-    assert len(set(files)) <= (7 if most == 40 else 9)
+    assert 0 < len(calls) <= most
+    assert len(set(calls)) <= files
 
 
 GLOBAL = (
