@@ -135,7 +135,7 @@ def _mix_pair(
     target = infer_rule(labels, num_classes, ignore_index)
     batch, dtype = labels.shape[0], plan_dtype((samples, labels))
     if outputs in (None, batch):
-        mixed = launch(samples, labels, target, rule, None, None, draw)
+        mixed = launch(samples, labels, target, rule, draw)
         if mixed is not None:
             return mixed
     plan = draw_plan(rule, batch, draw, outputs=outputs, dtype=dtype)

@@ -322,7 +322,7 @@ class BatchMix(nn.Module):
         size = self._size_of([(samples, self._blend)])
         rule, draw = self._rule_now(controls, samples.shape[0], device), self._draw(device)
         if samples.is_cuda:
-            pair = launch(samples, labels, target, rule, size, self._blend.mean, draw)
+            pair = launch(samples, labels, target, rule, draw, size, self._blend.mean)
             if pair is not None:
                 return pair
         plan = draw_plan(rule, samples.shape[0], draw, size=size, dtype=dtype)
