@@ -37,8 +37,7 @@ from zetamix_lab.train import RecipeError, Run, load_model, train
 from zetamix_lab.train import run as run_module
 from zetamix_lab.train import trainer as trainer_module
 from zetamix_lab.train.cuda_graph import can_capture
-from zetamix_lab.train.loggers import FolderLog
-from zetamix_lab.train.run_folder import FolderError
+from zetamix_lab.train.run_folder import CurveLog, FolderError
 from zetamix_lab.train.trainer import MIXING, NonFiniteLossError, Trainer, choose_dtype, derive
 
 METHODS = [*METHODS, "zeta:gamma=2.8,sources=4", "mixup:alpha=1.0,until=0.5"]
@@ -560,10 +559,10 @@ def test_precision_on_a_cpu(new, precision, dtype):
 
 def test_tensorboard_gets_every_new_epoch_once(new, tmp_path, monkeypatch):
     written = []
-    monkeypatch.setattr(FolderLog, "_write", lambda self, *line: written.append(line))
+    monkeypatch.setattr(CurveLog, "_write", lambda self, *line: written.append(line))
     old, fresh = new(), new(seed=1)
     finish(old)
-    with FolderLog("tensorboard", tmp_path) as log:
+    with CurveLog("tensorboard", tmp_path) as log:
         log()
         assert written == []
         finish(fresh)
@@ -575,7 +574,7 @@ def test_tensorboard_gets_every_new_epoch_once(new, tmp_path, monkeypatch):
 
 def test_tensorboard_reads_what_was_logged(new, tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    with FolderLog("tensorboard", tmp_path):
+    with CurveLog("tensorboard", tmp_path):
         run = new()
         finish(run)
     events = accumulator.EventAccumulator(str(run.folder.path / "tensorboard")).Reload()
@@ -586,9 +585,9 @@ def test_tensorboard_reads_what_was_logged(new, tmp_path):
 
 def test_loggers_that_cannot_be_used(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="Expected tensorboard, got 'wandb'"):
-        FolderLog("wandb", tmp_path)
+        CurveLog("wandb", tmp_path)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"pip install 'zetamix\[tensorboard\]'"):
-        FolderLog("tensorboard", tmp_path)
-    with FolderLog(None, tmp_path):
+        CurveLog("tensorboard", tmp_path)
+    with CurveLog(None, tmp_path):
         assert names(tmp_path) == []

@@ -3,19 +3,18 @@
 import json
 import os
 import pickle
-import shutil
 import signal
 import time
 from dataclasses import replace
 
 import pytest
 import torch
-from factories import FINISHED, assert_same, checkpoint, names
+from factories import checkpoint, names
 from filelock import FileLock
 from points import two_crescents
 
 from zetamix.methods import parse
-from zetamix_lab.train import Recipe, Run, load_model, train
+from zetamix_lab.train import Recipe, Run, train
 from zetamix_lab.train.run_folder import FolderError, RunFolder, hold
 from zetamix_lab.train.stop import MARGIN, SAME_PRESS, Stop, Stopped, parse_duration
 
@@ -84,7 +83,7 @@ def test_a_folder_with_another_run_is_refused(new, points, folder, finished, cha
 def test_a_folder_with_an_unreadable_description_is_refused(new, folder, text):
     folder.mkdir()
     (folder / "cell.json").write_text(text)
-    with pytest.raises(FolderError, match=r"cell\.json is damaged or does not describe"):
+    with pytest.raises(FolderError, match=r"cell\.json cannot be read: .*Remove its folder"):
         new()
 
 
@@ -179,41 +178,17 @@ def test_a_curve_that_ends_before_the_checkpoint_is_not_resumed(new, folder):
     assert "has 0 of 1 epochs" in failure(new())
 
 
-def test_a_run_is_packed_with_all_that_load_model_needs(new, points, folder, tmp_path):
-    (record,) = train([new()]).records
-    with torch.no_grad():
-        expected = load_model(folder)(points.test.samples)
-    files = RunFolder(folder).pack()
-    shutil.rmtree(folder)
-    moved = RunFolder.unpack(tmp_path / "elsewhere" / "run", files)
-    assert names(moved.path) == FINISHED
-    assert moved.read_record() == record
-    assert [line["epoch"] for line in moved.read_curve()] == [1, 2]
-    with torch.no_grad():
-        assert torch.equal(load_model(moved.path)(points.test.samples), expected)
-    # a run that is finished there is not replaced
-    RunFolder.unpack(moved.path, dict.fromkeys(files, b"other"))
-    assert moved.read_record() == record
-
-
-def test_an_unfinished_run_is_packed_and_resumed(new, folder, stopped, tmp_path):
-    moved = RunFolder.unpack(tmp_path / "moved", RunFolder(folder).pack())
-    assert moved.read_record() is None
-    assert checkpoint(moved.path)["step_in_epoch"] == 1
-    train([new(out=moved.path), new(out=tmp_path / "whole")])
-    assert_same(moved.path, tmp_path / "whole")
-
-
-def test_a_model_can_be_removed_and_its_result_stays(new, folder):
-    run = new()
-    (record,) = train([run]).records
-    run.folder.remove_model()
+def test_a_model_need_not_be_kept(new, folder):
+    train([new(keep_model=False)])
     assert names(folder) == ["cell.json", "metrics.jsonl", "record.json", "test.npz"]
-    assert new().record == record
-    # nor need it be written at all
-    other = new(out=folder.parent / "other", keep_model=False)
-    train([other])
-    assert names(other.folder.path) == ["cell.json", "metrics.jsonl", "record.json", "test.npz"]
+
+
+@pytest.mark.parametrize("name", ["cell.json", "checkpoint.pt", "record.json"])
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(new, folder, stopped, name):
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(FolderError, match=f"{name} cannot be read: it is not a regular file"):
+        new().start()
 
 
 def test_a_folder_is_locked_by_one_owner(tmp_path):

@@ -69,7 +69,7 @@ def compare(
     from zetamix_lab.runs.compare import check_recipe, make_grid
     from zetamix_lab.runs.compare import compare as compare_methods
     from zetamix_lab.runs.executor import parse_backend
-    from zetamix_lab.train.loggers import FolderLog
+    from zetamix_lab.train.run_folder import CurveLog
 
     options.check_device(device)
     stop = make_stop(time_limit, began, console)
@@ -101,7 +101,7 @@ def compare(
         options.check_writable(grid.out, "--out")
         _print_grid(console, grid)
         test = grid.dataset.splits["test"]
-        with stop, FolderLog(log, grid.out) as curves, Display(console) as display:
+        with stop, CurveLog(log, grid.out) as curves, Display(console) as display:
 
             def watch(name: str, done: float, total: float, text: str = "") -> None:
                 display(name, done, total, text)

@@ -15,7 +15,6 @@ from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.metrics import METRICS, classify, count_confusion, fit_temperature, scaled_scores
 from zetamix_lab.provenance import machine_info
 from zetamix_lab.records import Cell, RunRecord, SampleResults
-from zetamix_lab.seeds import TORCH_LOCK
 from zetamix_lab.train.cuda_graph import CapturedStep, can_capture
 from zetamix_lab.train.recipe import Recipe
 from zetamix_lab.train.run_folder import FolderError, RunFolder
@@ -78,8 +77,7 @@ class Run:
     new_bn: whether the record's `extra` has the test metrics after batch-norm statistics were
         recomputed on unmixed data, as "new_bn" (`Trainer.predict_with_new_statistics`).
 
-    Several runs may be advanced in turn by one thread (`zetamix_lab.train.concurrent_runs`), or
-    each by its own thread; a single run belongs to one thread.
+    Several runs may be advanced in turn by one thread (`zetamix_lab.train.concurrent_runs`).
     """
 
     def __init__(
@@ -219,12 +217,10 @@ class Run:
     def save(self, *, synchronize: bool = True) -> None:
         """Write a checkpoint.
 
-        synchronize: whether to wait for steps on other streams than the current one. CUDA cannot
-            synchronise while a thread captures.
+        synchronize: whether to wait for steps on other streams than the current one.
         """
         if synchronize and self.device.type == "cuda":
-            with TORCH_LOCK:
-                torch.cuda.synchronize(self.device)
+            torch.cuda.synchronize(self.device)
         if self.trainer is not None:
             state = {
                 "device": self.device.type,

@@ -53,6 +53,7 @@ class Trainer:
         data_memory: int | None = None,
     ) -> None:
         self.dataset, self.method, self.recipe, self.seed = dataset, method, recipe, seed
+        self.name = f"{method.label}, seed {seed},"
         self.device = torch.device(device)
         self.dtype = choose_dtype(recipe.precision, self.device)
         self.data_memory = data_memory
@@ -196,10 +197,9 @@ class Trainer:
         if not finite.all():
             bad = int(finite.int().argmin()) + 1
             raise NonFiniteLossError(
-                f"The loss of {self.method.label}, seed {self.seed}, is not finite in epoch "
-                f"{self.epoch + 1}, step {bad} of {self.steps_per_epoch}, at a learning rate "
-                f"of {self.recipe.rate(self.epoch):g}. Try a lower one (--set lr=...), or --set "
-                "precision=float32."
+                f"The loss of {self.name} is not finite in epoch {self.epoch + 1}, step {bad} of "
+                f"{self.steps_per_epoch}, at a learning rate of {self.recipe.rate(self.epoch):g}. "
+                "Try a lower one (--set lr=...), or --set precision=float32."
             )
         loss, accuracy = metrics.mean(1).tolist()
         return {"train_loss": loss, "train_accuracy": accuracy}
@@ -228,7 +228,7 @@ class Trainer:
         logits = torch.cat(parts)
         if not bool(torch.isfinite(logits).all()):
             raise NonFiniteLossError(
-                f"The outputs of {self.method.label}, seed {self.seed}, are not finite after epoch "
+                f"The outputs of {self.name} are not finite after epoch "
                 f"{self.epoch + (self.step_in_epoch > 0)}. Try a lower learning rate (--set "
                 "lr=...), or --set precision=float32."
             )
@@ -361,29 +361,18 @@ def make_optimizer(
         without which torch refuses to capture it.
     """
     parameters = [part for part in model.parameters() if part.requires_grad]
+    options: dict[str, Any] = {"lr": lr, "weight_decay": recipe.weight_decay, "fused": fused}
+    options["foreach"] = False if fused else None
     if recipe.optimizer == "sgd":
-        return torch.optim.SGD(
-            parameters,
-            lr=lr,
-            momentum=recipe.momentum,
-            weight_decay=recipe.weight_decay,
-            nesterov=recipe.nesterov,
-            fused=fused,
-            foreach=False if fused else None,
-        )
+        moments: dict[str, Any] = {"momentum": recipe.momentum, "nesterov": recipe.nesterov}
+        return torch.optim.SGD(parameters, **moments, **options)
     # biases and the parameters of normalisation have at most one dimension
     groups: list[dict[str, Any]] = [
         {"params": [part for part in parameters if part.ndim > 1]},
         {"params": [part for part in parameters if part.ndim <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        lr=lr,
-        weight_decay=recipe.weight_decay,
-        fused=fused,
-        foreach=False if fused else None,
-        capturable=fused,
-    )
+    groups = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(groups, capturable=fused, **options)
 
 
 @lru_cache(maxsize=1)
