@@ -16,6 +16,7 @@ from zetamix.checks import (
     check_count,
     check_integer,
     check_number,
+    check_same_device,
     check_tensor,
     check_values,
     has_memory,
@@ -298,11 +299,7 @@ def check_pair(samples: Any, labels: Any) -> Tensor:
             f"samples and labels must have the same length, got {first.shape[0]} samples "
             f"and {labels.shape[0]} labels.{hint}"
         )
-    if first.device != labels.device:
-        raise ValueError(
-            f"samples and labels must be on the same device, got {first.device} and "
-            f"{labels.device}."
-        )
+    check_same_device("samples", first, "labels", labels)
     return first
 
 
