@@ -193,8 +193,8 @@ class Run:
                 compile=self.compile,
                 data_memory=self.data_memory,
             )
-            state = self.folder.load_checkpoint()
-            if state is not None:
+            trainer.stop = self.stop
+            if (state := self.folder.load_checkpoint()) is not None:
                 if state["device"] != self.device.type:
                     # the random number generator of a GPU cannot be resumed on a CPU
                     raise FolderError(
@@ -247,9 +247,9 @@ class Run:
         return line
 
     def _evaluate(self, trainer: Trainer, epoch: int) -> dict[str, Any]:
-        scores = {"test": classify(*trainer.predict(self.dataset.splits["test"], self.stop))}
+        scores = {"test": classify(*trainer.predict(self.dataset.splits["test"]))}
         if self.dataset.val is not None and self.recipe.select != "none":
-            scores["val"] = classify(*trainer.predict(self.dataset.val, self.stop))
+            scores["val"] = classify(*trainer.predict(self.dataset.val))
             metric = METRICS[self.recipe.select]
             score = scores["val"][metric.name]
             if self.best is None or metric.sign * (score - self.best["val_score"]) > 0:
@@ -258,7 +258,7 @@ class Run:
 
     def _finish(self, trainer: Trainer) -> None:
         test, temperature = self.dataset.splits["test"], None
-        logits, labels = trainer.predict(test, self.stop)
+        logits, labels = trainer.predict(test)
         last = classify(logits, labels)
         extra: dict[str, Any] = {
             "concurrent": self.concurrent,
@@ -267,14 +267,14 @@ class Run:
             "weights": str(self.recipe.weights or "from scratch"),
         }
         if self.dataset.val is not None:
-            temperature = fit_temperature(*trainer.predict(self.dataset.val, self.stop))
+            temperature = fit_temperature(*trainer.predict(self.dataset.val))
             last |= scaled_scores(logits, labels, temperature)
             extra["temperature"] = temperature
         if self.recipe.last_epochs > 1:
             lines = self.folder.read_curve()[-self.recipe.last_epochs :]
             extra["last_epochs"] = [line["test"] for line in lines]
         if self.new_bn:
-            renewed = trainer.predict_with_new_statistics(test, self.stop)
+            renewed = trainer.predict_with_new_statistics(test)
             extra |= {} if renewed is None else {"new_bn": classify(*renewed)}
         record = RunRecord(
             cell=self.cell,

@@ -1,6 +1,6 @@
 """Training of one model: the step, epochs, evaluation, and checkpoints."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import Any
@@ -57,6 +57,8 @@ class Trainer:
         self.device = torch.device(device)
         self.dtype = choose_dtype(recipe.precision, self.device)
         self.data_memory = data_memory
+        self.stop: Callable[[], bool] = lambda: False
+        """Called before every batch of an evaluation, which raises `Stopped` once it is True."""
         self.epoch = self.step_in_epoch = 0
 
         model = initialise(recipe.model, dataset.num_classes, dataset.shape, seed, **recipe.network)
@@ -210,20 +212,15 @@ class Trainer:
         self.step_in_epoch = 0
 
     @torch.no_grad()
-    def predict(
-        self, split: Labelled, stop: Callable[[], bool] = lambda: False
-    ) -> tuple[Tensor, Tensor]:
-        """Logits and labels of a whole split.
-
-        stop: called before every batch; raises `Stopped` once it returns True.
-        """
+    def predict(self, split: Labelled) -> tuple[Tensor, Tensor]:
+        """Logits and labels of a whole split; raises `Stopped` once `stop` returns True."""
         if split not in self._eval_loaders:
             size = max(1, min(1024, EVAL_BYTES // max(1, split.samples[:1].numel())))
             self._eval_loaders[split] = self._loader(split, size, training=False)
         loader = self._eval_loaders[split]
         self.model.eval()
         with self.autocast():
-            parts = [self.model(samples).float() for samples, _ in _until(stop, loader)]
+            parts = [self.model(samples).float() for samples, _ in self._until_stop(loader)]
         self.model.train()
         logits = torch.cat(parts)
         if not bool(torch.isfinite(logits).all()):
@@ -235,9 +232,7 @@ class Trainer:
         return logits, loader.labels
 
     @torch.no_grad()
-    def predict_with_new_statistics(
-        self, split: Labelled, stop: Callable[[], bool] = lambda: False
-    ) -> tuple[Tensor, Tensor] | None:
+    def predict_with_new_statistics(self, split: Labelled) -> tuple[Tensor, Tensor] | None:
         """`predict` after recomputing batch-norm statistics; None without batch norm.
 
         They are averages over one epoch of the training split, augmented as usual but not mixed.
@@ -249,11 +244,17 @@ class Trainer:
         self.loader.set_epoch(self.epoch)
         try:
             with self.layer_draws(), self.autocast():
-                update_bn(_until(stop, self.loader), self.model)
-            return self.predict(split, stop)
+                update_bn(self._until_stop(self.loader), self.model)
+            return self.predict(split)
         finally:
             for buffer, old in zip(self.model.buffers(), kept, strict=True):
                 buffer.copy_(old)
+
+    def _until_stop(self, loader: Loader) -> Iterator[tuple[Tensor, Tensor]]:
+        for batch in loader:
+            if self.stop():
+                raise Stopped
+            yield batch
 
     def _centre(self) -> Tensor | None:
         """The mean of the normalised training samples, from which ZetaMix scales deviations.
@@ -314,16 +315,6 @@ class Trainer:
         self.generator.set_state(state["generator"].cpu())
         self.step_metrics.copy_(state["step_metrics"])
         self.epoch, self.step_in_epoch = state["epoch"], state["step_in_epoch"]
-
-
-def _until(
-    stop: Callable[[], bool], batches: Iterable[tuple[Tensor, Tensor]]
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches; raises `Stopped` once `stop` returns True."""
-    for batch in batches:
-        if stop():
-            raise Stopped
-        yield batch
 
 
 def _accuracy(logits: Tensor, targets: Tensor, multi_label: bool) -> Tensor:
