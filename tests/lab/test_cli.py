@@ -18,7 +18,6 @@ import torch
 import typer
 from miniatures import class_folders
 from points import CRESCENTS
-from processes import in_foreground
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -346,9 +345,7 @@ def test_ctrl_c_at_the_start_leaves_no_traceback(seconds, tmp_path):
     program = "import sys; from zetamix_lab.cli import main; print('main', flush=True); main()"
     command = [sys.executable, "-c", program, "compare", "--epochs", "2000", "--device", "cpu"]
     command += ["--out", str(tmp_path / "out"), "--data-dir", str(tmp_path)]
-    process = subprocess.Popen(
-        in_foreground(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout.readline() == "main\n"
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)

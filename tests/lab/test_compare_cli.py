@@ -16,7 +16,6 @@ import torch
 from browser import needs_browser, open_page
 from PIL import Image
 from points import CRESCENTS
-from processes import in_foreground
 from typer.testing import CliRunner
 
 from zetamix_lab.cli.app import app
@@ -199,7 +198,7 @@ def start(out, *arguments, **options):
         "--out", str(out), *arguments,
     ]  # fmt: skip
     return subprocess.Popen(
-        in_foreground(command),
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -47,6 +47,7 @@ SIZE = (5, 4)
 LABELS = torch.tensor([3, 0, 2, 2, 1, 3])
 every_kind = pytest.mark.parametrize("kind", KINDS)
 every_variant = pytest.mark.parametrize("name", VARIANTS)
+slow = pytest.mark.slow
 
 
 def table(**cases):
@@ -836,7 +837,10 @@ def _fresh_compiler():
 
 # pasting drawn for each sample takes another way than for the batch
 @pytest.mark.usefixtures("_fresh_compiler")
-@pytest.mark.parametrize("name", [*KINDS, "switch, sample"])
+@pytest.mark.parametrize(
+    "name",
+    ["mixup", *(pytest.param(n, marks=slow) for n in (*KINDS, "switch, sample") if n != "mixup")],
+)
 def test_one_compiled_graph_serves_all_batch_sizes_and_settings(name):
     graphs = []
 
@@ -877,7 +881,7 @@ def test_rules_compile_into_one_graph():
     assert_close(mixed["x"], mixed["meta"]["y"] @ samples)
 
 
-@pytest.mark.slow
+@slow
 @pytest.mark.usefixtures("_fresh_compiler")
 @pytest.mark.parametrize(("kind", "dtype"), [("zetamix", torch.bfloat16), ("mixup", torch.float32)])
 def test_compiled_by_inductor_with_batches_of_changing_size(kind, dtype):
@@ -894,7 +898,11 @@ def test_compiled_by_inductor_with_batches_of_changing_size(kind, dtype):
 
 
 @pytest.mark.parametrize(
-    ("kind", "strict"), [*((kind, False) for kind in KINDS), ("zetamix", True), ("switch", True)]
+    ("kind", "strict"),
+    [
+        *((kind, False) for kind in KINDS),
+        *(pytest.param(kind, True, marks=slow) for kind in ("zetamix", "switch")),
+    ],
 )
 def test_an_exported_program_takes_any_batch_and_draws_anew(kind, strict):
     mix = KINDS[kind](num_classes=32, **normalised_only(kind))
@@ -1237,7 +1245,8 @@ def compiled(mix):
 
 
 WAYS = [(name, "eager") for name in DOUBTED]
-WAYS += [(name, "compiled") for name in ("in [0, 1]", "rules", "few", "normalised", "a mean")]
+COMPILED = ("in [0, 1]", "rules", "few", "normalised", "a mean")
+WAYS += [pytest.param(name, "compiled", marks=slow) for name in COMPILED]
 
 
 @pytest.mark.parametrize(("name", "way"), WAYS)
@@ -1258,7 +1267,7 @@ def test_the_first_batch_is_looked_at_once_and_alike_on_every_way(name, way):
     assert said(call, samples, labels) == []
 
 
-@pytest.mark.parametrize("way", [lambda mix: mix, compiled], ids=["eager", "compiled"])
+@pytest.mark.parametrize("way", [lambda mix: mix, pytest.param(compiled, marks=slow)])
 @pytest.mark.parametrize("bad", [CENTRED, POSITIVE * 255])
 def test_a_mean_for_samples_outside_of_0_and_1_is_refused_and_nothing_clamped(way, bad):
     """Compiled code and GPUs clamped 68 % of the values of normalised images without a word."""
