@@ -307,7 +307,7 @@ class BatchMix(nn.Module):
         if self.rules is None:
             given = (given,) if isinstance(given, Tensor) else given
             batches.refuse_coordinates(given)
-        batch = batches.with_dicts(batches.as_tensors(given))
+        batch = batches.as_tensors(given)
         return batches.in_kind_of(given, self._mix_batch(batch, controls))
 
     def _mix_pair(
