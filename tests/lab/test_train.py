@@ -414,6 +414,13 @@ def test_without_a_validation_or_test_split(new, digits):
         new(dataset=replace(digits, test=None))
 
 
+@pytest.mark.parametrize("seed", [-1, 2**63, 10**30])
+def test_seeds_are_bounded(new, seed):
+    with pytest.raises(ValueError, match=rf"^seed must be from 0 to {2**63 - 1}, got {seed}\.$"):
+        new(seed=seed)
+    assert new(seed=2**63 - 1).start().seed == 2**63 - 1
+
+
 def test_more_sources_than_a_batch_has_are_refused_before_anything_is_written(new, tmp_path):
     with pytest.raises(RecipeError, match="mixes 64 samples, but a batch has 32"):
         new("zeta:sources=64", out="none")

@@ -211,11 +211,18 @@ def test_durations(text, seconds):
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "soon", "9 m", "-5", "m", "1m1h", "1d", "1.5m"])
-def test_invalid_durations(text):
-    with pytest.raises(ValueError) as caught:
-        parse_duration(text)
-    assert str(caught.value) == f"Expected a duration such as 9m, 1h30m or 45s, got {text!r}."
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (("", "soon", "9 m", "-5", "m", "1m1h", "1d", "1.5m"), "such as 9m, 1h30m or 45s"),
+        (("8761h", "9" * 400, 40 * "9" + "h"), "of at most a year"),
+    ],
+)
+def test_invalid_durations(texts, expected):
+    for text in texts:
+        with pytest.raises(ValueError) as caught:
+            parse_duration(text)
+        assert str(caught.value) == f"Expected a duration {expected}, got {text[:40]!r}."
 
 
 class Clock:

@@ -22,6 +22,8 @@ from zetamix_lab.train.trainer import Trainer
 
 # a checkpoint takes about half a second for a ResNet-18
 SAVE_SECONDS = 60.0
+# torch's generators take 64 bits
+MAX_SEED = 2**63 - 1
 # at 2.4 ms per step, the host switches between runs every 40 ms
 CHUNK_STEPS = 16
 # chunks of steps queued in addition to the one that is waited for. With one, concurrent models
@@ -99,6 +101,8 @@ class Run:
     ) -> None:
         if dataset.test is None:
             raise ValueError(f"{dataset.name} has no test split to report on.")
+        if not 0 <= seed <= MAX_SEED:
+            raise ValueError(f"seed must be from 0 to {MAX_SEED}, got {seed}.")
         self.dataset, self.method, self.recipe, self.seed = dataset, method, recipe, seed
         self.device, self.compile = torch.device(device), compile
         self.save_every, self.data_memory = save_every, data_memory
