@@ -73,7 +73,7 @@ def test_one_method_is_measured_in_a_folder_of_that_name(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     text = words(result)
     assert "1 method × 1 seed" in text
-    assert text.index("only one method") < text.index("runs finished") < text.index("Report")
+    assert text.index("only one method") < text.index("run finished") < text.index("Report")
     assert "Report written to out/compare-crescents/report.html" in text
     assert json.loads(Path("out/compare-crescents/results.json").read_text())["seeds"] == [4]
 

@@ -106,7 +106,8 @@ class Column:
 class Table:
     """Rows of cells; the first cell of a row is its heading.
 
-    >>> print(Table(["method", "error %"], [["none", Cell(5.482, error=0.05)]]).markdown())
+    >>> frame = pd.DataFrame({"method": ["none"], "error %": [Cell(5.482, error=0.05)]})
+    >>> print(Table.of(frame).markdown())
     | method | error % |
     |---|---:|
     | none | 5.482 ± 0.050 |
@@ -116,6 +117,19 @@ class Table:
     rows: Sequence[Sequence[Cell | Plain]]
     caption: str = ""
     notes: Sequence[str] = ()
+
+    @classmethod
+    def of(
+        cls,
+        frame: pd.DataFrame,
+        caption: str = "",
+        notes: Sequence[str] = (),
+        tips: Mapping[str, str] | None = None,
+    ) -> "Table":
+        """The table of a data frame of cells, texts and numbers; tips: tooltips of columns."""
+        columns = [Column(name, (tips or {}).get(name, "")) for name in frame]
+        # as objects: a column of numbers gives NumPy's own
+        return cls(columns, frame.astype(object).to_numpy().tolist(), caption, notes)
 
     def __post_init__(self) -> None:
         for row in self.cells:
