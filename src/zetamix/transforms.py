@@ -315,8 +315,9 @@ class BatchMix(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         target = infer_rule(labels, self.num_classes, self.ignore_index)
         check_pair(samples, labels)
-        dtype, device = plan_dtype((samples, labels)), samples.device
+        device = samples.device
         if not _mixes(controls):
+            dtype = plan_dtype((samples, labels))
             alone = identity_plan(samples.shape[0], device=device, dtype=dtype)
             return samples, target.mix(labels, alone)
         size = self._size_of([(samples, self._blend)])
@@ -325,6 +326,7 @@ class BatchMix(nn.Module):
             pair = launch(samples, labels, target, rule, draw, size, self._blend.mean)
             if pair is not None:
                 return pair
+        dtype = plan_dtype((samples, labels))
         plan = draw_plan(rule, samples.shape[0], draw, size=size, dtype=dtype)
         return self._blend.mix(samples, plan, looked=True), target.mix(labels, plan)
 

@@ -55,7 +55,7 @@ def mix_labelled(
                 samples, labels, num_classes, ignore_index, rule, keeps, size, mean, draw
             )
     classes = num_classes, ignore_index
-    labels = labels.flatten().contiguous()
+    labels = labels if labels.is_contiguous() else labels.contiguous()
     if _triton().sources_of(rule, samples.shape[0]) <= MOST_FEW:
         # dense, with the batch outermost; the order of the other dimensions does not matter
         dense = samples.is_contiguous() or _is_channels_last(samples)
@@ -216,4 +216,7 @@ def needs_gradients(tensor: Tensor) -> bool:
     """Whether autograd tracks the tensor, in reverse or in forward mode."""
     if tensor.requires_grad and torch.is_grad_enabled():
         return True
+    # Torch's own name, for speed: below 0 there are no tangents. Without it they are looked for
+    if getattr(forward_ad, "_current_level", 0) < 0:
+        return False
     return forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]

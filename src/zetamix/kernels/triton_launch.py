@@ -143,10 +143,10 @@ def mix_few(
     if prepared is None:
         prepared = _keep(key, _prepare_few(samples, classes, rule, law, pastes, keeps, len(means)))
     launch, *sizes = prepared
-    if launch.run is None and launch.cannot_start():
+    if launch.cannot_start():
         return None
     out = torch.empty_like(samples)
-    targets = torch.empty(len(out), classes, dtype=torch.float32, device=samples.device)
+    targets = torch.empty(samples.shape[0], classes, dtype=torch.float32, device=samples.device)
     launch(
         *(samples, out, labels, targets, *_numbers(rule, draw)),
         *(float(rule.box_alpha or 1), float(rule.paste)),
@@ -173,7 +173,7 @@ def _prepare_few(
     samples: Tensor, classes: int, rule: PlanRule, law: str, pastes: bool, keeps: bool, means: int
 ) -> tuple[Any, ...]:
     """The launch, and its sizes: batch, features, height, width, and the numbers of a pixel."""
-    batch, features = len(samples), samples.shape[1:].numel()
+    batch, features = samples.shape[0], samples.shape[1:].numel()
     channels = samples.shape[1] if samples.ndim > 1 else 1
     last = samples.ndim > 2 and samples.stride(1) == 1 and channels > 1
     pixel = channels if last else 1
