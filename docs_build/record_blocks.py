@@ -1,8 +1,8 @@
-"""Verdicts, figures and tables of the committed records, for the pages of the site.
+"""Figures and tables of the committed records, for the pages of the site.
 
-A page says where they go: `<!-- verdicts -->` is the table of all claims, `<!-- artifact: ID -->`
-the verdict, figures and tables of one artifact, `<!-- section: ID -->` the same with a heading,
-`<!-- figure: NAME -->` a figure alone and `<!-- status: ID -->` the sentences of its verdict.
+A page says where they go: `<!-- claims -->` is the table of all claims, `<!-- artifact: ID -->`
+the findings, figures and tables of one artifact, `<!-- section: ID -->` the same with a heading,
+and `<!-- figure: NAME -->` a figure alone.
 """
 
 import re
@@ -10,19 +10,16 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from paper.report import make_report
-from paper.report.artifact_report import ArtifactReport
-from paper.report.write import empty_cells, verdict_table
-from paper.reproduce import ARTIFACTS, make_view
-from paper.results.record_store import PaperView, RecordStore
+from paper.artifacts import ARTIFACTS, draw, make_view
+from paper.drawing import Result
+from paper.page import claim_table, empty_cells
+from paper.records import RecordStore, View
 from zetamix_lab.report import Picture, Table
 from zetamix_lab.text import sentence_case
 
 RECORDS = Path(__file__).parent.parent / "results"
 FIGURES = "results/figures"
-PLACE = re.compile(
-    r"^<!-- (verdicts|section|artifact|figure|status)(?:: ([\w-]+))? -->$", re.MULTILINE
-)
+PLACE = re.compile(r"^<!-- (claims|section|artifact|figure)(?:: ([\w-]+))? -->$", re.MULTILINE)
 # points and densities are pixels in a PNG and thousands of elements in an SVG
 LARGEST_SVG = 200_000
 # a table of more rows is shown on a click
@@ -30,19 +27,19 @@ MAX_ROWS = 12
 
 
 @cache
-def artifacts() -> dict[str, tuple[PaperView, ArtifactReport]]:
+def artifacts() -> dict[str, tuple[View, Result]]:
     """All artifacts with what their records say; figures are drawn once per build."""
     store = RecordStore(RECORDS)
     views = {id: make_view(id, store) for id in ARTIFACTS}
-    return {id: (view, make_report(view)) for id, view in views.items()}
+    return {id: (view, draw(view)) for id, view in views.items()}
 
 
 @cache
 def figure_files() -> dict[str, tuple[str, bytes, Picture]]:
     """By the name of the figure: its file in the site, the content, and the picture."""
     files = {}
-    for _, report in artifacts().values():
-        for picture in report.pictures:
+    for _, result in artifacts().values():
+        for picture in result.pictures:
             small = len(picture.svg) <= LARGEST_SVG
             content = picture.svg.encode() if small else picture.png
             suffix = "svg" if small else "png"
@@ -53,17 +50,17 @@ def figure_files() -> dict[str, tuple[str, bytes, Picture]]:
 def fill_places(markdown: str, to_root: str) -> str:
     """The page with its places filled. to_root: the relative path to the root of the site."""
     writers: dict[str, Callable[[str], str]] = {
-        "verdicts": lambda _: _verdict_table(),
+        "claims": lambda _: _claim_table(),
         "section": lambda id: f"{_heading(id)}\n\n{_describe(id, to_root)}",
         "artifact": lambda id: _describe(id, to_root),
         "figure": lambda name: _figure(name, to_root),
-        "status": _status,
     }
     return PLACE.sub(lambda match: writers[match[1]](match[2] or ""), markdown)
 
 
-def _verdict_table() -> str:
-    return verdict_table([pair for pair in artifacts().values() if not pair[0].ours]).markdown()
+def _claim_table() -> str:
+    views = [view for id, (view, _) in artifacts().items() if ARTIFACTS[id].claim]
+    return claim_table(views).markdown()
 
 
 def _heading(id: str) -> str:
@@ -71,17 +68,12 @@ def _heading(id: str) -> str:
     return f"## {sentence_case(view.title)} {{ #{id} }}"
 
 
-def _status(id: str) -> str:
-    view, report = artifacts()[id]
-    status, sentences = sentence_case(report.verdict.status), " ".join(report.verdict.sentences)
-    return f"**{status}** ({view.progress} cells). {sentences}"
-
-
 def _describe(id: str, to_root: str) -> str:
-    view, report = artifacts()[id]
-    parts = [_status(id), *(_figure(picture.name, to_root) for picture in report.pictures)]
+    view, result = artifacts()[id]
+    parts = [" ".join([f"Measured: {view.progress} cells.", *result.findings])]
+    parts += [_figure(picture.name, to_root) for picture in result.pictures]
     if view.records:
-        parts += [_fold(table) for table in report.tables.values() if table.rows]
+        parts += [_fold(table) for table in result.tables.values() if table.rows]
     if (empty := empty_cells(view)) is not None:
         parts.append(_fold(empty, is_open=False))
     return "\n\n".join(parts)

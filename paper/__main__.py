@@ -4,11 +4,11 @@ import sys
 
 import typer
 
-from paper.cli import reproduce
 from paper.datasets.cli import data
+from paper.run import run
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
-app.command(name="paper")(reproduce)
+app.command(name="paper")(run)
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["data"]:

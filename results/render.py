@@ -11,13 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 
+import pandas as pd
 import torch
 
-from paper.report import make_report
-from paper.report.tables import Comparison, compare_all, readme_table
-from paper.report.zetamix_proof import readme_section
-from paper.reproduce import make_view
-from paper.results.record_store import RecordStore
+from paper.artifacts import draw, make_view
+from paper.comparison import readme_section
+from paper.records import RecordStore
+from paper.tables import compare, readme_table, runs_of
 from zetamix.gamma import GAMMA_MIN, describe_gamma
 from zetamix.methods import parse
 from zetamix_lab.records import RunRecord
@@ -73,45 +73,41 @@ def cifar10_table(store: RecordStore) -> str:
 
 def cifar10_verdict(store: RecordStore) -> str:
     """ζ-mixup against mixup and no mixing on CIFAR-10, as far as seeds allow a claim."""
-    comparisons = [
-        comparison
-        for comparison in compare_all(make_view("natural", store), "error")
-        if comparison.row.dataset == "cifar10" and comparison.variant.label == VARIANT
-    ]
-    wins = sum(comparison.is_win_in_paper for comparison in comparisons)
+    view = make_view("natural", store)
+    found = compare(view, runs_of(view))
+    found = found[(found["dataset"] == "cifar10") & (found["variant"] == VARIANT)]
     parts = [
         sentence
         for baseline, name in BASELINES.items()
-        for sentence in _against(
-            [c for c in comparisons if c.difference.baseline == baseline], name
-        )
+        for sentence in _against(found[found["baseline"] == baseline], name)
     ]
-    seeds = plural(max(comparison.difference.n for comparison in comparisons), "seed")
+    wins, seeds = (found["printed"] < 0).sum(), plural(int(found["n"].max()), "seed")
     return (
         f"On CIFAR-10 (ResNet-18, crops and flips, {seeds}, Holm's correction over γ) ζ-mixup is "
-        f"{join(parts)}. The paper reports it ahead in {wins} of these {len(comparisons)} "
+        f"{join(parts)}. The paper reports it ahead in {wins} of these {len(found)} "
         "comparisons."
     )
 
 
-def _against(comparisons: list[Comparison], baseline: str) -> list[str]:
+def _against(comparisons: pd.DataFrame, baseline: str) -> list[str]:
     """One phrase for each outcome, with the values of γ and the differences in points."""
     phrases = []
     for outcome, words in OUTCOMES.items():
-        group = [comparison for comparison in comparisons if comparison.outcome == outcome]
-        if group:
-            gammas = join([c.difference.method.removeprefix("zeta:") for c in group])
+        group = comparisons[comparisons["outcome"] == outcome]
+        if len(group):
+            gammas = join(group["method"].str.removeprefix("zeta:").tolist())
             phrase = f"{words} {baseline} at γ = {gammas}"
             if outcome in ("ahead", "behind"):
-                changes = join([f"{abs(c.difference.mean):.2f}" for c in group])
-                ranges = join([_interval(c) for c in group])
+                changes = join([f"{abs(mean):.2f}" for mean in group["mean"]])
+                ranges = join(
+                    [_interval(*ends) for ends in zip(group["low"], group["high"], strict=True)]
+                )
                 phrase += f" (by {changes} points; {100 * CONFIDENCE:.0f} % intervals {ranges})"
             phrases.append(phrase)
     return phrases
 
 
-def _interval(comparison: Comparison) -> str:
-    low, high = comparison.difference.low or 0.0, comparison.difference.high or 0.0
+def _interval(low: float, high: float) -> str:
     near, far = sorted((abs(low), abs(high)))
     return f"{near:.2f} to {far:.2f}"
 
@@ -141,7 +137,7 @@ ANCHORS = {"self": "the authors' code", "random": "the paper's equation"}
 
 
 def thresholds_table(store: RecordStore) -> str:
-    return make_report(make_view("theorems", store)).tables["thresholds"].markdown()
+    return draw(make_view("theorems", store)).tables["thresholds"].markdown()
 
 
 def gamma_table(_: RecordStore) -> str:

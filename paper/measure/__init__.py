@@ -1,6 +1,5 @@
 """Measures of mixed samples: local dimension, realism, label correctness, diversity, richness."""
 
-from paper.measure.coordinate_system import coordinates as coordinates
 from paper.measure.dimension import local_dimension as local_dimension
 from paper.measure.diversity import classes_per_label as classes_per_label
 from paper.measure.diversity import coverage as coverage

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from paper.measure.eigenvalue_count import count_above
 from paper.measure.neighbours import FLOAT64, Cloud, blocks, nearest
 from zetamix.checks import check_count, check_number, check_tensor
 
@@ -68,7 +67,9 @@ def local_dimension(
                 moments = _moments(cloud, near[:, :size])
             else:
                 moments = _moments_from_products(cloud, near[:, :size], shared)
-            row[queries] = count_above(moments, eigenvalue_ratio)
+            # LAPACK, matrix by matrix: 0.6 ms for 128 × 128 on one core, 0.7 ms on an H200
+            values = torch.linalg.eigvalsh(moments)
+            row[queries] = (values > eigenvalue_ratio * values[:, -1:]).sum(1).to(row)
     return result if several else result[0]
 
 

@@ -58,13 +58,13 @@ def coverage(
 
 
 def classes_per_label(targets: Tensor, threshold: float = 0.01) -> Estimate:
-    """The number of classes with more than `threshold` of a label.
+    """The number of classes with more than `threshold` of a label [n, classes].
 
     >>> classes_per_label(torch.tensor([[0.9, 0.095, 0.005], [1.0, 0.0, 0.0]])).value
     1.5
     """
     check_number("threshold", threshold, low=0, high=1)
-    return mean_of((_check_rows("targets", targets) > threshold).sum(1))
+    return mean_of((targets > threshold).sum(1))
 
 
 def label_entropy(targets: Tensor) -> Estimate:
@@ -73,7 +73,7 @@ def label_entropy(targets: Tensor) -> Estimate:
     >>> round(label_entropy(torch.tensor([[0.5, 0.5], [1.0, 0.0]])).value, 4)
     0.3466
     """
-    return mean_of(entropy(_check_rows("targets", targets).double()))
+    return mean_of(entropy(targets.double()))
 
 
 def effective_samples(weights: Tensor) -> Estimate:
@@ -84,7 +84,7 @@ def effective_samples(weights: Tensor) -> Estimate:
     >>> effective_samples(torch.tensor([[0.5, 0.5], [1.0, 0.0]])).value
     1.5
     """
-    return mean_of(1 / _check_rows("weights", weights).double().square().sum(1))
+    return mean_of(1 / weights.double().square().sum(1))
 
 
 def entropy(probabilities: Tensor) -> Tensor:
@@ -96,7 +96,6 @@ def entropy(probabilities: Tensor) -> Tensor:
 def _clouds(outputs: Tensor, originals: Tensor, memory_gb: float) -> tuple[Cloud, Cloud]:
     check_tensor("outputs", outputs)
     check_tensor("originals", originals)
-    check_number("memory_gb", memory_gb, low=0.01)
     if outputs.shape[1:] != originals.shape[1:] or outputs.ndim < 2:
         raise ValueError(
             "outputs and originals must have samples of the same shape, got "
@@ -110,12 +109,3 @@ def _clouds(outputs: Tensor, originals: Tensor, memory_gb: float) -> tuple[Cloud
     memory = memory_gb * 1e9 / 4
     cloud = Cloud(originals.detach().flatten(1), memory)
     return cloud, Cloud(outputs.detach().flatten(1), memory, cloud.origin)
-
-
-def _check_rows(name: str, value: Tensor) -> Tensor:
-    check_tensor(name, value)
-    if value.ndim != 2 or not value.is_floating_point():
-        raise ValueError(
-            f"{name} must be [n, k], floating point, got {list(value.shape)}, {value.dtype}."
-        )
-    return value.detach()

@@ -1,9 +1,6 @@
 """Local dimension: scikit-dimension's numbers point by point, on every path, in bounded memory."""
 
-import importlib.util
-import json
 import warnings
-from pathlib import Path
 
 import numpy
 import pytest
@@ -13,7 +10,6 @@ from sklearn.datasets import load_digits
 
 from paper.datasets import manifolds
 from paper.measure import local_dimension
-from paper.measure.eigenvalue_count import count_above, count_above_shifts, count_by_signs
 from paper.measure.neighbours import Cloud, nearest
 
 skdim = pytest.importorskip("skdim")
@@ -199,53 +195,6 @@ def test_first_points_win_a_contest():
     assert neighbours_of(points, 4)[0].sort().values.tolist() == [1, 2, 3, 4]
 
 
-def test_matrices_that_leave_nothing_to_reflect():
-    values = torch.tensor([[4.0, 0.0, 1.0, 0.1, 3.0], [1.0, 1.0, 1.0, 1.0, 1.0]]).double()
-    assert count_by_signs(torch.diag_embed(values), 0.05).tolist() == [3, 5]
-
-
-def test_a_pivot_of_zero():
-    diagonal = torch.zeros(2, 2, dtype=torch.float64)
-    # eigenvalues −1 and 1, and 0 twice
-    squares = torch.tensor([[1.0], [0.0]], dtype=torch.float64)
-    assert count_above_shifts(diagonal, squares, torch.zeros_like(squares)).tolist() == [[1], [0]]
-
-
-def matrices_for(vectors, values):
-    basis, _ = torch.linalg.qr(vectors)
-    return (basis * values) @ basis.mT
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 8, 64, 128])
-@pytest.mark.parametrize("rank", [2, 40, 300])
-def test_signs_count_what_eigenvalues_do(size, rank, generator):
-    factors = torch.randn(32, size, rank, generator=generator, dtype=torch.float64)
-    factors *= torch.linspace(1, 0.05, rank, dtype=torch.float64)
-    matrices = factors @ factors.mT
-    before = matrices.clone()
-    for ratio in (0.5, 0.05, 0.001):
-        assert torch.equal(count_by_signs(matrices, ratio), count_above(matrices, ratio))
-    assert torch.equal(matrices, before)
-
-
-@pytest.mark.parametrize(
-    ("values", "count"),
-    [
-        ([1.0] * 40, 40),
-        ([1.0] + [0.0] * 39, 1),
-        ([0.0] * 40, 0),
-        ([1.0] * 3 + [0.05 * (1 + 1e-10)] * 10 + [0.05 * (1 - 1e-10)] * 10 + [0.0] * 17, 13),
-        ([1e-200] * 5 + [0.0] * 35, 5),
-    ],
-    ids=["equal", "one", "none", "at the line", "small"],
-)
-def test_counts_are_right_at_the_line(values, count, generator):
-    vectors = torch.randn(8, 40, 40, generator=generator, dtype=torch.float64)
-    matrices = matrices_for(vectors, torch.tensor(values, dtype=torch.float64))
-    for method in (count_by_signs, count_above):
-        assert method(matrices, 0.05).tolist() == [count] * 8
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("neighbours", [8, 128])
 @pytest.mark.parametrize("name", DATA)
@@ -256,36 +205,3 @@ def test_a_gpu_gives_the_same(name, neighbours, generator):
         found = local_dimension(points, neighbours, memory_gb=memory, device="cuda")
         assert found.device == points.device
         assert torch.equal(found, expected)
-
-
-@pytest.fixture
-def benchmark(tmp_path, monkeypatch, generator):
-    """The benchmark as a module, told to measure a few small images."""
-    file = Path(__file__).parents[2] / "benchmarks" / "dimension.py"
-    spec = importlib.util.spec_from_file_location("dimension_benchmark", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    images = torch.randint(256, (150, 8, 8, 3), generator=generator, dtype=torch.uint8)
-    numpy.savez(tmp_path / "images.npz", train_images=images.numpy())
-    arguments = ["--data", str(tmp_path / "images.npz"), "--runs", "2", "--json"]
-    monkeypatch.setattr("sys.argv", ["dimension.py", *arguments, str(tmp_path / "out.json")])
-    return module
-
-
-def test_the_benchmark_compares_with_scikit_dimension(benchmark, tmp_path, capsys):
-    benchmark.main()
-    document = json.loads((tmp_path / "out.json").read_text())
-    (row,) = document["rows"]
-    assert (row["points"], row["features"], row["neighbours"], row["runs"]) == (150, 192, 128, 4)
-    assert row["times_faster"] == pytest.approx(row["skdim_seconds"] / row["median_s"])
-    assert "150 × 192, 128 neighbours" in capsys.readouterr().out
-    # where it was run is nobody's business
-    assert str(tmp_path) not in (tmp_path / "out.json").read_text()
-    assert document["machine"]["command"].startswith("python benchmarks/dimension.py --data images")
-
-
-def test_the_benchmark_prints_no_time_for_a_wrong_result(benchmark, tmp_path, monkeypatch):
-    monkeypatch.setattr(benchmark, "local_dimension", lambda *a, **k: local_dimension(*a, **k) + 1)
-    with pytest.raises(SystemExit, match="150 of 150 points have another dimension"):
-        benchmark.main()
-    assert not (tmp_path / "out.json").exists()

@@ -7,12 +7,9 @@ import torch
 
 from paper.measure import (
     classes_per_label,
-    coordinates,
     coverage,
     density,
-    effective_samples,
     judge,
-    label_entropy,
     local_dimension,
     relative_distance,
 )
@@ -35,7 +32,6 @@ NAN = X.log().log()
         (lambda: local_dimension(X[:, :0], 3), "points must be [n, features], got [20, 0]."),
         (lambda: local_dimension(X.to(torch.complex64), 3), "must be real numbers, got torch.comp"),
         (lambda: local_dimension(NAN, 3), "points and their squares must be finite, got NaN"),
-        (lambda: coordinates(NAN), "points and their squares must be finite, got NaN"),
         (lambda: local_dimension(X, 3, eigenvalue_ratio=5), "between 0 and 1, got 5."),
         (lambda: local_dimension(X, 3, memory_gb=0), "memory_gb must be finite and at least 0.01"),
         (lambda: local_dimension([[1.0]], 3), "points must be a tensor, got list."),
@@ -43,8 +39,6 @@ NAN = X.log().log()
         (lambda: relative_distance(LINE, LINE[:1]), "one output and two originals, got 10 and 1."),
         (lambda: relative_distance(LINE, 0 * LINE), "Every original has an exact duplicate"),
         (lambda: coverage(LINE, LINE, neighbours=10), "needs at least 11 originals, got 10."),
-        (lambda: label_entropy(torch.arange(3)), "must be [n, k], floating point, got [3], torch"),
-        (lambda: effective_samples(torch.eye(2).long()), "floating point, got [2, 2], torch.int64"),
         (lambda: classes_per_label(torch.eye(2), threshold=2), "between 0 and 1, got 2."),
         (lambda: judge(lambda x: X[:, :2], X, X), "the same shape, got [20, 2] and [20, 3]."),
         (lambda: density(X[:0, 0], X[:, 0]), "one value and two grid points, got 0 and 20."),

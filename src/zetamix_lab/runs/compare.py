@@ -149,6 +149,7 @@ def compare(grid: Grid, **options: Any) -> Comparison:
         unfinished={
             keys[key]: run.epochs for key, run in progress.items() if run.state == "training"
         },
+        epochs_trained=sum(run.epochs - run.resumed for run in progress.values()),
     )
 
 

@@ -9,6 +9,7 @@ import torch
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.provenance import FileChangedError
 from zetamix_lab.records import RunRecord
+from zetamix_lab.seeds import TORCH_LOCK
 from zetamix_lab.train.run import Progress, Run
 from zetamix_lab.train.run_folder import FolderError
 from zetamix_lab.train.stop import Stopped
@@ -119,5 +120,6 @@ def _advance(
         # outside the except block, nothing references the error, and through it the model
         run.trainer = None
         if run.device.type == "cuda":
-            torch.cuda.empty_cache()
+            with TORCH_LOCK:
+                torch.cuda.empty_cache()
     return progress

@@ -1,0 +1,117 @@
+"""Files of the artifacts: figures, tables in three formats, a page each, and one page for all."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from paper import values as paper
+from paper.artifacts import ARTIFACTS, draw
+from paper.cells import PaperCell
+from paper.datasets import CATALOGUE
+from paper.drawing import Result
+from paper.records import View
+from zetamix_lab.atomic_io import write_text
+from zetamix_lab.provenance import machine_summary
+from zetamix_lab.report import Cell, Column, Section, Table, render_page
+from zetamix_lab.report.page import Block, Fold
+from zetamix_lab.text import sentence_case
+
+TITLE, OUR_TITLE = "Reproduction of ζ-mixup", "ZetaMix"
+
+
+def write_artifact(view: View, folder: Path) -> Result:
+    """Write figures (SVG, PNG), tables (Markdown, LaTeX, CSV) and a page of them."""
+    result = draw(view)
+    for picture in result.pictures:
+        picture.save(folder)
+    for name, table in result.tables.items():
+        notes = "\n".join(f"- {note}" for note in table.notes)
+        write_text(folder / f"{name}.md", f"**{table.caption}**\n\n{table.markdown()}\n\n{notes}\n")
+        write_text(folder / f"{name}.tex", table.latex() + "\n")
+        write_text(folder / f"{name}.csv", table.csv())
+    title = TITLE if ARTIFACTS[view.artifact].claim else OUR_TITLE
+    # without the machine that rendered it, so that the page changes only with the records
+    write_text(folder / "report.html", render_page(title, [_section(view, result)]))
+    return result
+
+
+def write_page(views: Sequence[View], path: Path, machine: Mapping[str, str]) -> None:
+    """Write all artifacts, and one page of their figures, tables and empty cells."""
+    results = [write_artifact(view, path.parent / view.artifact) for view in views]
+    sections = [_section(view, result) for view, result in zip(views, results, strict=True)]
+    first = Section("What was measured", [claim_table(views)])
+    write_text(path, render_page(TITLE, [first, *sections], machine=machine))
+
+
+def claim_table(views: Sequence[View]) -> Table:
+    """The claims of the paper, and how much of their figures and tables was measured."""
+    rows: list[list[Cell | str]] = [
+        [
+            Cell(ARTIFACTS[view.artifact].claim or f"Ours: {view.title}", link=view.artifact),
+            view.progress,
+        ]
+        for view in views
+    ]
+    measured = Column("measured", "cells with a result, of all cells of the figure or table")
+    caption = "Each claim links to its figures, tables and missing cells"
+    return Table(["claim of the paper", measured], rows, caption)
+
+
+def _section(view: View, result: Result) -> Section:
+    other = sum(view.store.find(cell) is not None for cell in view.more)
+    more = f", and {other} with other variants of the recipe" if other else ""
+    blocks: list[Block] = [f"Measured: {view.progress} cells{more}."]
+    blocks += [*result.findings, *result.pictures]
+    tables = list(result.tables.values())
+    if view.records:
+        blocks += tables
+    elif tables:
+        blocks.append(Fold("The paper's values", tables))
+    blocks += filter(None, [empty_cells(view)])
+    if view.artifact not in paper.TABLES:
+        # tables of trained models have these as notes
+        issues = paper.footnotes(view.artifact)
+        blocks += [f"About the paper: {issue.sentence}" for issue in issues]
+    return Section(sentence_case(view.title), [*blocks, *_provenance(view)], anchor=view.artifact)
+
+
+def _provenance(view: View) -> list[str]:
+    """The machines of the records, each once with its commits."""
+    commits: dict[str, dict[str, None]] = {}
+    for record in view.records:
+        machine = {key: value for key, value in record.machine.items() if key != "commit"}
+        own = commits.setdefault(machine_summary(machine), {})
+        own |= {record.machine["commit"]: None} if "commit" in record.machine else {}
+    parts = [
+        f"{machine} · commit{'s'[: len(own) > 1]} {', '.join(own)}" if own else machine
+        for machine, own in commits.items()
+    ]
+    return [f"Measured on {'; '.join(parts)}."] if parts else []
+
+
+def empty_cells(view: View) -> Table | None:
+    """How many cells of each dataset have no record, and the command that fills them."""
+    groups: dict[str, list[PaperCell]] = {}
+    for cell in view.empty:
+        groups.setdefault(cell.dataset, []).append(cell)
+    if not groups:
+        return None
+    rows: list[list[str | int]] = [
+        [CATALOGUE[name].title if name else "no data needed", len(cells), _command(view, cells)]
+        for name, cells in groups.items()
+    ]
+    caption = f"Not run yet: {len(view.empty):,} of {len(view.cells):,} cells"
+    return Table(["data", "empty cells", "command that fills them"], rows, caption)
+
+
+def _command(view: View, cells: Sequence[PaperCell]) -> str:
+    name = cells[0].dataset
+    devices = {cell.device for cell in cells} - {None} or {None}
+    command = " && ".join(
+        view.command(datasets=name or None, device=device) for device in sorted(devices, key=str)
+    )
+    access = CATALOGUE[name].access if name else "built in"
+    if access == "built in":
+        return command
+    if access == "download":
+        return f"python -m paper data prepare {name} && {command}"
+    return f"{command}, once the data is available: python -m paper data info {name}"

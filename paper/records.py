@@ -1,0 +1,180 @@
+"""The records of the paper's cells: a folder of them, and the view of one artifact."""
+
+import io
+import shlex
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from paper.cells import MeasurementCell, PaperCell, PaperError, Subset, TrainingCell
+from zetamix_lab.atomic_io import json_safe, write_bytes
+from zetamix_lab.records import (
+    MEASUREMENT_SCHEMA,
+    RUN_SCHEMA,
+    Measurement,
+    Record,
+    RunRecord,
+    append_record,
+    read_lines,
+)
+from zetamix_lab.text import reason
+from zetamix_lab.train.recipe import Recipe
+
+
+class RecordStore:
+    """All records under a folder, read once; `add` writes to disk at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.records: dict[str, Record] = {}
+        """By key; of two records with the same key, the later one is used."""
+        self.artifact_of: dict[str, str] = {}
+        """The artifact in whose file a record is stored, by key."""
+        self._runs: dict[tuple[Any, ...], dict[int, RunRecord]] = {}
+        self._measurements: dict[str, Measurement] = {}
+        for path in sorted(folder.glob("*/records.jsonl")):
+            for record in _read(path):
+                self._insert(path.parent.name, record)
+
+    def _insert(self, artifact: str, record: Record) -> None:
+        self.records[record.key] = record
+        self.artifact_of[record.key] = artifact
+        if isinstance(record, RunRecord):
+            self._runs.setdefault(index_of(record), {})[record.cell.seed] = record
+        else:
+            names = ("kind", "dataset", "method", "seed", "recipe")
+            cell = MeasurementCell(**{name: getattr(record, name) for name in names})
+            self._measurements[cell.index] = record
+
+    def find(self, cell: PaperCell) -> Record | None:
+        """The latest record of a cell, stored for any artifact."""
+        if isinstance(cell, MeasurementCell):
+            return self._measurements.get(cell.index)
+        return self._runs.get(cell.index, {}).get(cell.seed)
+
+    def runs_of(self, cell: TrainingCell) -> list[RunRecord]:
+        """Records of a cell with any seed, ordered by seed."""
+        runs = self._runs.get(cell.index, {})
+        return [runs[seed] for seed in sorted(runs)]
+
+    def add(
+        self, artifact: str, record: Record, arrays: Mapping[str, Tensor] | None = None
+    ) -> None:
+        """Write a record. Its arrays are written first, so that no record has a missing file."""
+        folder = self.folder / artifact
+        if arrays and isinstance(record, Measurement) and record.arrays is not None:
+            content = io.BytesIO()
+            # equal numbers give equal bytes
+            parts: dict[str, Any] = {name: part.cpu().numpy() for name, part in arrays.items()}
+            np.savez_compressed(content, **parts)
+            write_bytes(folder / record.arrays, content.getvalue())
+        record = type(record).from_dict(json_safe(record.as_dict()))
+        append_record(folder / "records.jsonl", record)
+        self._insert(artifact, record)
+
+    def arrays(self, record: Measurement) -> dict[str, Tensor]:
+        """The arrays of a measurement, by name."""
+        if record.arrays is None:
+            return {}
+        path = self.folder / self.artifact_of[record.key] / record.arrays
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                return {name: torch.from_numpy(file[name]) for name in file.files}
+        except (OSError, ValueError, EOFError, BadZipFile, zlib.error) as error:
+            raise PaperError(
+                f"The arrays of record {record.key} in {path} cannot be read: {reason(error)}. "
+                "Restore the file, or remove that line of records.jsonl and run the artifact again."
+            ) from None
+
+
+def index_of(record: RunRecord) -> tuple[Any, ...]:
+    """`TrainingCell.index` of the cell of a record."""
+    subset = record.extra.get("subset")
+    # via Recipe, so that fields added by a later version have their defaults
+    recipe = Recipe.from_dict(record.cell.recipe)
+    return record.cell.dataset, record.cell.method, recipe, subset and Subset(**subset)
+
+
+def _read(path: Path) -> Iterator[Record]:
+    try:
+        for number, values in enumerate(read_lines(path), 1):
+            schema = values.get("schema")
+            if schema not in (RUN_SCHEMA, MEASUREMENT_SCHEMA):
+                raise PaperError(
+                    f"{path}, line {number}: expected a record of schema {RUN_SCHEMA} or "
+                    f"{MEASUREMENT_SCHEMA}, got {schema!r}. Repair or remove that line."
+                )
+            yield (RunRecord if schema == RUN_SCHEMA else Measurement).from_dict(values)
+    except (TypeError, KeyError) as error:
+        raise PaperError(
+            f"{path}: a record has a missing or unknown field: {error}. Repair or remove it."
+        ) from None
+    except ValueError as error:
+        advice = "" if isinstance(error, PaperError) else " Repair or remove that line."
+        raise PaperError(f"{error}{advice}") from None
+
+
+@dataclass(frozen=True)
+class View:
+    """The cells of one artifact, each with or without a record."""
+
+    artifact: str
+    title: str
+    cells: Sequence[PaperCell]
+    """The cells that the paper's figure or table needs."""
+    store: RecordStore
+    more: Sequence[TrainingCell] = ()
+    """Cells of other variants of the recipe, for datasets that have records of them."""
+
+    def command(self, **options: object) -> str:
+        """The command that fills cells without a record; options that are None are left out."""
+        words = ["python", "-m", "paper", self.artifact]
+        for name, value in {**options, "out": self.store.folder}.items():
+            words += [] if value is None else [f"--{name}", str(value)]
+        return shlex.join(words)
+
+    @cached_property
+    def trainings(self) -> list[TrainingCell]:
+        return [cell for cell in (*self.cells, *self.more) if isinstance(cell, TrainingCell)]
+
+    def measured(
+        self, kind: str, dataset: str | None = None, **recipe: Any
+    ) -> Iterator[tuple[MeasurementCell, Measurement | None]]:
+        """Cells of one kind in order, each with its record or None."""
+        for cell in self.cells:
+            if not isinstance(cell, MeasurementCell) or cell.kind != kind:
+                continue
+            matches = all(cell.recipe.get(key) == value for key, value in recipe.items())
+            if matches and dataset in (None, cell.dataset):
+                record = self.store.find(cell)
+                yield cell, record if isinstance(record, Measurement) else None
+
+    def measurements(
+        self, kind: str, dataset: str | None = None, **recipe: Any
+    ) -> list[Measurement]:
+        """Records of one kind, in the order of their cells."""
+        measured = self.measured(kind, dataset, **recipe)
+        return [record for _, record in measured if record is not None]
+
+    @cached_property
+    def empty(self) -> list[PaperCell]:
+        """Cells without a record."""
+        return [cell for cell in self.cells if self.store.find(cell) is None]
+
+    @property
+    def progress(self) -> str:
+        """How many cells have a record, of all: "25 of 180"."""
+        return f"{len(self.cells) - len(self.empty):,} of {len(self.cells):,}"
+
+    @cached_property
+    def records(self) -> list[Record]:
+        records = (self.store.find(cell) for cell in (*self.cells, *self.more))
+        return [record for record in records if record is not None]

@@ -1,0 +1,317 @@
+"""The search for ZetaMix's default, on validation data: its settings, its rounds, its tables.
+
+Successive halving: a round trained the better settings of the previous rounds with another seed or
+on another dataset, so that the time was spent on settings that could still win.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import Any
+
+import pandas as pd
+
+from paper.cells import Request, Subset, TrainingCell, Variant
+from paper.datasets import CATALOGUE
+from paper.drawing import Result, mean_cell, method_name
+from paper.records import View
+from zetamix.methods import parse
+from zetamix_lab.records import RunRecord
+from zetamix_lab.report import Cell, Table
+from zetamix_lab.statistics import paired_tests
+
+# 5,000 samples of the training split replace the test split, which is not used
+DATASETS: Mapping[str, Subset] = {
+    "cifar10": Subset(5_000, validation=5_000),
+    "cifar100": Subset(10_000, validation=5_000),
+    "fashion_mnist": Subset(5_000, validation=5_000),
+}
+# with crops, which the paper's appendix does not mention, errors are close to its (`natural`)
+AUGMENTATION = {"cifar10": "crop-flip", "cifar100": "crop-flip"}
+BASELINES = (
+    *("none", "switch", "mixup:1.0", "cutmix:1.0", "cutmix:alpha=1.0,per=sample"),
+    *("smoothing:0.1", "zeta:2.8"),
+)
+# baselines that stop mixing as early as the best setting: neither ranked nor chosen
+CONTROLS = ("mixup:alpha=1.0,until=0.8", "switch:until=0.8")
+CENTRE: Mapping[str, Any] = {
+    "gamma": "0.0..4.0",
+    "sources": 2,
+    "keep_variance": "yes",
+    "paste": 0.5,
+    "p": 1.0,
+    "until": 1.0,
+}
+# changes of the centre, one option at a time, the most informative first
+SINGLE_CHANGES: tuple[Mapping[str, Any], ...] = (
+    {"paste": 0.0},
+    {"keep_variance": "no"},
+    {"sources": 3},
+    {"gamma": "0.0..2.0"},
+    {"p": 0.8},
+    {"until": 0.9},
+    {"paste": 1.0},
+    {"gamma": "0.0..6.0"},
+    {"paste": 0.25},
+    {"gamma": "0.0..3.0"},
+    {"until": 0.8},
+    {"p": 0.5},
+    {"gamma": "1.0..4.0"},
+    {"sources": 4},
+)
+# several options at once, where they may depend on each other
+JOINT_CHANGES: tuple[Mapping[str, Any], ...] = (
+    {"sources": 3, "gamma": "0.0..3.0"},
+    {"sources": 3, "gamma": "0.0..3.0", "paste": 0.0},
+    {"paste": 0.0, "keep_variance": "no"},
+    {"paste": 0.0, "gamma": "0.0..2.0"},
+    {"paste": 0.0, "until": 0.9},
+    {"paste": 0.0, "p": 0.8},
+    {"p": 0.8, "until": 0.9},
+    {"gamma": "0.0..2.0", "until": 0.9},
+    {"sources": 3, "gamma": "0.0..3.0", "paste": 0.0, "keep_variance": "no"},
+)
+DATA = (
+    "Validation error %, mean ± standard deviation over n seeds, on 5,000 images of the training "
+    "split; the test split is not used. ResNet-18, the paper's recipe of 200 epochs, with crops "
+    "and flips on CIFAR and flips on Fashion-MNIST."
+)
+RULE = (
+    "Each round trained the better settings of the previous rounds with another seed or dataset "
+    "(successive halving), and the baselines better than the worst of them, of which there were "
+    "none. The relative error of a run is its error divided by the mean error of all runs with "
+    "that dataset, without those of the last table."
+)
+
+
+def spell(change: Mapping[str, Any]) -> str:
+    """The label of a setting with every option, so that it does not depend on defaults.
+
+    >>> spell({"paste": 0.25})
+    'zetamix:gamma=0.0..4.0,sources=2,keep_variance=yes,paste=0.25,p=1.0,until=1.0'
+    """
+    return "zetamix:" + ",".join(f"{key}={value}" for key, value in {**CENTRE, **change}.items())
+
+
+CHANGES: tuple[Mapping[str, Any], ...] = ({}, *SINGLE_CHANGES, *JOINT_CHANGES)
+FAMILY = tuple(spell(change) for change in CHANGES)
+METHODS = (*FAMILY, *BASELINES)
+# the settings with the smallest relative error after the rounds, the best first
+KEPT = tuple(
+    spell(change)
+    for change in (
+        {"until": 0.9},
+        {"until": 0.8},
+        {"p": 0.8, "until": 0.9},
+        {"paste": 0.25},
+        {"p": 0.8},
+        {"paste": 0.0, "until": 0.9},
+        {"paste": 0.0, "p": 0.8},
+        {"paste": 0.0, "gamma": "0.0..2.0"},
+    )
+)
+# datasets, seeds and methods of each round
+ROUNDS = (
+    (("cifar10",), (0,), METHODS),
+    (("cifar100", "fashion_mnist"), (0,), KEPT),
+    (tuple(DATASETS), (1,), KEPT[:4]),
+    (tuple(DATASETS), (2, 3), (*KEPT[:2], *CONTROLS)),
+)
+
+
+def make_cell(
+    dataset: str, method: str, seed: int, subset: Subset | None, variant: Variant
+) -> TrainingCell:
+    """A ResNet-18 with the paper's recipe; no augmentation means the default of the dataset."""
+    variant = replace(variant, augmentation=variant.augmentation or AUGMENTATION.get(dataset))
+    recipe = variant.recipe(dataset, "resnet18")
+    return TrainingCell(dataset, method, seed, recipe, "resnet18", variant, subset=subset)
+
+
+def cells(request: Request, *_: object) -> list[TrainingCell]:
+    """The cells of each round; of requested seeds those of all methods on all datasets."""
+    every = ((tuple(DATASETS), request.seeds, (*METHODS, *CONTROLS)),)
+    return [
+        make_cell(dataset, method, seed, DATASETS[dataset], variant)
+        for variant in request.variants_or(None)
+        for datasets, seeds, methods in (ROUNDS if request.seeds is None else every)
+        for dataset in datasets
+        for seed in seeds or ()
+        for method in methods
+    ]
+
+
+def errors_of(runs: Sequence[RunRecord]) -> pd.DataFrame:
+    """Validation errors after the last epoch: methods × (dataset, seed), NaN for no run."""
+    values = {(r.cell.method, r.cell.dataset, r.cell.seed): r.last["error"] for r in runs}
+    return pd.Series(values, dtype=float).unstack([1, 2]).reindex([*METHODS, *CONTROLS])
+
+
+def relative_errors(errors: pd.DataFrame) -> pd.DataFrame:
+    """Errors divided by the mean of all runs with that dataset, without those of `CONTROLS`.
+
+    A dataset with an error of 30 % thus counts as much as one with 8 %.
+    """
+    ranked = errors.loc[list(METHODS)]
+    means = {name: ranked[name].stack().mean() for name in errors.columns.levels[0]}
+    return errors / [means[name] for name, _ in errors]
+
+
+def option_changes(errors: pd.DataFrame) -> dict[tuple[str, Any], pd.DataFrame]:
+    """By option and value: `before` and `after` of settings that differ in this option only."""
+    order = sorted(SINGLE_CHANGES, key=lambda c: [(list(CENTRE).index(k), str(c[k])) for k in c])
+    changes = {}
+    for change in order:
+        ((option, value),) = change.items()
+        pairs = [(spell(s), spell({**s, **change})) for s in CHANGES if option not in s]
+        found = [
+            pd.DataFrame({"before": errors.loc[one], "after": errors.loc[other]})
+            for one, other in pairs
+            if other in FAMILY
+        ]
+        changes[option, value] = pd.concat(found).dropna()
+    return changes
+
+
+def draw(view: View) -> Result:
+    runs = [record for record in view.records if isinstance(record, RunRecord)]
+    if not runs:
+        return Result()
+    errors = errors_of(runs)
+    tables = {
+        "settings": _setting_table(runs, errors),
+        "changes": _change_table(errors),
+        "controls": _control_table(errors),
+    }
+    return Result(tables=tables)
+
+
+def setting_name(label: str) -> str:
+    """The name of a setting in tables.
+
+    >>> setting_name(spell({"keep_variance": "no", "p": 0.8}))
+    '2 sources, γ 0–4, variance not kept, 50 % pasted, p = 0.8'
+    >>> setting_name("mixup:alpha=1.0,until=0.8")
+    'mixup, until = 0.8'
+    """
+    method = parse(label)
+    if method.name != "zetamix":
+        return "CutMix with one box per sample" if "per=sample" in label else method_name(label)
+    options = [_option_text(label, key) for key in ("sources", "gamma", "keep_variance", "paste")]
+    late = [_option_text(label, key) for key in ("p", "until") if method.option(key) < 1]
+    return ", ".join([*options, *late])
+
+
+def _option_text(label: str, key: str) -> str:
+    """One option of a setting, as in its name in tables."""
+    value = parse(label).option(key)
+    if key == "gamma":
+        return f"γ {value[0]:g}–{value[1]:g}"
+    if key == "keep_variance":
+        return f"variance {'' if value else 'not '}kept"
+    texts = {"sources": f"{value} sources", "paste": f"{100 * value:.0f} % pasted"}
+    return texts.get(key, f"{key} = {value:g}")
+
+
+def change_name(option: str, value: Any) -> str:
+    """An option with its value before and after.
+
+    >>> change_name("gamma", "0.0..2.0")
+    'γ 0–4 → γ 0–2'
+    """
+    return " → ".join(_option_text(spell(change), option) for change in ({}, {option: value}))
+
+
+def _error_cells(errors: pd.DataFrame, method: str) -> list[Cell]:
+    own = 100 * errors.loc[method].dropna()
+    return [mean_cell(own[own.index.get_level_values(0) == name], 2) for name in DATASETS]
+
+
+def _control_table(errors: pd.DataFrame) -> Table:
+    """The finalists and baselines that stop mixing as early, on datasets and seeds they share."""
+    compared, last, above = [*KEPT[:2], *CONTROLS], "relative error", "above the first"
+    shared = errors.loc[compared].dropna(axis=1)
+    relative = relative_errors(errors)[shared.columns].loc[compared]
+    runs = relative.T.reset_index(drop=True).rename_axis(index="seed", columns="method").stack()
+    table = runs.rename("value").reset_index().assign(metric="error")
+    tests = paired_tests(table, compared[0]).set_index("method")
+    rows = []
+    for method in compared:
+        difference = ""
+        if method in CONTROLS:
+            test = tests.loc[method]
+            mean, low, high = (
+                Cell(float(test[name]), digits=3, signed=True).text()
+                for name in ("mean", "low", "high")
+            )
+            difference = f"{mean} (95 %: {low} to {high}, n = {test['n']})"
+        own = Cell(float(relative.loc[method].mean()), digits=3)
+        rows.append([setting_name(method), *_error_cells(shared, method), own, difference])
+    notes = [
+        "Does stopping early (until) explain it? Mixup and the switch with until = 0.8 are trained "
+        "with the finalists, in the last round; they are neither ranked nor chosen.",
+        "Validation error %, mean ± standard deviation over n seeds, on the datasets and seeds "
+        "that all rows share. Above the first: the relative error minus that of the first row, "
+        "with its 95 % interval, paired by dataset and seed.",
+    ]
+    caption = "The finalists compared with baselines that stop early"
+    frame = pd.DataFrame(rows, columns=["method", *_titles(), last, above])
+    return Table.of(frame, caption, notes)
+
+
+def _change_table(errors: pd.DataFrame) -> Table:
+    """The effect of another value of one option, with all others equal."""
+    rows = []
+    for key, found in option_changes(errors).items():
+        points, ratios = 100 * (found["after"] - found["before"]), found["after"] / found["before"]
+        datasets = found.index.get_level_values(0)
+        cells = [replace(mean_cell(points[datasets == name], 2), signed=True) for name in DATASETS]
+        mean = Cell(100 * float(ratios.mean() - 1), digits=1, signed=True)
+        rows.append([change_name(*key), *cells, mean, f"{(ratios > 1).sum()} of {len(found)}"])
+    mean_name, worse = "mean change, %", "worse in"
+    note = (
+        "Points of validation error, mean ± standard deviation over n comparisons. A comparison "
+        "is two settings of ZetaMix that differ only in this option, with the same dataset and "
+        "seed. Negative: the change helps. Pairs whose worse setting was dropped early have only "
+        "CIFAR-10 with one seed."
+    )
+    tips = {
+        mean_name: "of the error, relative, over all comparisons",
+        worse: "comparisons in which the error is higher",
+    }
+    frame = pd.DataFrame(rows, columns=["change", *_titles(), mean_name, worse])
+    return Table.of(frame, "The effect of one option, all others equal", [note], tips)
+
+
+def _setting_table(runs: Sequence[RunRecord], errors: pd.DataFrame) -> Table:
+    """Every setting, those that were kept longest first."""
+    own = errors.loc[list(METHODS)].dropna(how="all")
+    relative = relative_errors(errors).loc[own.index]
+    order = pd.DataFrame({"runs": -own.notna().sum(axis=1), "mean": relative.mean(axis=1)})
+    rows = []
+    for method in order.sort_values(["runs", "mean"], kind="stable").index:
+        complete = own.loc[method].dropna().index.get_level_values(0).nunique() == len(DATASETS)
+        changes = [
+            100 * (run.extra["new_bn"]["error"] - run.last["error"])
+            for run in runs
+            if run.cell.method == method and "new_bn" in run.extra
+        ]
+        mean = float(relative.loc[method].mean()) if complete else None
+        effect = Cell(fmean(changes) if changes else None, digits=2, signed=True)
+        rows.append(
+            [setting_name(method), *_error_cells(own, method), Cell(mean, digits=3), effect]
+        )
+    name = "new BN statistics"
+    notes = [
+        DATA,
+        RULE,
+        "New BN statistics: the change of the error in points when batch-norm statistics are "
+        "recomputed on unmixed training images after training.",
+    ]
+    frame = pd.DataFrame(rows, columns=["setting", *_titles(), "relative error", name])
+    tips = {name: "mean change of the error in points, over all its runs"}
+    return Table.of(frame, f"All {len(METHODS)} settings of the search", notes, tips)
+
+
+def _titles() -> list[str]:
+    return [f"{CATALOGUE[name].title} at {part.train:,}" for name, part in DATASETS.items()]

@@ -1,0 +1,356 @@
+"""The paper's tables of trained models with our results, and the differences of ζ-mixup."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from paper import values as paper
+from paper.cells import Request, TrainingCell, Variant
+from paper.datasets import CATALOGUE
+from paper.drawing import Result, mean_cell, method_name
+from paper.records import View
+from zetamix_lab.metrics import METRICS, count_right, resolution
+from zetamix_lab.records import RunRecord
+from zetamix_lab.report import Cell, Column, Table
+from zetamix_lab.report.table import MARKED, Mark
+from zetamix_lab.statistics import CONFIDENCE, paired_tests
+from zetamix_lab.text import sentence_case
+
+NATURAL = ("cifar10", "cifar100", "fashion_mnist", "stl10", "imagenette", "imagewoof")
+SKIN = (
+    *("isic2016", "isic2017", "isic2018", "msk", "uda"),
+    *("dermofit", "derm7pt_clinical", "derm7pt_dermoscopic", "ph2", "mednode"),
+)
+MEDMNIST = (
+    *("pathmnist", "dermamnist", "octmnist", "pneumoniamnist", "breastmnist"),
+    *("organmnist_axial", "organmnist_coronal", "organmnist_sagittal"),
+)
+# Appendix D.1 says flip only; Sec. 4.5 mentions cropping, and only with it are error rates near
+# the paper's: 4.74 % on CIFAR-10 without mixing, 7.26 % with flip only; the paper has 5.48 %
+NATURAL_VARIANTS = ("crop-flip", "flip")
+BASELINES = ("mixup:1.0", "none")
+# ζ-mixup and its differences are judged by the first metric of a table
+SHOWN_METRICS = {
+    "natural": ("error",),
+    "skin": ("balanced_accuracy",),
+    "skin-detailed": ("balanced_accuracy", "f1_micro", "f1_macro"),
+    "medmnist": ("auc", "accuracy"),
+}
+DEFAULTS = (
+    "Not specified by the paper; our choice: images normalised by the training split's mean and "
+    "deviation per channel, a 3 × 3 first convolution without pooling for images up to 64 pixels, "
+    "the last, smaller batch dropped, and bfloat16 where the GPU supports it."
+)
+SKIN_NOTES = (
+    "The paper does not say whether its networks for skin lesions start from ImageNet weights. "
+    "Ours start from scratch, unless a column names a file of weights (--weights FILE).",
+    "Every value in the paper is from one run. Seven of the ten datasets are split 70:10:20 with a "
+    "seed that the paper does not give: our splits have the same sizes but not the same images. "
+    "The size of MSK differs as well: the archive has 3,676 images, the paper 3,551. ISIC 2018 is "
+    "evaluated on its 193 validation images, as in the paper.",
+    DEFAULTS,
+)
+NOTES = {
+    "natural": (
+        "The paper's appendix names horizontal flips as the only augmentation, but its Sec. 4.5 "
+        "also mentions cropping. The two are different recipes and have separate columns.",
+        DEFAULTS,
+    ),
+    "skin": SKIN_NOTES,
+    "skin-detailed": SKIN_NOTES,
+    "medmnist": (
+        "The paper gives the learning rate, the loss, SGD and the batch size; epochs, momentum, "
+        "normalisation and the selection of the epoch by validation AUC are those of MedMNIST's "
+        "script.",
+    ),
+}
+METHOD_NOTES = (
+    "ζ-mixup mixes as the authors' code does (kakumarabhishek/zeta-mixup on GitHub, utils.py, "
+    "commit 39207c9): each sample of a batch dominates one output. Their equation draws the "
+    "dominant samples at random, so that more than a third of a batch dominates no output "
+    "(zeta:anchor=random).",
+    "The paper does not state mixup's α; ours is 1, the default of the authors' code, so that λ is "
+    "uniform. Ours draws one λ per output, theirs one per batch (mixup:per=batch).",
+)
+OURS = (
+    "Methods marked as ours are not in the paper: ZetaMix, and the widely used switch between "
+    "mixup and CutMix."
+)
+
+
+def natural_cells(request: Request, *_: object) -> list[TrainingCell]:
+    """Table 1: six datasets, three seeds, two readings of the augmentation."""
+    variants = request.variants_or(*NATURAL_VARIANTS)
+    return _cells(NATURAL, paper.METHODS, request.seeds_or((0, 1, 2)), variants)
+
+
+def skin_cells(request: Request, *_: object) -> list[TrainingCell]:
+    """Ten datasets, two models. Every value that the paper prints is of a single run."""
+    seeds, variants = request.seeds_or((0,)), request.variants_or(None)
+    return _cells(SKIN, paper.METHODS, seeds, variants, ("resnet18", "resnet50"))
+
+
+def medmnist_cells(request: Request, *_: object) -> list[TrainingCell]:
+    """Eight datasets, three methods."""
+    methods = ("none", "mixup:1.0", "zeta:2.8")
+    return _cells(MEDMNIST, methods, request.seeds_or((0,)), request.variants_or(None))
+
+
+def _cells(
+    datasets: Sequence[str],
+    methods: Iterable[str],
+    seeds: Sequence[int],
+    variants: Sequence[Variant],
+    models: Sequence[str] = ("resnet18",),
+) -> list[TrainingCell]:
+    """Ordered by seed, so that an unfinished table has all methods."""
+    return [
+        TrainingCell(dataset, method, seed, variant.recipe(dataset, model), model, variant)
+        for dataset in datasets
+        for seed in seeds
+        for variant in variants
+        for model in models
+        for method in methods
+    ]
+
+
+class Row(NamedTuple):
+    """A row of a table."""
+
+    dataset: str
+    model: str
+    method: str
+
+
+def draw(view: View) -> Result:
+    runs = runs_of(view)
+    tables = {view.artifact: comparison_table(view, runs)}
+    comparisons = compare(view, runs)
+    if len(comparisons):
+        tables["differences"] = _difference_table(view, comparisons)
+    return Result(tables=tables)
+
+
+def runs_of(view: View) -> pd.DataFrame:
+    """The table of runs in the paper's units, with the columns `model`, `variant` and `run`.
+
+    A score is that of the epoch with the best validation score, or of the last one without
+    validation.
+    """
+    columns = [*Row._fields, "variant", "metric", "seed", "value", "run"]
+    rows = [
+        (*Row(cell.dataset, cell.model, cell.method), label, metric, run.cell.seed, value, run)
+        for cell, label in _settings(view).items()
+        for run in view.store.runs_of(cell)
+        for metric, value in _scores(run, SHOWN_METRICS[view.artifact]).items()
+    ]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _scores(run: RunRecord, metrics: Sequence[str]) -> dict[str, float]:
+    scores = run.last if run.best is None else run.best
+    units = {metric: paper.METRICS[metric].scale for metric in metrics}
+    return {m: scale * scores[m] for m, scale in units.items() if scores[m] is not None}
+
+
+def _settings(view: View) -> dict[TrainingCell, str]:
+    """One cell for each setting, of any seed, with the label of its variant."""
+    cells: dict[object, TrainingCell] = {}
+    for cell in view.trainings:
+        cells.setdefault((cell.index, cell.variant), cell)
+    return {cell: recipe_label(view.artifact, cell.variant) for cell in cells.values()}
+
+
+def recipe_label(artifact: str, variant: Variant) -> str:
+    """The label of a variant; for skin lesions it includes that training is from scratch."""
+    scratch = "from scratch" if artifact.startswith("skin") and variant.weights is None else ""
+    return ", ".join(filter(None, (variant.label, scratch)))
+
+
+def compare(view: View, runs: pd.DataFrame) -> pd.DataFrame:
+    """ζ-mixup minus each baseline in the first metric, with Holm's correction over γ.
+
+    The columns are those of `paired_tests`, `baseline`, `printed` (the paper's difference) and
+    `outcome`.
+    """
+    metric = SHOWN_METRICS[view.artifact][0]
+    own, found = runs[runs["metric"] == metric], []
+    for _, group in own.groupby(["dataset", "model", "variant"], sort=False):
+        _, sizes = count_right(group["run"].iloc[0].confusion)
+        steps = {metric: paper.METRICS[metric].scale * resolution(metric, sizes)}
+        zeta = group["method"].str.startswith("zeta:")
+        for baseline in BASELINES:
+            pair = group[zeta | (group["method"] == baseline)].drop(columns="run")
+            tests = paired_tests(pair, baseline, steps=steps).assign(baseline=baseline)
+            found.append(tests)
+    table = pd.concat(found, ignore_index=True) if found else pd.DataFrame({"method": []})
+    if len(table):
+        sign = METRICS[metric].sign
+        table["printed"] = [_printed_difference(view, row, metric) for row in table.itertuples()]
+        table["outcome"] = "not significant"
+        ahead = sign * table["mean"] > 0
+        table.loc[table["significant"], "outcome"] = ahead.map({True: "ahead", False: "behind"})
+        table.loc[table["n"] < 2, "outcome"] = "one seed"
+    return table
+
+
+def _printed_difference(view: View, row: object, metric: str) -> float:
+    dataset, model = row.dataset, row.model  # type: ignore[attr-defined]
+    ours, theirs = (
+        paper.printed(view.artifact, dataset, model, method, metric)
+        for method in (row.method, row.baseline)  # type: ignore[attr-defined]
+    )
+    return float("nan") if ours is None or theirs is None else ours - theirs
+
+
+def _difference_table(view: View, comparisons: pd.DataFrame) -> Table:
+    """ζ-mixup minus each baseline, with confidence intervals."""
+    metric, interval = SHOWN_METRICS[view.artifact][0], f"{100 * CONFIDENCE:.0f} %"
+    digits = paper.METRICS[metric].digits
+    rows = [
+        {
+            "dataset": CATALOGUE[row.dataset].title,
+            "model": paper.MODELS[row.model],
+            "recipe": row.variant or "paper's recipe",
+            "difference": f"{method_name(row.method)} − {method_name(row.baseline)}",
+            "ours": Cell(row.mean, digits=digits, signed=True),
+            f"{interval} low": Cell(row.low, digits=digits, signed=True),
+            f"{interval} high": Cell(row.high, digits=digits, signed=True),
+            "paper": Cell(row.printed, digits=digits, signed=True),
+            "n": row.n,
+            "outcome": row.outcome,
+        }
+        for row in comparisons.itertuples()
+    ]
+    note = (
+        "Student's t interval, paired by seed; ahead or behind: significant after Holm correction "
+        f"over the values of γ ({METRICS[metric].better})."
+    )
+    title = sentence_case(_column_title(metric))
+    caption = f"{title}: ζ-mixup minus mixup and no mixing"
+    return Table.of(pd.DataFrame(rows), caption, [note])
+
+
+def _column_title(metric: str) -> str:
+    """The name of a metric with the paper's unit: "error rate %", "AUC"."""
+    return METRICS[metric].title + (" %" if paper.METRICS[metric].scale == 100 else "")
+
+
+def comparison_table(view: View, runs: pd.DataFrame) -> Table:
+    """A row per dataset, model and method; per metric the paper's value, ours, the difference."""
+    settings, metrics = _settings(view), SHOWN_METRICS[view.artifact]
+    variants = {label: cell.variant for cell, label in settings.items()}
+    rows = list(dict.fromkeys(Row(cell.dataset, cell.model, cell.method) for cell in settings))
+    groups = list(dict.fromkeys(row[:2] for row in rows))
+    rows.sort(key=lambda row: groups.index(row[:2]))
+    footnotes = paper.footnotes(view.artifact)
+    numbered = [issue for issue in footnotes if any(issue.concerns(**r._asdict()) for r in rows)]
+    heads = ["dataset", *(["model"] if len({row.model for row in rows}) > 1 else []), "method"]
+    values = {key: own["value"] for key, own in runs.groupby(list(runs)[:5])}
+    marks, lines = _marks(runs, rows), []
+    for row in rows:
+        suffix = "" if row.method in paper.METHODS else " (ours)"
+        names = {"dataset": CATALOGUE[row.dataset].title, "model": paper.MODELS[row.model]}
+        names["method"] = method_name(row.method) + suffix
+        line: list[Cell | str] = [names[head] for head in heads]
+        for metric in metrics:
+            line.append(_printed_cell(view, row, metric))
+            for label, variant in variants.items():
+                key = (*row, label, metric)
+                if key in values:
+                    line += _our_cells(view, row, metric, values[key], marks.get(key, ""))
+                else:
+                    note = f"fill it with: {_fill_command(view, row, variant)}"
+                    line += [Cell(None, note=note), Cell(None)]
+        issues = [k for k, issue in enumerate(numbered, 1) if issue.concerns(**row._asdict())]
+        lines.append([*line, ", ".join(map(str, issues))])
+    notes = [_explanation(metrics), *METHOD_NOTES, *NOTES[view.artifact], *_data_notes(runs)]
+    notes += [] if all(row.method in paper.METHODS for row in rows) else [OURS]
+    notes += [f"[{number}] {issue.sentence}" for number, issue in enumerate(numbered, 1)]
+    notes += [f"About the paper: {i.sentence}" for i in footnotes if i not in numbered]
+    caption = f"{sentence_case(view.title)}, the paper's and ours"
+    return Table([*heads, *_columns(metrics, variants), "see"], lines, caption, notes)
+
+
+def _columns(metrics: Sequence[str], labels: Iterable[str]) -> list[Column]:
+    columns = []
+    for metric in metrics:
+        title = _column_title(metric)
+        columns.append(Column(f"{title}, paper", "as printed"))
+        for suffix in (f", {label}" if label else "" for label in labels):
+            note = f"{title}: mean ± standard deviation over seeds"
+            columns += [Column(f"ours{suffix}", note), Column(f"ours − paper{suffix}")]
+    return columns
+
+
+def _printed_cell(view: View, row: Row, metric: str) -> Cell:
+    emphasis = paper.emphasis(view.artifact, *row, metric)
+    marks: dict[str, Mark] = {"bold": "best", "underline": "second", "": ""}
+    value = paper.printed(view.artifact, *row, metric)
+    return Cell(value, digits=paper.METRICS[metric].digits, mark=marks[emphasis])
+
+
+def _our_cells(view: View, row: Row, metric: str, values: pd.Series, mark: Mark) -> list[Cell]:
+    """Ours, and the difference to the paper."""
+    digits, printed = paper.METRICS[metric].digits, paper.printed(view.artifact, *row, metric)
+    difference = None if printed is None else float(values.mean()) - printed
+    return [mean_cell(values, digits, mark), Cell(difference, digits=digits, signed=True)]
+
+
+def _fill_command(view: View, row: Row, variant: Variant) -> str:
+    options: dict[str, object] = {"datasets": row.dataset, "models": row.model}
+    options |= {"methods": row.method, "augmentation": variant.augmentation}
+    options |= {"epochs": variant.epochs, "weights": variant.weights and variant.weights.path}
+    return view.command(**options)
+
+
+def _marks(runs: pd.DataFrame, rows: Sequence[Row]) -> dict[tuple[str, ...], Mark]:
+    """The best and second best of the paper's methods, where all have the same seeds."""
+    marks: dict[tuple[str, ...], Mark] = {}
+    own = runs[runs["method"].isin(list(paper.METHODS))]
+    for (dataset, model, variant, metric), group in own.groupby(
+        ["dataset", "model", "variant", "metric"]
+    ):
+        methods = {r.method for r in rows if r[:2] == (dataset, model)} & set(paper.METHODS)
+        table = group.pivot(index="seed", columns="method", values="value")
+        if set(table.columns) == methods and not table.isna().any(axis=None):
+            ranks = (METRICS[metric].sign * table.mean()).rank(method="dense", ascending=False)
+            names: dict[int, Mark] = {1: "best", 2: "second"}
+            for method, rank in ranks.items():
+                marks[dataset, model, str(method), variant, metric] = names.get(int(rank), "")
+    return marks
+
+
+def _data_notes(runs: pd.DataFrame) -> list[str]:
+    """Notes of the records about their data that are not in the catalogue: copies, duplicates."""
+    notes: dict[str, None] = {}
+    for dataset, run in zip(runs["dataset"], runs["run"], strict=True):
+        spec = CATALOGUE[dataset]
+        own = [note for note in run.extra.get("notes", ()) if note not in spec.notes]
+        notes |= dict.fromkeys(f"{spec.title}: {note}." for note in own)
+    return list(notes)
+
+
+def _explanation(metrics: Sequence[str]) -> str:
+    return (
+        f"{sentence_case(METRICS[metrics[0]].better)}. Paper: as printed, with its bold and "
+        "underlined values; no mixing is its ERM. Ours: mean ± standard deviation over n seeds; "
+        f"{MARKED}; – no run yet. Ours is at the epoch with the best validation score, or at the "
+        "last one for datasets without a validation split."
+    )
+
+
+def readme_table(view: View, dataset: str) -> Table:
+    """The error rates of one dataset: the paper's value and ours."""
+    runs, labels = runs_of(view), dict.fromkeys(_settings(view).values())
+    own = runs[(runs["dataset"] == dataset) & (runs["metric"] == "error")]
+    rows = []
+    for method in dict.fromkeys(c.method for c in view.trainings if c.dataset == dataset):
+        printed = paper.printed(view.artifact, dataset, "resnet18", method, "error")
+        row = {METRICS["error"].heading: method_name(method), "paper": Cell(printed, digits=2)}
+        for label in labels:
+            found = own[(own["method"] == method) & (own["variant"] == label)]
+            row[f"ours, {label}"] = mean_cell(found["value"], 2)
+        rows.append(row)
+    return Table.of(pd.DataFrame(rows))

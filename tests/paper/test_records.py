@@ -1,0 +1,168 @@
+"""The store of records: what fits a cell, what is written and read, views of an artifact."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+import torch
+from records_by_hand import measurement, run_record
+from test_values import cells_of
+
+from paper.artifacts import make_view
+from paper.cells import PaperError
+from paper.page import empty_cells
+from paper.records import RecordStore
+
+
+def test_a_record_of_an_older_recipe_still_fits(tmp_path):
+    cell, store = cells_of("natural")[0], RecordStore(tmp_path)
+    record = run_record(cell, 0.05)
+    older = {key: value for key, value in record.cell.recipe.items() if key != "last_batch"}
+    changed = dataclasses.replace(record.cell, recipe=older)
+    store.add("natural", dataclasses.replace(record, cell=changed))
+    assert store.find(cell).cell.recipe == older
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": 1}, {"dataset": "cifar100"}, {"method": "zeta:2.8"}, {"recipe": {"lr": 1.0}}],
+)
+def test_a_record_of_something_else_does_not_fit(change, tmp_path):
+    cell, store = cells_of("natural")[0], RecordStore(tmp_path)
+    record = run_record(cell, 0.05)
+    if "recipe" in change:
+        change = {"recipe": record.cell.recipe | change["recipe"]}
+    other = dataclasses.replace(record.cell, **change)
+    store.add("natural", dataclasses.replace(record, cell=other))
+    assert store.find(cell) is None
+    assert len(store.runs_of(cell)) == ("seed" in change)
+
+
+def test_a_run_on_a_part_of_the_data_is_another_cell(tmp_path):
+    store = RecordStore(tmp_path)
+    cut = next(cell for cell in cells_of("zetamix") if cell.subset is not None)
+    store.add("zetamix", run_record(cut, 0.2, extra=cut.extra))
+    assert store.find(cut) is not None
+    assert store.find(dataclasses.replace(cut, subset=None)) is None
+    search = next(cell for cell in cells_of("zetamix-search") if cell.method == cut.method)
+    assert search.recipe == cut.recipe
+    assert store.find(search) is None
+
+
+def test_results_come_back_as_they_were_written(tmp_path):
+    results, points = RecordStore(tmp_path), torch.rand(5, 2)
+    record = measurement()
+    record = dataclasses.replace(record, arrays=f"{record.key}.npz")
+    results.add("overview", record, {"points": points})
+    cell = cells_of("natural")[0]
+    trained = run_record(cell, 0.05)
+    results.add("natural", trained)
+    again = RecordStore(tmp_path)
+    assert list(again.records.values()) == [trained, record]
+    torch.testing.assert_close(again.arrays(record)["points"], points, rtol=0, atol=0)
+    assert again.find(cell) == trained
+    assert again.artifact_of == {trained.cell.key: "natural", record.key: "overview"}
+
+
+def test_the_same_numbers_make_the_same_file(tmp_path):
+    record = dataclasses.replace(measurement(), arrays="arrays/x.npz")
+    for name in ("a", "b"):
+        RecordStore(tmp_path / name).add("overview", record, {"points": torch.arange(6.0)})
+    one, other = ((tmp_path / name / "overview" / record.arrays) for name in ("a", "b"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_lines_are_json_without_nan(tmp_path):
+    values = {"auc": math.nan, "list": [1.0, math.inf]}
+    RecordStore(tmp_path).add("overview", measurement(values=values))
+    line = (tmp_path / "overview" / "records.jsonl").read_text()
+    read = json.loads(line, parse_constant=pytest.fail)["values"]
+    assert read == {"auc": None, "list": [1.0, None]}
+
+
+def test_the_later_of_two_records_counts_and_a_line_cut_off_does_not(tmp_path):
+    results = RecordStore(tmp_path)
+    for value in (1.0, 2.0):
+        results.add("overview", measurement(values={"x": value}))
+    path = tmp_path / "overview" / "records.jsonl"
+    whole = path.read_text()
+    path.write_text(whole + whole[:70])
+    again = RecordStore(tmp_path)
+    assert [record.values for record in again.records.values()] == [{"x": 2.0}]
+    again.add("overview", measurement(seed=1))
+    assert path.read_text().startswith(whole)
+    assert len(RecordStore(tmp_path).records) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{]\n", "line 1: not JSON. Repair or remove that line."),
+        ('{"schema": "x"}\n', "line 1: expected a record of schema zetamix/run/1 or"),
+        ("[1]\n", "line 1: expected a JSON object. Repair or remove that line."),
+        ('{"schema": "zetamix/measurement/1"}\n', "a missing or unknown field"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, line, message):
+    path = tmp_path / "natural" / "records.jsonl"
+    path.parent.mkdir()
+    path.write_text(line)
+    with pytest.raises(PaperError, match=r"records\.jsonl") as caught:
+        RecordStore(tmp_path)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("flipped", [True, False])
+def test_arrays_that_cannot_be_read_are_named(tmp_path, flipped):
+    results = RecordStore(tmp_path)
+    record = dataclasses.replace(measurement(), arrays=f"{measurement().key}.npz")
+    results.add("overview", record, {"points": torch.rand(2)})
+    path = tmp_path / "overview" / record.arrays
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 3] ^= 1
+    path.write_bytes(damaged if flipped else b"no archive")
+    with pytest.raises(PaperError, match=r"cannot be read: .*\. Restore the file"):
+        results.arrays(record)
+
+
+def test_a_shortened_recipe_that_was_run_is_shown_beside_the_full_one(tmp_path):
+    store = RecordStore(tmp_path)
+    before = make_view("sensitivity", store)
+    short = cells_of("sensitivity", augmentations=("crop-flip",), epochs=30)[0]
+    store.add("sensitivity", run_record(short, 0.06))
+    after = make_view("sensitivity", store)
+    labels = {cell.variant.label for cell in after.trainings}
+    assert labels == {"flip", "crop-flip, shortened to 30 epochs"}
+    assert {cell.dataset for cell in after.more} == {"cifar10"}
+    assert len(after.more) == 17 + 200
+    # the cells of the artifact, and which of them are empty, do not change
+    assert after.cells == before.cells
+    assert after.progress == "0 of 434"
+    # nor does another artifact show them, nor a recipe that is no variant of the paper's
+    assert make_view("natural", store).more == []
+    odd = dataclasses.replace(short, recipe=short.recipe.change(lr=0.3))
+    store.add("sensitivity", run_record(odd, 0.06))
+    assert make_view("sensitivity", store).more == after.more
+
+
+def test_empty_cells_come_with_the_command_that_fills_them(tmp_path):
+    store = RecordStore(tmp_path / "my results")
+    table = empty_cells(make_view("skin", store))
+    commands = {row[0]: row[2] for row in table.rows}
+    assert sum(row[1] for row in table.rows) == 100
+    folder = f"'{tmp_path / 'my results'}'"
+    assert commands["MED-NODE"] == (
+        "python -m paper data prepare mednode && python -m paper skin --datasets mednode "
+        f"--out {folder}"
+    )
+    assert "python -m paper data info dermofit" in commands["DermoFit"]
+    # cells of a CPU and of a GPU need a command each
+    timing = empty_cells(make_view("timing", store)).rows[-1]
+    start = "python -m paper timing --device"
+    command = f"{start} cpu --out {folder} && {start} cuda --out {folder}"
+    assert timing == ["no data needed", 2, command]
+    for cell in cells_of("theorems"):
+        record = measurement(kind=cell.kind, dataset="", method="zeta", recipe=cell.recipe)
+        store.add("theorems", record)
+    assert empty_cells(make_view("theorems", store)) is None

@@ -1,0 +1,187 @@
+"""The committed records: complete, recognised as cells, and rendered to tables and pages."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from test_values import cells_of
+
+from paper import search
+from paper.artifacts import ARTIFACTS, draw, make_view
+from paper.comparison import BREAST, LATE
+from paper.drawing import ZETAMIX
+from paper.records import RecordStore
+from zetamix_lab.records import RunRecord
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "results"
+LINES = [
+    (path.parent.name, json.loads(line))
+    for path in sorted(FOLDER.glob("*/records.jsonl"))
+    for line in path.read_text().splitlines()
+]
+MEASURED = {
+    "overview": 4,
+    "distributions": 36,
+    "mnist": 4,
+    "dimension": 176,
+    "natural": 25,
+    "skin": 3,
+    "skin-detailed": 3,
+    "medmnist": 3,
+    "timing": 5,
+    "sensitivity": 3,
+    "theorems": 7,
+    "zetamix-search": 83,
+    "zetamix": 207,
+}
+
+
+@pytest.fixture(scope="module")
+def store():
+    return RecordStore(FOLDER)
+
+
+def test_every_record_names_its_commit_and_machine_and_no_path():
+    for artifact, line in LINES:
+        assert artifact in ARTIFACTS
+        machine = line["machine"]
+        assert re.match(r"[0-9a-f]{7,}", machine["commit"]), machine
+        assert machine["processor"]
+        assert machine["torch"]
+        assert machine["command"].startswith("zetamix ")
+        assert not re.search(r"(?<!\w)/\w", machine["command"]), machine["command"]
+
+
+def test_records_keep_their_keys_and_fields(store):
+    assert {line["key"] for _, line in LINES} == set(store.records)
+    for _, line in LINES:
+        # a checksum belongs to the line, not to the record; older lines have none
+        fields = {name: value for name, value in line.items() if name != "sha256"}
+        assert store.records[line["key"]].as_dict() == fields
+
+
+def test_every_record_is_that_of_a_cell(store):
+    """Or of a method that is not in a table: random anchors, and an earlier default of ZetaMix."""
+    found = {record.key for id in ARTIFACTS for record in make_view(id, store).records}
+    others = [store.records[key] for key in set(store.records) - found]
+    methods = {getattr(record, "cell", record).method for record in others}
+    assert methods == {
+        "zeta:gamma=2.4,anchor=random",
+        "zeta:gamma=4.0,anchor=random",
+        ZETAMIX.replace("paste=0.5", "paste=0.0").replace("until=0.8", "until=1.0"),
+    }
+    assert len(others) == 3
+
+
+@pytest.mark.parametrize("id", ARTIFACTS)
+def test_as_many_cells_are_measured_as_before(id, store):
+    view = make_view(id, store)
+    assert len(view.cells) - len(view.empty) == MEASURED[id]
+
+
+def test_every_array_is_there_and_no_other(store):
+    named = {
+        f"{store.artifact_of[key]}/{record.arrays}"
+        for key, record in store.records.items()
+        if not isinstance(record, RunRecord) and record.arrays is not None
+    }
+    there = {path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("*/arrays/*")}
+    assert named == there
+    assert len(there) > 30
+
+
+def test_nothing_that_is_rendered_is_committed():
+    if not (ROOT / ".git").exists():
+        pytest.skip("needs the repository")
+    command = ["git", "-C", str(FOLDER), "ls-files"]
+    names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    rendered = {name for name in names if "/" in name and "/arrays/" not in name}
+    assert rendered <= {f"{id}/records.jsonl" for id in ARTIFACTS}
+
+
+# point clouds and densities take 10 to 20 s to draw
+SLOW = dict.fromkeys(("distributions", "mnist"), pytest.mark.slow)
+
+
+@pytest.mark.parametrize("id", [pytest.param(id, marks=SLOW.get(id, ())) for id in ARTIFACTS])
+def test_every_artifact_is_drawn(id, store):
+    result = draw(make_view(id, store))
+    assert result.tables or result.pictures
+    assert all(picture.png for picture in result.pictures)
+    assert all(len(table.rows) > 1 for table in result.tables.values())
+
+
+def test_the_oracle_is_as_good_as_the_papers(store):
+    oracle = make_view("mnist", store).measurements("oracle")[0]
+    assert oracle.values["accuracy"]["n"] == 10_000
+    assert oracle.values["accuracy"]["value"] >= 0.9931
+
+
+METHODS = ["none", "mixup:1.0", "zeta:2.4", "zeta:2.8", "zeta:4.0"]
+FINGERPRINTS = {"cifar10": "d1a5e29ad572d9ec", "fashion_mnist": "1db2732ee67ef173"}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "variant", "seeds"),
+    [("cifar10", "crop-flip", [0, 1, 2]), ("cifar10", "flip", [0]), ("fashion_mnist", "flip", [0])],
+)
+def test_runs_are_recognised_as_cells_of_the_table(dataset, variant, seeds, store):
+    """By their recipes, which are those of today."""
+    found = {
+        (cell.method, cell.seed): store.find(cell).cell
+        for cell in cells_of("natural", datasets=(dataset,))
+        if cell.variant.label == variant and store.find(cell) is not None
+    }
+    assert set(found) == {(method, seed) for method in METHODS for seed in seeds}
+    assert {cell.fingerprint for cell in found.values()} == {FINGERPRINTS[dataset]}
+
+
+def test_the_rounds_of_the_search_kept_the_best(store):
+    """By the relative errors of the runs of the rounds before."""
+    runs = [r for r in make_view("zetamix-search", store).records if isinstance(r, RunRecord)]
+    errors, pairs, last = search.errors_of(runs), [], None
+    for datasets, seeds, methods in search.ROUNDS:
+        family = [method for method in methods if method in search.FAMILY]
+        if last is not None:
+            order = search.relative_errors(errors)[pairs].loc[last].mean(axis=1).sort_values()
+            ranked = [method for method in order.index if method in search.FAMILY]
+            assert set(ranked[: len(family)]) == set(family)
+            # no baseline was better than the worst of them
+            assert set(order.index[: len(family)]) == set(family)
+        last, pairs = family, [*pairs, *((d, s) for d in datasets for s in seeds)]
+    assert pairs == [*dict.fromkeys(pairs)]
+
+
+def test_the_page_of_zetamix_quotes_the_records(store):
+    """Each number of the list of options, from the tables."""
+    tables = draw(make_view("zetamix-search", store)).tables
+    rows = {row[0].value: row for row in tables["changes"].cells}
+    page = (ROOT / "docs" / "results" / "zetamix.md").read_text()
+    listed = page[page.index("- **Variance.**") : page.index("- **What did not help.**")]
+    quoted = set(re.findall(r"\d\.\d\d\b", listed))
+    names = [f"50 % pasted → {share} % pasted" for share in (0, 25, 100)]
+    names += ["variance kept → variance not kept", "until = 1 → until = 0.9"]
+    cells = [cell for name in names for cell in rows[name][1:4]]
+    assert quoted == {f"{abs(cell.value):.2f}" for cell in cells if cell.value is not None}
+    relative = [row[-2].text() for row in tables["settings"].cells[:2]]
+    above = " ".join(row[-1].text() for row in tables["controls"].cells)
+    for number in re.findall(r"[+−]?\d\.\d{3}", listed):
+        assert number in relative or number.lstrip("+") in above, number
+    assert rows["until = 1 → until = 0.9"][-1].value == "0 of 6"
+    assert all(row[-2].value > 0 for name, row in rows.items() if name.startswith("γ"))
+
+
+def test_the_note_under_breastmnist_is_true(store):
+    runs = [
+        (r.cell.method, r.cell.seed, "gpu" in r.machine)
+        for r in make_view("zetamix", store).records
+        if isinstance(r, RunRecord) and r.cell.dataset == "breastmnist"
+    ]
+    table = pd.DataFrame(runs, columns=["method", "seed", "gpu"])
+    late = table["method"].isin(LATE.values())
+    assert (table["gpu"] == (late | (table["seed"] > 3))).all()
+    assert "Seeds 0–3 of all rows but those named until = 0.8" in BREAST

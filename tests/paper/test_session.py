@@ -1,0 +1,290 @@
+"""Sessions: cells without a record are run once, stopped, resumed; the command line around them."""
+
+import dataclasses
+import json
+import os
+import re
+import signal
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+from records_by_hand import run_record
+from test_values import cells_of
+from typer.testing import CliRunner
+
+from paper.__main__ import app
+from paper.artifacts import ARTIFACTS
+from paper.cells import PaperError, Subset, TrainingCell
+from paper.datasets import CATALOGUE
+from paper.recipes import RECIPES
+from paper.records import RecordStore
+from paper.session import Session
+from zetamix_lab.data import DatasetNotFoundError, from_tensors
+from zetamix_lab.train.stop import Stop
+
+
+def small(name="cifar10", seed=0, count=16):
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randint(256, (count, 3, 16, 16), dtype=torch.uint8, generator=generator)
+    labels = torch.arange(count) % 10
+    splits = {"train": (images, labels), "test": (images, labels)}
+    return from_tensors(name, splits, CATALOGUE[name].classes)
+
+
+def small_cells(epochs=1, methods=("none", "zeta:2.8"), **changes):
+    recipe = RECIPES["cifar10"].change(
+        **{"model": "digitnet", "batch_size": 8, "epochs": epochs, "precision": "float32"} | changes
+    )
+    return [TrainingCell("cifar10", method, 0, recipe, "resnet18") for method in methods]
+
+
+def open_session(folder, seed=0, **options):
+    """A session that has CIFAR-10, drawn from a seed, and no other dataset."""
+
+    def load(name, data_dir):
+        if name != "cifar10":
+            raise DatasetNotFoundError(f"{name} is not here.")
+        return small(seed=seed)
+
+    return Session(RecordStore(folder), jobs=1, load_dataset=load, **options)
+
+
+def test_a_session_runs_empty_cells_once(tmp_path):
+    cells = small_cells()
+    first = open_session(tmp_path).run("natural", cells[:1])
+    assert (first.ran, first.had_record, first.empty, first.reasons) == (1, 0, [], [])
+    again = open_session(tmp_path)
+    second = again.run("natural", cells)
+    assert (second.ran, second.had_record, second.empty) == (1, 1, [])
+    records = list(again.store.records.values())
+    assert [record.cell.method for record in records] == ["none", "zeta:2.8"]
+    assert records[0].machine["torch"] == torch.__version__
+    # records of another artifact count
+    assert open_session(tmp_path).run("sensitivity", cells).ran == 0
+
+
+class StopOnceTraining(Stop):
+    """Stops after the first step of the first run."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+
+    def __call__(self):
+        return any(self.folder.glob("runs/*/cell.json"))
+
+
+def test_a_stopped_session_resumes_to_the_same_result(tmp_path):
+    cells = small_cells(epochs=4)
+    stopped = open_session(tmp_path / "a", stop=StopOnceTraining(tmp_path / "a"))
+    outcome = stopped.run("natural", cells)
+    assert (outcome.ran, len(outcome.empty)) == (0, 2)
+    (run,) = stopped.unfinished
+    assert re.search(r"Saved: .* no mixing seed 0, 0\.\d of 4 epochs\.$", run)
+    rest = open_session(tmp_path / "a")
+    assert rest.run("natural", cells).ran == 2
+    whole = open_session(tmp_path / "b")
+    whole.run("natural", cells)
+    for key, record in whole.store.records.items():
+        assert rest.store.records[key].last == record.last
+
+
+def test_a_record_is_stored_as_soon_as_its_run_is_finished(tmp_path):
+    """Not when all runs of a dataset are: a session may be killed before."""
+
+    def watch(name, done, total, text=""):
+        if name != "runs" and done == total:
+            raise KeyboardInterrupt
+
+    session = open_session(tmp_path, display=lambda: nullcontext(watch))
+    with pytest.raises(KeyboardInterrupt):
+        session.run("natural", small_cells())
+    assert RecordStore(tmp_path).records
+    open_session(tmp_path).run("natural", small_cells())
+    # and once only
+    lines = (tmp_path / "natural" / "records.jsonl").read_text().splitlines()
+    assert len(lines) == 2
+
+
+def test_a_measurement_does_not_delay_a_stop(tmp_path, monkeypatch):
+    """It is discarded, and the next session starts it again."""
+    cells = cells_of("theorems")[-2:]
+    with monkeypatch.context() as patch, Stop(limit=4.0) as stop:
+        measures = {"equivalence": lambda cell, context: time.sleep(60)}
+        patch.setattr("paper.session.MEASURES", {**ARTIFACTS["theorems"].measures, **measures})
+        stopped = open_session(tmp_path, stop=stop)
+        outcome = stopped.run("theorems", cells)
+    assert [cell.kind for cell in outcome.empty] == ["equivalence"]
+    assert len(stopped.unfinished) == 1
+    assert open_session(tmp_path).run("theorems", cells).ran == 1
+
+
+@pytest.mark.parametrize(("validation", "evaluated_on"), [(None, "test"), (30, "train")])
+def test_a_subset_says_what_it_was_evaluated_on(tmp_path, validation, evaluated_on):
+    whole = small_cells()[0]
+    cut = dataclasses.replace(whole, subset=Subset(40, validation))
+    data = small(count=100)
+    made = cut.subset.apply(data)
+    assert (len(made.train), made.val) == (40, None)
+    held = {sample.numpy().tobytes() for sample in made.test.samples}
+    assert len(held) == (validation or 100)
+    assert held <= {s.numpy().tobytes() for s in getattr(data, evaluated_on).samples}
+    session = Session(RecordStore(tmp_path), jobs=1, load_dataset=lambda *_: data)
+    assert session.run("natural", [whole, cut]).ran == 2
+    store = RecordStore(tmp_path)
+    assert store.find(cut).cell.train_size == 40
+    assert store.find(cut).test_size == (validation or 100)
+    assert store.find(whole).cell.train_size == 100
+
+
+def test_a_run_that_fails_leaves_the_others(tmp_path):
+    diverging = small_cells(lr=1e30, epochs=3)[:1]
+    outcome = open_session(tmp_path).run("natural", [*diverging, *small_cells()[1:]])
+    assert (outcome.ran, outcome.empty) == (1, diverging)
+    assert len(outcome.reasons) == 1
+    assert outcome.reasons[0].startswith("cifar10, no mixing seed 0 failed: ")
+
+
+def test_a_run_that_finished_before_a_crash_is_collected(tmp_path):
+    """Its folder has the record, the store has not."""
+    open_session(tmp_path).run("natural", small_cells())
+    (tmp_path / "natural" / "records.jsonl").unlink()
+    folders = sorted((tmp_path / "runs").iterdir())
+    before = [(path / "metrics.jsonl").stat().st_mtime_ns for path in folders]
+    assert open_session(tmp_path).run("natural", small_cells()).ran == 2
+    assert [(path / "metrics.jsonl").stat().st_mtime_ns for path in folders] == before
+
+
+def test_a_missing_dataset_leaves_its_cells(tmp_path):
+    cells = [*small_cells(), TrainingCell("cifar100", "none", 0, RECIPES["cifar100"], "resnet18")]
+    outcome = open_session(tmp_path).run("natural", cells)
+    assert (outcome.ran, [cell.dataset for cell in outcome.empty]) == (2, ["cifar100"])
+    assert outcome.reasons == ["cifar100 is not here."]
+
+
+def test_other_data_of_the_same_name_is_refused(tmp_path):
+    open_session(tmp_path).run("natural", small_cells()[:1])
+    with pytest.raises(PaperError, match="Choose another --out"):
+        open_session(tmp_path, seed=1).run("natural", small_cells())
+
+
+def test_a_cell_for_another_device_is_left(tmp_path):
+    cells = [cell for cell in cells_of("timing") if cell.kind == "batch-time"]
+    assert [cell.device for cell in cells] == ["cuda", "cpu"]
+    outcome = open_session(tmp_path).run("timing", cells[:1])
+    assert (outcome.ran, outcome.empty) == (0, cells[:1])
+    assert outcome.reasons == ["1 of the cells need --device cuda."]
+
+
+# the command line
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """Run `python -m paper …` in a folder of its own, at 80 columns."""
+    monkeypatch.setenv("ZETAMIX_DATA", str(tmp_path / "root"))
+    monkeypatch.setenv("ZETAMIX_COMMIT", "abc1234")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, status=0):
+        result = CliRunner().invoke(app, [*map(str, arguments)])
+        assert result.exit_code == status, result.output
+        return " ".join(result.output.replace("│", " ").split())
+
+    return run
+
+
+def test_an_artifact_is_complete_and_not_run_twice(command, tmp_path):
+    assert "theorems: 7 cells run, 0 had a record, 0 left" in command("theorems")
+    folder = tmp_path / "out" / "paper" / "theorems"
+    assert {path.name for path in folder.glob("[a-z]*")} == {
+        "records.jsonl",
+        "report.html",
+        "theorems.svg",
+        "theorems.png",
+        *(f"thresholds.{form}" for form in ("md", "tex", "csv")),
+    }
+    assert "| N = 4 | 1.08213 | 100 |" in (folder / "thresholds.md").read_text()
+    lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    assert {line["machine"]["commit"] for line in lines} == {"abc1234"}
+    assert "0 cells run, 7 had a record, 0 left" in command("theorems")
+
+
+def test_without_data_the_table_has_the_papers_values(command, tmp_path):
+    output = command("natural", "--datasets", "cifar10", status=1)
+    assert "0 cells run, 0 had a record, 30 left" in output
+    assert "python -m paper data prepare cifar10" in output
+    table = (tmp_path / "out" / "paper" / "natural" / "natural.md").read_text()
+    assert "| CIFAR-10 | no mixing | 5.48 | – | – | – | – |  |" in table
+
+
+def test_no_time_leaves_everything_and_the_exit_status_says_so(command):
+    output = command("theorems", "--time-limit", "0s", status=75)
+    assert "7 left" in output
+    assert "Rerun the same command to resume." in output
+
+
+def test_a_measurement_that_is_interrupted_is_not_saved(command, monkeypatch):
+    measures = {"equivalence": lambda cell, context: os.kill(os.getpid(), signal.SIGINT)}
+    every = {**ARTIFACTS["theorems"].measures, **measures}
+    monkeypatch.setattr("paper.session.MEASURES", every)
+    output = command("theorems", status=130)
+    assert "6 cells run, 0 had a record, 1 left" in output
+    assert "Not saved, will start again: equivalence" in output
+
+
+def test_the_list_has_records_and_data(command, tmp_path):
+    store = RecordStore(tmp_path / "out" / "paper")
+    for cell in cells_of("natural")[:4]:
+        store.add("natural", run_record(cell, 0.05))
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "cifar10.npz").touch()
+    output = command("--list")
+    for id, artifact in ARTIFACTS.items():
+        assert f"{id} {artifact.title.split()[0]}" in output
+    assert re.search(r"natural table 1: [a-z ]+ 4 176", output)
+    assert "available: cifar10" in output
+    assert "missing: cifar100, fashion_mnist, stl10, imagenette, imagewoof" in output
+    # two methods, three seeds, two readings of the augmentation
+    chosen = command("natural", "--list", "--datasets", "cifar10", "--methods", "none,zeta:2.8")
+    assert re.search(r"natural table 1: [a-z ]+ 2 10", chosen)
+    assert "theorems" not in chosen
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["naturel"], "got 'naturel'. Did you mean natural?"),
+        (["page", "natural"], "page and the list of all artifacts cannot be combined"),
+        (["natural", "--augmentation", "rotate"], "got 'rotate'"),
+        (["natural", "--datasets", "mnist"], "expected one of cifar10, cifar100, fashion_mnist"),
+        (["natural", "--methods", "zetta:2.8"], "got 'zetta:2.8'. Did you mean zeta?"),
+        (["natural", "--seeds", "a"], "got 'a'"),
+        (["natural", "--time-limit", "soon"], "Expected a duration such as 9m, 1h30m or 45s"),
+        (["natural", "--device", "tpu"], "expected cpu or cuda, got 'tpu'"),
+        (["natural", "--data-dir", "nowhere"], "nowhere is not a folder"),
+    ],
+)
+def test_bad_arguments(command, arguments, message):
+    assert message in command(*arguments, status=2)
+
+
+def test_a_damaged_record_is_named(command, tmp_path):
+    path = tmp_path / "out" / "paper" / "theorems" / "records.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("no\n")
+    assert "line 1: not JSON" in command("theorems", status=1)
+
+
+def test_the_page_has_every_artifact_and_what_is_empty(command, tmp_path):
+    assert command("page").endswith("Report written to out/paper/index.html")
+    text = (tmp_path / "out" / "paper" / "index.html").read_text()
+    assert re.findall(r'<section id="([\w-]+)">', text) == list(ARTIFACTS)
+    assert "Measured: 0 of 7 cells." in text
+    assert "python -m paper data prepare pathmnist &amp;&amp; python -m paper medmnist" in text
+    assert (tmp_path / "out" / "paper" / "skin" / "skin.tex").is_file()
+    assert not Path("out/paper/runs").exists()

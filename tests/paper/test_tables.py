@@ -1,0 +1,224 @@
+"""Tables of trained models: the paper's value beside ours, differences, files, the page."""
+
+import csv
+import dataclasses
+import io
+
+import pytest
+from browser import needs_browser, open_page
+from records_by_hand import FACTS, run_record
+from test_values import cells_of
+
+from paper.artifacts import draw, make_view
+from paper.cells import Request
+from paper.drawing import ZETAMIX
+from paper.page import write_artifact, write_page
+from paper.records import RecordStore
+from paper.tables import compare, readme_table, runs_of
+from zetamix_lab.provenance import FileRef
+
+# error rates by method, one per seed
+ERRORS = {
+    "none": (0.0479, 0.0485, 0.0491),
+    "mixup:1.0": (0.0426, 0.0420, 0.0432),
+    "zeta:2.4": (0.0480, 0.0476, 0.0486),
+    "zeta:2.8": (0.0497, 0.0490, 0.0505),
+    "zeta:4.0": (0.0430, 0.0418, 0.0436),
+}
+
+
+def fill(store, artifact="natural", errors=ERRORS, dataset="cifar10", variant="crop-flip"):
+    """Records of one dataset, for every method and seed of `errors`."""
+    augmentations = None if variant is None else (variant,)
+    for cell in cells_of(artifact, seeds=(0, 1, 2), augmentations=augmentations):
+        values = errors.get(cell.method, ())
+        if cell.dataset == dataset and cell.seed < len(values):
+            store.add(artifact, run_record(cell, values[cell.seed]))
+    return store
+
+
+@pytest.fixture
+def natural(tmp_path):
+    return make_view("natural", fill(RecordStore(tmp_path / "results")))
+
+
+def table_rows(table):
+    lines = table.markdown().splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def natural_rows(store):
+    return table_rows(draw(make_view("natural", store)).tables["natural"])[2:]
+
+
+def test_a_table_has_the_papers_value_ours_and_the_difference(natural):
+    table = draw(natural).tables["natural"]
+    head, _, *rows = table_rows(table)
+    variants = ["ours, crop-flip", "ours − paper, crop-flip", "ours, flip", "ours − paper, flip"]
+    assert head == ["dataset", "method", "error rate %, paper", *variants, "see"]
+    assert len(rows) == 30
+    ours = ["4.85 ± 0.06 (n = 3)", "−0.63", "–", "–"]
+    assert rows[0] == ["CIFAR-10", "no mixing", "5.48", *ours, ""]
+    assert rows[1][2:5] == ["4.68", "**4.26 ± 0.06 (n = 3)**", "−0.42"]
+    assert rows[2][2:5] == ["**4.42**", "4.81 ± 0.05 (n = 3)", "+0.39"]
+    assert rows[3][2:5] == ["*4.67*", "4.97 ± 0.08 (n = 3)", "+0.30"]
+    assert rows[4][2:5] == ["**4.42**", "*4.28 ± 0.09 (n = 3)*", "−0.14"]
+    assert rows[5] == ["CIFAR-100", "no mixing", "23.33", "–", "–", "–", "–", "1"]
+    # footnotes are numbered and referred to
+    assert {row[0] for row in rows if row[-1] == "3"} == {"STL-10"}
+    assert sum(note.startswith("[1] CIFAR-100") for note in table.notes) == 1
+
+
+def test_best_is_marked_only_where_every_method_has_the_same_seeds(tmp_path):
+    errors = {method: values[:2] for method, values in ERRORS.items()}
+    store = RecordStore(tmp_path)
+    # not run, and run with one seed of two
+    for seeds in (0, 1):
+        fill(store, errors=errors | {"mixup:1.0": errors["mixup:1.0"][:seeds]})
+        assert not any("*" in row[3] for row in natural_rows(store))
+    fill(store, errors=errors)
+    assert [row[3][:1] for row in natural_rows(store)[:5]] == ["4", "*", "4", "4", "*"]
+
+
+def test_variants_have_separate_columns(tmp_path):
+    store = fill(RecordStore(tmp_path))
+    fill(store, errors={"none": (0.0726,), "mixup:1.0": (0.0681,)}, variant="flip")
+    row = natural_rows(store)[0]
+    assert (row[3], row[5], row[6]) == ("4.85 ± 0.06 (n = 3)", "7.26 (n = 1)", "+1.78")
+
+
+def test_csv_keeps_numbers_in_full_and_columns_apart(natural):
+    head, first, *_ = csv.reader(io.StringIO(draw(natural).tables["natural"].csv()))
+    assert len(set(head)) == len(head)
+    values = dict(zip(head, first, strict=True))
+    assert float(values["ours, crop-flip"]) == pytest.approx(4.85)
+    assert float(values["ours, crop-flip error"]) == pytest.approx(0.06)
+    assert values["ours, crop-flip n"] == "3"
+
+
+def test_with_a_validation_split_the_best_epoch_counts(tmp_path):
+    store = RecordStore(tmp_path)
+    record = run_record(cells_of("medmnist")[0], 0.3, best=0.2, test_size=100)
+    # a metric that is not defined is left out
+    record.best["auc"] = float("nan")
+    store.add("medmnist", record)
+    found = runs_of(make_view("medmnist", store))
+    assert dict(zip(found["metric"], found["value"], strict=True)) == {
+        "accuracy": pytest.approx(80.0)
+    }
+
+
+WIN = {"mixup:1.0": (0.05, 0.051, 0.049), "zeta:2.4": (0.04, 0.0411, 0.0392)}
+LOSS = {"mixup:1.0": (0.04, 0.0411, 0.0392), "zeta:2.4": (0.05, 0.051, 0.049)}
+TIE = {"mixup:1.0": (0.05, 0.052, 0.048), "zeta:2.4": (0.051, 0.049, 0.0505)}
+
+
+@pytest.mark.parametrize(
+    ("errors", "outcomes"),
+    [
+        (WIN, ["ahead"]),
+        (LOSS, ["behind"]),
+        (TIE, ["not significant"]),
+        ({"mixup:1.0": (0.0426,), "zeta:2.4": (0.04,)}, ["one seed"]),
+        # only seeds that both methods have are paired
+        ({"mixup:1.0": (0.05,), "zeta:2.4": (0.04, 0.01, 0.01)}, ["one seed"]),
+        (WIN | {"zeta:2.8": (0.06, 0.0611, 0.0592)}, ["ahead", "behind"]),
+        (WIN | {"zeta:2.8": (0.051, 0.049, 0.0505)}, ["ahead", "not significant"]),
+    ],
+)
+def test_the_outcome_of_each_comparison(tmp_path, errors, outcomes):
+    view = make_view("natural", fill(RecordStore(tmp_path), errors=errors))
+    found = compare(view, runs_of(view))
+    assert found["outcome"].tolist() == outcomes
+    assert found["printed"].iloc[0] == pytest.approx(4.42 - 4.68)
+    rows = table_rows(draw(view).tables["differences"])[2:]
+    assert [row[-1] for row in rows] == outcomes
+
+
+def test_higher_is_better_for_accuracies(tmp_path):
+    store = RecordStore(tmp_path)
+    errors = {"mixup:1.0": (0.3, 0.31, 0.29), "zeta:2.4": (0.2, 0.211, 0.192)}
+    view = make_view("skin", fill(store, "skin", errors, "ph2", None))
+    found = compare(view, runs_of(view))
+    assert found["model"].tolist() == ["resnet18", "resnet50"]
+    assert (found["mean"] > 9.8).all()
+    assert found["outcome"].tolist() == ["ahead", "ahead"]
+
+
+def test_methods_of_ours_have_rows_and_no_marks(tmp_path):
+    store = fill(RecordStore(tmp_path))
+    before = draw(make_view("natural", store))
+    cell = cells_of("natural", seeds=(0,), augmentations=("crop-flip",))[0]
+    for method in ("switch", ZETAMIX):
+        store.add("zetamix", run_record(dataclasses.replace(cell, method=method), 0.01))
+    after = draw(make_view("natural", store))
+    rows = table_rows(after.tables["natural"])
+    assert [row[:4] for row in rows if row[1].endswith("(ours)")] == [
+        ["CIFAR-10", "mixup/CutMix switch (ours)", "–", "1.00 (n = 1)"],
+        ["CIFAR-10", "ZetaMix (ours)", "–", "1.00 (n = 1)"],
+    ]
+    assert table_rows(after.tables["differences"]) == table_rows(before.tables["differences"])
+    plain = [row for row in rows if not row[1].endswith("(ours)")]
+    assert plain == table_rows(before.tables["natural"])
+
+
+def test_skin_says_what_its_networks_start_from(tmp_path):
+    file = tmp_path / "imagenet.pth"
+    file.write_bytes(b"weights")
+    store = RecordStore(tmp_path / "results")
+    request = Request(datasets=("isic2017",), models=("resnet18",), methods=("none",))
+    note = "copies of 256 × 256 pixels, used as they are"
+    for weights, error in ((None, 0.3), (FileRef.read(file), 0.2)):
+        (cell,) = cells_of("skin", **dataclasses.asdict(request) | {"weights": weights})
+        store.add("skin", run_record(cell, error, extra={"notes": [note]}))
+    table = draw(make_view("skin", store)).tables["skin"]
+    heads = [head.name for head in table.heads]
+    assert "ours, from scratch" in heads
+    assert "ours, from imagenet.pth" in heads
+    assert f"ISIC 2017: {note}." in table.notes
+
+
+def test_one_dataset_for_the_readme(natural):
+    rows = table_rows(readme_table(natural, "cifar10"))
+    assert rows[0] == ["error %", "paper", "ours, crop-flip", "ours, flip"]
+    assert rows[5] == ["ζ-mixup (2.8)", "4.67", "4.97 ± 0.08 (n = 3)", "–"]
+    assert len(rows) == 7
+
+
+def test_an_artifact_is_written_in_every_format(natural, tmp_path):
+    folder = tmp_path / "files"
+    write_artifact(natural, folder)
+    names = {
+        f"{table}.{form}" for table in ("natural", "differences") for form in ("md", "tex", "csv")
+    }
+    assert {path.name for path in folder.iterdir()} == {"report.html", *names}
+    page = (folder / "report.html").read_text()
+    assert "15 of 180 cells" in page
+    assert "Measured on a GPU · torch 2.11 · commit abc1234." in page
+    command = "python -m paper natural --datasets cifar10 --models resnet18 --methods none "
+    assert f"fill it with: {command}--augmentation flip --out" in page
+    assert r"4.85 $\pm$ 0.06 (n = 3)" in (folder / "natural.tex").read_text()
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    write_artifact(natural, folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@needs_browser
+@pytest.mark.slow
+def test_the_page_opens_and_shows_what_is_empty(tmp_path):
+    store = fill(RecordStore(tmp_path / "results"))
+    path = tmp_path / "results" / "index.html"
+    ids = ["natural", "dimension", "sensitivity", "timing"]
+    write_page([make_view(id, store) for id in ids], path, FACTS)
+    opened = open_page(path).check()
+    assert opened.headings[:2] == ["Reproduction of ζ-mixup", "What was measured"]
+    assert len(opened.headings) == 2 + len(ids)
+    assert [row[1] for row in opened.tables[0][1:]] == [
+        "15 of 180",
+        "0 of 176",
+        "0 of 434",
+        "0 of 11",
+    ]
+    assert opened.tables[1][1][:4] == ["CIFAR-10", "no mixing", "5.48", "4.85 ± 0.06 n = 3"]
+    assert opened.tables[1][6][3] == "–"
+    assert open_page(path, width=500).overflow <= 0

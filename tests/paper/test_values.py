@@ -1,0 +1,186 @@
+"""The paper's printed numbers, and the cells of its figures and tables."""
+
+from pathlib import Path
+
+import pytest
+
+from paper import values as paper
+from paper.artifacts import ARTIFACTS, MEASURES, select_cells
+from paper.cells import MeasurementCell, PaperError, Request, TrainingCell, Variant
+from paper.datasets import CATALOGUE
+from paper.drawing import ZETAMIX
+from paper.recipes import RECIPES
+from paper.records import RecordStore
+from paper.sensitivity import sweep_settings
+from zetamix_lab.provenance import FileRef
+
+CELLS = {
+    "overview": 4,
+    "distributions": 36,
+    "mnist": 4,
+    "dimension": 4 * 22 * 2,
+    "natural": 6 * 5 * 3 * 2,
+    "skin": 10 * 2 * 5,
+    "skin-detailed": 10 * 2 * 5,
+    "medmnist": 8 * 3,
+    "timing": 3 * 3 + 2,
+    "sensitivity": (17 + 200) * 2,
+    "theorems": 7,
+    "zetamix-search": 31 + 2 * 8 + 3 * 4 + 6 * (2 + 2),
+    "zetamix": 8 + 10 * (10 + 10 + 5 + 5 + 3 + 3),
+}
+
+
+def cells_of(id, **request):
+    return select_cells(id, Request(**request), RecordStore(Path("no records")))
+
+
+def test_the_printed_gains_over_mixup_follow_from_the_printed_errors():
+    table = paper.read()["tables"]["natural"]
+    checked = 0
+    for dataset, gains in table["printed_relative_gain_over_mixup_percent"].items():
+        errors = table["values"][dataset]
+        for method, gain in gains.items():
+            expected = 100 * (errors["mixup"] - errors[method]) / errors["mixup"]
+            assert round(expected, 2) == gain, (dataset, method)
+            checked += 1
+    assert checked == 18
+
+
+def test_the_two_skin_tables_differ_in_the_two_cells_that_the_footnote_names():
+    rows = {(cell.dataset, cell.model, cell.method) for cell in cells_of("skin")}
+    differ = {
+        row
+        for row in rows
+        if paper.printed("skin", *row, "balanced_accuracy")
+        != paper.printed("skin-detailed", *row, "balanced_accuracy")
+    }
+    swap = next(issue for issue in paper.footnotes("skin") if issue.id == "skin-swap")
+    names = ("dataset", "model", "method")
+    assert {tuple(row[name] for name in names) for row in swap.rows} == differ
+    assert len(differ) == 2
+    assert swap.concerns(dataset="mednode", model="resnet50", method="none")
+    assert not swap.concerns(dataset="mednode", model="resnet18", method="none")
+
+
+@pytest.mark.parametrize(
+    ("artifact", "metrics", "count"),
+    [
+        ("natural", ["error"], 30),
+        ("skin", ["balanced_accuracy"], 100),
+        ("skin-detailed", ["balanced_accuracy", "f1_micro", "f1_macro"], 300),
+        ("medmnist", ["auc", "accuracy"], 48),
+    ],
+)
+def test_every_cell_of_a_table_has_its_printed_value(artifact, metrics, count):
+    rows = {(cell.dataset, cell.model, cell.method) for cell in cells_of(artifact)}
+    found = [paper.printed(artifact, *row, metric) for row in rows for metric in metrics]
+    assert len(found) == count
+    assert all(isinstance(value, float) for value in found)
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("natural", "cifar10", "resnet18", "none", "error"), 5.48),
+        (("skin", "isic2018", "resnet50", "zeta:4.0", "balanced_accuracy"), 89.18),
+        (("skin-detailed", "ph2", "resnet18", "none", "f1_micro"), 0.8),
+        (("medmnist", "octmnist", "resnet18", "zeta:2.8", "auc"), 0.918),
+        (("medmnist", "octmnist", "resnet18", "zeta:2.4", "auc"), None),
+        (("natural", "mnist", "resnet18", "none", "error"), None),
+        (("natural", "cifar10", "resnet18", "cutmix:1.0", "error"), None),
+    ],
+)
+def test_printed_values(where, value):
+    assert paper.printed(*where) == value
+
+
+@pytest.mark.parametrize(
+    ("where", "emphasis"),
+    [
+        (("natural", "cifar10", "resnet18", "zeta:2.4", "error"), "bold"),
+        (("skin", "msk", "resnet50", "mixup:1.0", "balanced_accuracy"), "underline"),
+        # of one row, each number is set by itself
+        (("skin-detailed", "msk", "resnet50", "mixup:1.0", "f1_micro"), "underline"),
+        (("skin-detailed", "msk", "resnet50", "mixup:1.0", "f1_macro"), ""),
+        (("medmnist", "octmnist", "resnet18", "none", "auc"), "bold"),
+        (("medmnist", "octmnist", "resnet18", "zeta:2.8", "accuracy"), "bold"),
+    ],
+)
+def test_emphasis_is_the_papers(where, emphasis):
+    assert paper.emphasis(*where) == emphasis
+
+
+def test_every_known_issue_is_the_footnote_of_an_artifact():
+    issues = [issue for id in ARTIFACTS for issue in paper.footnotes(id)]
+    assert {issue.id for issue in issues} == {issue["id"] for issue in paper.read()["known_issues"]}
+    for issue in issues:
+        assert set(issue.artifacts) <= set(ARTIFACTS)
+        for row in issue.rows:
+            assert row["dataset"] in CATALOGUE
+            assert row.get("method", "none") in paper.METHODS
+
+
+@pytest.mark.parametrize("id", ARTIFACTS)
+def test_cells_are_as_many_as_the_paper_has_and_no_two_alike(id):
+    cells = cells_of(id)
+    assert len(cells) == CELLS[id]
+    assert len({(cell.index, cell.seed) for cell in cells}) == len(cells)
+    for cell in cells:
+        assert cell.dataset == "" or cell.dataset in CATALOGUE
+        assert isinstance(cell, TrainingCell) == ARTIFACTS[id].trains or cell.kind == "contrast"
+
+
+def test_every_measure_is_used_and_every_kind_has_one():
+    cells = [cell for id in ARTIFACTS for cell in cells_of(id)]
+    assert {cell.kind for cell in cells if isinstance(cell, MeasurementCell)} == set(MEASURES)
+
+
+def test_the_sweep_is_a_fixed_sequence():
+    """Records of a sweep are found by these settings."""
+    assert sweep_settings(3) == [(5.85, 0.0004167), (3.297, 0.0007887), (4.225, 0.0005349)]
+    assert sweep_settings(200)[-1] == (3.204, 0.0001452)
+
+
+def test_a_variant_is_a_recipe_of_its_own_and_says_so():
+    changed = RECIPES["cifar10"].change(augmentation="crop-flip")
+    assert Variant("crop-flip").recipe("cifar10") == changed
+    assert Variant("flip").recipe("cifar10") == RECIPES["cifar10"]
+    assert Variant().recipe("ph2", "resnet50").model == "resnet50"
+    assert Variant("flip", 30).label == "flip, shortened to 30 epochs"
+
+
+@pytest.mark.parametrize("id", ["natural", "zetamix", "zetamix-search"])
+def test_weights_reach_every_run(id, tmp_path):
+    file = tmp_path / "imagenet.pth"
+    file.write_bytes(b"weights")
+    weights = FileRef.read(file)
+    trainings = [c for c in cells_of(id, weights=weights) if isinstance(c, TrainingCell)]
+    assert {cell.recipe.weights for cell in trainings} == {weights}
+
+
+def test_zetamix_is_asked_for_by_its_short_name():
+    found = cells_of("zetamix", methods=("zetamix",), datasets=("cifar100",))
+    assert {cell.method for cell in found} == {ZETAMIX}
+    assert len(found) == 3
+
+
+def test_requested_seeds_replace_those_of_the_artifact():
+    assert len(cells_of("zetamix-search", seeds=(0, 7), datasets=("cifar100",))) == 2 * (31 + 2)
+    assert {cell.seed for cell in cells_of("natural", seeds=(5,))} == {5}
+
+
+@pytest.mark.parametrize(
+    ("id", "request_", "message"),
+    [
+        ("natural", {"datasets": ("cifr10",)}, "got 'cifr10'. Did you mean cifar10?"),
+        ("natural", {"methods": ("cutmix:1.0",)}, "expected one of none, mixup:1.0, zeta:2.4"),
+        ("natural", {"augmentations": ("rotate",)}, "got 'rotate'"),
+        ("theorems", {"datasets": ("cifar10",)}, "expected no dataset, got 'cifar10'"),
+        ("overview", {"epochs": 3}, "overview trains none"),
+    ],
+)
+def test_a_request_that_cannot_be_served(id, request_, message):
+    with pytest.raises(PaperError) as caught:
+        cells_of(id, **request_)
+    assert message in str(caught.value)

@@ -1,0 +1,167 @@
+"""ZetaMix: the search for its default on validation data, and its comparison on test data."""
+
+from statistics import fmean
+
+import pytest
+from records_by_hand import run_record
+from test_figures import context_of, images
+from test_values import cells_of
+
+from paper import search
+from paper.artifacts import draw, make_view
+from paper.cells import MeasurementCell, TrainingCell
+from paper.comparison import LATE, RIVAL, measure_contrast
+from paper.drawing import ZETAMIX
+from paper.records import RecordStore
+from zetamix.methods import parse
+
+
+def test_every_setting_is_spelled_out_and_parses_to_itself():
+    assert len(search.FAMILY) == len(set(search.FAMILY)) == 24
+    for label in (*search.METHODS, *search.CONTROLS, *LATE.values()):
+        assert parse(label).label == label
+    assert set(search.KEPT) < set(search.FAMILY)
+    assert [parse(control).until for control in search.CONTROLS] == [0.8, 0.8]
+
+
+def search_records(store, error_of):
+    """Records of every run of the rounds."""
+    for cell in cells_of("zetamix-search"):
+        error = error_of(cell)
+        extra = {**cell.extra, "new_bn": {"error": error - 0.01}}
+        store.add("zetamix-search", run_record(cell, error, extra=extra))
+    view = make_view("zetamix-search", store)
+    return search.errors_of([r for r in view.records if hasattr(r, "cell")]), view
+
+
+def error_in_order(cell):
+    """The first setting of the list is the best; controls are as good as the second."""
+    place = search.METHODS.index(cell.method) if cell.method in search.METHODS else 1
+    return 0.2 + place / 500 + cell.seed / 1000
+
+
+def test_an_option_is_judged_by_all_settings_that_differ_in_it_only(tmp_path):
+    errors, view = search_records(RecordStore(tmp_path), error_in_order)
+    found = search.option_changes(errors)
+    assert len(found) == len(search.SINGLE_CHANGES)
+    pasted = found["paste", 0.0].loc["cifar10"]
+    # of the centre, of four changes in one option, and of two joint ones
+    expected = {
+        (
+            errors.loc[search.spell(s)]["cifar10", 0],
+            errors.loc[search.spell({**s, "paste": 0.0})]["cifar10", 0],
+        )
+        for s in search.CHANGES
+        if "paste" not in s and search.spell({**s, "paste": 0.0}) in search.FAMILY
+    }
+    assert {(row.before, row.after) for row in pasted.loc[[0]].itertuples()} == expected
+    table = draw(view).tables["changes"]
+    cell = {row[0].value: row for row in table.cells}["50 % pasted → 0 % pasted"][1]
+    points = 100 * (pasted["after"] - pasted["before"])
+    assert (cell.value, cell.n) == (pytest.approx(fmean(points)), len(points))
+
+
+def test_the_tables_of_a_search(tmp_path):
+    _, view = search_records(RecordStore(tmp_path), error_in_order)
+    tables = draw(view).tables
+    rows = tables["settings"].cells
+    assert len(rows) == 31
+    # four seeds of two settings, two of the next two, one on each dataset of eight
+    assert [row[1].n for row in rows[:9]] == [4, 4, 2, 2, 1, 1, 1, 1, 1]
+    assert rows[0][-1].text() == "−1.00"
+    assert rows[-1][2].value is None
+    controls = {row[0].value: row for row in tables["controls"].cells}
+    names = ["mixup, until = 0.8", "mixup/CutMix switch, until = 0.8"]
+    assert list(controls)[2:] == names
+    # the finalists on the two seeds that the controls were run with, and not on their other two
+    assert [row[1].n for row in controls.values()] == [2, 2, 2, 2]
+
+
+def test_controls_do_not_affect_relative_errors(tmp_path):
+    errors, _ = search_records(RecordStore(tmp_path), error_in_order)
+    before = search.relative_errors(errors).loc[list(search.METHODS)]
+    errors.loc[list(search.CONTROLS)] = 0.001
+    after = search.relative_errors(errors).loc[list(search.METHODS)]
+    assert before.equals(after)
+
+
+def compare_records(store, error_of, **request):
+    cells = cells_of("zetamix", **request)
+    for cell in cells:
+        error = error_of(cell) if isinstance(cell, TrainingCell) else None
+        if error is not None:
+            # the best epoch is another one: the last one counts
+            store.add("zetamix", run_record(cell, error, best=0.5, extra=cell.extra))
+    table = draw(make_view("zetamix", store)).tables["zetamix"]
+    return {row[0].value: row[1:] for row in table.cells}
+
+
+@pytest.mark.parametrize("is_best", [True, False])
+def test_only_what_is_significant_is_marked(tmp_path, is_best):
+    def error_of(cell):
+        error = 0.2 + 0.0001 * cell.seed
+        if cell.method == LATE["cutmix:1.0"]:
+            return error if is_best else 0.1
+        return error - (0.05 if cell.method == ZETAMIX else 0.0)
+
+    rows = compare_records(RecordStore(tmp_path), error_of)
+    assert rows["no mixing"][0].text() == "20.05 ± 0.03*"
+    # by the AUC of the last epoch
+    assert rows["no mixing"][1].text() == "0.7995 ± 0.0003*"
+    assert rows["ZetaMix"][0].mark == ("best" if is_best else "")
+    assert rows["CutMix, until = 0.8"][0].mark == ("" if is_best else "best")
+    assert {row[0].mark for name, row in rows.items() if "ZetaMix" not in name} <= {"", "best"}
+    rival = rows[RIVAL][0].value
+    assert ": −5.00 (" in rival if is_best else rival.startswith("CutMix, until = 0.8: +5.04 (")
+
+
+def test_a_difference_by_chance_is_not_marked(tmp_path):
+    noise = {("none", 0): 0.03, ("none", 1): -0.02, (ZETAMIX, 2): 0.01}
+    rows = compare_records(
+        RecordStore(tmp_path), lambda c: 0.2 + noise.get((c.method, c.seed), 0.001 * c.seed)
+    )
+    texts = [cell.text() for name, row in rows.items() if name != RIVAL for cell in row]
+    assert not any("*" in text for text in texts)
+    assert {cell.mark for row in rows.values() for cell in row} == {""}
+
+
+def test_seeds_that_are_fewer_are_said(tmp_path):
+    rows = compare_records(
+        RecordStore(tmp_path),
+        lambda c: None if c.method == ZETAMIX and c.seed else 0.2,
+        datasets=("breastmnist",),
+    )
+    table = draw(make_view("zetamix", RecordStore(tmp_path))).tables["zetamix"]
+    assert table.heads[2].name == "BreastMNIST, AUC, 10 seeds"
+    assert rows["no mixing"][1].text() == "0.8000 ± 0.0000"
+    assert rows["ZetaMix"][1].text() == "0.8000 (n = 1)"
+
+
+def test_runs_of_other_tables_count(tmp_path):
+    store = RecordStore(tmp_path)
+    for cell in cells_of("natural", datasets=("cifar10",), methods=("none", "zeta:2.8")):
+        if cell.variant.augmentation == "crop-flip":
+            store.add("natural", run_record(cell, 0.05))
+    view = make_view("zetamix", store)
+    assert len(view.records) == 6
+    full = {row[0].value: row[5].text() for row in draw(view).tables["zetamix"].cells}
+    assert {name for name, text in full.items() if text == "5.00 ± 0.00"} == {
+        "no mixing",
+        "ζ-mixup (2.8)",
+    }
+
+
+def test_contrast_is_lost_by_averaging_and_kept_by_zetamix(tmp_path):
+    context = context_of(tmp_path, images("cifar10", 10, 100, (3, 16, 16)))
+    recipe = {"split": "train", "images": 90, "batch": 32, "bins": 10, "top": 2.4}
+
+    def contrast(method):
+        cell = MeasurementCell("contrast", "cifar10", method, 0, recipe)
+        values = measure_contrast(cell, context).values
+        assert sum(values["counts"]) == values["contrast"]["n"] == 90
+        return values["contrast"]["value"]
+
+    plain = contrast("none")
+    assert contrast("zeta:1.8") < 0.8 * plain
+    assert contrast("smoothing:0.1") == plain
+    assert contrast("zetamix:paste=0") == pytest.approx(plain, rel=0.1)
