@@ -15,7 +15,7 @@ POINTERS = {"seed_p": "*i64", "labels_p": "*i64", "targets_p": "*fp32", "matrix_
 NUMBERS = dict.fromkeys(("number", "span", "cut", "p", "paste"), "fp32") | {"offset": "i64"}
 NUMBERS |= {f"mean{k}": "fp32" for k in range(4)}
 # what is None in most calls
-NOTHING = {"gamma_p": None, "plan_p": None, "shares_p": None, "ignore": None}
+NOTHING = {"gamma_p": None, "ignore": None}
 BLEND = {"SOURCES": 2, "ROWS": "self", "LAW": "zeta", "BOXES": "none", "KEEP": True, "MEANS": 0}
 BLEND |= {"LAST": False, "EVEN": True, "CLASS_BLOCK": 16}
 PASTE = BLEND | {"BOXES": "inside", "CHUNK": 32}
@@ -29,7 +29,6 @@ MIXES = {
     "ZetaMixup": BLEND | {"SOURCES": 3, "ROWS": "random", "KEEP": False, "gamma_p": "*fp64"},
     "Mixup": BLEND | ROTATED | {"LAW": "sample"},
     "CutMix": PASTE | ROTATED | {"BOXES": "around"},
-    "shown": PASTE | {"plan_p": "*i64", "shares_p": "*fp32"},
 }
 DTYPES = {
     "fp32": torch.float32,
@@ -73,7 +72,7 @@ def main():
             compile_for(capability, matrix_kernel, "fp32", plan, warps=4)
         for name in ("fp32", "u8"):
             blocks = {"BLOCK_OUT": 128, "BLOCK_IN": 32, "BLOCK": 128}
-            compile_for(capability, product_kernel, name, blocks, warps=4)
+            compile_for(capability, product_kernel, name, blocks, warps=8)
     print(f"compiled {len(compiled_kernels)}")
 
 

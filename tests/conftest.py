@@ -3,6 +3,7 @@
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -43,6 +44,9 @@ hypothesis.settings.load_profile("suite")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # a shell lets jobs in the background ignore Ctrl-C, and so would all processes of the tests
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # the Triton kernels run in its interpreter where there is no GPU; read when triton is imported
     if not torch.cuda.is_available():
         os.environ.setdefault("TRITON_INTERPRET", "1")

@@ -90,14 +90,6 @@ def work_until_stopped(job, shared, send, stopped):
     send(("saved", job, os.getpid()))
 
 
-def leave_a_file(job, shared, send, stopped):
-    """Write at the exit of the process, as loggers do."""
-    import atexit
-
-    atexit.register((Path(shared) / f"left-{job}").touch)
-    send(("result", job, os.getpid()))
-
-
 def orphan(folder):
     """Start two workers, and be killed while they work; each saves what it has."""
     from zetamix_lab.runs.executor import Work, run_in_processes

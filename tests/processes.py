@@ -9,9 +9,8 @@ function behind the `zetamix` script.
 import contextlib
 import multiprocessing
 import os
-import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,18 +55,6 @@ class Started:
         return status
 
 
-def in_foreground(command: Sequence[str]) -> list[str]:
-    """A command that is not ignorant of Ctrl-C where the tests run in the background.
-
-    A shell lets background jobs ignore SIGINT, and so do their children.
-    """
-    program = (
-        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
-        "os.execv(sys.argv[1], sys.argv[1:])"
-    )
-    return [sys.executable, "-c", program, *command]
-
-
 def start(function: Callable[..., None], *arguments: object) -> Started:
     process = CONTEXT.Process(target=function, args=arguments)
     process.start()
@@ -97,8 +84,6 @@ def _run_command(
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
-    # ignored where the tests run in the background
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["zetamix", *arguments]
     if before is not None:
         before()

@@ -111,40 +111,24 @@ def _entries(tree: Any) -> Iterable[tuple[Any, Any]]:
 
 def check_entries(rules: Any, batch: Any, path: Path) -> None:
     """Raise unless there is one rule for every entry of the batch."""
-    if isinstance(rules, Mapping):
-        if isinstance(batch, Mapping) and rules.keys() == batch.keys():
-            return
-        is_nest, got = isinstance(batch, Mapping), f"is a {type(batch).__name__}"
-        got = f"has the keys {sorted(batch, key=str)}" if is_nest else got
-        message = f"rules has the keys {sorted(rules, key=str)}, but the batch {got}."
-    else:
-        if isinstance(batch, (tuple, list)) and len(rules) == len(batch):
-            return
-        is_nest = isinstance(batch, (tuple, list))
-        got = f"has {len(batch)} entries" if is_nest else f"is a {type(batch).__name__}"
-        message = f"rules has {len(rules)} entries, but the batch {got}."
-    error = ValueError(f"{message} Pass one rule per entry.")
-    _name_entry(error, path)
-    raise error
+    named = isinstance(rules, Mapping)
+
+    def describe(nest: Any) -> str:
+        if not isinstance(nest, Mapping if named else (tuple, list)):
+            return f"is a {type(nest).__name__}"
+        return f"has the keys {sorted(nest, key=str)}" if named else f"has {len(nest)} entries"
+
+    if describe(rules) != describe(batch):
+        wanted, got = describe(rules), describe(batch)
+        error = ValueError(f"rules {wanted}, but the batch {got}. Pass one rule per entry.")
+        _name_entry(error, path)
+        raise error
 
 
 def _name_entry(error: Exception, path: Path, hint: str = "", tree: str = "batch") -> None:
     """Add the entry's name to the traceback of an error: In batch['meta']['id']."""
     if path:
         add_note(error, f"In {tree}{''.join(f'[{name!r}]' for name in path)}.{hint}")
-
-
-def with_dicts(batch: Any) -> Any:
-    """The batch with a dict for every other mapping, such as a tokenizer's BatchEncoding."""
-    if isinstance(batch, Tensor):
-        return batch
-    if isinstance(batch, Mapping):
-        return {name: with_dicts(entry) for name, entry in batch.items()}
-    if not isinstance(batch, (tuple, list)):
-        return batch
-    if not any(isinstance(entry, (Mapping, tuple, list)) for entry in batch):
-        return batch
-    return in_form_of(batch, [with_dicts(entry) for entry in batch])
 
 
 def in_form_of(batch: Any, parts: list[Any]) -> Any:
@@ -190,11 +174,15 @@ def _leaves(batch: Any, path: Path = ()) -> Iterable[tuple[Path, Any]]:
 
 
 def as_tensors(batch: Any) -> Any:
-    """The same nested structure with a plain tensor for each array and tv_tensor."""
+    """The same nest with a plain tensor for each array and tv_tensor; itself if it has none.
+
+    Mappings that are no dicts, such as a tokenizer's BatchEncoding, become dicts.
+    """
     if type(batch) is Tensor:
         return batch
     if isinstance(batch, Mapping):
-        return _changed(batch, {name: as_tensors(entry) for name, entry in batch.items()})
+        nest = batch if isinstance(batch, dict) else dict(batch)
+        return _changed(nest, {name: as_tensors(entry) for name, entry in batch.items()})
     if isinstance(batch, (tuple, list)):
         return _changed(batch, [as_tensors(entry) for entry in batch])
     if _is_array(batch):
@@ -206,14 +194,12 @@ def as_tensors(batch: Any) -> Any:
 
 def refuse_coordinates(batch: Any) -> None:
     """Raise for tv_tensors of coordinates, which cannot be averaged."""
-    if isinstance(batch, (Mapping, tuple, list)):
-        for _, entry in _entries(batch):
-            refuse_coordinates(entry)
-    elif _is_tv_tensor(batch) and type(batch).__name__ in ("BoundingBoxes", "KeyPoints"):
-        raise TypeError(
-            f"{type(batch).__name__} cannot be mixed: averaged coordinates mark no object. "
-            "Remove them from the batch, or pass rules= with FromAnchor() for them."
-        )
+    for _, leaf in _leaves(batch):
+        if _is_tv_tensor(leaf) and type(leaf).__name__ in ("BoundingBoxes", "KeyPoints"):
+            raise TypeError(
+                f"{type(leaf).__name__} cannot be mixed: averaged coordinates mark no object. "
+                "Remove them from the batch, or pass rules= with FromAnchor() for them."
+            )
 
 
 def in_kind_of(batch: Any, mixed: Any) -> Any:
@@ -223,10 +209,9 @@ def in_kind_of(batch: Any, mixed: Any) -> Any:
     if isinstance(mixed, Tensor):
         if _is_array(batch):
             return mixed.detach().numpy()
-        if _is_tv_tensor(batch):
-            # torchvision is imported already: `batch` is one of its tensors
-            return sys.modules["torchvision.tv_tensors"].wrap(mixed, like=batch)
-        return mixed
+        # torchvision is imported already if `batch` is one of its tensors
+        wraps = _is_tv_tensor(batch)
+        return sys.modules["torchvision.tv_tensors"].wrap(mixed, like=batch) if wraps else mixed
     if isinstance(mixed, Mapping):
         return _changed(mixed, {name: in_kind_of(batch[name], mixed[name]) for name in mixed})
     if isinstance(mixed, (tuple, list)):
@@ -236,20 +221,17 @@ def in_kind_of(batch: Any, mixed: Any) -> Any:
 
 
 def _changed(nest: Any, entries: Any) -> Any:
-    """The structure with other entries; itself if no entry changed."""
+    """The nest with other entries; itself if no entry changed."""
     names = entries if isinstance(entries, dict) else range(len(entries))
     if all(nest[name] is entries[name] for name in names):
         return nest
-    if isinstance(entries, dict):
-        return entries
-    return type(nest)(*entries) if hasattr(nest, "_fields") else type(nest)(entries)
+    return entries if isinstance(entries, dict) else in_form_of(nest, entries)
 
 
 def _is_array(value: object) -> bool:
     # compared by name, because the core imports torch only
-    return any(
-        f"{kind.__module__}.{kind.__name__}" == "numpy.ndarray" for kind in type(value).mro()
-    )
+    names = (f"{kind.__module__}.{kind.__name__}" for kind in type(value).mro())
+    return "numpy.ndarray" in names
 
 
 def _is_tv_tensor(value: object) -> bool:

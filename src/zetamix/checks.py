@@ -220,3 +220,11 @@ def check_same_shape(first_name: str, first: Tensor, second_name: str, second: T
             f"{first_name} and {second_name} must have the same shape, got "
             f"{list(first.shape)} and {list(second.shape)}."
         )
+
+
+def check_same_device(first_name: str, first: Tensor, second_name: str, second: Tensor) -> None:
+    if first.device != second.device:
+        raise ValueError(
+            f"{first_name} and {second_name} must be on the same device, got "
+            f"{first.device} and {second.device}."
+        )

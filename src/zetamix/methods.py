@@ -1,6 +1,7 @@
 """Mixing methods by name and options: `none`, `mixup:0.2`, `zetamix`, `zeta:2.8`."""
 
 import difflib
+import inspect
 import re
 import threading
 import warnings
@@ -24,36 +25,36 @@ from zetamix.transforms import (
 
 Transform: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-# the options of each method with their defaults; the first may be given without its name: zeta:2.8
-OPTIONS: dict[str, dict[str, Any]] = {
-    "none": {},
-    "smoothing": {"amount": 0.1},
-    "mixup": {"alpha": 1.0, "per": "sample", "p": 1.0, "until": 1.0},
-    "cutmix": {"alpha": 1.0, "per": "batch", "p": 1.0, "until": 1.0},
-    "switch": {
-        "switch_prob": 0.5,
-        "mixup_alpha": 0.8,
-        "cutmix_alpha": 1.0,
-        "per": "batch",
-        "p": 1.0,
-        "until": 1.0,
-    },
-    "zetamix": {
-        "gamma": (0.0, 4.0),
-        "sources": 2,
-        "keep_variance": True,
-        "paste": 0.5,
-        "p": 1.0,
-        "until": 0.8,
-    },
-    "zeta": {"gamma": 2.8, "sources": None, "anchor": "self", "p": 1.0, "until": 1.0},
+BUILDERS: dict[str, Callable[..., Transform]] = {
+    "smoothing": LabelSmoothing,
+    "mixup": Mixup,
+    "cutmix": CutMix,
+    "switch": MixupOrCutMix,
+    "zetamix": ZetaMix,
+    "zeta": ZetaMixup,
 }
+# of the data and the program, not of a method
+_NO_OPTIONS = ("num_classes", "ignore_index", "rules", "mean", "generator", "stream")
+_LAST = ("p", "until")
+
+
+def _read_options(build: Callable[..., Transform]) -> dict[str, Any]:
+    """The options of a transform and their defaults; those that all have come last."""
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(build).parameters.items()
+        if name not in _NO_OPTIONS
+    }
+    last = {name: defaults.pop(name) for name in _LAST if name in defaults}
+    return {**defaults, **last}
+
+
+# the options of each method with their defaults; the first may be given without its name: zeta:2.8
+OPTIONS = {"none": {}, **{name: _read_options(build) for name, build in BUILDERS.items()}}
 CHOICES = {"per": LAMS, "anchor": ANCHORS, "keep_variance": ("yes", "no")}
 # methods whose label has only the options that differ from their defaults
 SHORT = ("none", "switch", "zetamix")
-
-
-# warning filters are global: without the lock, two threads of `tune` restored each other's
+# warning filters are global: without the lock, two threads restored each other's
 _FILTERS_LOCK = threading.Lock()
 
 
@@ -92,14 +93,12 @@ class Method:
     @property
     def sources(self) -> int | None:
         """The number of samples mixed into one output; None if the method does not set it."""
-        sources: int | None = self.values.get("sources")
-        return sources
+        return self.values.get("sources")
 
     @property
     def until(self) -> float:
         """The fraction of training in which samples are mixed; later epochs are unmixed."""
-        until: float = self.values.get("until", 1.0)
-        return until
+        return self.values.get("until", 1.0)  # type: ignore[no-any-return]
 
     def option(self, key: str) -> Any:
         return self.values[key]
@@ -107,10 +106,7 @@ class Method:
     def transform(
         self, num_classes: int, generator: torch.Generator | None = None
     ) -> Transform | None:
-        """The transform from `(samples, labels)` to `(samples, targets)`; None for `none`.
-
-        It always mixes; the training loop applies `until`.
-        """
+        """The transform from `(samples, labels)` to `(samples, targets)`; None for `none`."""
         if self.name == "none":
             return None
         return BUILDERS[self.name](num_classes=num_classes, generator=generator, **self.values)
@@ -273,17 +269,17 @@ def _read(name: str, key: str, value: str) -> Any:
             expected = " or ".join(CHOICES[key])
             raise UnknownMethodError(f"{name}: expected {key}={expected}, got {value!r}.")
         return value == "yes" if key == "keep_variance" else value
+    expected = "a number"
     try:
         if key == "sources":
+            expected = "a whole number or all"
             return None if value == "all" else int(value)
-        if key == "gamma" and name != "local" and ".." in value:
-            low, _, high = value.partition("..")
-            return float(low), float(high)
+        if key == "gamma":
+            expected = "a number or a range such as 0..4"
+            low, is_range, high = value.partition("..")
+            return (float(low), float(high)) if is_range else float(value)
         return float(value)
     except ValueError:
-        expected = "a whole number or all" if key == "sources" else "a number"
-        if key == "gamma" and name != "local":
-            expected = "a number or a range such as 0..4"
         raise UnknownMethodError(f"{name}: expected {key}={expected}, got {value!r}.") from None
 
 
@@ -295,10 +291,6 @@ def _check(method: Method) -> None:
             method.transform(2)
     except (TypeError, ValueError) as error:
         raise UnknownMethodError(f"{method.label}: {error}") from None
-    if not 0 < method.until <= 1:
-        raise UnknownMethodError(
-            f"{method.label}: until must be above 0 and at most 1, got {method.until}."
-        )
 
 
 def _print(value: Any) -> str:
@@ -311,13 +303,3 @@ def _print(value: Any) -> str:
 
 def _spell(name: str, options: dict[str, Any]) -> str:
     return ":".join([name, ",".join(f"{k}={_print(v)}" for k, v in options.items())]).rstrip(":")
-
-
-BUILDERS: dict[str, Callable[..., Transform]] = {
-    "smoothing": LabelSmoothing,
-    "mixup": Mixup,
-    "cutmix": CutMix,
-    "switch": MixupOrCutMix,
-    "zetamix": ZetaMix,
-    "zeta": ZetaMixup,
-}

@@ -14,7 +14,6 @@ from zetamix.plan import (
     MixPlan,
     PlanRule,
     check_is_plan,
-    check_sizes,
     draw_plan,
     mixup_rule,
     zeta_rule,
@@ -78,12 +77,9 @@ def zeta_mixup(
     >>> targets.shape, targets.argmax(1)
     (torch.Size([8, 8]), tensor([0, 1, 2, 3, 4, 5, 6, 7]))
     """
-    given, pair, first = _read_pair(samples, labels)
-    check_sizes(first.shape[0], sources, outputs)
-    draw = Draw(generator, stream, first.device)
-    rule = zeta_rule(gamma, sources, anchor, outputs or first.shape[0], draw.device)
-    mixed = _mix_pair(*pair, num_classes, ignore_index, rule, draw, outputs)
-    return in_kind_of(given, mixed)  # type: ignore[no-any-return]
+    given, pair, draw = _read_pair(samples, labels, generator, stream)
+    rule = zeta_rule(labels.shape[0], gamma, sources, outputs, anchor, draw.device)
+    return _mix_pair(given, pair, num_classes, ignore_index, rule, draw, outputs)
 
 
 def mixup(
@@ -107,36 +103,36 @@ def mixup(
     >>> targets.shape
     torch.Size([8, 10])
     """
-    given, pair, first = _read_pair(samples, labels)
-    check_sizes(first.shape[0], None, outputs)
-    draw = Draw(generator, stream, first.device)
-    rule = mixup_rule(alpha, per)
-    mixed = _mix_pair(*pair, num_classes, ignore_index, rule, draw, outputs)
-    return in_kind_of(given, mixed)  # type: ignore[no-any-return]
+    given, pair, draw = _read_pair(samples, labels, generator, stream)
+    rule = mixup_rule(labels.shape[0], alpha, outputs, per)
+    return _mix_pair(given, pair, num_classes, ignore_index, rule, draw, outputs)
 
 
-def _read_pair(samples: Any, labels: Any) -> tuple[Any, tuple[Any, Tensor], Tensor]:
-    """The pair as given and as tensors, and the first tensor of the samples."""
+def _read_pair(
+    samples: Any, labels: Any, generator: torch.Generator | None, stream: int | None
+) -> tuple[tuple[Any, Any], tuple[Any, Tensor], Draw]:
+    """The pair as given and as tensors, and the random numbers on its device."""
     given = samples, labels
     refuse_coordinates(given)
     pair = as_tensors(given)
-    return given, pair, check_pair(*pair)
+    return given, pair, Draw(generator, stream, check_pair(*pair).device)
 
 
 def _mix_pair(
-    samples: Any,
-    labels: Tensor,
+    given: tuple[Any, Any],
+    pair: tuple[Any, Tensor],
     num_classes: int | None,
     ignore_index: int | None,
     rule: PlanRule,
     draw: Draw,
     outputs: int | None,
 ) -> tuple[Any, Tensor]:
+    samples, labels = pair
     target = infer_rule(labels, num_classes, ignore_index)
-    batch, dtype = labels.shape[0], plan_dtype((samples, labels))
+    batch, mixed = labels.shape[0], None
     if outputs in (None, batch):
-        mixed = launch(samples, labels, target, rule, None, None, draw)
-        if mixed is not None:
-            return mixed
-    plan = draw_plan(rule, batch, draw, outputs=outputs, dtype=dtype)
-    return Blend().mix(samples, plan), target.mix(labels, plan)
+        mixed = launch(samples, labels, target, rule, draw)
+    if mixed is None:
+        plan = draw_plan(rule, batch, draw, outputs=outputs, dtype=plan_dtype(pair))
+        mixed = Blend().mix(samples, plan), target.mix(labels, plan)
+    return in_kind_of(given, mixed)  # type: ignore[no-any-return]

@@ -112,11 +112,7 @@ class MixPlan:
             raise TypeError(f"indices must be int64, got {indices.dtype}.")
         if not weights.is_floating_point():
             raise TypeError(f"weights must be floating point, got {weights.dtype}.")
-        if indices.device != weights.device:
-            raise ValueError(
-                "indices and weights must be on the same device, got "
-                f"{indices.device} and {weights.device}."
-            )
+        checks.check_same_device("indices", indices, "weights", weights)
         # on a GPU, the gather that uses the indices asserts that they are in range
         if not checks.reads_need_sync(indices) and indices.numel():
             low, high = (int(bound) for bound in indices.aminmax())
@@ -138,11 +134,7 @@ class MixPlan:
             )
         height, width = size = box.check_size(self.size)
         object.__setattr__(self, "size", size)
-        if boxes.device != self.device:
-            raise ValueError(
-                f"indices and boxes must be on the same device, got {self.device} and "
-                f"{boxes.device}."
-            )
+        checks.check_same_device("indices", self.indices, "boxes", boxes)
         if not checks.reads_need_sync(boxes) and boxes.numel():
             rows, columns = boxes[..., ::2], boxes[..., 1::2]
             if boxes.min() < 0 or rows.max() > height or columns.max() > width:
@@ -170,14 +162,6 @@ class MixPlan:
     def rotates(self) -> bool:
         """Whether output k is known to mix samples k and (k − s) mod batch_size, with one s."""
         return self._shift is not None
-
-    def sample_weights(self) -> Tensor:
-        """[outputs, sources]: the weights of samples, scaled where the variance is kept."""
-        if not self.keep_variance:
-            return self.weights
-        norm: Tensor = torch.linalg.vector_norm(self.weights, dim=1, keepdim=True)
-        scaled = self.weights / norm
-        return scaled if self.boxes is None else self.weights.where(self.pasted[:, None], scaled)
 
     @property
     def pasted(self) -> Tensor:
@@ -256,25 +240,12 @@ def check_is_plan(plan: object) -> None:
         raise TypeError(f"plan must be a MixPlan, got {type(plan).__name__}.")
 
 
-def _trusted_plan(
-    indices: Tensor,
-    weights: Tensor,
-    batch_size: int,
-    *,
-    keep_variance: bool = False,
-    boxes: Tensor | None = None,
-    size: Size | None = None,
-    shift: int | None = None,
-) -> MixPlan:
+def _trusted_plan(indices: Tensor, weights: Tensor, batch_size: int, **others: Any) -> MixPlan:
     """A plan that is valid by construction, created without the checks of `MixPlan`."""
     plan = object.__new__(MixPlan)
-    object.__setattr__(plan, "indices", indices)
-    object.__setattr__(plan, "weights", weights)
-    object.__setattr__(plan, "batch_size", batch_size)
-    object.__setattr__(plan, "keep_variance", keep_variance)
-    object.__setattr__(plan, "boxes", boxes)
-    object.__setattr__(plan, "size", size)
-    object.__setattr__(plan, "_shift", shift)
+    given = {"indices": indices, "weights": weights, "batch_size": batch_size, **others}
+    for name, value in given.items():
+        object.__setattr__(plan, name, value)
     return plan
 
 
@@ -294,28 +265,31 @@ def draw_plan(
     outputs = batch if outputs is None else outputs
     rows, shift = _draw_rows(rule, batch, outputs, draw)
     sources = rows.shape[1]
-    pastes = size is not None and rule.paste > 0 and sources > 1
     once = 1 if rule.per == "batch" else outputs
+    pastes = size is not None and rule.paste > 0 and sources > 1
+    boxes, chosen = None, None
     # γ is drawn last, so that all else of a seed is the same whether γ is a number or a range
-    spots, chosen = _draw_spots(rule, outputs, sources, once, draw) if pastes else (None, None)
+    if pastes:
+        spots = (outputs, sources - 1, 2) if rule.box_alpha is None else (once, 2)
+        boxes = draw.uniform(sampling.BOX, *spots)
+        if rule.paste != 1:
+            chosen = draw.uniform(sampling.PASTED, once) < rule.paste
     mixed = None if rule.p == 1 else draw.uniform(sampling.MIXED, outputs, 1) < rule.p
     weights, areas = _draw_weights(rule, outputs, sources, once, pastes, draw)
     weights = weights.to(dtype)
-    boxes = None
-    if size is not None and spots is not None:
+    if size is not None and boxes is not None:
         if areas is None:
-            boxes = box.place_inside(weights[:, 1:], spots, size)
+            boxes = box.place_inside(weights[:, 1:], boxes, size)
         else:
-            boxes = box.place_around(areas, spots, size)[:, None]
+            boxes = box.place_around(areas, boxes, size)[:, None]
         boxes = box.with_whole(boxes, size)
         shares = box.visible_pixels(boxes, size).to(dtype) / (size[0] * size[1])
         if chosen is not None:
             shares = torch.where(chosen[:, None], shares, weights)
             boxes = torch.where(chosen[:, None, None], boxes, 0)
-        weights = shares
-    # one for all outputs: an expanded view, by which `kernels.cpu` knows it
+        weights, boxes = shares, boxes.expand(outputs, sources, 4)
+    # one for all outputs: an expanded view, by which `kernels.dispatch` knows it
     weights = weights.expand(outputs, sources)
-    boxes = None if boxes is None else boxes.expand(outputs, sources, 4)
     if mixed is not None:
         alone = torch.zeros_like(weights[:1])
         alone[:, :1].fill_(1)
@@ -323,11 +297,9 @@ def draw_plan(
         rows, shift = torch.where(mixed, rows, own), None
         weights = torch.where(mixed, weights, alone)
         boxes = None if boxes is None else torch.where(mixed[:, :, None], boxes, 0)
-    size = None if boxes is None else size
-    kept = rule.keep_variance
-    return _trusted_plan(
-        rows, weights, batch, keep_variance=kept, boxes=boxes, size=size, shift=shift
-    )
+    kept, size = rule.keep_variance, None if boxes is None else size
+    others = {"keep_variance": kept, "boxes": boxes, "size": size, "_shift": shift}
+    return _trusted_plan(rows, weights, batch, **others)
 
 
 def _draw_rows(rule: PlanRule, batch: int, outputs: int, draw: Draw) -> tuple[Tensor, int | None]:
@@ -345,18 +317,6 @@ def _draw_rows(rule: PlanRule, batch: int, outputs: int, draw: Draw) -> tuple[Te
         sources = rule.sources
         width = sampling.order_width(batch, sources)
     return sampling.draw_rows(draw, batch, sources, outputs, width, rule.anchor == "self"), None
-
-
-def _draw_spots(
-    rule: PlanRule, outputs: int, sources: int, once: int, draw: Draw
-) -> tuple[Tensor, Tensor | None]:
-    """Where boxes are placed, and which outputs are pasted; None for all."""
-    inside = rule.box_alpha is None
-    shape = (outputs, sources - 1, 2) if inside else (once, 2)
-    spots = draw.uniform(sampling.BOX, *shape)
-    if rule.paste == 1:
-        return spots, None
-    return spots, draw.uniform(sampling.PASTED, once) < rule.paste
 
 
 def _draw_weights(
@@ -411,22 +371,23 @@ def zeta_plan(
     >>> plan.anchors()
     tensor([0, 1, 2, 3, 4, 5, 6, 7])
     """
-    check_sizes(batch_size, sources, outputs)
     draw = Draw(generator, stream, device)
-    rule = zeta_rule(gamma, sources, anchor, outputs or batch_size, draw.device)
     checks.check_weights_dtype(dtype)
+    rule = zeta_rule(batch_size, gamma, sources, outputs, anchor, draw.device)
     return draw_plan(rule, batch_size, draw, outputs=outputs, dtype=dtype)
 
 
 def zeta_rule(
+    batch: int,
     gamma: Gamma,
     sources: int | None,
+    outputs: int | None,
     anchor: AnchorChoice,
-    outputs: int,
     device: torch.device,
 ) -> PlanRule:
     """The rule of a ζ-mixup plan; raises if an argument is invalid."""
-    checks.check_gamma(gamma, outputs, device)
+    check_sizes(batch, sources, outputs)
+    checks.check_gamma(gamma, outputs or batch, device)
     checks.check_choice("anchor", anchor, ANCHORS)
     # a range may be a list
     given = (gamma[0], gamma[1]) if isinstance(gamma, (tuple, list)) else gamma
@@ -455,15 +416,15 @@ def mixup_plan(
     >>> mixup_plan(4).weights.sum(1)
     tensor([1., 1., 1., 1.])
     """
-    check_sizes(batch_size, None, outputs)
-    checks.check_weights_dtype(dtype)
-    rule = mixup_rule(alpha, per)
     draw = Draw(generator, stream, device)
+    checks.check_weights_dtype(dtype)
+    rule = mixup_rule(batch_size, alpha, outputs, per)
     return draw_plan(rule, batch_size, draw, outputs=outputs, dtype=dtype)
 
 
-def mixup_rule(alpha: float, per: LamChoice) -> PlanRule:
+def mixup_rule(batch: int, alpha: float, outputs: int | None, per: LamChoice) -> PlanRule:
     """The rule of a mixup plan; raises if an argument is invalid."""
+    check_sizes(batch, None, outputs)
     checks.check_alpha("alpha", alpha)
     checks.check_choice("per", per, LAMS)
     return PlanRule(alpha=alpha, partner="rotated", per=per)

@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from zetamix.checks import (
     check_count,
     check_integer,
     check_number,
+    check_same_device,
     check_tensor,
     check_values,
     has_memory,
@@ -24,7 +25,7 @@ from zetamix.checks import (
 )
 from zetamix.kernels import cpu, dispatch
 from zetamix.plan import MixPlan, PlanRule
-from zetamix.sampling import Draw
+from zetamix.sampling import MOST_FEW, Draw
 
 # floating point of 16 bits or more, and the integers that float32 holds exactly
 MIXABLE = {
@@ -76,17 +77,18 @@ class Blend:
     def _mix(self, leaf: Tensor, plan: MixPlan, looked: bool) -> Tensor:
         _check_fits("samples", leaf, plan)
         if leaf.dtype not in MIXABLE:
-            refuse_dtype(leaf.dtype)
+            _refuse_dtype(leaf.dtype)
         if not plan.keep_variance or not is_image(leaf.shape):
             return dispatch.mix_samples(leaf, plan)
         if self.mean is None:
             if not leaf.is_floating_point():
                 _refuse_integers(leaf.dtype)
             return dispatch.mix_samples(leaf, plan, True)
-        if leaf.dtype != torch.uint8 and not leaf.is_floating_point():
+        if leaf.is_floating_point():
+            if not looked and leaf.numel():
+                _check_range(leaf)
+        elif leaf.dtype != torch.uint8:
             raise TypeError(f"mean needs samples in [0, 1] or of dtype uint8, got {leaf.dtype}.")
-        if not looked:
-            _check_range(leaf)
         return dispatch.mix_samples(leaf, plan, True, self._mean_of(leaf))
 
     def _mean_of(self, leaf: Tensor) -> Tensor:
@@ -105,8 +107,6 @@ class Blend:
 
 def _check_range(leaf: Tensor) -> None:
     """Raise unless the values lie in the range that a mean is for; on a device, assert it."""
-    if leaf.dtype == torch.uint8 or not leaf.numel():
-        return
     low, high = leaf.detach().aminmax()
     if reads_need_sync(leaf):
         check_values((low >= 0) & (high <= 1), "mean needs samples in [0, 1].")
@@ -125,7 +125,7 @@ def refuse_range(low: float, high: float) -> None:
         )
 
 
-def refuse_dtype(dtype: torch.dtype) -> None:
+def _refuse_dtype(dtype: torch.dtype) -> None:
     hint = "Token ids cannot be mixed: mix their embeddings."
     if dtype.is_complex:
         hint = "Pass torch.view_as_real(samples), which mixes real and imaginary parts."
@@ -160,8 +160,7 @@ class OneHot:
     ignore_index: int | None = None
 
     def __post_init__(self) -> None:
-        if type(self.num_classes) is not int or self.num_classes < 1:
-            check_count("num_classes", self.num_classes, 1)
+        check_count("num_classes", self.num_classes, 1)
         if self.ignore_index is not None:
             check_integer("ignore_index", self.ignore_index)
 
@@ -171,26 +170,23 @@ class OneHot:
             raise TypeError(f"Class labels must be integers, got {value.dtype}.")
         # small unsigned dtypes cannot hold every class index that they are compared with
         labels = (value if value.ndim == 1 else drop_column(value)).long()
-        on_host = not reads_need_sync(labels)
-        self._check_range(labels, on_host)
+        readable = not reads_need_sync(labels) and has_memory(labels)
+        if readable or reads_need_sync(labels):
+            self._check_range(labels, readable)
+        elif is_batched(labels):
+            raise TypeError(
+                "Class labels cannot be read inside torch.vmap. Mix them outside of it, or as "
+                "one-hot floating point targets with Average()."
+            )
         if labels.ndim > 1:
             return self._mix_dense(labels, plan)
-        if on_host and has_memory(labels):
-            return self._scatter(labels, plan.indices, plan.weights)
-        return self._multiply(labels, plan)
+        return self._scatter(labels, plan) if readable else self._multiply(labels, plan)
 
-    def _check_range(self, labels: Tensor, on_host: bool) -> None:
+    def _check_range(self, labels: Tensor, readable: bool) -> None:
         """Labels in [0, num_classes), or `ignore_index`: read on a CPU, asserted on a device."""
-        if on_host and not has_memory(labels):
-            if is_batched(labels):
-                raise TypeError(
-                    "Class labels cannot be read inside torch.vmap. Mix them outside of it, or as "
-                    "one-hot floating point targets with Average()."
-                )
-            return
         ignored = self.ignore_index
         # nearly every batch is valid, which one pass confirms
-        if on_host and labels.numel() and ignored is None:
+        if readable and labels.numel() and ignored is None:
             low, high = labels.aminmax()
             if int(low) >= 0 and int(high) < self.num_classes:
                 return
@@ -199,7 +195,7 @@ class OneHot:
         if ignored is not None:
             valid = valid | (labels == ignored)
             message += f" or equal ignore_index={ignored}"
-        if not on_host:
+        if not readable:
             torch._assert_async(valid.all(), f"{message}. Is num_classes right?")
         elif labels.numel() and not bool(valid.all()):
             wrong = labels[~valid].flatten()[0].item()
@@ -210,13 +206,13 @@ class OneHot:
                 hint = f"If this label means ignored, pass ignore_index={wrong}."
             raise ValueError(f"{message}, got {wrong}. {hint}")
 
-    def _scatter(self, labels: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
+    def _scatter(self, labels: Tensor, plan: MixPlan) -> Tensor:
         """Each source's weight added to its class, for class indices [n] on a CPU.
 
         Faster than a matrix product on a CPU (128 rows, 8 sources: 48 µs against 127). On a GPU the
         order of the additions, and so the last bit, would not be deterministic.
         """
-        weights = weights.double()
+        indices, weights = plan.indices, plan.weights.double()
         if self.ignore_index is not None:
             counted = labels != self.ignore_index
             weights = weights * counted[indices]
@@ -238,7 +234,7 @@ class OneHot:
                 f"Masks must have the height and width of the images, {list(plan.size)}, to paste "
                 f"the same boxes, got {list(labels.shape)}. Resize them, or use ZetaMix(paste=0)."
             )
-        if dispatch.mixes_dense_on_cpu(labels, plan):
+        if plan.sources <= MOST_FEW and dispatch.mixes_on_cpu(labels, plan):
             return cpu.add_by_class(labels, plan, self.num_classes, self.ignore_index)
         # one class at a time: a one-hot tensor of all classes would double the memory
         classes = range(self.num_classes)
@@ -270,8 +266,7 @@ class FromAnchor:
 
     def mix(self, value: Any, plan: MixPlan) -> Any:
         if isinstance(value, (list, tuple)):
-            if len(value) != plan.batch_size:
-                _refuse_length("a FromAnchor entry", len(value), plan)
+            _check_length("a FromAnchor entry", len(value), plan)
             return [value[k] for k in plan.anchors().tolist()]
         _check_fits("a FromAnchor entry", value, plan)
         return value.index_select(0, plan.anchors())
@@ -280,24 +275,15 @@ class FromAnchor:
 Rule: TypeAlias = Blend | OneHot | Average | FromAnchor
 
 
-def is_batch(value: object) -> TypeGuard[Tensor]:
-    """Whether it is a dense tensor with a batch dimension; `check_tensor` raises otherwise."""
-    if not isinstance(value, Tensor) or value.layout is not torch.strided:
-        return False
-    return value.ndim > 0 and not value.is_nested
-
-
 def check_pair(samples: Any, labels: Any) -> Tensor:
     """The first tensor of the samples; raises unless samples and labels form a batch."""
     leaves = [samples] if isinstance(samples, Tensor) else pytree.tree_leaves(samples)
     if not leaves:
         raise TypeError("samples must contain at least one tensor, got none.")
     for leaf in leaves:
-        if not is_batch(leaf):
-            check_tensor("samples", leaf)
+        check_tensor("samples", leaf)
     first: Tensor = leaves[0]
-    if not is_batch(labels):
-        check_tensor("labels", labels)
+    check_tensor("labels", labels)
     if not torch.compiler.is_compiling() and (is_batched(first) or is_batched(labels)):
         raise TypeError(
             "A plan cannot be drawn inside torch.vmap. Draw it outside with zeta_plan or "
@@ -313,11 +299,7 @@ def check_pair(samples: Any, labels: Any) -> Tensor:
             f"samples and labels must have the same length, got {first.shape[0]} samples "
             f"and {labels.shape[0]} labels.{hint}"
         )
-    if first.device != labels.device:
-        raise ValueError(
-            f"samples and labels must be on the same device, got {first.device} and "
-            f"{labels.device}."
-        )
+    check_same_device("samples", first, "labels", labels)
     return first
 
 
@@ -326,9 +308,9 @@ def launch(
     labels: Tensor,
     target: Rule,
     rule: PlanRule,
-    size: Size | None,
-    mean: float | Sequence[float] | None,
     draw: Draw,
+    size: Size | None = None,
+    mean: float | Sequence[float] | None = None,
 ) -> tuple[Tensor, Tensor] | None:
     """Draw a plan and mix samples and class indices in one launch on a GPU; None if not possible.
 
@@ -350,20 +332,18 @@ def plan_dtype(batch: object) -> torch.dtype:
 
 def _check_fits(name: str, value: Tensor, plan: MixPlan) -> None:
     """Raise unless the plan can be applied to the tensor."""
-    if not is_batch(value):
-        check_tensor(name, value)
-    if value.shape[0] != plan.batch_size:
-        _refuse_length(name, value.shape[0], plan)
+    _check_length(name, check_tensor(name, value).shape[0], plan)
     if value.device != plan.indices.device:
         raise ValueError(
             f"The plan is on {plan.device}, but {name} is on {value.device}. Move one with .to()."
         )
 
 
-def _refuse_length(name: str, length: int, plan: MixPlan) -> None:
-    raise ValueError(
-        f"The plan was made for a batch of {plan.batch_size}, but {name} has {length} rows."
-    )
+def _check_length(name: str, length: int, plan: MixPlan) -> None:
+    if length != plan.batch_size:
+        raise ValueError(
+            f"The plan was made for a batch of {plan.batch_size}, but {name} has {length} rows."
+        )
 
 
 def drop_column(labels: Tensor) -> Tensor:

@@ -307,7 +307,7 @@ class BatchMix(nn.Module):
         if self.rules is None:
             given = (given,) if isinstance(given, Tensor) else given
             batches.refuse_coordinates(given)
-        batch = batches.with_dicts(batches.as_tensors(given))
+        batch = batches.as_tensors(given)
         return batches.in_kind_of(given, self._mix_batch(batch, controls))
 
     def _mix_pair(
@@ -315,16 +315,18 @@ class BatchMix(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         target = infer_rule(labels, self.num_classes, self.ignore_index)
         check_pair(samples, labels)
-        dtype, device = plan_dtype((samples, labels)), samples.device
+        device = samples.device
         if not _mixes(controls):
+            dtype = plan_dtype((samples, labels))
             alone = identity_plan(samples.shape[0], device=device, dtype=dtype)
             return samples, target.mix(labels, alone)
         size = self._size_of([(samples, self._blend)])
         rule, draw = self._rule_now(controls, samples.shape[0], device), self._draw(device)
         if samples.is_cuda:
-            pair = launch(samples, labels, target, rule, size, self._blend.mean, draw)
+            pair = launch(samples, labels, target, rule, draw, size, self._blend.mean)
             if pair is not None:
                 return pair
+        dtype = plan_dtype((samples, labels))
         plan = draw_plan(rule, samples.shape[0], draw, size=size, dtype=dtype)
         return self._blend.mix(samples, plan, looked=True), target.mix(labels, plan)
 

@@ -1,4 +1,4 @@
-"""Atomic file writes, and checksums: a reader sees a whole file, old or new, or an error."""
+"""Atomic file writes: a reader sees a whole file, old or new, or an error."""
 
 import glob
 import hashlib
@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -57,36 +57,27 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
-def seal(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with their checksum.
-
-    >>> unseal(json.loads(json.dumps(seal({"error": 0.25}))))
-    {'error': 0.25}
-    """
-    return {**values, CHECKSUM: _checksum(values)}
-
-
-def unseal(values: Any, *, checked: bool = False) -> dict[str, Any]:
-    """The values of `seal`, read back as JSON; raises ValueError if they have changed.
-
-    checked: whether a checksum is required; earlier versions wrote none.
-    """
-    if not isinstance(values, dict):
-        raise ValueError(f"expected a JSON object, got {type(values).__name__}")
-    if checked and CHECKSUM not in values:
-        raise ValueError("it has no checksum")
-    plain = {name: value for name, value in values.items() if name != CHECKSUM}
-    if CHECKSUM in values and values[CHECKSUM] != _checksum(plain):
-        raise ValueError("its checksum differs: it has changed since it was written")
-    return plain
+def seal(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with their checksum, which `read_json` verifies."""
+    return {**values, CHECKSUM: hash_json(json.loads(json.dumps(values)))}
 
 
 def read_json(path: Path, *, checked: bool = False) -> dict[str, Any]:
-    """The values of a file that holds one JSON object; raises ValueError if it is damaged."""
+    """The values of a file that holds one JSON object; raises ValueError if it is damaged.
+
+    checked: whether it must have the checksum of `seal`.
+    """
+    _check_regular(path)
     try:
-        return unseal(json.loads(path.read_bytes()), checked=checked)
+        values = json.loads(path.read_bytes())
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"expected a JSON object, got {type(values).__name__}")
+    if checked and values != seal({k: v for k, v in values.items() if k != CHECKSUM}):
+        raise ValueError("its checksum differs: it has changed since it was written")
+    values.pop(CHECKSUM, None)
+    return values
 
 
 def load_tensors(path: Path) -> Any:
@@ -96,11 +87,18 @@ def load_tensors(path: Path) -> Any:
     """
     import torch
 
+    _check_regular(path)
     with zipfile.ZipFile(path) as file:
         damaged = file.testzip()
     if damaged is not None:
         raise ValueError(f"the checksum of {damaged} differs: it has changed since it was written")
     return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _check_regular(path: Path) -> None:
+    """Raise for a pipe or a device, from which a read may never return."""
+    if path.exists() and not path.is_file():
+        raise ValueError("it is not a regular file")
 
 
 def hash_json(value: Any) -> str:
@@ -111,11 +109,6 @@ def hash_json(value: Any) -> str:
 def hash_file(path: Path, algorithm: str = "sha256") -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
-
-
-def _checksum(values: Mapping[str, Any]) -> str:
-    # as JSON reads it back: keys are strings, tuples are lists
-    return hash_json(json.loads(json.dumps(values)))
 
 
 @contextmanager

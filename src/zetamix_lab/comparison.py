@@ -35,7 +35,7 @@ Key: TypeAlias = tuple[str, int]
 # the last part of training, by which convergence is judged, and its minimum of evaluated epochs
 LATE, LATE_EPOCHS = 1 / 3, 3
 # names of metrics of one's own of which less is better
-LESS = ("error", "loss", "nll", "ece", "mae", "mse", "rmse")
+LESS = {"error", "loss", "nll", "ece", "mae", "mse", "rmse"}
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def metric_of(name: str) -> Metric:
     >>> metric_of("error").title, metric_of("dice").sign, metric_of("val_loss").sign
     ('error rate', 1, -1)
     """
-    less = any(part in LESS for part in name.lower().replace("-", "_").split("_"))
+    less = LESS & {*name.lower().replace("-", "_").split("_")}
     return METRICS.get(name) or Metric(name, name, name, not less, percent=False)
 
 
@@ -83,8 +83,6 @@ class Comparison:
     """Where runs were trained, as in "2 processes side by side"; empty if all had a record."""
     unfinished: Mapping[Key, float] = field(default_factory=dict)
     """Epochs of runs that were stopped early."""
-    epochs_trained: float = 0.0
-    """Epochs of all runs that this call trained."""
 
     @cached_property
     def runs(self) -> pd.DataFrame:
@@ -111,7 +109,7 @@ class Comparison:
     def complete(self) -> bool:
         return len(self.finished) == self.total
 
-    @cached_property
+    @property
     def title(self) -> str:
         return self.name if self.dataset is None else self.dataset.name
 
@@ -125,7 +123,7 @@ class Comparison:
         found = [own.targets for own in self.samples.values()]
         return found[0] if found and all(np.array_equal(found[0], own) for own in found) else None
 
-    @cached_property
+    @property
     def test_size(self) -> int | None:
         return None if self.targets is None else len(self.targets)
 
@@ -140,9 +138,8 @@ class Comparison:
             return self.dataset.splits["test"].counts()
         if self.targets is None:
             return None
-        return torch.from_numpy(
-            self.targets.sum(0) if self.multi_label else np.bincount(self.targets)
-        )
+        targets = torch.from_numpy(self.targets)
+        return targets.sum(0) if self.multi_label else targets.bincount()
 
     # metrics
 
@@ -176,21 +173,10 @@ class Comparison:
         """Whether every run has a temperature fitted on the validation split."""
         return all(name in self.recorded for name in SCALED)
 
-    def temperature(self, method: str) -> float:
-        """The mean temperature over seeds."""
-        fitted = [r.extra["temperature"] for (m, _), r in self.records.items() if m == method]
-        return fmean(fitted)
-
     @property
     def tested(self) -> list[str]:
         """The metrics of the verdict; Holm's correction covers the tests of all of them."""
         return [self.primary, *(SCALED if self.has_temperatures else ())]
-
-    @cached_property
-    def steps(self) -> dict[str, float]:
-        """The smallest change of each metric when one prediction flips."""
-        counts = self.test_counts
-        return {} if counts is None else {name: resolution(name, counts) for name in self.recorded}
 
     # statistics
 
@@ -214,25 +200,25 @@ class Comparison:
     @cached_property
     def tests(self) -> pd.DataFrame:
         """`crossed_tests` of every metric against each baseline."""
-        of_samples = {name: self._contributions(name) for name in self.recorded}
+        counts, samples = self.test_counts, self.samples if self.targets is not None else {}
+        # the smallest change of each metric, when one prediction flips
+        steps = {m: resolution(m, counts) for m in self.recorded} if counts is not None else {}
+        of_samples = {
+            name: {key: own.contributions(name) for key, own in samples.items()}
+            for name in self.recorded
+        }
         parts = [
-            crossed_tests(self.runs, baseline, self.tested, self.steps, of_samples).assign(
-                baseline=baseline
-            )
-            for baseline in self.baselines
+            crossed_tests(self.runs, base, self.tested, steps, of_samples).assign(baseline=base)
+            for base in self.baselines
         ]
         return pd.concat(parts, ignore_index=True)
 
-    def _contributions(self, metric: str) -> dict[Key, Array]:
-        found = {key: own.contributions(metric) for key, own in self.samples.items()}
-        known = self.targets is not None
-        return {key: values for key, values in found.items() if known and values is not None}
-
     def differences(self, baseline: str, metric: str | None = None) -> pd.DataFrame:
         """The tests of one metric against a baseline: every other method that shares a seed."""
-        name = self.primary if metric is None else metric
         tests = self.tests
-        return tests[(tests["baseline"] == baseline) & (tests["metric"] == name)]
+        return tests[
+            (tests["baseline"] == baseline) & (tests["metric"] == (metric or self.primary))
+        ]
 
     @property
     def compared(self) -> bool:
@@ -281,14 +267,21 @@ class Comparison:
                 changes.setdefault(method, []).append(slope * (epochs[-1] - epochs[0]))
         return changes
 
+    def records_of(self, method: str) -> list[RunRecord]:
+        return [record for (label, _), record in self.records.items() if label == method]
+
+    def temperature(self, method: str) -> float:
+        """The mean temperature over seeds."""
+        return fmean(record.extra["temperature"] for record in self.records_of(method))
+
     def confusion(self, method: str) -> Tensor:
         """[true class, predicted class] over all seeds."""
-        own = [record for (label, _), record in self.records.items() if label == method]
+        own = self.records_of(method)
         return torch.stack([dense_confusion(record.confusion) for record in own]).sum(0)
 
     def recalls(self, method: str) -> Tensor:
         """[seeds, classes]: recall per class; NaN for a class without test samples."""
-        own = [record.confusion for (m, _), record in self.records.items() if m == method]
+        own = [record.confusion for record in self.records_of(method)]
         if self.multi_label:
             # [seeds, label, 4], as `metrics.confusion`
             counts = torch.tensor(own).double()

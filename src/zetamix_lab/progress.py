@@ -19,3 +19,16 @@ def count_epochs(epochs: float, total: float) -> str:
     '12.4 of 30 epochs'
     """
     return f"{epochs:.1f} of {total:.0f} epochs"
+
+
+def about(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> about(3), about(42), about(200), about(9000)
+    ('a few seconds', 'about 40 s', 'about 3 min', 'about 2.5 h')
+    """
+    if seconds < 10:
+        return "a few seconds"
+    if seconds < 90:
+        return f"about {round(seconds, -1):.0f} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"

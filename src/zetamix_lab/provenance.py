@@ -7,6 +7,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -80,21 +81,14 @@ def machine_info(device: torch.device) -> dict[str, str]:
         info["gpu"] = torch.cuda.get_device_name(device)
         info["cuda"] = str(torch.version.cuda)
     for package in PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             info[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    commit = _commit()
-    if commit:
+    if commit := _commit():
         info["commit"] = commit
-    # quoted, so that a shell accepts it again
-    info["command"] = shlex.join(["zetamix", *map(_relative, sys.argv[1:])])
+    # with relative paths, and quoted, so that a shell accepts it again
+    arguments = [argument.replace(f"{Path.cwd()}{os.sep}", "") for argument in sys.argv[1:]]
+    info["command"] = shlex.join(["zetamix", *arguments])
     return info
-
-
-def _relative(argument: str) -> str:
-    """An argument with a path within the working directory relative to it."""
-    return argument.replace(f"{Path.cwd()}{os.sep}", "")
 
 
 def machine_summary(info: dict[str, str]) -> str:
@@ -106,12 +100,10 @@ def machine_summary(info: dict[str, str]) -> str:
 
 
 def _processor() -> str:
-    try:
+    with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
     return platform.processor() or platform.machine()
 
 
@@ -122,16 +114,18 @@ def _commit() -> str | None:
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
+    # results are written to the checkout as well; only changes in src count
+    questions = ("rev-parse --short=10 HEAD", "status --porcelain -- src")
     try:
-        commit = _git(root, "rev-parse", "--short=10", "HEAD")
-        # results are written to the checkout as well; only changes in src count
-        changed = _git(root, "status", "--porcelain", "--", "src")
+        commit, changed = (
+            subprocess.check_output(
+                ["git", "-C", root, *words.split()],
+                text=True,
+                timeout=10,
+                stderr=subprocess.DEVNULL,
+            ).strip()
+            for words in questions
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return f"{commit}-dirty" if changed else commit
-
-
-def _git(root: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(root), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    return done.stdout.strip()

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from filelock import FileLock
 from torch import Tensor
 
-from zetamix_lab.atomic_io import CHECKSUM, hash_json, naming, write_bytes
+from zetamix_lab.atomic_io import hash_json, naming, write_bytes
 from zetamix_lab.text import reason
 
 RUN_SCHEMA = "zetamix/run/1"
@@ -47,14 +47,12 @@ class Cell:
         >>> len(cell.key), cell.key == dataclasses.replace(cell, seed=1).key
         (12, False)
         """
-        recipe = {
-            # a file is identified by its content, not by its path
-            name: {k: v for k, v in value.items() if k != "path"}
-            if isinstance(value, dict)
-            else value
-            for name, value in self.recipe.items()
-        }
-        return hash_json({**dataclasses.asdict(self), "recipe": recipe})[:12]
+        values = dataclasses.asdict(self)
+        for value in values["recipe"].values():
+            if isinstance(value, dict):
+                # a file is identified by its content, not by its path
+                value.pop("path", None)
+        return hash_json(values)[:12]
 
     @property
     def folder(self) -> str:
@@ -151,7 +149,7 @@ class Measurement:
 
 def _fields(values: dict[str, Any]) -> dict[str, Any]:
     """Without what is not a field: the key, and the checksum of earlier versions."""
-    return {name: value for name, value in values.items() if name not in ("key", CHECKSUM)}
+    return {name: value for name, value in values.items() if name not in ("key", "sha256")}
 
 
 @dataclass(frozen=True)
@@ -173,14 +171,13 @@ class SampleResults:
     ) -> "SampleResults":
         """From the logits of a split, [n, classes], and labels as in `metrics.classify`."""
         logits, labels = logits.detach().float().cpu(), labels.detach().cpu()
+        several = labels.ndim == 2
+        cross_entropy = F.binary_cross_entropy_with_logits if several else F.cross_entropy
 
         def loss(logits: Tensor) -> Array:
-            if labels.ndim == 2:
-                losses = F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
-                return losses.mean(1).numpy()
-            return F.cross_entropy(logits, labels, reduction="none").numpy()
+            losses = cross_entropy(logits, labels, reduction="none")
+            return (losses.mean(1) if several else losses).numpy()
 
-        several = labels.ndim == 2
         right = ((logits > 0) == (labels > 0.5)).all(1) if several else logits.argmax(1) == labels
         targets = labels.to(torch.uint8 if several else torch.int32)
         scaled = None if temperature is None else loss(logits / temperature)
@@ -290,5 +287,4 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
                 raise ValueError(f"{path}, line {number}: not JSON.") from None
             if not isinstance(values, dict):
                 raise ValueError(f"{path}, line {number}: expected a JSON object.")
-            values.pop(CHECKSUM, None)
             yield values

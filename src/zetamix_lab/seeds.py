@@ -6,9 +6,8 @@ from contextlib import contextmanager
 
 import torch
 
-# held by a thread while it uses global state: torch's default generators, or the capture of a CUDA
-# graph, during which no thread may synchronise the device
-TORCH_LOCK = threading.RLock()
+# loaders of several threads distort images by torch's default generator
+_LOCK = threading.RLock()
 
 
 @contextmanager
@@ -18,7 +17,7 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
     device: a GPU whose default generator is seeded as well as the CPU's.
     """
     gpus = [device] if device is not None and device.type == "cuda" else []
-    with TORCH_LOCK, torch.random.fork_rng(devices=gpus):
+    with _LOCK, torch.random.fork_rng(devices=gpus):
         torch.default_generator.manual_seed(seed)
         for gpu in gpus:
             index = torch.cuda.current_device() if gpu.index is None else gpu.index

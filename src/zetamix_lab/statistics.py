@@ -57,10 +57,13 @@ def summarise(runs: pd.DataFrame | Mapping[int, float]) -> Any:
     """
     if not isinstance(runs, pd.DataFrame):
         # until the paper's tables are made of data frames
-        numbers = list(runs.values())
-        mean = math.fsum(numbers) / len(numbers)
-        return Summary(mean, _deviation(numbers, mean), dict(runs))
-    return _over_seeds(runs, [column for column in runs if column not in ("seed", "value")])
+        numbers = pd.Series(runs, dtype=float)
+        mean, deviation = numbers.mean(skipna=False), numbers.std(skipna=False)
+        return Summary(float(mean), _none(deviation), dict(runs))
+    groups = [column for column in runs if column not in ("seed", "value")]
+    values = runs.groupby(groups, sort=False)["value"]
+    means, deviations = values.mean(skipna=False), values.std(skipna=False)
+    return pd.DataFrame({"mean": means, "sd": deviations, "n": values.size()}).reset_index()
 
 
 def paired_tests(
@@ -86,8 +89,7 @@ def paired_tests(
     is_base = runs["method"] == baseline
     pairs = runs[~is_base].merge(runs.loc[is_base, [*same, "value"]], on=same, suffixes=("", "_"))
     pairs["value"] -= pairs.pop("value_")
-    groups = [column for column in runs if column not in ("seed", "value")]
-    table = _over_seeds(pairs, groups)
+    table = summarise(pairs)
     # of no pairs at all, the metrics have no type
     floor = table["metric"].map(dict(steps or {})).fillna(0).astype(float) / math.sqrt(6)
     error = table["sd"].where(table["sd"].isna() | (table["sd"] > floor), floor)
@@ -100,7 +102,7 @@ def crossed_tests(
     baseline: str,
     tested: Sequence[str] | None = None,
     steps: Mapping[str, float] | None = None,
-    samples: Mapping[str, Mapping[tuple[str, int], Array]] | None = None,
+    samples: Mapping[str, Mapping[tuple[str, int], Array | None]] | None = None,
 ) -> pd.DataFrame:
     """`paired_tests` for new seeds and new test samples, of one dataset: docs/understand/intervals.
 
@@ -110,7 +112,7 @@ def crossed_tests(
     of freedom of the first.
 
     samples: by metric, for each method and seed, the contributions of the test samples, [n], in the
-        same order for all runs; their mean is the metric.
+        same order for all runs; their mean is the metric. None where there are none.
     """
     table = paired_tests(runs, baseline, tested, steps)[["method", "metric", "mean", "sd", "n"]]
     pooled = {
@@ -122,26 +124,18 @@ def crossed_tests(
     table["freedom"] = [pooled[metric][1] for metric in table["metric"]]
     table["seed_error"] = np.sqrt(np.array(variance, dtype=float) / table["n"])
     table.loc[table["freedom"] == 0, "seed_error"] = np.nan
-    table["sample_error"] = [
-        _sample_error((samples or {}).get(row.metric, {}), row.method, baseline)
-        for row in table.itertuples()
-    ]
+    added = []
+    for row in table.itertuples():
+        known = (samples or {}).get(row.metric, {})
+        ours = {seed: values for (method, seed), values in known.items() if method == row.method}
+        pairs = [(own, known.get((baseline, seed))) for seed, own in ours.items()]
+        found = [own - base for own, base in pairs if own is not None and base is not None]
+        added.append(math.sqrt(sample_variance(np.stack(found))) if len(found) > 1 else math.nan)
+    table["sample_error"] = added
     error, freedom = combine(
         table["seed_error"], table["sample_error"].fillna(0.0), table["freedom"]
     )
     return _with_tests(table, error, freedom, tested)
-
-
-def _sample_error(
-    contributions: Mapping[tuple[str, int], Array], method: str, baseline: str
-) -> float:
-    """The standard error of a paired difference from the test sample; NaN if it is not known."""
-    pairs = [
-        ours - contributions[baseline, seed]
-        for (name, seed), ours in contributions.items()
-        if name == method and (baseline, seed) in contributions
-    ]
-    return math.sqrt(sample_variance(np.stack(pairs))) if len(pairs) > 1 else math.nan
 
 
 def pooled_variance(methods: pd.Series, seeds: pd.Series, values: Array) -> tuple[Any, int]:
@@ -213,12 +207,6 @@ def _with_tests(
     return table.assign(significant=apart & (table["p_holm"] < 1 - CONFIDENCE))
 
 
-def _over_seeds(runs: pd.DataFrame, groups: list[str]) -> pd.DataFrame:
-    values = runs.groupby(groups, sort=False)["value"]
-    means, deviations = values.mean(skipna=False), values.std(skipna=False)
-    return pd.DataFrame({"mean": means, "sd": deviations, "n": values.size()}).reset_index()
-
-
 def holm_corrected(p: pd.Series) -> pd.Series:
     """p-values after Holm's correction: at 5 %, it bounds the probability of any false claim.
 
@@ -249,31 +237,20 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """The difference between a method and a baseline, paired by seed (Student's t)."""
+class Difference(Summary):
+    """The difference between a method and a baseline, paired by seed (Student's t).
+
+    `low` and `high` are the ends of its interval; they and `p` are None for one seed.
+    """
 
     method: str
     baseline: str
     metric: str
-    values: Mapping[int, float]
-    """Method minus baseline, by seed."""
-    mean: float
     low: float | None
     high: float | None
-    """Ends of the confidence interval, uncorrected; None for one seed."""
     p: float | None
-    """Two-sided, uncorrected; None for one seed."""
     p_holm: float | None = None
     """p after Holm's correction over a family of tests; None if it belongs to no family."""
-
-    @property
-    def n(self) -> int:
-        return len(self.values)
-
-    @property
-    def sd(self) -> float | None:
-        """Standard deviation over seeds; None for one seed."""
-        return _deviation(list(self.values.values()), self.mean)
 
     @property
     def excludes_zero(self) -> bool:
@@ -295,57 +272,28 @@ def paired_difference(
     *,
     resolution: float = 0.0,
 ) -> Difference | None:
-    """The mean difference over the seeds that both have; None if they share no seed.
-
-    resolution: the smallest change of the metric (`metrics.resolution`). Three seeds can differ by
-        the same few samples, and a standard deviation of 0 would imply certainty, so it is at least
-        that of rounding, resolution / √6 for a difference.
-
-    >>> found = paired_difference(
-    ...     "a", "b", "error", {0: 0.1, 1: 0.2, 2: 0.3}, {0: 0.2, 1: 0.4, 2: 0.6}
-    ... )
-    >>> [round(value, 4) for value in (found.mean, found.low, found.high, found.p)]
-    [-0.2, -0.4484, 0.0484, 0.0742]
-    """
-    by_seed = {
-        seed: value - baseline_values[seed]
-        for seed, value in values.items()
-        if seed in baseline_values
+    """`paired_tests` of one method; None if it shares no seed with the baseline."""
+    both = {method: values, baseline: baseline_values}
+    rows = [(name, seed, metric, v) for name, own in both.items() for seed, v in own.items()]
+    runs = pd.DataFrame(rows, columns=[*KEYS[1:], "value"])
+    shared = {
+        seed: v - baseline_values[seed] for seed, v in values.items() if seed in baseline_values
     }
-    if not by_seed:
-        return None
-    numbers = list(by_seed.values())
-    mean = math.fsum(numbers) / len(numbers)
-    deviation = _deviation(numbers, mean)
-    if deviation is None:
-        return Difference(method, baseline, metric, by_seed, mean, None, None, None)
-    freedom = len(numbers) - 1
-    error = max(deviation, resolution / math.sqrt(6)) / math.sqrt(len(numbers))
-    half = error * float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
-    if error == 0:
-        p = 1.0 if mean == 0 else 0.0
-    else:
-        p = 2 * float(stdtr(freedom, -abs(mean) / error))
-    return Difference(method, baseline, metric, by_seed, mean, mean - half, mean + half, p)
+    for test in paired_tests(runs, baseline, steps={metric: resolution}).itertuples():
+        sd, low, high, p = (_none(test.sd), _none(test.low), _none(test.high), _none(test.p))
+        return Difference(test.mean, sd, shared, method, baseline, metric, low, high, p)
+    return None
 
 
-def holm(found: Sequence[Difference | None]) -> list[Difference]:
-    """All differences with Holm's p: at 5 %, it bounds the probability of any false claim.
+def holm(found: Iterable[Difference | None]) -> list[Difference]:
+    """All differences with Holm's p; None, of methods that share no seed, is skipped."""
+    kept = [difference for difference in found if difference is not None]
+    corrected = holm_corrected(pd.Series([d.p for d in kept], dtype=float))
+    return [replace(d, p_holm=_none(p)) for d, p in zip(kept, corrected, strict=True)]
 
-    None, the difference of methods that share no seed, is skipped.
 
-    >>> made = [Difference(str(p), "b", "error", {}, 0.0, 0.0, 0.0, p) for p in (0.04, 0.01, 0.03)]
-    >>> [round(difference.p_holm, 2) for difference in holm(made)]
-    [0.06, 0.03, 0.06]
-    """
-    differences = [difference for difference in found if difference is not None]
-    ordered = sorted((d.p, index) for index, d in enumerate(differences) if d.p is not None)
-    corrected: dict[int, float] = {}
-    highest = 0.0
-    for rank, (p, index) in enumerate(ordered):
-        highest = max(highest, min(1.0, p * (len(ordered) - rank)))
-        corrected[index] = highest
-    return [replace(d, p_holm=corrected.get(index)) for index, d in enumerate(differences)]
+def _none(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
 
 
 def power(difference: float, error: Any, freedom: Any, level: float = 1 - CONFIDENCE) -> Any:
@@ -408,9 +356,3 @@ def standard_error(metric: str, confusion: Confusion) -> float | None:
 def _binomial_variance(right: Tensor, size: Tensor) -> Tensor:
     share = (right + 2) / (size + 4)
     return share * (1 - share) / (size + 4)
-
-
-def _deviation(values: Sequence[float], mean: float) -> float | None:
-    if len(values) < 2:
-        return None
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))

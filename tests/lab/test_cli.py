@@ -18,20 +18,15 @@ import torch
 import typer
 from miniatures import class_folders
 from points import CRESCENTS
-from processes import in_foreground
 from rich.console import Console
 from typer.testing import CliRunner
 
-import zetamix
 from zetamix_lab.atomic_io import write_file, write_text
 from zetamix_lab.cli.app import app
 from zetamix_lab.cli.errors import report_errors
 from zetamix_lab.cli.options import (
-    check_device,
     check_writable,
     parse_device,
-    parse_seeds,
-    parse_train_size,
 )
 from zetamix_lab.cli.stop import make_stop
 from zetamix_lab.train.run_folder import RunFolder
@@ -158,7 +153,7 @@ HUGE = "9" * 30
         (["compare", "--data", "photos/", "--group", "(a"], 2, "is not a regular expression"),
         ([*COMPARE, "--seeds", "0"], 2, "expected 1 to 10,000 seeds (for the single seed 0: '0,')"),
         ([*COMPARE, "--seeds", HUGE], 2, "expected 1 to 10,000 seeds, got"),
-        ([*COMPARE, "--seeds", f"0,{HUGE}"], 2, "expected distinct seeds from 0 to 2147483647"),
+        ([*COMPARE, "--seeds", f"0,{HUGE}"], 2, "expected seeds up to 2147483647"),
         ([*COMPARE, "--seeds", "9" * 9999], 2, "expected a number of seeds or a list"),
         ([*COMPARE, "--seeds", "0,0"], 2, "expected distinct seeds"),
         ([*COMPARE, "--epochs", "0"], 2, "Invalid value for '--epochs'"),
@@ -174,8 +169,8 @@ HUGE = "9" * 30
         ),
         ([*COMPARE, "--train-size", "1"], 1, "size must lie between 2 (one of each class) and 512"),
         ([*COMPARE, "--train-size", HUGE], 1, "and 512 (the whole split)"),
-        ([*COMPARE, "--train-size", "1.5"], 1, "size as a fraction must lie between 0 and 1"),
-        ([*COMPARE, "--train-size", "few"], 2, "expected a number of samples or a fraction"),
+        ([*COMPARE, "--train-size", "-0.5"], 2, "Invalid value for '--train-size'"),
+        ([*COMPARE, "--train-size", "few"], 2, "Invalid value for '--train-size'"),
         ([*COMPARE, "--device", "tpu"], 2, "expected cpu or cuda, got 'tpu'"),
         ([*COMPARE, "--time-limit", "soon"], 2, "Expected a duration such as 9m, 1h30m or 45s"),
         ([*COMPARE, "--log", "wandb"], 1, "Expected tensorboard, got 'wandb'"),
@@ -203,6 +198,18 @@ def refused(read, *arguments):
     return caught.value.message
 
 
+def test_devices_are_those_of_torch(gpus):
+    gpus(0)
+    assert parse_device(None) == torch.device("cpu")
+    assert refused(parse_device, "cuda") == "torch finds no CUDA device; use cpu"
+    gpus(2)
+    assert parse_device(None) == torch.device("cuda")
+    assert parse_device("cuda:1") == torch.device("cuda", 1)
+    assert "below 2" in refused(parse_device, "cuda:2")
+    for name in ("tpu", "cuda:x", "cuda:-1", "cuda:", "cuda:01", ""):
+        assert refused(parse_device, name) == f"expected cpu or cuda, got {name!r}"
+
+
 @pytest.fixture
 def gpus(monkeypatch):
     def pretend(count):
@@ -210,25 +217,6 @@ def gpus(monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
 
     return pretend
-
-
-def test_devices_are_those_of_torch(gpus):
-    gpus(0)
-    assert parse_device(None) == torch.device("cpu")
-    assert refused(parse_device, "cuda") == "torch finds no CUDA device; use cpu"
-    check_device(None)
-    gpus(2)
-    assert parse_device(None) == torch.device("cuda")
-    assert parse_device("cuda:1") == torch.device("cuda", 1)
-    assert "below 2" in refused(parse_device, "cuda:2")
-    for name in ("tpu", "cuda:x", "cuda:-1", "cuda:", "cuda:01", ""):
-        assert refused(check_device, name) == f"expected cpu or cuda, got {name!r}"
-
-
-def test_sizes_and_seeds():
-    assert [parse_train_size(text) for text in (None, "100", "0.1")] == [None, 100, 0.1]
-    given = [parse_seeds(text, 2) for text in ("0,2", "3", "7,", None)]
-    assert given == [(0, 2), (0, 1, 2), (7,), (0, 1)]
 
 
 def test_writability_is_tested_without_a_trace(tmp_path):
@@ -268,12 +256,7 @@ def test_an_error_that_this_package_raised_is_a_sentence(capsys):
     ],
     ids=["int", "library", "KeyError", "empty", "no path"],
 )
-def test_any_other_error_is_a_line_and_a_file(call, summary, capsys, monkeypatch):
-    url = "https://ann:S3cr@et/s '\"S3cr@host/db?user=u&password=S3cret"
-    monkeypatch.setattr(sys, "argv", ["zetamix", "compare", "--data", url])
-    # a checkout that is not installed
-    versions = {"torch": "1.2.3"}
-    monkeypatch.setattr(importlib.metadata, "version", lambda package: versions[package])
+def test_any_other_error_is_a_line_and_a_file(call, summary, capsys):
     status, text = run(call, capsys)
     assert status == 1
     assert text.startswith(f"Unexpected error ({summary}")
@@ -281,9 +264,7 @@ def test_any_other_error_is_a_line_and_a_file(call, summary, capsys, monkeypatch
     content = path.read_text()
     path.unlink()
     assert "Traceback (most recent call last)" in content
-    assert content.startswith(f"zetamix {zetamix.__version__}, torch 1.2.3, ")
-    assert "zetamix compare --data" in content
-    assert "S3cr" not in content + text
+    assert f"torch: {torch.__version__}" in content
     assert path.name.startswith("zetamix-error-")
 
 
@@ -346,9 +327,7 @@ def test_ctrl_c_at_the_start_leaves_no_traceback(seconds, tmp_path):
     program = "import sys; from zetamix_lab.cli import main; print('main', flush=True); main()"
     command = [sys.executable, "-c", program, "compare", "--epochs", "2000", "--device", "cpu"]
     command += ["--out", str(tmp_path / "out"), "--data-dir", str(tmp_path)]
-    process = subprocess.Popen(
-        in_foreground(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout.readline() == "main\n"
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)

@@ -407,7 +407,7 @@ def test_the_first_screen_answers(six, page, width):
         ({"zeta:2.8": [0.1, 0.2]}, {"shape": (2,), "counts": (30, 30)}, 3),
         ({"none": [0.1], "mixup": [0.0]}, {"shape": (3, 120, 100)}, 4),
         (
-            {"none": [0.0, 0.0], "local": [0.0, 0.0]},
+            {"none": [0.0, 0.0], "smoothing": [0.0, 0.0]},
             {"counts": (9, 9), "classes": ["<b>a</b> & c", "very long name of a class indeed"]},
             4,
         ),

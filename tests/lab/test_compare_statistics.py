@@ -10,10 +10,12 @@ import pytest
 import torch
 from comparisons import make_comparison, make_dataset
 from golden import check_golden
+from lab.test_records import RUN
+from lab.test_records import record as record_of
 from scipy import stats
 
 from zetamix_lab.comparison import Comparison, metric_of
-from zetamix_lab.metrics import METRICS, choose_metrics, classify
+from zetamix_lab.metrics import classify
 from zetamix_lab.records import SampleResults
 from zetamix_lab.report.compare_text import describe_terms, summarise
 from zetamix_lab.statistics import (
@@ -22,6 +24,7 @@ from zetamix_lab.statistics import (
     holm_corrected,
     paired_tests,
     power,
+    runs_table,
     seeds_needed,
 )
 from zetamix_lab.statistics import (
@@ -113,34 +116,38 @@ def test_the_seeds_needed_are_the_fewest_with_enough_power(sd, level):
     assert seeds_needed(0.005, sd**2, sample_variance=0.004**2, level=level) is None
 
 
-# metrics that suit the data
+# the table of runs
 
 
-@pytest.mark.parametrize(
-    ("counts", "expected"),
-    [
-        ((10, 15, 12), ["error", "nll", "ece"]),
-        ((10, 16, 12), ["balanced_accuracy", "f1_macro", "error", "nll", "ece"]),
-        ((10, 10), ["auc", "error", "nll", "ece"]),
-        ((10, 90), ["auc", "balanced_accuracy", "f1_macro", "error", "nll", "ece"]),
-    ],
-)
-def test_metrics_suit_the_data(counts, expected):
-    assert choose_metrics(make_dataset(counts).test.counts()) == expected
+def test_records_become_rows():
+    runs = runs_table([RUN, record_of(1)])
+    assert runs.to_dict("list") == {
+        "dataset": ["digits"] * 2,
+        "method": ["zeta:2.8"] * 2,
+        "seed": [0, 1],
+        "metric": ["error"] * 2,
+        "value": [0.25] * 2,
+    }
+    assert summarise_runs(runs).iloc[0].to_dict() == {
+        "dataset": "digits", "method": "zeta:2.8", "metric": "error",
+        "mean": 0.25, "sd": 0.0, "n": 2,
+    }  # fmt: skip
+    assert runs_table([RUN], lambda found: found.best or {"auc": None}).empty
 
 
-@pytest.mark.parametrize(
-    ("metric", "value", "text", "difference"),
-    [
-        ("error", 0.05, "5.00 %", "+5.00 points"),
-        ("error", 0.00001, "0.00 %", "0.00 points"),
-        ("auc", 0.5, "0.5000", "+0.5000"),
-        ("error", -0.12, "-12.00 %", "−12.00 points"),
-    ],
-)
-def test_numbers_have_their_units(metric, value, text, difference):
-    assert METRICS[metric].format(value) == text
-    assert METRICS[metric].format_difference(value) == difference
+def test_further_columns_keep_runs_apart():
+    """Two recipes of one dataset: paired and corrected each by itself."""
+    dice = np.random.default_rng(0)
+    one = runs_of({f"m{m}": {s: dice.normal() for s in range(5)} for m in range(4)})
+    both = pd.concat([one.assign(recipe="a"), one.assign(recipe="b", value=2 * one.value)])
+    alone, found = paired_tests(one, "m0"), paired_tests(both, "m0")
+    for recipe, factor in (("a", 1), ("b", 2)):
+        own = found[found.recipe == recipe].reset_index(drop=True)
+        np.testing.assert_allclose(own["mean"], factor * alone["mean"])
+        np.testing.assert_allclose(own["p_holm"], alone["p_holm"])
+
+
+# what is compared
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,14 @@ import os
 import signal
 import sys
 import threading
-import time
 
 import joblib
 import jobs
 import pytest
 
 from zetamix_lab.runs.executor import (
+    KILLED,
+    MAX_DEATHS,
     ExecutorError,
     Work,
     cores,
@@ -21,23 +22,16 @@ from zetamix_lab.runs.executor import (
 from zetamix_lab.runs.run_cells import run_jobs
 
 
-def do(function, given, shared=None, *, workers=2, reuse=True, max_deaths=3, **options):
+def do(function, given, shared=None, *, workers=2, **options):
     """The messages of all jobs in the order of their arrival, and the number of deaths."""
-    messages, deaths = [], []
-    work = Work(
-        function,
-        list(given),
-        shared,
-        receive=options.pop("receive", messages.append),
-        died=lambda: deaths.append(None),
-        poll_seconds=0.01,
-        **options,
-    )
+    messages = []
+    options = {"receive": messages.append, "poll_seconds": 0.01, **options}
+    work = Work(function, list(given), shared, **options)
     if workers == 1:
         run_here(work)
     else:
-        run_in_processes(work, workers, reuse=reuse, max_deaths=max_deaths)
-    return messages, len(deaths)
+        run_in_processes(work, workers)
+    return [found for found in messages if found != KILLED], messages.count(KILLED)
 
 
 def results(function, given, shared=None, **options):
@@ -71,12 +65,6 @@ def test_what_jobs_share_is_loaded_once_by_every_process():
     assert len({(process, address) for process, address, _ in found}) <= 2
 
 
-def test_a_process_for_each_job_exits_by_itself(tmp_path):
-    found = results(jobs.leave_a_file, range(3), str(tmp_path), reuse=False)
-    assert len({process for _, process in found}) == 3
-    assert len(list(tmp_path.glob("left-*"))) == 3
-
-
 @pytest.mark.parametrize("function", [jobs.die_once, jobs.die_with_a_child])
 def test_a_killed_process_costs_its_job_some_time_and_nothing_else(function, tmp_path):
     messages, deaths = do(function, range(3, 5), str(tmp_path))
@@ -86,9 +74,9 @@ def test_a_killed_process_costs_its_job_some_time_and_nothing_else(function, tmp
 
 
 def test_processes_that_always_die_are_given_up(tmp_path):
-    with pytest.raises(ExecutorError, match=r"killed 2 times in a row.*--jobs"):
-        do(jobs.die_always, range(2), str(tmp_path), max_deaths=2)
-    assert 2 <= sum(path.stat().st_size for path in tmp_path.glob("tries-*")) <= 4
+    with pytest.raises(ExecutorError, match=rf"killed {MAX_DEATHS} times in a row.*--jobs"):
+        do(jobs.die_always, range(2), str(tmp_path))
+    assert MAX_DEATHS <= sum(path.stat().st_size for path in tmp_path.glob("tries-*")) <= 6
 
 
 @pytest.mark.parametrize(
@@ -148,14 +136,14 @@ def test_a_signal_to_a_worker_saves_its_job_which_is_then_resumed(number):
 
     def receive(message):
         messages.append(message)
-        if [kind for kind, *_ in messages].count("begun") == 1:
+        if [kind for kind, *_ in messages].count("begun") == 1 and message[0] == "begun":
             os.kill(message[2], number)
 
-    stop = lambda: len(messages) == 3  # noqa: E731
-    _, deaths = do(jobs.work_until_stopped, [0], receive=receive, stop=stop)
-    assert [kind for kind, *_ in messages] == ["begun", "saved", "begun", "saved"]
-    assert messages[0][2] != messages[2][2]
-    assert deaths == 1
+    stop = lambda: len(messages) == 4  # noqa: E731
+    do(jobs.work_until_stopped, [0], receive=receive, stop=stop)
+    kinds = [kind for kind, *_ in messages]
+    assert kinds == ["begun", "saved", "killed", "begun", "saved"]
+    assert messages[0][2] != messages[3][2]
 
 
 def test_an_error_while_progress_is_shown_ends_the_workers():
@@ -196,9 +184,3 @@ def test_without_ray_the_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ExecutorError, match="zetamix\\[ray\\]"):
         run_jobs(Work(jobs.double, [1], 0, print), "ray", "auto", 1)
-
-
-def test_a_job_is_noticed_within_its_interval():
-    ticks, began = [], time.monotonic()
-    do(jobs.slow_first, range(1), tick=lambda: ticks.append(time.monotonic() - began))
-    assert len(ticks) > 10

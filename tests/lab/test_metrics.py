@@ -61,6 +61,7 @@ def case(request):
 def test_agrees_with_scikit_learn(case):
     logits, labels = case
     found = classify(logits, labels)
+    assert list(found) == list(EVALUATED)
     truth, predicted = labels.numpy(), logits.argmax(1).numpy()
     with warnings.catch_warnings():
         # scikit-learn warns that a class is predicted which does not occur
@@ -149,18 +150,6 @@ def test_every_measure_is_of_the_same_predictions(seed, classes):
     assert found["balanced_accuracy"] == pytest.approx(recalls.mean().item(), abs=1e-6)
 
 
-@given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 40))
-def test_measures_are_fractions(seed, classes, size):
-    found = classify(*batch(classes, size, seed=seed))
-    assert list(found) == list(EVALUATED)
-    for name, value in found.items():
-        assert isinstance(value, float)
-        if name == "nll":
-            assert value >= 0
-        elif name != "auc" or not math.isnan(value):
-            assert -1e-6 <= value <= 1 + 1e-6
-
-
 def test_bfloat16_logits_are_measured_in_float32():
     logits, labels = CASES["ten"]
     rounded = logits.bfloat16()
@@ -235,16 +224,6 @@ def test_ten_thousand_classes_take_seconds_and_a_small_record():
     text = json.dumps(count_confusion(logits, labels))
     assert time.perf_counter() - began < 15
     assert len(text) < 300_000
-
-
-def test_a_temperature_takes_few_evaluations(monkeypatch):
-    """A golden-section search that evaluated both points in every step took 48."""
-    calls, real = [], torch.nn.functional.cross_entropy
-    monkeypatch.setattr(
-        torch.nn.functional, "cross_entropy", lambda *a, **k: calls.append(1) or real(*a, **k)
-    )
-    fit_temperature(*likely(1000, factor=3.0))
-    assert len(calls) < 25
 
 
 def test_better_than_chance_is_two_standard_errors_above():

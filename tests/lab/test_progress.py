@@ -34,11 +34,11 @@ def tracked(cells):
 def test_only_what_has_changed_is_shown(cells):
     tracker, events = tracked(cells)
     first, second, third = (cell.key for cell in cells[:3])
-    tracker.skip(first)
+    tracker.end(first, "done")
     tracker.tick()
     assert events == [(RUNS, 0, 90, "1 of 4 runs finished")]
     tracker.update(second, RunProgress("training", 12.4, 0.0, LINE))
-    tracker.fail(third)
+    tracker.end(third, "failed")
     del events[:]
     tracker.tick()
     assert events == [
@@ -49,8 +49,8 @@ def test_only_what_has_changed_is_shown(cells):
         ),
         ("zeta:2.8 seed 0", 30, 30, "failed"),
     ]  # fmt: skip
-    tracker.finish(second, {"error": 0.0361})
-    tracker.count_death()
+    tracker.end(second, "done", {"error": 0.0361})
+    tracker.deaths += 1
     del events[:]
     tracker.tick()
     assert events == [

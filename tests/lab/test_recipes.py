@@ -82,7 +82,8 @@ REFUSED = [
     ("epochs=2.5", "epochs: expected a value of type int, got '2.5'."),
     ("nesterov=1", "nesterov: expected true or false, got '1'."),
     ("milestones=a", "milestones: expected epochs separated by commas, got 'a'."),
-    ("milestones=20,10", "milestones must increase, got [20, 10]."),
+    ("milestones=20,10", "milestones must be at least 1 and increase, got [20, 10]."),
+    ("milestones=-5", "milestones must be at least 1 and increase, got [-5]."),
     ("augmentation=rotate", "augmentation must be one of none, flip, crop-flip, "
      "reflect-crop-flip, random-resized-crop, randaugment, trivial-augment, got 'rotate'."),
     ("select=loss", "select must be one of none, error, accuracy, balanced_accuracy, f1_micro, "

@@ -109,7 +109,7 @@ def test_long_texts_are_broken_and_empty_columns_are_of_numbers():
     rows = [["a", "zetamix data prepare cifar10 && zetamix reproduce", None], ["b", "short", None]]
     table = Table(["name", "command", "value"], rows)
     assert page_of(table).count('class="text long"') == 1
-    assert [table.is_text(column) for column in range(3)] == [True, True, False]
+    assert [*table.text_columns] == [True, True, False]
 
 
 def test_a_difference_has_its_sign():

@@ -22,7 +22,6 @@ from factories import (
     stop_after,
     weights,
 )
-from points import two_crescents
 from sklearn.utils.class_weight import compute_class_weight
 from torch import nn
 
@@ -30,15 +29,14 @@ from zetamix.methods import parse
 from zetamix.sampling import mix64
 from zetamix_lab.data.augment import ROUND, measure_scale
 from zetamix_lab.data.loader import Loader
-from zetamix_lab.metrics import EVALUATED, METRICS, SCALED, classify, confusion, fit_temperature
+from zetamix_lab.metrics import EVALUATED, METRICS, SCALED, classify
 from zetamix_lab.models import initialise
 from zetamix_lab.records import RunRecord
-from zetamix_lab.train import RecipeError, Run, load_model, train
+from zetamix_lab.train import RecipeError, train
 from zetamix_lab.train import run as run_module
 from zetamix_lab.train import trainer as trainer_module
 from zetamix_lab.train.cuda_graph import can_capture
-from zetamix_lab.train.loggers import FolderLog
-from zetamix_lab.train.run_folder import FolderError
+from zetamix_lab.train.run_folder import CurveLog
 from zetamix_lab.train.trainer import MIXING, NonFiniteLossError, Trainer, choose_dtype, derive
 
 METHODS = [*METHODS, "zeta:gamma=2.8,sources=4", "mixup:alpha=1.0,until=0.5"]
@@ -99,72 +97,6 @@ def test_adamw_is_torchs_with_a_rate_per_step_and_decay_of_matrices_alone(digits
     found, expected = trainer.model.state_dict(), model.state_dict()
     for name in expected:
         torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("normalize", ["dataset", "half", "none"])
-def test_the_loaded_model_has_the_scores_of_the_record(new, digits, normalize):
-    run = new("mixup", RECIPE.change(normalize=normalize))
-    record = finish(run)
-    model = load_model(run.folder.path)
-    assert model.classes == digits.classes
-    assert not model.training
-    with torch.no_grad():
-        logits = model(digits.test.samples)
-        # in the units that a loader yields
-        images, _ = next(iter(Loader(digits.test, batch_size=360, shuffle=False)))
-        torch.testing.assert_close(model(images), logits, rtol=1e-4, atol=1e-4)
-    last = {name: record.last[name] for name in EVALUATED}
-    assert classify(logits, digits.test.labels) == pytest.approx(last, abs=1e-6)
-    assert confusion(logits, digits.test.labels).tolist() == record.confusion
-    if normalize == "dataset":
-        plain = initialise("digitnet", 10, (1, 8, 8), 99).eval()
-        plain.load_state_dict(weights(run.folder.path))
-        scaled = measure_scale(digits.train.samples).apply(digits.test.samples, torch.float32)
-        with torch.no_grad():
-            assert torch.equal(plain(scaled), logits)
-    for shape in ([5, 3, 8, 8], [1, 8, 8]):
-        with pytest.raises(ValueError, match=r"of shape \[1, 8, 8\], as in training, got \["):
-            model(torch.zeros(shape))
-
-
-def test_a_calibrated_model_has_the_scaled_scores_of_the_record(new, digits):
-    run = new("mixup")
-    record = finish(run)
-    model, plain = load_model(run.folder.path, calibrated=True), load_model(run.folder.path)
-    with torch.no_grad():
-        logits, val_logits = model(digits.test.samples), plain(digits.val.samples)
-        torch.testing.assert_close(logits * model.temperature, plain(digits.test.samples))
-    scores = classify(logits, digits.test.labels)
-    assert scores["nll"] == pytest.approx(record.last["nll_scaled"], abs=1e-6)
-    assert scores["ece"] == pytest.approx(record.last["ece_scaled"], abs=1e-6)
-    # fitted on the validation split, and on nothing else
-    assert model.temperature == pytest.approx(fit_temperature(val_logits, digits.val.labels))
-
-
-def test_without_a_validation_split_there_is_no_temperature(tmp_path):
-    run = Run(two_crescents(), parse("none"), RECIPE.change(model="mlp"), seed=0, out=tmp_path)
-    record = finish(run)
-    assert "temperature" not in record.extra
-    assert set(record.last) == set(EVALUATED)
-    with pytest.raises(FolderError, match=r"no temperature: its dataset has no validation split"):
-        load_model(tmp_path, calibrated=True)
-
-
-def test_a_model_of_points_and_one_that_cannot_be_loaded(tmp_path):
-    points = two_crescents()
-    recipe = RECIPE.change(model="mlp", epochs=8)
-    folder = tmp_path / "points"
-    run = Run(points, parse("zeta"), recipe, seed=0, out=folder)
-    with pytest.raises(FolderError, match=r"points has no finished run"):
-        load_model(folder)
-    record = finish(run)
-    assert record.last["error"] < 0.25
-    with torch.no_grad():
-        logits = load_model(folder)(points.test.samples)
-    assert confusion(logits, points.test.labels).tolist() == record.confusion
-    (folder / "final.pt").write_bytes(b"half")
-    with pytest.raises(FolderError, match=r"The model in .*points cannot be read"):
-        load_model(folder)
 
 
 def plain_loop(dataset, method, recipe, seed):
@@ -375,9 +307,9 @@ def test_checkpoints_come_as_often_as_requested(new):
 def test_evaluation_every_few_epochs_and_at_the_end(new):
     run = new("none", RECIPE.change(epochs=5, evaluate_every=2))
     finish(run)
-    lines = run.folder.read_curve()
-    assert ["test" in line for line in lines] == [False, True, False, True, True]
-    assert [("test" in line) == ("val" in line) for line in lines] == [True] * 5
+    for split in ("test", "val"):
+        evaluated = [split in line for line in run.folder.read_curve()]
+        assert evaluated == [False, True, False, True, True]
 
 
 def test_the_last_epochs_are_all_measured_where_nothing_is_selected(new):
@@ -482,6 +414,13 @@ def test_without_a_validation_or_test_split(new, digits):
         new(dataset=replace(digits, test=None))
 
 
+@pytest.mark.parametrize("seed", [-1, 2**63, 10**30])
+def test_seeds_are_bounded(new, seed):
+    with pytest.raises(ValueError, match=rf"^seed must be from 0 to {2**63 - 1}, got {seed}\.$"):
+        new(seed=seed)
+    assert new(seed=2**63 - 1).start().seed == 2**63 - 1
+
+
 def test_more_sources_than_a_batch_has_are_refused_before_anything_is_written(new, tmp_path):
     with pytest.raises(RecipeError, match="mixes 64 samples, but a batch has 32"):
         new("zeta:sources=64", out="none")
@@ -558,37 +497,28 @@ def test_precision_on_a_cpu(new, precision, dtype):
     assert 0 <= finish(new("zeta", RECIPE.change(precision=precision))).last["error"] < 1
 
 
-def test_tensorboard_gets_every_new_epoch_once(new, tmp_path, monkeypatch):
-    written = []
-    monkeypatch.setattr(FolderLog, "_write", lambda self, *line: written.append(line))
+def test_tensorboard_gets_every_new_epoch_once(new, tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     old, fresh = new(), new(seed=1)
     finish(old)
-    with FolderLog("tensorboard", tmp_path) as log:
+    with CurveLog("tensorboard", tmp_path) as log:
         log()
-        assert written == []
         finish(fresh)
         log()
         log()
-    assert written == [(fresh.folder.path, line) for line in fresh.folder.read_curve()]
-    assert len(written) == 2
-
-
-def test_tensorboard_reads_what_was_logged(new, tmp_path):
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    with FolderLog("tensorboard", tmp_path):
-        run = new()
-        finish(run)
-    events = accumulator.EventAccumulator(str(run.folder.path / "tensorboard")).Reload()
+    assert not (old.folder.path / "tensorboard").exists()
+    events = accumulator.EventAccumulator(str(fresh.folder.path / "tensorboard")).Reload()
+    assert {"lr", "train_loss", "val/nll", "test/error"} < set(events.Tags()["scalars"])
     found = [(event.step, event.value) for event in events.Scalars("test/error")]
-    errors = [line["test"]["error"] for line in run.folder.read_curve()]
+    errors = [line["test"]["error"] for line in fresh.folder.read_curve()]
     assert found == [(1, pytest.approx(errors[0])), (2, pytest.approx(errors[1]))]
 
 
 def test_loggers_that_cannot_be_used(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="Expected tensorboard, got 'wandb'"):
-        FolderLog("wandb", tmp_path)
+        CurveLog("wandb", tmp_path)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"pip install 'zetamix\[tensorboard\]'"):
-        FolderLog("tensorboard", tmp_path)
-    with FolderLog(None, tmp_path):
+        CurveLog("tensorboard", tmp_path)
+    with CurveLog(None, tmp_path):
         assert names(tmp_path) == []

@@ -1,23 +1,19 @@
 """Several runs on one device: as each alone, and one that fails leaves the others running."""
 
 import gc
-import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 import torch
-from factories import METHODS, RECIPE, STEPS, assert_same, checkpoint, dropout_model, stop_after
+from factories import METHODS, RECIPE, STEPS, assert_same, checkpoint, stop_after
 
 from zetamix.methods import parse
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.train import Run, train
-from zetamix_lab.train import trainer as trainer_module
 from zetamix_lab.train.run import StepTimer
 from zetamix_lab.train.run_folder import FolderError
 from zetamix_lab.train.trainer import NonFiniteLossError, Trainer
-
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def test_nothing_to_train():
@@ -190,41 +186,6 @@ def test_a_full_disk_while_stopping_is_a_failure_of_that_run_alone(new, monkeypa
     result = train([full, other], jobs=2, stop=lambda: other.trainer is not None)
     assert result.failures == {full: "no space"}
     assert checkpoint(other.folder.path) is not None
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dropout", [False, True])
-def test_runs_of_several_threads_are_as_alone(new, monkeypatch, device, dropout):
-    """Captures, dropout and checkpoints of threads do not disturb each other."""
-    if dropout:
-        monkeypatch.setattr(trainer_module, "initialise", dropout_model)
-    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
-    recipe = RECIPE.change(epochs=4, precision="float32")
-    alone = [new(method, recipe, device=device) for method in METHODS]
-    for run in alone:
-        train([run])
-    runs = [new(method, recipe, device=device, save_every=0) for method in METHODS]
-    errors = []
-
-    def advance(run):
-        try:
-            for progress in run.advance():
-                if progress.step == 2:
-                    run.save()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=advance, args=(run,)) for run in runs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert errors == []
-    for one, other in zip(alone, runs, strict=True):
-        if device == "cpu":
-            assert_same(one.folder.path, other.folder.path)
-        else:
-            assert one.record.last["nll"] == pytest.approx(other.record.last["nll"], rel=1e-2)
 
 
 def test_the_gpu_of_a_run_is_the_current_one_while_it_trains(new, monkeypatch):

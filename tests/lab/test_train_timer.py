@@ -9,12 +9,11 @@ from zetamix_lab.train.run import CHUNKS_AHEAD, StepTimer
 
 
 class FakeGPU:
-    """A stream that needs a second for every chunk."""
+    """A stream that needs a second for every chunk, and its events."""
 
     def __init__(self, monkeypatch):
-        self.host = 0.0
-        """The clock of the host."""
-        self.busy_until = 0.0
+        self.host = self.busy_until = 0.0
+        """The clocks of the host and of the stream."""
         self.passed = 0.0
         """How far the device is known to have come."""
         self.waited = []
@@ -43,7 +42,6 @@ class FakeEvent:
         self.gpu.passed = max(self.gpu.passed, self.at)
 
     def elapsed_time(self, end):
-        assert self.query()
         assert end.query(), "the time of an event is read before it was waited for"
         return 1000.0 * (end.at - self.at)
 
@@ -61,39 +59,40 @@ def timer(gpu):
 
 
 def test_the_host_waits_only_for_a_chunk_that_others_follow(gpu, timer):
+    assert timer.is_done()
     gpu.launch(timer, CHUNKS_AHEAD)
     assert gpu.waited == []
     gpu.launch(timer, 3)
     assert gpu.waited == [1.0, 2.0, 3.0]
     assert not timer.is_done()
+    gpu.passed = 5.0
+    assert timer.is_done()
     timer.finish()
     assert gpu.waited == [1.0, 2.0, 3.0, 4.0, 5.0]
-    assert timer.is_done()
 
 
-def test_all_but_the_first_chunk_of_an_epoch_is_counted_once(gpu, timer):
+@pytest.mark.parametrize(
+    ("warm", "sharing", "idle", "steps", "seconds", "busy"),
+    [
+        # all but the first chunk of an epoch counts, and those of a warm epoch all
+        (False, 1, 0.0, 2 * (2 * 16 + 7), 2 * 3, 2 * 4),
+        (True, 1, 0.0, 2 * (3 * 16 + 7), 2 * 4, 2 * 4),
+        # runs that share a GPU share its time
+        (False, 4, 0.0, 2 * (2 * 16 + 7), 2 * 3 / 4, 2 * 4 / 4),
+        # the host may build, evaluate or save another run between two chunks of this one
+        (False, 1, 60.0, 2 * (2 * 16 + 7), 2 * 3, 2 * 4),
+    ],
+)
+def test_every_chunk_is_counted_once(gpu, timer, warm, sharing, idle, steps, seconds, busy):
+    timer.sharing = sharing
     for _ in range(2):
-        timer.start()
-        gpu.launch(timer, 4)
-        gpu.launch(timer, 1, steps=7)
+        timer.start(warm=warm)
+        for size in (16, 16, 16, 7):
+            gpu.launch(timer, 1, steps=size)
+            gpu.host += idle
         timer.finish()
-    assert (timer.steps, timer.seconds) == (2 * (3 * 16 + 7), pytest.approx(2 * 4))
-
-
-def test_runs_that_share_a_gpu_share_its_time(gpu, timer):
-    timer.sharing = 4
-    gpu.launch(timer, 3)
-    timer.finish()
-    assert (timer.steps, timer.seconds) == (32, pytest.approx(2 / 4))
-
-
-def test_an_idle_stream_is_not_timed(gpu, timer):
-    """The host may build, evaluate or save another run between two chunks of this one."""
-    for _ in range(4):
-        gpu.launch(timer, 1)
-        gpu.host += 60.0
-    timer.finish()
-    assert (timer.steps, timer.seconds) == (3 * 16, pytest.approx(3))
+    assert (timer.steps, timer.seconds) == (steps, pytest.approx(seconds))
+    assert timer.busy == pytest.approx(busy)
 
 
 def test_the_rest_of_a_stopped_epoch_is_discarded(gpu, timer):
@@ -103,15 +102,6 @@ def test_the_rest_of_a_stopped_epoch_is_discarded(gpu, timer):
     gpu.launch(timer, 1)
     timer.finish()
     assert timer.steps == 0
-
-
-def test_the_timer_is_done_when_the_gpu_is(gpu, timer):
-    assert timer.is_done()
-    gpu.launch(timer, 2)
-    gpu.passed = 1
-    assert not timer.is_done()
-    gpu.passed = 2
-    assert timer.is_done()
 
 
 def test_a_cpu_is_timed_by_the_host(monkeypatch):
@@ -128,19 +118,3 @@ def test_a_cpu_is_timed_by_the_host(monkeypatch):
     assert (timer.steps, timer.seconds) == (2, 0.75)
     assert timer.is_done()
     timer.finish()
-
-
-def test_untimed_chunks_keep_a_device_busy_too(gpu, timer):
-    timer.sharing = 2
-    timer.start()
-    gpu.launch(timer, 3)
-    timer.finish()
-    assert (timer.seconds, timer.busy) == (pytest.approx(1), pytest.approx(1.5))
-
-
-def test_the_only_chunk_of_an_epoch_is_timed(gpu, timer):
-    for _ in range(3):
-        timer.start(warm=True)
-        gpu.launch(timer, 1, steps=4)
-        timer.finish()
-    assert (timer.steps, timer.seconds) == (12, pytest.approx(3))

@@ -1,7 +1,5 @@
 """`apply_plan`, `zeta_mixup` and `mixup` where they differ from the transforms of the contract."""
 
-import subprocess
-import sys
 from collections import OrderedDict
 
 import numpy as np
@@ -164,17 +162,3 @@ def test_functions_and_rules_never_wait_for_the_device(call):
         for rule in (OneHot(3, ignore_index=255), FromAnchor(), Blend(), Average()):
             value = samples if isinstance(rule, Blend) else labels
             assert rule.mix(value, plan).device.type == "cuda"
-
-
-@pytest.mark.gpu
-def test_a_label_out_of_range_on_cuda_is_never_quiet():
-    # a device-side assertion ends the CUDA context, so it gets a process of its own
-    program = (
-        "import torch, zetamix;"
-        "_, t = zetamix.zeta_mixup(torch.zeros(2, 1, device='cuda'),"
-        " torch.tensor([0, 7], device='cuda'), 5); torch.cuda.synchronize(); print('quiet')"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode != 0
-    assert "quiet" not in done.stdout
-    assert "labels must lie in [0, " in done.stderr + done.stdout

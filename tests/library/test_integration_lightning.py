@@ -61,23 +61,26 @@ class Net(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def trainer(folder, *callbacks, epochs=2, **options):
-    kind = options.pop("trainer", pl.Trainer)
-    options = {"enable_checkpointing": False, "logger": False, **options}
+def trainer(folder, *callbacks, epochs=2, kind=pl.Trainer, **options):
+    options = {"enable_checkpointing": False, "logger": False, "max_epochs": epochs, **options}
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False}
     return kind(
         accelerator="cpu",
-        max_epochs=epochs,
         callbacks=list(callbacks),
         default_root_dir=folder,
-        enable_progress_bar=False,
-        enable_model_summary=False,
+        **quiet,
         **options,
     )
 
 
+def switch(seed=0):
+    """What mixes in every epoch."""
+    return KINDS["switch"](generator=seeded(seed))
+
+
 def plain_loop(transform, epochs=2):
     for epoch in range(epochs):
-        transform.set_epoch(epoch)
+        transform.set_epoch(epoch, epochs)
         yield from (transform(images, labels) for images, labels in loader())
 
 
@@ -115,36 +118,34 @@ def test_the_epoch_is_set(tmp_path):
     assert_same(net.seen["train"], plain_loop(other))
 
 
-@pytest.mark.parametrize("until", [0.8, None])
-def test_mixing_ends_with_until_or_where_a_callback_switches_it_off(until, tmp_path):
-    mix = ZetaMix(num_classes=CLASSES, generator=seeded())
+@pytest.mark.parametrize("until", [0.8, 1])
+def test_mixing_ends_as_in_a_plain_loop_or_where_a_callback_switches_it_off(until, tmp_path):
+    mix = ZetaMix(num_classes=CLASSES, until=until, generator=seeded())
 
     class EndMixing(pl.Callback):
         def on_train_epoch_start(self, trainer, pl_module):
             mix.enabled = trainer.current_epoch < 0.8 * trainer.max_epochs
 
     net = Net()
-    callbacks = [MixCallback(mix, until), *([EndMixing()] if until is None else [])]
+    callbacks = [MixCallback(mix), *([EndMixing()] if until == 1 else [])]
     trainer(tmp_path, *callbacks, epochs=5).fit(net, loader())
-    mixed = plain_loop(ZetaMix(num_classes=CLASSES, generator=seeded()), epochs=4)
+    mixed = plain_loop(ZetaMix(num_classes=CLASSES, until=1, generator=seeded()), epochs=4)
     hard = [(images, F.one_hot(labels, CLASSES).float()) for images, labels in loader()]
     assert_same(net.seen["train"], [*mixed, *hard])
 
 
-@pytest.mark.parametrize("options", [{"epochs": 2}, {"epochs": -1, "max_steps": 6}])
-def test_until_counts_steps(options, tmp_path):
-    net, mix = Net(), ZetaMix(num_classes=CLASSES)
-    trainer(tmp_path, MixCallback(mix, until=0.6), **options).fit(net, loader())
+@pytest.mark.parametrize("options", [{"epochs": -1}, {"epochs": 9}])
+def test_where_steps_end_training_steps_are_counted(options, tmp_path):
+    net, mix = Net(), ZetaMix(num_classes=CLASSES, until=0.6)
+    trainer(tmp_path, MixCallback(mix), max_steps=6, **options).fit(net, loader())
     mixed = [bool((targets.amax(1) < 1).any()) for _, targets in net.seen["train"]]
     assert mixed == [True] * 4 + [False] * 2
 
 
 def test_until_needs_the_length_of_training(tmp_path):
-    callback = MixCallback(ZetaMix(num_classes=CLASSES), until=0.8)
+    callback = MixCallback(ZetaMix(num_classes=CLASSES))
     with pytest.raises(ValueError, match="its length is unknown"):
         trainer(tmp_path, callback, epochs=-1).fit(Net(), loader())
-    with pytest.raises(ValueError, match="until must be"):
-        MixCallback(ZetaMix(num_classes=CLASSES), until=80)
 
 
 class Shifted:
@@ -171,9 +172,9 @@ class ShiftedData(Shifted, Data):
 )
 def test_hooks_of_the_module_or_the_data_module_are_called_first(net, data, tmp_path):
     net, data = net(), data and data()
-    lightning = trainer(tmp_path, MixCallback(ZetaMix(num_classes=CLASSES, generator=seeded())))
+    lightning = trainer(tmp_path, MixCallback(switch()))
     lightning.fit(net, datamodule=data) if data else lightning.fit(net, loader())
-    mix = ZetaMix(num_classes=CLASSES, generator=seeded())
+    mix = switch()
     shift = isinstance(net, Shifted) + isinstance(data, Shifted)
     expected = [mix(images + shift, labels) for _ in range(2) for images, labels in loader()]
     assert_same(net.seen["train"], expected)
@@ -188,14 +189,14 @@ class Broken(Net):
 
 
 def test_after_an_error_the_module_is_as_it_was_and_mixes_once(tmp_path):
-    net, callback = Broken(), MixCallback(ZetaMix(num_classes=CLASSES, generator=seeded()))
+    net, callback = Broken(), MixCallback(switch())
     with pytest.raises(RuntimeError, match="out of memory"):
         trainer(tmp_path, callback).fit(net, loader())
     assert "on_after_batch_transfer" not in vars(net)
     net = Net()
-    callback.transform.generator = seeded()
+    callback.transform.generator.manual_seed(0)
     trainer(tmp_path, callback).fit(net, loader())
-    assert_same(net.seen["train"], plain_loop(ZetaMix(num_classes=CLASSES, generator=seeded())))
+    assert_same(net.seen["train"], plain_loop(switch()))
 
 
 def test_training_resumes_with_the_plans_that_would_have_come_next(tmp_path):
@@ -218,22 +219,20 @@ def test_batches_of_any_form_are_mixed_by_rules(tmp_path):
             return super().training_step((batch["image"], batch["label"]), batch_idx)
 
     pairs = [{"image": image, "label": label} for image, label in zip(SAMPLES, LABELS, strict=True)]
-    by_rule = {"image": rules.Blend(), "label": rules.OneHot(CLASSES)}
     data = DataLoader(pairs, batch_size=5)
+    by_rule = {"image": rules.Blend(), "label": rules.OneHot(CLASSES)}
+    ours, plain = (ZetaMix(rules=by_rule, until=1, generator=seeded()) for _ in range(2))
     net = DictNet()
-    mix = ZetaMix(rules=by_rule, generator=seeded())
-    trainer(tmp_path, MixCallback(mix)).fit(net, data)
-    mix = ZetaMix(rules=by_rule, generator=seeded())
-    assert_same(net.seen["train"], [mix(batch).values() for _ in range(2) for batch in data])
+    trainer(tmp_path, MixCallback(ours)).fit(net, data)
+    assert_same(net.seen["train"], [plain(batch).values() for _ in range(2) for batch in data])
 
 
 def test_a_checkpoint_of_other_processes_warns():
-    callback = MixCallback(ZetaMix(num_classes=CLASSES, p=0.5, generator=seeded()))
+    callback = MixCallback(switch())
     (state,) = callback.state_dict()["transforms"]
-    other = MixCallback(ZetaMix(num_classes=CLASSES, generator=seeded(1)))
+    other = MixCallback(switch(1))
     with pytest.warns(UserWarning, match=r"of 2 process\(es\), but there are now 1"):
         other.load_state_dict({"transforms": [state, state]})
-    assert other.transform.p == 0.5
     assert torch.equal(other.transform.generator.get_state(), seeded().get_state())
 
 
@@ -255,9 +254,9 @@ def test_the_older_package_takes_the_callback(tmp_path):
             self.model = nn.Sequential(nn.Flatten(), nn.Linear(48, CLASSES))
             self.seen = {"train": []}
 
-    net, mix = OlderNet(), ZetaMix(num_classes=CLASSES, generator=seeded())
-    trainer(tmp_path, MixCallback(mix), trainer=older.Trainer).fit(net, loader())
-    assert_same(net.seen["train"], plain_loop(ZetaMix(num_classes=CLASSES, generator=seeded())))
+    net = OlderNet()
+    trainer(tmp_path, MixCallback(switch()), kind=older.Trainer).fit(net, loader())
+    assert_same(net.seen["train"], plain_loop(switch()))
 
 
 # a process of its own, which forks before it has computed anything
@@ -309,20 +308,11 @@ run("resumed", ckpt_path=folder / "epoch=0.ckpt")
 def test_two_processes_draw_different_plans_and_both_resume(tmp_path):
     script = tmp_path / "job.py"
     script.write_text(RANKS)
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {
-        **os.environ,
-        "PYTHONPATH": paths,
-        "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-    }
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    here = Path(__file__).parent
+    paths = os.pathsep.join([str(here), str(here.parent), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": paths, "GLOO_SOCKET_IFNAME": "lo"}
+    command = [sys.executable, script, tmp_path]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     seen = {path.stem: torch.load(path) for path in tmp_path.glob("*.pt")}
     assert sorted(seen) == ["resumed-0", "resumed-1", "whole-0", "whole-1"]

@@ -53,12 +53,12 @@ LABELS = torch.arange(12) % CLASSES
 IMAGES = Rows(pixel_values=torch.randn(12, 3, 8, 8, generator=seeded(1)), labels=LABELS)
 
 
+TINY = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+
+
 def tiny_vit(zeroed=False, **options):
     torch.manual_seed(0)
-    size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = ViTConfig(
-        image_size=8, patch_size=4, intermediate_size=8, num_labels=CLASSES, **size, **options
-    )
+    config = ViTConfig(image_size=8, patch_size=4, num_labels=CLASSES, **TINY, **options)
     model = ViTForImageClassification(config)
     if zeroed:
         nn.init.zeros_(model.classifier.weight)
@@ -71,12 +71,17 @@ def tiny_resnet():
     return ResNetForImageClassification(ResNetConfig(num_labels=CLASSES, **size))
 
 
+def tiny_bert():
+    torch.manual_seed(0)
+    return BertForSequenceClassification(BertConfig(vocab_size=20, num_labels=CLASSES, **TINY))
+
+
 class Recorder(MixingTrainer):
-    """Keeps what the model is called with and the loss of every step."""
+    """Keeps what the model and the loss are called with, and the loss of every step."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.seen, self.losses = [], []
+        self.seen, self.losses, self.targets = [], [], []
         self.model.register_forward_pre_hook(self._record, with_kwargs=True)
 
     def _record(self, model, args, kwargs):
@@ -86,6 +91,10 @@ class Recorder(MixingTrainer):
         loss = super().training_step(*args, **kwargs)
         self.losses.append(float(loss))
         return loss
+
+    def loss(self, outputs, labels, num_items_in_batch):
+        self.targets.append(labels)
+        return F.cross_entropy(outputs["logits"], labels)
 
 
 def arguments(folder, **options):
@@ -107,14 +116,12 @@ def arguments(folder, **options):
 
 
 def recorder(folder, model, transform, data=IMAGES, **options):
-    more = {name: options.pop(name) for name in ("compute_loss_func", "until") if name in options}
     return Recorder(
         model=model,
         args=arguments(folder, **options),
         train_dataset=data,
         eval_dataset=data,
         transform=transform,
-        **more,
     )
 
 
@@ -127,21 +134,24 @@ def assert_same(tensors, expected):
     torch.testing.assert_close(list(tensors), list(expected), rtol=0, atol=0)
 
 
+def plain_loop(transform, epochs=2):
+    for epoch in range(epochs):
+        transform.set_epoch(epoch, epochs)
+        yield from (transform(b["pixel_values"], b["labels"]) for b in batches())
+
+
+def assert_trained_on(trainer, expected):
+    images, targets = zip(*expected, strict=True)
+    assert_same((kwargs["pixel_values"] for _, kwargs in trainer.seen), images)
+    assert_same(trainer.targets, targets)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_sees_the_batches_of_a_plain_loop(kind, tmp_path):
-    targets = []
-
-    def loss(outputs, labels, num_items_in_batch):
-        targets.append(labels)
-        return F.cross_entropy(outputs["logits"], labels)
-
-    mix = KINDS[kind](generator=seeded())
-    trainer = recorder(tmp_path, tiny_vit(), mix, compute_loss_func=loss)
+    trainer = recorder(tmp_path, tiny_vit(), KINDS[kind](generator=seeded()))
+    trainer.compute_loss_func = trainer.loss
     trainer.train()
-    mix = KINDS[kind](generator=seeded())
-    plain = [mix(b["pixel_values"], b["labels"]) for _ in range(2) for b in batches()]
-    assert_same((kwargs["pixel_values"] for _, kwargs in trainer.seen), [p[0] for p in plain])
-    assert_same(targets, [p[1] for p in plain])
+    assert_trained_on(trainer, plain_loop(KINDS[kind](generator=seeded())))
 
 
 @pytest.mark.parametrize("model", [tiny_vit, tiny_resnet], ids=["vit", "resnet"])
@@ -152,8 +162,7 @@ def test_losses_are_those_of_a_plain_loop(model, tmp_path):
     mix, plain = KINDS["switch"](generator=seeded()), model().train()
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
     losses = []
-    for batch in [*batches(), *batches()]:
-        images, targets = mix(batch["pixel_values"], batch["labels"])
+    for images, targets in plain_loop(mix):
         loss = F.cross_entropy(plain(pixel_values=images).logits, targets)
         loss.backward()
         nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
@@ -197,12 +206,10 @@ def test_evaluation_and_prediction_are_those_of_trainer(smoothing, tmp_path):
 
 
 def test_smoothing_is_applied_to_the_training_loss(tmp_path):
-    trainer = recorder(
-        tmp_path, tiny_vit(), KINDS["zeta"](generator=seeded()), label_smoothing_factor=0.3
-    )
+    mix = KINDS["zeta"](generator=seeded())
+    trainer = recorder(tmp_path, tiny_vit(), mix, label_smoothing_factor=0.3)
     trainer.train()
-    mix, batch = KINDS["zeta"](generator=seeded()), next(batches())
-    images, targets = mix(batch["pixel_values"], batch["labels"])
+    images, targets = next(plain_loop(KINDS["zeta"](generator=seeded())))
     logits = tiny_vit()(pixel_values=images).logits
     expected = F.cross_entropy(logits, targets, label_smoothing=0.3)
     assert trainer.losses[0] == pytest.approx(float(expected.detach()), rel=1e-5)
@@ -242,12 +249,13 @@ def test_training_resumes_with_the_plans_that_would_have_come_next(tmp_path):
 
 def test_the_last_checkpoint_is_found_and_one_without_a_state_warns(tmp_path):
     options = {"save_strategy": "epoch", "num_train_epochs": 1}
-    recorder(tmp_path, tiny_vit(), KINDS["zetamix"](p=0.5), **options).train()
-    again = recorder(tmp_path, tiny_vit(), KINDS["zetamix"](), **options)
+    recorder(tmp_path, tiny_vit(), KINDS["switch"](generator=seeded(3)), **options).train()
+    again = recorder(tmp_path, tiny_vit(), KINDS["switch"](generator=seeded(4)), **options)
     again.train(resume_from_checkpoint=True)
-    assert again.transform.p == 0.5
+    state = torch.load(tmp_path / "checkpoint-3" / "zetamix_0.pt", weights_only=True)
+    assert torch.equal(again.transform.generator.get_state(), state["generator"])
     (tmp_path / "checkpoint-3" / "zetamix_0.pt").unlink()
-    other = recorder(tmp_path, tiny_vit(), KINDS["zetamix"](), **options)
+    other = recorder(tmp_path, tiny_vit(), KINDS["switch"](), **options)
     with pytest.warns(UserWarning, match=r"has no zetamix_0\.pt: training will not resume"):
         other.train(resume_from_checkpoint=True)
 
@@ -265,43 +273,30 @@ def test_the_epoch_is_set(tmp_path):
     assert gammas == [2.0] * 3 + [3.0] * 3 + [4.0] * 3
 
 
-@pytest.mark.parametrize("until", [0.8, None])
-def test_mixing_ends_with_until_or_where_a_callback_switches_it_off(until, tmp_path):
-    mix, targets = ZetaMix(num_classes=CLASSES, generator=seeded()), []
+@pytest.mark.parametrize("until", [0.8, 1])
+def test_mixing_ends_as_in_a_plain_loop_or_where_a_callback_switches_it_off(until, tmp_path):
+    mix = ZetaMix(num_classes=CLASSES, until=until, generator=seeded())
 
     class EndMixing(TrainerCallback):
         def on_epoch_begin(self, args, state, control, **kwargs):
             mix.enabled = state.epoch < 0.8 * args.num_train_epochs
 
-    def loss(outputs, labels, num_items_in_batch):
-        targets.append(labels)
-        return F.cross_entropy(outputs["logits"], labels)
-
-    options = {"compute_loss_func": loss, "num_train_epochs": 5, "until": until}
-    trainer = recorder(tmp_path, tiny_vit(), mix, **options)
-    if until is None:
+    trainer = recorder(tmp_path, tiny_vit(), mix, num_train_epochs=5)
+    trainer.compute_loss_func = trainer.loss
+    if until == 1:
         trainer.add_callback(EndMixing())
     trainer.train()
-    plain = ZetaMix(num_classes=CLASSES, generator=seeded())
-    expected = [plain(b["pixel_values"], b["labels"]) for _ in range(4) for b in batches()]
-    expected += [(b["pixel_values"], F.one_hot(b["labels"], CLASSES).float()) for b in batches()]
-    assert_same((kwargs["pixel_values"] for _, kwargs in trainer.seen), [e[0] for e in expected])
-    assert_same(targets, [e[1] for e in expected])
+    hard = [(b["pixel_values"], F.one_hot(b["labels"], CLASSES).float()) for b in batches()]
+    mixed = plain_loop(ZetaMix(num_classes=CLASSES, until=1, generator=seeded()), epochs=4)
+    assert_trained_on(trainer, [*mixed, *hard])
 
 
-def test_half_of_the_images_are_pasted_by_default(tmp_path):
-    """In a pasted output every pixel is of one of the batch; sequences are tested below."""
-    trainer = recorder(
-        tmp_path,
-        tiny_vit(),
-        ZetaMix(num_classes=CLASSES, keep_variance=False, generator=seeded()),
-        per_device_train_batch_size=12,
-        num_train_epochs=1,
-    )
+def test_where_steps_end_training_steps_are_counted(tmp_path):
+    trainer = recorder(tmp_path, tiny_vit(), ZetaMix(num_classes=CLASSES, until=0.6), max_steps=6)
+    trainer.compute_loss_func = trainer.loss
     trainer.train()
-    (_, seen), pixels = trainer.seen[0], IMAGES.tensors["pixel_values"]
-    pasted = torch.isin(seen["pixel_values"], pixels).flatten(1).all(1)
-    assert 0 < int(pasted.sum()) < 12
+    mixed = [bool((targets.amax(1) < 1).any()) for targets in trainer.targets]
+    assert mixed == [True] * 4 + [False] * 2
 
 
 def test_embeddings_are_blended_and_masks_stay(tmp_path):
@@ -309,24 +304,15 @@ def test_embeddings_are_blended_and_masks_stay(tmp_path):
     mask[::2, 4:] = 0
     embeddings = torch.randn(12, 6, 8, generator=seeded(2))
     data = Rows(inputs_embeds=embeddings, attention_mask=mask, labels=LABELS)
-    torch.manual_seed(0)
-    size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = BertConfig(vocab_size=20, intermediate_size=8, num_labels=CLASSES, **size)
-    trainer = recorder(
-        tmp_path,
-        BertForSequenceClassification(config),
-        ZetaMix(num_classes=4, generator=seeded()),
-        data,
-    )
+    ours, plain = (ZetaMix(num_classes=CLASSES, until=1, generator=seeded()) for _ in range(2))
+    trainer = recorder(tmp_path, tiny_bert(), ours, data)
     trainer.train()
-    mix = ZetaMix(num_classes=CLASSES, generator=seeded())
-    plain = [mix(b["inputs_embeds"], b["labels"])[0] for _ in range(2) for b in batches(data)]
-    assert_same((kwargs["inputs_embeds"] for _, kwargs in trainer.seen), plain)
+    mixed = [plain(b["inputs_embeds"], b["labels"])[0] for _ in range(2) for b in batches(data)]
+    assert_same((kwargs["inputs_embeds"] for _, kwargs in trainer.seen), mixed)
     assert_same((kw["attention_mask"] for _, kw in trainer.seen[:3]), mask.split(5))
     tokens = Rows(input_ids=torch.randint(20, (12, 6)), labels=LABELS)
-    trainer = recorder(tmp_path, BertForSequenceClassification(config), mix, tokens)
     with pytest.raises(TypeError, match=r"got input_ids, labels\. Token ids cannot be mixed"):
-        trainer.train()
+        recorder(tmp_path, tiny_bert(), ours, tokens).train()
 
 
 def test_multi_label_targets_stay_with_the_loss_of_the_model(tmp_path):

@@ -3,19 +3,11 @@
 import warnings
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zetamix.methods import BUILDERS, OPTIONS, Method, UnknownMethodError, parse, parse_list
-from zetamix.transforms import (
-    CutMix,
-    LabelSmoothing,
-    Mixup,
-    MixupOrCutMix,
-    ZetaMix,
-    ZetaMixup,
-)
+from zetamix.transforms import CutMix, LabelSmoothing, Mixup, MixupOrCutMix, ZetaMix, ZetaMixup
 
 # what a user may write, the label that comes back, and the options that differ from the defaults
 WRITTEN = [
@@ -54,42 +46,40 @@ WRITTEN = [
     ("zeta:sources=all", "zeta:2.8", {}),
     ("zeta:anchor=random,p=0.5", "zeta:gamma=2.8,anchor=random,p=0.5", {"anchor": "random"}),
 ]
+KINDS = {
+    "mixup": Mixup, "cutmix": CutMix, "switch": MixupOrCutMix, "smoothing": LabelSmoothing,
+    "zetamix": ZetaMix, "zeta": ZetaMixup,
+}  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:gamma=0 is below")
 @pytest.mark.parametrize(("text", "label", "options"), WRITTEN, ids=[row[0] for row in WRITTEN])
-def test_text_becomes_a_method(text, label, options):
+def test_text_becomes_a_method_with_one_label_and_its_transform(text, label, options):
     method = parse(text)
     assert (method.label, str(method)) == (label, label)
     assert dict(method.options) == {**dict(method.options), **options}
     for name, default in OPTIONS[method.name].items():
         assert method.option(name) == dict(method.options).get(name, default)
-
-
-@pytest.mark.parametrize("text", [row[0] for row in WRITTEN])
-def test_a_label_parses_to_the_same_method(text):
-    method = parse(text)
     again = parse(method.label)
     assert (again, hash(again)) == (method, hash(method))
-
-
-@pytest.mark.parametrize("text", [row[0] for row in WRITTEN])
-def test_a_full_label_spells_every_option(text):
-    method = parse(text)
+    # the full label spells every option
     again = parse(method.full_label)
     assert again.full_label == method.full_label
+    assert method.full_label.count("=") == len(OPTIONS[method.name])
     # a record of zetamix says what was run, whatever the default is when it is read
     assert again.label == (method.full_label if method.name == "zetamix" else method.label)
-    assert method.full_label.count("=") == len(OPTIONS[method.name])
+    transform = method.transform(3)
+    assert type(transform) is KINDS.get(method.name, type(None))
+    assert {name: getattr(transform, name) for name in options} == options
 
 
 def test_until_and_sources_of_a_method():
-    assert [parse(text).until for text in ("none", "smoothing", "zeta", "zetamix:until=0.8")] == [
-        1.0,
-        1.0,
-        1.0,
-        0.8,
-    ]
+    given = ("none", "smoothing", "zeta", "zetamix:until=0.8")
+    assert [parse(text).until for text in given] == [1.0, 1.0, 1.0, 0.8]
     assert [parse(text).sources for text in ("mixup", "zeta", "zetamix")] == [None, None, 2]
+    assert parse("zeta") == parse("zeta:2.8") == parse("zeta:sources=all,gamma=2.80")
+    assert Method("zeta") == parse("zeta")
+    assert set(OPTIONS) == {"none", *BUILDERS}
 
 
 NUMBERS = st.floats(0.01, 50, allow_nan=False)
@@ -113,49 +103,31 @@ def test_any_method_survives_its_label(text):
     assert parse(parse(text).label) == parse(text)
 
 
-def test_the_same_method_is_one_value():
-    assert parse("zeta") == parse("zeta:2.8") == parse("zeta:sources=all,gamma=2.80")
-
-
+# and a part of what is said of it
 UNKNOWN = [
-    (
-        "zetta",
-        "Expected a method such as none, mixup:1.0, cutmix, switch, zetamix or zeta:2.8, got "
-        "'zetta'. Did you mean zeta?",
-    ),
+    ("zetta", "got 'zetta'. Did you mean zeta?"),
     ("", "Expected a method such as none, mixup:1.0, cutmix, switch, zetamix or zeta:2.8, got ''."),
-    ("none:1", "none has no option '1'; its options: none."),
+    ("none:1", "none has no option '1'"),
     ("mixup:gamma=2", "mixup has no option 'gamma=2'; its options: alpha, per, p, until."),
-    (
-        "zeta:2:sources=8",
-        "Expected commas between options, as in zeta:gamma=2,sources=8, got 'zeta:2:sources=8'.",
-    ),
+    ("zeta:2:sources=8", "Expected commas between options, as in zeta:gamma=2,sources=8"),
     ("zeta:2,gamma=3", "zeta has the option gamma twice, in 'zeta:2,gamma=3'."),
     ("zeta:a", "zeta: expected gamma=a number or a range such as 0..4, got 'a'."),
     ("zeta:1..", "zeta: expected gamma=a number or a range such as 0..4, got '1..'."),
     ("zeta:sources=2.5", "zeta: expected sources=a whole number or all, got '2.5'."),
     ("cutmix:x", "cutmix: expected alpha=a number, got 'x'."),
     ("mixup:per=epoch", "mixup: expected per=sample or batch, got 'epoch'."),
-    ("zeta:sources=1", "zeta:gamma=2.8,sources=1: sources must be at least 2, got 1."),
     ("zetamix:keep_variance=1", "zetamix: expected keep_variance=yes or no, got '1'."),
-    ("zetamix:paste=2", "zetamix:paste=2.0: paste must be finite and between 0 and 1, got 2.0."),
-    ("zetamix:sources=1", "zetamix:sources=1: sources must be at least 2, got 1."),
-    (
-        "zetamix:4..0",
-        "zetamix:gamma=4.0..0.0: A gamma range must be (low, high) with low <= high, got "
-        "(4.0, 0.0).",
-    ),
-    (
-        "mixup:until=0",
-        "mixup:alpha=1.0,until=0.0: until must be above 0 and at most 1, got 0.0.",
-    ),
-    (
-        "zeta:until=1.5",
-        "zeta:gamma=2.8,until=1.5: until must be above 0 and at most 1, got 1.5.",
-    ),
-    ("smoothing:-1", "smoothing:-1.0: amount must be finite and between 0 and 1, got -1.0."),
-    ("zeta:-1", "zeta:-1.0: gamma must be finite and at least 0, got -1.0."),
-    ("zeta:nan", "zeta:nan: gamma must be finite and at least 0, got nan."),
+    # the checks of the transforms
+    ("zeta:sources=1", "zeta:gamma=2.8,sources=1: sources must be at least 2"),
+    ("zeta:4..0", "zeta:gamma=4.0..0.0: "),
+    ("zeta:-1", "zeta:-1.0: gamma must be finite and at least 0"),
+    ("zeta:nan", "zeta:nan: gamma must be finite and at least 0"),
+    ("zeta:until=1.5", "zeta:gamma=2.8,until=1.5: until must be"),
+    ("zetamix:paste=2", "zetamix:paste=2.0: paste must be finite and between 0 and 1"),
+    ("mixup:0", "mixup:0.0: "),
+    ("mixup:p=2", "mixup:alpha=1.0,p=2.0: "),
+    ("mixup:until=0", "mixup:alpha=1.0,until=0.0: until must be"),
+    ("smoothing:-1", "smoothing:-1.0: amount must be finite and between 0 and 1"),
 ]
 
 
@@ -163,13 +135,7 @@ UNKNOWN = [
 def test_a_text_that_is_no_method_is_an_error(text, message):
     with pytest.raises(UnknownMethodError) as caught:
         parse(text)
-    assert str(caught.value) == message
-
-
-@pytest.mark.parametrize("text", ["zeta:4..0", "mixup:0", "mixup:-1", "cutmix:0", "mixup:p=2"])
-def test_an_impossible_value_is_an_error_at_once(text):
-    with pytest.raises(UnknownMethodError, match=f"^{parse(text.split(':')[0]).name}:"):
-        parse(text)
+    assert message in str(caught.value)
 
 
 def test_parsing_does_not_warn():
@@ -183,79 +149,19 @@ LISTS = [
     ("none,mixup,zeta", ["none", "mixup:1.0", "zeta:2.8"]),
     ("none, zeta:gamma=2.4 , sources=8,", ["none", "zeta:gamma=2.4,sources=8"]),
     ("zeta:2.8,zeta:2.4,zeta:0..4", ["zeta:2.8", "zeta:2.4", "zeta:gamma=0.0..4.0"]),
+    ("", "Expected at least one method"),
+    (",,", "Expected at least one method"),
+    ("zeta,zeta:2.8", "zeta:2.8 is given twice; give each method once."),
+    ("none,zeta:2.8,2.4", "got '2.4'."),
+    ("sources=4,zeta", "got 'sources=4'."),
 ]
 
 
-@pytest.mark.parametrize(("text", "labels"), LISTS, ids=[row[0] for row in LISTS])
-def test_lists(text, labels):
-    assert [method.label for method in parse_list(text)] == labels
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "Expected at least one method, such as none,mixup,zeta:2.8."),
-        (",,", "Expected at least one method, such as none,mixup,zeta:2.8."),
-        ("zeta,zeta:2.8", "zeta:2.8 is given twice; give each method once."),
-        ("none,zeta:2.8,2.4", "Expected a method such as .* got '2.4'."),
-        ("sources=4,zeta", "Expected a method such as .* got 'sources=4'."),
-    ],
-)
-def test_lists_that_are_none(text, message):
-    with pytest.raises(UnknownMethodError, match=f"^{message}$"):
+@pytest.mark.parametrize(("text", "expected"), LISTS, ids=[row[0] for row in LISTS])
+def test_lists(text, expected):
+    if isinstance(expected, list):
+        assert [method.label for method in parse_list(text)] == expected
+        return
+    with pytest.raises(UnknownMethodError) as caught:
         parse_list(text)
-
-
-BUILT = [
-    ("mixup:alpha=0.5,per=batch,p=0.25", Mixup, {"alpha": 0.5, "per": "batch", "p": 0.25}),
-    ("cutmix:0.5,until=0.9", CutMix, {"alpha": 0.5}),
-    ("switch:per=sample,cutmix_alpha=2", MixupOrCutMix, {"per": "sample", "cutmix_alpha": 2.0}),
-    ("smoothing:0.2", LabelSmoothing, {"amount": 0.2}),
-    (
-        "zetamix:gamma=0..3,sources=3,keep_variance=no,paste=0.5,p=0.5,until=0.5",
-        ZetaMix,
-        {"gamma": (0.0, 3.0), "sources": 3, "keep_variance": False, "paste": 0.5, "p": 0.5},
-    ),
-    ("zeta:gamma=3,sources=4,anchor=random", ZetaMixup, {"gamma": 3.0, "sources": 4}),
-]
-
-
-@pytest.mark.parametrize(("text", "kind", "options"), BUILT, ids=[row[0] for row in BUILT])
-def test_a_method_builds_its_transform(text, kind, options):
-    transform = parse(text).transform(3)
-    assert type(transform) is kind
-    assert {name: getattr(transform, name) for name in options} == options
-
-
-def test_none_has_no_transform():
-    assert parse("none").transform(10) is None
-
-
-MIXING = [
-    "mixup", "cutmix", "cutmix:per=sample", "switch", "switch:per=sample", "zetamix",
-    "zetamix:paste=0.5,sources=3", "zeta", "zeta:sources=4",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("text", MIXING)
-def test_transforms_mix_into_soft_targets_from_the_generator_alone(text):
-    samples, labels = torch.randn(16, 1, 8, 8), torch.arange(16) % 5
-    before = torch.get_rng_state()
-    results = [
-        parse(text).transform(5, torch.Generator().manual_seed(seed))(samples, labels)
-        for seed in (0, 0, 1)
-    ]
-    assert torch.equal(torch.get_rng_state(), before)
-    (first, targets), (again, targets_again), (other, _) = results
-    assert first.shape == samples.shape
-    assert not torch.equal(first, samples)
-    assert targets.shape == (16, 5)
-    torch.testing.assert_close(targets.sum(1), torch.ones(16))
-    assert torch.equal(first, again)
-    assert torch.equal(targets, targets_again)
-    assert not torch.equal(first, other)
-
-
-def test_every_method_has_options_and_a_builder():
-    assert set(OPTIONS) == {"none", *BUILDERS}
-    assert Method("zeta") == parse("zeta")
+    assert expected in str(caught.value)

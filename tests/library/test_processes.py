@@ -166,6 +166,7 @@ def test_a_thousand_transforms_open_no_files():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow
 def test_the_rank_in_the_environment_chooses_the_stream():
     program = (
         "import torch; from zetamix import zeta_plan; "

@@ -55,7 +55,7 @@ def mix_labelled(
                 samples, labels, num_classes, ignore_index, rule, keeps, size, mean, draw
             )
     classes = num_classes, ignore_index
-    labels = labels.flatten().contiguous()
+    labels = labels if labels.is_contiguous() else labels.contiguous()
     if _triton().sources_of(rule, samples.shape[0]) <= MOST_FEW:
         # dense, with the batch outermost; the order of the other dimensions does not matter
         dense = samples.is_contiguous() or _is_channels_last(samples)
@@ -127,7 +127,7 @@ def mix_samples(
     keep_variance: scale to mean + scale · Σ wᵢ (xᵢ − mean), clipped to the range of the samples.
     mean: [1 or channels, 1, ...], in the unit of the samples; None for normalised ones.
     """
-    on_cpu = _mixes_on_cpu(samples, plan)
+    on_cpu = mixes_on_cpu(samples, plan)
     boxes, pasted, moved = plan.boxes if plan.fits(samples) else None, None, None
     if on_cpu and samples.is_neg():
         # NumPy has no such views
@@ -150,14 +150,35 @@ def mix_samples(
         indices, weights = cpu.unblended(indices, weights, pasted)
     rows, channels_last = _flatten(samples)
     feature_means = None if mean is None else _flatten_mean(mean, samples, channels_last)
-    mix = cpu.mix_rows if on_cpu and _uses_bags(samples, plan) else reference.mix_rows
+    # else a product with the matrix of weights is faster
+    few = plan.sources <= MOST_FEW or plan.sources * 4 <= samples.shape[0]
+    mix = cpu.mix_rows if on_cpu and few and samples.numel() else reference.mix_rows
     mixed = _unflatten(mix(rows, indices, weights, moved, feature_means), samples, channels_last)
     if boxes is None:
         return mixed
-    if not on_cpu:
+    if pasted is None or not on_cpu:
         return reference.paste(mixed, samples, plan.indices, boxes)
-    cpu.paste(mixed, samples, plan, pasted)
+    cpu.copy_boxes(mixed, samples, cpu.list_boxes(plan.indices, boxes, pasted))
     return mixed
+
+
+def mix_targets(values: Tensor, plan: MixPlan) -> Tensor:
+    """Average targets [batch, ...] in float64, so that TF32 or bfloat16 settings do not matter."""
+    mixed = mix_samples(values.to(precise_dtype(values.device)), plan)
+    return mixed.to(torch.float64 if values.dtype == torch.float64 else torch.float32)
+
+
+def mixes_on_cpu(values: Tensor, plan: MixPlan) -> bool:
+    """Whether the memory of values and plan can be read and no gradients are needed."""
+    return (
+        values.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and not REFERENCE_ONLY
+        and has_memory(values)
+        and has_memory(plan.weights)
+        and not needs_gradients(values)
+        and not needs_gradients(plan.weights)
+    )
 
 
 def _flatten(samples: Tensor) -> tuple[Tensor, bool]:
@@ -191,50 +212,11 @@ def _unflatten(rows: Tensor, like: Tensor, channels_last: bool) -> Tensor:
     return rows.view(rows.shape[0], *shape[1:], shape[0]).movedim(-1, 1)
 
 
-def mix_targets(values: Tensor, plan: MixPlan) -> Tensor:
-    """Average targets [batch, ...] in float64, so that TF32 or bfloat16 settings do not matter."""
-    shape, wide = values.shape[1:], precise_dtype(values.device)
-    rows = values.to(wide).reshape(plan.batch_size, shape.numel())
-    on_cpu = _mixes_on_cpu(values, plan)
-    mix = cpu.mix_rows if on_cpu and _uses_bags(values, plan) else reference.mix_rows
-    mixed = mix(rows, plan.indices, plan.weights.to(wide))
-    mixed = mixed.to(torch.float64 if values.dtype == torch.float64 else torch.float32)
-    mixed = mixed.view(plan.outputs, *shape)
-    if plan.boxes is None or not plan.fits(values):
-        return mixed
-    values = values.to(mixed.dtype)
-    if not on_cpu:
-        return reference.paste(mixed, values, plan.indices, plan.boxes)
-    cpu.paste(mixed, values, plan)
-    return mixed
-
-
-def mixes_dense_on_cpu(labels: Tensor, plan: MixPlan) -> bool:
-    """Whether `cpu.add_by_class` is the faster way for dense labels."""
-    return plan.sources <= MOST_FEW and _mixes_on_cpu(labels, plan)
-
-
-def _mixes_on_cpu(values: Tensor, plan: MixPlan) -> bool:
-    """Whether the memory of values and plan can be read and no gradients are needed."""
-    return (
-        values.device.type == "cpu"
-        and not torch.compiler.is_compiling()
-        and not REFERENCE_ONLY
-        and has_memory(values)
-        and has_memory(plan.weights)
-        and not needs_gradients(values)
-        and not needs_gradients(plan.weights)
-    )
-
-
-def _uses_bags(values: Tensor, plan: MixPlan) -> bool:
-    """Whether embedding bags are faster than a product with the matrix of weights."""
-    few = plan.sources <= MOST_FEW or plan.sources * 4 <= values.shape[0]
-    return few and values.numel() > 0
-
-
 def needs_gradients(tensor: Tensor) -> bool:
     """Whether autograd tracks the tensor, in reverse or in forward mode."""
     if tensor.requires_grad and torch.is_grad_enabled():
         return True
+    # Torch's own name, for speed: below 0 there are no tangents. Without it they are looked for
+    if getattr(forward_ad, "_current_level", 0) < 0:
+        return False
     return forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]

@@ -63,77 +63,66 @@ def _draw_gamma(seed, row, gamma_p, gammas):
 
 @triton.jit
 def _draw_lam(seed, row, alpha):
-    """λ ~ Beta(α, α) and 1 − λ, as `sampling.draw_lam`, in a form that does not overflow.
-
-    With v = u^(1/α), Student's t of `sampling._beta` has t² = sin² · (1 − v) / v.
-    """
+    """λ ~ Beta(α, α) and 1 − λ, as `sampling.draw_lam`, in a form that does not overflow."""
     radius = _uniform(seed, LAM + 2 * row)
-    sine = tl.sin(3.141592653589793 * (_uniform(seed, LAM + 2 * row + 1) - 0.5))
-    v = tl.maximum(tl.exp(tl.log(radius) / alpha), 1e-37)
-    square = sine * sine * (1 - v)
-    smaller = 0.5 * v / ((v + square) * (1 + tl.sqrt_rn(square / (v + square))))
-    larger = 1 - smaller
+    first, second = radius, 1 - radius
     # Beta(1, 1) is the uniform distribution
-    first = tl.where(alpha == 1, radius, tl.where(sine > 0, larger, smaller))
-    second = tl.where(alpha == 1, 1 - radius, tl.where(sine > 0, smaller, larger))
+    if alpha != 1:
+        x = 3.141592653589793 * (_uniform(seed, LAM + 2 * row + 1) - 0.5)
+        # the sine by its series up to x^11, to 6e-8: Triton's takes more registers than all else
+        y = x * x
+        series = -1.984126984e-4 + y * (2.755731922e-6 - y * 2.505210839e-8)
+        sine = x + x * y * (-0.1666666667 + y * (8.333333333e-3 + y * series))
+        # with v = u^(1/α), Student's t of `sampling._beta` has t² = sin² · (1 − v) / v
+        v = tl.maximum(tl.exp(tl.log(radius) / alpha), 1e-37)
+        square = sine * sine * (1 - v)
+        smaller = 0.5 * v / ((v + square) * (1 + tl.sqrt_rn(square / (v + square))))
+        first = tl.where(sine > 0, 1 - smaller, smaller)
+        second = tl.where(sine > 0, smaller, 1 - smaller)
     return first, second
 
 
 @triton.jit
 def _draw_rows(seed, row, batch, SOURCES: tl.constexpr, ROWS: tl.constexpr):
-    """Four batch rows, of which SOURCES count, as `sampling.draw_rows` or `rotate_rows`."""
-    first = row * SOURCES
-    a = row
-    if ROWS == "random":
-        a = _expand(seed, first) % batch
-    b = a
-    c = a
-    d = a
+    """A batch row for each source, as `sampling.draw_rows` or `rotate_rows`."""
     if ROWS == "rotated":
+        rows = (row,)
         if SOURCES > 1:
-            b = (row + batch - 1 - _expand(seed, row * 0) % (batch - 1)) % batch
+            rows += ((row + batch - 1 - _expand(seed, row * 0) % (batch - 1)) % batch,)
     else:
-        # the digits of a Lehmer code
-        if SOURCES > 1:
-            b = _expand(seed, first + 1) % (batch - 1)
-        if SOURCES > 2:
-            c = _expand(seed, first + 2) % (batch - 2)
-        if SOURCES > 3:
-            d = _expand(seed, first + 3) % (batch - 3)
-            d += (d >= c).to(tl.int64)
-        if SOURCES > 2:
-            c += (c >= b).to(tl.int64)
-            d += (d >= b).to(tl.int64)
-        if SOURCES > 1:
-            b += (b >= a).to(tl.int64)
-            c += (c >= a).to(tl.int64)
-            d += (d >= a).to(tl.int64)
-    return a, b, c, d
+        # the digits of a Lehmer code, decoded from the last to the first
+        rows = ()
+        for step in tl.static_range(SOURCES):
+            rank = SOURCES - 1 - step
+            digit = row
+            if rank > 0 or ROWS == "random":
+                digit = _expand(seed, row * SOURCES + rank) % (batch - rank)
+            later = rows
+            rows = (digit,)
+            for k in tl.static_range(step):
+                rows += (later[k] + (later[k] >= digit).to(tl.int64),)
+    return rows
 
 
 @triton.jit
 def _draw_weights(seed, row, drawn, pasted, gamma_p, gammas, cut, SOURCES, LAW: tl.constexpr):
-    """Four weights, of which SOURCES are not 0, as `plan._draw_weights`."""
+    """A weight for each source, as `plan._draw_weights`."""
     if LAW == "zeta":
         gamma = _draw_gamma(seed, row, gamma_p, gammas)
-        # rank ** -γ
-        second = tl.exp2(-gamma)
-        third = tl.exp2(-gamma * 1.584962500721156)
-        fourth = tl.exp2(-gamma * 2.0)
-        first = second * 0.0 + 1.0
+        total = gamma * 0.0 + 1.0
+        powers = (total,)
+        for rank in tl.static_range(1, SOURCES):
+            power = tl.exp2(-gamma * tl.log2(rank + 1.0))
+            total += power
+            powers += (power,)
+        weights = ()
+        for rank in tl.static_range(SOURCES):
+            weights += (powers[rank] / total,)
     else:
-        first, second = _draw_lam(seed, drawn, tl.where(pasted, cut, gammas[1]))
-        third = first * 0.0
-        fourth = third
-    if SOURCES < 2:
-        first = first * 0.0 + 1.0
-        second = first * 0.0
-    if SOURCES < 3:
-        third = first * 0.0
-    if SOURCES < 4:
-        fourth = first * 0.0
-    total = first + second + third + fourth
-    return first / total, second / total, third / total, fourth / total
+        weights = _draw_lam(seed, drawn, tl.where(pasted, cut, gammas[1]))
+        if SOURCES == 1:
+            weights = (weights[0] * 0.0 + 1.0,)
+    return weights
 
 
 @triton.jit
@@ -164,69 +153,37 @@ def _round(y):
 
 
 @triton.jit
-def _draw_box(seed, drawn, area, pasted, height, width, RANK, SOURCES, BOXES: tl.constexpr):
-    """(top, left, bottom, right) of a source; empty unless it is pasted."""
-    top = (drawn * 0).to(tl.int32)
-    left = top
-    bottom = top
-    right = top
-    if RANK < SOURCES and BOXES != "none":
-        counter = BOX + 2 * (drawn * (SOURCES - 1) + RANK - 1)
-        top, bottom = _span(seed, counter, area, height, BOXES)
-        left, right = _span(seed, counter + 1, area, width, BOXES)
-        top = tl.where(pasted, top, 0)
-        left = tl.where(pasted, left, 0)
-        bottom = tl.where(pasted, bottom, 0)
-        right = tl.where(pasted, right, 0)
-    return top, left, bottom, right
+def _common(a, b, c):
+    """The number of pixels that three boxes share."""
+    rows = tl.minimum(tl.minimum(a[2], b[2]), c[2]) - tl.maximum(tl.maximum(a[0], b[0]), c[0])
+    columns = tl.minimum(tl.minimum(a[3], b[3]), c[3]) - tl.maximum(tl.maximum(a[1], b[1]), c[1])
+    return tl.maximum(rows, 0) * tl.maximum(columns, 0)
 
 
 @triton.jit
-def _overlap(a, b):
-    """The box that two boxes share, empty where they are apart."""
-    top = tl.maximum(a[0], b[0])
-    left = tl.maximum(a[1], b[1])
-    bottom = tl.maximum(tl.minimum(a[2], b[2]), top)
-    return top, left, bottom, tl.maximum(tl.minimum(a[3], b[3]), left)
-
-
-@triton.jit
-def _pixels(box):
-    return (box[2] - box[0]) * (box[3] - box[1])
-
-
-@triton.jit
-def _share(pasted, pixels, weight, size):
-    return tl.where(pasted, tl.div_rn(pixels.to(tl.float32), size * 1.0), weight)
-
-
-@triton.jit
-def _pixel_shares(weights, boxes, pasted, size):
-    """The weights of pasted outputs: pixels that no later box covers, as `boxes.visible_pixels`."""
-    first, second, third = boxes
-    both = _overlap(first, second)
-    # by inclusion and exclusion
-    n3 = _pixels(third)
-    n2 = _pixels(second) - _pixels(_overlap(second, third))
-    n1 = _pixels(first) - _pixels(both) - _pixels(_overlap(first, third))
-    n1 += _pixels(_overlap(both, third))
-    w0 = _share(pasted, size - n1 - n2 - n3, weights[0], size)
-    w1 = _share(pasted, n1, weights[1], size)
-    w2 = _share(pasted, n2, weights[2], size)
-    return w0, w1, w2, _share(pasted, n3, weights[3], size)
-
-
-@triton.jit
-def _where(condition, four, first, others):
-    """The four numbers where the condition holds, else `first` and three times `others`."""
-    a = tl.where(condition, four[0], first)
-    b = tl.where(condition, four[1], others)
-    return a, b, tl.where(condition, four[2], others), tl.where(condition, four[3], others)
+def _shares(boxes, size, SOURCES: tl.constexpr):
+    """The fractions of pixels that no later box covers, as `boxes.visible_pixels`."""
+    shares = ()
+    rest = size
+    # of the boxes behind the first source, three at most, by inclusion and exclusion
+    for i in tl.static_range(SOURCES - 1):
+        visible = _common(boxes[i], boxes[i], boxes[i])
+        for j in tl.static_range(i + 1, SOURCES - 1):
+            visible -= _common(boxes[i], boxes[j], boxes[j])
+            for k in tl.static_range(j + 1, SOURCES - 1):
+                visible += _common(boxes[i], boxes[j], boxes[k])
+        rest -= visible
+        shares += (tl.div_rn(visible.to(tl.float32), size * 1.0),)
+    # Triton unpacks no tuples
+    return (tl.div_rn(rest.to(tl.float32), size * 1.0),) + shares  # noqa: RUF005
 
 
 @triton.jit
 def _draw_plan(seed, row, gamma_p, gammas, options, SOURCES, ROWS, LAW, BOXES: tl.constexpr):
-    """Four rows, four weights, three boxes and whether it is pasted, as `plan.draw_plan`."""
+    """A row and a weight for each source, boxes but for the first, and whether it is pasted.
+
+    As `plan.draw_plan`; the boxes are empty where it is blended.
+    """
     cut, p, paste, batch, height, width = options
     # λ, the box and the choice to paste are drawn for each output or once
     drawn = row
@@ -236,35 +193,29 @@ def _draw_plan(seed, row, gamma_p, gammas, options, SOURCES, ROWS, LAW, BOXES: t
     pasted = row < 0
     if BOXES != "none":
         pasted = _happens(seed, PASTED + drawn, paste)
-    rows = _draw_rows(seed, row, batch, SOURCES, ROWS)
-    weights = _draw_weights(seed, row, drawn, pasted, gamma_p, gammas, cut, SOURCES, LAW)
+    drawn_rows = _draw_rows(seed, row, batch, SOURCES, ROWS)
+    drawn_weights = _draw_weights(seed, row, drawn, pasted, gamma_p, gammas, cut, SOURCES, LAW)
+    # an output that is not mixed is its own sample
     pasted = pasted & mixed
-    rows = _where(mixed, rows, row, row)
-    weights = _where(mixed, weights, 1.0, 0.0)
-    boxes = (
-        _draw_box(seed, drawn, weights[1], pasted, height, width, 1, SOURCES, BOXES),
-        _draw_box(seed, drawn, weights[2], pasted, height, width, 2, SOURCES, BOXES),
-        _draw_box(seed, drawn, weights[3], pasted, height, width, 3, SOURCES, BOXES),
-    )
-    if BOXES != "none":
-        weights = _pixel_shares(weights, boxes, pasted, height * width)
-    return rows, weights, boxes, pasted
-
-
-@triton.jit
-def _store_plan(plan_p, shares_p, row, plan, height, width, SOURCES: tl.constexpr):
-    """Of each source its row and box [5], and its weight."""
-    rows, weights, boxes, pasted = plan
-    whole = (row * 0, row * 0, pasted * height, pasted * width)
+    rows = ()
+    weights = ()
     for rank in tl.static_range(SOURCES):
-        place = row * SOURCES + rank
-        tl.store(plan_p + place * 5, rows[rank])
-        tl.store(shares_p + place, weights[rank])
-        for corner in tl.static_range(4):
-            if rank == 0:
-                tl.store(plan_p + place * 5 + 1 + corner, whole[corner])
-            else:
-                tl.store(plan_p + place * 5 + 1 + corner, boxes[rank - 1][corner])
+        rows += (tl.where(mixed, drawn_rows[rank], row),)
+        weights += (tl.where(mixed, drawn_weights[rank], 1.0 if rank == 0 else 0.0),)
+    boxes = ()
+    if BOXES != "none":
+        for rank in tl.static_range(1, SOURCES):
+            counter = BOX + 2 * (drawn * (SOURCES - 1) + rank - 1)
+            top, bottom = _span(seed, counter, weights[rank], height, BOXES)
+            left, right = _span(seed, counter + 1, weights[rank], width, BOXES)
+            # empty unless it is pasted
+            boxes += ((top, left, tl.where(pasted, bottom, top), right),)
+        shares = _shares(boxes, height * width, SOURCES)
+        blended = weights
+        weights = ()
+        for rank in tl.static_range(SOURCES):
+            weights += (tl.where(pasted, shares[rank], blended[rank]),)
+    return rows, weights, boxes, pasted
 
 
 @triton.jit
@@ -278,11 +229,11 @@ def _narrow(y, dtype: tl.constexpr):
 @triton.jit
 def _blend(xs, weights, mean, SOURCES: tl.constexpr, KEEP: tl.constexpr, MEANS: tl.constexpr):
     """The weighted sum, scaled where the variance is kept, as `rules.Blend`."""
-    w0, w1, w2, w3 = weights
-    scale = w0 * 0.0 + 1.0
-    if KEEP:
-        scale = tl.div_rn(1.0, tl.sqrt_rn(w0 * w0 + w1 * w1 + w2 * w2 + w3 * w3))
-    blend = (w0 * scale) * xs[0].to(tl.float32)
+    square = weights[0] * weights[0]
+    for rank in tl.static_range(1, SOURCES):
+        square += weights[rank] * weights[rank]
+    scale = tl.div_rn(1.0, tl.sqrt_rn(square)) if KEEP else square * 0.0 + 1.0
+    blend = (weights[0] * scale) * xs[0].to(tl.float32)
     for rank in tl.static_range(1, SOURCES):
         blend += (weights[rank] * scale) * xs[rank].to(tl.float32)
     if MEANS > 0:
@@ -319,22 +270,13 @@ def _cover(xs, boxes, starts, height, line, pixel, SOURCES, CHUNK, EVEN: tl.cons
 
 
 @triton.jit
-def _choose_mean(means, starts, d, channel, MEANS: tl.constexpr, LAST, EVEN: tl.constexpr):
+def _choose_mean(means, starts, d, features, MEANS: tl.constexpr, LAST, EVEN: tl.constexpr):
     """The mean of each number: one for all, one for each chunk, or one for each number."""
-    if MEANS <= 1:
-        mean = means[0]
-    else:
-        if LAST:
-            k = d % MEANS
-        elif EVEN:
-            k = starts // channel
-        else:
-            k = d // channel
-        mean = tl.where(k == 0, means[0], means[1])
-        if MEANS > 2:
-            mean = tl.where(k == 2, means[2], mean)
-        if MEANS > 3:
-            mean = tl.where(k == 3, means[3], mean)
+    mean = means[0]
+    if MEANS > 1:
+        k = d % MEANS if LAST else (starts if EVEN else d) // (features // MEANS)
+        for c in tl.static_range(1, MEANS):
+            mean = tl.where(k == c, means[c], mean)
     return mean
 
 
@@ -349,15 +291,12 @@ def _is_label(label, classes, ignore):
 @triton.jit
 def _store_target(targets_p, labels_p, row, rows, weights, classes, ignore, SOURCES, CLASS_BLOCK):
     """The weight of each class."""
-    labels = (
-        tl.load(labels_p + rows[0]).to(tl.int64),
-        tl.load(labels_p + rows[1]).to(tl.int64),
-        tl.load(labels_p + rows[2]).to(tl.int64),
-        tl.load(labels_p + rows[3]).to(tl.int64),
-    )
+    labels = ()
     good = row >= 0
     for rank in tl.static_range(SOURCES):
-        good = good & _is_label(labels[rank], classes, ignore)
+        label = tl.load(labels_p + rows[rank]).to(tl.int64)
+        good = good & _is_label(label, classes, ignore)
+        labels += (label,)
     tl.device_assert(good, WRONG_LABEL)
     # should assertions be compiled out, a wrong label must still not pass as a target
     nothing = tl.where(good, 0.0, float("nan"))
@@ -376,8 +315,8 @@ def _store_target(targets_p, labels_p, row, rows, weights, classes, ignore, SOUR
 @triton.jit(
     debug=True,
     do_not_specialize=[
-        *("offset", "gamma_step", "batch", "classes", "ignore"),
-        *("height", "width", "pixel", "channel"),
+        *("gamma_step", "offset", "classes", "ignore", "batch"),
+        *("height", "width", "pixel"),
     ],
 )
 def mix_kernel(
@@ -387,27 +326,24 @@ def mix_kernel(
     targets_p,
     seed_p,
     gamma_p,
-    plan_p,
-    shares_p,
+    gamma_step: tl.int32,
     offset: tl.int64,
     number,
     span,
-    cut,
     p,
+    cut,
     paste,
     mean0,
     mean1,
     mean2,
     mean3,
-    gamma_step: tl.int32,
-    batch: tl.int32,
-    features: tl.int32,
     classes: tl.int32,
     ignore,
+    batch: tl.int32,
+    features: tl.int32,
     height: tl.int32,
     width: tl.int32,
     pixel: tl.int32,
-    channel: tl.int32,
     SOURCES: tl.constexpr,
     ROWS: tl.constexpr,
     LAW: tl.constexpr,
@@ -423,9 +359,9 @@ def mix_kernel(
     """Mix one tile of one output, and with the first tile its target.
 
     number, span: γ and 0, or the range of γ, or α. cut: α of CutMix's boxes. gamma_p: a tensor of
-    γ. plan_p, shares_p: where the plan is written, for tests, or None.
+    γ.
     height, width: of the images. pixel: numbers of a pixel side by side in memory: 1, or the
-    channels where they come last. channel: numbers of a channel side by side.
+    channels where they come last.
     ROWS: "self" or "random", of the anchor, or "rotated". LAW: "zeta", or for λ "sample" or
     "batch". BOXES: "none", "inside" or "around". MEANS: how many there are. LAST: whether channels
     come last. BLOCK, CHUNK: numbers of a tile and of its parts. EVEN: whether no part leaves its
@@ -447,17 +383,11 @@ def mix_kernel(
     )
     if ROWS == "random":
         x0 = tl.load(rows_p + rows[0] * features + d, mask=inside, other=0.0)
-    x1 = x0
-    x2 = x0
-    x3 = x0
-    if SOURCES > 1:
-        x1 = tl.load(rows_p + rows[1] * features + d, mask=inside, other=0.0)
-    if SOURCES > 2:
-        x2 = tl.load(rows_p + rows[2] * features + d, mask=inside, other=0.0)
-    if SOURCES > 3:
-        x3 = tl.load(rows_p + rows[3] * features + d, mask=inside, other=0.0)
-    xs = (x0, x1, x2, x3)
-    mean = _choose_mean((mean0, mean1, mean2, mean3), starts, d, channel, MEANS, LAST, EVEN)
+    xs = (x0,)
+    for rank in tl.static_range(1, SOURCES):
+        xs += (tl.load(rows_p + rows[rank] * features + d, mask=inside, other=0.0),)
+    means = (mean0, mean1, mean2, mean3)
+    mean = _choose_mean(means, starts, d, features, MEANS, LAST, EVEN)
     if BOXES != "none":
         if pasted:
             y = _cover(xs, boxes, starts, height, width * pixel, pixel, SOURCES, CHUNK, EVEN)
@@ -470,9 +400,6 @@ def mix_kernel(
         _store_target(
             targets_p, labels_p, row, rows, weights, classes, ignore, SOURCES, CLASS_BLOCK
         )
-        if plan_p is not None:
-            plan = (rows, weights, boxes, pasted)
-            _store_plan(plan_p, shares_p, row, plan, height, width, SOURCES)
 
 
 @triton.jit
@@ -502,7 +429,7 @@ def _decode(seed, row, cols, batch, sources, SELF: tl.constexpr):
 
 @triton.jit(
     debug=True,
-    do_not_specialize=["offset", "gamma_step", "batch", "sources", "classes", "ignore"],
+    do_not_specialize=["gamma_step", "offset", "classes", "ignore", "batch", "sources"],
 )
 def matrix_kernel(
     matrix_p,
@@ -510,15 +437,15 @@ def matrix_kernel(
     targets_p,
     seed_p,
     gamma_p,
+    gamma_step: tl.int32,
     offset: tl.int64,
     number,
     span,
     p,
-    gamma_step: tl.int32,
-    batch: tl.int32,
-    sources: tl.int32,
     classes: tl.int32,
     ignore,
+    batch: tl.int32,
+    sources: tl.int32,
     SELF: tl.constexpr,
     DIGITS: tl.constexpr,
     BLOCK: tl.constexpr,

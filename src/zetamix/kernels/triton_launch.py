@@ -1,12 +1,12 @@
 """Launch the Triton kernels: what `dispatch.mix_labelled` calls on a GPU.
 
-What depends on shapes and options only is worked out once for each of them and cached; a call then
-allocates memory and launches.
+What depends on shapes and options only is worked out once for each of them and kept; a call then
+allocates memory and launches. Nothing that is kept holds a tensor of a call.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
@@ -26,39 +26,10 @@ MOST_SORTED = 1024
 CHUNK = 32
 # the kernels' debug is on for the label assertion; overflow is what the hash is made of
 OPTIONS = {"sanitize_overflow": False, "enable_fp_fusion": True}
-
-
-class Batch(NamedTuple):
-    """Everything about the tensors of a call that a launch depends on."""
-
-    shape: torch.Size
-    stride: tuple[int, ...]
-    dtype: torch.dtype
-    device: torch.device
-    aligned: bool
-    label_dtype: torch.dtype
-    labels_aligned: bool
-    classes: int
-    ignores: bool
-    gamma: tuple[torch.dtype, bool] | None
-    """dtype and alignment of a tensor of γ."""
-
-    @classmethod
-    def of(
-        cls,
-        samples: Tensor,
-        labels: Tensor,
-        classes: int,
-        ignore_index: int | None,
-        rule: PlanRule,
-    ) -> "Batch":
-        gamma = None
-        if isinstance(rule.gamma, Tensor):
-            gamma = rule.gamma.dtype, rule.gamma.data_ptr() % 16 == 0
-        facts = samples.shape, samples.stride(), samples.dtype, samples.device
-        labels_aligned = labels.data_ptr() % 16 == 0
-        aligned = samples.data_ptr() % 16 == 0, labels.dtype, labels_aligned
-        return cls(*facts, *aligned, classes, ignore_index is not None, gamma)
+# Triton's own launcher is called in the version where that was measured
+KNOWN_LAUNCHER = "3.6."
+MOST_KEPT = 256
+_kept: dict[tuple[Any, ...], Any] = {}
 
 
 class Launch:
@@ -71,18 +42,54 @@ class Launch:
     def __init__(self, kernel: Any, programs: int, warps: int, **constants: Any) -> None:
         self.kernel = kernel
         self.grid = (programs, 1, 1)
-        self.warps = warps
-        self.constants = constants
-        self.compiled: Any = None
+        self.options = {**constants, **OPTIONS, "num_warps": warps}
+        # the last arguments of the kernel, in this order
+        self.constants = tuple(constants.values())
+        self.run: Callable[..., None] | None = None
 
     def __call__(self, *arguments: Any) -> None:
-        if self.compiled is not None:
-            # the constants are the last arguments of the kernel, in this order
-            self.compiled[self.grid](*arguments, *self.constants.values())
+        if self.run is not None:
+            self.run(*arguments, *self.constants)
             return
+        compiled = self.kernel[self.grid](*arguments, **self.options)
         # the interpreter compiles nothing
-        options = {**self.constants, **OPTIONS, "num_warps": self.warps}
-        self.compiled = self.kernel[self.grid](*arguments, **options)
+        if compiled is not None:
+            self.run = _runner(compiled, self.grid)
+
+    def cannot_start(self) -> bool:
+        """Whether a CUDA graph is captured, which cannot capture that a kernel is compiled."""
+        if self.run is not None or not torch.cuda.is_available():
+            return False
+        return torch.cuda.is_current_stream_capturing()
+
+
+def _runner(compiled: Any, grid: tuple[int, ...]) -> Callable[..., None]:
+    """`compiled[grid]`, in the known version without its look-ups of device, stream and hooks."""
+    if not triton.__version__.startswith(KNOWN_LAUNCHER):
+        public: Callable[..., None] = compiled[grid]
+        return public
+    launch, function, metadata = compiled.run, compiled.function, compiled.packed_metadata
+    device, current_stream = torch.cuda.current_device(), torch._C._cuda_getCurrentRawStream
+
+    def run(*arguments: Any) -> None:
+        launch(*grid, current_stream(device), function, metadata, None, None, None, *arguments)
+
+    return run
+
+
+def _keep(key: tuple[Any, ...], prepared: Any) -> Any:
+    if len(_kept) >= MOST_KEPT:
+        _kept.clear()
+    _kept[key] = prepared
+    return prepared
+
+
+def _facts(samples: Tensor, labels: Tensor, classes: int, ignores: bool, rule: PlanRule) -> Any:
+    """What of a call its kernel is compiled for, whatever the number of sources."""
+    gamma = rule.gamma
+    tensors = [samples, labels, gamma] if isinstance(gamma, Tensor) else [samples, labels]
+    kinds = [(tensor.dtype, tensor.data_ptr() % 16) for tensor in tensors]
+    return samples.shape, samples.device, classes, ignores, rule.sources, rule.anchor, *kinds
 
 
 @lru_cache(maxsize=16)
@@ -95,19 +102,18 @@ def _zero_seed(device: torch.device) -> Tensor:
     return zero
 
 
-def _origin(draw: Draw) -> tuple[Tensor, int]:
+def _numbers(rule: PlanRule, draw: Draw) -> tuple[Any, ...]:
+    """The seed, a tensor of γ and its step, the offset of the seed, γ (or α) and its range, p."""
     seed, offset = draw.origin()
-    return _zero_seed(draw.device) if seed is None else seed, offset
-
-
-def _gamma(rule: PlanRule) -> tuple[Tensor | None, int, float, float]:
-    """γ as a tensor and its step, or as a number and the length of its range."""
-    gamma = rule.gamma
-    if isinstance(gamma, Tensor):
-        return gamma, gamma.stride(0) if gamma.ndim else 0, 0.0, 0.0
-    if isinstance(gamma, tuple):
-        return None, 0, float(gamma[0]), float(gamma[1] - gamma[0])
-    return None, 0, float(rule.alpha if gamma is None else gamma), 0.0
+    gamma, step, number, span = None, 0, rule.alpha, 0.0
+    if isinstance(rule.gamma, Tensor):
+        gamma, step = rule.gamma, rule.gamma.stride(0) if rule.gamma.ndim else 0
+    elif isinstance(rule.gamma, tuple):
+        number, span = rule.gamma[0], rule.gamma[1] - rule.gamma[0]
+    elif rule.gamma is not None:
+        number = rule.gamma
+    seed = _zero_seed(draw.device) if seed is None else seed
+    return seed, gamma, step, offset, float(number), float(span), float(rule.p)
 
 
 def mix_few(
@@ -120,37 +126,32 @@ def mix_few(
     size: Size | None,
     mean: float | Sequence[float] | None,
     draw: Draw,
-    plan: tuple[Tensor | None, Tensor | None] = (None, None),
 ) -> tuple[Tensor, Tensor] | None:
     """Samples and targets of a plan of up to four sources, in one launch.
 
     None in the capture of a CUDA graph whose kernel was not used before. The samples must be dense
     with the batch outermost, whatever the order of other dimensions.
 
-    keeps: whether the variance of these samples is kept. plan: [batch, sources, 5] and
-    [batch, sources], into which the rows and boxes, and the weights of the plan are written.
+    keeps: whether the variance of these samples is kept.
     """
-    batch = samples.shape[0]
     means = _means(mean, samples.dtype) if keeps else ()
-    facts = Batch.of(samples, labels, classes, ignore_index, rule)
     pastes = size is not None and rule.paste > 0
     law = "zeta" if rule.gamma is not None else rule.per
-    rows = "rotated" if rule.partner == "rotated" else rule.anchor
-    around = rule.box_alpha is not None
-    options = sources_of(rule, batch), rows, law, pastes, around, keeps, len(means)
-    launch, places = _prepare_few(facts, *options, plan[0] is not None)
-    if _cannot_start(launch):
+    key = law, rule.partner, rule.box_alpha is None, pastes, keeps, len(means), samples.stride()
+    key += _facts(samples, labels, classes, ignore_index is None, rule)
+    prepared = _kept.get(key)
+    if prepared is None:
+        prepared = _keep(key, _prepare_few(samples, classes, rule, law, pastes, keeps, len(means)))
+    launch, *sizes = prepared
+    if launch.cannot_start():
         return None
     out = torch.empty_like(samples)
-    targets = torch.empty(batch, classes, dtype=torch.float32, device=samples.device)
-    seed, offset = _origin(draw)
-    gamma, step, number, span = _gamma(rule)
-    cut = 1.0 if rule.box_alpha is None else float(rule.box_alpha)
+    targets = torch.empty(samples.shape[0], classes, dtype=torch.float32, device=samples.device)
     launch(
-        *(samples, out, labels, targets, seed, gamma, *plan),
-        *(offset, number, span, cut, float(rule.p), float(rule.paste)),
+        *(samples, out, labels, targets, *_numbers(rule, draw)),
+        *(float(rule.box_alpha or 1), float(rule.paste)),
         *(means + (0.0,) * MOST_MEANS)[:MOST_MEANS],
-        *(step, batch, samples.shape[1:].numel(), classes, ignore_index, *places),
+        *(classes, ignore_index, *sizes),
     )
     return out, targets
 
@@ -168,48 +169,39 @@ def _means(mean: float | Sequence[float] | None, dtype: torch.dtype) -> tuple[fl
     return tuple(largest * number for number in (mean if isinstance(mean, Sequence) else (mean,)))
 
 
-@lru_cache(maxsize=256)
 def _prepare_few(
-    facts: Batch,
-    sources: int,
-    rows: str,
-    law: str,
-    pastes: bool,
-    around: bool,
-    keeps: bool,
-    means: int,
-    shows: bool,
-) -> tuple[Launch, tuple[int, int, int, int]]:
-    """The launch, and where pixels and channels are: height, width, pixel, channel."""
-    shape, stride = facts.shape, facts.stride
-    features = shape[1:].numel()
-    channels = shape[1] if len(shape) > 1 else 1
-    last = len(shape) > 2 and stride[1] == 1 and channels > 1
-    pixel, channel = (channels, 1) if last else (1, features // channels)
-    height, width = (shape[-2], shape[-1]) if pastes else (1, 1)
-    block, warps = tiling(features, facts.dtype)
+    samples: Tensor, classes: int, rule: PlanRule, law: str, pastes: bool, keeps: bool, means: int
+) -> tuple[Any, ...]:
+    """The launch, and its sizes: batch, features, height, width, and the numbers of a pixel."""
+    batch, features = samples.shape[0], samples.shape[1:].numel()
+    channels = samples.shape[1] if samples.ndim > 1 else 1
+    last = samples.ndim > 2 and samples.stride(1) == 1 and channels > 1
+    pixel = channels if last else 1
+    height, width = samples.shape[-2:] if pastes else (1, 1)
+    block, warps = tiling(features, samples.dtype)
     chunk, even = block, True
     if pastes or (means > 1 and not last):
-        line = width * pixel if pastes else channel
+        line = width * pixel if pastes else features // channels
         chunk = min(CHUNK, 1 << (line.bit_length() - 1))
         even = line % chunk == 0
+    inside = rule.box_alpha is None
     launch = Launch(
         mix_kernel,
-        shape[0] * triton.cdiv(features, block),
+        batch * triton.cdiv(features, block),
         warps,
-        SOURCES=sources,
-        ROWS=rows,
+        SOURCES=sources_of(rule, batch),
+        ROWS="rotated" if rule.partner == "rotated" else rule.anchor,
         LAW=law,
-        BOXES=("around" if around else "inside") if pastes else "none",
+        BOXES=("inside" if inside else "around") if pastes else "none",
         KEEP=keeps,
         MEANS=means,
         LAST=last,
         EVEN=even,
         BLOCK=block,
         CHUNK=chunk,
-        CLASS_BLOCK=min(128, triton.next_power_of_2(facts.classes)),
+        CLASS_BLOCK=min(128, triton.next_power_of_2(classes)),
     )
-    return launch, (height, width, pixel, channel)
+    return launch, batch, features, height, width, pixel
 
 
 def tiling(features: int, dtype: torch.dtype) -> tuple[int, int]:
@@ -231,27 +223,23 @@ def mix_many(
     draw: Draw,
 ) -> tuple[Tensor, Tensor] | None:
     """As `mix_few` for more sources, blended, and rows [batch, features]: plan, then product."""
-    batch, features = rows.shape
-    facts = Batch.of(rows, labels, classes, ignore_index, rule)
+    key = _facts(rows, labels, classes, ignore_index is None, rule)
+    prepared = _kept.get(key)
+    if prepared is None:
+        prepared = _keep(key, _prepare_many(rows, classes, rule))
+    plan, product, sources, new_matrix = prepared
     halves = rows.dtype in (torch.float16, torch.bfloat16)
-    tf32 = rows.dtype == torch.float32 and torch.backends.cuda.matmul.fp32_precision == "tf32"
-    plan, product = _prepare_many(facts, sources_of(rule, batch), rule.anchor, halves)
-    if _cannot_start(plan) or not (halves or tf32 or not _cannot_start(product)):
+    by_torch = halves or (rows.dtype == torch.float32 and _allows_tf32())
+    if plan.cannot_start() or (product.cannot_start() and not by_torch):
         return None
-    digits = plan.constants["DIGITS"]
-    # every entry is written where keys are sorted
-    new = torch.zeros if digits else torch.empty
+    batch, features = rows.shape
     kind = rows.dtype if halves else torch.float32
-    matrix = new(batch, batch, dtype=kind, device=rows.device)
+    matrix = new_matrix(batch, batch, dtype=kind, device=rows.device)
     targets = torch.empty(batch, classes, dtype=torch.float32, device=rows.device)
-    seed, offset = _origin(draw)
-    gamma, step, number, span = _gamma(rule)
-    plan(
-        *(matrix, labels, targets, seed, gamma, offset, number, span, float(rule.p)),
-        *(step, batch, sources_of(rule, batch), classes, ignore_index),
-    )
+    numbers = _numbers(rule, draw)
+    plan(matrix, labels, targets, *numbers, classes, ignore_index, batch, sources)
     out = torch.empty_like(rows)
-    if halves or tf32:
+    if by_torch:
         # written into a given tensor, autocast leaves the product as it is
         torch.mm(matrix, rows, out=out)
     else:
@@ -259,38 +247,38 @@ def mix_many(
     return out, targets
 
 
-@lru_cache(maxsize=256)
-def _prepare_many(facts: Batch, sources: int, anchor: str, halves: bool) -> tuple[Launch, Launch]:
-    """The launches of the plan and of the product."""
-    batch, features = facts.shape
+def _allows_tf32() -> bool:
+    """Whether torch may round products of float32; before 2.9 it said so by another name."""
+    matmul = torch.backends.cuda.matmul
+    precision = getattr(matmul, "fp32_precision", None)
+    return bool(matmul.allow_tf32) if precision is None else precision == "tf32"
+
+
+def _prepare_many(rows: Tensor, classes: int, rule: PlanRule) -> tuple[Any, ...]:
+    """The launches of plan and product, the number of sources, and what makes the matrix."""
+    batch, features = rows.shape
+    sources = sources_of(rule, batch)
     width = order_width(batch, sources)
     plan = Launch(
         matrix_kernel,
         batch,
         # H200: 1 to 8 warps all take 3.2 µs at 128 rows; at 256 rows 1 takes 6.2, 4 take 4.3
         4,
-        SELF=anchor == "self",
+        SELF=rule.anchor == "self",
         DIGITS=width != batch,
         BLOCK=triton.next_power_of_2(width),
-        CLASS_BLOCK=min(64, triton.next_power_of_2(facts.classes)),
+        CLASS_BLOCK=min(64, triton.next_power_of_2(classes)),
     )
-    out, block = min(128, max(16, triton.next_power_of_2(batch))), 128
+    # small samples are as many tiles as an H200 has multiprocessors; with 4 warps, registers spill
+    out, block = min(128, max(16, triton.next_power_of_2(batch))), 128 if features >= 16384 else 32
     programs = triton.cdiv(batch, out) * triton.cdiv(features, block)
-    product = Launch(product_kernel, programs, 4, BLOCK_OUT=out, BLOCK_IN=32, BLOCK=block)
-    return plan, product
+    product = Launch(product_kernel, programs, 8, BLOCK_OUT=out, BLOCK_IN=32, BLOCK=block)
+    # every entry is written where keys are sorted
+    return plan, product, sources, torch.empty if width == batch else torch.zeros
 
 
 def draws(rule: PlanRule, batch: int) -> bool:
-    """Whether the kernels draw the plans of this rule."""
-    if rule.gamma is None:
-        return True
+    """Whether the kernels draw plans of this rule for such a batch."""
     sources = sources_of(rule, batch)
-    few = sources <= MOST_FEW
     many = rule.paste == 0 and order_width(batch, sources) <= MOST_SORTED
-    return rule.box_alpha is None and rule.per == "sample" and (few or many)
-
-
-def _cannot_start(launch: Launch) -> bool:
-    """Whether a CUDA graph is captured, which cannot capture that a kernel is compiled."""
-    cuda = torch.cuda.is_available()
-    return launch.compiled is None and cuda and torch.cuda.is_current_stream_capturing()
+    return sources <= MOST_FEW or many

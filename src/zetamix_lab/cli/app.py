@@ -8,7 +8,6 @@ from typer.core import TyperCommand
 from zetamix import __version__
 from zetamix_lab.cli.check import check
 from zetamix_lab.cli.compare import compare
-from zetamix_lab.cli.errors import hide_urls
 
 
 class CompareCommand(TyperCommand):
@@ -18,8 +17,8 @@ class CompareCommand(TyperCommand):
         rest = super().parse_args(ctx, args)
         if ctx.args:
             raise typer.BadParameter(
-                f"unexpected argument {hide_urls(repr(ctx.args[0]))}. If it is your data, use: "
-                f"zetamix {self.name} --data {hide_urls(ctx.args[0])}",
+                f"unexpected argument {ctx.args[0]!r}. If it is your data, use: "
+                f"zetamix {self.name} --data {ctx.args[0]}",
                 ctx=ctx,
             )
         return rest

@@ -23,7 +23,6 @@ from zetamix_lab.cli.stop import exit_stopped, make_stop
 
 if TYPE_CHECKING:
     from zetamix_lab.comparison import Comparison
-    from zetamix_lab.runs.compare import Grid
     from zetamix_lab.train.stop import Stop
 
 SEEDS, UNTIL = 5, 0.8
@@ -62,25 +61,20 @@ def compare(
     began = time.monotonic()
     console = options.open_console(json_file)
     chosen, numbers = options.parse_methods(methods, until), options.parse_seeds(seeds, SEEDS)
-    groups, part = options.parse_group(group), options.parse_train_size(train_size)
+    groups = options.parse_group(group)
     options.check_data(data)
     from zetamix_lab.data import prepare
     from zetamix_lab.metrics import primary_metric
     from zetamix_lab.runs.compare import check_recipe, make_grid
     from zetamix_lab.runs.compare import compare as compare_methods
     from zetamix_lab.runs.executor import parse_backend
-    from zetamix_lab.train.loggers import FolderLog
+    from zetamix_lab.train.run_folder import CurveLog
 
-    options.check_device(device)
     stop = make_stop(time_limit, began, console)
+    recipe: dict[str, Any] = {"model": model, "weights": weights, "epochs": epochs}
+    recipe["changes"] = change or []
     with report_errors():
         parse_backend(backend)
-        recipe: dict[str, Any] = {
-            "model": model,
-            "weights": weights,
-            "epochs": epochs,
-            "changes": change or [],
-        }
         check_recipe(**recipe)
         with show_reading() as progress:
             found: dict[str, Any] = {"data_dir": data_dir, "size": size, "group": groups}
@@ -94,14 +88,14 @@ def compare(
                 out=out,
                 seeds=numbers,
                 until=until,
-                train_size=part,
+                train_size=train_size,
                 **found,
                 **recipe,
             )
         options.check_writable(grid.out, "--out")
-        _print_grid(console, grid)
+        print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
         test = grid.dataset.splits["test"]
-        with stop, FolderLog(log, grid.out) as curves, Display(console) as display:
+        with stop, CurveLog(log, grid.out) as curves, Display(console) as display:
 
             def watch(name: str, done: float, total: float, text: str = "") -> None:
                 display(name, done, total, text)
@@ -117,80 +111,53 @@ def compare(
                 metric=primary_metric(test.counts(), multi_label=test.multi_label),
                 stop=lambda: stop() or display.closed,
             )
-        _finish(console, comparison, grid.out, json_file, stop)
-
-
-def _finish(
-    console: Console, comparison: "Comparison", out: Path, json_file: Path | None, stop: "Stop"
-) -> None:
-    """Write and print the results, and exit."""
-    # the files are written first: printing to a closed pipe would end the command
-    page, replaced = _write(comparison, out)
-    _print(console, comparison)
-    _print_page(console, page, replaced)
-    if page is not None:
-        options.write_results(json_file, out / "results.json")
-    if not comparison.complete and not comparison.failures:
-        exit_stopped(console, stop, _hint(comparison, stop))
+        _finish(console, comparison, grid.out, json_file)
+        if not comparison.complete and not comparison.failures:
+            exit_stopped(console, stop, _hint(comparison, stop))
     if comparison.failures:
         raise typer.Exit(1)
 
 
-def _print_grid(console: Console, grid: "Grid") -> None:
-    print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
-    if len(grid.methods) == 1:
-        print_line(
-            console, "There is only one method, so nothing is compared. Use --methods none,zetamix"
-        )
+def _finish(console: Console, comparison: "Comparison", out: Path, json_file: Path | None) -> None:
+    """Write and print the results."""
+    import torch
 
-
-def _hint(comparison: "Comparison", stop: "Stop") -> str:
-    recipe, dataset = comparison.recipe, comparison.dataset
-    if recipe is None or dataset is None:
-        return ""
-    samples = len(dataset.train)
-    steps = comparison.epochs_trained * recipe.steps(samples) / recipe.epochs
-    # a few steps are trained before a limit that has already passed takes effect
-    if steps > 5 or stop.signal is not None:
-        return ""
-    return (
-        f" Almost no steps were trained: start-up takes most of the {stop.limit:g} s. Use a longer "
-        "--time-limit."
+    from zetamix_lab.provenance import machine_info
+    from zetamix_lab.report.compare import (
+        describe_replaced,
+        difference_table,
+        main_table,
+        write_report,
     )
-
-
-def _print(console: Console, comparison: "Comparison") -> None:
-    from zetamix_lab.report.compare import difference_table, main_table
     from zetamix_lab.report.compare_text import summarise
 
+    page, replaced = None, ""
     if comparison.records:
+        on_gpu = any("gpu" in record.machine for record in comparison.records.values())
+        device = torch.device("cuda" if on_gpu and torch.cuda.is_available() else "cpu")
+        replaced = describe_replaced(comparison, out)
+        # the files are written first: printing to a closed pipe would end the command
+        page = write_report(comparison, out, machine_info(device))
+        options.write_results(json_file, out / "results.json")
         print_table(console, main_table(comparison))
         if comparison.compared:
             print_table(console, difference_table(comparison), required=3)
     print_findings(console, summarise(comparison).pairs)
-
-
-def _write(comparison: "Comparison", out: Path) -> tuple[Path | None, str]:
-    """Write the report; return its page, and a note if it replaces another report."""
-    from zetamix_lab.report.compare import describe_replaced, write_report
-
-    if not comparison.records:
-        return None, ""
-    replaced = describe_replaced(comparison, out)
-    return write_report(comparison, out, _machine(comparison)), replaced
-
-
-def _print_page(console: Console, page: Path | None, replaced: str = "") -> None:
     if page is not None:
         print_line(console, f"Report written to {short_path(page)}")
     if replaced:
         print_line(console, replaced)
 
 
-def _machine(comparison: "Comparison") -> dict[str, str]:
-    import torch
-
-    from zetamix_lab.provenance import machine_info
-
-    on_gpu = any("gpu" in record.machine for record in comparison.records.values())
-    return machine_info(torch.device("cuda" if on_gpu and torch.cuda.is_available() else "cpu"))
+def _hint(comparison: "Comparison", stop: "Stop") -> str:
+    recipe, dataset = comparison.recipe, comparison.dataset
+    if recipe is None or dataset is None:
+        return ""
+    steps = recipe.steps(len(dataset.train)) / recipe.epochs
+    # a few steps are trained before a limit that has already passed takes effect
+    if stop.signal is not None or steps * sum(comparison.unfinished.values()) > 5:
+        return ""
+    return (
+        f" Almost no steps were trained: start-up takes most of the {stop.limit:g} s. Use a longer "
+        "--time-limit."
+    )

@@ -2,8 +2,6 @@
 
 import dis
 import errno
-import platform
-import re
 import shlex
 import sys
 import tempfile
@@ -12,15 +10,15 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TextIO
 
 import typer
 from rich.console import Console
 
-from zetamix import __version__
 from zetamix_lab.cli.stop import INTERRUPTED, raise_at_ctrl_c
 from zetamix_lab.text import reason
+
+OURS = ("zetamix.", "zetamix_lab.")
 
 
 @contextmanager
@@ -65,61 +63,37 @@ def _message(error: Exception) -> str | None:
 
 def _is_ours(error: Exception) -> bool:
     """Whether the error is of a class of this package, or a ValueError that it raised itself."""
-    if type(error).__module__.startswith(("zetamix.", "zetamix_lab.")):
+    if type(error).__module__.startswith(OURS):
         return True
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    return last is not None and isinstance(error, ValueError) and _raised_here(last)
-
-
-def _raised_here(place: TracebackType) -> bool:
-    """Whether a `raise` in this package raised the error, and not a call such as int("x")."""
-    instruction = place.tb_frame.f_code.co_code[place.tb_lasti]
-    module = str(place.tb_frame.f_globals.get("__name__"))
-    return (
-        module.startswith(("zetamix.", "zetamix_lab."))
-        and dis.opname[instruction] == "RAISE_VARARGS"
-    )
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    if place is None or not str(frame.f_globals.get("__name__")).startswith(OURS):
+        return False
+    # by a `raise`, and not by a call such as int("x")
+    raised = dis.opname[frame.f_code.co_code[place.tb_lasti]] == "RAISE_VARARGS"
+    return isinstance(error, ValueError) and raised
 
 
 def _report(error: Exception) -> str:
     """Write the traceback to a file; return the message that names it."""
-    from importlib.metadata import version
+    import torch
 
-    # not of the metadata, which a checkout on the path has none of
-    versions = f"zetamix {__version__}, torch {version('torch')}"
-    system = f"Python {platform.python_version()}, {platform.platform()}"
-    command = shlex.join(["zetamix", *map(hide_urls, sys.argv[1:])])
-    lines = hide_urls("".join(traceback.format_exception(error)))
-    text = f"{versions}, {system}\n{command}\n{lines}"
-    summary = hide_urls(f"{type(error).__name__}: {reason(error)}")
+    from zetamix_lab.provenance import machine_info
+
+    about = machine_info(torch.device("cpu")) | {"command": shlex.join(["zetamix", *sys.argv[1:]])}
+    lines = [*(f"{name}: {value}\n" for name, value in about.items())]
+    text = "".join([*lines, *traceback.format_exception(error)])
+    summary = f"Unexpected error ({type(error).__name__}: {reason(error)}). Please report it"
     try:
-        with tempfile.NamedTemporaryFile(
-            "w",
-            prefix="zetamix-error-",
-            suffix=".txt",
-            encoding="utf-8",
-            errors="backslashreplace",
-            delete=False,
-        ) as file:
+        handle, path = tempfile.mkstemp(prefix="zetamix-error-", suffix=".txt")
+        with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except OSError:
         # a full disk, for example
-        return f"{text}\nUnexpected error ({summary}). Please report it with the lines above."
-    return (
-        f"Unexpected error ({summary}). Please report it to the authors of zetamix, with the "
-        f"traceback in {file.name}."
-    )
-
-
-def hide_urls(text: str) -> str:
-    """The text without possible passwords: the rest of a line after :// or password=.
-
-    >>> hide_urls("no connection to postgresql://ann:se @'cret@host/studies")
-    'no connection to postgresql://***'
-    """
-    return re.sub(r"(?i)((?<=://)|(?<=password=)).*", "***", text)
+        return f"{text}\n{summary} with the lines above."
+    return f"{summary} to the authors of zetamix, with the traceback in {path}."
 
 
 def _print_warning(

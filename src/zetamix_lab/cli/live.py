@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from zetamix_lab.progress import about
 from zetamix_lab.text import plural
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 RUNS = "runs"
 # seconds without output after which a line about the current runs is printed
 QUIET_SECONDS = 60.0
-BAR_WIDTH = 24
 STYLES = {"": "", "best": "bold", "second": "underline"}
 
 
@@ -43,7 +43,7 @@ class Display(AbstractContextManager["Display"]):
         self.lines = lines and not console.is_terminal
         self.bars = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=BAR_WIDTH),
+            BarColumn(bar_width=24),
             TextColumn("{task.fields[text]}", markup=False),
             console=console,
             transient=True,
@@ -54,8 +54,7 @@ class Display(AbstractContextManager["Display"]):
         """Whether the terminal or pipe is closed; the work goes on until it is stopped."""
         self._tasks: dict[str, TaskID] = {}
         self._current: dict[str, str] = {}
-        self._caption = ""
-        self._last_line = clock()
+        self._caption, self._last_line = "", clock()
 
     def __enter__(self) -> "Display":
         self.bars.start()
@@ -77,27 +76,24 @@ class Display(AbstractContextManager["Display"]):
     def _show(self, name: str, done: float, total: float, text: str) -> None:
         if name not in self._tasks:
             self._tasks[name] = self.bars.add_task(name, total=total or None, text="")
-        task = self._tasks[name]
+        task, over = self._tasks[name], 0 < total <= done
         self.bars.update(task, completed=done, total=total or None)
-        over = 0 < total <= done
         if name == RUNS:
-            text = ", ".join(filter(None, [text, time_left(self._seconds_left(task))]))
+            left = next(each.time_remaining for each in self.bars.tasks if each.id == task)
+            text = ", ".join(filter(None, [text, time_left(left)]))
         crowded = len(self._tasks) > self.console.height - 2
         text = text or _count(name, done, total)
         self.bars.update(task, text=text, visible=not (over and crowded and name != RUNS))
         if self.lines:
             self._print(name, text, over=over)
 
-    def _seconds_left(self, task: TaskID) -> float | None:
-        return next(each.time_remaining for each in self.bars.tasks if each.id == task)
-
     def _print(self, name: str, text: str, *, over: bool) -> None:
         if name == RUNS:
             is_first, self._caption = not self._caption, text
-            quiet = self.clock() - self._last_line >= QUIET_SECONDS
-            if is_first or quiet:
-                parts = [text, *(f"{run}: {how}" for run, how in self._current.items())]
-                self._line("; ".join(parts))
+            if is_first or self.clock() - self._last_line >= QUIET_SECONDS:
+                self._line(
+                    "; ".join([text, *(f"{run}: {how}" for run, how in self._current.items())])
+                )
         elif over:
             self._current.pop(name, None)
             self._line(f"{name}: {text} ({self._caption})" if self._caption else f"{name}: {text}")
@@ -115,11 +111,8 @@ def _count(name: str, done: float, total: float) -> str:
     >>> _count("decoding", 20, 3000), _count("downloading a.zip", 2.5e6, 0)
     ('20/3,000', '2 MB')
     """
-    unit = 1
-    if name.startswith("downloading"):
-        unit = 10**6
-    of_total = f"/{total // unit:,.0f}" if total else ""
-    return f"{done // unit:,.0f}{of_total}{' MB' if unit > 1 else ''}"
+    unit, suffix = (10**6, " MB") if name.startswith("downloading") else (1, "")
+    return f"{done // unit:,.0f}{f'/{total // unit:,.0f}' if total else ''}{suffix}"
 
 
 def show_reading() -> Display:
@@ -131,67 +124,56 @@ def print_header(
     console: Console, dataset: "Dataset", recipe: "Recipe", methods: int, seeds: int
 ) -> None:
     """Print what is trained: the dataset, runs and the recipe, and notes about the data."""
-    runs = f"{plural(methods, 'method')} × {plural(seeds, 'seed')}"
-    shape = " × ".join(map(str, dataset.shape))
-    test = 0 if dataset.test is None else len(dataset.test)
-    samples = f"{len(dataset.train):,} training and {test:,} test samples"
-    print_plan(console, dataset, recipe, f"{samples}, {dataset.num_classes} classes, {shape}", runs)
-
-
-def print_plan(console: Console, dataset: "Dataset", recipe: "Recipe", *parts: str) -> None:
-    """Print the name of a dataset, the parts, the recipe, and notes about the data."""
     model = recipe.model
     if recipe.weights is not None:
         model += f" from {recipe.weights.path.name}"
     if recipe.optimizer == "adamw":
         model += f", AdamW with {plural(recipe.warmup, 'epoch')} of warm-up"
     augmentation = "no" if recipe.augmentation == "none" else recipe.augmentation
-    training = (
+    test = 0 if dataset.test is None else len(dataset.test)
+    parts = [
+        f"{len(dataset.train):,} training and {test:,} test samples, "
+        f"{dataset.num_classes} classes, {' × '.join(map(str, dataset.shape))}",
+        f"{plural(methods, 'method')} × {plural(seeds, 'seed')}",
         f"{model}, {plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, "
-        f"{augmentation} augmentation"
-    )
-    text = " · ".join((*parts, training, f"recipe: {recipe.origin}"))
-    print_findings(console, [(f"{dataset.name}:", text)], gap=" ")
+        f"{augmentation} augmentation",
+        f"recipe: {recipe.origin}",
+    ]
+    print_findings(console, [(f"{dataset.name}:", " · ".join(parts))], gap=" ")
     for note in dataset.notes:
         print_line(console, note, style="dim")
+    if methods == 1:
+        text = "There is only one method, so nothing is compared. Use --methods none,zetamix"
+        print_line(console, text)
 
 
 def print_table(console: Console, table: "ReportTable", required: int = 2) -> None:
-    """Print a table of a report; on a narrow terminal, headings are wrapped and columns dropped.
+    """Print a table of a report; columns that do not fit are left out and named.
 
     required: number of columns that are always printed.
     """
-    unlimited = console.options.update(width=10_000)
-    counts = range(len(table.columns), required - 1, -1)
-    for count, narrow in [(counts[0], False), *((count, True) for count in counts)]:
-        shown = _terminal_table(table, count, narrow)
+    unlimited, count = console.options.update(width=10_000), len(table.columns)
+    while count > required:
+        shown = _terminal_table(table, count)
         if console.measure(shown, options=unlimited).maximum <= console.width:
             break
-    console.print(shown)
-    if count < len(table.columns):
-        names = [head.name for head in table.heads]
-        # if two columns have the same name, the first may be shown
-        hidden = ", ".join(
-            f"{name} of {names[index - 1]}" if name in names[:index] else name
-            for index, name in enumerate(names)
-            if index >= count
-        )
-        print_line(console, f"Columns that do not fit, see the report: {hidden}.", style="dim")
+        count -= 1
+    console.print(_terminal_table(table, count))
+    if hidden := [head.name for head in table.heads[count:]]:
+        text = f"Columns that do not fit, see the report: {', '.join(hidden)}."
+        print_line(console, text, style="dim")
     console.print()
 
 
-def _terminal_table(table: "ReportTable", count: int, narrow: bool) -> Table:
-    """The first columns of a table. narrow: headings wider than their cells are wrapped."""
+def _terminal_table(table: "ReportTable", count: int) -> Table:
+    """The first columns of a table; headings wider than their cells are wrapped."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
     for index, head in enumerate(table.heads[:count]):
-        widest = max((len(row[index].text()) for row in table.cells), default=0)
-        lines = wrap(head.name, max(widest, 1), break_long_words=False) if narrow else [head.name]
-        left = index == 0 or table.is_text(index)
+        widest = max([1, *(len(row[index].text()) for row in table.cells)])
+        name = "\n".join(wrap(head.name, widest, break_long_words=False))
+        left = index == 0 or table.text_columns[index]
         shown.add_column(
-            "\n".join(lines),
-            justify="left" if left else "right",
-            no_wrap=index > 0,
-            overflow="fold",
+            name, justify="left" if left else "right", no_wrap=index > 0, overflow="fold"
         )
     for row in table.cells:
         shown.add_row(*(Text(cell.text(), style=STYLES[cell.mark]) for cell in row[:count]))
@@ -214,18 +196,10 @@ def print_line(console: Console, text: str, style: str = "") -> None:
 def time_left(seconds: float | None) -> str:
     """The remaining time as text; empty if it is unknown or not positive.
 
-    >>> time_left(None), time_left(3), time_left(42), time_left(200), time_left(9000)
-    ('', 'a few seconds left', 'about 40 s left', 'about 3 min left', 'about 2.5 h left')
+    >>> time_left(None), time_left(3), time_left(200)
+    ('', 'a few seconds left', 'about 3 min left')
     """
-    if seconds is None or seconds <= 0:
-        return ""
-    if seconds < 10:
-        return "a few seconds left"
-    if seconds < 90:
-        return f"about {round(seconds, -1):.0f} s left"
-    if seconds < 5400:
-        return f"about {seconds / 60:.0f} min left"
-    return f"about {seconds / 3600:.1f} h left"
+    return f"{about(seconds)} left" if seconds and seconds > 0 else ""
 
 
 def short_path(path: Path) -> Path:

@@ -33,6 +33,16 @@ def parse_folder(text: str) -> Path:
     return Path(text)
 
 
+def _samples(size: float | None) -> int | float | None:
+    """A number of samples (int), or a fraction of them below 1."""
+    return int(size) if size is not None and size >= 1 else size
+
+
+def _checked(device: str | None) -> str | None:
+    """The device, if torch has it; None is resolved later."""
+    return device if device is None else str(parse_device(device))
+
+
 def _option(flag: str, panel: str, text: str, **settings: Any) -> Any:
     return typer.Option(flag, help=text, rich_help_panel=panel, **settings)
 
@@ -89,8 +99,14 @@ Epochs = Annotated[
     _option("--epochs", MODEL, "Override the recipe's number of epochs.", min=1, max=MAX_EPOCHS),
 ]
 TrainSize = Annotated[
-    str | None,
-    _option("--train-size", MODEL, "Train on a subset: a number of samples or a fraction."),
+    float | None,
+    _option(
+        "--train-size",
+        MODEL,
+        "Train on a subset: a number of samples, or a fraction below 1.",
+        min=0,
+        callback=_samples,
+    ),
 ]
 Changes = Annotated[
     list[str] | None,
@@ -123,7 +139,8 @@ Until = Annotated[
     ),
 ]
 Device = Annotated[
-    str | None, _option("--device", RUNNING, "cpu or cuda. Default: cuda if available.")
+    str | None,
+    _option("--device", RUNNING, "cpu or cuda. Default: cuda if available.", callback=_checked),
 ]
 Jobs = Annotated[
     int | None,
@@ -177,29 +194,20 @@ def parse_device(name: str | None) -> "torch.device":
     """The named device; by default cuda if available, else cpu."""
     import torch
 
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    check_device(name)
-    return torch.device(name)
-
-
-def check_device(name: str | None) -> None:
-    """Raise for a device that torch does not have; None is resolved later."""
-    import torch
-
-    if name is None:
-        return
-    if re.fullmatch(r"(cpu|cuda)(:(0|[1-9][0-9]*))?", name) is None:
-        raise typer.BadParameter(f"expected cpu or cuda, got {name!r}", param_hint="--device")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    name = ("cuda" if count else "cpu") if name is None else name
     kind, _, index = name.partition(":")
-    count = torch.cuda.device_count() if kind == "cuda" else 1
-    if count == 0:
-        raise typer.BadParameter("torch finds no CUDA device; use cpu", param_hint="--device")
-    if int(index or "0") >= count:
-        raise typer.BadParameter(
-            f"expected an index below {count}, the number of devices, got {name!r}",
-            param_hint="--device",
-        )
+    count = 1 if kind == "cpu" else count
+    problem = ""
+    if re.fullmatch(r"(cpu|cuda)(:(0|[1-9][0-9]*))?", name) is None:
+        problem = f"expected cpu or cuda, got {name!r}"
+    elif count == 0:
+        problem = "torch finds no CUDA device; use cpu"
+    elif int(index or "0") >= count:
+        problem = f"expected an index below {count}, the number of devices, got {name!r}"
+    if problem:
+        raise typer.BadParameter(problem, param_hint="--device")
+    return torch.device(name)
 
 
 def check_writable(folder: Path, option: str) -> None:
@@ -275,19 +283,6 @@ def parse_group(text: str | None) -> "str | re.Pattern[str] | None":
         ) from None
 
 
-def parse_train_size(text: str | None) -> int | float | None:
-    """A number of samples (int) or a fraction of them (float)."""
-    if text is None:
-        return None
-    try:
-        return float(text) if "." in text else int(text)
-    except ValueError:
-        raise typer.BadParameter(
-            f"expected a number of samples or a fraction such as 0.1, got {text[:40]!r}",
-            param_hint="--train-size",
-        ) from None
-
-
 def check_data(name: str) -> None:
     """Report a dataset that does not exist, before the slow imports of a command."""
     from zetamix_lab.data.load_dataset import find
@@ -315,21 +310,19 @@ def parse_seeds(text: str | None, default: int, option: str = "--seeds") -> tupl
     >>> parse_seeds("3", 1), parse_seeds("0,4,7", 1), parse_seeds("7,", 1), parse_seeds(None, 2)
     ((0, 1, 2), (0, 4, 7), (7,), (0, 1))
     """
-
-    def refuse(expected: str) -> typer.BadParameter:
-        return typer.BadParameter(f"expected {expected}, got {shown!r}", param_hint=option)
-
-    shown = text if text is None or len(text) <= 40 else f"{text[:40]}…"
+    text, expected = str(default) if text is None else text, ""
+    is_list, numbers = "," in text, list[int]()
     try:
-        numbers = [] if text is None else [int(part) for part in text.removesuffix(",").split(",")]
+        numbers = [int(part) for part in text.removesuffix(",").split(",")]
     except ValueError:
-        raise refuse("a number of seeds or a list such as 0,1,2") from None
-    if text is None or "," not in text:
-        count = numbers[0] if numbers else default
-        if not 1 <= count <= MAX_SEEDS:
-            hint = f" (for the single seed {count}: '{count},')" if count <= 0 else ""
-            raise refuse(f"1 to {MAX_SEEDS:,} seeds{hint}")
-        return tuple(range(count))
-    if len(set(numbers)) < len(numbers) or min(numbers) < 0 or max(numbers) > MAX_SEED:
-        raise refuse(f"distinct seeds from 0 to {MAX_SEED}")
-    return tuple(numbers)
+        expected = "a number of seeds or a list such as 0,1,2"
+    if numbers and is_list and (len({*numbers}) < len(numbers) or min(numbers) < 0):
+        expected = "distinct seeds that are not negative"
+    elif numbers and max(numbers) > (MAX_SEED if is_list else MAX_SEEDS):
+        expected = f"seeds up to {MAX_SEED}" if is_list else f"1 to {MAX_SEEDS:,} seeds"
+    elif numbers and not is_list and numbers[0] < 1:
+        expected = f"1 to {MAX_SEEDS:,} seeds (for the single seed {text}: '{text},')"
+    if expected:
+        shown = text if len(text) <= 40 else f"{text[:40]}…"
+        raise typer.BadParameter(f"expected {expected}, got {shown!r}", param_hint=option)
+    return tuple(numbers) if is_list else tuple(range(numbers[0]))

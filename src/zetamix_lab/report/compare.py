@@ -16,12 +16,7 @@ from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.metrics import BALANCED
 from zetamix_lab.provenance import machine_summary
 from zetamix_lab.report.compare_figures import draw_figures
-from zetamix_lab.report.compare_text import (
-    LEVEL,
-    Summary,
-    describe_terms,
-    summarise,
-)
+from zetamix_lab.report.compare_text import LEVEL, Summary, describe_terms, summarise
 from zetamix_lab.report.page import Block, Fold, Section, render_page
 from zetamix_lab.report.table import Cell, Column, Table, latex_text, markdown_text
 from zetamix_lab.statistics import CONFIDENCE
@@ -47,31 +42,25 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
     tables = [main_table(comparison)]
     if comparison.compared:
         tables += [difference_table(comparison, name) for name in comparison.tested]
+    title = f"{comparison.title}: does mixing help?{'' if comparison.complete else ' (incomplete)'}"
     write_json(out / "results.json", json_safe(as_dict(comparison, found, machine)))
     write_text(out / "results.csv", wide_runs(comparison).to_csv(index=False))
-    write_text(out / "results.md", _markdown(comparison, found, tables, machine))
-    write_text(out / "results.tex", _latex(comparison, tables))
-    first: list[Block] = [*_kept(pictures.get("differences")), tables[0]]
-    folds: list[tuple[str, list[Block]]] = [
-        ("The result in detail", [f"{heading}. {text}" for heading, text in found.details]),
-        ("Differences", [*tables[1:]]),
-        ("Learning curves", _kept(pictures.get("curves"))),
-        ("Classes", _kept(class_table(comparison), pictures.get("confusion"))),
-        ("Training inputs", _kept(pictures.get("outputs"))),
-        ("How it was measured", [*describe_method(comparison)]),
-    ]
-    folded = [Fold(title, blocks) for title, blocks in folds if blocks]
-    page = out / "report.html"
-    html = render_page(
-        _title(comparison), [Section("", first), Section("", folded)], machine=machine, lead=found
-    )
-    write_text(page, html)
-    return page
-
-
-def _kept(*blocks: Block | None) -> list[Block]:
-    """Those that there are."""
-    return [block for block in blocks if block is not None]
+    write_text(out / "results.md", _markdown(title, found, tables, machine))
+    write_text(out / "results.tex", _latex(title, tables))
+    folds: dict[str, list[Block | None]] = {
+        "The result in detail": [f"{heading}. {text}" for heading, text in found.details if text],
+        "Differences": [*tables[1:]],
+        "Learning curves": [pictures.get("curves")],
+        "Classes": [class_table(comparison), pictures.get("confusion")],
+        "Training inputs": [pictures.get("outputs")],
+        "How it was measured": [*describe_method(comparison)],
+    }
+    kept = {name: [block for block in blocks if block] for name, blocks in folds.items()}
+    first = [block for block in (pictures.get("differences"), tables[0]) if block]
+    folded = [Fold(name, blocks) for name, blocks in kept.items() if blocks]
+    sections = [Section("", first), Section("", folded)]
+    write_text(out / "report.html", render_page(title, sections, machine=machine, lead=found))
+    return out / "report.html"
 
 
 def without_folders(value: Any) -> Any:
@@ -93,17 +82,16 @@ def describe_replaced(comparison: Comparison, out: Path) -> str:
         return ""
     try:
         earlier = read_json(out / "results.json")
-        recipe, methods = earlier["recipe"], earlier["methods"]
-        before = earlier["dataset"]["fingerprint"], recipe
+        recipe, about, methods = earlier["recipe"], earlier["dataset"], earlier["methods"]
+        before = about["fingerprint"], recipe
     except (OSError, ValueError, KeyError, TypeError):
         return ""
     now = without_folders(json_safe(comparison.recipe.as_dict()))
     if before != (comparison.dataset.fingerprint, now):
-        shape = " × ".join(map(str, earlier["dataset"]["shape"]))
         return (
             f"It replaces a report with other data or settings ({recipe['model']}, "
-            f"{recipe['epochs']} epochs, samples of {shape}), whose runs are kept. To keep both "
-            "reports, use another --out."
+            f"{recipe['epochs']} epochs, samples of {' × '.join(map(str, about['shape']))}), whose "
+            "runs are kept. To keep both reports, use another --out."
         )
     lost = [label for label in methods if label not in comparison.methods]
     if not lost:
@@ -119,45 +107,44 @@ def describe_replaced(comparison: Comparison, out: Path) -> str:
 
 def main_table(comparison: Comparison) -> Table:
     """Mean ± standard deviation of every metric for every method."""
-    first = comparison.baselines[0]
-    tests = comparison.tests.set_index(["baseline", "method", "metric"])
-    columns = [Column("method")]
-    for name in comparison.metrics:
-        metric = metric_of(name)
-        columns.append(Column(metric.heading, f"{metric.title}; {metric.better}"))
-    columns.append(Column("seeds", "finished runs of the method"))
-    rows, marked = [], False
+    first, metrics = comparison.baselines[0], [metric_of(name) for name in comparison.metrics]
+    tests = comparison.tests
+    better = {
+        (test.method, test.metric)
+        for test in tests[(tests["baseline"] == first) & tests["significant"]].itertuples()
+        if metric_of(test.metric).sign * test.mean > 0
+    }
+    rows = []
     for label in comparison.methods:
         row: list[Cell | int | str] = [display_name(label)]
-        for name in comparison.metrics:
-            metric, own = metric_of(name), comparison.summary.loc[(label, name)]
-            key = first, label, name
-            test = tests.loc[key] if key in tests.index else None
-            best = test is not None and test["significant"] and metric.sign * test["mean"] > 0
-            values = comparison.values(label, name)
-            row.append(
-                Cell(
-                    metric.scale(own["mean"]),
-                    error=metric.scale(own["sd"]) if own["n"] > 1 else None,
-                    digits=metric.digits,
-                    mark="best" if best else "",
-                    note=", ".join(f"seed {k}: {metric.number(v)}" for k, v in values.items()),
-                )
+        for metric in metrics:
+            own = comparison.summary.loc[(label, metric.name)]
+            values = comparison.values(label, metric.name).items()
+            cell = Cell(
+                metric.scale(own["mean"]),
+                error=metric.scale(own["sd"]),
+                digits=metric.digits,
+                mark="best" if (label, metric.name) in better else "",
+                note=", ".join(f"seed {seed}: {metric.number(value)}" for seed, value in values),
             )
-            marked = marked or best
+            row.append(cell)
         rows.append([*row, int(comparison.summary.loc[(label, comparison.primary), "n"])])
-    notes = ["Mean ± standard deviation over seeds."]
-    if marked:
-        notes[0] += f" Bold: significantly better than {display_name(first)}."
+    columns = [Column(m.heading, f"{m.title}; {m.better}") for m in metrics]
+    note = "Mean ± standard deviation over seeds."
+    if better & {(label, m.name) for label in comparison.methods for m in metrics}:
+        note += f" Bold: significantly better than {display_name(first)}."
     size = f"{comparison.test_size:,} test samples, " if comparison.test_size else ""
-    caption = f"{comparison.title}: {size}after the last epoch"
-    return Table(columns, rows, caption, notes + describe_terms(comparison))
+    return Table(
+        [Column("method"), *columns, Column("seeds", "finished runs of the method")],
+        rows,
+        f"{comparison.title}: {size}after the last epoch",
+        [note, *describe_terms(comparison)],
+    )
 
 
 def difference_table(comparison: Comparison, name: str | None = None) -> Table:
     """Differences from each baseline in a metric, the primary one unless named."""
     metric = metric_of(name or comparison.primary)
-    unit = ", points" if metric.percent else ""
     columns, rows = [Column("method")], [[Cell(display_name(m))] for m in comparison.methods]
     for baseline in comparison.baselines:
         columns += [
@@ -167,11 +154,10 @@ def difference_table(comparison: Comparison, name: str | None = None) -> Table:
         tests = {test.method: test for test in comparison.differences(baseline, name).itertuples()}
         for row, label in zip(rows, comparison.methods, strict=True):
             row += _difference_cells(tests.get(label))
-    better = "Positive" if metric.higher_is_better else "Negative"
     note = (
-        f"Difference in {metric.title}{unit}, paired by seed, with its {LEVEL} interval "
-        f"(uncorrected). {better} is better. Bold: significant after Holm's correction (p < "
-        f"{1 - CONFIDENCE:.2g})."
+        f"Difference in {metric.title}{', points' if metric.percent else ''}, paired by seed, with "
+        f"its {LEVEL} interval (uncorrected). {'Positive' if metric.sign > 0 else 'Negative'} is "
+        f"better. Bold: significant after Holm's correction (p < {1 - CONFIDENCE:.2g})."
     )
     return Table(columns, rows, f"Differences in {metric.title}", [note])
 
@@ -180,41 +166,37 @@ def _difference_cells(test: Any) -> list[Cell]:
     """A difference with its interval, bold if it is significant, and its p-value."""
     if test is None:
         return [Cell(None), Cell(None)]
-    metric = metric_of(test.metric)
-    text = metric.signed(test.mean)
+    signed = metric_of(test.metric).signed
     if math.isnan(test.p):
-        return [Cell(f"{text} (no interval)"), Cell(None)]
-    text += f" ({metric.signed(test.low)} to {metric.signed(test.high)})"
+        return [Cell(f"{signed(test.mean)} (no interval)"), Cell(None)]
+    text = f"{signed(test.mean)} ({signed(test.low)} to {signed(test.high)})"
     p = "< 0.001" if test.p_holm < 0.001 else f"{test.p_holm:.3f}"
     return [Cell(text, mark="best" if test.significant else ""), Cell(p)]
 
 
 def class_table(comparison: Comparison) -> Table | None:
     """Recall of every method in every class with test samples; None without confusion matrices."""
-    dataset, counts = comparison.dataset, comparison.test_counts
+    dataset, counts, labels = comparison.dataset, comparison.test_counts, comparison.methods
     if dataset is None or counts is None or not comparison.records:
         return None
-    recalls = [100 * comparison.recalls(label) for label in comparison.methods]
+    recalls = [100 * comparison.recalls(label) for label in labels]
     shown, notes = counts.nonzero().flatten(), ["Mean ± standard deviation over seeds."]
     if len(shown) > MAX_CLASSES:
-        total = torch.stack([values.mean(0) for values in recalls]).mean(0)
-        order = shown[total[shown].argsort(stable=True)]
         notes.append(
             f"The {MAX_CLASSES} of {len(shown):,} classes with the lowest recall; results.json has "
             "all."
         )
-        shown = order[:MAX_CLASSES]
+        total = torch.stack([values.mean(0) for values in recalls]).mean(0)
+        shown = shown[total[shown].argsort(stable=True)][:MAX_CLASSES]
     rows = []
     for k in shown.tolist():
-        row: list[Cell | int | str] = [dataset.classes[k], int(counts[k])]
-        for values in recalls:
-            own = values[:, k]
-            error = float(own.std()) if len(own) > 1 else None
-            row.append(Cell(float(own.mean()), error=error, digits=1))
-        rows.append(row)
+        own = [values[:, k] for values in recalls]
+        cells = [
+            Cell(float(v.mean()), float(v.std()) if len(v) > 1 else None, digits=1) for v in own
+        ]
+        rows.append([dataset.classes[k], int(counts[k]), *cells])
     columns = [Column("class"), Column("samples", "in the test split")]
-    columns += [Column(display_name(label)) for label in comparison.methods]
-    return Table(columns, rows, "Per-class recall, %", notes)
+    return Table([*columns, *map(display_name, labels)], rows, "Per-class recall, %", notes)
 
 
 # files
@@ -222,14 +204,13 @@ def class_table(comparison: Comparison) -> Table | None:
 
 def wide_runs(comparison: Comparison) -> Any:
     """A line for each run, a column for each metric."""
-    keys = ["method", "seed"]
     wide = comparison.runs.pivot_table(
-        index=keys, columns="metric", values="value", sort=False, dropna=False
+        index=["method", "seed"], columns="metric", values="value", sort=False, dropna=False
     )
     wide = wide[comparison.recorded].reindex(comparison.finished).reset_index()
-    own = comparison.records
-    if own:
-        found = [own[key] for key in zip(wide["method"], wide["seed"], strict=True)]
+    if comparison.records:
+        keys = zip(wide["method"], wide["seed"], strict=True)
+        found = [comparison.records[key] for key in keys]
         wide["wall_s"] = [record.wall_s for record in found]
         wide["step_ms"] = [record.step_ms for record in found]
         wide["key"] = [record.key for record in found]
@@ -249,7 +230,7 @@ def as_dict(comparison: Comparison, found: Summary, machine: Mapping[str, str]) 
             "shape": list(dataset.shape),
             "samples": {name: len(split) for name, split in dataset.splits.items()},
         }
-    values = {
+    values: dict[str, Any] = {
         "schema": SCHEMA,
         "command": machine["command"],
         "machine": dict(machine),
@@ -264,16 +245,7 @@ def as_dict(comparison: Comparison, found: Summary, machine: Mapping[str, str]) 
         ],
         "metrics": comparison.metrics,
         "confidence": CONFIDENCE,
-        "methods": {
-            label: {
-                name: {
-                    **comparison.summary.loc[(label, name)].to_dict(),
-                    "values": comparison.values(label, name),
-                }
-                for name in comparison.recorded
-            }
-            for label in methods
-        },
+        "methods": {label: {} for label in methods},
         "differences": comparison.tests.to_dict("records"),
         "runs": [record.as_dict() for record in comparison.records.values()],
         "curves": [
@@ -281,19 +253,20 @@ def as_dict(comparison: Comparison, found: Summary, machine: Mapping[str, str]) 
             for (method, seed), curve in comparison.curves.items()
         ],
     }
+    for label, name in comparison.summary.index:
+        own = comparison.summary.loc[(label, name)].to_dict()
+        values["methods"][label][name] = {**own, "values": comparison.values(label, name)}
     if dataset is not None and comparison.records:
         values["recalls"] = {
             label: dict(zip(dataset.classes, comparison.recalls(label).T.tolist(), strict=True))
             for label in methods
         }
-    found_values: dict[str, Any] = without_folders(values)
-    return found_values
+    shown: dict[str, Any] = without_folders(values)
+    return shown
 
 
-def _markdown(
-    comparison: Comparison, found: Summary, tables: list[Table], machine: Mapping[str, str]
-) -> str:
-    parts = [f"# {markdown_text(_title(comparison))}"]
+def _markdown(title: str, found: Summary, tables: list[Table], machine: Mapping[str, str]) -> str:
+    parts = [f"# {markdown_text(title)}"]
     parts += [f"**{heading}.** {markdown_text(text)}" for heading, text in found.pairs]
     for table in tables:
         parts += [f"{markdown_text(table.caption)}.", table.markdown()]
@@ -302,17 +275,12 @@ def _markdown(
     return "\n\n".join(parts) + "\n"
 
 
-def _latex(comparison: Comparison, tables: list[Table]) -> str:
-    lines = [f"% {latex_text(_title(comparison))}; needs \\usepackage{{booktabs}}"]
+def _latex(title: str, tables: list[Table]) -> str:
+    lines = [f"% {latex_text(title)}; needs \\usepackage{{booktabs}}"]
     for table in tables:
         comments = [f"% {latex_text(text)}" for text in (table.caption, *table.notes)]
         lines += [*comments, table.latex(), ""]
     return "\n".join(lines)
-
-
-def _title(comparison: Comparison) -> str:
-    incomplete = "" if comparison.complete else " (incomplete)"
-    return f"{comparison.title}: does mixing help?{incomplete}"
 
 
 def describe_method(comparison: Comparison) -> list[str]:
@@ -351,14 +319,13 @@ def _describe_intervals(comparison: Comparison) -> str:
     """What the intervals cover, and what they do not."""
     tests = comparison.tests[comparison.tests["metric"].isin(comparison.metrics)]
     known = tests.groupby("metric", sort=False)["sample_error"].count() > 0
-    covered, others = (
-        join([metric_of(name).title for name in known.index[known == has]]) for has in (True, False)
-    )
     text = f"Intervals: {LEVEL} each, Student's t, with the variance over seeds of all methods. "
-    if covered:
-        text += f"Those of {covered} are for new seeds and new test samples of the same source. "
-    if others:
-        text += f"Those of {others} are for new seeds on the same test samples. "
+    for has, what in (
+        (True, "for new seeds and new test samples of the same source"),
+        (False, "for new seeds on the same test samples"),
+    ):
+        if titles := [metric_of(name).title for name in known.index[known == has]]:
+            text += f"Those of {join(titles)} are {what}. "
     tested = join([metric_of(name).title for name in comparison.tested])
     return (
         f"{text}p-values are Holm-corrected over all differences from one baseline in {tested}. No "

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
@@ -101,11 +102,10 @@ def draw_curves(comparison: Comparison) -> Picture:
         for row, name in zip(panels, names, strict=True):
             late = list[Any]()
             for axes, split in zip(row, splits, strict=True):
-                for index, label in enumerate(comparison.methods):
-                    late += _draw_curve(axes, comparison, index, label, split, name)
+                late += _draw_curves(axes, comparison, split, name)
                 axes.set_title(f"{metric_of(name).heading}, {titles[split]}")
                 axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            if _limit(row[0], late):
+            if _limit(row[0], np.concatenate(late)):
                 clipped.append(metric_of(name).title)
         for axes in panels.flat[-2:]:
             axes.set_xlabel("epoch")
@@ -123,31 +123,30 @@ def draw_curves(comparison: Comparison) -> Picture:
         )
 
 
-def _draw_curve(
-    axes: Axes, comparison: Comparison, index: int, label: str, split: str, name: str
-) -> list[Any]:
-    """Draw the curve of one method; return both ends of its band, which the axes should cover."""
-    runs = [
-        {line["epoch"]: line[split][name] for line in curve if split in line}
-        for (method, _), curve in comparison.curves.items()
-        if method == label
-    ]
-    epochs = sorted(set.intersection(*(set(run) for run in runs)))
-    values = np.array([[run[epoch] for epoch in epochs] for run in runs], dtype=float)
-    values *= metric_of(name).scale(1)
-    with np.errstate(invalid="ignore"):
-        mean, spread = values.mean(0), values.std(0, ddof=1) if len(runs) > 1 else 0.0
-        band = mean - spread, mean + spread
-    style, step = series_style(index), max(1, len(epochs) // 8)
-    axes.plot(epochs, mean.tolist(), label=display_name(label), markevery=step, **style)
-    axes.fill_between(epochs, *band, color=style["color"], alpha=0.13, lw=0)
-    first = next(k for k, epoch in enumerate(epochs) if epoch >= SCALED_FROM * epochs[-1])
-    return [edge[first:] for edge in band]
+def _draw_curves(axes: Axes, comparison: Comparison, split: str, name: str) -> list[Any]:
+    """Draw a curve of each method; return the ends of their bands, which axes should cover."""
+    late, scale = [], metric_of(name).scale(1)
+    for index, label in enumerate(comparison.methods):
+        runs = [
+            pd.Series({line["epoch"]: scale * line[split][name] for line in curve if split in line})
+            for (method, _), curve in comparison.curves.items()
+            if method == label
+        ]
+        # epochs that every seed has
+        values = pd.concat(runs, axis=1, join="inner")
+        with np.errstate(invalid="ignore"):
+            mean, spread = values.mean(axis=1, skipna=False), values.std(axis=1, skipna=False)
+        epochs, spread = values.index, spread if len(runs) > 1 else 0.0
+        style, band = series_style(index), (mean - spread, mean + spread)
+        every = max(1, len(epochs) // 8)
+        axes.plot(list(epochs), mean.tolist(), label=display_name(label), markevery=every, **style)
+        axes.fill_between(epochs, *band, color=style["color"], alpha=0.13, lw=0)
+        late += [edge[epochs >= SCALED_FROM * epochs[-1]] for edge in band]
+    return late
 
 
-def _limit(axes: Axes, curves: list[Any]) -> bool:
+def _limit(axes: Axes, values: Any) -> bool:
     """Scale an axis to its curves without spikes; return whether there are spikes."""
-    values = np.concatenate(curves)
     values = values[np.isfinite(values)]
     if not len(values) or np.ptp(values) == 0:
         return False
@@ -175,10 +174,8 @@ def draw_confusion(comparison: Comparison) -> Picture:
         for axes, label in zip(panels.flat, methods, strict=False):
             image = _draw_matrix(axes, comparison.confusion(label), classes)
             axes.set_title(display_name(label))
-        for axes in panels[:, 0]:
-            axes.set_ylabel("true class")
-        for axes in panels[-1]:
-            axes.set_xlabel("predicted class")
+        figure.supxlabel("predicted class", fontsize=9)
+        figure.supylabel("true class", fontsize=9)
         figure.colorbar(image, ax=panels, shrink=0.6, label="% of the true class")
         return Picture.of(
             figure,
@@ -201,7 +198,6 @@ def _draw_matrix(axes: Axes, counts: Tensor, classes: tuple[str, ...]) -> Any:
     if len(classes) <= NUMBERED_CLASSES:
         for row, column in torch.nonzero(shares >= 0.05).tolist():
             share = float(shares[row, column])
-            text = f"{share:.0f}" if share >= 10 else f"{share:.1f}"
-            style: Any = {"ha": "center", "va": "center", "fontsize": 5.5}
-            axes.text(column, row, text, color="white" if share > 55 else "black", **style)
+            text, colour = f"{share:.{int(share < 10)}f}", "white" if share > 55 else "black"
+            axes.text(column, row, text, color=colour, ha="center", va="center", fontsize=5.5)
     return image

@@ -11,7 +11,7 @@ from zetamix.methods import display_name
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.data.quality import CAUTIONS
 from zetamix_lab.metrics import Metric
-from zetamix_lab.progress import count_epochs
+from zetamix_lab.progress import about, count_epochs
 from zetamix_lab.report.page import Lead
 from zetamix_lab.statistics import CONFIDENCE, detectable, seeds_needed
 from zetamix_lab.text import join, plural
@@ -29,7 +29,6 @@ TERMS = {
     "switch": "mixup for half of the batches, CutMix for the others",
     "zeta": "ζ-mixup, blends many samples (the number is γ: the larger, the less)",
     "zetamix": "blends half of the samples with one other and pastes a box into the rest",
-    "local": "ζ-mixup among neighbours",
     "smoothing": "no mixing, softened labels",
 }
 
@@ -54,20 +53,15 @@ def summarise(comparison: Comparison, command: str = "") -> Summary:
     incomplete = ("Incomplete", _incomplete(comparison))
     if not comparison.methods:
         return Summary("No run is finished.", details=[incomplete])
+    metric = comparison.metric
     details = [
         incomplete,
         ("Training", describe_training(comparison)),
         ("Calibration", _calibration(comparison)),
-        ("Metric", f"{comparison.metric.title}: {comparison.metric.meaning}."),
+        ("Metric", f"{metric.title}: {metric.meaning}." if metric.meaning else ""),
     ]
-    step, following = _next_step(comparison, command)
-    return Summary(
-        _decision(comparison),
-        step,
-        following,
-        _cautions(comparison),
-        details if comparison.metric.meaning else details[:-1],
-    )
+    following = _next_step(comparison, command)
+    return Summary(_decision(comparison), *following, _cautions(comparison), details)
 
 
 # the first screen
@@ -75,13 +69,17 @@ def summarise(comparison: Comparison, command: str = "") -> Summary:
 
 def _decision(comparison: Comparison) -> str:
     """One sentence: mixing helps, hurts, or neither was shown."""
+    methods, metric = comparison.methods, comparison.metric
     if comparison.at_chance is not None:
         return _at_chance(comparison)
-    if len(comparison.methods) == 1:
-        return _single_method(comparison)
-    first, metric = comparison.baselines[0], comparison.metric
-    name, is_mixing = display_name(first), first.partition(":")[0] == "none"
-    tests = _tested(comparison)
+    if len(methods) == 1:
+        own = comparison.summary.loc[(methods[0], metric.name)]
+        value = metric.format(own["mean"], None if math.isnan(own["sd"]) else own["sd"])
+        seeds = plural(len(comparison.finished), "seed")
+        name = display_name(methods[0])
+        return f"{name}: {metric.title} {value} over {seeds}, with nothing to compare."
+    first = comparison.baselines[0]
+    name, tests = display_name(first), _tested(comparison)
     if not len(tests):
         few = f"no method shares two finished seeds with {name}"
         if comparison.complete:
@@ -95,6 +93,7 @@ def _decision(comparison: Comparison) -> str:
         )
     better = metric.sign * found["mean"] > 0
     verdicts = [verb for verb, group in (("helps", better), ("hurts", ~better)) if group.any()]
+    is_mixing = first.partition(":")[0] == "none"
     subject = f"mixing {join(verdicts)}" if is_mixing else f"compared with {name}"
     epochs = comparison.recipe and comparison.recipe.epochs
     when = f"after {plural(epochs, 'epoch')}, {subject}" if epochs else subject
@@ -128,24 +127,18 @@ def _at_chance(comparison: Comparison) -> str:
     )
 
 
-def _single_method(comparison: Comparison) -> str:
-    (label,) = comparison.methods
-    own, metric = comparison.summary.loc[(label, comparison.primary)], comparison.metric
-    value = metric.format(own["mean"], None if math.isnan(own["sd"]) else own["sd"])
-    seeds = plural(len(comparison.finished), "seed")
-    return f"{display_name(label)}: {metric.title} {value} over {seeds}, with nothing to compare."
-
-
 def describe_power(comparison: Comparison) -> str:
     """The difference that these runs would have shown: "5 seeds … could show 1.8 points."""
     tests, metric = _tested(comparison), comparison.metric
     both = (tests["seed_error"] ** 2 + tests["sample_error"].fillna(0) ** 2) ** 0.5
     shown = detectable(both.median(), tests["freedom"].median(), _level(comparison))
     on = f" on {comparison.test_size:,} test samples" if comparison.test_size else ""
+    parts = [
+        f"{_amount(metric, tests[column].median())} from the {source}"
+        for column, source in (("seed_error", "seeds"), ("sample_error", "test sample"))
+        if tests[column].notna().any()
+    ]
     seeds = plural(int(tests["n"].max()), "seed")
-    parts = [f"{_amount(metric, tests['seed_error'].median())} from the seeds"]
-    if tests["sample_error"].notna().any():
-        parts.append(f"{_amount(metric, tests['sample_error'].median())} from the test sample")
     return f"{seeds}{on} could show {_amount(metric, shown)} (standard errors: {join(parts)})."
 
 
@@ -164,27 +157,24 @@ def _level(comparison: Comparison) -> float:
 
 def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
     """What to do now, with the time it is expected to take, and the command that does it."""
-    runs, methods, seeds = (
-        len(x) for x in (comparison.finished, comparison.methods, comparison.seeds)
-    )
-    metric = comparison.metric
+    methods, seeds = len(comparison.methods), len(comparison.seeds)
+    metric, recipe = comparison.metric, comparison.recipe
 
     def step(text: str, missing: float, option: str = "", value: int = 0) -> tuple[str, str]:
         following = _with_option(command, option, value)
-        ends = ":" if following else "."
-        return f"{text}{_expected(comparison, missing)}{ends}", following
+        return f"{text}{_expected(comparison, missing)}{':' if following else '.'}", following
 
     def train_longer(text: str) -> tuple[str, str]:
-        epochs = 2 * comparison.recipe.epochs if comparison.recipe else 0
-        return step(text, 2 * runs, "--epochs" if epochs else "", epochs)
+        epochs = 2 * recipe.epochs if recipe else 0
+        return step(text, 2 * len(comparison.finished), "--epochs" if epochs else "", epochs)
 
     if not comparison.complete:
-        return step("Finish the comparison", comparison.total - runs)
+        return step("Finish the comparison", comparison.total - len(comparison.finished))
     if comparison.at_chance is not None:
         return train_longer("Look at the data with zetamix check, or train longer")
     if methods == 1:
         return "Add methods to compare with, such as --methods none,zetamix.", ""
-    if _still_improving(comparison)[0]:
+    if _convergence(comparison)[0]:
         return train_longer("Train longer, as training had not converged")
     if seeds < ENOUGH_SEEDS:
         return step("Add seeds", (ENOUGH_SEEDS - seeds) * methods, "--seeds", ENOUGH_SEEDS)
@@ -192,7 +182,8 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
     gains = metric.sign * tests["mean"]
     if (tests["significant"] & (gains > 0)).any():
         best = display_name(tests.loc[gains[tests["significant"]].idxmax(), "method"])
-        return f"Use {best}: its trained models are in the folder runs (load_model).", ""
+        where = ": its trained models are in the folder runs (load_model)" if recipe else ""
+        return f"Use {best}{where}.", ""
     if tests["significant"].any() or not (gains > 0).any():
         return train_longer("Mixing needs long training: try more epochs")
     gain, errors = float(gains.max()), (tests["seed_error"] ** 2 * tests["n"]).median()
@@ -210,12 +201,7 @@ def _expected(comparison: Comparison, runs: float) -> str:
     if not records or not runs:
         return ""
     at_once = fmean(max(1, record.extra.get("concurrent", 1)) for record in records)
-    seconds = runs * fmean(record.wall_s for record in records) / at_once
-    unit, length, digits = next(
-        (found for found in (("h", 3600, 1), ("min", 60, 0)) if seconds >= 1.5 * found[1]),
-        ("s", 1, 0),
-    )
-    return f" (about {max(1.0, seconds / length):.{digits}f} {unit})"
+    return f" ({about(runs * fmean(record.wall_s for record in records) / at_once)})"
 
 
 def _with_option(command: str, name: str, value: int) -> str:
@@ -241,37 +227,31 @@ def _cautions(comparison: Comparison) -> list[str]:
         return texts
     if len(comparison.seeds) < ENOUGH_SEEDS:
         texts.append(f"Fewer than {ENOUGH_SEEDS} seeds do not tell how much seeds differ.")
-    tests = _tested(comparison)
-    if len(tests) and tests["sample_error"].isna().any():
+    if _tested(comparison)["sample_error"].isna().any():
         texts.append(
             f"The intervals of {comparison.metric.title} are for new seeds on the same test "
             "samples: how much other samples would change is not known."
         )
-    improving, _ = _still_improving(comparison)
-    return [*texts, improving] if improving else texts
+    improving, text = _convergence(comparison)
+    return [*texts, text] if improving else texts
 
 
 def describe_terms(comparison: Comparison) -> list[str]:
     """What the names of a table mean, and how long the methods mix."""
-    by_term: dict[str, list[str]] = {}
+    terms, shares = dict[str, list[str]](), dict[float, list[str]]()
     for label in comparison.methods:
-        by_term.setdefault(TERMS.get(label.partition(":")[0], ""), []).append(label)
-    notes = ["; ".join(f"{join(labels)}: {term}" for term, labels in by_term.items() if term)]
+        terms.setdefault(TERMS.get(label.partition(":")[0], ""), []).append(label)
+    for label, until in comparison.until.items():
+        shares.setdefault(until, []).append(label)
+    notes = ["; ".join(f"{join(labels)}: {term}" for term, labels in terms.items() if term)]
     if comparison.has_temperatures:
         notes.append("(T): after temperature scaling on the validation split")
-    by_fraction: dict[float, list[str]] = {}
-    for label, until in comparison.until.items():
-        by_fraction.setdefault(until, []).append(label)
+    mix = ", but do not mix equally long: " if len(shares) > 1 else "; they mix: " if shares else ""
     listed = [
         f"{join(labels)} in {'all' if until == 1 else f'the first {100 * until:g} %'} of training"
-        for until, labels in by_fraction.items()
+        for until, labels in shares.items()
     ]
-    same = "Methods share data, splits, weights at the start and recipe"
-    notes.append(
-        f"{same}, but do not mix equally long: {join(listed)}"
-        if len(listed) > 1
-        else f"{same}{'; they mix: ' if listed else ''}{join(listed)}"
-    )
+    notes.append(f"Methods share data, splits, weights at the start and recipe{mix}{join(listed)}")
     return [f"{note}." for note in notes if note]
 
 
@@ -295,19 +275,18 @@ def describe_training(comparison: Comparison) -> str:
             f"; the last, smaller batch is dropped, so an epoch skips {rest:,} of {samples:,} "
             f"samples ({100 * rest / samples:.1f} %)"
         )
-    return f"{text}. {''.join(_still_improving(comparison))}".strip()
+    return f"{text}. {_convergence(comparison)[1]}".strip()
 
 
-def _still_improving(comparison: Comparison) -> tuple[str, str]:
-    """That training had not converged, or else what is to be said of it instead."""
-    recipe, dataset = comparison.recipe, comparison.dataset
-    if not comparison.complete or dataset is None or recipe is None:
-        return "", ""
+def _convergence(comparison: Comparison) -> tuple[bool, str]:
+    """Whether runs were still improving when training ended, and a sentence about it."""
+    if not comparison.complete or comparison.dataset is None:
+        return False, ""
     has_val = all("val" in curve[-1] for curve in comparison.curves.values() if curve)
-    split = "val" if has_val and dataset.val is not None else "test"
+    split = "val" if has_val and comparison.dataset.val is not None else "test"
     metric, changes = comparison.metric, comparison.late_changes(split)
     if not changes:
-        return "", "Too few epochs were evaluated to tell whether training had converged."
+        return False, "Too few epochs were evaluated to tell whether training had converged."
     title = f"{'validation' if split == 'val' else 'test'} {metric.title}"
     means = {method: fmean(values) for method, values in changes.items()}
     improving = [
@@ -317,22 +296,21 @@ def _still_improving(comparison: Comparison) -> tuple[str, str]:
         and all(metric.sign * value > 0 for value in values)
     ]
     if improving:
-        return (
+        return True, (
             f"Training had not converged, so methods may rank differently after more epochs: "
-            f"towards the end, {title} still improved for {join(improving)}.",
-            "",
+            f"towards the end, {title} still improved for {join(improving)}."
         )
-    best = max(means.values(), key=lambda value: metric.sign * value)
-    change = metric.format_difference(best)
     if comparison.at_chance is not None:
         # a flat curve at chance level means that learning has not started
-        return "", "Convergence cannot be judged, because no method is better than chance."
+        return False, "Convergence cannot be judged, because no method is better than chance."
+    best = max(means.values(), key=lambda value: metric.sign * value)
+    change = metric.format_difference(best)
     if metric.sign * best >= STILL_IMPROVING:
-        return "", (
+        return False, (
             f"Whether training had converged is unclear: towards the end, {title} changed by up "
             f"to {change} on average, but did not improve in every seed."
         )
-    return "", f"Training had converged: towards the end, {title} changed by at most {change}."
+    return False, f"Training had converged: towards the end, {title} changed by at most {change}."
 
 
 def _calibration(comparison: Comparison) -> str:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -80,13 +80,10 @@ class Cell:
                 digits = min(_decimals(error, 2), digits if abs(value) > TINY else 3)
             elif abs(value) < TINY:
                 digits = 3 if value else 0
-        shown = f"{value:,.{digits}f}"
+        shown = f"{value:+z,.{digits}f}".replace("-", MINUS)
         # zero has no sign
-        if not shown.strip("-0."):
-            shown = shown.lstrip("-")
-        elif self.signed and value > 0:
-            shown = f"+{shown}"
-        shown = shown.replace("-", MINUS)
+        if not self.signed or not shown.strip("+0."):
+            shown = shown.removeprefix("+")
         return (f"{shown} ± {error:,.{digits}f}" if has_error else shown) + self.suffix
 
 
@@ -109,13 +106,11 @@ class Column:
 class Table:
     """Rows of cells; the first cell of a row is its heading.
 
-    >>> errors = [Cell(5.482, error=0.05), 4.4]
-    >>> frame = pd.DataFrame({"method": ["none", "zeta"], "error %": errors})
+    >>> frame = pd.DataFrame({"method": ["none"], "error %": [Cell(5.482, error=0.05)]})
     >>> print(Table.of(frame).markdown())
     | method | error % |
     |---|---:|
     | none | 5.482 ± 0.050 |
-    | zeta | 4.400 |
     """
 
     columns: Sequence[Column | str]
@@ -131,21 +126,17 @@ class Table:
         notes: Sequence[str] = (),
         tips: Mapping[str, str] | None = None,
     ) -> "Table":
-        """The table of a data frame of cells, texts and numbers.
-
-        tips: tooltips of columns.
-        """
+        """The table of a data frame of cells, texts and numbers; tips: tooltips of columns."""
         columns = [Column(name, (tips or {}).get(name, "")) for name in frame]
         # as objects: a column of numbers gives NumPy's own
-        rows = frame.astype(object).to_numpy().tolist()
-        return cls(columns, rows, caption, notes)
+        return cls(columns, frame.astype(object).to_numpy().tolist(), caption, notes)
 
     def __post_init__(self) -> None:
-        for row in self.rows:
+        for row in self.cells:
             if len(row) != len(self.columns):
                 raise ValueError(
                     f"Expected {len(self.columns)} cells in every row, one for each column, got "
-                    f"{len(row)} in the row {_cell(row[0]).text() if row else ''!r}."
+                    f"{len(row)} in the row {row[0].text() if row else ''!r}."
                 )
 
     @cached_property
@@ -154,62 +145,50 @@ class Table:
 
     @cached_property
     def cells(self) -> list[list[Cell]]:
-        return [[_cell(value) for value in row] for row in self.rows]
+        return [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in self.rows]
 
     @cached_property
     def text_columns(self) -> list[bool]:
         """Whether a column holds text, which is aligned left, and not numbers."""
         columns = [[row[k].value for row in self.cells] for k in range(len(self.columns))]
-        kept = [[value for value in column if value is not None] for column in columns]
-        return [bool(own) and all(isinstance(value, str) for value in own) for own in kept]
-
-    def is_text(self, column: int) -> bool:
-        return self.text_columns[column]
+        kept = [{type(value) for value in column if value is not None} for column in columns]
+        return [kinds == {str} for kinds in kept]
 
     def markdown(self) -> str:
-        wrap = {"": "{}", "best": "**{}**", "second": "*{}*"}
-        lines = [
-            [markdown_text(head.name) for head in self.heads],
-            *([wrap[c.mark].format(_linked(c)) for c in row] for row in self.cells),
-        ]
-        head, *rows = (f"| {' | '.join(line)} |" for line in lines)
         rule = "|".join("---" if is_text else "---:" for is_text in self.text_columns)
-        return "\n".join([head, f"|{rule}|", *rows])
+        head, *rows = self._lines(markdown_text, {"best": "**{}**", "second": "*{}*"})
+        return "\n".join(
+            [f"| {' | '.join(head)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]
+        )
 
     def latex(self) -> str:
         """A `tabular` with booktabs' rules."""
-        wrap = {"": "{}", "best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}
-        lines = [
-            [latex_text(head.name) for head in self.heads],
-            *([wrap[c.mark].format(latex_text(c.text())) for c in row] for row in self.cells),
-        ]
-        head, *rows = (" & ".join(line) + r" \\" for line in lines)
+        marks = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}
+        head, *rows = (" & ".join(line) + r" \\" for line in self._lines(latex_text, marks))
         alignment = "".join("l" if is_text else "r" for is_text in self.text_columns)
         begin, end = rf"\begin{{tabular}}{{{alignment}}}", r"\end{tabular}"
         return "\n".join([begin, r"\toprule", head, r"\midrule", *rows, r"\bottomrule", end])
 
+    def _lines(self, escape: Callable[[str], str], marks: Mapping[str, str]) -> list[list[str]]:
+        def show(cell: Cell) -> str:
+            text = marks.get(cell.mark, "{}").format(escape(cell.text()))
+            return f"[{text}](#{cell.link})" if cell.link and escape is markdown_text else text
+
+        names = [escape(printable(head.name)) for head in self.heads]
+        return [names, *(list(map(show, row)) for row in self.cells)]
+
     def csv(self) -> str:
-        """Numbers in full precision; errors and n, if any, in separate columns."""
-        columns: list[tuple[str, list[Plain]]] = []
-        for index, head in enumerate(self.heads):
-            own = [row[index] for row in self.cells]
-            columns.append((head.name, [cell.value for cell in own]))
-            for part in ("error", "n"):
-                values = [getattr(cell, part) for cell in own]
-                if any(value is not None for value in values):
-                    columns.append((f"{head.name} {part}", values))
-        frame = pd.DataFrame([values for _, values in columns], dtype=object).T
-        text: str = frame.to_csv(index=False, header=[name for name, _ in columns])
+        """Numbers in full precision; errors and n, if any, in columns of their own."""
+        names, columns = list[str](), list[list[Plain]]()
+        for k, head in enumerate(self.heads):
+            for part in ("value", "error", "n"):
+                values = [getattr(row[k], part) for row in self.cells]
+                if part == "value" or any(value is not None for value in values):
+                    names.append(f"{head.name} {part}".removesuffix(" value"))
+                    columns.append(values)
+        frame = pd.DataFrame(list(zip(*columns, strict=True)), columns=names, dtype=object)
+        text: str = frame.to_csv(index=False)
         return text
-
-
-def _cell(value: Cell | Plain) -> Cell:
-    return value if isinstance(value, Cell) else Cell(value)
-
-
-def _linked(cell: Cell) -> str:
-    text = markdown_text(cell.text())
-    return f"[{text}](#{cell.link})" if cell.link else text
 
 
 def markdown_text(text: str) -> str:

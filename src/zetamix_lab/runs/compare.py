@@ -149,7 +149,6 @@ def compare(grid: Grid, **options: Any) -> Comparison:
         unfinished={
             keys[key]: run.epochs for key, run in progress.items() if run.state == "training"
         },
-        epochs_trained=sum(run.epochs - run.resumed for run in progress.values()),
     )
 
 

@@ -6,15 +6,17 @@ A job is done by `function(job, shared, send, stopped)`. It sends messages, whic
 
 import os
 import pickle
+import queue
 import signal
 import subprocess
 import sys
+import threading
+import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Pipe, wait
-from typing import Any, Literal, TypeAlias
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any, TypeAlias
 
 Send: TypeAlias = Callable[[Any], None]
 Stop: TypeAlias = Callable[[], bool]
@@ -24,9 +26,11 @@ BACKENDS = ("local", "ray")
 POLL_SECONDS = 0.5
 # deaths in a row, without a finished job, after which the work is given up
 MAX_DEATHS = 3
-# what the parent sends besides jobs, and what a worker sends besides the messages of a job
-STOP, DONE, ERROR, GONE = "stop", "done", "error", "gone"
-START = "import sys; from zetamix_lab.runs.worker import work; work(int(sys.argv[1]))"
+# the message about a worker that was killed and whose job starts again
+KILLED = ("killed", "", None)
+# what a parent and its workers send besides jobs; no message has arrived: BUSY
+STOP, MESSAGE, DONE, ERROR, DEAD, BUSY = "stop", "message", "done", "error", "dead", "busy"
+START = "import sys; from zetamix_lab.runs.executor import serve; serve(int(sys.argv[1]))"
 
 
 class ExecutorError(RuntimeError):
@@ -38,10 +42,8 @@ class Work:
     """What is to be done, whatever the back end.
 
     shared: the data of all jobs; a process receives it once.
-    receive: called with every message.
+    receive: called with every message, and with `KILLED`.
     stop: polled; once it is true, no job is started and those under way are asked to return.
-    tick: called every `poll_seconds` while workers are busy.
-    died: called when a worker was killed, before its job is started again.
     """
 
     function: Function
@@ -49,8 +51,6 @@ class Work:
     shared: Any
     receive: Send
     stop: Stop = lambda: False
-    tick: Callable[[], None] = lambda: None
-    died: Callable[[], None] = lambda: None
     poll_seconds: float = POLL_SECONDS
 
 
@@ -62,12 +62,10 @@ def run_here(work: Work) -> None:
             return
 
 
-def run_in_processes(
-    work: Work, workers: int, *, reuse: bool = True, max_deaths: int = MAX_DEATHS
-) -> None:
+def run_in_processes(work: Work, workers: int) -> None:
     """Up to `workers` jobs at a time; the job of a killed process is started again.
 
-    reuse: whether a process does several jobs: importing torch takes 2 s in a new one.
+    A process does several jobs: importing torch takes 2 s in a new one.
     """
     waiting, crew, stopping, deaths = deque(work.jobs), list[_Worker](), False, 0
     content = pickle.dumps((work.function, work.shared))
@@ -85,28 +83,25 @@ def run_in_processes(
             wait([worker.pipe for worker in crew], timeout=work.poll_seconds)
             for worker in list(crew):
                 state = worker.listen(work.receive)
-                if state == "busy":
+                if state == BUSY:
                     continue
-                if state == "dead" and not stopping and not work.stop():
-                    deaths += 1
-                    _check_deaths(deaths, max_deaths)
-                    work.died()
+                deaths = 0 if state == DONE else deaths + 1
+                if state == DEAD and not stopping and not work.stop():
+                    _check_deaths(deaths)
+                    work.receive(KILLED)
                     waiting.append(worker.job)
-                elif state == "done":
-                    deaths = 0
-                if state == "done" and reuse and waiting and not stopping:
+                elif waiting and not stopping and state == DONE:
                     worker.give(waiting.popleft())
                     continue
                 crew.remove(worker)
-                worker.end(at_once=reuse)
-            work.tick()
+                worker.end()
     finally:
         for worker in crew:
-            worker.end(at_once=True)
+            worker.end()
 
 
-def _check_deaths(deaths: int, allowed: int) -> None:
-    if deaths >= allowed:
+def _check_deaths(deaths: int) -> None:
+    if deaths >= MAX_DEATHS:
         raise ExecutorError(
             f"Workers were killed {deaths} times in a row, most likely for lack of memory. Reduce "
             "the number of parallel runs (--jobs)."
@@ -114,83 +109,116 @@ def _check_deaths(deaths: int, allowed: int) -> None:
 
 
 class _Worker:
-    """A process that does jobs (`zetamix_lab.runs.worker`), and the pipe to it."""
+    """A process that does jobs, one after the other, and the pipe to it."""
 
     def __init__(self, content: bytes, workers: int) -> None:
         threads = str(max(1, cores() // workers))
-        environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": threads,
-            "MKL_NUM_THREADS": threads,
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        }
+        path = os.pathsep.join(path for path in sys.path if path)
+        environment = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)
         self.pipe, theirs = Pipe()
         self.job: Any = None
         # -P: a file random.py in the working directory is no module
         command = [sys.executable, "-P", "-c", START, str(theirs.fileno())]
-        with _blocked_interrupts():
+        # workers never see Ctrl-C, which reaches every process of a terminal: a blocked signal
+        # stays blocked in a new process, and this one gets it later
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
             self.process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **environment, "PYTHONPATH": path},
             )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
-        _try(lambda: self.pipe.send_bytes(content))
+        self.send(content)
 
     def give(self, job: Any) -> None:
         self.job = job
         self.send((job,))
 
     def send(self, message: Any) -> None:
-        _try(lambda: self.pipe.send(message))
+        """Send, unless the process is gone, which `listen` reports."""
+        try:
+            self.pipe.send(message)
+        except (BrokenPipeError, ConnectionError):
+            return
 
-    def listen(self, receive: Send) -> Literal["busy", "done", "dead"]:
-        """Pass on the messages that have arrived."""
+    def listen(self, receive: Send) -> str:
+        """Pass on the messages that have arrived; returns BUSY, DONE or DEAD."""
         # asked first: what a process sent before its end is in the pipe. There is no end of file
         # if a process that it forked is alive
-        state: Literal["busy", "dead"] = "busy" if self.process.poll() is None else "dead"
-        while (message := self._next()) is not None:
-            kind, value = message
-            if kind == DONE:
-                return "done"
+        state = BUSY if self.process.poll() is None else DEAD
+        while (found := self._next()) is not None:
+            kind, value = found
             if kind == ERROR:
                 raise value
-            if kind == GONE:
-                return "dead"
+            if kind != MESSAGE:
+                return kind
             receive(value)
         return state
 
-    def _next(self) -> Any:
+    def _next(self) -> tuple[str, Any] | None:
         try:
             return self.pipe.recv() if self.pipe.poll() else None
         except (EOFError, OSError):
-            return GONE, None
+            return DEAD, None
 
-    def end(self, *, at_once: bool) -> None:
-        """at_once: without waiting a second for a process with torch loaded to exit by itself."""
-        if at_once:
-            self.process.kill()
+    def end(self) -> None:
+        # by itself, a process with torch loaded takes a second
+        self.process.kill()
         self.pipe.close()
         self.process.wait()
 
 
-def _try(send: Callable[[], None]) -> None:
-    """Send, unless the process is gone, which `_Worker.receive` reports."""
-    try:
-        send()
-    except (BrokenPipeError, ConnectionError):
-        return
+def serve(handle: int) -> None:
+    """What a worker does: the jobs that arrive on a file descriptor.
 
-
-@contextmanager
-def _blocked_interrupts() -> Iterator[None]:
-    """Processes started here never see Ctrl-C, which reaches every process of a terminal.
-
-    A blocked signal stays blocked in a new process; this one gets it at the end of the block.
+    A worker stops as the command does: on request, at SIGTERM or SIGHUP, which may be sent to all
+    processes of a group, and when its parent was killed, which closes the pipe. Then it saves its
+    runs and ends.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    stop, jobs, pipe = threading.Event(), queue.SimpleQueue[Any](), Connection(handle)
+
+    def end(*_: object) -> None:
+        stop.set()
+        jobs.put(None)
+
+    def read() -> None:
+        try:
+            while (message := pipe.recv()) != STOP:
+                jobs.put(message)
+        except (EOFError, OSError):
+            pass
+        end()
+
+    def send(kind: str, value: Any = None) -> None:
+        # nobody listens if the parent was killed; the run is saved all the same
+        try:
+            pipe.send((kind, value))
+        except (BrokenPipeError, ConnectionError):
+            stop.set()
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+    content = pipe.recv()
+    threading.Thread(target=read, name="zetamix-jobs", daemon=True).start()
     try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        function, shared = pickle.loads(content)
+        while (found := jobs.get()) is not None:
+            function(found[0], shared, lambda message: send(MESSAGE, message), stop.is_set)
+            if stop.is_set():
+                # without DONE: the job may not be complete
+                return
+            send(DONE)
+    except BaseException as error:
+        error.add_note(f"In a worker process:\n{traceback.format_exc()}")
+        try:
+            send(ERROR, error)
+        except (TypeError, AttributeError, pickle.PicklingError):
+            send(ERROR, RuntimeError(f"{type(error).__name__}: {error}"))
 
 
 def parse_backend(text: str) -> tuple[str, str]:

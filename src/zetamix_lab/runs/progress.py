@@ -1,5 +1,6 @@
 """How far the runs of a list of cells are, as events for a display."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,6 +13,10 @@ from zetamix_lab.text import plural
 
 # the event about all runs together
 RUNS = "runs"
+
+
+def run_name(cell: Cell) -> str:
+    return f"{display_name(cell.method)} seed {cell.seed}"
 
 
 @dataclass(frozen=True)
@@ -39,34 +44,30 @@ class Tracker:
         self,
         cells: Sequence[Cell],
         show: Progress | None = None,
-        name_of: Callable[[Cell], str] | None = None,
+        name_of: Callable[[Cell], str] = run_name,
         metric: str = "error",
     ) -> None:
         self.cells = {cell.key: cell for cell in cells}
         self.runs = {cell.key: RunProgress() for cell in cells}
-        self.show, self.name_of, self.metric = show, name_of or run_name, METRICS[metric]
+        self.show, self.name_of, self.metric = show, name_of, METRICS[metric]
         self.deaths = 0
         """Workers that were killed, and whose runs were resumed."""
         self._changed: set[str] = set()
+        self._shown = 0.0
 
     def update(self, key: str, run: RunProgress) -> None:
         self.runs[key] = run
         self._changed.add(key)
 
-    def skip(self, key: str) -> None:
-        """The run was finished before this call."""
-        self.runs[key] = RunProgress("done", self.total(key), self.total(key))
-
-    def finish(self, key: str, test: Mapping[str, float]) -> None:
-        run = self.runs[key]
-        line = {**(run.line or {}), "test": test}
-        self.update(key, RunProgress("done", self.total(key), run.resumed, line))
-
-    def fail(self, key: str) -> None:
-        self.update(key, RunProgress("failed", self.total(key), self.total(key)))
-
-    def count_death(self) -> None:
-        self.deaths += 1
+    def end(
+        self, key: str, state: Literal["done", "failed"], test: Mapping[str, float] | None = None
+    ) -> None:
+        """The run has a record with these metrics, or failed; without metrics, not in this call."""
+        run, total = self.runs[key], self.total(key)
+        line = None if test is None else {**(run.line or {}), "test": test}
+        self.runs[key] = RunProgress(state, total, total if test is None else run.resumed, line)
+        if state == "failed" or line is not None:
+            self._changed.add(key)
 
     def total(self, key: str) -> float:
         """Epochs of the recipe; 1 for a run without epochs."""
@@ -77,10 +78,11 @@ class Tracker:
         """By this call."""
         return sum(run.epochs - run.resumed for run in self.runs.values())
 
-    def tick(self) -> None:
-        """Show what has changed since the last call, all runs together first."""
-        if self.show is None:
+    def tick(self, after: float = 0.0) -> None:
+        """Show what has changed, all runs together first, if `after` seconds have passed."""
+        if self.show is None or time.monotonic() - self._shown < after:
             return
+        self._shown = time.monotonic()
         left = sum(self.total(key) - run.epochs for key, run in self.runs.items())
         self.show(RUNS, self.epochs_trained, self.epochs_trained + left, self._caption())
         for key in [key for key in self.runs if key in self._changed]:
@@ -91,10 +93,10 @@ class Tracker:
         self._changed.clear()
 
     def _text(self, key: str) -> str:
-        run, score = self.runs[key], ""
+        run = self.runs[key]
         line = run.line or {}
-        if self.metric.name in line.get("test", {}):
-            score = self.metric.format(line["test"][self.metric.name])
+        value = line.get("test", {}).get(self.metric.name)
+        score = "" if value is None else self.metric.format(value)
         if run.state != "training":
             return f"{self.metric.title} {score}" if score else run.state
         parts = [count_epochs(run.epochs, self.total(key))]
@@ -109,7 +111,3 @@ class Tracker:
         parts += [f"{states.count('failed')} failed"] if "failed" in states else []
         parts += [f"{plural(self.deaths, 'killed worker')} started again"] if self.deaths else []
         return ", ".join(parts)
-
-
-def run_name(cell: Cell) -> str:
-    return f"{display_name(cell.method)} seed {cell.seed}"

@@ -4,27 +4,38 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import ray
 from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 
 from zetamix_lab.runs.executor import MAX_DEATHS, ExecutorError, Work
+from zetamix_lab.text import reason
 
 START = "Start one with: ray start --head"
 # runs that train side by side on one GPU of a cluster
 PER_GPU = 4
 
 
-def run_on_ray(work: Work, workers: int, resources: Mapping[str, float]) -> None:
-    """Up to `workers` tasks at a time; their messages arrive when they end."""
+def run_on_ray(work: Work, address: str, workers: int | None) -> int:
+    """Up to `workers` tasks at a time; their messages arrive when they end. Returns how many."""
+    connect(address)
+    try:
+        room = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        count, resources = plan_workers(room, len(work.jobs), workers)
+        task = ray.remote(_call).options(
+            **resources, max_retries=MAX_DEATHS - 1, scheduling_strategy="SPREAD"
+        )
+        _run(work, count, task)
+        return count
+    finally:
+        ray.shutdown()
+
+
+def _run(work: Work, workers: int, task: Any) -> None:
     # every machine of the cluster fetches the data once
     shared = ray.put(work.shared)
-    task = ray.remote(_call).options(
-        **resources, max_retries=MAX_DEATHS - 1, scheduling_strategy="SPREAD"
-    )
     waiting, pending, stopping = list(work.jobs), list[Any](), False
     try:
         while True:
@@ -41,7 +52,6 @@ def run_on_ray(work: Work, workers: int, resources: Mapping[str, float]) -> None
             for future in done:
                 for message in _result(future, stopping=stopping):
                     work.receive(message)
-            work.tick()
     finally:
         for future in pending:
             ray.cancel(future, force=True)
@@ -65,51 +75,33 @@ def _result(future: Any, *, stopping: bool) -> list[Any]:
 def _call(function: Any, job: Any, shared: Any) -> list[Any]:
     """The last message of each kind and name: a task has no connection to the caller."""
     messages, stop = dict[Any, Any](), threading.Event()
-
-    def send(message: tuple[Any, ...]) -> None:
-        messages[message[:2]] = message
-
     # how Ray cancels a task
     before = signal.signal(signal.SIGINT, lambda *_: stop.set())
     try:
-        function(job, shared, send, stop.is_set)
+        function(job, shared, lambda message: messages.update({message[:2]: message}), stop.is_set)
     finally:
         signal.signal(signal.SIGINT, before)
     return list(messages.values())
 
 
-@contextmanager
-def joined(address: str, jobs: int, workers: int | None) -> Iterator[tuple[int, dict[str, float]]]:
-    """Join the cluster; yields the number of workers, and the resources of a single one."""
-    connect(address)
-    try:
-        yield plan_workers(ray.cluster_resources(), jobs, workers)  # type: ignore[no-untyped-call]
-    finally:
-        ray.shutdown()
-
-
 def connect(address: str, init: Any = ray.init) -> None:
-    if address != "auto":
-        check_address(address)
-    try:
-        init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RayError, RuntimeError, ValueError) as error:
-        raise ExecutorError(
-            f"Cannot join the Ray cluster at {address!r}: {str(error).splitlines()[0]} {START}"
-        ) from error
-
-
-def check_address(address: str) -> None:
-    """Raise immediately if nothing listens at the address: Ray itself retries for minutes."""
+    """Join the cluster; raises immediately if nothing listens at the address."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or "/" in host:
-        raise ExecutorError(
-            f"The address of a Ray cluster must be auto or host:port, got {address!r}."
-        )
     try:
-        socket.create_connection((host, int(port)), timeout=5).close()
-    except (OSError, OverflowError) as error:
-        raise ExecutorError(f"No Ray cluster found at {address!r}: {error}. {START}") from None
+        if address != "auto":
+            if not host or not port.isdigit() or "/" in host:
+                raise ExecutorError(
+                    f"The address of a Ray cluster must be auto or host:port, got {address!r}."
+                )
+            # Ray itself retries for minutes
+            socket.create_connection((host, int(port)), timeout=5).close()
+        init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except ExecutorError:
+        raise
+    except (OSError, OverflowError, RayError, RuntimeError, ValueError) as error:
+        raise ExecutorError(
+            f"Cannot join the Ray cluster at {address!r}: {reason(error)}. {START}"
+        ) from error
 
 
 def plan_workers(
@@ -121,8 +113,7 @@ def plan_workers(
     (8, {'num_cpus': 1.0, 'num_gpus': 0.25})
     """
     room, per_worker = int(resources.get("CPU", 0)), {"num_cpus": 1.0}
-    gpus = int(resources.get("GPU", 0))
-    if gpus:
+    if gpus := int(resources.get("GPU", 0)):
         room = min(room, gpus * PER_GPU)
         per_worker["num_gpus"] = 1 / PER_GPU
     if room < 1:

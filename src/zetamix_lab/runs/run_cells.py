@@ -12,8 +12,9 @@ import torch
 from zetamix.methods import parse
 from zetamix_lab.data import DataError, Dataset, DatasetRef, check_fingerprint, load_cached
 from zetamix_lab.progress import Progress
-from zetamix_lab.records import Cell, RunRecord, SampleResults
+from zetamix_lab.records import Cell, RunRecord
 from zetamix_lab.runs.executor import (
+    KILLED,
     POLL_SECONDS,
     ExecutorError,
     Send,
@@ -24,7 +25,7 @@ from zetamix_lab.runs.executor import (
     run_here,
     run_in_processes,
 )
-from zetamix_lab.runs.progress import RunProgress, Tracker
+from zetamix_lab.runs.progress import RunProgress, Tracker, run_name
 from zetamix_lab.train import Progress as Step
 from zetamix_lab.train import Recipe, Run
 from zetamix_lab.train.concurrent_runs import train
@@ -74,9 +75,8 @@ class Settings:
 
     data: Dataset | DatasetRef
     out: Path
-    save_every: float = 60.0
-    keep_model: bool = True
-    new_bn: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of every `Run`."""
     orphan_seconds: float = ORPHAN_SECONDS
     poll_seconds: float = POLL_SECONDS
 
@@ -90,15 +90,13 @@ def run_cells(
     jobs: int | None = None,
     backend: str = "local",
     device: str | None = None,
-    save_every: float = 60.0,
-    keep_model: bool = True,
-    new_bn: bool = False,
     watch: Progress | None = None,
-    name_of: Callable[[Cell], str] | None = None,
+    name_of: Callable[[Cell], str] = run_name,
     metric: str = "error",
     finished: Callable[[RunRecord], None] = lambda record: None,
     stop: Stop = lambda: False,
     poll_seconds: float = POLL_SECONDS,
+    **options: Any,
 ) -> CellResults:
     """Train every cell that has no record yet, and return all records.
 
@@ -113,10 +111,10 @@ def run_cells(
         the machines of a cluster do not share `out`, records and curves are written there, and a
         lost run starts again.
     device: "cpu", "cuda" for all GPUs, or "cuda:1"; None takes GPUs if there are any.
-    keep_model: whether the weights of finished runs are kept. new_bn: as in `Run`.
     watch, name_of, metric: as in `Tracker`.
     finished: called with every record when it arrives.
     stop: once it returns True, current runs are saved; the same call resumes them.
+    options: `save_every`, `keep_model` and `new_bn` of every `Run`.
     """
     name, address = parse_backend(backend)
     out = out.absolute()
@@ -126,7 +124,7 @@ def run_cells(
         folder = RunFolder(out / cell.folder, cell)
         if (record := folder.read_record()) is not None:
             results.records[cell.key] = record
-            tracker.skip(cell.key)
+            tracker.end(cell.key, "done")
             # a process that was killed right after writing the record left its checkpoint
             folder.clean_up()
     tracker.tick()
@@ -134,24 +132,30 @@ def run_cells(
     if not missing:
         return results
     plan, workers = plan_jobs(missing, jobs, name, device)
-    settings = Settings(
-        data=dataset if ref is None or workers == 1 or name == "ray" else ref,
-        out=out,
-        save_every=save_every,
-        keep_model=keep_model,
-        new_bn=new_bn,
-        poll_seconds=poll_seconds,
-    )
-    work = Work(
-        train_cells,
-        plan,
-        settings,
-        receive=_Receiver(out, results, tracker, finished, poll_seconds),
-        stop=stop,
-        tick=tracker.tick,
-        died=tracker.count_death,
-        poll_seconds=poll_seconds,
-    )
+    data = dataset if ref is None or workers == 1 or name == "ray" else ref
+
+    def receive(message: tuple[str, str, Any]) -> None:
+        kind, key, value = message
+        if message == KILLED:
+            tracker.deaths += 1
+        elif kind == "busy":
+            results.busy_s += value
+        elif kind == "progress":
+            tracker.update(key, value)
+        elif kind == "failure":
+            results.failures[key] = value
+            tracker.end(key, "failed")
+        elif key not in results.records:
+            record, *files = value
+            _keep(RunFolder(out / record.cell.folder, record.cell), record, *files)
+            results.records[key] = record
+            results.trained += 1
+            tracker.end(key, "done", record.last)
+            finished(record)
+        tracker.tick(after=poll_seconds)
+
+    settings = Settings(data, out, options, poll_seconds=poll_seconds)
+    work = Work(train_cells, plan, settings, receive, stop, poll_seconds)
     # fails immediately if another command runs; workers wait for those of a killed command
     with hold([out / cell.folder for cell in missing], lock=COMMAND_LOCK):
         results.description = run_jobs(work, name, address, workers)
@@ -160,84 +164,31 @@ def run_cells(
     return results
 
 
+def _keep(folder: RunFolder, record: RunRecord, curve: Sequence[Any], samples: Any) -> None:
+    """Write what was trained on another machine, which keeps the weights."""
+    if folder.read_record() is None:
+        folder.open(record.cell, 0)
+        for line in curve:
+            folder.add_epoch(line)
+        folder.finish(record, {}, None, samples)
+
+
 def run_jobs(work: Work, backend: str, address: str, workers: int | None) -> str:
     """Do the work on a back end; returns where it was done."""
     if backend == "ray":
         try:
-            from zetamix_lab.runs.ray_cluster import joined, run_on_ray
+            from zetamix_lab.runs.ray_cluster import run_on_ray
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "ray":
                 raise
             raise ExecutorError("Ray is not installed: pip install 'zetamix[ray]'") from None
-        with joined(address, len(work.jobs), workers) as (count, resources):
-            run_on_ray(work, count, resources)
-            return f"{count} worker{'s' if count > 1 else ''} on Ray"
+        count = run_on_ray(work, address, workers)
+        return f"{count} worker{'s' if count > 1 else ''} on Ray"
     if workers == 1:
         run_here(work)
         return "1 process"
     run_in_processes(work, workers or cores())
     return f"{workers} processes side by side"
-
-
-@dataclass
-class _Receiver:
-    """Takes the messages of `train_cells`."""
-
-    out: Path
-    results: CellResults
-    tracker: Tracker
-    finished: Callable[[RunRecord], None]
-    poll_seconds: float
-    _last_tick: float = 0.0
-
-    def __call__(self, message: tuple[str, str, Any]) -> None:
-        kind, key, value = message
-        if kind == "busy":
-            self.results.busy_s += value
-        elif kind == "progress":
-            self.tracker.update(key, value)
-        elif kind == "failure":
-            self.results.failures[key] = value
-            self.tracker.fail(key)
-        elif key not in self.results.records:
-            self._take(key, *value)
-        # a job in this process leaves no other moment
-        if time.monotonic() - self._last_tick >= self.poll_seconds:
-            self.tracker.tick()
-            self._last_tick = time.monotonic()
-
-    def _take(
-        self,
-        key: str,
-        record: RunRecord,
-        curve: Sequence[dict[str, Any]],
-        samples: SampleResults | None,
-    ) -> None:
-        folder = RunFolder(self.out / record.cell.folder, record.cell)
-        if folder.read_record() is None:
-            # trained on another machine, which keeps the weights
-            folder.open(record.cell, 0)
-            for line in curve:
-                folder.add_epoch(line)
-            folder.finish(record, {}, None, samples)
-        self.results.records[key] = record
-        self.results.trained += 1
-        self.tracker.finish(key, record.last)
-        self.finished(record)
-
-
-def plan_gpus(
-    jobs: int | None, backend: str, device: str | None, gpus: int | None = None
-) -> tuple[list[str], int]:
-    """The GPUs of this machine to train on, and how many runs share each; none on a cluster."""
-    if backend != "local" or device == "cpu":
-        return [], 1
-    if gpus is None:
-        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    devices = [f"cuda:{index}" for index in range(gpus)]
-    if device not in (None, "cuda"):
-        devices = [device] if gpus else []
-    return devices, RUNS_PER_GPU if jobs is None else -(-jobs // max(1, len(devices)))
 
 
 def plan_jobs(
@@ -254,14 +205,16 @@ def plan_jobs(
 
     gpus: the number of GPUs; None asks torch.
     """
-    devices, side_by_side = plan_gpus(jobs, backend, device, gpus)
-    if not devices:
+    if gpus is None:
+        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if backend == "ray" or device == "cpu" or not gpus:
         workers = jobs if backend == "ray" else max(1, min(len(cells), jobs or cores()))
         return [Job((cell,), device) for cell in cells], workers
+    names = [f"cuda:{index}" for index in range(gpus)] if device in (None, "cuda") else [device]
+    side_by_side = RUNS_PER_GPU if jobs is None else -(-jobs // len(names))
+    shares = [tuple(cells[index :: len(names)]) for index in range(len(names))]
     plan = [
-        Job(tuple(cells[index :: len(devices)]), name, side_by_side)
-        for index, name in enumerate(devices)
-        if cells[index :: len(devices)]
+        Job(share, name, side_by_side) for share, name in zip(shares, names, strict=True) if share
     ]
     return plan, len(plan)
 
@@ -307,6 +260,7 @@ def train_cells(job: Job, settings: Settings, send: Send, stopped: Stop) -> None
 def _train(job: Job, settings: Settings, send: Send, stopped: Stop, dataset: Dataset) -> None:
     recipes = [Recipe.from_dict(cell.recipe) for cell in job.cells]
     device = use_device(job.device)
+    compiled = should_compile(device, recipes, len(dataset.train))
     with warnings.catch_warnings():
         # the command itself warns once about a γ below the dominance threshold
         warnings.simplefilter("ignore", UserWarning)
@@ -318,10 +272,8 @@ def _train(job: Job, settings: Settings, send: Send, stopped: Stop, dataset: Dat
                 seed=cell.seed,
                 out=settings.out / cell.folder,
                 device=device,
-                compile=should_compile(device, recipes, len(dataset.train)),
-                save_every=settings.save_every,
-                new_bn=settings.new_bn,
-                keep_model=settings.keep_model,
+                compile=compiled,
+                **settings.options,
             )
             for cell, recipe in zip(job.cells, recipes, strict=True)
         ]

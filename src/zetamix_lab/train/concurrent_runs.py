@@ -9,7 +9,6 @@ import torch
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.provenance import FileChangedError
 from zetamix_lab.records import RunRecord
-from zetamix_lab.seeds import TORCH_LOCK
 from zetamix_lab.train.run import Progress, Run
 from zetamix_lab.train.run_folder import FolderError
 from zetamix_lab.train.stop import Stopped
@@ -120,6 +119,5 @@ def _advance(
         # outside the except block, nothing references the error, and through it the model
         run.trainer = None
         if run.device.type == "cuda":
-            with TORCH_LOCK:
-                torch.cuda.empty_cache()
+            torch.cuda.empty_cache()
     return progress

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import torch
 
-from zetamix_lab.seeds import TORCH_LOCK
 from zetamix_lab.train.recipe import Recipe
 from zetamix_lab.train.trainer import Trainer
 
@@ -35,9 +34,7 @@ def can_capture(device: torch.device, recipe: Recipe, samples: int) -> bool:
 class CapturedStep:
     """A trainer's step, captured once and replayed. The state of the trainer does not change.
 
-    Each captured step has its own stream, so that several models train concurrently. Threads warm
-    up and capture one at a time (`TORCH_LOCK`): models that warmed up concurrently
-    crashed on an H200. Replays need no lock.
+    Each captured step has its own stream, so that several models train concurrently.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -46,13 +43,10 @@ class CapturedStep:
         self.graph = torch.cuda.CUDAGraph()
         self.graph.register_generator_state(trainer.generator)
         restore = _snapshot(trainer)
-        with TORCH_LOCK:
-            self._warm_up()
-            # "thread_local" lets other threads allocate memory and run models during the capture
-            with torch.cuda.graph(
-                self.graph, stream=self.stream, capture_error_mode="thread_local"
-            ):
-                trainer.compute(trainer.loader.batch_size)
+        self._warm_up()
+        # "thread_local" lets the thread that reads batches pin memory during the capture
+        with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
+            trainer.compute(trainer.loader.batch_size)
         with torch.cuda.stream(self.stream):
             restore()
             # start from the batch of the warm-up again

@@ -112,8 +112,8 @@ class Recipe:
         total = f"the {self.epochs} epochs"
         check("warmup", 0 <= self.warmup < self.epochs, f"be at least 0 and less than {total}")
         check("last_epochs", 1 <= self.last_epochs <= self.epochs, f"be from 1 to {total}")
-        increasing = list(self.milestones) == sorted(set(self.milestones))
-        check("milestones", increasing, "increase")
+        increasing = [0, *self.milestones] == sorted({0, *self.milestones})
+        check("milestones", increasing, "be at least 1 and increase")
         if self.nesterov and self.momentum == 0:
             raise RecipeError("nesterov needs momentum above 0. Set nesterov=false.")
 

@@ -15,7 +15,6 @@ from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.metrics import METRICS, classify, count_confusion, fit_temperature, scaled_scores
 from zetamix_lab.provenance import machine_info
 from zetamix_lab.records import Cell, RunRecord, SampleResults
-from zetamix_lab.seeds import TORCH_LOCK
 from zetamix_lab.train.cuda_graph import CapturedStep, can_capture
 from zetamix_lab.train.recipe import Recipe
 from zetamix_lab.train.run_folder import FolderError, RunFolder
@@ -23,6 +22,8 @@ from zetamix_lab.train.trainer import Trainer
 
 # a checkpoint takes about half a second for a ResNet-18
 SAVE_SECONDS = 60.0
+# torch's generators take 64 bits
+MAX_SEED = 2**63 - 1
 # at 2.4 ms per step, the host switches between runs every 40 ms
 CHUNK_STEPS = 16
 # chunks of steps queued in addition to the one that is waited for. With one, concurrent models
@@ -78,8 +79,7 @@ class Run:
     new_bn: whether the record's `extra` has the test metrics after batch-norm statistics were
         recomputed on unmixed data, as "new_bn" (`Trainer.predict_with_new_statistics`).
 
-    Several runs may be advanced in turn by one thread (`zetamix_lab.train.concurrent_runs`), or
-    each by its own thread; a single run belongs to one thread.
+    Several runs may be advanced in turn by one thread (`zetamix_lab.train.concurrent_runs`).
     """
 
     def __init__(
@@ -101,6 +101,8 @@ class Run:
     ) -> None:
         if dataset.test is None:
             raise ValueError(f"{dataset.name} has no test split to report on.")
+        if not 0 <= seed <= MAX_SEED:
+            raise ValueError(f"seed must be from 0 to {MAX_SEED}, got {seed}.")
         self.dataset, self.method, self.recipe, self.seed = dataset, method, recipe, seed
         self.device, self.compile = torch.device(device), compile
         self.save_every, self.data_memory = save_every, data_memory
@@ -195,8 +197,8 @@ class Run:
                 compile=self.compile,
                 data_memory=self.data_memory,
             )
-            state = self.folder.load_checkpoint()
-            if state is not None:
+            trainer.stop = self.stop
+            if (state := self.folder.load_checkpoint()) is not None:
                 if state["device"] != self.device.type:
                     # the random number generator of a GPU cannot be resumed on a CPU
                     raise FolderError(
@@ -219,12 +221,10 @@ class Run:
     def save(self, *, synchronize: bool = True) -> None:
         """Write a checkpoint.
 
-        synchronize: whether to wait for steps on other streams than the current one. CUDA cannot
-            synchronise while a thread captures.
+        synchronize: whether to wait for steps on other streams than the current one.
         """
         if synchronize and self.device.type == "cuda":
-            with TORCH_LOCK:
-                torch.cuda.synchronize(self.device)
+            torch.cuda.synchronize(self.device)
         if self.trainer is not None:
             state = {
                 "device": self.device.type,
@@ -251,9 +251,9 @@ class Run:
         return line
 
     def _evaluate(self, trainer: Trainer, epoch: int) -> dict[str, Any]:
-        scores = {"test": classify(*trainer.predict(self.dataset.splits["test"], self.stop))}
+        scores = {"test": classify(*trainer.predict(self.dataset.splits["test"]))}
         if self.dataset.val is not None and self.recipe.select != "none":
-            scores["val"] = classify(*trainer.predict(self.dataset.val, self.stop))
+            scores["val"] = classify(*trainer.predict(self.dataset.val))
             metric = METRICS[self.recipe.select]
             score = scores["val"][metric.name]
             if self.best is None or metric.sign * (score - self.best["val_score"]) > 0:
@@ -262,7 +262,7 @@ class Run:
 
     def _finish(self, trainer: Trainer) -> None:
         test, temperature = self.dataset.splits["test"], None
-        logits, labels = trainer.predict(test, self.stop)
+        logits, labels = trainer.predict(test)
         last = classify(logits, labels)
         extra: dict[str, Any] = {
             "concurrent": self.concurrent,
@@ -271,14 +271,14 @@ class Run:
             "weights": str(self.recipe.weights or "from scratch"),
         }
         if self.dataset.val is not None:
-            temperature = fit_temperature(*trainer.predict(self.dataset.val, self.stop))
+            temperature = fit_temperature(*trainer.predict(self.dataset.val))
             last |= scaled_scores(logits, labels, temperature)
             extra["temperature"] = temperature
         if self.recipe.last_epochs > 1:
             lines = self.folder.read_curve()[-self.recipe.last_epochs :]
             extra["last_epochs"] = [line["test"] for line in lines]
         if self.new_bn:
-            renewed = trainer.predict_with_new_statistics(test, self.stop)
+            renewed = trainer.predict_with_new_statistics(test)
             extra |= {} if renewed is None else {"new_bn": classify(*renewed)}
         record = RunRecord(
             cell=self.cell,

@@ -1,10 +1,11 @@
-"""The folder of one run: every file name, locking, resuming, packing, and loading the model."""
+"""The folder of one run: every file name, locking, resuming, curves, and loading the model."""
 
+import importlib.util
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
@@ -14,8 +15,6 @@ from zetamix_lab.atomic_io import (
     load_tensors,
     naming,
     read_json,
-    seal,
-    write_bytes,
     write_file,
     write_json,
     write_text,
@@ -41,44 +40,39 @@ class FolderError(ValueError):
     """A folder that cannot be used for this run. The message says why and what to do."""
 
 
+def _unreadable(path: Path | str, error: Exception, advice: str) -> FolderError:
+    return FolderError(f"{path} cannot be read: {reason(error)}. {advice}")
+
+
 class RunFolder:
     """The files of a run under `path`. Each of them is written atomically.
 
     `cell.json` describes the run, `metrics.jsonl` has one line per epoch, `checkpoint.pt` exists
     while the run is unfinished, `model.json` and `final.pt` hold the model after the last epoch,
-    `test.npz` the result for each test sample, `record.json` the result.
+    `test.npz` the result for each test sample, `record.json` the result. The record is written
+    last, and implies that the other files exist.
 
     cell: the run to train. Raises if the folder belongs to another run; an unfinished run of the
         same cell is resumed. None to read any folder.
     """
 
-    FILES: ClassVar[tuple[str, ...]] = (CELL, CURVE, CHECKPOINT, MODEL, WEIGHTS, SAMPLES, RECORD)
-    """In the order of writing: the record is last, and implies that the other files exist."""
-
     def __init__(self, path: Path, cell: Cell | None = None) -> None:
-        self.path = path
-        self.cell = cell
+        self.path, self.cell = path, cell
         if cell is not None and (path / CELL).exists():
             self._check_cell(cell)
 
     def _check_cell(self, cell: Cell) -> None:
-        path = self.path / CELL
         try:
-            old = read_json(path)
-            key, there = old.pop("key"), {**old, **old["recipe"]}
-            damaged = Cell(**old).key != key
-        except (ValueError, TypeError, KeyError):
-            damaged = True
-        if damaged:
-            raise FolderError(
-                f"{path} is damaged or does not describe a run. Remove {self.path} to train this "
-                "run again, or choose another --out."
-            )
-        if key != cell.key:
+            old = read_json(self.path / CELL)
+            there = {**old, **old["recipe"]}
+        except (ValueError, TypeError, KeyError) as error:
+            raise _unreadable(self.path / CELL, error, RETRAIN) from error
+        wanted = {"key": cell.key, **cell.__dict__, **cell.recipe}
+        if there.get("key") != cell.key:
             changed = [
                 f"{name}: {there.get(name)} there, {value} requested"
-                for name, value in sorted({**cell.__dict__, **cell.recipe}.items())
-                if name != "recipe" and there.get(name) != value
+                for name, value in sorted(wanted.items())
+                if name not in ("key", "recipe") and there.get(name) != value
             ]
             raise FolderError(
                 f"{self.path} is the folder of another run ({'; '.join(changed)}). Choose another "
@@ -102,9 +96,7 @@ class RunFolder:
         try:
             record = RunRecord.from_dict(read_json(path))
         except (KeyError, TypeError, ValueError) as error:
-            raise FolderError(
-                f"{path} cannot be read: {reason(error)}. Remove it to train this run again."
-            ) from error
+            raise _unreadable(path, error, "Remove it to train this run again.") from error
         if self.cell is not None and record.cell.key != self.cell.key:
             raise FolderError(f"{path} is the record of another run. Choose another --out.")
         return record
@@ -142,9 +134,7 @@ class RunFolder:
             if state["schema"] != CHECKPOINT_SCHEMA:
                 raise ValueError(f"expected {CHECKPOINT_SCHEMA}, got {state['schema']!r}")
         except Exception as error:
-            raise FolderError(
-                f"{path} cannot be read: {reason(error)}. Remove it to restart this run."
-            ) from error
+            raise _unreadable(path, error, "Remove it to restart this run.") from error
         return state
 
     def read_samples(self) -> SampleResults | None:
@@ -153,7 +143,7 @@ class RunFolder:
         try:
             return SampleResults.load(path) if path.exists() else None
         except ValueError as error:
-            raise FolderError(f"{error} Remove {self.path} to train this run again.") from None
+            raise FolderError(f"{error} {RETRAIN}") from None
 
     def finish(
         self,
@@ -168,7 +158,7 @@ class RunFolder:
         weights: None to keep no model.
         """
         if weights is not None:
-            write_json(self.path / MODEL, seal(description))
+            write_json(self.path / MODEL, description)
             self._save(WEIGHTS, weights)
         if samples is not None:
             samples.save(self.path / SAMPLES)
@@ -181,25 +171,6 @@ class RunFolder:
             part.unlink(missing_ok=True)
         if (self.path / RECORD).exists():
             (self.path / CHECKPOINT).unlink(missing_ok=True)
-
-    def remove_model(self) -> None:
-        """Remove weights and checkpoint (45 MB for a ResNet-18), and keep record and curve."""
-        for name in (WEIGHTS, MODEL, CHECKPOINT):
-            (self.path / name).unlink(missing_ok=True)
-
-    def pack(self) -> dict[str, bytes]:
-        """All files of the run by name, to be moved to another machine."""
-        paths = [self.path / name for name in self.FILES]
-        return {path.name: path.read_bytes() for path in paths if path.exists()}
-
-    @classmethod
-    def unpack(cls, path: Path, files: dict[str, bytes]) -> "RunFolder":
-        """Write the files of a run that was trained elsewhere, unless it is finished here."""
-        if not (path / RECORD).exists():
-            for name in cls.FILES:
-                if name in files:
-                    write_bytes(path / name, files[name])
-        return cls(path)
 
     def _save(self, name: str, state: dict[str, Any]) -> None:
         path = self.path / name
@@ -237,6 +208,52 @@ def hold(folders: Iterable[Path], wait: float = 0.0, lock: str = LOCK) -> Iterat
         yield
 
 
+class CurveLog(AbstractContextManager["CurveLog"]):
+    """Passes new epochs of all runs under a folder to TensorBoard, whenever it is called.
+
+    Epochs that already exist were logged by the command that trained them.
+
+    package: "tensorboard"; None logs nothing.
+    """
+
+    def __init__(self, package: str | None, root: Path) -> None:
+        if package not in (None, "tensorboard"):
+            raise ValueError(f"Expected tensorboard, got {package!r}.")
+        if package is not None and importlib.util.find_spec(package) is None:
+            raise ValueError("tensorboard is not installed: pip install 'zetamix[tensorboard]'.")
+        self.root = root if package else None
+        self._logged = {folder: len(curve) for folder, curve in self._curves()}
+        self._writers: dict[Path, Any] = {}
+
+    def __exit__(self, *_: object) -> None:
+        self()
+        for writer in self._writers.values():
+            writer.close()
+
+    def __call__(self) -> None:
+        for folder, curve in self._curves():
+            # a resumed run trains epochs after its checkpoint again
+            logged = self._logged.get(folder, 0)
+            for line in curve[logged:]:
+                self._write(folder, line)
+            self._logged[folder] = max(logged, len(curve))
+
+    def _curves(self) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
+        for path in self.root.rglob(CELL) if self.root else ():
+            yield path.parent, RunFolder(path.parent).read_curve()
+
+    def _write(self, folder: Path, line: dict[str, Any]) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        if folder not in self._writers:
+            self._writers[folder] = SummaryWriter(str(folder / "tensorboard"))
+        for name, value in line.items():
+            scores = value if isinstance(value, dict) else {"": value}
+            for metric, score in scores.items() if name != "epoch" else ():
+                tag = f"{name}/{metric}".rstrip("/")
+                self._writers[folder].add_scalar(tag, score, line["epoch"])
+
+
 def load_model(
     folder: str | Path,
     device: torch.device | str = "cpu",
@@ -268,33 +285,30 @@ def load_model(
             "the model with calibrated=False."
         )
     try:
-        form = read_json(path / MODEL, checked=True)
-        weights = load_tensors(path / WEIGHTS)
-        shape, classes = tuple(form["shape"]), tuple(form["classes"])
+        form, weights = read_json(path / MODEL), load_tensors(path / WEIGHTS)
         code = None if model or form["code"] is None else FileRef.from_dict(form["code"])
-        name, stem, is_bytes = model or form["model"], form["stem"], form["dtype"] == "uint8"
+        name = model or form["model"]
         if model is None and code is None and is_python_file(name):
             raise ValueError(f"it has no checksum of {name}")
         trained = TrainedModel(
             nn.Identity(),
-            classes,
-            shape,
+            tuple(form["classes"]),
+            tuple(form["shape"]),
             torch.tensor(form["mean"]),
             torch.tensor(form["std"]),
-            is_bytes=is_bytes,
+            is_bytes=form["dtype"] == "uint8",
             temperature=float(record.extra["temperature"]) if calibrated else 1.0,
         )
+        options = {"stem": form["stem"], "code": code}
     except Exception as error:
-        raise FolderError(
-            f"The model in {path} cannot be read: {reason(error)}. {RETRAIN}"
-        ) from error
+        raise _unreadable(f"The model in {path}", error, RETRAIN) from error
     if code is not None and not trust_code:
         raise FolderError(
             f"The network of {path} is built by running {code.path}. If you trust this code, pass "
             "trust_code=True."
         )
     try:
-        trained.network = build(name, len(classes), shape, stem=stem, code=code)
+        trained.network = build(name, len(trained.classes), trained.shape, **options)
         trained.network.load_state_dict(weights)
     except FileChangedError as error:
         raise FolderError(

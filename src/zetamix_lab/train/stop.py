@@ -13,6 +13,7 @@ from typing import Any
 MARGIN = 5.0
 # seconds within which a second SIGINT is the same Ctrl-C, passed on by a launcher such as uv run
 SAME_PRESS = 1.0
+YEAR = 365 * 24 * 3600.0
 # Windows has no SIGALRM: there the limit takes effect only between two pieces of work; nor SIGHUP
 ALARM, HANGUP = getattr(signal, "SIGALRM", None), getattr(signal, "SIGHUP", None)
 
@@ -27,7 +28,10 @@ def parse_duration(text: str) -> float:
     if not match or not any(match.groups()):
         raise ValueError(f"Expected a duration such as 9m, 1h30m or 45s, got {text!r}.")
     hours, minutes, seconds = (float(part or 0) for part in match.groups())
-    return 3600 * hours + 60 * minutes + seconds
+    total = 3600 * hours + 60 * minutes + seconds
+    if total > YEAR:
+        raise ValueError(f"Expected a duration of at most a year, got {text[:40]!r}.")
+    return total
 
 
 class Stopped(BaseException):

@@ -1,6 +1,6 @@
 """Training of one model: the step, epochs, evaluation, and checkpoints."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import Any
@@ -53,9 +53,12 @@ class Trainer:
         data_memory: int | None = None,
     ) -> None:
         self.dataset, self.method, self.recipe, self.seed = dataset, method, recipe, seed
+        self.name = f"{method.label}, seed {seed},"
         self.device = torch.device(device)
         self.dtype = choose_dtype(recipe.precision, self.device)
         self.data_memory = data_memory
+        self.stop: Callable[[], bool] = lambda: False
+        """Called before every batch of an evaluation, which raises `Stopped` once it is True."""
         self.epoch = self.step_in_epoch = 0
 
         model = initialise(recipe.model, dataset.num_classes, dataset.shape, seed, **recipe.network)
@@ -196,10 +199,9 @@ class Trainer:
         if not finite.all():
             bad = int(finite.int().argmin()) + 1
             raise NonFiniteLossError(
-                f"The loss of {self.method.label}, seed {self.seed}, is not finite in epoch "
-                f"{self.epoch + 1}, step {bad} of {self.steps_per_epoch}, at a learning rate "
-                f"of {self.recipe.rate(self.epoch):g}. Try a lower one (--set lr=...), or --set "
-                "precision=float32."
+                f"The loss of {self.name} is not finite in epoch {self.epoch + 1}, step {bad} of "
+                f"{self.steps_per_epoch}, at a learning rate of {self.recipe.rate(self.epoch):g}. "
+                "Try a lower one (--set lr=...), or --set precision=float32."
             )
         loss, accuracy = metrics.mean(1).tolist()
         return {"train_loss": loss, "train_accuracy": accuracy}
@@ -210,34 +212,27 @@ class Trainer:
         self.step_in_epoch = 0
 
     @torch.no_grad()
-    def predict(
-        self, split: Labelled, stop: Callable[[], bool] = lambda: False
-    ) -> tuple[Tensor, Tensor]:
-        """Logits and labels of a whole split.
-
-        stop: called before every batch; raises `Stopped` once it returns True.
-        """
+    def predict(self, split: Labelled) -> tuple[Tensor, Tensor]:
+        """Logits and labels of a whole split; raises `Stopped` once `stop` returns True."""
         if split not in self._eval_loaders:
             size = max(1, min(1024, EVAL_BYTES // max(1, split.samples[:1].numel())))
             self._eval_loaders[split] = self._loader(split, size, training=False)
         loader = self._eval_loaders[split]
         self.model.eval()
         with self.autocast():
-            parts = [self.model(samples).float() for samples, _ in _until(stop, loader)]
+            parts = [self.model(samples).float() for samples, _ in self._until_stop(loader)]
         self.model.train()
         logits = torch.cat(parts)
         if not bool(torch.isfinite(logits).all()):
             raise NonFiniteLossError(
-                f"The outputs of {self.method.label}, seed {self.seed}, are not finite after epoch "
+                f"The outputs of {self.name} are not finite after epoch "
                 f"{self.epoch + (self.step_in_epoch > 0)}. Try a lower learning rate (--set "
                 "lr=...), or --set precision=float32."
             )
         return logits, loader.labels
 
     @torch.no_grad()
-    def predict_with_new_statistics(
-        self, split: Labelled, stop: Callable[[], bool] = lambda: False
-    ) -> tuple[Tensor, Tensor] | None:
+    def predict_with_new_statistics(self, split: Labelled) -> tuple[Tensor, Tensor] | None:
         """`predict` after recomputing batch-norm statistics; None without batch norm.
 
         They are averages over one epoch of the training split, augmented as usual but not mixed.
@@ -249,11 +244,17 @@ class Trainer:
         self.loader.set_epoch(self.epoch)
         try:
             with self.layer_draws(), self.autocast():
-                update_bn(_until(stop, self.loader), self.model)
-            return self.predict(split, stop)
+                update_bn(self._until_stop(self.loader), self.model)
+            return self.predict(split)
         finally:
             for buffer, old in zip(self.model.buffers(), kept, strict=True):
                 buffer.copy_(old)
+
+    def _until_stop(self, loader: Loader) -> Iterator[tuple[Tensor, Tensor]]:
+        for batch in loader:
+            if self.stop():
+                raise Stopped
+            yield batch
 
     def _centre(self) -> Tensor | None:
         """The mean of the normalised training samples, from which ZetaMix scales deviations.
@@ -316,16 +317,6 @@ class Trainer:
         self.epoch, self.step_in_epoch = state["epoch"], state["step_in_epoch"]
 
 
-def _until(
-    stop: Callable[[], bool], batches: Iterable[tuple[Tensor, Tensor]]
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches; raises `Stopped` once `stop` returns True."""
-    for batch in batches:
-        if stop():
-            raise Stopped
-        yield batch
-
-
 def _accuracy(logits: Tensor, targets: Tensor, multi_label: bool) -> Tensor:
     if multi_label:
         return ((logits > 0) == (targets > 0.5)).float().mean()
@@ -361,29 +352,18 @@ def make_optimizer(
         without which torch refuses to capture it.
     """
     parameters = [part for part in model.parameters() if part.requires_grad]
+    options: dict[str, Any] = {"lr": lr, "weight_decay": recipe.weight_decay, "fused": fused}
+    options["foreach"] = False if fused else None
     if recipe.optimizer == "sgd":
-        return torch.optim.SGD(
-            parameters,
-            lr=lr,
-            momentum=recipe.momentum,
-            weight_decay=recipe.weight_decay,
-            nesterov=recipe.nesterov,
-            fused=fused,
-            foreach=False if fused else None,
-        )
+        moments: dict[str, Any] = {"momentum": recipe.momentum, "nesterov": recipe.nesterov}
+        return torch.optim.SGD(parameters, **moments, **options)
     # biases and the parameters of normalisation have at most one dimension
     groups: list[dict[str, Any]] = [
         {"params": [part for part in parameters if part.ndim > 1]},
         {"params": [part for part in parameters if part.ndim <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        lr=lr,
-        weight_decay=recipe.weight_decay,
-        fused=fused,
-        foreach=False if fused else None,
-        capturable=fused,
-    )
+    groups = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(groups, capturable=fused, **options)
 
 
 @lru_cache(maxsize=1)
