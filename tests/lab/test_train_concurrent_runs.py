@@ -16,11 +16,6 @@ from zetamix_lab.train.run_folder import FolderError
 from zetamix_lab.train.trainer import NonFiniteLossError, Trainer
 
 
-def test_nothing_to_train():
-    result = train([])
-    assert (result.records, result.failures) == ([], {})
-
-
 def test_side_by_side_is_as_alone(new):
     alone = [new(method) for method in METHODS]
     for run in alone:
@@ -31,12 +26,6 @@ def test_side_by_side_is_as_alone(new):
     assert {record.extra["concurrent"] for record in records} == {3}
     for one, other in zip(alone, together, strict=True):
         assert_same(one.folder.path, other.folder.path)
-
-
-def test_a_stop_is_that_of_its_call(new):
-    runs = [new(method) for method in METHODS[:2]]
-    assert not train(runs, stop=lambda: True).records
-    assert len(train(runs).records) == 2
 
 
 def test_runs_join_one_per_round_and_the_next_one_follows(new):
@@ -86,8 +75,11 @@ def test_several_stopped_runs_resume(new):
     first = [new(seed=seed, out=f"part{seed}") for seed in range(3)]
     assert train(first, jobs=2, stop=stop_after(5)).records == []
     assert not first[2].folder.path.exists()
+    # a stop is that of its call
+    assert len(train(first[:2]).records) == 2
     second = [new(seed=seed, out=f"part{seed}") for seed in range(3)]
     assert len(train(second, jobs=3).records) == 3
+    assert train([]).records == []
     for one, other in zip(whole, second, strict=True):
         assert_same(one.folder.path, other.folder.path)
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torchvision
 from factories import RECIPE, finish
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from zetamix_lab.cli.app import app
@@ -44,21 +45,14 @@ def test_a_classifier_of_another_size_starts_anew_and_says_so(tmp_path):
         assert torch.equal(tensor, expected[name]), name
 
 
-def test_equal_classes_load_the_classifier_too(tmp_path):
+def test_equal_classes_load_the_classifier_too_from_any_kind_of_file(tmp_path):
     state = imagenet(tmp_path / "r18.pth", num_classes=4)
     torch.save({"state_dict": {f"module.{k}": v for k, v in state.items()}}, tmp_path / "ddp.pth")
+    save_file(state, tmp_path / "r18.safetensors")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for name in ("r18.pth", "ddp.pth"):
+        for name in ("r18.pth", "ddp.pth", "r18.safetensors"):
             assert torch.equal(start(tmp_path / name).fc.weight, state["fc.weight"])
-
-
-def test_safetensors(tmp_path):
-    from safetensors.torch import save_file
-
-    state = imagenet(tmp_path / "r18.pth", num_classes=4)
-    save_file(state, tmp_path / "r18.safetensors")
-    assert torch.equal(start(tmp_path / "r18.safetensors").fc.weight, state["fc.weight"])
 
 
 @pytest.mark.filterwarnings("ignore:r18.pth has")
@@ -96,11 +90,6 @@ def test_files_without_a_state_dict_are_refused(tmp_path, content):
         torch.save(content, path)
     with pytest.raises(WeightsError, match=r"weights\.pt (cannot be read|has no state dict)"):
         start(path)
-
-
-def test_a_missing_file_is_refused_at_once(digits):
-    with pytest.raises(RecipeError, match=r"^weights: .*nowhere\.pt is not a file\.$"):
-        make_recipe(digits, weights="nowhere.pt")
 
 
 def test_the_key_depends_on_the_content_and_not_on_the_place(tmp_path, new):
@@ -149,6 +138,8 @@ def test_a_recipe_with_weights_is_gentler(tmp_path, digits):
     torch.save({}, path)
     assert make_recipe(digits, weights=path).lr == pytest.approx(make_recipe(digits).lr / 10)
     assert make_recipe(digits, weights=path, changes=["lr=0.3"]).lr == 0.3
+    with pytest.raises(RecipeError, match=r"^weights: .*nowhere\.pt is not a file\.$"):
+        make_recipe(digits, weights="nowhere.pt")
 
 
 @pytest.mark.filterwarnings("default:seven.pt has")

@@ -52,7 +52,9 @@ def load_weights(model: nn.Module, file: FileRef, num_classes: int) -> None:
         else:
             wrong.append(f"{name} is {list(tensor.shape)} there and {list(shape)} here")
     missing = [name for name in own if name not in saved]
-    wrong += [f"{name} is missing there" for name in missing if "num_batches" not in name]
+    wrong += [
+        f"{name} is missing there" for name in missing if not name.endswith("num_batches_tracked")
+    ]
     if wrong:
         more = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         stem = any(text.startswith("conv1.weight is [") for text in wrong)
