@@ -59,16 +59,12 @@ def test_only_what_has_changed_is_shown(cells):
     ]
 
 
-def test_epochs_of_a_checkpoint_are_not_those_of_this_call(cells):
+def test_a_resumed_run_counts_from_its_checkpoint_to_its_record(cells):
     tracker, events = tracked(cells[:1])
     tracker.update(cells[0].key, RunProgress("training", 20.0, 18.0))
     tracker.tick()
     assert events[0][:3] == (RUNS, 2.0, 12.0)
-    assert tracker.epochs_trained == 2
-
-
-def test_a_run_with_all_its_epochs_is_not_over_before_its_record(cells):
-    tracker, events = tracked(cells[:1])
+    # with all its epochs it is still to be evaluated and written
     tracker.update(cells[0].key, RunProgress("training", 30.0))
     tracker.tick()
     _, done, total, _ = events[-1]

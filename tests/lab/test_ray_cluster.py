@@ -133,14 +133,9 @@ def test_an_address_without_a_cluster(address, message):
     ],
 )
 def test_as_many_workers_as_a_cluster_has_room_for(resources, jobs, workers, expected):
-    from zetamix_lab.runs.ray_cluster import plan_workers
-
-    assert plan_workers(resources, jobs, workers) == expected
-
-
-def test_a_cluster_without_a_cpu():
     from zetamix_lab.runs.executor import ExecutorError
     from zetamix_lab.runs.ray_cluster import plan_workers
 
+    assert plan_workers(resources, jobs, workers) == expected
     with pytest.raises(ExecutorError, match="has no CPU"):
-        plan_workers({"GPU": 1}, 18, None)
+        plan_workers({"GPU": 1}, jobs, workers)

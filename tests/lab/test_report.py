@@ -68,6 +68,9 @@ TABLE = Table(
         (Cell(math.inf), "∞"),
         (Cell("words"), "words"),
         (Cell(0.25, digits=2, n=1000), "0.25 (n = 1,000)"),
+        (Cell(1.5, digits=2, signed=True), "+1.50"),
+        (Cell(0.001, digits=2, signed=True), "0.00"),
+        (Cell(-1.5, digits=2, signed=True, suffix="*"), "−1.50*"),
     ],
 )
 def test_a_cell_shows_what_is_significant(cell, text):
@@ -105,24 +108,13 @@ def test_csv_keeps_every_digit():
     assert rows[3] == ["ζ < γ", "-4.42", "0.1", "1797", "12345", "50 %"]
 
 
-def test_long_texts_are_broken_and_empty_columns_are_of_numbers():
-    rows = [["a", "zetamix data prepare cifar10 && zetamix reproduce", None], ["b", "short", None]]
-    table = Table(["name", "command", "value"], rows)
-    assert page_of(table).count('class="text long"') == 1
-    assert [*table.text_columns] == [True, True, False]
-
-
-def test_a_difference_has_its_sign():
-    signs = [Cell(value, digits=2, signed=True).text() for value in (1.5, -1.5, 0.0, 0.001, None)]
-    assert signs == ["+1.50", "−1.50", "0.00", "0.00", "–"]
-
-
 def test_html_is_well_formed_and_escaped():
     page = page_of(TABLE)
     tree = ElementTree.fromstring(page[page.index("<main>") : page.index("</main>") + 7])
     headings = [cell.text for cell in tree.findall(".//thead//th")]
     assert headings == ["method", "error %", "n", "note"]
     assert tree.find(".//thead/tr/th[2]").get("title") == "lower is better"
+    assert TABLE.text_columns == [True, False, False, True]
     assert [cell.text for cell in tree.findall(".//tbody/tr/th")] == ["none", "mixup_1|0", "ζ < γ"]
     assert tree.find(".//tbody/tr[3]/td").get("class") == "best"
     assert tree.find(".//caption").text == "Errors"

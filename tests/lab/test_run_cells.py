@@ -88,13 +88,6 @@ def test_two_processes_give_the_same_numbers(cells, dataset, ref, tmp_path):
     assert {record.machine["threads"] for record in two.records.values()} == {"1"}
 
 
-def test_cells_may_have_recipes_of_their_own(cells, dataset, tmp_path):
-    mixed = [cells[0], longer(cells[0], 3)]
-    results = run(mixed, dataset, tmp_path)
-    lengths = [len(RunFolder(tmp_path / cell.folder).read_curve()) for cell in mixed]
-    assert (results.complete, lengths) == (True, [2, 3])
-
-
 def test_only_what_is_missing_is_trained(cells, dataset, tmp_path):
     run(cells[:2], dataset, tmp_path)
     before = stamps(tmp_path)
@@ -103,14 +96,6 @@ def test_only_what_is_missing_is_trained(cells, dataset, tmp_path):
     assert {name: stamps(tmp_path)[name] for name in before} == before
     again = run(cells, dataset, tmp_path)
     assert (again.trained, again.description, again.complete) == (0, "", True)
-
-
-@pytest.mark.parametrize("keep", [True, False])
-def test_weights_are_kept_or_not(cells, dataset, keep, tmp_path):
-    run(cells[:1], dataset, tmp_path, keep_model=keep)
-    folder = tmp_path / cells[0].folder
-    assert (folder / "final.pt").exists() == keep
-    assert (folder / "record.json").exists()
 
 
 def test_a_stop_saves_runs_and_the_same_call_resumes_them(cells, dataset, tmp_path):
