@@ -13,19 +13,19 @@ from zetamix.kernels.triton_kernel import matrix_kernel, mix_kernel, product_ker
 
 POINTERS = {"seed_p": "*i64", "labels_p": "*i64", "targets_p": "*fp32", "matrix_p": "*fp32"}
 NUMBERS = dict.fromkeys(("number", "span", "cut", "p", "paste"), "fp32") | {"offset": "i64"}
-NUMBERS |= {f"mean{k}": "fp32" for k in range(4)}
 # what is None in most calls
 NOTHING = {"gamma_p": None, "ignore": None}
-BLEND = {"SOURCES": 2, "ROWS": "self", "LAW": "zeta", "BOXES": "none", "KEEP": True, "MEANS": 0}
-BLEND |= {"LAST": False, "EVEN": True, "CLASS_BLOCK": 16}
+BLEND = {"SOURCES": 2, "ROWS": "self", "LAW": "zeta", "BOXES": "none", "KEEP": True, "MEANS": ()}
+BLEND |= {"LAST": False, "CLASS_BLOCK": 16}
 PASTE = BLEND | {"BOXES": "inside", "CHUNK": 32}
 ROTATED = {"ROWS": "rotated", "LAW": "batch", "KEEP": False}
 MIXES = {
     "ZetaMix, blended": BLEND,
     "ZetaMix": PASTE,
-    "with means": PASTE | {"MEANS": 3},
-    "channels last": PASTE | {"MEANS": 3, "LAST": True},
-    "four sources, odd images": PASTE | {"SOURCES": 4, "MEANS": 3, "EVEN": False, "ignore": "i32"},
+    "with means": PASTE | {"MEANS": (0.5, 0.4, 0.3)},
+    "channels last": PASTE | {"MEANS": (0.5, 0.4, 0.3), "LAST": True},
+    "four sources, odd images": PASTE
+    | {"SOURCES": 4, "MEANS": (0.5, 0.4, 0.3), "CHUNK": 1, "ignore": "i32"},
     "ZetaMixup": BLEND | {"SOURCES": 3, "ROWS": "random", "KEEP": False, "gamma_p": "*fp64"},
     "Mixup": BLEND | ROTATED | {"LAW": "sample"},
     "CutMix": PASTE | ROTATED | {"BOXES": "around"},

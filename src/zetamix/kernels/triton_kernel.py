@@ -106,22 +106,14 @@ def _draw_rows(seed, row, batch, SOURCES: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def _draw_weights(seed, row, drawn, pasted, gamma_p, gammas, cut, SOURCES, LAW: tl.constexpr):
-    """A weight for each source, as `plan._draw_weights`."""
+    """A weight for each source, as `plan._draw_weights` before their sum is 1."""
     if LAW == "zeta":
         gamma = _draw_gamma(seed, row, gamma_p, gammas)
-        total = gamma * 0.0 + 1.0
-        powers = (total,)
+        weights = (gamma * 0.0 + 1.0,)
         for rank in tl.static_range(1, SOURCES):
-            power = tl.exp2(-gamma * tl.log2(rank + 1.0))
-            total += power
-            powers += (power,)
-        weights = ()
-        for rank in tl.static_range(SOURCES):
-            weights += (powers[rank] / total,)
+            weights += (tl.exp2(-gamma * tl.log2(rank + 1.0)),)
     else:
         weights = _draw_lam(seed, drawn, tl.where(pasted, cut, gammas[1]))
-        if SOURCES == 1:
-            weights = (weights[0] * 0.0 + 1.0,)
     return weights
 
 
@@ -194,14 +186,17 @@ def _draw_plan(seed, row, gamma_p, gammas, options, SOURCES, ROWS, LAW, BOXES: t
     if BOXES != "none":
         pasted = _happens(seed, PASTED + drawn, paste)
     drawn_rows = _draw_rows(seed, row, batch, SOURCES, ROWS)
-    drawn_weights = _draw_weights(seed, row, drawn, pasted, gamma_p, gammas, cut, SOURCES, LAW)
+    powers = _draw_weights(seed, row, drawn, pasted, gamma_p, gammas, cut, SOURCES, LAW)
+    total = powers[0]
+    for rank in tl.static_range(1, SOURCES):
+        total += powers[rank]
     # an output that is not mixed is its own sample
     pasted = pasted & mixed
     rows = ()
     weights = ()
     for rank in tl.static_range(SOURCES):
         rows += (tl.where(mixed, drawn_rows[rank], row),)
-        weights += (tl.where(mixed, drawn_weights[rank], 1.0 if rank == 0 else 0.0),)
+        weights += (tl.where(mixed, powers[rank] / total, 1.0 if rank == 0 else 0.0),)
     boxes = ()
     if BOXES != "none":
         for rank in tl.static_range(1, SOURCES):
@@ -227,7 +222,7 @@ def _narrow(y, dtype: tl.constexpr):
 
 
 @triton.jit
-def _blend(xs, weights, mean, SOURCES: tl.constexpr, KEEP: tl.constexpr, MEANS: tl.constexpr):
+def _blend(xs, weights, mean, SOURCES: tl.constexpr, KEEP: tl.constexpr):
     """The weighted sum, scaled where the variance is kept, as `rules.Blend`."""
     square = weights[0] * weights[0]
     for rank in tl.static_range(1, SOURCES):
@@ -236,7 +231,7 @@ def _blend(xs, weights, mean, SOURCES: tl.constexpr, KEEP: tl.constexpr, MEANS: 
     blend = (weights[0] * scale) * xs[0].to(tl.float32)
     for rank in tl.static_range(1, SOURCES):
         blend += (weights[rank] * scale) * xs[rank].to(tl.float32)
-    if MEANS > 0:
+    if mean is not None:
         blend += mean * (1 - scale)
         # bytes are clipped when they are rounded
         if xs[0].dtype != tl.uint8:
@@ -245,38 +240,33 @@ def _blend(xs, weights, mean, SOURCES: tl.constexpr, KEEP: tl.constexpr, MEANS: 
 
 
 @triton.jit
-def _cover(xs, boxes, starts, height, line, pixel, SOURCES, CHUNK, EVEN: tl.constexpr):
+def _cover(xs, boxes, starts, height, line, pixel, SOURCES, CHUNK: tl.constexpr):
     """The first source under the boxes of the others, as `reference.paste`.
 
-    Lines are found once for each chunk, which is not longer than one, so that it lies in one line
-    (EVEN) or in two.
+    Lines are found once for each chunk, which lies in one.
     """
     y = starts // line
     column = starts - y * line
     y = y % height
-    below = tl.where(y + 1 == height, 0, y + 1)
     numbers = tl.arange(0, CHUNK)[None, :]
     covered = xs[0]
     for rank in tl.static_range(1, SOURCES):
         top, left, bottom, right = boxes[rank - 1]
-        first = left * pixel - column
         end = tl.where((y >= top) & (y < bottom), right * pixel - column, 0)
-        hit = (numbers >= first) & (numbers < end)
-        if not EVEN:
-            end = tl.where((below >= top) & (below < bottom), right * pixel - column + line, 0)
-            hit = hit | ((numbers >= first + line) & (numbers < end))
-        covered = tl.where(hit, xs[rank], covered)
+        covered = tl.where((numbers >= left * pixel - column) & (numbers < end), xs[rank], covered)
     return covered
 
 
 @triton.jit
-def _choose_mean(means, starts, d, features, MEANS: tl.constexpr, LAST, EVEN: tl.constexpr):
-    """The mean of each number: one for all, one for each chunk, or one for each number."""
-    mean = means[0]
-    if MEANS > 1:
-        k = d % MEANS if LAST else (starts if EVEN else d) // (features // MEANS)
-        for c in tl.static_range(1, MEANS):
-            mean = tl.where(k == c, means[c], mean)
+def _choose_mean(starts, d, features, MEANS: tl.constexpr, LAST: tl.constexpr):
+    """The mean of each number: none, one for all, one for each number, or one for each chunk."""
+    mean = None
+    if len(MEANS) > 0:
+        mean = MEANS[0]
+    if len(MEANS) > 1:
+        k = d % len(MEANS) if LAST else starts // (features // len(MEANS))
+        for c in tl.static_range(1, len(MEANS)):
+            mean = tl.where(k == c, MEANS[c], mean)
     return mean
 
 
@@ -333,10 +323,6 @@ def mix_kernel(
     p,
     cut,
     paste,
-    mean0,
-    mean1,
-    mean2,
-    mean3,
     classes: tl.int32,
     ignore,
     batch: tl.int32,
@@ -351,21 +337,18 @@ def mix_kernel(
     KEEP: tl.constexpr,
     MEANS: tl.constexpr,
     LAST: tl.constexpr,
-    EVEN: tl.constexpr,
     BLOCK: tl.constexpr,
     CHUNK: tl.constexpr,
     CLASS_BLOCK: tl.constexpr,
 ):
     """Mix one tile of one output, and with the first tile its target.
 
-    number, span: γ and 0, or the range of γ, or α. cut: α of CutMix's boxes. gamma_p: a tensor of
-    γ.
-    height, width: of the images. pixel: numbers of a pixel side by side in memory: 1, or the
-    channels where they come last.
+    gamma_p: a tensor of γ. number, span: γ and 0, or the range of γ, or α. cut: α of CutMix's
+    boxes. height, width: of the images. pixel: numbers of a pixel side by side in memory: 1, or the
+    channels where they come last (LAST).
     ROWS: "self" or "random", of the anchor, or "rotated". LAW: "zeta", or for λ "sample" or
-    "batch". BOXES: "none", "inside" or "around". MEANS: how many there are. LAST: whether channels
-    come last. BLOCK, CHUNK: numbers of a tile and of its parts. EVEN: whether no part leaves its
-    line and channel.
+    "batch". BOXES: "none", "inside" or "around". MEANS: none, one, or one for each channel. BLOCK,
+    CHUNK: numbers of a tile and of its parts, which do not leave their line and channel.
     """
     row = (tl.program_id(0) % batch).to(tl.int64)
     tile = tl.program_id(0) // batch
@@ -386,15 +369,14 @@ def mix_kernel(
     xs = (x0,)
     for rank in tl.static_range(1, SOURCES):
         xs += (tl.load(rows_p + rows[rank] * features + d, mask=inside, other=0.0),)
-    means = (mean0, mean1, mean2, mean3)
-    mean = _choose_mean(means, starts, d, features, MEANS, LAST, EVEN)
+    mean = _choose_mean(starts, d, features, MEANS, LAST)
     if BOXES != "none":
         if pasted:
-            y = _cover(xs, boxes, starts, height, width * pixel, pixel, SOURCES, CHUNK, EVEN)
+            y = _cover(xs, boxes, starts, height, width * pixel, pixel, SOURCES, CHUNK)
         else:
-            y = _blend(xs, weights, mean, SOURCES, KEEP, MEANS)
+            y = _blend(xs, weights, mean, SOURCES, KEEP)
     else:
-        y = _blend(xs, weights, mean, SOURCES, KEEP, MEANS)
+        y = _blend(xs, weights, mean, SOURCES, KEEP)
     tl.store(out_p + row * features + d, y, mask=inside)
     if tile == 0:
         _store_target(

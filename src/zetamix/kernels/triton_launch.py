@@ -137,11 +137,11 @@ def mix_few(
     means = _means(mean, samples.dtype) if keeps else ()
     pastes = size is not None and rule.paste > 0
     law = "zeta" if rule.gamma is not None else rule.per
-    key = law, rule.partner, rule.box_alpha is None, pastes, keeps, len(means), samples.stride()
+    key = law, rule.partner, rule.box_alpha is None, pastes, keeps, means, samples.stride()
     key += _facts(samples, labels, classes, ignore_index is None, rule)
     prepared = _kept.get(key)
     if prepared is None:
-        prepared = _keep(key, _prepare_few(samples, classes, rule, law, pastes, keeps, len(means)))
+        prepared = _keep(key, _prepare_few(samples, classes, rule, law, pastes, keeps, means))
     launch, *sizes = prepared
     if launch.cannot_start():
         return None
@@ -149,9 +149,7 @@ def mix_few(
     targets = torch.empty(samples.shape[0], classes, dtype=torch.float32, device=samples.device)
     launch(
         *(samples, out, labels, targets, *_numbers(rule, draw)),
-        *(float(rule.box_alpha or 1), float(rule.paste)),
-        *(means + (0.0,) * MOST_MEANS)[:MOST_MEANS],
-        *(classes, ignore_index, *sizes),
+        *(float(rule.box_alpha or 1), float(rule.paste), classes, ignore_index, *sizes),
     )
     return out, targets
 
@@ -170,7 +168,13 @@ def _means(mean: float | Sequence[float] | None, dtype: torch.dtype) -> tuple[fl
 
 
 def _prepare_few(
-    samples: Tensor, classes: int, rule: PlanRule, law: str, pastes: bool, keeps: bool, means: int
+    samples: Tensor,
+    classes: int,
+    rule: PlanRule,
+    law: str,
+    pastes: bool,
+    keeps: bool,
+    means: tuple[float, ...],
 ) -> tuple[Any, ...]:
     """The launch, and its sizes: batch, features, height, width, and the numbers of a pixel."""
     batch, features = samples.shape[0], samples.shape[1:].numel()
@@ -179,11 +183,11 @@ def _prepare_few(
     pixel = channels if last else 1
     height, width = samples.shape[-2:] if pastes else (1, 1)
     block, warps = tiling(features, samples.dtype)
-    chunk, even = block, True
-    if pastes or (means > 1 and not last):
+    # the largest power of two that divides a line or, without boxes, a channel
+    parts = [block]
+    if pastes or (len(means) > 1 and not last):
         line = width * pixel if pastes else features // channels
-        chunk = min(CHUNK, 1 << (line.bit_length() - 1))
-        even = line % chunk == 0
+        parts = [CHUNK, line & -line, block]
     inside = rule.box_alpha is None
     launch = Launch(
         mix_kernel,
@@ -196,9 +200,8 @@ def _prepare_few(
         KEEP=keeps,
         MEANS=means,
         LAST=last,
-        EVEN=even,
         BLOCK=block,
-        CHUNK=chunk,
+        CHUNK=min(parts),
         CLASS_BLOCK=min(128, triton.next_power_of_2(classes)),
     )
     return launch, batch, features, height, width, pixel
