@@ -14,11 +14,10 @@ from zetamix.plan import (
     MixPlan,
     PlanRule,
     check_is_plan,
-    draw_plan,
     mixup_rule,
     zeta_rule,
 )
-from zetamix.rules import Blend, check_pair, infer_rule, launch, plan_dtype
+from zetamix.rules import Blend, check_pair, infer_rule, mix_pair
 from zetamix.sampling import Draw
 
 Nest = TypeVar("Nest")
@@ -127,12 +126,6 @@ def _mix_pair(
     draw: Draw,
     outputs: int | None,
 ) -> tuple[Any, Tensor]:
-    samples, labels = pair
-    target = infer_rule(labels, num_classes, ignore_index)
-    batch, mixed = labels.shape[0], None
-    if outputs in (None, batch):
-        mixed = launch(samples, labels, target, rule, draw)
-    if mixed is None:
-        plan = draw_plan(rule, batch, draw, outputs=outputs, dtype=plan_dtype(pair))
-        mixed = Blend().mix(samples, plan), target.mix(labels, plan)
+    target = infer_rule(pair[1], num_classes, ignore_index)
+    mixed = mix_pair(*pair, Blend(), target, rule, draw, outputs=outputs)
     return in_kind_of(given, mixed)  # type: ignore[no-any-return]

@@ -24,7 +24,7 @@ from zetamix.checks import (
     reads_need_sync,
 )
 from zetamix.kernels import cpu, dispatch
-from zetamix.plan import MixPlan, PlanRule
+from zetamix.plan import MixPlan, PlanRule, draw_plan
 from zetamix.sampling import MOST_FEW, Draw
 
 # floating point of 16 bits or more, and the integers that float32 holds exactly
@@ -303,24 +303,33 @@ def check_pair(samples: Any, labels: Any) -> Tensor:
     return first
 
 
-def launch(
+def mix_pair(
     samples: Any,
     labels: Tensor,
+    blend: Blend,
     target: Rule,
     rule: PlanRule,
     draw: Draw,
+    *,
     size: Size | None = None,
-    mean: float | Sequence[float] | None = None,
-) -> tuple[Tensor, Tensor] | None:
-    """Draw a plan and mix samples and class indices in one launch on a GPU; None if not possible.
+    outputs: int | None = None,
+) -> tuple[Any, Tensor]:
+    """Draw a plan and mix samples and labels; on a GPU in one launch where a kernel can.
 
-    size: (height, width) of the images to paste into. mean: as in `Blend`.
+    size: (height, width) of the images to paste into. The range of the samples must have been
+        checked.
     """
-    if not isinstance(target, OneHot) or not isinstance(samples, Tensor) or not samples.is_cuda:
-        return None
-    classes = target.num_classes, target.ignore_index
-    keeps = rule.keep_variance and is_image(samples.shape)
-    return dispatch.mix_labelled(samples, labels, *classes, rule, keeps, size, mean, draw)
+    batch = labels.shape[0]
+    on_gpu = isinstance(samples, Tensor) and samples.is_cuda and outputs in (None, batch)
+    if on_gpu and isinstance(target, OneHot):
+        classes = target.num_classes, target.ignore_index
+        keeps = rule.keep_variance and is_image(samples.shape)
+        pair = dispatch.mix_labelled(samples, labels, *classes, rule, keeps, size, blend.mean, draw)
+        if pair is not None:
+            return pair
+    dtype = plan_dtype((samples, labels))
+    plan = draw_plan(rule, batch, draw, outputs=outputs, size=size, dtype=dtype)
+    return blend.mix(samples, plan, looked=True), target.mix(labels, plan)
 
 
 def plan_dtype(batch: object) -> torch.dtype:

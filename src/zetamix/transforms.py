@@ -40,7 +40,7 @@ from zetamix.rules import (
     check_pair,
     infer_rule,
     is_image,
-    launch,
+    mix_pair,
     plan_dtype,
     refuse_range,
 )
@@ -142,9 +142,11 @@ class BatchMix(nn.Module):
         self._own = Controls(p=float(self.p))
         self._schedule: GammaSchedule | None = None
         rule = self._make_rule()
-        if hasattr(self, "gamma"):
-            rule = replace(rule, gamma=self._first_gamma())
         self._start()
+        if hasattr(self, "gamma"):
+            given: Any = self.gamma
+            self._schedule = given if callable(given) else None
+            rule = replace(rule, gamma=self._use_gamma(given(0) if callable(given) else given))
         self._rule = rule
 
     def _start(self) -> None:
@@ -178,13 +180,36 @@ class BatchMix(nn.Module):
     def _change(self, name: str, value: Any) -> None:
         """Set an attribute, and the controls that running loader workers read."""
         if name == "gamma":
-            self._set_gamma(value)
+            if isinstance(value, Tensor) or callable(value):
+                raise TypeError(
+                    "gamma can be set to a number or a range (low, high), got "
+                    f"{type(value).__name__}, which running loader workers would not see. Pass it "
+                    "to the constructor."
+                )
+            self._use_gamma(value)
+            self._schedule = None
             return
         if name != "training":
             CHECKS[name](name, value)
         value = float(value) if name == "p" else bool(value)
         super().__setattr__(name, value)
         self._control(**{name: value})
+
+    def _use_gamma(self, gamma: Any, **controls: float) -> Gamma:
+        """Mix with this γ from now on; sets other controls with it."""
+        self._check_gamma(gamma)
+        low = high = NOT_SET
+        if isinstance(gamma, (tuple, list)):
+            low, high = gamma = float(gamma[0]), float(gamma[1])
+        elif not isinstance(gamma, Tensor):
+            low = gamma = float(gamma)
+        self.__dict__["gamma"] = gamma
+        self._control(gamma_low=low, gamma_high=high, **controls)
+        return gamma  # type: ignore[no-any-return]
+
+    def _check_gamma(self, gamma: Gamma) -> None:
+        """Raise if γ is invalid."""
+        checks.check_gamma(gamma)
 
     if TYPE_CHECKING:
 
@@ -195,39 +220,6 @@ class BatchMix(nn.Module):
         @overload
         def __call__(self, samples: Any, labels: Any = ..., *rest: Any) -> Any: ...
         def __call__(self, samples: Any, labels: Any = ..., *rest: Any) -> Any: ...
-
-    # γ, of the transforms that have it
-
-    def _first_gamma(self) -> Gamma:
-        """Check the γ given, which may be a schedule, and return that of the rule."""
-        given: Any = self.__dict__["gamma"]
-        gamma = given
-        if callable(given):
-            self._schedule = given
-            gamma = given(0)
-        self._check_gamma(gamma)
-        self.__dict__["gamma"] = gamma
-        if callable(given):
-            self._own = self._own._replace(**_gamma_controls(gamma))
-        # a range may be a list
-        return (gamma[0], gamma[1]) if isinstance(gamma, (tuple, list)) else gamma
-
-    def _set_gamma(self, value: Any) -> None:
-        if isinstance(value, Tensor) or callable(value):
-            raise TypeError(
-                "gamma can be set to a number or a range (low, high), got "
-                f"{type(value).__name__}, which running loader workers would not see. Pass it to "
-                "the constructor."
-            )
-        self._check_gamma(value)
-        is_range = isinstance(value, (tuple, list))
-        self._schedule = None
-        self.__dict__["gamma"] = tuple(map(float, value)) if is_range else float(value)
-        self._control(**_gamma_controls(value))
-
-    def _check_gamma(self, gamma: Gamma) -> None:
-        """Raise if γ is invalid."""
-        checks.check_gamma(gamma)
 
     # the state
 
@@ -267,12 +259,10 @@ class BatchMix(nn.Module):
 
     def _begin(self, epoch: int, before_until: bool) -> None:
         changes: dict[str, float] = {"epoch": epoch, "before_until": before_until}
-        if self._schedule is not None:
-            gamma = self._schedule(epoch)
-            self._check_gamma(gamma)
-            self.__dict__["gamma"] = gamma
-            changes |= _gamma_controls(gamma)
-        self._control(**changes)
+        if self._schedule is None:
+            self._control(**changes)
+        else:
+            self._use_gamma(self._schedule(epoch), **changes)
 
     def _read_controls(self) -> Controls:
         if self._block is None or torch.compiler.is_compiling() or get_worker_info() is None:
@@ -300,10 +290,9 @@ class BatchMix(nn.Module):
         Entries behind the labels are returned as they are. Other batches need `rules`.
         """
         controls = self._read_controls()
-        plain = self.rules is None and type(samples) is Tensor and type(labels) is Tensor
-        if plain and not rest:
-            return self._mix_pair(samples, labels, controls)
         given = samples if labels is ... else (samples, labels, *rest)
+        if self.rules is None and type(samples) is Tensor is type(labels) and not rest:
+            return self._mix_pair(samples, labels, controls)
         if self.rules is None:
             given = (given,) if isinstance(given, Tensor) else given
             batches.refuse_coordinates(given)
@@ -315,20 +304,13 @@ class BatchMix(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         target = infer_rule(labels, self.num_classes, self.ignore_index)
         check_pair(samples, labels)
-        device = samples.device
+        batch, device = samples.shape[0], samples.device
         if not _mixes(controls):
-            dtype = plan_dtype((samples, labels))
-            alone = identity_plan(samples.shape[0], device=device, dtype=dtype)
+            alone = identity_plan(batch, device=device, dtype=plan_dtype((samples, labels)))
             return samples, target.mix(labels, alone)
         size = self._size_of([(samples, self._blend)])
-        rule, draw = self._rule_now(controls, samples.shape[0], device), self._draw(device)
-        if samples.is_cuda:
-            pair = launch(samples, labels, target, rule, draw, size, self._blend.mean)
-            if pair is not None:
-                return pair
-        dtype = plan_dtype((samples, labels))
-        plan = draw_plan(rule, samples.shape[0], draw, size=size, dtype=dtype)
-        return self._blend.mix(samples, plan, looked=True), target.mix(labels, plan)
+        rule, draw = self._rule_now(controls, batch, device), self._draw(device)
+        return mix_pair(samples, labels, self._blend, target, rule, draw, size=size)
 
     def _mix_batch(self, batch: Any, controls: Controls) -> Any:
         """Mix a batch of tensors by the rules, or by those that its entries suggest."""
@@ -400,15 +382,17 @@ class BatchMix(nn.Module):
 
     def _rule_now(self, controls: Controls, batch_size: int, device: torch.device) -> PlanRule:
         """The rule of the transform with the controls of this call."""
-        rule = self._rule
+        rule, gamma = self._rule, self._rule.gamma
         if controls.gamma_low != NOT_SET:
             low, high = controls.gamma_low, controls.gamma_high
-            rule = replace(rule, gamma=low if high == NOT_SET else (low, high))
+            gamma = low if high == NOT_SET else (low, high)
         elif self._schedule is not None:
-            rule = replace(rule, gamma=self._schedule(int(controls.epoch)))
-        if isinstance(rule.gamma, Tensor):
-            checks.check_gamma(rule.gamma, batch_size, device)
-        return rule if controls.p == rule.p else replace(rule, p=controls.p)
+            gamma = self._schedule(int(controls.epoch))
+        if isinstance(gamma, Tensor):
+            checks.check_gamma(gamma, batch_size, device)
+        elif not isinstance(rule.gamma, Tensor) and (gamma, controls.p) == (rule.gamma, rule.p):
+            return rule
+        return replace(rule, gamma=gamma, p=controls.p)
 
     def _size_of(self, leaves: Sequence[tuple[Tensor, Blend]]) -> Size | None:
         """(height, width) of the images to paste into, which must be one; None to blend all."""
@@ -534,14 +518,6 @@ class BatchMix(nn.Module):
         self._start()
         # the parent's memory: read by a loader worker, and not written
         self._block, self._block_owner = block, owner if block is not None else 0
-
-
-def _gamma_controls(gamma: Gamma) -> dict[str, float]:
-    """The controls that hold γ; a tensor is not among them."""
-    if isinstance(gamma, Tensor):
-        return {"gamma_low": NOT_SET, "gamma_high": NOT_SET}
-    low, high = gamma if isinstance(gamma, (tuple, list)) else (gamma, NOT_SET)
-    return {"gamma_low": low, "gamma_high": high}
 
 
 _numbers = itertools.count()
