@@ -126,12 +126,12 @@ class BatchMix(nn.Module):
         mean = getattr(self, "mean", None)
         if self.rules is not None:
             batches.check_rule_types(self.rules)
-            for name, given, instead in (
+            for name, option, instead in (
                 ("num_classes", self.num_classes, "OneHot(num_classes)"),
                 ("ignore_index", self.ignore_index, "OneHot(..., ignore_index)"),
                 ("mean", mean, "Blend(mean=...)"),
             ):
-                if given is not None:
+                if option is not None:
                     raise ValueError(f"Pass {name} or rules, not both. With rules, use {instead}.")
         for name, check in CHECKS.items():
             value = getattr(self, name, None)
