@@ -472,7 +472,7 @@ BUILDERS: dict[str, Callable[[DatasetSpec, Path], Counts]] = {
 def _builder(spec: DatasetSpec) -> Callable[[DatasetSpec, Path], Counts]:
     if spec.reader == "torchvision_set":
         return cifar if spec.name.startswith("cifar") else idx
-    return BUILDERS[spec.reader]
+    return BUILDERS[spec.name if spec.reader == "label_folders" else spec.reader]
 
 
 NAMES = tuple(name for name, spec in CATALOGUE.items() if spec.files)

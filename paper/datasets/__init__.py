@@ -5,34 +5,27 @@ path. `prepare` downloads where that is allowed, `status` says what is on this m
 `not_found_message` where the files are and how to get those that are missing.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from paper.datasets import copies, skin
 from paper.datasets.catalogue import CATALOGUE as CATALOGUE
 from paper.datasets.catalogue import DatasetSpec as DatasetSpec
-from paper.datasets.copies import find_copy, read_copy
 from paper.datasets.files import locate as locate
 from paper.datasets.files import not_found_message as not_found_message
 from paper.datasets.files import obtain
 from paper.datasets.manifolds import MANIFOLDS as MANIFOLDS
 from paper.datasets.manifolds import draw_splits
+from paper.datasets.readers import READERS, find_copy, read_copy
 from zetamix_lab.data import cache, from_tensors
 from zetamix_lab.data.dataset import Dataset
 from zetamix_lab.data.errors import DataError, DatasetNotFoundError
 from zetamix_lab.data.load_dataset import DataDir, Request
-from zetamix_lab.data.readers.arrays import digits_source
+from zetamix_lab.data.readers.named import digits_source
 from zetamix_lab.data.source import Progress, Source, resolve_data_dir
 from zetamix_lab.text import did_you_mean
-
-READERS: dict[str, Callable[[DatasetSpec, Path, int], Source]] = {
-    **copies.READERS,
-    **skin.READERS,
-}
 
 
 def load(
@@ -168,13 +161,13 @@ def _verified(spec: DatasetSpec, source: Source) -> Source:
 
     Of archives that grow, a difference is only noted.
     """
-    labels = {split: part.labels for split, part in source.parts.items()}
+    labels = {split: source.labels[rows] for split, rows in source.rows.items()}
     found = [
         f"{split} has {len(rows):,} samples instead of {spec.sizes.get(split, 0):,}"
         for split, rows in labels.items()
         if len(rows) != spec.sizes.get(split, 0)
     ]
-    labels["all"] = np.concatenate(list(labels.values()))
+    labels["all"] = source.labels
     for split in filter(labels.__contains__, spec.counts):
         counts = np.bincount(labels[split], minlength=len(spec.classes)).tolist()
         rows = zip(spec.classes, counts, spec.counts[split], strict=True)

@@ -2,12 +2,12 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from zetamix_lab.data.image_files import NATIVE, Fit
-from zetamix_lab.data.source import Part, Source
+from zetamix_lab.data.source import Source
 
 # added to the notes of skin datasets whose splits are created
 SPLIT_NOTE = (
@@ -90,10 +90,10 @@ class DatasetSpec:
         """Name of its folder in the data folder."""
         return self.folder or self.name
 
-    def source(self, parts: Mapping[str, Part], origin: str, *notes: str) -> Source:
-        """The dataset as a reader found it."""
-        every = (*self.notes, *notes)
-        return Source(self.name, self.classes, self.shape, "uint8", parts, origin, every)
+    def found(self, source: Source, origin: str, *notes: str) -> Source:
+        """What a reader found, with the name and notes of the dataset."""
+        notes = (*self.notes, *notes)
+        return replace(source, name=self.name, classes=self.classes, origin=origin, notes=notes)
 
 
 def _read_catalogue() -> dict[str, DatasetSpec]:

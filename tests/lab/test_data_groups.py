@@ -69,7 +69,7 @@ def test_an_array_of_an_npz(tmp_path):
     sets = [set(split.samples[:, 0, 0, 0].tolist()) for split in dataset.splits.values()]
     assert sum(map(len, sets)) == len(set.union(*sets)) == 30
     refuses(path, tmp_path / "other", "no array train_lesion", group="lesion")
-    refuses(path, tmp_path / "other", "arrays without file names", group=PATIENT)
+    refuses(path, tmp_path / "other", "has no file names", group=PATIENT)
 
 
 def test_duplicates_merge_their_groups():

@@ -11,7 +11,7 @@ from torchvision.transforms import v2
 
 from zetamix_lab import data
 from zetamix_lab.data import image_files
-from zetamix_lab.data.image_files import NATIVE, Fit, LabelledFile
+from zetamix_lab.data.image_files import NATIVE, Fit, read_images
 from zetamix_lab.data.splits import digest
 
 
@@ -129,32 +129,33 @@ def test_headers_say_size_and_grey(tmp_path):
     assert image_files.read_header(tmp_path / "colour.jpg") == (20, 10, False, False)
 
 
-def part_of(folder, count):
+def blocks_of(files, shape, fit=NATIVE):
+    return list(read_images(files, lambda row: str(files[row]), shape, fit)(np.arange(len(files))))
+
+
+def grey_files(folder, count):
     """Grey images of 4 × 4 pixels, each with its number as its value."""
     files = [folder / f"{k:03d}.png" for k in range(count)]
     for k, file in enumerate(files):
         save(file, np.full((4, 4), k, np.uint8))
-    items = [LabelledFile(file, 0) for file in files]
-    return image_files.file_part(items, (1, 4, 4), NATIVE, folder)
+    return files
 
 
 def test_blocks_keep_the_order(tmp_path):
-    part = part_of(tmp_path, 150)
-    blocks = list(part.blocks())
+    blocks = blocks_of(grey_files(tmp_path, 150), (1, 4, 4))
     assert len(blocks) > 1
     sizes = [len(block.samples) for block in blocks]
     assert [block.first for block in blocks] == [sum(sizes[:k]) for k in range(len(sizes))]
     values = np.concatenate([block.samples for block in blocks])[:, 0, 0, 0]
     assert values.tolist() == list(range(150))
-    assert part.names[7] == "007.png"
 
 
 def test_broken_images_and_those_of_another_size_are_named_and_left_out(tmp_path):
-    part = part_of(tmp_path, 40)
-    cut, tall = tmp_path / "003.png", tmp_path / "030.png"
+    files = grey_files(tmp_path, 40)
+    cut, tall = files[3], files[30]
     cut.write_bytes(cut.read_bytes()[:40])
     save(tall, np.zeros((5, 4), np.uint8))
-    blocks = list(part.blocks())
+    blocks = blocks_of(files, (1, 4, 4))
     broken = {row: reason for block in blocks for row, reason in block.broken.items()}
     assert sorted(broken) == [3, 30]
     assert broken[3].startswith(f"{cut}: ")
@@ -238,8 +239,8 @@ def test_a_block_has_the_digests_of_its_samples(tmp_path):
     for number in range(5):
         save(tmp_path / f"{number}.png", random.integers(0, 256, (12, 9, 3), np.uint8))
     (tmp_path / "2.png").write_bytes(b"no image")
-    files = [LabelledFile(tmp_path / f"{number}.png", 0) for number in range(5)]
-    (block,) = image_files.file_part(files, (3, 8, 8), Fit(8), tmp_path).blocks()
+    files = [tmp_path / f"{number}.png" for number in range(5)]
+    (block,) = blocks_of(files, (3, 8, 8), Fit(8))
     assert list(block.broken) == [2]
     assert list(block.keys) == [digest(sample) for sample in block.samples]
     assert len(set(block.keys)) == 4

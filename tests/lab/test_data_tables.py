@@ -141,7 +141,10 @@ def test_what_the_library_of_hugging_face_saves_is_read(tmp_path):
     if importlib.util.find_spec("datasets") is None:
         pytest.skip("needs the package datasets")
     folder = tmp_path / "pets"
-    environment = {**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    here, tests, root = Path(__file__).parents[:3]
+    paths = os.pathsep.join(map(str, (root / "src", root, tests, here)))
+    environment = {**os.environ, "PYTHONPATH": paths, "HF_HUB_OFFLINE": "1"}
+    environment["HF_HOME"] = str(tmp_path / "home")
     done = subprocess.run(
         [sys.executable, "-c", SAVE, str(folder)],
         capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[1],
@@ -185,7 +188,7 @@ def test_columns_of_numbers(tmp_path):
     by_x = {float(x): k % 2 for k, x in enumerate(points[:, 0].astype(np.float32))}
     rows = zip(dataset.val.samples, dataset.val.labels.tolist(), strict=True)
     assert all(by_x[float(sample[0])] == label for sample, label in rows)
-    refuses(path, tmp_path / "o", "no column of images; size is for images", size=8)
+    refuses(path, tmp_path / "o", "points of 2 coordinates; size is for images", size=8)
     content["y"] = [*points[:39, 1], None]
     pq.write_table(pa.table(content), path)
     refuses(path, tmp_path / "other", "row 39 of columns x, y.* contains NaN")
@@ -235,15 +238,15 @@ INVALID = {
     "no label": (table(30).drop_columns("label"), "expected one for the class, called label"),
     "nothing to train on": (
         pa.table({"label": [0, 1] * 9, "name": ["a"] * 18}),
-        r"expected one of images .bytes. or columns of numbers",
+        r"expected one of images .*, or columns of numbers",
     ),
     "an empty label": (
         table(30).set_column(1, "label", [[None, *([0, 1] * 15)][:30]]),
-        "row 0 of train has no label",
+        "pets.parquet, row 0: no label",
     ),
     "hidden labels": (
         noted(table(30).set_column(1, "label", [[0, 1, 2] * 9 + [-1] * 3]), label=LABEL),
-        "label -1 of train is not a class",
+        "row 27: label is -1; expected a class from 0 to 2",
     ),
     "an unknown split": (table(30, split=["train"] * 29 + ["extra"]), "split 'extra'; expected"),
 }

@@ -19,7 +19,7 @@ from processes import zetamix
 from paper.datasets.files import unpack
 from zetamix_lab import data
 from zetamix_lab.data import DataError, image_files
-from zetamix_lab.data.readers import arrays
+from zetamix_lab.data.readers import npz
 
 SECONDS = 30
 
@@ -69,6 +69,7 @@ READABLE = {
     "a class in Latin-1", "a class with a control character", "a class with a line break",
     "a class with markup", "a class with a long name", "an npz with names of control characters",
     "a CSV with a control character in its header", "a Parquet file of control characters",
+    "a Parquet file of lists",
 }  # fmt: skip
 
 
@@ -119,7 +120,7 @@ def test_an_npz_that_unpacks_to_a_multiple_is_refused_before_it_is_read(tmp_path
     np.savez_compressed(path, train_images=zeros, train_labels=np.arange(2000) % 2)
     # 8 MB of zeros are allowed: they cost nothing
     assert data.load(path, tmp_path / "data").num_classes == 2
-    monkeypatch.setattr(arrays, "BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(npz, "BOMB_BYTES", 1 << 20)
     os.utime(path)
     with pytest.raises(DataError, match=r"unpacks to 0\.0 GB, \d+ times its size: refused as"):
         data.load(path, tmp_path / "data")

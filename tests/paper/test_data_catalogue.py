@@ -6,7 +6,8 @@ import miniatures
 import pytest
 import torchvision.datasets as tv
 
-from paper.datasets import CATALOGUE, READERS
+from paper.datasets import CATALOGUE
+from paper.datasets.readers import READERS
 
 NATURAL = ["mnist", "fashion_mnist", "cifar10", "cifar100", "stl10", "imagenette", "imagewoof"]
 SKIN = ["isic2016", "isic2017", "isic2018", "msk", "uda", "dermofit", "derm7pt_clinical"]

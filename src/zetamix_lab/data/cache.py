@@ -34,13 +34,13 @@ from zetamix_lab.data.dataset import Dataset, Split, fingerprint
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.data.quality import (
     Scan,
+    count_classes,
     duplicate_problems,
     find_shared_groups,
     group_problems,
     missing_classes,
 )
-from zetamix_lab.data.source import Part, Progress, Source
-from zetamix_lab.data.splits import count_labels
+from zetamix_lab.data.source import Progress, Source
 from zetamix_lab.text import plural, reason
 
 META = "meta.json"
@@ -184,7 +184,7 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
                 return
             yield np.ascontiguousarray(block.samples).data
 
-    for split in source.parts:
+    for split in source.rows:
         files[f"{split}.samples"] = _write(folder / f"{split}.samples", samples(split))
     if scan.corrupt:
         if not skip_broken:
@@ -196,12 +196,11 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
                 + "\n  ".join(scan.corrupt)
             )
         source = _without_broken(source, scan)
-    for split, part in source.parts.items():
-        for name, content in _small_files(split, part).items():
-            files[name] = _write(folder / name, [content])
+    for name, content in _small_files(source).items():
+        files[name] = _write(folder / name, [content])
     hashes = {
         split: [files[f"{split}.{kind}"]["sha256"] for kind in ("samples", "labels")]
-        for split in source.parts
+        for split in source.rows
     }
     problems = duplicate_problems(scan.duplicates())
     problems += group_problems(find_shared_groups(source))
@@ -212,7 +211,7 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
         "shape": list(source.shape),
         "dtype": source.dtype,
         "multi_label": source.multi_label,
-        "splits": {split: len(part) for split, part in source.parts.items()},
+        "splits": {split: len(rows) for split, rows in source.rows.items()},
         "files": files,
         "fingerprint": fingerprint(source.classes, hashes),
         "origin": source.origin,
@@ -231,13 +230,10 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
 
 def _without_broken(source: Source, scan: Scan) -> Source:
     """The source with the images that could be read, and a note about the others."""
-    parts = {
-        split: part.keep(np.array(scan.readable.get(split, []), np.int64))
-        for split, part in source.parts.items()
-    }
-    counts = count_labels(torch.from_numpy(parts["train"].labels), len(source.classes)).tolist()
+    kept = source.keep(np.array(sorted(scan.readable), np.int64))
+    counts = count_classes(kept).get("train", [0] * len(source.classes))
     gone = [name for name, count in zip(source.classes, counts, strict=True) if not count]
-    gone += [split for split, part in parts.items() if len(part) == 0 < len(source.parts[split])]
+    gone += [split for split in source.rows if split not in kept.rows]
     if gone:
         raise DataError(
             f"{source.name}: no image of {gone[0]} can be read, so none would be left without "
@@ -246,14 +242,17 @@ def _without_broken(source: Source, scan: Scan) -> Source:
     note = f"{plural(len(scan.corrupt), 'unreadable image')} skipped: {scan.corrupt[0]}"
     if len(scan.corrupt) > 1:
         note += f" and {len(scan.corrupt) - 1:,} more (listed by zetamix check)"
-    return replace(source, parts=parts, notes=(*source.notes, note))
+    return replace(kept, notes=(*source.notes, note))
 
 
-def _small_files(split: str, part: Part) -> dict[str, bytes]:
-    files = {f"{split}.labels": part.labels.astype("<i8").tobytes()}
-    if part.names is not None:
-        lines = "".join(name.replace("\n", "\\n") + "\n" for name in part.names)
-        files[f"{split}.names"] = lines.encode("utf-8", "surrogateescape")
+def _small_files(source: Source) -> dict[str, bytes]:
+    files = {}
+    for split, rows in source.rows.items():
+        files[f"{split}.labels"] = source.labels[rows].astype("<i8").tobytes()
+        if source.names is not None:
+            names = [source.names[row].replace("\n", "\\n") for row in rows.tolist()]
+            text = "".join(f"{name}\n" for name in names)
+            files[f"{split}.names"] = text.encode("utf-8", "surrogateescape")
     return files
 
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from zetamix_lab.atomic_io import hash_json
 from zetamix_lab.data.errors import DataError, check_distinct
-from zetamix_lab.data.source import Block, Part, Rows, Source
+from zetamix_lab.data.source import SPLITS, Block, Rows, Source
 from zetamix_lab.data.splits import (
-    SPLITS,
     count_labels,
     digest,
     first_duplicates,
@@ -109,16 +109,6 @@ class Split:
         inner = rows if self.rows is None else self.rows[rows]
         return replace(self, labels=self.labels[rows], rows=inner)
 
-    def part(self) -> Part:
-        """The split as one part of a `Source`."""
-        return Part(self.labels.long().numpy(), self._blocks, self.names())
-
-    def _blocks(self, rows: Rows | None = None) -> Iterator[Block]:
-        # in blocks: the rows of a subset may not fit into memory
-        chosen = torch.arange(len(self)) if rows is None else torch.from_numpy(rows)
-        for first in range(0, len(chosen), 1024):
-            yield Block(first, self.take(chosen[first : first + 1024]).numpy(), {})
-
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -166,13 +156,28 @@ class Dataset:
 
     def source(self) -> Source:
         """The dataset as a `Source`, to be checked like files."""
+        sizes = [len(split) for split in self.splits.values()]
+        names = [split.names() for split in self.splits.values()]
+        starts = dict(zip(self.splits, np.cumsum([0, *sizes]).tolist(), strict=False))
+        splits = np.repeat(np.array(list(self.splits), dtype=object), sizes)
+
+        def read(rows: Rows) -> Iterator[Block]:
+            # in blocks: the rows of a subset may not fit into memory
+            for first in range(0, len(rows), 1024):
+                name = splits[rows[0]]
+                inner = torch.from_numpy(rows[first : first + 1024] - starts[name])
+                yield Block(first, self.splits[name].take(inner).numpy(), {})
+
         return Source(
             name=self.name,
             classes=self.classes,
             shape=self.shape,
             dtype=str(self.train.pool.dtype).removeprefix("torch."),
-            parts={name: split.part() for name, split in self.splits.items()},
+            labels=torch.cat([split.labels.long() for split in self.splits.values()]).numpy(),
+            splits=splits,
+            read=read,
             origin=self.origin,
+            names=None if None in names else [name for some in names for name in some or ()],
             notes=self.notes,
         )
 
@@ -193,7 +198,9 @@ class Dataset:
         if not 0 < fraction < 1:
             raise ValueError(f"fraction must lie between 0 and 1, got {fraction}.")
         labels = strata(self.train.labels)
-        keys = [digest(sample) for block in self.train.part().blocks() for sample in block.samples]
+        train = replace(self, val=None, test=None).source()
+        blocks = train.read(np.arange(len(self.train)))
+        keys = [digest(sample) for block in blocks for sample in block.samples]
         first = first_duplicates(keys, labels, 2)
         leaders = torch.unique(first)
         count = _subset_size(float(fraction), len(leaders), self.num_classes)

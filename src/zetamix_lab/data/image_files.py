@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median_low
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -17,12 +18,19 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from zetamix_lab.data.errors import DataError
-from zetamix_lab.data.source import BLOCK_BYTES, Array, Block, Part, Rows
+from zetamix_lab.data.errors import DataError, OnProblem
+from zetamix_lab.data.source import BLOCK_BYTES, Array, Block, Rows
 from zetamix_lab.data.splits import digest
-from zetamix_lab.text import reason
+from zetamix_lab.text import plural, reason
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
+
+# images of one size up to this side are not resized
+NATIVE_SIDE = 256
+DEFAULT_SIZE = 224
+# images of different sizes with no side over this are resized to their median side: for 32 to 48
+# pixels, 224 would give 20 to 50 times as many pixels without more detail
+SMALL_SIDE = 64
 
 # only these decoders; otherwise Pillow would try all, and start Ghostscript for EPS
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
@@ -88,15 +96,6 @@ class Decoded(NamedTuple):
 
     pixels: Array
     key: bytes
-
-
-class LabelledFile(NamedTuple):
-    """An image file, its class, and its group if samples are grouped."""
-
-    file: Path
-    label: str | int | Sequence[int]
-    """The class, by its name until classes are numbered; or its row of a 0/1 matrix."""
-    group: str | None = None
 
 
 def is_image(path: Path) -> bool:
@@ -191,11 +190,6 @@ def read_header(path: Path | bytes) -> Header:
         return Header(width, height, grey, wide)
 
 
-def read_headers(files: Sequence[Path]) -> list[Header | None]:
-    """The headers of many files."""
-    return [header for _, some in map_parallel(try_header, files, 1024) for header in some]
-
-
 def try_header(file: Path | bytes) -> Header | None:
     """As `read_header`; None for a file that cannot be read."""
     try:
@@ -204,48 +198,60 @@ def try_header(file: Path | bytes) -> Header | None:
         return None
 
 
-def file_part(items: Sequence[LabelledFile], shape: tuple[int, ...], fit: Fit, base: Path) -> Part:
-    """A split whose samples are image files; their names are kept relative to `base`."""
-
-    def attempt(item: LabelledFile) -> Decoded | str:
-        return try_decode(str(item.file), item.file, shape, fit)
-
-    def blocks(rows: Rows | None = None) -> Iterator[Block]:
-        step = max(1, min(64, BLOCK_BYTES // int(np.prod(shape))))
-        chosen = items if rows is None else [items[row] for row in rows.tolist()]
-        for first, results in map_parallel(attempt, chosen, step):
-            yield decoded_block(first, results, shape, fit)
-
-    names = [os.path.relpath(item.file, base) for item in items]
-    labels = np.array([item.label for item in items], np.int64)
-    groups = [item.group for item in items if item.group is not None]
-    return Part(labels, blocks, names, groups if groups else None)
-
-
-def try_decode(name: str, image: Path | bytes, shape: tuple[int, ...], fit: Fit) -> Decoded | str:
-    """An image, or why it cannot be read."""
-    try:
-        pixels = decode(image, fit, shape[0])
-    except Exception as error:  # decoders raise errors of any type for broken files
-        return f"{name}: {explain(error)}"
-    if pixels.shape != shape:
-        return f"{name}: {_sides(pixels.shape)} pixels instead of {_sides(shape)}"
-    return Decoded(pixels, digest(pixels))
+def choose_fit(
+    scanned: Sequence[Header | None], size: int | None, origin: Path, on_problem: OnProblem
+) -> tuple[tuple[int, ...], Fit]:
+    """The shape of one sample, and how images with these headers are brought to it."""
+    # files without a header are reported when they are decoded
+    headers = [header for header in scanned if header is not None]
+    if not headers:
+        on_problem([f"{origin}: none of {plural(len(scanned), 'image')} can be read."])
+        return (3, DEFAULT_SIZE, DEFAULT_SIZE), Fit(DEFAULT_SIZE, crop=1.0)
+    channels = 1 if all(header.grey for header in headers) else 3
+    dtype = "float32" if all(header.wide for header in headers) else "uint8"
+    sides = {(header.height, header.width) for header in headers}
+    if size is None and len(sides) == 1 and max(max(sides)) <= NATIVE_SIDE:
+        return (channels, *sides.pop()), Fit(None, dtype=dtype)
+    side, why = _choose_side(headers) if size is None else (size, "")
+    return (channels, side, side), Fit(side, crop=1.0, why=why, dtype=dtype)
 
 
-def decoded_block(
-    first: int, results: Sequence[Decoded | str], shape: tuple[int, ...], fit: Fit
-) -> Block:
-    """The results of `try_decode` for consecutive images."""
-    good = [image for image in results if not isinstance(image, str)]
-    broken = {first + k: why for k, why in enumerate(results) if isinstance(why, str)}
-    samples = [image.pixels for image in good]
-    return Block(
-        first,
-        np.stack(samples) if samples else np.empty((0, *shape), fit.dtype),
-        broken,
-        [image.key for image in good],
+def _choose_side(headers: Sequence[Header]) -> tuple[int, str]:
+    """The side for images of different sizes: 224, or like their own if all are small; and why."""
+    if max(max(header.width, header.height) for header in headers) > SMALL_SIDE:
+        return DEFAULT_SIZE, ""
+    median = median_low(min(header.width, header.height) for header in headers)
+    side = -(-median // 8) * 8
+    return side, (
+        f"images differ in size and none has a side over {SMALL_SIDE} pixels: resized to {side} × "
+        f"{side}, the median of their shorter sides rounded up to a multiple of 8"
     )
+
+
+def read_images(
+    images: Sequence[Path | bytes], where: Callable[[int], str], shape: tuple[int, ...], fit: Fit
+) -> Callable[[Rows], Iterator[Block]]:
+    """Reads rows of images, from their files or contents; `where` names a row in messages."""
+
+    def attempt(row: int) -> Decoded | str:
+        try:
+            pixels = decode(images[row], fit, shape[0])
+        except Exception as error:  # decoders raise errors of any type for broken files
+            return f"{where(row)}: {explain(error)}"
+        if pixels.shape != shape:
+            return f"{where(row)}: {_sides(pixels.shape)} pixels instead of {_sides(shape)}"
+        return Decoded(pixels, digest(pixels))
+
+    def read(rows: Rows) -> Iterator[Block]:
+        step = max(1, min(64, BLOCK_BYTES // int(np.prod(shape))))
+        for first, results in map_parallel(attempt, rows.tolist(), step):
+            good = [image for image in results if not isinstance(image, str)]
+            broken = {first + k: why for k, why in enumerate(results) if isinstance(why, str)}
+            samples = [image.pixels for image in good]
+            stacked = np.stack(samples) if samples else np.empty((0, *shape), fit.dtype)
+            yield Block(first, stacked, broken, [image.key for image in good])
+
+    return read
 
 
 def map_parallel(

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -18,10 +18,7 @@ from zetamix_lab.data.errors import (
 )
 from zetamix_lab.data.groups import Group
 from zetamix_lab.data.quality import Report, check_source
-from zetamix_lab.data.readers import arrays
-from zetamix_lab.data.readers.tables import find_tables, tables_source, tables_state
-from zetamix_lab.data.readers.torchvision_sets import TORCHVISION, torchvision_source
-from zetamix_lab.data.readers.user_images import list_images, listing_source
+from zetamix_lab.data.readers.named import TORCHVISION, digits_source, torchvision_source
 from zetamix_lab.data.source import Progress, Source, resolve_data_dir
 from zetamix_lab.text import did_you_mean, printable
 
@@ -203,7 +200,7 @@ def resolve(
 
     def source(progress: Progress | None) -> Source:
         if found == "digits":
-            return arrays.digits_source(seed)
+            return digits_source(seed)
         return torchvision_source(found, folder / found, folder)
 
     return Request(found, cache.prepared_folder(folder, found, settings), source)
@@ -216,50 +213,53 @@ def find(name: DataName) -> str | Path:
         # a folder called MNIST is a folder, not the dataset mnist
         key = text.lower().replace("-", "").replace("_", "")
         known = next((known for known in NAMES if known.replace("_", "") == key), None)
-        if known is not None and (text in NAMES or not Path(text).expanduser().exists()):
+        if known is not None and (text in NAMES or not _expand(text).exists()):
             return known
-    path = Path(text.removeprefix(SAVED)).expanduser().absolute()
-    if not text.strip() or not path.exists():
+    path = _expand(text.removeprefix(SAVED)).absolute()
+    if not text.strip() or not os.path.exists(path):
         raise DatasetNotFoundError(_unknown(text))
     return path
+
+
+def _expand(text: str) -> Path:
+    """The path with ~ replaced; ~nosuchuser stays."""
+    return Path(os.path.expanduser(text))
 
 
 def _resolve_path(
     path: Path, data_dir: Path, seed: int, size: int | None, group: Group, on_problem: OnProblem
 ) -> Request:
     """A user's data; sizes and times of its files determine the folder of its prepared form."""
-    if not (path.is_dir() or path.is_file()):
-        raise DataError(f"{path} is neither a folder nor a regular file.")
-    tables = find_tables(path)
-    read: Callable[[], Source]
-    if tables is not None:
-        splits, state = tuple(tables), tables_state(tables)
-        read = partial(tables_source, path, tables, seed, size, group, on_problem)
-    elif path.is_dir() or path.suffix.lower() == ".csv":
-        listing = list_images(path, group, on_problem)
-        splits, state = tuple(listing.splits), listing.state()
-        read = partial(listing_source, listing, seed, size, on_problem)
-    elif path.suffix.lower() == ".npz":
-        splits, state = arrays.npz_splits(path), [path.stat().st_size, path.stat().st_mtime_ns]
-        read = partial(arrays.npz_source, path, seed, size, group, on_problem)
-    else:
-        raise DataError(
-            f"{path}: expected a folder of images, a .csv, .npz or .parquet file, got "
-            f"{path.suffix or 'a file without suffix'}."
-        )
+    # imported here because pandas takes 0.6 s, and names need none of it
+    from zetamix_lab.data.readers import open_table
+    from zetamix_lab.data.sample_table import to_source
+
+    column = group if isinstance(group, str) else None
+    files, read = open_table(path, column, on_problem)
     settings = {
         "path": str(path),
         "size": size,
-        "seed": seed if len(splits) < 3 else None,
+        "seed": seed,
         "group": None if group is None else str(group),
     }
     name = printable(path.name if path.is_dir() else path.stem)
-    folder = cache.prepared_folder(data_dir, name, settings, state)
-    return Request(name, folder, lambda progress: read(), own=True)
+    folder = cache.prepared_folder(data_dir, name, settings, list(map(_state, files)))
+
+    def source(progress: Progress | None) -> Source:
+        return to_source(read(), seed=seed, size=size, group=group, on_problem=on_problem)
+
+    return Request(name, folder, source, own=True)
+
+
+def _state(file: Path) -> list[object]:
+    """A value that changes whenever a file does."""
+    # a dangling link is reported when it is decoded, like any unreadable file
+    stat = file.stat() if file.exists() else file.lstat()
+    return [str(file), stat.st_size, stat.st_mtime_ns]
 
 
 def _unknown(name: str) -> str:
-    path = Path(name).expanduser()
+    path = _expand(name)
     choices = list(NAMES)
     if len(path.parts) > 1:
         choices = os.listdir(path.parent) if path.parent.is_dir() else []
@@ -297,9 +297,9 @@ class DatasetRef:
         """The reference to a name or path, with paths made absolute."""
         name = str(data)
         if name.startswith(SAVED):
-            name = str(Path(name.removeprefix(SAVED)).expanduser().absolute())
-        if name.strip() and name not in NAMES and Path(name).expanduser().exists():
-            name = str(Path(name).expanduser().absolute())
+            name = str(_expand(name.removeprefix(SAVED)).absolute())
+        if name.strip() and name not in NAMES and _expand(name).exists():
+            name = str(_expand(name).absolute())
         folder = None if data_dir is None else str(data_dir.absolute())
         return cls(name, folder, train_size, size, group)
 

@@ -106,10 +106,10 @@ class Loader:
     A seed fixes the order and the augmentation of every epoch, on any device. `state_dict` holds
     the epoch and the position in it; a loader that loads it continues with the next batch.
 
-    >>> from zetamix_lab.data.manifolds import crescents
-    >>> loader = Loader(crescents(), batch_size=128, seed=0)
+    >>> from zetamix_lab.data import load
+    >>> loader = Loader(load("digits").test, batch_size=128, seed=0)
     >>> [tuple(samples.shape) for samples, labels in loader]
-    [(128, 2), (128, 2), (128, 2), (128, 2)]
+    [(128, 1, 8, 8), (128, 1, 8, 8), (104, 1, 8, 8)]
     """
 
     def __init__(

@@ -105,28 +105,29 @@ class Scan:
         self.source, self.activity, self.progress = source, activity, progress
         self.done = 0
         self.corrupt: list[str] = []
-        self.readable: dict[str, list[int]] = {}
-        """The rows of each split that could be read."""
+        self.readable: list[int] = []
+        """The rows that could be read."""
         self._first: dict[bytes, Sample] = {}
         self._groups: dict[bytes, list[Sample]] = {}
 
     def blocks(self, split: str) -> Iterator[Block]:
-        part = self.source.parts[split]
-        for block in part.blocks():
+        source, rows = self.source, self.source.rows[split]
+        for block in source.read(rows):
             end = block.first + len(block.samples) + len(block.broken)
-            rows = [row for row in range(block.first, end) if row not in block.broken]
+            places = [place for place in range(block.first, end) if place not in block.broken]
             self.corrupt += block.broken.values()
-            self.readable.setdefault(split, []).extend(rows)
+            self.readable += rows[places].tolist()
             keys = map(digest, block.samples) if block.keys is None else block.keys
-            for row, key in zip(rows, keys, strict=True):
-                name = part.names[row] if part.names is not None else ""
-                sample = Sample(split, row, name, self.source.label_name(split, row))
+            for place, key in zip(places, keys, strict=True):
+                row = int(rows[place])
+                name = source.names[row] if source.names is not None else ""
+                sample = Sample(split, place, name, source.label_name(row))
                 first = self._first.setdefault(key, sample)
                 if first is not sample:
                     self._groups.setdefault(key, [first]).append(sample)
             self.done += end - block.first
             if self.progress is not None:
-                self.progress(self.activity, self.done, len(self.source))
+                self.progress(self.activity, self.done, len(source.labels))
             yield block
 
     def duplicates(self) -> tuple[tuple[Sample, ...], ...]:
@@ -150,18 +151,15 @@ def _conflicts(group: Sequence[Sample]) -> bool:
 def check_source(source: Source, progress: Progress | None) -> Report:
     """Read every sample of a source."""
     scan = Scan(source, "checking", progress)
-    for split in source.parts:
+    for split in source.rows:
         for _ in scan.blocks(split):
             pass
     duplicates, shared = scan.duplicates(), find_shared_groups(source)
     return Report(
         name=source.name,
         origin=source.origin,
-        sizes={split: len(part) for split, part in source.parts.items()},
-        counts={
-            split: count_labels(torch.from_numpy(part.labels), len(source.classes)).tolist()
-            for split, part in source.parts.items()
-        },
+        sizes={split: len(rows) for split, rows in source.rows.items()},
+        counts=count_classes(source),
         classes=source.classes,
         corrupt=tuple(scan.corrupt),
         duplicates=duplicates,
@@ -195,10 +193,9 @@ def duplicate_problems(groups: Sequence[Sequence[Sample]]) -> list[str]:
 def find_shared_groups(source: Source) -> tuple[SharedGroup, ...]:
     """Groups with samples in more than one split, the largest first."""
     counts: dict[str, dict[str, int]] = {}
-    for split, part in source.parts.items():
-        for group in part.groups or ():
-            sizes = counts.setdefault(group, {})
-            sizes[split] = sizes.get(split, 0) + 1
+    for split, group in zip(source.splits, source.groups or (), strict=source.groups is not None):
+        sizes = counts.setdefault(group, {})
+        sizes[split] = sizes.get(split, 0) + 1
     shared = [SharedGroup(name, sizes) for name, sizes in counts.items() if len(sizes) > 1]
     return tuple(sorted(shared, key=lambda group: (-sum(group.samples.values()), group.name)))
 
@@ -213,13 +210,21 @@ def group_problems(shared: Sequence[SharedGroup]) -> list[str]:
     ]
 
 
+def count_classes(source: Source) -> dict[str, list[int]]:
+    """Samples of each class, or with each label, by split."""
+    labels = torch.from_numpy(source.labels)
+    return {
+        split: count_labels(labels[rows], len(source.classes)).tolist()
+        for split, rows in source.rows.items()
+    }
+
+
 def missing_classes(source: Source) -> list[str]:
     """One clause for each split without any sample of some class; readers check `train`."""
     clauses = []
-    for split, part in source.parts.items():
-        counts = count_labels(torch.from_numpy(part.labels), len(source.classes)).tolist()
+    for split, counts in count_classes(source).items():
         absent = [name for name, count in zip(source.classes, counts, strict=True) if not count]
-        if absent and len(part):
+        if absent:
             names = ", ".join(absent[:3]) + (f" and {len(absent) - 3:,} more" if absent[3:] else "")
             clauses.append(
                 f"Classes missing from {split}: no sample of {names}, so its scores do not cover "

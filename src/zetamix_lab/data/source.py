@@ -1,10 +1,10 @@
-"""A dataset as a reader finds it, before decoding: for every split its labels and its samples."""
+"""A dataset before decoding: the label and split of every sample, and how samples are read."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +14,12 @@ from zetamix_lab.progress import Progress as Progress
 Array: TypeAlias = npt.NDArray[Any]
 Rows: TypeAlias = npt.NDArray[np.int64]
 
+SPLITS = ("train", "val", "test")
 BLOCK_BYTES = 1 << 24
 
 
 class Block(NamedTuple):
-    """Consecutive samples starting at row `first`, without the rows listed in `broken`."""
+    """Consecutive samples starting at position `first`, without the positions in `broken`."""
 
     first: int
     samples: Array
@@ -27,44 +28,9 @@ class Block(NamedTuple):
     """The `digest` of every sample, where the threads that decode have computed it."""
 
 
-class ReadBlocks(Protocol):
-    """Reads the samples of a split in order, all or those of some rows."""
-
-    def __call__(self, rows: Rows | None = None, /) -> Iterator[Block]: ...
-
-
-@dataclass(frozen=True)
-class Part:
-    """One split: its labels, and an iterator over blocks of its samples."""
-
-    labels: npt.NDArray[np.int64]
-    """Classes [n]; in a multi-label set a 0/1 matrix [n, classes]."""
-    blocks: ReadBlocks
-    """Called once per pass."""
-    names: Sequence[str] | None = None
-    """The file of every sample, if samples are files."""
-    groups: Sequence[str] | None = None
-    """The patient or lesion of every sample, if `group` is given."""
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def keep(self, rows: Rows) -> "Part":
-        """The part with only these rows of this one, in ascending order."""
-
-        def blocks(inner: Rows | None = None) -> Iterator[Block]:
-            return self.blocks(rows if inner is None else rows[inner])
-
-        names, groups = (
-            None if values is None else [values[row] for row in rows.tolist()]
-            for values in (self.names, self.groups)
-        )
-        return Part(self.labels[rows], blocks, names, groups)
-
-
 @dataclass(frozen=True)
 class Source:
-    """A dataset on disk, not decoded yet."""
+    """A dataset on disk, not decoded yet: one row for every sample."""
 
     name: str
     classes: tuple[str, ...]
@@ -72,58 +38,95 @@ class Source:
     """Shape of one prepared sample."""
     dtype: str
     """uint8 for images of bytes; float32 for images of floating point, and for points."""
-    parts: Mapping[str, Part]
+    labels: Array
+    """Classes [n]; in a multi-label set a 0/1 matrix [n, classes]."""
+    splits: Array
+    """[n]: the split of every row."""
+    read: Callable[[Rows], Iterator[Block]]
+    """Reads rows of one split, which ascend; positions of blocks are those in the given rows."""
     origin: str
     """A description of where the samples come from."""
+    names: Sequence[str] | None = None
+    """The file of every sample, if samples are files."""
+    groups: Sequence[str] | None = None
+    """The patient or lesion of every sample, if `group` is given."""
     notes: tuple[str, ...] = ()
 
-    def __len__(self) -> int:
-        return sum(map(len, self.parts.values()))
+    @property
+    def rows(self) -> dict[str, Rows]:
+        """The rows of each split that exists."""
+        found = {split: np.flatnonzero(self.splits == split) for split in SPLITS}
+        return {split: rows for split, rows in found.items() if len(rows)}
 
     @property
     def multi_label(self) -> bool:
         """Whether a sample may have any number of labels, instead of one class."""
-        return self.parts["train"].labels.ndim == 2
+        return self.labels.ndim == 2
 
-    def label_name(self, split: str, row: int) -> str:
+    def label_name(self, row: int) -> str:
         """The class of a sample, or its labels."""
-        label = self.parts[split].labels[row]
+        label = self.labels[row]
         if not self.multi_label:
             return self.classes[int(label)]
         return " + ".join(self.classes[k] for k in np.flatnonzero(label)) or "no label"
 
+    def keep(self, rows: Rows) -> "Source":
+        """The source with only these rows, in ascending order."""
+        names, groups = (
+            None if values is None else [values[row] for row in rows.tolist()]
+            for values in (self.names, self.groups)
+        )
+        return replace(
+            self,
+            labels=self.labels[rows],
+            splits=self.splits[rows],
+            read=lambda inner: self.read(rows[inner]),
+            names=names,
+            groups=groups,
+        )
 
-def array_part(
-    labels: Array, samples: Array, change: Callable[[Array], Array] | None = None
-) -> Part:
-    """A split whose samples are the rows of one array, changed block by block."""
 
-    def blocks(rows: Rows | None = None) -> Iterator[Block]:
-        step = max(1, BLOCK_BYTES // max(1, samples[:1].nbytes))
-        for first in range(0, len(labels if rows is None else rows), step):
-            chosen = slice(first, first + step)
-            block = samples[chosen if rows is None else rows[chosen]]
-            block = block if change is None else change(block)
-            yield Block(first, np.ascontiguousarray(block), {})
+def array_source(
+    name: str,
+    classes: Sequence[str],
+    parts: Mapping[str, tuple[Array, Array]],
+    origin: str,
+    **more: Any,
+) -> Source:
+    """A source of arrays in memory: samples and labels by split."""
+    samples = [samples for samples, _ in parts.values()]
+    sizes = list(map(len, samples))
+    return Source(
+        name=name,
+        classes=tuple(classes),
+        shape=samples[0].shape[1:],
+        dtype=str(samples[0].dtype),
+        labels=np.concatenate([np.asarray(labels, np.int64) for _, labels in parts.values()]),
+        splits=np.repeat(np.array(list(parts), dtype=object), sizes),
+        read=read_arrays(samples),
+        origin=origin,
+        **more,
+    )
 
-    return Part(np.asarray(labels, np.int64), blocks)
 
+def read_arrays(
+    arrays: Sequence[Array], change: Callable[[Array], Array] | None = None
+) -> Callable[[Rows], Iterator[Block]]:
+    """Reads rows of arrays that follow each other, changed block by block.
 
-def read_matrices(labels: Mapping[str, Array]) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """The labels of every split, and a note about 0/1 matrices [n, classes] among them.
-
-    Matrices with exactly one 1 in every row become classes [n].
-
-    >>> read_matrices({"train": np.array([[0, 1], [1, 0]])})
-    ({'train': array([1, 0])}, ('labels are one-hot: read as 2 classes',))
+    The rows of one call belong to one array: arrays of splits are not copied to join them.
     """
-    count = labels["train"].shape[-1]
-    if any(matrix.ndim != 2 or matrix.shape[1] != count for matrix in labels.values()):
-        return dict(labels), ()
-    if all((matrix.sum(1) == 1).all() for matrix in labels.values()):
-        classes = {split: matrix.argmax(1) for split, matrix in labels.items()}
-        return classes, (f"labels are one-hot: read as {count} classes",)
-    return dict(labels), (f"multi-label: every sample has any number of {count} labels",)
+    ends = np.cumsum([len(array) for array in arrays])
+
+    def read(rows: Rows) -> Iterator[Block]:
+        which = int(np.searchsorted(ends, rows[0], side="right")) if len(rows) else 0
+        array, start = arrays[which], int(ends[which]) - len(arrays[which])
+        step = max(1, BLOCK_BYTES // max(1, array[:1].nbytes))
+        for first in range(0, len(rows), step):
+            block = array[rows[first : first + step] - start]
+            yield Block(first, np.ascontiguousarray(block if change is None else change(block)), {})
+
+    return read
 
 
 def resolve_data_dir(data_dir: str | os.PathLike[str] | None) -> Path:

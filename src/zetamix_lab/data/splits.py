@@ -22,7 +22,6 @@ from zetamix_lab.data.groups import draw_groups, merge_groups
 from zetamix_lab.data.source import Array, Source
 from zetamix_lab.text import plural
 
-SPLITS = ("train", "val", "test")
 # train : val : test of splits that are created here
 SHARES = {"train": 7, "val": 1, "test": 2}
 
@@ -115,21 +114,31 @@ def complete_splits(
     keys: Callable[[], Sequence[Hashable]] | None = None,
     on_problem: OnProblem = raise_problems,
 ) -> Source:
-    """The source with three splits, those that are missing taken from train (`make_splits`)."""
-    train = source.parts["train"]
-    rows, notes = make_splits(
-        torch.from_numpy(train.labels),
-        list(source.parts),
+    """The source with three splits, those that are missing taken from train (`make_splits`).
+
+    keys: returns a key for every row of the source, equal for duplicates.
+    """
+    found = source.rows
+    train = found["train"]
+
+    def keys_of_train() -> Sequence[Hashable]:
+        every = range(len(source.labels)) if keys is None else keys()
+        return [every[row] for row in train.tolist()]
+
+    made, notes = make_splits(
+        torch.from_numpy(source.labels[train]),
+        list(found),
         source.classes,
         seed=seed,
         origin=origin,
         on_problem=on_problem,
-        keys=keys,
-        groups=train.groups,
+        keys=keys_of_train,
+        groups=None if source.groups is None else [source.groups[row] for row in train.tolist()],
     )
-    made = {split: train.keep(chosen.numpy()) for split, chosen in rows.items()}
-    parts = {split: {**source.parts, **made}[split] for split in SPLITS}
-    return replace(source, parts=parts, notes=(*source.notes, *notes))
+    splits = source.splits.copy()
+    for split, chosen in made.items():
+        splits[train[chosen.numpy()]] = split
+    return replace(source, splits=splits, notes=(*source.notes, *notes))
 
 
 def make_splits(
@@ -214,18 +223,22 @@ def file_keys(files: Sequence[Path]) -> list[Hashable]:
     counts = Counter(sizes)
     return [
         # not a duplicate of any other: decoding reports why it cannot be read
-        file if size is None else _content_key(file) if counts[size] > 1 else size
+        file if size is None else content_key(file) if counts[size] > 1 else size
         for file, size in zip(files, sizes, strict=True)
     ]
 
 
-def _content_key(file: Path) -> Hashable:
+def content_key(image: Path | bytes) -> Hashable:
+    """A key that is equal for files of the same bytes."""
     try:
-        with file.open("rb") as opened:
-            return hashlib.file_digest(opened, "blake2b").digest()
+        # a pipe would block
+        if isinstance(image, Path) and not image.is_file():
+            return image
+        content = image if isinstance(image, bytes) else image.read_bytes()
     except OSError:
         # not a duplicate of any other; decoding reports that it cannot be read
-        return file
+        return image
+    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 def _note(missing: Sequence[str], seed: int, groups: str = "", duplicates: str = "") -> str:

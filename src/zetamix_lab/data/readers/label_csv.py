@@ -1,0 +1,185 @@
+"""CSV files: labels of images in the same folder, or columns of numbers."""
+
+import io
+import os
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from zetamix_lab.data.errors import DataError, OnProblem, raise_problems
+from zetamix_lab.data.image_files import SUFFIXES, images_below
+from zetamix_lab.data.sample_table import LABEL_COLUMNS, SampleTable, choose_labels, number_columns
+from zetamix_lab.text import printable, reason
+
+FILE_COLUMNS = ("file", "image", "path", "filename", "file_name", "image_id", "image_path")
+TABLE = (
+    f"a header with a column for the image ({', '.join(FILE_COLUMNS)}), or columns of numbers, and "
+    f"one for the class ({', '.join(LABEL_COLUMNS)}, or columns of zeros and ones), and one row "
+    "per sample"
+)
+
+
+def from_csv(
+    path: Path, group: str | None = None, on_problem: OnProblem = raise_problems
+) -> SampleTable:
+    """A CSV file with a row per sample, whose split may be in a column `split`.
+
+    group: the column of the patient or lesion, which is kept in one split.
+    """
+    cells = read_csv(path, expected=TABLE)
+    if cells.empty:
+        raise DataError(f"{path} has a header and no rows; expected one row per sample.")
+    group = None if group is None else group.strip().lower()
+    if group is not None and group not in cells:
+        raise DataError(f"{path} has no column {group!r}; it has {', '.join(cells)}.")
+    file = next((name for name in FILE_COLUMNS if name in cells), None)
+    others = [name for name in cells if name in ("split", file, group)]
+    labels = choose_labels(path, cells, others, images=file is not None)
+    # names of files may be no text, which only objects hold
+    frame = pd.DataFrame({"row": cells.index, "file": str(path)}, cells.index, dtype=object)
+    frame["split"] = cells.get("split", "train")
+    images: list[Path] = []
+    arrays: list[np.ndarray] = []
+    keep = np.ones(len(cells), bool)
+    if group is not None:
+        frame["group"] = cells[group]
+    if file is not None:
+        images, problems = _find_images(path, cells[file])
+        on_problem([f"{path}, row {row}: {why}." for row, why in sorted(problems.items())])
+        keep = ~cells.index.isin(list(problems))
+        names = [os.path.relpath(image, path.parent) for image in images]
+        frame["name"] = pd.Series(names, cells.index, dtype=object)
+    else:
+        arrays = [number_columns(path, cells.drop(columns=[*others, *labels.columns]))]
+    if group is not None and (empty := frame.loc[keep, "group"] == "").any():
+        on_problem([f"{path}, row {row}: no {group}." for row in empty.index[empty]])
+    note = f"labels from the columns {', '.join(labels)}"
+    return SampleTable(
+        path=path,
+        kind="a CSV file and its images" if file else "a CSV file",
+        frame=frame[keep].reset_index(drop=True),
+        labels=labels[keep].reset_index(drop=True),
+        images=[image for image, good in zip(images, keep, strict=True) if good] if file else None,
+        arrays=arrays,
+        notes=(note,) if labels.shape[1] > 1 else (),
+    )
+
+
+def read_csv(
+    path: Path,
+    columns: Sequence[str] = (),
+    *,
+    header: bool = True,
+    expected: str = "",
+) -> pd.DataFrame:
+    """The cells of a CSV file as text, without blank lines; the index is the number of the line.
+
+    Commas, semicolons or tabs separate cells; names of columns become lower case. Without a header
+    the file has exactly these columns, in this order. Cells that a line lacks are empty; a line
+    with too many is an error. `expected` describes the content in the message about an empty file.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not text in UTF-8. Save it as CSV in UTF-8.") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
+    if "\0" in text:
+        raise DataError(f"{path} is not a text file. Save it as CSV in UTF-8.")
+    if not text.strip():
+        expected = expected or f"the columns {', '.join(columns)}"
+        raise DataError(f"{path} is empty; expected {expected}.")
+    first = text.strip().split("\n", 1)[0]
+    try:
+        cells = pd.read_csv(
+            io.StringIO(text),
+            sep=max(",;\t", key=first.count),
+            header=None,
+            dtype=str,
+            keep_default_na=False,
+            skip_blank_lines=False,
+        )
+    except (ValueError, pd.errors.ParserError) as error:
+        if found := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error)):
+            raise DataError(
+                f"{path}, row {found[2]}: expected {found[1]} cells, got {found[3]}."
+            ) from None
+        raise DataError(f"{path} cannot be read as CSV: {reason(error)}.") from None
+    cells = cells.apply(lambda column: column.str.strip())
+    cells.index += 1
+    cells = cells[(cells != "").any(axis=1)]
+    names = list(columns)
+    if header:
+        names = [printable(cell) for cell in cells.iloc[0].str.lower()]
+        number, cells = cells.index[0], cells.iloc[1:]
+        if twice := [name for name in names if name and names.count(name) > 1]:
+            raise DataError(f"{path}, row {number}: two columns are named {twice[0]!r}.")
+        if missing := [column for column in columns if column not in names]:
+            raise DataError(
+                f"{path}, row {number}: expected the columns {', '.join(columns)}, got "
+                f"{', '.join(names)}; missing: {', '.join(missing)}."
+            )
+    return cells.set_axis(names, axis=1)
+
+
+def _find_images(path: Path, names: pd.Series) -> tuple[list[Path], dict[int, str]]:
+    """The file that each row names, and why some rows name none."""
+    index = ImageIndex(path.parent)
+    files: list[Path] = []
+    problems: dict[int, str] = {}
+    seen: dict[Path, int] = {}
+    for row, name in names.items():
+        try:
+            file = index.find(name)
+            if seen.setdefault(file, row) != row:
+                raise DataError(f"{name!r} is already in row {seen[file]}")
+        except DataError as error:
+            file, problems[row] = path, str(error)
+        files.append(file)
+    return files, problems
+
+
+class ImageIndex:
+    """The image files below a folder, found by a path in it, or by their name ignoring case."""
+
+    def __init__(self, folder: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
+        self.folder, self.suffixes = folder, suffixes
+
+    @cached_property
+    def by_stem(self) -> dict[str, list[Path]]:
+        """Built only if a name is not a path in the folder, which may be large."""
+        found: dict[str, list[Path]] = {}
+        for file in images_below(self.folder):
+            if file.suffix.lower() in self.suffixes:
+                found.setdefault(file.stem.lower(), []).append(file)
+        return found
+
+    def find(self, name: str) -> Path:
+        """The file of that name: a path, with or without its suffix."""
+        if not name:
+            raise DataError("no image; expected the path of a file")
+        direct = Path(os.path.normpath(self.folder / name))
+        if os.path.isfile(direct):
+            return direct
+        key = name.replace("\\", "/").strip().removeprefix("./").lower()
+        stem = key.rsplit("/", 1)[-1]
+        candidates = self.by_stem.get(stem, []) + self.by_stem.get(os.path.splitext(stem)[0], [])
+        paths = {file: file.relative_to(self.folder).as_posix().lower() for file in candidates}
+        whole = [file for file, path in paths.items() if path == key]
+        matches = whole or [
+            file
+            for file, path in paths.items()
+            if f"/{os.path.splitext(path)[0]}".endswith(f"/{key}")
+        ]
+        if not matches:
+            raise DataError(f"image {name[:100]!r} not found in {self.folder}")
+        if len(matches) > 1:
+            raise DataError(
+                f"{name!r} is ambiguous: {matches[0]} or {matches[1]}. Write the path relative to "
+                f"{self.folder}, with its suffix"
+            )
+        return matches[0]

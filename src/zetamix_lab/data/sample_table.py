@@ -1,0 +1,395 @@
+"""One table of a user's samples, whatever their format: numbered, checked, split, then decoded.
+
+Readers make a `SampleTable` of a folder, a CSV, Parquet or `.npz` file; `to_source` does the rest.
+"""
+
+import os
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import torch
+
+from zetamix_lab.data.errors import DataError, OnProblem, check_distinct
+from zetamix_lab.data.groups import Group, find_groups
+from zetamix_lab.data.image_files import (
+    Fit,
+    choose_fit,
+    map_parallel,
+    read_images,
+    resize_images,
+    try_header,
+)
+from zetamix_lab.data.source import Array, Block, Rows, Source, read_arrays
+from zetamix_lab.data.splits import complete_splits, content_key, count_labels, digest, file_keys
+from zetamix_lab.text import printable
+
+SPLIT_NAMES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+LABEL_COLUMNS = ("label", "class", "target", "diagnosis", "labels")
+SEPARATOR = "|"
+# columns that pandas writes for its index
+UNNAMED = ("", "__index_level_0__", "unnamed: 0")
+# more different numbers than this, not all whole, are no names of classes
+MAX_NUMBERS = 20
+
+
+@dataclass(frozen=True)
+class SampleTable:
+    """A user's samples, one row each, as they are in the files."""
+
+    path: Path
+    kind: str
+    """A description of the format."""
+    frame: pd.DataFrame
+    """Columns `split`, `file` and `row` (for messages); optionally `name` and `group`."""
+    labels: pd.DataFrame
+    """The column of the class, or two or more columns of zeros and ones."""
+    images: Sequence[Path | bytes] | None = None
+    """The file of every image, or its content; None: the samples are `arrays`."""
+    arrays: Sequence[Array] = ()
+    """The samples of each split; of a table of numbers, of all rows."""
+    classes: tuple[str, ...] | None = None
+    """Names of classes, if labels are their numbers."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> list[Path]:
+        """The files of images."""
+        return self.images if isinstance(self.images, list) else []
+
+    def where(self, row: int) -> str:
+        """The place of a sample, for messages."""
+        return str(self.files[row]) if self.files else self.place(row)
+
+    def place(self, row: int) -> str:
+        """The place of a label, for messages."""
+        return f"{self.frame['file'].iat[row]}, row {self.frame['row'].iat[row]}"
+
+
+def to_source(
+    table: SampleTable, *, seed: int, size: int | None, group: Group, on_problem: OnProblem
+) -> Source:
+    """Number the classes, choose one size for all images, and create missing splits."""
+    splits, problems = _name_splits(table)
+    groups = _find_groups(table, group, on_problem)
+    classes, labels, notes, valid = number_labels(table, splits, problems, on_problem)
+    if table.images is None:
+        shape, dtype, how, read = _prepare_arrays(table, size)
+        why = ""
+    else:
+        headers = [h for _, some in map_parallel(try_header, table.images, 1024) for h in some]
+        shape, fit = choose_fit(headers, size, table.path, on_problem)
+        dtype, how, why = fit.dtype, f"images {fit.describe()}", fit.why
+        read = read_images(table.images, table.where, shape, fit)
+    is_folder = table.path.is_dir()
+    names = table.frame["name"].tolist() if "name" in table.frame else None
+    source = Source(
+        name=printable(table.path.name if is_folder else table.path.stem),
+        classes=classes,
+        shape=shape,
+        dtype=dtype,
+        labels=labels,
+        splits=splits,
+        read=read,
+        origin=f"{table.path}, {table.kind}; {how}",
+        names=names,
+        groups=groups,
+        notes=(*table.notes, *notes, *filter(None, [why])),
+    ).keep(valid)
+    keys = partial(_keys, table, valid)
+    return complete_splits(
+        source, seed=seed, origin=str(table.path), keys=keys, on_problem=on_problem
+    )
+
+
+def _name_splits(table: SampleTable) -> tuple[Array, dict[int, str]]:
+    """train, val or test for every row, and what is wrong with the others."""
+    texts = table.frame["split"].tolist()
+    splits = np.array([SPLIT_NAMES.get(str(text).lower(), "") for text in texts], dtype=object)
+    return splits, {
+        row: f"split {texts[row]!r}; expected train, val or test"
+        for row in np.flatnonzero(splits == "").tolist()
+    }
+
+
+def _find_groups(table: SampleTable, group: Group, on_problem: OnProblem) -> list[str] | None:
+    if not isinstance(group, re.Pattern):
+        return table.frame["group"].tolist() if "group" in table.frame else None
+    names = table.frame["name"].tolist() if "name" in table.frame else []
+    if not names or not all(names):
+        raise DataError(
+            f"{table.path} has no file names. Group its samples by a column, with --group, such as "
+            "--group patient (of an .npz file: the arrays train_patient, and so on)."
+        )
+    return find_groups(names, group, str(table.path), on_problem)
+
+
+def number_labels(
+    table: SampleTable, splits: Array, known: Mapping[int, str], on_problem: OnProblem
+) -> tuple[tuple[str, ...], Array, tuple[str, ...], Rows]:
+    """The classes, the labels [n] or [n, classes] of all rows, notes, and the valid rows.
+
+    known: what else is wrong with rows.
+    """
+    column, values = str(table.labels.columns[0]), table.labels.iloc[:, 0].tolist()
+    if any(isinstance(value, str) and SEPARATOR in value for value in values):
+        values = [value.split(SEPARATOR) if isinstance(value, str) else value for value in values]
+    several = table.labels.shape[1] > 1 or any(isinstance(value, list) for value in values)
+    in_train = splits == "train"
+    if not in_train.any():
+        # all labels are looked at before this is said
+        in_train = splits != "train"
+    if table.labels.shape[1] > 1:
+        classes = tuple(map(str, table.labels.columns))
+        labels, problems = table.labels.to_numpy(np.int64), dict[int, str]()
+    elif several:
+        classes, labels, problems = _number_lists(values, table.classes, in_train, column)
+    else:
+        classes, labels, problems = _number_scalars(values, table.classes, in_train, column)
+        # text may name a class 0.5; numbers do not
+        are_numbers = any(isinstance(value, float) for value in values)
+        _refuse_numbers(classes, table, column, 0 if are_numbers else MAX_NUMBERS)
+    problems |= known
+    on_problem(_list_problems(table, problems))
+    if not (splits == "train").any():
+        raise DataError(f"{table.path}: no row has the split train; expected samples to train on.")
+    valid = np.array([row for row in range(len(labels)) if row not in problems], np.int64)
+    if not in_train[valid].any():
+        raise DataError(f"{table.path}: no sample of train has a label; expected two classes.")
+    notes: list[str] = []
+    if several:
+        one_hot = bool((labels[valid].sum(1) == 1).all())
+        what = (
+            "labels are one-hot: read as"
+            if one_hot
+            else "multi-label: every sample has any number of"
+        )
+        notes = [f"{what} {len(classes)} {'classes' if one_hot else 'labels'}"]
+        labels = labels.argmax(1) if one_hot else labels
+    counts = count_labels(torch.from_numpy(labels[valid[in_train[valid]]]), len(classes)).tolist()
+    on_problem(
+        [
+            f"{table.path}: class {name!r} has no sample in train. It needs some."
+            for name, count in zip(classes, counts, strict=True)
+            if not count
+        ]
+    )
+    classes = tuple(map(printable, classes))
+    check_distinct(classes, str(table.path))
+    if len(classes) < 2:
+        on_problem([f"{table.path}: 1 class; expected two or more."])
+    return classes, labels, tuple(notes), valid
+
+
+Numbered: TypeAlias = tuple[tuple[str, ...], Array, dict[int, str]]
+
+
+def _number_scalars(
+    values: Sequence[Any], classes: Sequence[str] | None, in_train: Array, column: str
+) -> Numbered:
+    """One class per sample, by its number among `classes`, or else by its name."""
+    problems: dict[int, str] = {}
+    names: list[Any] = []
+    for row, value in enumerate(values):
+        try:
+            names.append(_class_of(value, classes, column))
+        except ValueError as error:
+            names.append(None)
+            problems[row] = str(error)
+    if classes is not None:
+        return tuple(classes), np.array([name or 0 for name in names], np.int64), problems
+    number = _number_names({names[row] for row in np.flatnonzero(in_train)} - {None})
+    for row, name in enumerate(names):
+        if name not in number and row not in problems:
+            problems[row] = _absent(name)
+    return tuple(number), np.array([number.get(name, 0) for name in names], np.int64), problems
+
+
+def _number_lists(
+    values: Sequence[Any], classes: Sequence[str] | None, in_train: Array, column: str
+) -> Numbered:
+    """Any number of classes per sample: their numbers or names, or a row of zeros and ones."""
+    rows = [value if isinstance(value, list) else [value] for value in values]
+    if classes is None and all(item in (0, 1) for row in rows for item in _plain(row)):
+        sizes = {len(row) for row in rows}
+        if len(sizes) > 1:
+            raise DataError(f"{column} has rows of {min(sizes)} to {max(sizes)} zeros and ones.")
+        names = tuple(map(str, range(sizes.pop())))
+        return names, np.array(rows, np.int64).reshape(len(rows), len(names)), {}
+    problems: dict[int, str] = {}
+    found: list[list[Any]] = []
+    for row, items in enumerate(rows):
+        try:
+            found.append([_class_of(item, classes, column) for item in items])
+        except ValueError as error:
+            found.append([])
+            problems[row] = str(error)
+    number: Mapping[Any, int] = {k: k for k in range(len(classes or ()))}
+    if classes is None:
+        number = _number_names({name for row in np.flatnonzero(in_train) for name in found[row]})
+    matrix = np.zeros((len(rows), len(number)), np.int64)
+    for row, items in enumerate(found):
+        absent = [item for item in items if item not in number]
+        if absent:
+            problems.setdefault(row, _absent(absent[0]))
+        else:
+            matrix[row, [number[item] for item in items]] = 1
+    return tuple(number) if classes is None else tuple(classes), matrix, problems
+
+
+def _plain(row: Sequence[Any]) -> list[Any]:
+    """The items of a list; one that is no number if it is nested, so that it is refused."""
+    return [None if isinstance(item, list | dict | str) else item for item in row]
+
+
+def _class_of(value: Any, classes: Sequence[str] | None, column: str) -> Any:
+    """The name of a class, or its number if the classes have names; raises for anything else."""
+    if isinstance(value, bytes):
+        value = os.fsdecode(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if value is None or value == "" or value != value:
+        raise ValueError(f"no {column}; expected a class for every sample")
+    if isinstance(value, str) and classes is None:
+        return value.strip()
+    if isinstance(value, float) and classes is None:
+        return str(value)
+    if not isinstance(value, int):
+        raise ValueError(f"{column} is {str(value)[:40]!r}; expected the name or number of a class")
+    if value < 0 or (classes is not None and value >= len(classes)):
+        highest = "" if classes is None else f" to {len(classes) - 1}"
+        raise ValueError(
+            f"{column} is {value}; expected a class from 0{highest} (-1 often marks samples "
+            "without a label: leave them out)"
+        )
+    return str(value) if classes is None else value
+
+
+def _number_names(names: Iterable[str]) -> dict[str, int]:
+    """Numbers of names in natural order."""
+    return {name: number for number, name in enumerate(sorted(names, key=natural_order))}
+
+
+def _absent(name: str) -> str:
+    # without a row: said once for the class
+    return f"\0class {name!r} has no sample in train. It needs some"
+
+
+def _list_problems(table: SampleTable, problems: Mapping[int, str]) -> list[str]:
+    """Sentences for rows without a valid label; one for all rows of a class not in train."""
+    return list(
+        dict.fromkeys(
+            f"{table.path}: {why[1:]}." if why[0] == "\0" else f"{table.place(row)}: {why}."
+            for row, why in sorted(problems.items())
+        )
+    )
+
+
+def _refuse_numbers(classes: Sequence[str], table: SampleTable, column: str, most: int) -> None:
+    """Raise for targets of a regression: more than `most` numbers that are not all whole."""
+    try:
+        numbers = [float(name) for name in classes]
+    except ValueError:
+        return
+    odd = [name for name, value in zip(classes, numbers, strict=True) if not value.is_integer()]
+    if odd and len(classes) > most:
+        raise DataError(
+            f"{table.path}: {column} has {len(classes):,} different numbers, such as {odd[0]}: "
+            "targets of a regression. Expected classes: put the numbers into bins."
+        )
+
+
+def choose_labels(
+    path: Path,
+    cells: pd.DataFrame,
+    others: Sequence[str],
+    *,
+    images: bool,
+    known: Iterable[str] = (),
+) -> pd.DataFrame:
+    """The column of the class; of a table with images, or else the columns of zeros and ones.
+
+    known: columns that metadata describes as classes.
+    """
+    names = {name.lower(): name for name in reversed(list(cells))}
+    found = [names[column] for column in LABEL_COLUMNS if column in names]
+    found += [column for column in known if column in cells]
+    if found:
+        return cells[found[:1]]
+    if images:
+        numbers = cells.drop(columns=list(others)).apply(pd.to_numeric, errors="coerce")
+        matrix = numbers.loc[:, numbers.isin([0, 1]).all()]
+        if matrix.shape[1] > 1:
+            return matrix.astype(np.int64)
+    raise DataError(
+        f"{path} has the columns {', '.join(map(str, cells))}; expected one for the class, called "
+        f"{', '.join(LABEL_COLUMNS)}, or columns of zeros and ones."
+    )
+
+
+def number_columns(path: Path, cells: pd.DataFrame) -> Array:
+    """[n, d], float32: the columns of numbers."""
+    numbers = cells.apply(pd.to_numeric, errors="coerce")
+    text = numbers.isna() & cells.notna() & (cells != "")
+    names = [name for name in cells if name not in UNNAMED and not text[name].any()]
+    if not names or numbers[names].isna().all(axis=None):
+        raise DataError(
+            f"{path} has the columns {', '.join(map(str, cells))} besides the class; expected one "
+            "of images (files or bytes), or columns of numbers."
+        )
+    samples = numbers[names].to_numpy(np.float64)
+    check_finite(samples, path, f"columns {', '.join(names[:3])}, …")
+    return np.asarray(samples, np.float32)
+
+
+def check_finite(samples: Array, path: Path, name: str) -> None:
+    """Raise for the first sample with NaN, infinity or a number that float32 cannot hold."""
+    good = (np.abs(samples) <= np.finfo(np.float32).max).reshape(len(samples), -1).all(1)
+    if not good.all():
+        raise DataError(
+            f"{path}: row {int(good.argmin())} of {name} contains NaN, infinity or a number beyond "
+            "float32; expected finite numbers."
+        )
+
+
+def _prepare_arrays(
+    table: SampleTable, size: int | None
+) -> tuple[tuple[int, ...], str, str, Callable[[Rows], Iterator[Block]]]:
+    """Shape, dtype, a description and the reader of samples in memory."""
+    shape, dtype = table.arrays[0].shape[1:], str(table.arrays[0].dtype)
+    if len(shape) == 1:
+        if size is not None:
+            raise DataError(
+                f"{table.path} contains points of {shape[0]} coordinates; size is for images."
+            )
+        return shape, dtype, f"points of {shape[0]} coordinates", read_arrays(table.arrays)
+    if size is None:
+        return shape, dtype, "images not resized", read_arrays(table.arrays)
+    fit = Fit(size, crop=1.0)
+    read = read_arrays(table.arrays, partial(resize_images, fit=fit))
+    return (shape[0], size, size), dtype, f"images {fit.describe()}", read
+
+
+def _keys(table: SampleTable, rows: Rows) -> list[Hashable]:
+    """A key for each of these rows, equal for identical samples."""
+    if table.images is None:
+        every = [digest(sample) for array in table.arrays for sample in array]
+        return [every[row] for row in rows.tolist()]
+    if table.files:
+        return file_keys([table.files[row] for row in rows.tolist()])
+    return [content_key(table.images[row]) for row in rows.tolist()]
+
+
+def natural_order(name: str) -> list[tuple[int, str]]:
+    """class2 before class10."""
+    parts = re.split(r"(\d+)", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
