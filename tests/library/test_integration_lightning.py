@@ -4,7 +4,7 @@ import doctest
 import os
 import subprocess
 import sys
-from pathlib import Path
+import warnings
 
 import pytest
 import torch
@@ -62,15 +62,18 @@ class Net(pl.LightningModule):
 
 
 def trainer(folder, *callbacks, epochs=2, kind=pl.Trainer, **options):
-    options = {"enable_checkpointing": False, "logger": False, "max_epochs": epochs, **options}
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False}
-    return kind(
-        accelerator="cpu",
-        callbacks=list(callbacks),
-        default_root_dir=folder,
-        **quiet,
-        **options,
+    quiet = dict.fromkeys(
+        ("enable_checkpointing", "logger", "enable_progress_bar", "enable_model_summary"), False
     )
+    options = {**quiet, "accelerator": "cpu", "max_epochs": epochs, **options}
+    return kind(callbacks=list(callbacks), default_root_dir=folder, **options)
+
+
+def fit(folder, mix, *callbacks, net=None, data=None, **options):
+    """The batches that a module is trained on."""
+    net = Net() if net is None else net
+    trainer(folder, MixCallback(mix), *callbacks, **options).fit(net, data or loader())
+    return net.seen["train"]
 
 
 def switch(seed=0):
@@ -111,11 +114,11 @@ def gamma_of(epoch):
 
 
 def test_the_epoch_is_set(tmp_path):
-    net, mix = Net(), ZetaMixup(num_classes=CLASSES, gamma=gamma_of, generator=seeded())
-    trainer(tmp_path, MixCallback(mix)).fit(net, loader())
-    assert (mix.epoch, mix.gamma) == (1, 3.0)
-    other = ZetaMixup(num_classes=CLASSES, gamma=gamma_of, generator=seeded())
-    assert_same(net.seen["train"], plain_loop(other))
+    ours, plain = (
+        ZetaMixup(num_classes=CLASSES, gamma=gamma_of, generator=seeded()) for _ in range(2)
+    )
+    assert_same(fit(tmp_path, ours), plain_loop(plain))
+    assert (ours.epoch, ours.gamma) == (1, 3.0)
 
 
 @pytest.mark.parametrize("until", [0.8, 1])
@@ -126,26 +129,23 @@ def test_mixing_ends_as_in_a_plain_loop_or_where_a_callback_switches_it_off(unti
         def on_train_epoch_start(self, trainer, pl_module):
             mix.enabled = trainer.current_epoch < 0.8 * trainer.max_epochs
 
-    net = Net()
-    callbacks = [MixCallback(mix), *([EndMixing()] if until == 1 else [])]
-    trainer(tmp_path, *callbacks, epochs=5).fit(net, loader())
+    seen = fit(tmp_path, mix, *([EndMixing()] if until == 1 else []), epochs=5)
     mixed = plain_loop(ZetaMix(num_classes=CLASSES, until=1, generator=seeded()), epochs=4)
     hard = [(images, F.one_hot(labels, CLASSES).float()) for images, labels in loader()]
-    assert_same(net.seen["train"], [*mixed, *hard])
+    assert_same(seen, [*mixed, *hard])
 
 
-@pytest.mark.parametrize("options", [{"epochs": -1}, {"epochs": 9}])
-def test_where_steps_end_training_steps_are_counted(options, tmp_path):
-    net, mix = Net(), ZetaMix(num_classes=CLASSES, until=0.6)
-    trainer(tmp_path, MixCallback(mix), max_steps=6, **options).fit(net, loader())
-    mixed = [bool((targets.amax(1) < 1).any()) for _, targets in net.seen["train"]]
+@pytest.mark.parametrize("epochs", [-1, 9])
+def test_where_steps_end_training_steps_are_counted(epochs, tmp_path):
+    mix = ZetaMix(num_classes=CLASSES, until=0.6)
+    seen = fit(tmp_path, mix, epochs=epochs, max_steps=6)
+    mixed = [bool((targets.amax(1) < 1).any()) for _, targets in seen]
     assert mixed == [True] * 4 + [False] * 2
 
 
 def test_until_needs_the_length_of_training(tmp_path):
-    callback = MixCallback(ZetaMix(num_classes=CLASSES))
     with pytest.raises(ValueError, match="its length is unknown"):
-        trainer(tmp_path, callback, epochs=-1).fit(Net(), loader())
+        fit(tmp_path, ZetaMix(num_classes=CLASSES), epochs=-1)
 
 
 class Shifted:
@@ -193,24 +193,23 @@ def test_after_an_error_the_module_is_as_it_was_and_mixes_once(tmp_path):
     with pytest.raises(RuntimeError, match="out of memory"):
         trainer(tmp_path, callback).fit(net, loader())
     assert "on_after_batch_transfer" not in vars(net)
-    net = Net()
     callback.transform.generator.manual_seed(0)
+    net = Net()
     trainer(tmp_path, callback).fit(net, loader())
     assert_same(net.seen["train"], plain_loop(switch()))
 
 
 def test_training_resumes_with_the_plans_that_would_have_come_next(tmp_path):
-    def run(seed, **options):
-        net = Net()
+    def run(seed, path=None):
         keep = pl.callbacks.ModelCheckpoint(tmp_path, filename="{epoch}", save_top_k=-1)
-        mix = KINDS["zetamix"](generator=seeded(seed))
-        lightning = trainer(tmp_path, MixCallback(mix), keep, epochs=4, enable_checkpointing=True)
-        lightning.fit(net, loader(), **options)
+        net, mix = Net(), MixCallback(KINDS["zetamix"](generator=seeded(seed)))
+        lightning = trainer(tmp_path, mix, keep, epochs=4, enable_checkpointing=True)
+        lightning.fit(net, loader(), ckpt_path=path)
         return net.seen["train"]
 
     whole = run(3)
     # another seed, which the checkpoint makes irrelevant
-    assert_same(run(4, ckpt_path=tmp_path / "epoch=1.ckpt"), whole[6:])
+    assert_same(run(4, tmp_path / "epoch=1.ckpt"), whole[6:])
 
 
 def test_batches_of_any_form_are_mixed_by_rules(tmp_path):
@@ -222,9 +221,8 @@ def test_batches_of_any_form_are_mixed_by_rules(tmp_path):
     data = DataLoader(pairs, batch_size=5)
     by_rule = {"image": rules.Blend(), "label": rules.OneHot(CLASSES)}
     ours, plain = (ZetaMix(rules=by_rule, until=1, generator=seeded()) for _ in range(2))
-    net = DictNet()
-    trainer(tmp_path, MixCallback(ours)).fit(net, data)
-    assert_same(net.seen["train"], [plain(batch).values() for _ in range(2) for batch in data])
+    seen = fit(tmp_path, ours, net=DictNet(), data=data)
+    assert_same(seen, [plain(batch).values() for _ in range(2) for batch in data])
 
 
 def test_a_checkpoint_of_other_processes_warns():
@@ -254,30 +252,14 @@ def test_the_older_package_takes_the_callback(tmp_path):
             self.model = nn.Sequential(nn.Flatten(), nn.Linear(48, CLASSES))
             self.seen = {"train": []}
 
-    net = OlderNet()
-    trainer(tmp_path, MixCallback(switch()), kind=older.Trainer).fit(net, loader())
-    assert_same(net.seen["train"], plain_loop(switch()))
-
-
-# a process of its own, which forks before it has computed anything
-RANKS = """
-import sys
-import warnings
-from pathlib import Path
-
-import torch
-from torch.utils.data import DataLoader, TensorDataset
-
-from test_integration_lightning import Net, SAMPLES, LABELS, KINDS, MixCallback, pl, seeded, trainer
-
-warnings.simplefilter("ignore")
-folder = Path(sys.argv[1])
+    seen = fit(tmp_path, switch(), net=OlderNet(), kind=older.Trainer)
+    assert_same(seen, plain_loop(switch()))
 
 
 class Job(Net):
-    def __init__(self, name):
+    def __init__(self, name, folder):
         super().__init__()
-        self.name = name
+        self.name, self.folder = name, folder
 
     def setup(self, stage):
         # a generator with a state of its own on each rank
@@ -286,33 +268,29 @@ class Job(Net):
 
     def on_train_end(self):
         batches = [tuple(part.detach().clone() for part in batch) for batch in self.seen["train"]]
-        torch.save(batches, folder / f"{self.name}-{self.global_rank}.pt")
+        torch.save(batches, f"{self.folder}/{self.name}-{self.global_rank}.pt")
 
 
-def run(name, **options):
-    keep = pl.callbacks.ModelCheckpoint(folder, filename="{epoch}", save_top_k=-1)
-    mix = MixCallback(KINDS["zetamix"](generator=seeded()))
-    lightning = trainer(
-        folder, mix, keep, epochs=3, enable_checkpointing=True, devices=2, strategy="ddp_fork"
-    )
+def train_in_two_processes(folder):
+    """Whole, and resumed after an epoch; a process of its own forks before it has computed."""
+    warnings.simplefilter("ignore")
     data = TensorDataset(SAMPLES.repeat(2, 1, 1, 1), LABELS.repeat(2))
-    lightning.fit(Job(name), DataLoader(data, batch_size=6), **options)
-
-
-run("whole")
-run("resumed", ckpt_path=folder / "epoch=0.ckpt")
-"""
+    for name, path in (("whole", None), ("resumed", f"{folder}/epoch=0.ckpt")):
+        keep = pl.callbacks.ModelCheckpoint(folder, filename="{epoch}", save_top_k=-1)
+        options = {"enable_checkpointing": True, "devices": 2, "strategy": "ddp_fork"}
+        mix = MixCallback(KINDS["zetamix"](generator=seeded()))
+        lightning = trainer(folder, mix, keep, epochs=3, **options)
+        lightning.fit(Job(name, folder), DataLoader(data, batch_size=6), ckpt_path=path)
 
 
 @pytest.mark.slow
 def test_two_processes_draw_different_plans_and_both_resume(tmp_path):
-    script = tmp_path / "job.py"
-    script.write_text(RANKS)
-    here = Path(__file__).parent
-    paths = os.pathsep.join([str(here), str(here.parent), *sys.path])
-    environment = {**os.environ, "PYTHONPATH": paths, "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, script, tmp_path]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    program = f"import {__name__} as job, sys; job.train_in_two_processes(sys.argv[1])"
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path],
+        env={**os.environ, **environment}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     seen = {path.stem: torch.load(path) for path in tmp_path.glob("*.pt")}
     assert sorted(seen) == ["resumed-0", "resumed-1", "whole-0", "whole-1"]
