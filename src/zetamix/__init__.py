@@ -1,4 +1,4 @@
-"""zetamix: ζ-mixup for PyTorch. batch → plan → mix → train → measure → report."""
+"""ZetaMix, ζ-mixup, mixup and CutMix for PyTorch: batch → rule → plan → mixed batch."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

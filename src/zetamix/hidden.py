@@ -91,17 +91,18 @@ class HiddenMix:
         be mixed with the same plan: `batch.plan` is available before the model runs.
         """
         check_tensor("labels", labels)
-        rule = infer_rule(labels, self.transform.num_classes, self.transform.ignore_index)
+        transform, batch, device = self.transform, labels.shape[0], labels.device
+        rule = infer_rule(labels, transform.num_classes, transform.ignore_index)
         dtype = plan_dtype([labels, next(self.model.parameters(), labels)])
         if not self.model.training:
-            plan = identity_plan(labels.shape[0], device=labels.device, dtype=dtype)
+            plan = identity_plan(batch, device=device, dtype=dtype)
             yield HiddenBatch(None, plan, rule.mix(labels, plan))
             return
         layer = self.layer_names[0]
         if len(self.layer_names) > 1:
             drawn = torch.randint(len(self.layer_names), (), generator=self.generator)
             layer = self.layer_names[int(drawn)]
-        plan = self.transform.make_plan(labels.shape[0], device=labels.device, dtype=dtype)
+        plan = transform.make_plan(batch, device=device, dtype=dtype)
         once = _MixOnce(layer, plan)
         handle = once.hook(self.model, self._modules[layer])
         try:
@@ -144,8 +145,8 @@ class _MixOnce:
                 "layer outside of the checkpointed or frozen part."
             )
         self.done = True
-        rest = value[1:] if isinstance(value, tuple) else None
-        hidden = value if rest is None or not value else value[0]
+        is_tuple = isinstance(value, tuple) and len(value) > 0
+        hidden = value[0] if is_tuple else value
         where = "The model's input" if self.layer == INPUT else f"The output of {self.layer!r}"
         if not isinstance(hidden, Tensor) or not hidden.is_floating_point():
             got = hidden.dtype if isinstance(hidden, Tensor) else type(hidden).__name__
@@ -154,15 +155,14 @@ class _MixOnce:
                 f"{'no positional argument' if value is None else got}. Choose a later layer, such "
                 "as the embedding, or a layer inside it."
             )
-        plan = self.plan
-        if hidden.ndim == 0 or hidden.shape[0] != plan.batch_size:
+        if hidden.ndim == 0 or hidden.shape[0] != self.plan.batch_size:
             raise ValueError(
-                f"{where} must have one row per label, {plan.batch_size}, got "
+                f"{where} must have one row per label, {self.plan.batch_size}, got "
                 f"{list(hidden.shape)}. Check that the labels belong to this batch, and set "
                 "batch_first=True in layers with the batch as second dimension."
             )
-        mixed = apply_plan(hidden, plan.to(hidden.device))
-        return mixed if rest is None else (mixed, *rest)
+        mixed = apply_plan(hidden, self.plan.to(hidden.device))
+        return (mixed, *value[1:]) if is_tuple else mixed
 
 
 def _find_layers(model: nn.Module, names: str | Sequence[str]) -> dict[str, nn.Module]:
@@ -198,16 +198,15 @@ def _refuse_compiled(model: nn.Module, layer: nn.Module) -> None:
 
 
 def _check_transform(transform: object, names: Sequence[str]) -> None:
+    kind = type(transform).__name__
     if not isinstance(transform, BatchMix):
-        raise TypeError(
-            f"transform must be a ZetaMixup, Mixup or ZetaMix, got {type(transform).__name__}."
-        )
+        raise TypeError(f"transform must be a ZetaMixup, Mixup or ZetaMix, got {kind}.")
     if transform.rules is not None:
         raise ValueError("HiddenMix does not support rules. Pass num_classes to the transform.")
     if transform.needs_images:
         raise ValueError(
-            f"{type(transform).__name__} pastes boxes into images, which HiddenMix does not "
-            "support. Use ZetaMixup, Mixup or ZetaMix."
+            f"{kind} pastes boxes into images, which HiddenMix does not support. Use ZetaMixup, "
+            "Mixup or ZetaMix."
         )
     if getattr(transform, "keep_variance", False) and any(name != INPUT for name in names):
         raise ValueError(

@@ -45,18 +45,17 @@ def soft_cross_entropy(
     _check_has_classes("logits", logits)
     if targets.is_complex():
         raise TypeError(f"targets must be real numbers or class indices, got {targets.dtype}.")
-    classes = logits.shape[1]
-    wide = torch.promote_types(logits.dtype, torch.float32)
+    classes, logits = logits.shape[1], logits.to(torch.promote_types(logits.dtype, torch.float32))
     if weight is not None:
         if checks.check_tensor("weight", weight).shape != (classes,):
             raise ValueError(
                 f"weight must have one number per class, [{classes}], got {list(weight.shape)}."
             )
-        weight = weight.to(logits.device, wide)
+        weight = weight.to(logits)
     targets = targets.float() if targets.dtype == torch.bool else targets
     if not targets.is_floating_point():
         return F.cross_entropy(
-            logits.to(wide),
+            logits,
             _check_class_indices(targets, logits, ignore_index),
             weight=weight,
             ignore_index=ignore_index,
@@ -64,11 +63,11 @@ def soft_cross_entropy(
             reduction=reduction,
         )
     checks.check_same_shape("logits", logits, "targets", targets)
-    costs = -logits.to(wide).log_softmax(1)
+    costs = -logits.log_softmax(1)
     shape = (1, classes, *[1] * (logits.ndim - 2))
     scale = costs.new_ones(shape) if weight is None else weight.view(shape)
     counted = torch.arange(classes, device=targets.device) != ignore_index
-    mass = targets.to(wide) * counted.view(shape)
+    mass = targets.to(logits.dtype) * counted.view(shape)
     # a class with logit -inf and target 0 contributes 0, although inf · 0 is NaN
     finite = costs.masked_fill(torch.isinf(costs) & (mass == 0), 0)
     loss = (1 - label_smoothing) * (finite * scale * mass).sum(1)

@@ -33,6 +33,8 @@ BUILDERS: dict[str, Callable[..., Transform]] = {
     "zetamix": ZetaMix,
     "zeta": ZetaMixup,
 }
+# the class of `zeta` is called ZetaMixup
+ALIASES = {"zetamixup": "zeta"}
 # of the data and the program, not of a method
 _NO_OPTIONS = ("num_classes", "ignore_index", "rules", "mean", "generator", "stream")
 _LAST = ("p", "until")
@@ -107,9 +109,9 @@ class Method:
         self, num_classes: int, generator: torch.Generator | None = None
     ) -> Transform | None:
         """The transform from `(samples, labels)` to `(samples, targets)`; None for `none`."""
-        if self.name == "none":
-            return None
-        return BUILDERS[self.name](num_classes=num_classes, generator=generator, **self.values)
+        build = BUILDERS.get(self.name)
+        given = {"num_classes": num_classes, "generator": generator, **self.values}
+        return None if build is None else build(**given)
 
     def mix(
         self,
@@ -129,10 +131,9 @@ class Method:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             transform = self.transform(num_classes, generator)
-            if transform is None and labels.ndim == 2:
-                return samples, labels
             if transform is None:
-                return samples, F.one_hot(labels, num_classes).to(samples)
+                hot = labels if labels.ndim == 2 else F.one_hot(labels, num_classes).to(samples)
+                return samples, hot
             if not getattr(transform, "keep_variance", False):
                 return transform(samples, labels)
             mean = channel_means(samples) if mean is None else mean
@@ -202,6 +203,7 @@ def parse_options(text: str) -> tuple[str, dict[str, Any]]:
     ('zetamix', {'paste': 0.5})
     """
     name, _, rest = text.strip().partition(":")
+    name = ALIASES.get(name, name)
     if ":" in rest:
         raise UnknownMethodError(
             f"Expected commas between options, as in zeta:gamma=2,sources=8, got {text.strip()!r}."

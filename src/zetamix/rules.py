@@ -327,16 +327,17 @@ def mix_pair(
         pair = dispatch.mix_labelled(samples, labels, *classes, rule, keeps, size, blend.mean, draw)
         if pair is not None:
             return pair
-    dtype = plan_dtype((samples, labels))
+    dtype = torch.float64 if labels.dtype == torch.float64 else plan_dtype(samples)
     plan = draw_plan(rule, batch, draw, outputs=outputs, size=size, dtype=dtype)
     return blend.mix(samples, plan, looked=True), target.mix(labels, plan)
 
 
 def plan_dtype(batch: object) -> torch.dtype:
     """The dtype of the weights: float64 if any tensor of the batch is float64, else float32."""
-    leaves = [batch] if isinstance(batch, Tensor) else pytree.tree_leaves(batch)
-    double = any(isinstance(leaf, Tensor) and leaf.dtype == torch.float64 for leaf in leaves)
-    return torch.float64 if double else torch.float32
+    for leaf in [batch] if isinstance(batch, Tensor) else pytree.tree_leaves(batch):
+        if isinstance(leaf, Tensor) and leaf.dtype == torch.float64:
+            return torch.float64
+    return torch.float32
 
 
 def _check_fits(name: str, value: Tensor, plan: MixPlan) -> None:

@@ -40,6 +40,7 @@ WRITTEN = [
     (" zeta:2.8 ", "zeta:2.8", {}),
     ("zeta:gamma=2.8", "zeta:2.8", {}),
     ("zeta:2.4", "zeta:2.4", {"gamma": 2.4}),
+    ("zetamixup:2.4", "zeta:2.4", {"gamma": 2.4}),
     ("zeta:0..4", "zeta:gamma=0.0..4.0", {"gamma": (0.0, 4.0)}),
     ("zeta:gamma=0..4,sources=4", "zeta:gamma=0.0..4.0,sources=4", {"gamma": (0, 4), "sources": 4}),
     ("zeta:sources=4, gamma = 2.4", "zeta:gamma=2.4,sources=4", {"gamma": 2.4, "sources": 4}),
