@@ -1,18 +1,83 @@
-"""What tests make and compare: small runs, the files in their folders."""
+"""What tests make: points and digits, runs of them, records, comparisons; and what runs leave."""
 
+import hashlib
+import io
 import json
+import os
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
+from paper.datasets.manifolds import crescents, draw_splits
 from zetamix.methods import parse
 from zetamix_lab import data
+from zetamix_lab.atomic_io import write_bytes
+from zetamix_lab.comparison import Comparison
+from zetamix_lab.data import from_tensors
+from zetamix_lab.metrics import SCALED
+from zetamix_lab.provenance import machine_info
+from zetamix_lab.records import Cell, Measurement, RunRecord
+from zetamix_lab.runs.compare import Grid, make_examples
 from zetamix_lab.seeds import seeded
-from zetamix_lab.train import Recipe, Run, train
+from zetamix_lab.train import Recipe, Run, default_recipe, train
 from zetamix_lab.train.run_folder import RunFolder
 
-# 100 digits in batches of 32: three steps an epoch, and four samples left over
+# data
+
+
+def two_crescents():
+    """512 training and 512 test points of two classes, without a validation split."""
+    return from_tensors("crescents", draw_splits("crescents", 0), ("upper", "lower"))
+
+
+def _write_crescents():
+    """As `two_crescents`, with a validation split of 64, as a file that commands accept.
+
+    All processes of xdist must agree on the path, which is part of the names of tests.
+    """
+    parts = {"train": crescents(), "val": crescents(64, seed=2), "test": crescents(seed=1)}
+    arrays = {f"{split}_images": points.samples.numpy() for split, points in parts.items()}
+    arrays |= {f"{split}_labels": points.labels.numpy() for split, points in parts.items()}
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    digest = hashlib.sha256(content.getvalue()).hexdigest()[:12]
+    path = Path(tempfile.gettempdir(), f"zetamix-points-{os.getuid()}-{digest}", "crescents.npz")
+    if not path.exists():
+        write_bytes(path, content.getvalue())
+    return str(path)
+
+
+CRESCENTS = _write_crescents()
+
+
+def small_digits(data_dir, train=100, val=40, test=50):
+    whole = data.load("digits", data_dir=data_dir)
+    return replace(
+        whole,
+        train=whole.train.subset(train),
+        val=whole.val.subset(val),
+        test=whole.test.subset(test),
+    )
+
+
+def make_dataset(counts=(10, 10, 10), shape=(1, 8, 8), name="made", classes=None):
+    """Random samples, the same number of each class in training and test."""
+    labels = torch.cat([torch.full((count,), k) for k, count in enumerate(counts)])
+    generator = torch.Generator().manual_seed(0)
+    if len(shape) == 3:
+        samples = torch.randint(256, (len(labels), *shape), generator=generator).to(torch.uint8)
+    else:
+        samples = torch.randn(len(labels), *shape, generator=generator)
+    splits = dict.fromkeys(("train", "val", "test"), (samples, labels))
+    return from_tensors(name, splits, classes)
+
+
+# runs of 100 digits in batches of 32: three steps an epoch, and four samples left over
+
 RECIPE = Recipe(
     source="test",
     model="digitnet",
@@ -24,19 +89,8 @@ RECIPE = Recipe(
 )
 STEPS = 3
 METHODS = ["none", "mixup", "cutmix", "switch", "zeta:2.8", "zetamix:until=1"]
-
 # of a finished run, besides lock files
 FINISHED = ["cell.json", "final.pt", "metrics.jsonl", "model.json", "record.json", "test.npz"]
-
-
-def small_digits(data_dir, train=100, val=40, test=50):
-    whole = data.load("digits", data_dir=data_dir)
-    return replace(
-        whole,
-        train=whole.train.subset(train),
-        val=whole.val.subset(val),
-        test=whole.test.subset(test),
-    )
 
 
 class Runs:
@@ -104,3 +158,118 @@ def checkpoint(folder):
     """The trainer's state in a checkpoint, which must be readable if there is one."""
     path = folder / "checkpoint.pt"
     return torch.load(path, weights_only=True)["trainer"] if path.exists() else None
+
+
+# records of given numbers, without training
+
+MACHINE = machine_info(torch.device("cpu"))
+FACTS = {
+    "processor": "a processor", "cores": "2", "threads": "2", "python": "3.12", "torch": "2.11",
+    "gpu": "a GPU", "commit": "abc1234", "command": "zetamix reproduce",
+}  # fmt: skip
+
+
+def metrics(given):
+    """All measures; those that are not given follow from the error rate."""
+    given = {"error": given} if isinstance(given, float) else given
+    error = given.get("error", 0.1)
+    rest = dict.fromkeys(("accuracy", "balanced_accuracy", "f1_micro", "f1_macro"), 1 - error)
+    calibration = {"nll": 2 * error, "ece": error, "nll_scaled": error, "ece_scaled": error / 2}
+    return {"error": error, **rest, "auc": 1 - error / 2, **calibration, **given}
+
+
+def scores(error):
+    return metrics({"error": error, "auc": 1 - error, "nll": 0.2, "ece": 0.05})
+
+
+def run_record(cell, error, *, best=None, test_size=10_000, **changes):
+    """A finished run of a `Training` cell; `best`: the same for the best validation epoch."""
+    of_cell = {"dataset": cell.dataset, "method": cell.method, "seed": cell.seed}
+    recipe = {"recipe": cell.recipe.as_dict(), "train_size": cell.train_size}
+    return RunRecord(
+        cell=Cell(fingerprint="f", **of_cell, **recipe),
+        last=scores(error),
+        best=None if best is None else scores(best) | {"epoch": 3, "val_score": 0.5},
+        confusion=[[round((1 - error) * test_size), round(error * test_size)], [0, 0]],
+        test_size=test_size,
+        wall_s=100.0,
+        step_ms=3.0,
+        machine=FACTS,
+        **changes,
+    )
+
+
+def measurement(**changes):
+    """A measurement of kind "overview"; any field can be changed."""
+    values = {
+        "kind": "overview", "dataset": "crescents", "fingerprint": "f", "method": "mixup:1.0",
+        "seed": 0, "recipe": {"sources": 8}, "values": {"x": 1.5}, "wall_s": 0.1, "machine": FACTS,
+    }  # fmt: skip
+    return Measurement(**(values | changes))
+
+
+def make_comparison(
+    scores, *, dataset=None, epochs=3, failures=None, missing=(), temperature=0.8, **more
+):
+    """A comparison of `scores`, {method: [{metric: value} for each seed]}.
+
+    A number instead of a dict is the error rate. missing: (method, seed) without a record.
+    temperature: of every run; None for runs without a validation split, or of an earlier version.
+    more: fields of the comparison.
+    """
+    dataset = make_dataset() if dataset is None else dataset
+    recipe = default_recipe(dataset.shape, len(dataset.train)).change(epochs=epochs)
+    methods = tuple(parse(label) for label in scores)
+    seeds = tuple(range(max(len(runs) for runs in scores.values())))
+    grid = Grid(dataset, None, methods, seeds, recipe, Path("nowhere"))
+    given = {parse(label).label: runs for label, runs in scores.items()}
+    records, curves = {}, {}
+    evaluated = ("test",) if dataset.val is None else ("test", "val")
+    for cell in grid.cells:
+        runs = given[cell.method]
+        if cell.seed >= len(runs) or (cell.method, cell.seed) in missing:
+            continue
+        last = metrics(runs[cell.seed])
+        if temperature is None:
+            last = {name: value for name, value in last.items() if name not in SCALED}
+        records[cell.method, cell.seed] = RunRecord(
+            cell=cell,
+            last=last,
+            best=None,
+            confusion=_confusion(dataset, last["error"]),
+            test_size=len(dataset.test),
+            wall_s=30.0,
+            step_ms=2.5,
+            machine=dict(MACHINE),
+            extra={} if temperature is None else {"temperature": temperature},
+        )
+        curves[cell.method, cell.seed] = [
+            {"epoch": k, "train_loss": 1 / k, **dict.fromkeys(evaluated, _scaled(last, factor))}
+            for k, factor in enumerate(range(epochs, 0, -1), 1)
+        ]
+    return Comparison(
+        dataset=dataset,
+        requested=tuple(method.label for method in methods),
+        seeds=seeds,
+        recipe=recipe,
+        records=records,
+        curves=curves,
+        failures=failures or {},
+        examples=make_examples(grid),
+        **more,
+    )
+
+
+def _scaled(last, factor):
+    return {name: value * factor for name, value in last.items()}
+
+
+def _confusion(dataset, error):
+    """The wrong ones go to the next class."""
+    counts = dataset.test.counts().tolist()
+    rows = [[0] * len(counts) for _ in counts]
+    for k, count in enumerate(counts):
+        wrong = round(error * count)
+        rows[k][k] = count - wrong
+        rows[k][(k + 1) % len(counts)] += wrong
+    return rows

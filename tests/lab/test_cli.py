@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import torch
 import typer
+from factories import CRESCENTS
 from miniatures import class_folders
-from points import CRESCENTS
 from rich.console import Console
 from typer.testing import CliRunner
 

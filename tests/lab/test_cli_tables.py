@@ -4,7 +4,7 @@ import io
 from dataclasses import replace
 
 import pytest
-from comparisons import make_comparison, make_dataset
+from factories import make_comparison, make_dataset
 from rich.console import Console
 
 from zetamix_lab.cli.live import print_findings, print_header, print_table

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from comparisons import make_dataset
+from factories import CRESCENTS, make_dataset
 from filelock import FileLock
-from points import CRESCENTS
 
 from zetamix.methods import display_name, parse
 from zetamix_lab.models import UnknownModelError

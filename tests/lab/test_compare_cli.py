@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import torch
 from browser import needs_browser, open_page
+from factories import CRESCENTS
 from PIL import Image
-from points import CRESCENTS
 from typer.testing import CliRunner
 
 from zetamix_lab.cli.app import app

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 from browser import needs_browser, open_page
-from comparisons import MACHINE, make_comparison, make_dataset
+from factories import MACHINE, make_comparison, make_dataset
 from golden import check_golden
 from matplotlib.axes import Axes
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from comparisons import make_comparison, make_dataset
+from factories import make_comparison, make_dataset
 from golden import check_golden
 from lab.test_records import RUN
 from lab.test_records import record as record_of

@@ -13,10 +13,19 @@ from pathlib import Path
 
 import pytest
 from accidents import fill_disk, kill_at_change, kill_while_saving, signal_at, slow_down
-from factories import FINISHED, RECIPE, Runs, assert_same, checkpoint, names, result, small_digits
+from factories import (
+    CRESCENTS,
+    FINISHED,
+    RECIPE,
+    Runs,
+    assert_same,
+    checkpoint,
+    names,
+    result,
+    small_digits,
+)
 from fuzz import count
 from miniatures import class_folders
-from points import CRESCENTS
 from processes import start, zetamix
 
 from zetamix_lab.train import train

@@ -5,8 +5,7 @@ import math
 
 import pytest
 import torch
-from factories import RECIPE, finish, weights
-from points import two_crescents
+from factories import RECIPE, finish, two_crescents, weights
 from safetensors.torch import save_file
 
 from zetamix.methods import parse

@@ -6,9 +6,9 @@ import weakref
 
 import pytest
 import torch
+from factories import two_crescents
 from hypothesis import given
 from hypothesis import strategies as st
-from points import two_crescents
 
 from zetamix_lab.data import Split
 from zetamix_lab.data.augment import AUGMENTATIONS, DISTORTIONS, augment, measure_scale

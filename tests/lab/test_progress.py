@@ -4,7 +4,7 @@ import io
 import types
 
 import pytest
-from comparisons import make_dataset
+from factories import make_dataset
 from rich.console import Console
 
 from zetamix.methods import parse

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from points import CRESCENTS
+from factories import CRESCENTS
 from test_compare_cli import finished, trained_by, wait_for, young_run
 
 pytestmark = pytest.mark.skipif(

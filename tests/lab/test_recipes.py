@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 import torch
-from points import two_crescents
+from factories import two_crescents
 
 from zetamix.methods import parse
 from zetamix_lab.train import Recipe, RecipeError, default_recipe, make_recipe

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from factories import CRESCENTS
 from filelock import FileLock
-from points import CRESCENTS
 
 from paper.datasets.manifolds import draw_splits
 from zetamix.methods import parse

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from factories import names
+from factories import names, two_crescents
 from filelock import FileLock
-from points import two_crescents
 
 from zetamix.methods import parse
 from zetamix_lab.train import Recipe, Run, train

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from records_by_hand import measurement, run_record
+from factories import measurement, run_record
 from test_tables import table_rows
 from test_values import cells_of
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from records_by_hand import run_record
+from factories import run_record
 from test_values import cells_of
 from typer.testing import CliRunner
 

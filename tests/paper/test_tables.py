@@ -6,7 +6,7 @@ import io
 
 import pytest
 from browser import needs_browser, open_page
-from records_by_hand import FACTS, run_record
+from factories import FACTS, run_record
 from test_values import cells_of
 
 from paper.artifacts import draw, make_view

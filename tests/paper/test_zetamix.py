@@ -3,7 +3,7 @@
 from statistics import fmean
 
 import pytest
-from records_by_hand import run_record
+from factories import run_record
 from test_figures import context_of, images
 from test_values import cells_of
 
