@@ -6,15 +6,12 @@ metric of each run. Further columns, such as `model`, keep runs apart that are n
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from scipy.special import nctdtr, nctdtrinc, stdtr, stdtrit  # type: ignore[import-untyped]
-from torch import Tensor
 
-from zetamix_lab.metrics import FRACTIONS, Confusion, count_right
 from zetamix_lab.records import RunRecord
 
 CONFIDENCE = 0.95
@@ -46,7 +43,7 @@ def runs_table(
     return pd.DataFrame(rows, columns=[*KEYS, "value"]).astype({"seed": int, "value": float})
 
 
-def summarise(runs: pd.DataFrame | Mapping[int, float]) -> Any:
+def summarise(runs: pd.DataFrame) -> pd.DataFrame:
     """Columns `mean`, `sd` (n - 1) and `n` for each method and metric, in the order of the runs.
 
     The deviation of one seed is NaN, and so is every mean over a value that is NaN.
@@ -55,11 +52,6 @@ def summarise(runs: pd.DataFrame | Mapping[int, float]) -> Any:
       method  mean   sd  n
     0   none   2.0  1.0  3
     """
-    if not isinstance(runs, pd.DataFrame):
-        # until the paper's tables are made of data frames
-        numbers = pd.Series(runs, dtype=float)
-        mean, deviation = numbers.mean(skipna=False), numbers.std(skipna=False)
-        return Summary(float(mean), _none(deviation), dict(runs))
     groups = [column for column in runs if column not in ("seed", "value")]
     values = runs.groupby(groups, sort=False)["value"]
     means, deviations = values.mean(skipna=False), values.std(skipna=False)
@@ -218,84 +210,6 @@ def holm_corrected(p: pd.Series) -> pd.Series:
     return scaled.clip(upper=1).cummax().reindex(p.index)
 
 
-# until the paper's tables are made of data frames
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A metric over the seeds of one method."""
-
-    mean: float
-    sd: float | None
-    """Sample standard deviation over seeds (n - 1); None for one seed."""
-    values: Mapping[int, float]
-    """By seed."""
-
-    @property
-    def n(self) -> int:
-        return len(self.values)
-
-
-@dataclass(frozen=True)
-class Difference(Summary):
-    """The difference between a method and a baseline, paired by seed (Student's t).
-
-    `low` and `high` are the ends of its interval; they and `p` are None for one seed.
-    """
-
-    method: str
-    baseline: str
-    metric: str
-    low: float | None
-    high: float | None
-    p: float | None
-    p_holm: float | None = None
-    """p after Holm's correction over a family of tests; None if it belongs to no family."""
-
-    @property
-    def excludes_zero(self) -> bool:
-        """Whether it is significant on its own."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
-
-    @property
-    def significant(self) -> bool:
-        """Whether it is significant after Holm's correction."""
-        return self.excludes_zero and self.p_holm is not None and self.p_holm < 1 - CONFIDENCE
-
-
-def paired_difference(
-    method: str,
-    baseline: str,
-    metric: str,
-    values: Mapping[int, float],
-    baseline_values: Mapping[int, float],
-    *,
-    resolution: float = 0.0,
-) -> Difference | None:
-    """`paired_tests` of one method; None if it shares no seed with the baseline."""
-    both = {method: values, baseline: baseline_values}
-    rows = [(name, seed, metric, v) for name, own in both.items() for seed, v in own.items()]
-    runs = pd.DataFrame(rows, columns=[*KEYS[1:], "value"])
-    shared = {
-        seed: v - baseline_values[seed] for seed, v in values.items() if seed in baseline_values
-    }
-    for test in paired_tests(runs, baseline, steps={metric: resolution}).itertuples():
-        sd, low, high, p = (_none(test.sd), _none(test.low), _none(test.high), _none(test.p))
-        return Difference(test.mean, sd, shared, method, baseline, metric, low, high, p)
-    return None
-
-
-def holm(found: Iterable[Difference | None]) -> list[Difference]:
-    """All differences with Holm's p; None, of methods that share no seed, is skipped."""
-    kept = [difference for difference in found if difference is not None]
-    corrected = holm_corrected(pd.Series([d.p for d in kept], dtype=float))
-    return [replace(d, p_holm=_none(p)) for d, p in zip(kept, corrected, strict=True)]
-
-
-def _none(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
-
-
 def power(difference: float, error: Any, freedom: Any, level: float = 1 - CONFIDENCE) -> Any:
     """The probability that a two-sided t-test finds a true difference, in the right direction.
 
@@ -332,27 +246,3 @@ def seeds_needed(
     errors = np.sqrt(seed_variance / seeds), np.full(len(seeds), math.sqrt(sample_variance))
     found = power(difference, *combine(*errors, (methods - 1) * (seeds - 1)), level) >= POWER
     return int(seeds[found.argmax()]) if found.any() else None
-
-
-def standard_error(metric: str, confusion: Confusion) -> float | None:
-    """The standard error of a score over test samples; None if no formula is known.
-
-    confusion: the confusion matrix of a record. Binomial, with two correct and two wrong samples
-        added (Agresti and Coull, 1998): otherwise 0 errors in 180 would imply certainty.
-
-    >>> round(standard_error("error", [[90, 0], [0, 90]]), 4)
-    0.0076
-    """
-    right, sizes = (counts.double() for counts in count_right(confusion))
-    if metric in FRACTIONS:
-        return math.sqrt(float(_binomial_variance(right.sum(), sizes.sum())))
-    if metric == "balanced_accuracy":
-        present = sizes > 0
-        variances = _binomial_variance(right[present], sizes[present])
-        return math.sqrt(float(variances.sum())) / int(present.sum())
-    return None
-
-
-def _binomial_variance(right: Tensor, size: Tensor) -> Tensor:
-    share = (right + 2) / (size + 4)
-    return share * (1 - share) / (size + 4)

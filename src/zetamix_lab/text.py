@@ -58,6 +58,8 @@ def printable(name: str) -> str:
     >>> [printable(name) for name in ("naïve", "bell\a", "caf\udce9", "gpj.\u202egnp")]
     ['naïve', 'bell\\x07', 'caf\\xe9', 'gpj.\\u202egnp']
     """
+    if name.isprintable():
+        return name
     return "".join(
         _escape(character) if category(character) in INVISIBLE else character for character in name
     )

@@ -2,14 +2,13 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
 import pandas as pd
 
-from zetamix_lab.statistics import Summary
 from zetamix_lab.text import printable
 
 Mark: TypeAlias = Literal["", "best", "second"]
@@ -202,32 +201,3 @@ def markdown_text(text: str) -> str:
 
 def latex_text(text: str) -> str:
     return text.replace("\n", " ").translate(LATEX)
-
-
-# until the paper's tables are made of data frames
-
-
-def rank_marks(summaries: Mapping[str, Summary | None], sign: int) -> Mapping[str, Mark]:
-    """Marks of the best and the second best mean; ties share a rank.
-
-    There are none unless all have the same seeds: a mean over fewer seeds may be best by chance.
-
-    sign: 1 if higher is better, else -1.
-
-    >>> means = {"a": 1.0, "b": 3.0, "c": 2.0}
-    >>> rank_marks({name: Summary(mean, None, {0: mean}) for name, mean in means.items()}, 1)
-    {'b': 'best', 'c': 'second'}
-    """
-    if not have_same_seeds(summaries.values()):
-        return {}
-    means = {name: sign * summary.mean for name, summary in summaries.items() if summary}
-    ordered = sorted(set(means.values()), reverse=True)
-    ranks: tuple[Mark, ...] = ("best", "second")
-    marks = dict(zip(ordered, ranks, strict=False))
-    return {name: marks[mean] for name, mean in means.items() if mean in marks}
-
-
-def have_same_seeds(summaries: Iterable[Summary | None]) -> bool:
-    """Whether there is a mean of every method, all over the same seeds."""
-    seeds = {None if summary is None else frozenset(summary.values) for summary in summaries}
-    return None not in seeds and len(seeds) == 1
