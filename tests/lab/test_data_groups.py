@@ -7,7 +7,7 @@ import torch
 from miniatures import picture, refuses, save, split_sizes, write_csv
 
 from zetamix_lab import data
-from zetamix_lab.data.groups import merge_groups
+from zetamix_lab.data.groups import merge_groups, suggest_column, suggest_pattern
 from zetamix_lab.data.splits import make_splits
 
 SHARES = (0.7, 0.1, 0.2)
@@ -111,3 +111,22 @@ def test_too_few_groups_are_an_error(tmp_path):
     for patient in range(2):
         save(many / "c" / f"p{90 + patient}_0.png", picture(1, 2, 90 + patient))
     refuses(many, tmp_path, "Class 'c' .* has samples in 2 groups", group=PATIENT)
+
+
+def test_what_looks_like_a_patient_is_named_with_the_option(tmp_path):
+    folder = patients(tmp_path / "mine")
+    (note,) = [note for note in data.check(folder, tmp_path).notes if "patients" in note]
+    assert (
+        "paths such as a/p00_0.png look like those of patients or lesions: --group '(p[0-9]+)'"
+        in note
+    )
+    assert apart(data.load(folder, tmp_path, group=re.compile("(p[0-9]+)")))
+    files = sorted(folder.rglob("*.png"))
+    rows = [[f.relative_to(tmp_path), f.parent.name, f"s{k // 3}"] for k, f in enumerate(files)]
+    table = write_csv(tmp_path / "mine.csv", [["file", "label", "Subject ID"], *rows])
+    notes = data.check(table, tmp_path).notes
+    assert any(note.startswith("the column subject id looks like patients") for note in notes)
+    # names of classes, and numbers that do not repeat, are no patients
+    assert suggest_pattern(["case1/a.png", "case1/b.png", "case2/c.png"], 2) == ()
+    assert suggest_pattern([f"p{k}.png" for k in range(9)], 2) == ()
+    assert suggest_column({"patient": ["a", "b"], "age": [4, 4], "bypass": [1, 1]}) == ()

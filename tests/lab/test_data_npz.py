@@ -181,3 +181,22 @@ def test_duplicates_of_different_classes_stay_in_one_created_split(tmp_path):
     np.savez(path, train_images=images, train_labels=np.repeat([0, 1], 30))
     report = data.check(path, tmp_path)
     assert (report.conflicts, report.leaks) == (20, 0)
+
+
+@pytest.mark.parametrize(
+    "names", ["x_train y_train", "X y", "data target", "images labels", "Train_Images train_label"]
+)
+def test_other_names_of_arrays(names, tmp_path):
+    images = np.random.default_rng(0).integers(256, size=(30, 8, 8), dtype=np.uint8)
+    samples, labels = names.split()
+    np.savez(tmp_path / "own.npz", **{samples: images, labels: np.array(list("ab") * 15)})
+    dataset = data.load(tmp_path / "own.npz", tmp_path)
+    assert (dataset.classes, len(dataset.train)) == (("a", "b"), 21)
+
+
+def test_a_member_that_is_no_array(tmp_path):
+    path = tmp_path / "own.npz"
+    np.savez(path, **arrays())
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("classes", "cat dog")
+    refuses(path, tmp_path, "classes is a file that is no array")

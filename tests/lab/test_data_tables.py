@@ -233,23 +233,72 @@ def broken(content, row):
     return content.set_column(0, "image", [images])
 
 
+def labelled(*labels, **features):
+    """30 images with these labels in turn, or of this type."""
+    made = table(30).set_column(1, "label", [(list(labels) * 30)[:30]])
+    return noted(made, **features) if features else made
+
+
+def doubled():
+    return table(30).append_column("label", [[0, 1, 2] * 10])
+
+
+def named_in_latin():
+    binary = pa.array([b"caf\xe9", b"the", b"lait"] * 10)
+    text = pa.StringArray.from_buffers(30, binary.buffers()[1], binary.buffers()[2])
+    return table(30).set_column(1, "label", text)
+
+
+ODD_FEATURES = [{"names": 3, "_type": "ClassLabel"}, {"names": [[0]], "_type": "ClassLabel"}, [], 7]
 INVALID = {
     "broken image": (broken(table(30), 7), "pets.parquet, row 7: not an image"),
     "no label": (table(30).drop_columns("label"), "expected one for the class, called label"),
+    "no rows": (table(0), "pets.parquet has no rows"),
     "nothing to train on": (
         pa.table({"label": [0, 1] * 9, "name": ["a"] * 18}),
         r"expected one of images .*, or columns of numbers",
     ),
-    "an empty label": (
-        table(30).set_column(1, "label", [[None, *([0, 1] * 15)][:30]]),
-        "pets.parquet, row 0: no label",
+    "null": (labelled(None, 0, 1), "pets.parquet, row 0: no label"),
+    "NaN": (labelled(0.0, float("nan"), 1.0), "pets.parquet, row 1: no label"),
+    "hidden, named": (labelled(0, 1, 2, -1, label=LABEL), "row 3: label is -1; expected .* 0 to 2"),
+    "hidden, in lists": (
+        labelled([0], [1, 2], [-1], label={"feature": LABEL}),
+        "row 2: label is -1; expected a class from 0 to 2",
     ),
-    "hidden labels": (
-        noted(table(30).set_column(1, "label", [[0, 1, 2] * 9 + [-1] * 3]), label=LABEL),
-        "row 27: label is -1; expected a class from 0 to 2",
-    ),
+    "hidden": (labelled(0, 1, -1), "row 2: label is -1; expected a class from 0"),
+    "out of range": (labelled(0, 1, 2, 3, label=LABEL), "row 3: label is 3; expected a class from"),
+    "nested lists": (labelled([[0]], [[1]]), r"row 0: label is '\[0\]'; expected the name or num"),
+    "lists with nulls": (labelled(["a"], ["b", None]), "row 1: no label"),
+    "rows of other lengths": (labelled([0, 1], [1]), "rows of 1 to 2 zeros and ones"),
+    "structures": (labelled({"a": 1}, {"a": 2}), "expected the name or number of a class"),
+    "no UTF-8": (named_in_latin(), "column label cannot be read|is not text in UTF-8"),
+    "a column twice": (doubled(), "two columns are named 'label'"),
+    "regression": (labelled(0.5, 1.25, 2.0), "targets of a regression. Expected classes"),
     "an unknown split": (table(30, split=["train"] * 29 + ["extra"]), "split 'extra'; expected"),
 }
+
+
+@pytest.mark.parametrize("feature", ODD_FEATURES, ids=map(str, ODD_FEATURES))
+def test_odd_metadata_is_ignored_or_used(feature, tmp_path):
+    path = tmp_path / "pets.parquet"
+    pq.write_table(noted(table(30), label=feature), path)
+    if feature in ODD_FEATURES[1:2]:
+        refuses(path, tmp_path, "label is 1; expected a class from 0 to 0")
+    else:
+        assert data.load(path, tmp_path).classes == ("0", "1", "2")
+    for text in ("[" * 100_000, '{"info": []}', "no JSON", '{"info": {"features": [1]}}'):
+        pq.write_table(table(30).replace_schema_metadata({"huggingface": text}), path)
+        assert data.load(path, tmp_path).classes == ("0", "1", "2")
+
+
+def test_a_pipe_among_tables_is_refused(tmp_path):
+    pq.write_table(table(30), tmp_path / "train.parquet")
+    os.mkfifo(tmp_path / "train-2.parquet")
+    refuses(tmp_path, tmp_path / "data", "train-2.parquet is not a regular file")
+    (tmp_path / "saved" / "train").mkdir(parents=True)
+    (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    os.mkfifo(tmp_path / "saved" / "train" / "state.json")
+    refuses(tmp_path / "saved", tmp_path / "data", "state.json cannot be read.* not a regular file")
 
 
 @pytest.mark.parametrize(("content", "message"), INVALID.values(), ids=INVALID.keys())

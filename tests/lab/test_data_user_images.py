@@ -442,12 +442,41 @@ def test_a_file_that_is_no_csv(content, message, mine, data_dir):
     refuses(mine / "labels.csv", data_dir, f"{mine / 'labels.csv'}.*{message}")
 
 
+def test_labels_with_bars_are_several_labels(mine, data_dir):
+    rows = [
+        [name, ["old|wet", "wet", "old|ill|wet"][k % 3]]
+        for k, (name, _) in enumerate(write_images(mine))
+    ]
+    dataset = data.load(write_labels(mine, rows), data_dir)
+    assert (dataset.classes, dataset.multi_label) == (("ill", "old", "wet"), True)
+    assert totals(dataset) == [7, 15, 22]
+    assert dataset.notes[0] == "multi-label: every sample has any number of 3 labels"
+
+
+def test_a_table_of_numbers(mine, data_dir):
+    rows = [[k, 0.5 * k, "ab"[k % 2]] for k in range(40)]
+    path = write_labels(mine, rows, ["age", "dose", "target"])
+    dataset = data.load(path, data_dir)
+    assert (dataset.shape, dataset.classes, len(dataset.train)) == ((2,), ("a", "b"), 28)
+    assert all(x[0] == 2 * x[1] for x in dataset.train.samples)
+    refuses(path, data_dir / "o", "points of 2 coordinates; size is for images", size=8)
+    path = write_labels(
+        mine, [[*row[:2], 0.37 * row[0]] for row in rows], ["age", "dose", "target"]
+    )
+    refuses(
+        path, data_dir / "other", "target has 2. different numbers, such as .*: targets of a regr"
+    )
+
+
 # names and paths
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path, data_dir):
     (tmp_path / "notes.txt").write_text("")
     refuses(tmp_path / "notes.txt", data_dir, r"a \.csv, \.npz or \.parquet file, got \.txt")
+    (tmp_path / "photos.tar.gz").write_bytes(b"")
+    refuses(tmp_path / "photos.tar.gz", data_dir, "is an archive: unpack it and pass the folder")
+    not_found("~nosuchuser/photos", data_dir, "is neither a dataset by name")
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,13 @@
 """Files appear complete or not at all; a damaged one is refused in a sentence."""
 
-import hashlib
 import json
 import os
-import shutil
 import zipfile
-from pathlib import Path
 
 import pytest
 import torch
 from factories import finish, names
 
-from zetamix_lab import data
 from zetamix_lab.atomic_io import new_folder, write_file, write_json, write_text
 from zetamix_lab.train import load_model, train
 from zetamix_lab.train.run_folder import FolderError, RunFolder
@@ -158,22 +154,3 @@ def test_a_record_that_is_none_is_refused(tmp_path, text):
     assert str(caught.value).startswith(f"{path} cannot be read: ")
     assert str(caught.value).endswith("Remove it to train this run again.")
     assert "()" not in str(caught.value)
-
-
-def test_prepared_data_is_verified_once(tmp_path, monkeypatch):
-    read = []
-
-    def digest(file, kind, compute=hashlib.file_digest):
-        read.append(Path(file.name).name)
-        return compute(file, kind)
-
-    monkeypatch.setattr(hashlib, "file_digest", digest)
-    for _ in range(3):
-        data.load("digits", data_dir=tmp_path / "here")
-    # its checksums were computed while it was written
-    assert read == []
-    shutil.copytree(tmp_path / "here", tmp_path / "there")
-    for _ in range(3):
-        data.load("digits", data_dir=tmp_path / "there")
-    splits = ("train", "val", "test")
-    assert sorted(read) == sorted(f"{s}.{kind}" for s in splits for kind in ("labels", "samples"))

@@ -36,62 +36,19 @@ def labels_in(loader):
     count=st.integers(1, 40),
     batch_size=st.integers(1, 50),
     drop=st.booleans(),
-    world=st.integers(1, 4),
     shuffle=st.booleans(),
     epoch=st.integers(0, 3),
 )
-def test_every_sample_comes_once(count, batch_size, drop, world, shuffle, epoch):
-    split = images(count)
-    if world > count and (shuffle or drop):
-        return
-    parts, steps = [], []
-    options = {"drop_last": drop, "shuffle": shuffle, "world": world, "seed": 5}
-    for rank in range(world):
-        loader = Loader(split, batch_size, rank=rank, **options)
-        loader.set_epoch(epoch)
-        batches = [labels for _, labels in loader]
-        assert len(batches) == len(loader)
-        sizes = {len(labels) for labels in batches[:-1]}
-        assert sizes <= {min(batch_size, loader.count)}
-        if drop:
-            # never the only batch
-            assert batches
-            assert len(batches[-1]) == min(batch_size, count // world)
-        parts += [int(label) for labels in batches for label in labels]
-        steps.append(len(batches))
-    assert len(set(parts)) == len(parts)
-    if shuffle or drop:
-        # no rank waits for another
-        assert len(set(steps)) == 1
-    if not drop:
-        assert len(parts) == (count - count % world if shuffle else count)
-
-
-def test_what_ranks_leave_over_is_another_one_each_epoch():
-    left = set()
-    for epoch in range(12):
-        seen = set()
-        for rank in range(2):
-            loader = Loader(images(7), 2, rank=rank, world=2)
-            loader.set_epoch(epoch)
-            seen |= set(labels_in(loader))
-        (rest,) = set(range(7)) - seen
-        left.add(rest)
-    assert len(left) > 3
-
-
-def test_a_rank_takes_every_second_sample_of_the_epoch():
-    whole = labels_in(Loader(images(8), 3, seed=1))
-    for rank in range(2):
-        assert labels_in(Loader(images(8), 3, seed=1, rank=rank, world=2)) == whole[rank::2]
-
-
-def test_more_ranks_than_samples():
-    with pytest.raises(ValueError, match="each of 4 processes, got 3"):
-        Loader(images(3), 2, rank=0, world=4)
-    # without shuffling, as in evaluation, a rank may have none
-    idle = Loader(images(3), 2, shuffle=False, rank=3, world=4)
-    assert (len(idle), list(idle)) == (0, [])
+def test_every_sample_comes_once(count, batch_size, drop, shuffle, epoch):
+    loader = Loader(images(count), batch_size, drop_last=drop, shuffle=shuffle, seed=5)
+    loader.set_epoch(epoch)
+    batches = [labels for _, labels in loader]
+    assert len(batches) == len(loader)
+    # a batch that is smaller is the last, and is never dropped if it is the only one
+    assert {len(labels) for labels in batches[:-1]} <= {min(batch_size, count)}
+    assert not drop or {len(labels) for labels in batches} == {min(batch_size, count)}
+    seen = [int(label) for labels in batches for label in labels]
+    assert len(set(seen)) == len(seen) == (len(batches) * loader.batch_size if drop else count)
 
 
 @pytest.mark.parametrize("augmentation", sorted({*AUGMENTATIONS} - {*DISTORTIONS}))

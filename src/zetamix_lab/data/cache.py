@@ -12,7 +12,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,6 @@ from zetamix_lab.data.source import Progress, Source
 from zetamix_lab.text import plural, reason
 
 META = "meta.json"
-# sizes and times of the files whose checksums have been compared
-VERIFIED = "verified.json"
 # increment it if the format below or the output of any reader changes
 FORMAT = 4
 # reading stops after this many broken images
@@ -85,60 +83,31 @@ def read(folder: Path) -> Dataset | None:
 
 
 def read_meta(folder: Path) -> dict[str, Any] | None:
-    meta = _read_values(folder / META, checked=True)
+    """What is known of prepared data; None if it is missing, damaged or of another version."""
+    try:
+        # opening a pipe would block
+        meta = read_json(folder / META, checked=True) if (folder / META).is_file() else {}
+    except (OSError, ValueError):
+        return None
     return meta if meta.get("format") == FORMAT else None
 
 
 def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) -> str | None:
     """A description of damage to the files of a prepared dataset, or None.
 
-    Every load compares sizes. Checksums are compared by the first load on a machine other than the
-    one that prepared the data, and after a file was changed or copied; 1 GB takes about a second.
-
-    checksums: always compare checksums, as `zetamix check` does.
+    checksums: compare checksums too, not only sizes, as `zetamix check` does; 1 GB takes a second.
     """
-    verified = {} if checksums else _read_values(folder / VERIFIED)
-    found = _find_damage(folder, meta, verified)
-    # if the folder is read-only, checksums are compared every time
-    with suppress(OSError):
-        if found is None and verified != (now := _states(folder, meta)):
-            # temporary files of a killed process
-            for part in folder.glob(".*.part"):
-                part.unlink()
-            write_json(folder / VERIFIED, seal(now))
-    return found
-
-
-def _find_damage(folder: Path, meta: Mapping[str, Any], verified: Mapping[str, Any]) -> str | None:
     for name, expected in meta["files"].items():
         file = folder / name
         try:
             size = file.stat().st_size
             if size != expected["bytes"]:
                 return f"{file} has {size:,} bytes instead of {expected['bytes']:,}"
-            if verified.get(name) != _state(file) and hash_file(file) != expected["sha256"]:
+            if checksums and hash_file(file) != expected["sha256"]:
                 return f"{file} has changed since it was written: its checksum differs"
         except OSError as error:
             return f"{file} cannot be read: {reason(error)}"
     return None
-
-
-def _read_values(file: Path, *, checked: bool = False) -> dict[str, Any]:
-    """The content of a JSON file; nothing if it is missing or damaged."""
-    try:
-        return read_json(file, checked=checked)
-    except (OSError, ValueError):
-        return {}
-
-
-def _states(folder: Path, meta: Mapping[str, Any]) -> dict[str, list[int]]:
-    return {name: _state(folder / name) for name in meta["files"]}
-
-
-def _state(file: Path) -> list[int]:
-    """A value that changes when a file is written, replaced or copied."""
-    stat = file.stat()
-    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
 
 
 def write(
@@ -223,9 +192,6 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
         ],
     }
     write_json(folder / META, seal(meta))
-    # the checksums were computed while writing; reading an image of 3 × 224² again would take
-    # 0.08 ms, and decoding it takes 2 ms on one core
-    write_json(folder / VERIFIED, seal(_states(folder, meta)))
 
 
 def _without_broken(source: Source, scan: Scan) -> Source:

@@ -1,6 +1,7 @@
 """Groups: samples of one patient or lesion, which must not be in more than one split."""
 
 import re
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -41,26 +42,56 @@ def find_groups(
     ]
 
 
+# names of columns, and beginnings of names in paths, that look like those of patients
+WORDS = "patient|subject|subj|lesion|person|participant|individual|donor|animal|specimen|case|pat"
+COLUMN = re.compile(rf"(.*_)?({WORDS}|pid)s?([_ ]?(id|no|nr|number|name|code))?", re.IGNORECASE)
+IN_PATH = re.compile(rf"(?:^|[/_ -])((?:{WORDS}|p)[_ -]?)[0-9]+", re.IGNORECASE)
+
+
+def suggest_column(columns: Mapping[str, Sequence[Hashable]]) -> tuple[str, ...]:
+    """A note about a column that looks like the patient of a sample and repeats its values.
+
+    >>> suggest_column({"file": ["a", "b", "c"], "patient_id": [1, 1, 2]})
+    ('the column patient_id looks like patients or lesions: ...',)
+    """
+    for name, values in columns.items():
+        if COLUMN.fullmatch(name) and 1 < len(set(values)) < len(values):
+            return (
+                f"the column {name} looks like patients or lesions: --group {name} keeps the "
+                "samples of each in one split",
+            )
+    return ()
+
+
+def suggest_pattern(names: Sequence[str], classes: int) -> tuple[str, ...]:
+    """The same about numbered names in the paths of files, if there are more than classes."""
+    found = [match for name in names if (match := IN_PATH.search(name))]
+    starts = Counter(match[1] for match in found).most_common(1)
+    numbers = {match[0] for match in found}
+    if not starts or len(found) < 0.9 * len(names) or not classes < len(numbers) < len(found):
+        return ()
+    return (
+        f"paths such as {found[0].string} look like those of patients or lesions: --group "
+        f"'({starts[0][0]}[0-9]+)' keeps the samples of each in one split",
+    )
+
+
 def merge_groups(groups: Sequence[str], keys: Sequence[Hashable]) -> Tensor:
     """[n], int64: numbers of groups after those with a duplicate in common are merged.
 
     >>> merge_groups(["a", "a", "b", "c"], [1, 2, 2, 3]).tolist()
     [0, 0, 0, 1]
     """
-    group, key = _number(groups), _number(keys)
-    component = connect(group, key + group.max() + 1, group.max() + key.max() + 2)
-    _, merged = np.unique(component[group], return_inverse=True)
-    return torch.from_numpy(merged.astype(np.int64))
-
-
-def connect(left: Array, right: Array, count: int) -> Array:
-    """[count]: the number of the component of every node, of a graph with edges left – right."""
     from scipy.sparse import coo_array  # type: ignore[import-untyped]
     from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 
-    graph = coo_array((np.ones(len(left)), (left, right)), shape=(count, count))
-    component: Array = connected_components(graph, directed=False)[1]
-    return component
+    # a graph of groups and keys, with an edge for every row
+    group, key = _number(groups), _number(keys) + len(set(groups))
+    count = int(key.max()) + 1
+    graph = coo_array((np.ones(len(group)), (group, key)), shape=(count, count))
+    component = connected_components(graph, directed=False)[1]
+    _, merged = np.unique(component[group], return_inverse=True)
+    return torch.from_numpy(merged.astype(np.int64))
 
 
 def draw_groups(

@@ -99,9 +99,6 @@ class Loader:
     memory: bytes of the device that the split may occupy. A larger split stays on disk and is
         streamed batch by batch. None means half of the free memory of a GPU; on a CPU the memory
         map is read directly and the operating system caches it.
-    rank, world: take every `world`-th sample starting at `rank`, for one of several processes. All
-        processes get the same number of samples of a shuffled epoch; the samples that are left over
-        differ from epoch to epoch.
 
     A seed fixes the order and the augmentation of every epoch, on any device. `state_dict` holds
     the epoch and the position in it; a loader that loads it continues with the next batch.
@@ -126,8 +123,6 @@ class Loader:
         dtype: torch.dtype = torch.float32,
         layout: torch.memory_format = torch.contiguous_format,
         memory: int | None = None,
-        rank: int = 0,
-        world: int = 1,
     ) -> None:
         _check_split(split, augmentation)
         check_count("batch_size", batch_size, 1)
@@ -136,16 +131,7 @@ class Loader:
         self.shuffle = shuffle
         self.seed = seed
         self.dtype, self.layout = dtype, layout
-        self.rank, self.world = rank, world
-        self.count = len(range(rank, len(split.labels), world))
-        if world > 1 and (shuffle or drop_last):
-            # every rank takes the same number of steps, or collectives would hang
-            self.count = len(split.labels) // world
-            if self.count == 0:
-                raise ValueError(
-                    f"Expected at least one sample for each of {world} processes, got "
-                    f"{len(split.labels)} in all. Start fewer processes."
-                )
+        self.count = len(split.labels)
         self.batch_size = max(1, min(batch_size, self.count))
         self.drop_last = drop_last
         self.epoch = 0
@@ -187,17 +173,15 @@ class Loader:
 
     def draw(self, epoch: int) -> EpochDraws:
         """The order and augmentation of an epoch, on the device."""
-        total = self.labels.shape[0]
         draws = draw_epoch(
-            total,
+            self.count,
             self.augmentation,
             seed=self.seed,
             epoch=epoch,
             shuffle=self.shuffle,
             size=self.samples.shape[2:],
         )
-        own = draws.map(lambda part: part[self.rank :: self.world][: self.count])
-        return own.map(lambda part: part.to(self.device, non_blocking=True))
+        return draws.map(lambda part: part.to(self.device, non_blocking=True))
 
     def stream(self, draws: EpochDraws, epoch: int) -> Iterator[Tensor]:
         """Raw batches from the current position on, read from the memory map by a thread.

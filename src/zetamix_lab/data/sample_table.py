@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 from zetamix_lab.data.errors import DataError, OnProblem, check_distinct
-from zetamix_lab.data.groups import Group, find_groups
+from zetamix_lab.data.groups import Group, find_groups, suggest_pattern
 from zetamix_lab.data.image_files import (
     Fit,
     choose_fit,
@@ -92,6 +92,7 @@ def to_source(
         read = read_images(table.images, table.where, shape, fit)
     is_folder = table.path.is_dir()
     names = table.frame["name"].tolist() if "name" in table.frame else None
+    hints = suggest_pattern(names or (), len(classes)) if group is None else ()
     source = Source(
         name=printable(table.path.name if is_folder else table.path.stem),
         classes=classes,
@@ -103,7 +104,7 @@ def to_source(
         origin=f"{table.path}, {table.kind}; {how}",
         names=names,
         groups=groups,
-        notes=(*table.notes, *notes, *filter(None, [why])),
+        notes=(*table.notes, *notes, *filter(None, [why]), *hints),
     ).keep(valid)
     keys = partial(_keys, table, valid)
     return complete_splits(

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from zetamix_lab.data.errors import DataError, OnProblem, raise_problems
+from zetamix_lab.data.groups import suggest_column
 from zetamix_lab.data.image_files import SUFFIXES, images_below
 from zetamix_lab.data.sample_table import LABEL_COLUMNS, SampleTable, choose_labels, number_columns
 from zetamix_lab.text import printable, reason
@@ -57,7 +58,9 @@ def from_csv(
         arrays = [number_columns(path, cells.drop(columns=[*others, *labels.columns]))]
     if group is not None and (empty := frame.loc[keep, "group"] == "").any():
         on_problem([f"{path}, row {row}: no {group}." for row in empty.index[empty]])
-    note = f"labels from the columns {', '.join(labels)}"
+    notes = () if group else suggest_column(cells.to_dict("list"))
+    if labels.shape[1] > 1:
+        notes = (f"labels from the columns {', '.join(labels)}", *notes)
     return SampleTable(
         path=path,
         kind="a CSV file and its images" if file else "a CSV file",
@@ -65,7 +68,7 @@ def from_csv(
         labels=labels[keep].reset_index(drop=True),
         images=[image for image, good in zip(images, keep, strict=True) if good] if file else None,
         arrays=arrays,
-        notes=(note,) if labels.shape[1] > 1 else (),
+        notes=notes,
     )
 
 

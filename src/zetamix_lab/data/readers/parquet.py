@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from zetamix_lab.data.errors import DataError
+from zetamix_lab.data.groups import suggest_column
 from zetamix_lab.data.sample_table import SPLIT_NAMES, SampleTable, choose_labels, number_columns
 from zetamix_lab.data.source import Array
 
@@ -93,6 +94,9 @@ def from_parquet(
         if not frame["name"].any():
             del frame["name"]
     several = labels.shape[1] > 1
+    notes = () if group else suggest_column(cells.map(str).to_dict("list"))
+    if several:
+        notes = (f"labels from the columns {', '.join(labels)}", *notes)
     return SampleTable(
         path=path,
         kind="a Parquet table" if files[0][1].suffix == ".parquet" else "a Hugging Face dataset",
@@ -101,7 +105,7 @@ def from_parquet(
         images=images,
         arrays=arrays,
         classes=None if several else noted.get(labels.columns[0]),
-        notes=(f"labels from the columns {', '.join(labels)}",) if several else (),
+        notes=notes,
     )
 
 
