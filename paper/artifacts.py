@@ -1,7 +1,8 @@
 """The artifacts: each figure and table of the paper with the cells that it needs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from types import ModuleType
 
 from paper import (
     comparison,
@@ -21,7 +22,6 @@ from paper.drawing import ZETAMIX, Result
 from paper.recipes import RECIPES
 from paper.records import RecordStore, View, index_of
 from paper.values import TABLES
-from zetamix_lab.data.augment import AUGMENTATIONS
 from zetamix_lab.records import RunRecord
 from zetamix_lab.text import did_you_mean
 from zetamix_lab.train.recipe import Recipe
@@ -31,134 +31,101 @@ from zetamix_lab.train.recipe import Recipe
 class Artifact:
     """A figure or table of the paper, or one of ours."""
 
+    module: ModuleType
+    """With the functions `cells` and `draw`, and `MEASURES` by kind of measurement, if it has any.
+    """
     title: str
-    cells: Callable[[Request, RecordStore], Sequence[PaperCell]]
-    """The cells of a request; those of some artifacts depend on the records so far."""
-    draw: Callable[[View], Result]
     claim: str = ""
     """The claim of the paper in plain language; empty for what is not in the paper."""
-    measures: Mapping[str, Measure] = field(default_factory=dict)
-    """Functions by kind of measurement."""
-    trains: bool = False
-    """Whether its cells are training runs, with a choice of seeds, augmentation and epochs."""
-    complete_only: bool = False
-    """Whether it is drawn only as a whole; it is measured within seconds or minutes."""
+    make_cells: Callable[[Request], Sequence[PaperCell]] | None = None
+    """Instead of `cells`, where a module has several artifacts."""
+
+    def cells(self, request: Request) -> list[PaperCell]:
+        return list((self.make_cells or self.module.cells)(request))
 
 
 ARTIFACTS: Mapping[str, Artifact] = {
     "overview": Artifact(
+        overview,
         "samples and weights of each output, N = 3, 4, 8",
-        overview.cells,
-        overview.draw,
         "One image outweighs all others in every output",
-        overview.MEASURES,
-        complete_only=True,
     ),
     "distributions": Artifact(
+        distributions,
         "crescents, spirals, helix over γ and N",
-        distributions.cells,
-        distributions.draw,
         "Outputs stay close to the data and keep classes apart",
-        distributions.MEASURES,
-        complete_only=True,
     ),
     "mnist": Artifact(
+        mnist,
         "mixed digits, soft labels, realism by LeNet-5",
-        mnist.cells,
-        mnist.draw,
         "A classifier finds mixed digits more realistic than mixup's",
-        mnist.MEASURES,
-        complete_only=True,
     ),
     "dimension": Artifact(
+        dimension,
         "local intrinsic dimension against γ",
-        dimension.cells,
-        dimension.draw,
         "Unlike mixup, it does not raise the intrinsic dimension of the data",
-        dimension.MEASURES,
     ),
     "natural": Artifact(
+        tables,
         "table 1: error on natural images",
-        tables.natural_cells,
-        tables.draw,
         "Lower error on natural images than with mixup or no mixing",
-        trains=True,
+        tables.natural_cells,
     ),
     "skin": Artifact(
+        tables,
         "balanced accuracy on skin lesions",
-        tables.skin_cells,
-        tables.draw,
         "Higher balanced accuracy on skin lesions than with mixup or no mixing",
-        trains=True,
+        tables.skin_cells,
     ),
     "skin-detailed": Artifact(
+        tables,
         "skin lesions with micro and macro F1",
-        tables.skin_cells,
-        tables.draw,
         "Higher F1 on skin lesions than with mixup or no mixing",
-        trains=True,
+        tables.skin_cells,
     ),
     "medmnist": Artifact(
+        tables,
         "AUC and accuracy on MedMNIST",
-        tables.medmnist_cells,
-        tables.draw,
         "Higher AUC on small medical images than with mixup or no mixing",
-        trains=True,
+        tables.medmnist_cells,
     ),
     "timing": Artifact(
-        "time of training and of one batch",
-        timing.cells,
-        timing.draw,
-        "Training takes no longer than with mixup",
-        timing.MEASURES,
+        timing, "time of training and of one batch", "Training takes no longer than with mixup"
     ),
     "sensitivity": Artifact(
+        sensitivity,
         "error against γ and weight decay",
-        sensitivity.cells,
-        sensitivity.draw,
         "Results depend little on the parameter γ and on weight decay",
-        trains=True,
     ),
     "theorems": Artifact(
+        theorems,
         "dominance over γ and N; equivalence to mixup",
-        theorems.cells,
-        theorems.draw,
         "Two theorems: the condition for dominance, and mixup as a special case",
-        theorems.MEASURES,
-        complete_only=True,
     ),
-    "zetamix-search": Artifact(
-        "ZetaMix: the search for its default, on validation data",
-        search.cells,
-        search.draw,
-        trains=True,
-    ),
-    "zetamix": Artifact(
-        "ZetaMix against common baselines, on six datasets",
-        comparison.cells,
-        comparison.draw,
-        measures=comparison.MEASURES,
-        trains=True,
-    ),
+    "zetamix-search": Artifact(search, "ZetaMix: the search for its default, on validation data"),
+    "zetamix": Artifact(comparison, "ZetaMix against common baselines, on six datasets"),
 }
-MEASURES = {kind: own for a in ARTIFACTS.values() for kind, own in a.measures.items()}
+# measured within seconds or minutes, and drawn only as a whole
+COMPLETE_ONLY = ("overview", "distributions", "mnist", "theorems")
+MEASURES: Mapping[str, Measure] = {
+    kind: measure
+    for artifact in ARTIFACTS.values()
+    for kind, measure in getattr(artifact.module, "MEASURES", {}).items()
+}
 SPELLED = {"zetamix": ZETAMIX}
 # additional methods in the paper's tables
 OWN_METHODS = ("switch", ZETAMIX)
 
 
-def select_cells(id: str, request: Request, store: RecordStore) -> list[PaperCell]:
+def select_cells(id: str, request: Request) -> list[PaperCell]:
     """The cells of an artifact that match a request."""
-    if request.changes_training and not ARTIFACTS[id].trains:
+    cells = ARTIFACTS[id].cells(request)
+    trains = any(isinstance(cell, TrainingCell) for cell in cells)
+    if request.changes_training and not trains:
         raise PaperError(
             "Seeds, augmentation, epochs, models and weights apply only to artifacts that train "
             f"models, and {id} trains none."
         )
-    for name in request.augmentations or ():
-        if name not in AUGMENTATIONS:
-            expected = ", ".join(AUGMENTATIONS)
-            raise PaperError(f"Expected an augmentation of {expected}, got {name!r}.")
-    cells = list(ARTIFACTS[id].cells(request, store))
     # zetamix may be requested by its short name; its cells have all options
     methods = None if request.methods is None else [SPELLED.get(m, m) for m in request.methods]
     chosen = {"dataset": request.datasets, "model": request.models, "method": methods}
@@ -179,7 +146,7 @@ def make_view(id: str, store: RecordStore, request: Request | None = None) -> Vi
 
     request: the cells to show; default all.
     """
-    cells = select_cells(id, request or Request(), store)
+    cells = select_cells(id, request or Request())
     more = _other_variants(id, cells, store)
     if id in TABLES:
         trainings = [cell for cell in (*cells, *more) if isinstance(cell, TrainingCell)]
@@ -190,8 +157,10 @@ def make_view(id: str, store: RecordStore, request: Request | None = None) -> Vi
 
 def draw(view: View) -> Result:
     """Figures and tables of an artifact; none of one that is drawn only as a whole."""
-    artifact = ARTIFACTS[view.artifact]
-    return Result() if artifact.complete_only and view.empty else artifact.draw(view)
+    if view.artifact in COMPLETE_ONLY and view.empty:
+        return Result()
+    result: Result = ARTIFACTS[view.artifact].module.draw(view)
+    return result
 
 
 def _other_variants(id: str, cells: Sequence[PaperCell], store: RecordStore) -> list[TrainingCell]:
@@ -199,8 +168,9 @@ def _other_variants(id: str, cells: Sequence[PaperCell], store: RecordStore) -> 
 
     Runs of a shortened recipe count only for the artifact they were made for.
     """
-    make_cells = ARTIFACTS[id].cells
-    own = [other for other, artifact in ARTIFACTS.items() if artifact.cells is make_cells]
+    artifact = ARTIFACTS[id]
+    own = [other for other, each in ARTIFACTS.items() if each.make_cells is artifact.make_cells]
+    own = own if artifact.make_cells else [id]
     trainings = [cell for cell in cells if isinstance(cell, TrainingCell)]
     methods = {(cell.dataset, cell.method) for cell in trainings}
     indices, variants = {c.index for c in trainings}, {cell.variant for cell in trainings}
@@ -216,8 +186,11 @@ def _other_variants(id: str, cells: Sequence[PaperCell], store: RecordStore) -> 
     for dataset, variant in others:
         augmentations = None if variant.augmentation is None else (variant.augmentation,)
         request = Request(None, augmentations, variant.epochs, variant.weights)
-        found = make_cells(request, store)
-        more += [c for c in found if isinstance(c, TrainingCell) and c.dataset == dataset]
+        more += [
+            c
+            for c in artifact.cells(request)
+            if isinstance(c, TrainingCell) and c.dataset == dataset
+        ]
     return more
 
 

@@ -69,7 +69,7 @@ BREAST = (
 )
 
 
-def cells(request: Request, *_: object) -> list[PaperCell]:
+def cells(request: Request) -> list[PaperCell]:
     """The contrast of training images, then the models of all stages."""
     recipe = {"images": CONTRAST_IMAGES, "batch": CONTRAST_BATCH}
     recipe |= {"bins": CONTRAST_BINS, "top": CONTRAST_TOP}  # type: ignore[dict-item]

@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 
-from paper.cells import MeasurementCell
+from paper.cells import MeasurementCell, Request
 from paper.context import Context, Measured
 from paper.datasets import CATALOGUE
 from paper.drawing import Result, blank, estimate_cell, finish, gamma_of
@@ -35,7 +35,7 @@ LEVELS = {"none": ("original", COLOURS[3], "-."), "mixup:1.0": ("mixup", COLOURS
 TABLE_GAMMAS = ("2.0", "2.8", "4.0", "15.0")
 
 
-def cells(*_: object) -> list[MeasurementCell]:
+def cells(request: Request) -> list[MeasurementCell]:
     methods = ["none", "mixup:1.0", *(f"zeta:{gamma}" for gamma in GAMMAS)]
     return [
         MeasurementCell("dimension", name, method, recipe={"neighbours": count, "batch": BATCH})

@@ -8,7 +8,7 @@ import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from paper.cells import MeasurementCell
+from paper.cells import MeasurementCell, Request
 from paper.context import Context, Measured
 from paper.drawing import SOFT_LABELS, Result, bare, estimate_cell, finish, gamma_of, method_name
 from paper.measure import mean_of
@@ -37,7 +37,7 @@ MARGIN = 0.08
 PANEL = 1.5
 
 
-def cells(*_: object) -> list[MeasurementCell]:
+def cells(request: Request) -> list[MeasurementCell]:
     methods = ["none", "mixup:1.0", *(f"zeta:{gamma}" for gamma in GAMMAS)]
     rows = [(name, method, BATCH) for name in (*PLANAR, "helix") for method in methods]
     grid = [("helix", f"zeta:{gamma}", batch) for batch in GRID_BATCHES for gamma in GAMMAS]

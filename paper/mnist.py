@@ -10,7 +10,7 @@ from matplotlib.figure import SubFigure
 from torch import Tensor
 
 from paper import values as paper
-from paper.cells import MeasurementCell
+from paper.cells import MeasurementCell, Request
 from paper.context import Context, Measured
 from paper.drawing import Result, bare, estimate_cell, finish, method_name
 from paper.measure import density, judge, mean_of
@@ -55,7 +55,7 @@ ENTROPY_END, CROSS_END = 1.2, 3.0
 MIN_DENSITY = 1e-3
 
 
-def cells(*_: object) -> list[MeasurementCell]:
+def cells(request: Request) -> list[MeasurementCell]:
     oracle = MeasurementCell("oracle", "mnist", "none", recipe={"model": "lenet5", "epochs": 20})
     recipe = {"batch": BATCH, "per_class": PER_CLASS, "examples": EXAMPLES}
     return [oracle, *(MeasurementCell("realism", "mnist", m, recipe=recipe) for m in METHODS)]

@@ -6,7 +6,7 @@ import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from paper.cells import MeasurementCell
+from paper.cells import MeasurementCell, Request
 from paper.context import Context, Measured
 from paper.drawing import SOFT_LABELS, Result, bare, finish, method_name
 from paper.records import View
@@ -23,7 +23,7 @@ PANELS = (("mixup:1.0", 8), ("zeta:2.8", 3), ("zeta:2.8", 4), ("zeta:2.8", 8))
 WIDTH, MIN_WIDTH = 5.0, 0.25
 
 
-def cells(*_: object) -> list[MeasurementCell]:
+def cells(request: Request) -> list[MeasurementCell]:
     return [
         MeasurementCell("overview", "crescents", method, SEED, {"sources": sources})
         for method, sources in PANELS

@@ -1,7 +1,7 @@
 """`python -m paper`: run the missing cells of figures and tables, list them, render them."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,12 +13,12 @@ from zetamix_lab.cli import options
 from zetamix_lab.cli.errors import report_errors
 from zetamix_lab.cli.live import Display, print_line
 from zetamix_lab.cli.stop import make_stop, stop_status
-from zetamix_lab.text import did_you_mean, plural
+from zetamix_lab.text import did_you_mean
 
 if TYPE_CHECKING:
     from paper.cells import Request
-    from paper.records import RecordStore, View
-    from paper.session import Outcome, Session
+    from paper.records import View
+    from paper.session import Outcome
 
 PAGE = "page"
 OUT = Path("out/paper")
@@ -94,7 +94,7 @@ def run(
                 models=_split(models),
                 methods=None if methods is None else tuple(m.label for m in parse_list(methods)),
             )
-            chosen = _choose(ids or [], request, store)
+            chosen = _choose(ids or [], request)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
         if show_list or not ids:
@@ -114,14 +114,18 @@ def run(
             display=lambda: Display(console),
         )
         with stop:
-            outcomes = {id: session.run(id, select_cells(id, request, store)) for id in chosen}
+            outcomes = {id: session.run(id, select_cells(id, request)) for id in chosen}
         for id, outcome in outcomes.items():
             _print_outcome(console, make_view(id, store), outcome)
-        _print_busy(console, session, time.monotonic() - began)
-        _exit(console, session, outcomes)
+        if any(outcome.empty for outcome in outcomes.values()):
+            if stop():
+                print_line(console, f"{stop.reason} Rerun the same command to resume.")
+                raise typer.Exit(stop_status(stop))
+            if not any(outcome.ran for outcome in outcomes.values()):
+                raise typer.Exit(1)
 
 
-def _choose(ids: Sequence[str], request: "Request", store: "RecordStore") -> Sequence[str]:
+def _choose(ids: Sequence[str], request: "Request") -> Sequence[str]:
     """The artifacts to list or run; raises for invalid requests before anything runs."""
     from paper.artifacts import ARTIFACTS, select_cells
     from paper.cells import Request
@@ -141,7 +145,7 @@ def _choose(ids: Sequence[str], request: "Request", store: "RecordStore") -> Seq
             )
         return list(ARTIFACTS)
     for id in ids:
-        select_cells(id, request, store)
+        select_cells(id, request)
     return list(dict.fromkeys(ids))
 
 
@@ -170,34 +174,6 @@ def _print_outcome(console: Console, view: "View", outcome: "Outcome") -> None:
     findings = write_artifact(view, folder).findings
     for text in (*outcome.reasons, *findings, f"Report written to {folder / 'report.html'}"):
         print_line(console, f"  {text}")
-
-
-def _print_busy(console: Console, session: "Session", seconds: float) -> None:
-    """Print the fraction of the session that GPUs spent on training steps."""
-    if session.busy_s > 0 and session.device.type == "cuda":
-        import torch
-
-        # without an index, cuda means all GPUs
-        gpus = 1 if session.device.index is not None else torch.cuda.device_count()
-        print_line(
-            console,
-            f"Training steps used about {session.busy_s:.0f} of {gpus * seconds:.0f} s on "
-            f"{plural(gpus, 'GPU')} ({100 * session.busy_s / (gpus * seconds):.0f} %); the rest "
-            "was start-up, evaluation and writing.",
-        )
-
-
-def _exit(console: Console, session: "Session", outcomes: Mapping[str, "Outcome"]) -> None:
-    """Print why cells are missing, and exit with the status."""
-    if not any(outcome.empty for outcome in outcomes.values()):
-        return
-    if session.stop():
-        for text in session.unfinished:
-            print_line(console, text)
-        print_line(console, f"{session.stop.reason} Rerun the same command to resume.")
-        raise typer.Exit(stop_status(session.stop))
-    if not any(outcome.ran for outcome in outcomes.values()):
-        raise typer.Exit(1)
 
 
 def _print_list(console: Console, views: Sequence["View"], data_dir: Path | None) -> None:

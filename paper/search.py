@@ -128,7 +128,7 @@ def make_cell(
     return TrainingCell(dataset, method, seed, recipe, "resnet18", variant, subset=subset)
 
 
-def cells(request: Request, *_: object) -> list[TrainingCell]:
+def cells(request: Request) -> list[TrainingCell]:
     """The cells of each round; of requested seeds those of all methods on all datasets."""
     every = ((tuple(DATASETS), request.seeds, (*METHODS, *CONTROLS)),)
     return [

@@ -22,7 +22,7 @@ SWEEP_GAMMA, SWEEP_WEIGHT_DECAY = (1.0, 6.0), (5e-5, 1e-3)
 GAMMA_LIMITS = (1.65, 5.15)
 
 
-def cells(request: Request, *_: object) -> list[TrainingCell]:
+def cells(request: Request) -> list[TrainingCell]:
     """The grid over γ of a dataset before its sweep, which takes twelve times as long.
 
     The paper's sweep is a Bayesian search, which samples good settings more densely. This sweep

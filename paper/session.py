@@ -17,7 +17,7 @@ from paper.records import RecordStore
 from zetamix.methods import parse
 from zetamix_lab.data import Dataset, DatasetNotFoundError
 from zetamix_lab.data.load_dataset import DataDir
-from zetamix_lab.progress import Progress, count_epochs
+from zetamix_lab.progress import Progress
 from zetamix_lab.provenance import machine_info
 from zetamix_lab.records import Cell, Measurement, RunRecord
 from zetamix_lab.runs.progress import run_name
@@ -58,10 +58,6 @@ class Session:
     display: Callable[[], AbstractContextManager[Progress | None]] = nullcontext
     """Makes the `watch` of `run_cells`."""
     load_dataset: Callable[[str, DataDir], Dataset] = load
-    unfinished: list[str] = field(default_factory=list)
-    """Runs and measurements that were stopped."""
-    busy_s: float = 0.0
-    """Seconds that training steps took."""
 
     def __post_init__(self) -> None:
         self.runs = self.store.folder / "runs"
@@ -133,7 +129,7 @@ class Session:
             with self.stop.at_once():
                 measured = MEASURES[cell.kind](cell, self.context)
         except Stopped:
-            self.unfinished.append(f"Not saved, will start again: {cell.name}.")
+            self.log(f"Not saved, will start again: {cell.name}")
             return
         record = Measurement(
             **{name: getattr(cell, name) for name in ("kind", "dataset", "method", "seed")},
@@ -171,20 +167,15 @@ class Session:
                 finished=store,
                 stop=self.stop,
             )
-        self.busy_s += results.busy_s
         for record in results.records.values():
             store(record)
         for cell in made:
-            run = results.progress[cell.key]
             if cell.key in results.failures:
                 failure = results.failures[cell.key]
                 outcome.reasons.append(f"{dataset.name}, {run_name(cell)} failed: {failure}")
-            elif run.state == "training":
-                epochs = count_epochs(run.epochs, cell.recipe["epochs"])
-                self.unfinished.append(f"Saved: {_run_name(cell)}, {epochs}.")
 
 
 def _run_name(cell: Cell) -> str:
-    recipe = cell.recipe
-    augmentation = "" if recipe["augmentation"] == "none" else f" {recipe['augmentation']}"
-    return f"{cell.dataset} {recipe['model']}{augmentation} {run_name(cell)}"
+    augmentation = cell.recipe["augmentation"].replace("none", "")
+    parts = (cell.dataset, cell.recipe["model"], augmentation, run_name(cell))
+    return " ".join(filter(None, parts))

@@ -79,19 +79,19 @@ OURS = (
 )
 
 
-def natural_cells(request: Request, *_: object) -> list[TrainingCell]:
+def natural_cells(request: Request) -> list[TrainingCell]:
     """Table 1: six datasets, three seeds, two readings of the augmentation."""
     variants = request.variants_or(*NATURAL_VARIANTS)
     return _cells(NATURAL, paper.METHODS, request.seeds_or((0, 1, 2)), variants)
 
 
-def skin_cells(request: Request, *_: object) -> list[TrainingCell]:
+def skin_cells(request: Request) -> list[TrainingCell]:
     """Ten datasets, two models. Every value that the paper prints is of a single run."""
     seeds, variants = request.seeds_or((0,)), request.variants_or(None)
     return _cells(SKIN, paper.METHODS, seeds, variants, ("resnet18", "resnet50"))
 
 
-def medmnist_cells(request: Request, *_: object) -> list[TrainingCell]:
+def medmnist_cells(request: Request) -> list[TrainingCell]:
     """Eight datasets, three methods."""
     methods = ("none", "mixup:1.0", "zeta:2.8")
     return _cells(MEDMNIST, methods, request.seeds_or((0,)), request.variants_or(None))

@@ -4,7 +4,7 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 
-from paper.cells import MeasurementCell
+from paper.cells import MeasurementCell, Request
 from paper.context import Context, Measured
 from paper.drawing import Result, finish
 from paper.records import View
@@ -22,7 +22,7 @@ LAMS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 SHAPE = (2, 64)
 
 
-def cells(*_: object) -> list[MeasurementCell]:
+def cells(request: Request) -> list[MeasurementCell]:
     dominance = [
         MeasurementCell("dominance", "", "zeta", recipe={"sources": sources})
         for sources in (*SOURCES, "all")

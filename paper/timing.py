@@ -15,7 +15,7 @@ from benchmarks.contenders import CLASSES, CONTENDERS, COPY, Call, Contender
 from benchmarks.mixing import Case
 from benchmarks.mixing import measure as measure_case
 from paper import values as paper
-from paper.cells import MeasurementCell
+from paper.cells import MeasurementCell, Request
 from paper.context import Context, Measured
 from paper.datasets import CATALOGUE
 from paper.drawing import Result, method_name
@@ -107,7 +107,7 @@ BATCH_CONTENDERS = (
 )
 
 
-def cells(*_: object) -> list[MeasurementCell]:
+def cells(request: Request) -> list[MeasurementCell]:
     """Training is timed on a GPU, as in the paper; a batch on both device types."""
     training = [
         MeasurementCell(
