@@ -55,15 +55,15 @@ def blended_leaves(value: Any, rules: Rules) -> list[tuple[Tensor, Blend]]:
     return [leaf for part, rule in pairs for leaf in blended_leaves(part, rule)]
 
 
-def infer_rules(
+def find_pair(
     batch: Any, blend: Blend, num_classes: int | None, ignore_index: int | None, name: str
-) -> Rules:
-    """The rules of (samples, labels), or of a dict of one image and labels; raises for others.
+) -> tuple[Any, Any]:
+    """Where (samples, labels), or a dict of one image and labels, has them; raises for others.
 
     name: of the transform, for messages.
     """
-    if isinstance(batch, Mapping):
-        return _infer_from_keys(batch, blend, num_classes, ignore_index)
+    if isinstance(batch, dict):
+        return _find_keys(batch, blend, num_classes, ignore_index)
     if isinstance(batch, list) and batch and all(isinstance(e, (tuple, dict)) for e in batch):
         raise TypeError(
             f"{name} expects a batch, got a list of single samples. For a DataLoader, pass "
@@ -76,32 +76,38 @@ def infer_rules(
             f"{name} expects (samples, labels), got {got}. "
             "For other batches, pass rules= with one rule per entry."
         )
-    return blend, infer_rule(batch[1], num_classes, ignore_index)
+    return 0, 1
 
 
-def _infer_from_keys(
-    batch: Mapping[Any, Any], blend: Blend, num_classes: int | None, ignore_index: int | None
-) -> Rules:
-    """The rules of {"pixel_values": images, "labels": labels} and the like."""
-    rules: dict[str, Rule] = {}
+def _find_keys(
+    batch: dict[Any, Any], blend: Blend, num_classes: int | None, ignore_index: int | None
+) -> tuple[Any, Any]:
+    """The keys of {"pixel_values": images, "labels": labels} and the like."""
     labels = [key for key in LABEL_KEYS if key in batch]
     images = [
         key for key, entry in batch.items() if isinstance(entry, Tensor) and is_image(entry.shape)
     ]
+    if (len(images), len(labels), len(batch)) == (1, 1, 2):
+        return images[0], labels[0]
+    known: dict[Any, Rule] = {}
     if len(labels) == 1:
-        rules[labels[0]] = infer_rule(batch[labels[0]], num_classes, ignore_index)
+        known[labels[0]] = infer_rule(batch[labels[0]], num_classes, ignore_index)
     if len(images) == 1:
-        rules[images[0]] = blend
-    missing = [key for key in batch if key not in rules]
-    if missing or len(rules) < 2:
-        known = ", ".join(f"{key!r}: {rule}" for key, rule in rules.items())
-        names = ", ".join(repr(key) for key in missing) or "an image or labels"
-        raise ValueError(
-            f"There is no rule for {names}. Pass rules= with one rule per entry: Blend() for "
-            "inputs, OneHot(num_classes) for class indices, Average() for soft labels and "
-            f"regression, FromAnchor() for ids. Known so far: {{{known}}}."
-        )
-    return rules
+        known[images[0]] = blend
+    missing = ", ".join(repr(key) for key in batch if key not in known) or "an image or labels"
+    listed = ", ".join(f"{key!r}: {rule}" for key, rule in known.items())
+    raise ValueError(
+        f"There is no rule for {missing}. Pass rules= with one rule per entry: Blend() for "
+        "inputs, OneHot(num_classes) for class indices, Average() for soft labels and "
+        f"regression, FromAnchor() for ids. Known so far: {{{listed}}}."
+    )
+
+
+def with_pair(batch: Any, mixed: tuple[Any, Any], names: tuple[Any, Any]) -> Any:
+    """The batch with mixed samples and labels, found by `find_pair`; the rest as it is."""
+    if isinstance(batch, dict):
+        return {**batch, names[0]: mixed[0], names[1]: mixed[1]}
+    return in_form_of(batch, [*mixed, *batch[2:]])
 
 
 def _entries(tree: Any) -> Iterable[tuple[Any, Any]]:
@@ -173,33 +179,33 @@ def _leaves(batch: Any, path: Path = ()) -> Iterable[tuple[Path, Any]]:
         yield path, batch
 
 
-def as_tensors(batch: Any) -> Any:
+def as_tensors(batch: Any, *, coordinates: bool = True) -> Any:
     """The same nest with a plain tensor for each array and tv_tensor; itself if it has none.
 
     Mappings that are no dicts, such as a tokenizer's BatchEncoding, become dicts.
+
+    coordinates: whether tv_tensors of coordinates, which cannot be averaged, are accepted.
     """
     if type(batch) is Tensor:
         return batch
-    if isinstance(batch, Mapping):
+    if isinstance(batch, (dict, Mapping)):
         nest = batch if isinstance(batch, dict) else dict(batch)
-        return _changed(nest, {name: as_tensors(entry) for name, entry in batch.items()})
+        entries = [as_tensors(entry, coordinates=coordinates) for entry in batch.values()]
+        return _changed(nest, dict(zip(nest, entries, strict=True)))
     if isinstance(batch, (tuple, list)):
-        return _changed(batch, [as_tensors(entry) for entry in batch])
+        return _changed(batch, [as_tensors(entry, coordinates=coordinates) for entry in batch])
     if _is_array(batch):
         # torch.from_numpy rejects negative strides and warns about read-only arrays
         taken = batch.flags.writeable and min(batch.strides, default=0) >= 0
         return torch.from_numpy(batch if taken else batch.copy())
-    return batch.as_subclass(Tensor) if _is_tv_tensor(batch) else batch
-
-
-def refuse_coordinates(batch: Any) -> None:
-    """Raise for tv_tensors of coordinates, which cannot be averaged."""
-    for _, leaf in _leaves(batch):
-        if _is_tv_tensor(leaf) and type(leaf).__name__ in ("BoundingBoxes", "KeyPoints"):
-            raise TypeError(
-                f"{type(leaf).__name__} cannot be mixed: averaged coordinates mark no object. "
-                "Remove them from the batch, or pass rules= with FromAnchor() for them."
-            )
+    if not _is_tv_tensor(batch):
+        return batch
+    if not coordinates and type(batch).__name__ in ("BoundingBoxes", "KeyPoints"):
+        raise TypeError(
+            f"{type(batch).__name__} cannot be mixed: averaged coordinates mark no object. "
+            "Remove them from the batch, or pass rules= with FromAnchor() for them."
+        )
+    return batch.as_subclass(Tensor)
 
 
 def in_kind_of(batch: Any, mixed: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from zetamix.batches import as_tensors, in_kind_of, refuse_coordinates
+from zetamix.batches import as_tensors, in_kind_of
 from zetamix.checks import Gamma
 from zetamix.plan import (
     AnchorChoice,
@@ -112,8 +112,7 @@ def _read_pair(
 ) -> tuple[tuple[Any, Any], tuple[Any, Tensor], Draw]:
     """The pair as given and as tensors, and the random numbers on its device."""
     given = samples, labels
-    refuse_coordinates(given)
-    pair = as_tensors(given)
+    pair = as_tensors(given, coordinates=False)
     return given, pair, Draw(generator, stream, check_pair(*pair).device)
 
 

@@ -293,11 +293,11 @@ class BatchMix(nn.Module):
         given = samples if labels is ... else (samples, labels, *rest)
         if self.rules is None and type(samples) is Tensor is type(labels) and not rest:
             return self._mix_pair(samples, labels, controls)
-        if self.rules is None:
-            given = (given,) if isinstance(given, Tensor) else given
-            batches.refuse_coordinates(given)
-        batch = batches.as_tensors(given)
-        return batches.in_kind_of(given, self._mix_batch(batch, controls))
+        if self.rules is None and isinstance(given, Tensor):
+            given = (given,)
+        batch = batches.as_tensors(given, coordinates=self.rules is not None)
+        mixed = self._mix_batch(batch, controls)
+        return mixed if batch is given else batches.in_kind_of(given, mixed)
 
     def _mix_pair(
         self, samples: Tensor, labels: Tensor, controls: Controls
@@ -317,21 +317,20 @@ class BatchMix(nn.Module):
         if self.rules is not None:
             return self._mix_by_rules(batch, self.rules, controls)
         classes = self.num_classes, self.ignore_index
-        rules = batches.infer_rules(batch, self._blend, *classes, type(self).__name__)
-        if isinstance(batch, Mapping):
-            return self._mix_by_rules(batch, rules, controls)
-        rest = batch[2:]
-        if rest and self._rule.anchor == "random":
+        names = batches.find_pair(batch, self._blend, *classes, type(self).__name__)
+        if len(batch) > 2 and self._rule.anchor == "random":
             raise ValueError(
                 'With anchor="random" an output begins with another sample than its own, '
                 "so entries behind the labels need a rule: pass rules=."
             )
-        check_pair(*batch[:2])
-        if type(batch[0]) is Tensor:
-            mixed = self._mix_pair(batch[0], batch[1], controls)
+        samples, labels = (batch[name] for name in names)
+        if type(samples) is Tensor:
+            mixed = self._mix_pair(samples, labels, controls)
         else:
-            mixed = self._mix_by_rules(tuple(batch[:2]), rules, controls)
-        return batches.in_form_of(batch, [*mixed, *rest])
+            rules = self._blend, infer_rule(labels, *classes)
+            check_pair(samples, labels)
+            mixed = self._mix_by_rules((samples, labels), rules, controls)
+        return batches.with_pair(batch, mixed, names)
 
     def _mix_by_rules(self, batch: Any, rules: Rules, controls: Controls) -> Any:
         first = batches.check_first_tensor(batch)
