@@ -127,6 +127,7 @@ def test_forward_derivatives_by_the_weights(plan_of):
 # compiled, and without waiting for the device
 
 
+@pytest.mark.slow
 @both
 def test_compiles_into_one_graph(function):
     compiled = torch.compile(

@@ -227,21 +227,27 @@ class Twice(nn.Module):
         return self.shared(self.shared(samples))
 
 
-@pytest.mark.parametrize(
-    ("layer", "message"),
-    [
-        ("shared", "Layer 'shared' ran twice in one forward pass"),
-        ("unused", "Layer 'unused' did not run, so nothing was mixed"),
-        (
-            "pair",
-            "The output of 'pair' must be a floating point tensor, or a tuple .*, got dict",
-        ),
-    ],
-)
-def test_layers_that_cannot_be_mixed(layer, message):
-    hidden = HiddenMix(Twice(), layer, ZetaMixup(num_classes=3))
-    with pytest.raises((RuntimeError, TypeError), match=message):
-        hidden(torch.randn(3, 4), torch.arange(3))
+IMAGES, CLASSES = torch.randn(3, 4), torch.arange(3)
+TOKENS = torch.ones(3, 4, dtype=torch.long)
+RAN_WRONG = [
+    (Twice, "shared", IMAGES, "Layer 'shared' ran twice in one forward pass"),
+    (Twice, "unused", IMAGES, "Layer 'unused' did not run, so nothing was mixed"),
+    (Twice, "pair", IMAGES, "output of 'pair' must be a floating point tensor, or .*, got dict"),
+    (lambda: nn.Sequential(nn.Flatten(0), nn.Identity()), "1", IMAGES,
+     r"must have one row per label, 3, got \[12\]"),
+    (lambda: nn.Embedding(9, 2), "input", TOKENS, "The model's input must be .*, got torch.int64"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "layer", "inputs", "message"), RAN_WRONG)
+def test_layers_that_cannot_be_mixed(model, layer, inputs, message):
+    hidden = HiddenMix(model(), layer, ZetaMixup(num_classes=3))
+    with pytest.raises((RuntimeError, TypeError, ValueError), match=message):
+        hidden(inputs, CLASSES)
+    assert not any(module._forward_hooks for module in hidden.model.modules())
+    hidden = HiddenMix(TextModel(), "input", ZetaMixup(num_classes=3))
+    with pytest.raises(TypeError, match="got no positional argument"), hidden.mixing(CLASSES):
+        hidden.model(tokens=None, attended=None)
 
 
 def test_a_compiled_model_is_refused_but_not_a_compiled_part():
@@ -259,43 +265,33 @@ def test_a_compiled_model_is_refused_but_not_a_compiled_part():
     assert_close(logits, expected)
 
 
-def test_outputs_without_the_batch_first_and_integers_are_refused():
-    class Odd(nn.Sequential):
-        pass
-
-    model = Odd(nn.Flatten(0), nn.Identity())
-    hidden = HiddenMix(model, "1", ZetaMixup(num_classes=3))
-    with pytest.raises(ValueError, match=r"must have one row per label, 3, got \[12\]"):
-        hidden(torch.randn(3, 4), torch.arange(3))
-    hidden = HiddenMix(TextModel(), "input", ZetaMixup(num_classes=3))
-    with pytest.raises(TypeError, match=r"The model's input must be .*, got torch.int64"):
-        hidden(torch.ones(3, 4, dtype=torch.long), torch.arange(3), attended=None)
-    with (
-        pytest.raises(TypeError, match="got no positional argument"),
-        hidden.mixing(torch.arange(3)),
-    ):
-        hidden.model(tokens=None, attended=None)
+def nested():
+    model = nn.Sequential()
+    model.add_module("backbone", nn.Sequential())
+    model.backbone.add_module("layer3", nn.Linear(2, 2))
+    return model
 
 
-def test_wrong_arguments():
+MADE_WRONG = [
+    (nested, ["layer3"], ZetaMixup, r"no layer 'layer3'\. Did you mean backbone\.layer3\?"),
+    (nested, ["input", "bakbone"], ZetaMixup, r"no layer 'bakbone'\. Did you mean backbone\?"),
+    (small_model, [], ZetaMixup, "the name of a layer or a list of names, got"),
+    (small_model, ZetaMixup, ZetaMixup, "the name of a layer or a list of names, got"),
+    (small_model, ["input", "0"], ZetaMix, "Pass keep_variance=False, or use ZetaMixup"),
+    (small_model, "0", CutMix, "CutMix pastes boxes into images"),
+    (small_model, "0", LabelSmoothing, "transform must be a ZetaMixup"),
+]
+
+
+@pytest.mark.parametrize(("model", "layers", "kind", "message"), MADE_WRONG)
+def test_wrong_arguments(model, layers, kind, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        HiddenMix(model(), layers, kind(num_classes=3))
+
+
+def test_a_transform_needs_its_classes_and_zetamix_the_input():
     model, mix = small_model(), ZetaMixup(num_classes=3)
-    nested = nn.Sequential()
-    nested.add_module("backbone", nn.Sequential())
-    nested.backbone.add_module("layer3", nn.Linear(2, 2))
-    with pytest.raises(ValueError, match=r"no layer 'layer3'\. Did you mean backbone\.layer3\?"):
-        HiddenMix(nested, ["layer3"], mix)
-    with pytest.raises(ValueError, match=r"no layer 'bakbone'\. Did you mean backbone\?"):
-        HiddenMix(nested, ["input", "bakbone"], mix)
-    for nothing in ([], mix):
-        with pytest.raises(TypeError, match="the name of a layer or a list of names, got"):
-            HiddenMix(model, nothing, mix)
-    with pytest.raises(ValueError, match="Pass keep_variance=False, or use ZetaMixup"):
-        HiddenMix(model, ["input", "0"], ZetaMix(num_classes=3))
     HiddenMix(model, ["input"], ZetaMix(num_classes=3))
-    with pytest.raises(ValueError, match="CutMix pastes boxes into images"):
-        HiddenMix(model, "0", CutMix(num_classes=3))
-    with pytest.raises(TypeError, match="transform must be a ZetaMixup"):
-        HiddenMix(model, "0", LabelSmoothing(num_classes=3))
     with pytest.raises(ValueError, match="Pass num_classes to the transform"):
         HiddenMix(model, "0", ZetaMixup(rules=Blend()))
     assert "ZetaMixup" in repr(HiddenMix(model, "0", mix))
