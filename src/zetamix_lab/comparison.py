@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from zetamix.methods import UnknownMethodError, parse
+from zetamix.methods import UnknownMethodError, display_name, parse
 from zetamix_lab.data import Dataset
 from zetamix_lab.metrics import (
     METRICS,
@@ -36,15 +36,6 @@ Key: TypeAlias = tuple[str, int]
 LATE, LATE_EPOCHS = 1 / 3, 3
 # names of metrics of one's own of which less is better
 LESS = {"error", "loss", "nll", "ece", "mae", "mse", "rmse"}
-
-
-@dataclass(frozen=True)
-class Examples:
-    """Training samples mixed by one method; row k has the same original for all methods."""
-
-    method: str
-    samples: Tensor
-    targets: Tensor
 
 
 def metric_of(name: str) -> Metric:
@@ -77,8 +68,8 @@ class Comparison:
     curves: Mapping[Key, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     """The epochs of each finished run, as in its metrics.jsonl."""
     failures: Mapping[Key, str] = field(default_factory=dict)
-    examples: Sequence[Examples] = ()
-    """The originals as method `none`, then every method that mixes."""
+    examples: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    """Some training samples and targets as "original", then as mixed by each method."""
     description: str = ""
     """Where runs were trained, as in "2 processes side by side"; empty if all had a record."""
     unfinished: Mapping[Key, float] = field(default_factory=dict)
@@ -251,6 +242,11 @@ class Comparison:
             if method.name != "none":
                 found[label] = method.until
         return found
+
+    def name_of(self, label: str) -> str:
+        """The name of a method in a report, without an `until` that most methods share."""
+        shares = list(self.until.values())
+        return display_name(label, max(shares, key=shares.count, default=None))
 
     def late_changes(self, split: str) -> dict[str, list[float]]:
         """By method and for each seed, how the primary metric changed in the last third of epochs.

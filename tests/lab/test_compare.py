@@ -146,36 +146,33 @@ def test_all_runs_have_the_same_part_of_the_data():
 
 def test_examples_are_of_all_classes_in_the_rows_of_their_originals():
     grid = grid_of(make_dataset((30, 40, 50)), "none,cutmix,zeta:60")
-    originals, cut, zeta = make_examples(grid)
-    assert [originals.method, cut.method, zeta.method] == [
-        "none",
-        "cutmix:alpha=1.0,until=0.8",
-        "zeta:gamma=60.0,until=0.8",
-    ]
-    assert torch.equal(originals.targets, torch.eye(3)[torch.arange(10) % 3])
-    assert originals.samples.shape == (10, 1, 8, 8)
-    assert len(torch.unique(originals.samples, dim=0)) == 10
+    examples = make_examples(grid)
+    assert [*examples] == ["original", "cutmix:alpha=1.0,until=0.8", "zeta:gamma=60.0,until=0.8"]
+    (samples, targets), (cut, _), (zeta, of_zeta) = examples.values()
+    assert torch.equal(targets, torch.eye(3)[torch.arange(10) % 3])
+    assert samples.shape == (10, 1, 8, 8)
+    assert len(torch.unique(samples, dim=0)) == 10
     # so large a γ leaves every sample as it is
-    assert torch.allclose(zeta.samples, originals.samples, atol=1e-3)
-    assert torch.allclose(zeta.targets, originals.targets, atol=1e-3)
-    assert not torch.equal(cut.samples, originals.samples)
+    assert torch.allclose(zeta, samples, atol=1e-3)
+    assert torch.allclose(of_zeta, targets, atol=1e-3)
+    assert not torch.equal(cut, samples)
     train = {bytes(sample.numpy()) for sample in grid.dataset.train.samples}
-    assert {bytes(s.to(torch.uint8).numpy()) for s in originals.samples} <= train
+    assert {bytes(s.to(torch.uint8).numpy()) for s in samples} <= train
 
 
 @pytest.mark.parametrize("count", [2, 12])
 def test_examples_of_many_or_few_classes(count):
-    originals, _ = make_examples(grid_of(make_dataset((3,) * count), "none,mixup"))
+    examples = make_examples(grid_of(make_dataset((3,) * count), "none,mixup"))
     # the classes in turn, as far as there are samples: three of each
     expected = [*range(count)] * 3
-    assert originals.targets.argmax(1).tolist() == expected[:10]
+    assert examples["original"][1].argmax(1).tolist() == expected[:10]
 
 
 def test_examples_are_shuffled():
     # CutMix takes the sample before, which would always be of the class before
-    _, cut = make_examples(grid_of(make_dataset((10,) * 10), "none,cutmix"))
+    _, (_, cut) = make_examples(grid_of(make_dataset((10,) * 10), "none,cutmix")).values()
     own = torch.eye(10, dtype=torch.bool)
-    others = cut.targets.masked_fill(own, 0).argmax(1)[cut.targets.masked_fill(own, 0).amax(1) > 0]
+    others = cut.masked_fill(own, 0).argmax(1)[cut.masked_fill(own, 0).amax(1) > 0]
     assert len(others) > 5
     assert len({int(k - other) % 10 for k, other in enumerate(others)}) > 2
 

@@ -475,6 +475,9 @@ def test_what_is_shared_and_what_differs_is_said():
     text = " ".join(describe_terms(made({m: [0.1] for m in ("none", "mixup", "zeta:until=0.5")})))
     assert "do not mix equally long: mixup:1.0 in all of training and zeta" in text
     assert "in the first 50 % of training" in text
+    shared = made({m: [0.1] for m in ("none", "mixup:until=0.8", "switch:until=0.8", "cutmix")})
+    names = list(map(shared.name_of, shared.methods))
+    assert names == ["no mixing", "mixup:1.0", "switch", "cutmix:alpha=1.0,until=1.0"]
     assert "switch: mixup for half" in describe_terms(made({"switch": [0.1]}))[0]
 
 

@@ -131,18 +131,19 @@ def _finish(console: Console, comparison: "Comparison", out: Path, json_file: Pa
     )
     from zetamix_lab.report.compare_text import summarise
 
-    page, replaced = None, ""
+    page, replaced, command = None, "", ""
     if comparison.records:
         on_gpu = any("gpu" in record.machine for record in comparison.records.values())
         device = torch.device("cuda" if on_gpu and torch.cuda.is_available() else "cpu")
         replaced = describe_replaced(comparison, out)
         # the files are written first: printing to a closed pipe would end the command
-        page = write_report(comparison, out, machine_info(device))
+        about = machine_info(device)
+        page, command = write_report(comparison, out, about), about["command"]
         options.write_results(json_file, out / "results.json")
         print_table(console, main_table(comparison))
         if comparison.compared:
             print_table(console, difference_table(comparison), required=3)
-    print_findings(console, summarise(comparison).pairs)
+    print_findings(console, summarise(comparison, command).pairs)
     if page is not None:
         print_line(console, f"Report written to {short_path(page)}")
     if replaced:

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from zetamix.methods import display_name
 from zetamix_lab.atomic_io import json_safe, read_json, write_json, write_text
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.metrics import BALANCED
@@ -116,7 +115,7 @@ def main_table(comparison: Comparison) -> Table:
     }
     rows = []
     for label in comparison.methods:
-        row: list[Cell | int | str] = [display_name(label)]
+        row: list[Cell | int | str] = [comparison.name_of(label)]
         for metric in metrics:
             own = comparison.summary.loc[(label, metric.name)]
             values = comparison.values(label, metric.name).items()
@@ -132,7 +131,7 @@ def main_table(comparison: Comparison) -> Table:
     columns = [Column(m.heading, f"{m.title}; {m.better}") for m in metrics]
     note = "Mean ± standard deviation over seeds."
     if better & {(label, m.name) for label in comparison.methods for m in metrics}:
-        note += f" Bold: significantly better than {display_name(first)}."
+        note += f" Bold: significantly better than {comparison.name_of(first)}."
     size = f"{comparison.test_size:,} test samples, " if comparison.test_size else ""
     return Table(
         [Column("method"), *columns, Column("seeds", "finished runs of the method")],
@@ -145,10 +144,13 @@ def main_table(comparison: Comparison) -> Table:
 def difference_table(comparison: Comparison, name: str | None = None) -> Table:
     """Differences from each baseline in a metric, the primary one unless named."""
     metric = metric_of(name or comparison.primary)
-    columns, rows = [Column("method")], [[Cell(display_name(m))] for m in comparison.methods]
+    columns, rows = [Column("method")], [[Cell(comparison.name_of(m))] for m in comparison.methods]
     for baseline in comparison.baselines:
         columns += [
-            Column(f"minus {display_name(baseline)} ({LEVEL})", "mean difference and its interval"),
+            Column(
+                f"minus {comparison.name_of(baseline)} ({LEVEL})",
+                "mean difference and its interval",
+            ),
             Column("Holm-corrected p", "two-sided t-test, corrected over all tests"),
         ]
         tests = {test.method: test for test in comparison.differences(baseline, name).itertuples()}
@@ -196,7 +198,7 @@ def class_table(comparison: Comparison) -> Table | None:
         ]
         rows.append([dataset.classes[k], int(counts[k]), *cells])
     columns = [Column("class"), Column("samples", "in the test split")]
-    return Table([*columns, *map(display_name, labels)], rows, "Per-class recall, %", notes)
+    return Table([*columns, *map(comparison.name_of, labels)], rows, "Per-class recall, %", notes)
 
 
 # files

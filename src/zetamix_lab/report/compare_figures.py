@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from zetamix.methods import display_name
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.report.compare_text import LEVEL
 from zetamix_lab.report.figure import GREY, Picture, drawing, series_style
@@ -40,10 +39,7 @@ def draw_figures(comparison: Comparison) -> dict[str, Picture]:
     if few and comparison.records:
         pictures.append(draw_confusion(comparison))
     if dataset is not None and comparison.examples:
-        examples = {
-            "original" if row.method == "none" else row.method: (row.samples, row.targets)
-            for row in comparison.examples
-        }
+        examples = {comparison.name_of(label): own for label, own in comparison.examples.items()}
         pictures.append(draw_outputs(examples, dataset.classes))
     return {picture.name: picture for picture in pictures}
 
@@ -63,10 +59,10 @@ def draw_differences(comparison: Comparison) -> Picture:
                 seeds = [value - base[seed] for seed, value in values.items() if seed in base]
                 _draw_difference(axes, row, test, seeds)
             axes.axvline(0, color="black", linewidth=1)
-            axes.set_yticks(range(len(tests)), list(map(display_name, tests["method"])))
+            axes.set_yticks(range(len(tests)), list(map(comparison.name_of, tests["method"])))
             axes.set_ylim(len(tests) - 0.5, -0.5)
             axes.grid(visible=False, axis="y")
-            axes.set_title(f"minus {display_name(baseline)}")
+            axes.set_title(f"minus {comparison.name_of(baseline)}")
             axes.set_xlabel(f"difference in {metric.title}{unit} ({side} is better)")
         return Picture.of(
             figure,
@@ -139,7 +135,9 @@ def _draw_curves(axes: Axes, comparison: Comparison, split: str, name: str) -> l
         epochs, spread = values.index, spread if len(runs) > 1 else 0.0
         style, band = series_style(index), (mean - spread, mean + spread)
         every = max(1, len(epochs) // 8)
-        axes.plot(list(epochs), mean.tolist(), label=display_name(label), markevery=every, **style)
+        axes.plot(
+            list(epochs), mean.tolist(), label=comparison.name_of(label), markevery=every, **style
+        )
         axes.fill_between(epochs, *band, color=style["color"], alpha=0.13, lw=0)
         late += [edge[epochs >= SCALED_FROM * epochs[-1]] for edge in band]
     return late
@@ -173,14 +171,15 @@ def draw_confusion(comparison: Comparison) -> Picture:
             axes.set_axis_off()
         for axes, label in zip(panels.flat, methods, strict=False):
             image = _draw_matrix(axes, comparison.confusion(label), classes)
-            axes.set_title(display_name(label))
+            axes.set_title(comparison.name_of(label))
+        names = map(comparison.name_of, methods)
         figure.supxlabel("predicted class", fontsize=9)
         figure.supylabel("true class", fontsize=9)
         figure.colorbar(image, ax=panels, shrink=0.6, label="% of the true class")
         return Picture.of(
             figure,
             "confusion",
-            alt=f"Confusion matrices on the test split of {', '.join(map(display_name, methods))}.",
+            alt=f"Confusion matrices on the test split of {', '.join(names)}.",
             caption="Confusion matrices on the test split after the last epoch, summed over seeds, "
             "in % of each true class.",
         )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from zetamix.methods import display_name
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.data.quality import CAUTIONS
 from zetamix_lab.metrics import Metric
@@ -76,10 +75,10 @@ def _decision(comparison: Comparison) -> str:
         own = comparison.summary.loc[(methods[0], metric.name)]
         value = metric.format(own["mean"], None if math.isnan(own["sd"]) else own["sd"])
         seeds = plural(len(comparison.finished), "seed")
-        name = display_name(methods[0])
+        name = comparison.name_of(methods[0])
         return f"{name}: {metric.title} {value} over {seeds}, with nothing to compare."
     first = comparison.baselines[0]
-    name, tests = display_name(first), _tested(comparison)
+    name, tests = comparison.name_of(first), _tested(comparison)
     if not len(tests):
         few = f"no method shares two finished seeds with {name}"
         if comparison.complete:
@@ -97,17 +96,18 @@ def _decision(comparison: Comparison) -> str:
     subject = f"mixing {join(verdicts)}" if is_mixing else f"compared with {name}"
     epochs = comparison.recipe and comparison.recipe.epochs
     when = f"after {plural(epochs, 'epoch')}, {subject}" if epochs else subject
-    moves = "; ".join(map(_move, [*found[better].itertuples(), *found[~better].itertuples()]))
+    tests = [*found[better].itertuples(), *found[~better].itertuples()]
+    moves = "; ".join(_move(test, comparison.name_of(test.method)) for test in tests)
     return f"{when[0].upper()}{when[1:]}: {moves}."
 
 
-def _move(test: Any) -> str:
+def _move(test: Any, name: str) -> str:
     """ "zetamix lowers the error rate by 1.20 points (95 % interval 0.62 to 1.78)" """
     metric, sign = metric_of(test.metric), 1 if test.mean > 0 else -1
     low, high = sorted(sign * end for end in (test.low, test.high))
     change = metric.format_difference(sign * test.mean).lstrip("+")
     return (
-        f"{display_name(test.method)} {'raises' if sign > 0 else 'lowers'} the {metric.title} by "
+        f"{name} {'raises' if sign > 0 else 'lowers'} the {metric.title} by "
         f"{change} ({LEVEL} interval {metric.number(low)} to {metric.number(high)})"
     )
 
@@ -118,7 +118,7 @@ def _at_chance(comparison: Comparison) -> str:
         return ""
     subject = "No method is" if comparison.complete else "No method so far is"
     if len(comparison.methods) == 1:
-        subject = f"{display_name(comparison.methods[0])} is not"
+        subject = f"{comparison.name_of(comparison.methods[0])} is not"
     metric = metric_of(chance.metric)
     return (
         f"{subject} significantly better than chance: {metric.title} {metric.format(chance.value)} "
@@ -181,7 +181,7 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
     tests = _tested(comparison)
     gains = metric.sign * tests["mean"]
     if (tests["significant"] & (gains > 0)).any():
-        best = display_name(tests.loc[gains[tests["significant"]].idxmax(), "method"])
+        best = comparison.name_of(tests.loc[gains[tests["significant"]].idxmax(), "method"])
         where = ": its trained models are in the folder runs (load_model)" if recipe else ""
         return f"Use {best}{where}.", ""
     if tests["significant"].any() or not (gains > 0).any():
@@ -240,9 +240,11 @@ def describe_terms(comparison: Comparison) -> list[str]:
     """What the names of a table mean, and how long the methods mix."""
     terms, shares = dict[str, list[str]](), dict[float, list[str]]()
     for label in comparison.methods:
-        terms.setdefault(TERMS.get(label.partition(":")[0], ""), []).append(label)
+        terms.setdefault(TERMS.get(label.partition(":")[0], ""), []).append(
+            comparison.name_of(label)
+        )
     for label, until in comparison.until.items():
-        shares.setdefault(until, []).append(label)
+        shares.setdefault(until, []).append(comparison.name_of(label))
     notes = ["; ".join(f"{join(labels)}: {term}" for term, labels in terms.items() if term)]
     if comparison.has_temperatures:
         notes.append("(T): after temperature scaling on the validation split")
@@ -290,7 +292,7 @@ def _convergence(comparison: Comparison) -> tuple[bool, str]:
     title = f"{'validation' if split == 'val' else 'test'} {metric.title}"
     means = {method: fmean(values) for method, values in changes.items()}
     improving = [
-        f"{display_name(method)} ({metric.format_difference(means[method])})"
+        f"{comparison.name_of(method)} ({metric.format_difference(means[method])})"
         for method, values in changes.items()
         if metric.sign * means[method] >= STILL_IMPROVING
         and all(metric.sign * value > 0 for value in values)
@@ -327,7 +329,7 @@ def _calibration(comparison: Comparison) -> str:
     if not comparison.records:
         return ""
     means = {label: f"{comparison.temperature(label):.2f}" for label in comparison.methods}
-    named = [f"{mean} for {display_name(label)}" for label, mean in means.items()]
+    named = [f"{mean} for {comparison.name_of(label)}" for label, mean in means.items()]
     text += f"Temperatures fitted on the validation split (below 1: underconfident): {join(named)}."
     if {"0.01", "100.00"} & {*means.values()}:
         text += " A temperature of 0.01 or 100 is the limit of the fit: it has no optimum."
@@ -340,14 +342,14 @@ def _incomplete(comparison: Comparison) -> str:
     text = f"{len(comparison.finished)} of {comparison.total} runs are finished."
     epochs = comparison.recipe.epochs if comparison.recipe else 0
     names = [
-        f"{display_name(method)} seed {seed} after {count_epochs(reached, epochs)}"
+        f"{comparison.name_of(method)} seed {seed} after {count_epochs(reached, epochs)}"
         for (method, seed), reached in comparison.unfinished.items()
     ]
     if names:
         more = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
         text += f" In progress: {join([*names[:MAX_NAMED], *more])}."
     for (method, seed), reason in comparison.failures.items():
-        text += f" {display_name(method)} seed {seed} failed: {reason}"
+        text += f" {comparison.name_of(method)} seed {seed} failed: {reason}"
     return text
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from zetamix.methods import Method, choose_methods, display_name, parse, parse_list
-from zetamix_lab.comparison import Comparison, Examples
+from zetamix_lab.comparison import Comparison
 from zetamix_lab.data import Dataset, DatasetRef
 from zetamix_lab.data.groups import Group
 from zetamix_lab.data.load_dataset import load_or_take
@@ -152,7 +152,7 @@ def compare(grid: Grid, **options: Any) -> Comparison:
     )
 
 
-def make_examples(grid: Grid) -> list[Examples]:
+def make_examples(grid: Grid) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """Outputs of every method for the same batch of training samples.
 
     For images, some of each class are kept; for points, all.
@@ -170,12 +170,12 @@ def make_examples(grid: Grid) -> list[Examples]:
         batch = batch[torch.randperm(len(batch), generator=generator)]
     samples, labels = train.take(batch).float(), train.labels[batch]
     rows = torch.tensor([int((batch == index).nonzero()) for index in chosen])
-    mixing = [method for method in grid.methods if method.name != "none"]
-    examples = []
-    for method in (parse("none"), *mixing):
+    examples = {}
+    for method in (parse("none"), *grid.methods):
         own = torch.Generator().manual_seed(0)
         mixed, targets = method.mix(samples, labels, train.num_classes, own)
-        examples.append(Examples(method.label, mixed[rows], targets[rows]))
+        label = "original" if method.name == "none" else method.label
+        examples[label] = mixed[rows], targets[rows]
     return examples
 
 
