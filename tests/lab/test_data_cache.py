@@ -116,7 +116,7 @@ def test_an_interrupted_run_leaves_nothing(stop, pets):
             raise stop
 
     with pytest.raises(stop):
-        data.prepare(pets, progress=interrupt)
+        data.load(pets, progress=interrupt)
     assert prepared(pets.parent) == []
     assert not [*(pets.parent / "prepared").glob("*.part")]
     assert len(data.load(pets).train) == 14
@@ -135,7 +135,7 @@ def test_partial_data_of_a_killed_process_is_removed(pets):
 
 
 def prepare_and_report(root, queue):
-    dataset = data.prepare(root / "own.npz", root, progress=lambda what, *_: queue.put(what))
+    dataset = data.load(root / "own.npz", root, progress=lambda what, *_: queue.put(what))
     queue.put(dataset.fingerprint)
 
 

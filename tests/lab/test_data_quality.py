@@ -79,7 +79,7 @@ def test_all_problems_of_a_folder_are_reported_at_once(tmp_path):
     assert sum(report.sizes.values()) == 22
     # prepare still refuses
     with pytest.raises(data.DataError, match="stray"):
-        data.prepare(mine, tmp_path / "data")
+        data.load(mine, tmp_path / "data")
 
 
 def test_all_problems_of_splits_are_reported_at_once(tmp_path):

@@ -206,7 +206,7 @@ INVALID_FOLDERS = {
         all_of(folders("train"), folders("test", {"cat": 1, "emu": 1})),
         "class 'emu' has no sample in train",
     ),
-    "one class": (folders(".", {"cat": 5}), "mine: 1 class; expected two or more"),
+    "one class": (folders(".", {"cat": 5}), "mine: 1 class with samples to train on; expected two"),
     "no class": (empty("train"), "mine/train contains no images; expected"),
     "one image": (folders(".", {"cat": 5, "dog": 1}), "'dog' of .*mine has 1 image .* at least 3"),
     "empty split": (all_of(folders("train"), empty("val")), "mine/val contains no images"),
@@ -239,7 +239,7 @@ def test_broken_images_are_left_out_on_request(mine, data_dir):
         (mine / name).write_bytes((mine / name).read_bytes()[:60])
     with pytest.raises(data.DataError, match=r"add --skip-broken to the command"):
         data.load(mine, data_dir)
-    kept = data.prepare(mine, data_dir, skip_broken=True)
+    kept = data.load(mine, data_dir, skip_broken=True)
     assert f"3 unreadable images skipped: {mine}" in kept.notes[-1]
     assert "and 2 more (listed by zetamix check)" in kept.notes[-1]
     # every other image is where it was, with its own label and pixels
@@ -257,11 +257,11 @@ def test_a_class_without_a_readable_image_is_refused(mine, data_dir):
     for file in (mine / "dog").iterdir():
         file.write_bytes(file.read_bytes()[:60])
     with pytest.raises(data.DataError, match=r"mine: no image of dog can be read"):
-        data.prepare(mine, data_dir, skip_broken=True)
+        data.load(mine, data_dir, skip_broken=True)
     with pytest.raises(
         ValueError, match=r"skip_broken is for your own images only: digits without"
     ):
-        data.prepare("digits", data_dir, skip_broken=True)
+        data.load("digits", data_dir, skip_broken=True)
 
 
 def test_reading_stops_after_many_broken_images(mine, data_dir):
@@ -401,7 +401,7 @@ INVALID_TABLES = {
     "short row": (lambda rows: [*rows[:3], ["a"], *rows[4:]], "row 4: image 'a' not found"),
     "long row": (lambda rows: [*rows[:3], ["a"] * 3, *rows[4:]], "row 4: expected 2 cells, got 3"),
     "no rows": (lambda rows: rows[:1], "has a header and no rows"),
-    "one class": (lambda rows: rows[:11], "1 class; expected two or more"),
+    "one class": (lambda rows: rows[:11], "1 class with samples to train on; expected two"),
     "wrong split": (with_splits(lambda row: "holdout"), "row 2: split 'holdout'; expected train"),
     "no train": (with_splits(lambda row: "val"), "no row has the split train"),
     "class not in train": (
@@ -450,7 +450,7 @@ def test_labels_with_bars_are_several_labels(mine, data_dir):
     dataset = data.load(write_labels(mine, rows), data_dir)
     assert (dataset.classes, dataset.multi_label) == (("ill", "old", "wet"), True)
     assert totals(dataset) == [7, 15, 22]
-    assert dataset.notes[0] == "multi-label: every sample has any number of 3 labels"
+    assert dataset.notes[0] == "multi-label: any number of 3 labels for every sample"
 
 
 def test_a_table_of_numbers(mine, data_dir):

@@ -63,7 +63,7 @@ def compare(
     chosen, numbers = options.parse_methods(methods, until), options.parse_seeds(seeds, SEEDS)
     groups = options.parse_group(group)
     options.check_data(data)
-    from zetamix_lab.data import prepare
+    from zetamix_lab.data import load
     from zetamix_lab.metrics import primary_metric
     from zetamix_lab.runs.compare import check_recipe, make_grid
     from zetamix_lab.runs.compare import compare as compare_methods
@@ -81,7 +81,7 @@ def compare(
             found["progress"] = progress
             if skip_broken:
                 # later loads use the prepared data
-                prepare(data, skip_broken=True, **found)
+                load(data, skip_broken=True, **found)
             grid = make_grid(
                 data,
                 chosen,

@@ -12,7 +12,6 @@ try:
     from zetamix_lab.data.load_dataset import check_fingerprint as check_fingerprint
     from zetamix_lab.data.load_dataset import load as load
     from zetamix_lab.data.load_dataset import load_cached as load_cached
-    from zetamix_lab.data.load_dataset import prepare as prepare
     from zetamix_lab.data.loader import Loader as Loader
     from zetamix_lab.data.quality import Report as Report
 except ModuleNotFoundError as error:

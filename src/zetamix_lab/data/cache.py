@@ -161,7 +161,7 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
             raise DataError(
                 f"{plural(len(scan.corrupt), 'image')}{more} of {source.name} cannot be read, so "
                 "nothing was prepared. Replace or remove these files, or add --skip-broken to the "
-                "command (skip_broken=True to zetamix_lab.data.prepare) to skip them:\n  "
+                "command (skip_broken=True to zetamix_lab.data.load) to skip them:\n  "
                 + "\n  ".join(scan.corrupt)
             )
         source = _without_broken(source, scan)

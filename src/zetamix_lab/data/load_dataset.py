@@ -1,4 +1,4 @@
-"""Load, prepare and check a dataset by name or path; references that other processes can open."""
+"""Load and check a dataset by name or path; references that other processes can open."""
 
 import os
 from collections.abc import Callable
@@ -38,6 +38,7 @@ def load(
     group: Group = None,
     *,
     progress: Progress | None = None,
+    skip_broken: bool = False,
 ) -> Dataset:
     """The dataset of that name, or at that path.
 
@@ -56,6 +57,8 @@ def load(
         compiled regular expression whose first capture group, applied to the path of a file, is
         the patient. Existing splits are checked.
     progress: called while files are prepared, with the activity, how much is done, and the total.
+    skip_broken: skip your own images that cannot be read, with a note. Later loads use the data as
+        it was prepared, until a file changes.
 
     Files are decoded on the first load; later loads are memory-mapped. Nothing is downloaded.
 
@@ -63,34 +66,12 @@ def load(
     torch.Size([1257, 1, 8, 8])
     """
     request = resolve(name, data_dir, seed, size, group)
-    return request.open() or request.prepare(progress)
-
-
-def prepare(
-    name: DataName,
-    data_dir: DataDir = None,
-    seed: int = 0,
-    size: int | None = None,
-    group: Group = None,
-    *,
-    progress: Progress | None = None,
-    force: bool = False,
-    skip_broken: bool = False,
-) -> Dataset:
-    """As `load`, with two choices.
-
-    force: prepare again even if the data is prepared already.
-    skip_broken: skip your own images that cannot be read, with a note. Later loads use the data as
-        it was prepared, until a file changes.
-    """
-    request = resolve(name, data_dir, seed, size, group)
     if skip_broken and not request.own:
         raise ValueError(
             f"skip_broken is for your own images only: {request.name} without some images would "
             "be another dataset. Get its files again."
         )
-    ready = None if force else request.open()
-    return ready or request.prepare(progress, force=force, skip_broken=skip_broken)
+    return request.open() or request.prepare(progress, skip_broken=skip_broken)
 
 
 def check(

@@ -9,13 +9,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
-from zetamix_lab.data.errors import DataError, OnProblem, check_distinct
+from zetamix_lab.data.errors import DataError, OnProblem, check_distinct, raise_problems
 from zetamix_lab.data.groups import Group, find_groups, suggest_pattern
 from zetamix_lab.data.image_files import (
     Fit,
@@ -27,7 +27,7 @@ from zetamix_lab.data.image_files import (
 )
 from zetamix_lab.data.source import Array, Block, Rows, Source, read_arrays
 from zetamix_lab.data.splits import complete_splits, content_key, count_labels, digest, file_keys
-from zetamix_lab.text import printable
+from zetamix_lab.text import plural, printable
 
 SPLIT_NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -141,115 +141,95 @@ def number_labels(
 
     known: what else is wrong with rows.
     """
-    column, values = str(table.labels.columns[0]), table.labels.iloc[:, 0].tolist()
-    if any(isinstance(value, str) and SEPARATOR in value for value in values):
-        values = [value.split(SEPARATOR) if isinstance(value, str) else value for value in values]
-    several = table.labels.shape[1] > 1 or any(isinstance(value, list) for value in values)
-    in_train = splits == "train"
-    if not in_train.any():
-        # all labels are looked at before this is said
-        in_train = splits != "train"
-    if table.labels.shape[1] > 1:
-        classes = tuple(map(str, table.labels.columns))
-        labels, problems = table.labels.to_numpy(np.int64), dict[int, str]()
-    elif several:
-        classes, labels, problems = _number_lists(values, table.classes, in_train, column)
-    else:
-        classes, labels, problems = _number_scalars(values, table.classes, in_train, column)
-        # text may name a class 0.5; numbers do not
-        are_numbers = any(isinstance(value, float) for value in values)
-        _refuse_numbers(classes, table, column, 0 if are_numbers else MAX_NUMBERS)
+    column = str(table.labels.columns[0])
+    classes, rows, several = _list_labels(table, column)
+    found, problems = _read_labels(rows, classes, column)
     problems |= known
-    on_problem(_list_problems(table, problems))
-    if not (splits == "train").any():
+    in_train = splits == "train"
+    number: dict[Any, int] = {k: k for k in range(len(classes or ()))}
+    if classes is None:
+        # all labels are looked at before a missing train is said
+        named = in_train if in_train.any() else ~in_train
+        names = {name for row in np.flatnonzero(named) for name in found[row]}
+        classes = tuple(sorted(names, key=natural_order))
+        number = {name: k for k, name in enumerate(classes)}
+        if not several:
+            _refuse_numbers(table, column, classes, rows)
+    absent = {row: item for row, some in enumerate(found) for item in some if item not in number}
+    on_problem([f"{table.place(row)}: {why}." for row, why in sorted(problems.items())])
+    if not in_train.any():
         raise DataError(f"{table.path}: no row has the split train; expected samples to train on.")
-    valid = np.array([row for row in range(len(labels)) if row not in problems], np.int64)
-    if not in_train[valid].any():
-        raise DataError(f"{table.path}: no sample of train has a label; expected two classes.")
+    labels = np.zeros((len(rows), len(classes)) if several else len(rows), np.int64)
+    for row, some in enumerate(found):
+        if some and row not in absent:
+            labels[(row, [number[item] for item in some]) if several else row] = (
+                1 if several else number[some[0]]
+            )
+    valid = np.array([k for k in range(len(rows)) if k not in problems and k not in absent], int)
     notes: list[str] = []
     if several:
         one_hot = bool((labels[valid].sum(1) == 1).all())
-        what = (
-            "labels are one-hot: read as"
-            if one_hot
-            else "multi-label: every sample has any number of"
-        )
-        notes = [f"{what} {len(classes)} {'classes' if one_hot else 'labels'}"]
+        what = "labels are one-hot: read as" if one_hot else "multi-label: any number of"
+        notes = [f"{what} {len(classes)} {'classes' if one_hot else 'labels for every sample'}"]
         labels = labels.argmax(1) if one_hot else labels
-    counts = count_labels(torch.from_numpy(labels[valid[in_train[valid]]]), len(classes)).tolist()
+    trained = torch.from_numpy(labels[valid[in_train[valid]]])
+    counts = count_labels(trained, len(classes)).tolist()
+    empty = [name for name, count in zip(classes, counts, strict=True) if not count]
     on_problem(
         [
-            f"{table.path}: class {name!r} has no sample in train. It needs some."
-            for name, count in zip(classes, counts, strict=True)
-            if not count
+            f"{table.path}: class {name!r} has no sample in train. Every class needs some."
+            for name in dict.fromkeys([*map(str, absent.values()), *empty])
         ]
     )
     classes = tuple(map(printable, classes))
     check_distinct(classes, str(table.path))
-    if len(classes) < 2:
-        on_problem([f"{table.path}: 1 class; expected two or more."])
+    if len(classes) < 2 or not len(trained):
+        problem = f"{table.path}: {plural(len(classes), 'class', 'classes')} with samples to train"
+        (on_problem if len(trained) else raise_problems)([f"{problem} on; expected two or more."])
     return classes, labels, tuple(notes), valid
 
 
-Numbered: TypeAlias = tuple[tuple[str, ...], Array, dict[int, str]]
-
-
-def _number_scalars(
-    values: Sequence[Any], classes: Sequence[str] | None, in_train: Array, column: str
-) -> Numbered:
-    """One class per sample, by its number among `classes`, or else by its name."""
-    problems: dict[int, str] = {}
-    names: list[Any] = []
-    for row, value in enumerate(values):
-        try:
-            names.append(_class_of(value, classes, column))
-        except ValueError as error:
-            names.append(None)
-            problems[row] = str(error)
-    if classes is not None:
-        return tuple(classes), np.array([name or 0 for name in names], np.int64), problems
-    number = _number_names({names[row] for row in np.flatnonzero(in_train)} - {None})
-    for row, name in enumerate(names):
-        if name not in number and row not in problems:
-            problems[row] = _absent(name)
-    return tuple(number), np.array([number.get(name, 0) for name in names], np.int64), problems
-
-
-def _number_lists(
-    values: Sequence[Any], classes: Sequence[str] | None, in_train: Array, column: str
-) -> Numbered:
-    """Any number of classes per sample: their numbers or names, or a row of zeros and ones."""
-    rows = [value if isinstance(value, list) else [value] for value in values]
-    if classes is None and all(item in (0, 1) for row in rows for item in _plain(row)):
-        sizes = {len(row) for row in rows}
-        if len(sizes) > 1:
-            raise DataError(f"{column} has rows of {min(sizes)} to {max(sizes)} zeros and ones.")
-        names = tuple(map(str, range(sizes.pop())))
-        return names, np.array(rows, np.int64).reshape(len(rows), len(names)), {}
-    problems: dict[int, str] = {}
+def _read_labels(
+    rows: Sequence[Sequence[Any]], classes: Sequence[str] | None, column: str
+) -> tuple[list[list[Any]], dict[int, str]]:
+    """The classes of every sample, and what is wrong with those that are left empty."""
     found: list[list[Any]] = []
+    problems: dict[int, str] = {}
     for row, items in enumerate(rows):
         try:
             found.append([_class_of(item, classes, column) for item in items])
         except ValueError as error:
             found.append([])
             problems[row] = str(error)
-    number: Mapping[Any, int] = {k: k for k in range(len(classes or ()))}
-    if classes is None:
-        number = _number_names({name for row in np.flatnonzero(in_train) for name in found[row]})
-    matrix = np.zeros((len(rows), len(number)), np.int64)
-    for row, items in enumerate(found):
-        absent = [item for item in items if item not in number]
-        if absent:
-            problems.setdefault(row, _absent(absent[0]))
-        else:
-            matrix[row, [number[item] for item in items]] = 1
-    return tuple(number) if classes is None else tuple(classes), matrix, problems
+    return found, problems
 
 
-def _plain(row: Sequence[Any]) -> list[Any]:
-    """The items of a list; one that is no number if it is nested, so that it is refused."""
-    return [None if isinstance(item, list | dict | str) else item for item in row]
+def _list_labels(
+    table: SampleTable, column: str
+) -> tuple[tuple[str, ...] | None, list[list[Any]], bool]:
+    """The classes if they are known, the labels of every sample, and whether it may have several.
+
+    Labels are the numbers of known classes, or else names.
+    """
+    if table.labels.shape[1] > 1:
+        classes = tuple(map(str, table.labels.columns))
+        return classes, [np.flatnonzero(row).tolist() for row in table.labels.to_numpy()], True
+    values = table.labels.iloc[:, 0].tolist()
+    if any(isinstance(value, str) and SEPARATOR in value for value in values):
+        values = [value.split(SEPARATOR) if isinstance(value, str) else value for value in values]
+    rows = [value if isinstance(value, list) else [value] for value in values]
+    if not any(isinstance(value, list) for value in values):
+        return table.classes, rows, False
+    plain = all(isinstance(item, int | float) and item in (0, 1) for row in rows for item in row)
+    if table.classes is not None or not plain:
+        return table.classes, rows, True
+    sizes = {len(row) for row in rows}
+    if len(sizes) > 1:
+        raise DataError(
+            f"{table.path}: {column} has rows of {min(sizes)} to {max(sizes)} zeros and ones."
+        )
+    classes = tuple(map(str, range(sizes.pop())))
+    return classes, [np.flatnonzero(row).tolist() for row in rows], True
 
 
 def _class_of(value: Any, classes: Sequence[str] | None, column: str) -> Any:
@@ -275,33 +255,16 @@ def _class_of(value: Any, classes: Sequence[str] | None, column: str) -> Any:
     return str(value) if classes is None else value
 
 
-def _number_names(names: Iterable[str]) -> dict[str, int]:
-    """Numbers of names in natural order."""
-    return {name: number for number, name in enumerate(sorted(names, key=natural_order))}
-
-
-def _absent(name: str) -> str:
-    # without a row: said once for the class
-    return f"\0class {name!r} has no sample in train. It needs some"
-
-
-def _list_problems(table: SampleTable, problems: Mapping[int, str]) -> list[str]:
-    """Sentences for rows without a valid label; one for all rows of a class not in train."""
-    return list(
-        dict.fromkeys(
-            f"{table.path}: {why[1:]}." if why[0] == "\0" else f"{table.place(row)}: {why}."
-            for row, why in sorted(problems.items())
-        )
-    )
-
-
-def _refuse_numbers(classes: Sequence[str], table: SampleTable, column: str, most: int) -> None:
-    """Raise for targets of a regression: more than `most` numbers that are not all whole."""
+def _refuse_numbers(
+    table: SampleTable, column: str, classes: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
+    """Raise for targets of a regression: numbers that are not all whole."""
+    # text may name a class 0.5, but not many
+    most = 0 if any(isinstance(row[0], float) for row in rows) else MAX_NUMBERS
     try:
-        numbers = [float(name) for name in classes]
+        odd = [name for name in classes if not float(name).is_integer()]
     except ValueError:
         return
-    odd = [name for name, value in zip(classes, numbers, strict=True) if not value.is_integer()]
     if odd and len(classes) > most:
         raise DataError(
             f"{table.path}: {column} has {len(classes):,} different numbers, such as {odd[0]}: "
