@@ -51,8 +51,6 @@ class CellResults:
     """Runs that this call finished; the others had a record before."""
     description: str = ""
     """Where they were trained, as in "2 processes side by side"; empty where nothing was."""
-    busy_s: float = 0.0
-    """Seconds that training steps took in this call; runs that share a device share its time."""
 
     @property
     def complete(self) -> bool:
@@ -138,8 +136,6 @@ def run_cells(
         kind, key, value = message
         if message == KILLED:
             tracker.deaths += 1
-        elif kind == "busy":
-            results.busy_s += value
         elif kind == "progress":
             tracker.update(key, value)
         elif kind == "failure":
@@ -318,4 +314,3 @@ class _Reporter:
     def _send_last(self, run: Run) -> None:
         if run in self._progress:
             self.send(("progress", run.cell.key, self._progress[run]))
-            self.send(("busy", run.cell.key, run.timer.busy))

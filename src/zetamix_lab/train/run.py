@@ -314,10 +314,8 @@ class StepTimer:
         self.seconds = 0.0
         self.sharing = 1
         """Runs that share the device; each counts an equal part of its time."""
-        self.busy = 0.0
-        """Seconds of all steps of this process, including untimed chunks."""
-        # steps, whether they are timed, and the events around them
-        self._in_flight: deque[tuple[int, bool, Any, Any]] = deque()
+        # timed steps, and the events around them
+        self._in_flight: deque[tuple[int, Any, Any]] = deque()
         self._warm = False
 
     def start(self, *, warm: bool = False) -> None:
@@ -331,16 +329,18 @@ class StepTimer:
     @contextmanager
     def chunk(self, steps: int) -> Iterator[None]:
         """Time the launch of some steps, on their stream."""
-        on_gpu = self.device.type == "cuda"
-        began = self._event() if on_gpu else time.perf_counter()
-        yield
-        if on_gpu:
-            self._in_flight.append((steps, self._warm, began, self._event()))
+        timed = steps if self._warm else 0
+        self._warm = True
+        if self.device.type == "cuda":
+            began = self._event()
+            yield
+            self._in_flight.append((timed, began, self._event()))
             if len(self._in_flight) > CHUNKS_AHEAD:
                 self._wait()
         else:
-            self._add(steps, self._warm, time.perf_counter() - began)
-        self._warm = True
+            host = time.perf_counter()
+            yield
+            self._add(timed, time.perf_counter() - host)
 
     def is_done(self) -> bool:
         """Whether all launched steps are done."""
@@ -352,15 +352,13 @@ class StepTimer:
             self._wait()
 
     def _wait(self) -> None:
-        steps, timed, begin, end = self._in_flight.popleft()
+        timed, begin, end = self._in_flight.popleft()
         end.synchronize()
-        self._add(steps, timed, begin.elapsed_time(end) / 1000 / self.sharing)
+        self._add(timed, begin.elapsed_time(end) / 1000 / self.sharing)
 
-    def _add(self, steps: int, timed: bool, seconds: float) -> None:
-        self.busy += seconds
-        if timed:
-            self.steps += steps
-            self.seconds += seconds
+    def _add(self, timed: int, seconds: float) -> None:
+        self.steps += timed
+        self.seconds += seconds if timed else 0.0
 
     def _event(self) -> Any:
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
