@@ -18,11 +18,10 @@ from zetamix_lab.runs.run_cells import (
     Settings,
     plan_jobs,
     run_cells,
-    should_compile,
     train_cells,
     use_device,
 )
-from zetamix_lab.train import Recipe, Run, make_cell, make_recipe
+from zetamix_lab.train import Run, make_cell, make_recipe
 from zetamix_lab.train.run_folder import FolderError, RunFolder
 
 FEW = DatasetRef.resolve(CRESCENTS, train_size=64)
@@ -320,14 +319,6 @@ def test_the_gpu_of_a_process_is_made_the_current_one(name, available, expected,
     assert str(use_device(name, cuda, cudnn)) == expected
     assert chosen == selected
     assert cudnn.benchmark == expected.startswith("cuda")
-
-
-@pytest.mark.parametrize(("runs", "expected"), [(1, False), (2, False), (3, True)])
-def test_compiling_is_decided_by_the_steps_of_one_process(runs, expected):
-    # 25,000 steps each, and 60,000 are needed
-    recipes = [Recipe(source="", epochs=50, batch_size=10)] * runs
-    assert should_compile(torch.device("cuda"), recipes, samples=5000) == expected
-    assert not should_compile(torch.device("cpu"), recipes, samples=5000)
 
 
 def test_data_without_a_test_split_is_refused(tmp_path):

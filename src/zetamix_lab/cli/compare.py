@@ -16,7 +16,6 @@ from zetamix_lab.cli.live import (
     print_header,
     print_line,
     print_table,
-    short_path,
     show_reading,
 )
 from zetamix_lab.cli.stop import exit_stopped, make_stop
@@ -145,7 +144,7 @@ def _finish(console: Console, comparison: "Comparison", out: Path, json_file: Pa
             print_table(console, difference_table(comparison), required=3)
     print_findings(console, summarise(comparison, command).pairs)
     if page is not None:
-        print_line(console, f"Report written to {short_path(page)}")
+        print_line(console, f"Report written to {page}")
     if replaced:
         print_line(console, replaced)
 

@@ -1,10 +1,8 @@
-"""Errors of commands: a message if the user can act on it, else one line and a traceback file."""
+"""Errors of commands: a message if the user can act on it, else a traceback and what to do."""
 
 import dis
 import errno
-import shlex
 import sys
-import tempfile
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -16,16 +14,16 @@ import typer
 from rich.console import Console
 
 from zetamix_lab.cli.stop import INTERRUPTED, raise_at_ctrl_c
-from zetamix_lab.text import reason
 
 OURS = ("zetamix.", "zetamix_lab.")
+UNEXPECTED = "This is unexpected: please report it to the authors of zetamix, with the lines above."
 
 
 @contextmanager
 def report_errors() -> Iterator[None]:
     """Print errors of this package, of files and of a full GPU to stderr, and exit with 1.
 
-    The traceback of any other error is written to a file. Ctrl-C exits with 130.
+    Any other error is raised with a request to report it. Ctrl-C exits with 130.
     """
     with raise_at_ctrl_c(), warnings.catch_warnings():
         warnings.showwarning = _print_warning
@@ -42,7 +40,11 @@ def report_errors() -> Iterator[None]:
         except Exception as error:
             if type(error).__module__.partition(".")[0] in ("click", "typer"):
                 raise
-            print_error(_message(error) or _report(error))
+            message = _message(error)
+            if message is None:
+                error.add_note(UNEXPECTED)
+                raise
+            print_error(message)
             raise typer.Exit(1) from None
 
 
@@ -54,10 +56,10 @@ def _message(error: Exception) -> str | None:
 
     if (failure := describe_failure(error)) is not None:
         return failure
-    if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
+    if isinstance(error, OSError) and error.errno is not None:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         advice = " Free some space, then rerun the same command to resume." if full else ""
-        return f"Cannot use {error.filename}: {error.strerror}.{advice}"
+        return f"Cannot use {error.filename or 'a file'}: {error.strerror}.{advice}"
     return None
 
 
@@ -74,26 +76,6 @@ def _is_ours(error: Exception) -> bool:
     # by a `raise`, and not by a call such as int("x")
     raised = dis.opname[frame.f_code.co_code[place.tb_lasti]] == "RAISE_VARARGS"
     return isinstance(error, ValueError) and raised
-
-
-def _report(error: Exception) -> str:
-    """Write the traceback to a file; return the message that names it."""
-    import torch
-
-    from zetamix_lab.provenance import machine_info
-
-    about = machine_info(torch.device("cpu")) | {"command": shlex.join(["zetamix", *sys.argv[1:]])}
-    lines = [*(f"{name}: {value}\n" for name, value in about.items())]
-    text = "".join([*lines, *traceback.format_exception(error)])
-    summary = f"Unexpected error ({type(error).__name__}: {reason(error)}). Please report it"
-    try:
-        handle, path = tempfile.mkstemp(prefix="zetamix-error-", suffix=".txt")
-        with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-    except OSError:
-        # a full disk, for example
-        return f"{text}\n{summary} with the lines above."
-    return f"{summary} to the authors of zetamix, with the traceback in {path}."
 
 
 def _print_warning(

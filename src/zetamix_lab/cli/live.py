@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -80,7 +79,7 @@ class Display(AbstractContextManager["Display"]):
         self.bars.update(task, completed=done, total=total or None)
         if name == RUNS:
             left = next(each.time_remaining for each in self.bars.tasks if each.id == task)
-            text = ", ".join(filter(None, [text, time_left(left)]))
+            text = f"{text}, {about(left)} left" if left else text
         crowded = len(self._tasks) > self.console.height - 2
         text = text or _count(name, done, total)
         self.bars.update(task, text=text, visible=not (over and crowded and name != RUNS))
@@ -191,22 +190,3 @@ def print_findings(
 def print_line(console: Console, text: str, style: str = "") -> None:
     """Print plain text without wrapping it, so that paths can be copied."""
     console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
-
-
-def time_left(seconds: float | None) -> str:
-    """The remaining time as text; empty if it is unknown or not positive.
-
-    >>> time_left(None), time_left(3), time_left(200)
-    ('', 'a few seconds left', 'about 3 min left')
-    """
-    return f"{about(seconds)} left" if seconds and seconds > 0 else ""
-
-
-def short_path(path: Path) -> Path:
-    """The path relative to the working directory, if it is inside it.
-
-    >>> short_path(Path.cwd() / "out" / "report.html").as_posix()
-    'out/report.html'
-    """
-    folder = Path.cwd()
-    return path.relative_to(folder) if path.is_relative_to(folder) else path

@@ -234,11 +234,6 @@ def use_device(
     return device
 
 
-def should_compile(device: torch.device, recipes: Sequence[Recipe], samples: int) -> bool:
-    """Whether torch.compile saves time, by the total number of steps of one process."""
-    return compiling_pays(device, sum(recipe.steps(samples) for recipe in recipes))
-
-
 def train_cells(job: Job, settings: Settings, send: Send, stopped: Stop) -> None:
     """Train the cells of a job; workers run this function."""
     folders = [settings.out / cell.folder for cell in job.cells]
@@ -256,7 +251,8 @@ def train_cells(job: Job, settings: Settings, send: Send, stopped: Stop) -> None
 def _train(job: Job, settings: Settings, send: Send, stopped: Stop, dataset: Dataset) -> None:
     recipes = [Recipe.from_dict(cell.recipe) for cell in job.cells]
     device = use_device(job.device)
-    compiled = should_compile(device, recipes, len(dataset.train))
+    # by the steps of this process
+    compiled = compiling_pays(device, sum(recipe.steps(len(dataset.train)) for recipe in recipes))
     with warnings.catch_warnings():
         # the command itself warns once about a γ below the dominance threshold
         warnings.simplefilter("ignore", UserWarning)
