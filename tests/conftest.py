@@ -28,10 +28,8 @@ TOLERANCES = {
 
 # files whose tests train, start processes, compile kernels or render pages for seconds each
 SLOW_FILES = {
-    "test_compare_cli", "test_compare_report", "test_executor",
-    "test_multi_label",
-    "test_kernels", "test_ray_cluster", "test_reproduce_cli",
-    "test_reproduce_results", "test_run_cells",
+    "test_compare_cli", "test_compare_report", "test_executor", "test_kernels", "test_kills",
+    "test_multi_label", "test_ray_cluster", "test_run_cells",
 }  # fmt: skip
 
 # the same examples on every machine and in every run

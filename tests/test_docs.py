@@ -40,7 +40,10 @@ RECIPES = ALONE | {
 # importing these takes seconds
 SLOW = {
     *RECIPES,
-    *(f"docs/how-to/{name}.md" for name in ("timm", "lightning", "transformers", "several-gpus")),
+    *(
+        f"docs/how-to/{name}.md"
+        for name in ("timm", "lightning", "transformers", "several-gpus", "image-folder")
+    ),
 }
 
 

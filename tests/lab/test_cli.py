@@ -83,6 +83,7 @@ def run_main(*arguments, check):
 HEAVY = "{'torch', 'torchvision', 'torchmetrics', 'sklearn', 'joblib', 'ray', 'matplotlib'}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "status", "allowed"),
     [
@@ -331,6 +332,7 @@ def test_ctrl_c_at_the_start_leaves_no_traceback(seconds, tmp_path):
 # results as JSON
 
 
+@pytest.mark.slow
 def test_results_alone_are_on_standard_output(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = json.loads(invoke("check", CRESCENTS, "--json", "-").stdout)

@@ -139,6 +139,7 @@ def prepare_and_report(root, queue):
     queue.put(dataset.fingerprint)
 
 
+@pytest.mark.slow
 def test_processes_prepare_the_same_set_once(tmp_path):
     write_npz(tmp_path / "own.npz", {"train": [400] * 10}, (3, 32, 32))
     context = multiprocessing.get_context("spawn")

@@ -154,6 +154,7 @@ def test_series_differ_without_colour():
         assert one["marker"] != two["marker"]
 
 
+@pytest.mark.slow
 def test_drawing_leaves_matplotlib_as_it_was():
     program = (
         "import json, matplotlib; before = dict(matplotlib.rcParams)\n"

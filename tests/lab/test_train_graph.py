@@ -200,6 +200,7 @@ def test_a_stop_saves_every_step_that_was_launched(new, device):
     assert (metrics[0, :16] > 0).all()
 
 
+@pytest.mark.slow
 def test_side_by_side_is_as_alone(new, device, captures):
     alone, together = ([new(method) for method in METHODS] for _ in range(2))
     for run in alone:

@@ -142,6 +142,7 @@ def test_a_recipe_with_weights_is_gentler(tmp_path, digits):
         make_recipe(digits, weights="nowhere.pt")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default:seven.pt has")
 def test_compare_says_what_it_starts_from(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -57,6 +57,7 @@ def contested(points, neighbours):
     return ordered[:, neighbours - 1] == ordered[:, neighbours]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbours", [8, 128])
 @pytest.mark.parametrize("name", DATA)
 def test_equals_scikit_dimension_point_by_point(name, neighbours, generator):
@@ -144,6 +145,7 @@ def test_several_neighbourhoods_from_one_search(name, memory_gb, generator):
     assert torch.equal(found[1], local_dimension(points, numpy.int64(8), memory_gb=memory_gb))
 
 
+@pytest.mark.slow
 def test_memory_stays_within_the_setting(generator):
     points = textures(2500, generator).float()
     limit = 0.05

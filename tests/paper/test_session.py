@@ -195,6 +195,7 @@ def command(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_an_artifact_is_complete_and_not_run_twice(command, tmp_path):
     assert "theorems: 7 cells run, 0 had a record, 0 left" in command("theorems")
     folder = tmp_path / "out" / "paper" / "theorems"
@@ -277,6 +278,7 @@ def test_a_damaged_record_is_named(command, tmp_path):
     assert "line 1: not JSON" in command("theorems", status=1)
 
 
+@pytest.mark.slow
 def test_the_page_has_every_artifact_and_what_is_empty(command, tmp_path):
     assert command("page").endswith("Report written to out/paper/index.html")
     text = (tmp_path / "out" / "paper" / "index.html").read_text()
