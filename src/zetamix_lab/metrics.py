@@ -129,14 +129,10 @@ FRACTIONS = ("error", "accuracy", "f1_micro")
 CLASS_MEANS = ("balanced_accuracy", "f1_macro", "auc")
 
 
-def check_metric(name: str, classes: int, *, multi_label: bool) -> str:
-    """The name of a metric; raises if there is none of that name for this kind of dataset."""
+def evaluated(classes: int, *, multi_label: bool) -> list[str]:
+    """The metrics of an evaluation of this kind of dataset."""
     names = [*EVALUATED, *MULTI_LABEL_ONLY] if multi_label else [*EVALUATED]
-    if classes > DENSE_CLASSES and not multi_label:
-        names.remove("auc")
-    if name not in names:
-        raise ValueError(f"metric must be one of {', '.join(names)}, got {name!r}.")
-    return name
+    return [name for name in names if multi_label or name != "auc" or classes <= DENSE_CLASSES]
 
 
 def choose_metrics(counts: Tensor, *, multi_label: bool = False) -> list[str]:
@@ -156,11 +152,6 @@ def choose_metrics(counts: Tensor, *, multi_label: bool = False) -> list[str]:
     if len(counts) == 2:
         names.insert(0, "auc")
     return [*names, "nll", "ece"]
-
-
-def primary_metric(counts: Tensor, *, multi_label: bool = False) -> str:
-    """The first of `choose_metrics`."""
-    return choose_metrics(counts, multi_label=multi_label)[0]
 
 
 @dataclass(frozen=True)

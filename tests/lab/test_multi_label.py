@@ -146,7 +146,7 @@ def test_training_takes_the_binary_cross_entropy_of_mixed_labels(method, path, t
 
 def test_a_multi_label_metric_needs_a_multi_label_set(tmp_path):
     digits = data.load("digits", tmp_path)
-    with pytest.raises(RecipeError, match=r"metric must be one of error, accuracy, .*got 'map'"):
+    with pytest.raises(RecipeError, match=r"select must be one of none, error, .*got 'map'"):
         make_recipe(digits, changes=["select=map"])
 
 

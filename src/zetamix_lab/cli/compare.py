@@ -63,7 +63,7 @@ def compare(
     groups = options.parse_group(group)
     options.check_data(data)
     from zetamix_lab.data import load
-    from zetamix_lab.metrics import primary_metric
+    from zetamix_lab.metrics import choose_metrics
     from zetamix_lab.runs.compare import check_recipe, make_grid
     from zetamix_lab.runs.compare import compare as compare_methods
     from zetamix_lab.runs.executor import parse_backend
@@ -107,7 +107,7 @@ def compare(
                 backend=backend,
                 device=device,
                 watch=watch,
-                metric=primary_metric(test.counts(), multi_label=test.multi_label),
+                metric=choose_metrics(test.counts(), multi_label=test.multi_label)[0],
                 stop=lambda: stop() or display.closed,
             )
         _finish(console, comparison, grid.out, json_file)

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 from zetamix.methods import Method
 from zetamix_lab.data.augment import AUGMENTATIONS, ROUND
 from zetamix_lab.data.dataset import Dataset
-from zetamix_lab.metrics import EVALUATED, MULTI_LABEL_ONLY, check_metric
+from zetamix_lab.metrics import EVALUATED, MULTI_LABEL_ONLY, evaluated
 from zetamix_lab.models import OWN_MODELS, default_model, initialise, is_python_file
 from zetamix_lab.provenance import FileChangedError, FileRef
 from zetamix_lab.text import did_you_mean, plural
@@ -305,11 +305,9 @@ def make_recipe(
         # a tenth, as usual for fine-tuning: a rate for training from scratch erases the weights
         recipe = recipe.change(lr=recipe.lr / 10)
     recipe = recipe.change(**given)
-    try:
-        if recipe.select != "none":
-            check_metric(recipe.select, dataset.num_classes, multi_label=multi)
-    except ValueError as error:
-        raise RecipeError(f"select: {error}") from None
+    names = ["none", *evaluated(dataset.num_classes, multi_label=multi)]
+    if recipe.select not in names:
+        raise RecipeError(f"select must be one of {', '.join(names)}, got {recipe.select!r}.")
     return recipe
 
 
