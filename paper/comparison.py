@@ -1,7 +1,7 @@
 """ZetaMix compared with common baselines on test data, and the contrast of training images."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -36,27 +36,19 @@ LATE = {
 SHOWN = [each for method in METHODS for each in (method, LATE.get(method)) if each]
 
 
-@dataclass(frozen=True)
-class Stage:
-    """Seeds of one dataset of the comparison. Their number was fixed before the first run."""
-
-    dataset: str
-    seeds: Sequence[int]
-    subset: Subset | None = None
-
-
-# three seeds everywhere, then more where a run takes seconds: with three, a difference has to be
-# eleven times its standard error to be significant after Holm's correction over six methods
-STAGES = (
-    Stage("cifar10", range(3), Subset(5_000)),
-    Stage("breastmnist", range(10)),
-    Stage("isic2017", range(3)),
-    Stage("fashion_mnist", range(3), Subset(10_000)),
-    Stage("cifar10", range(3)),
-    Stage("cifar10", range(3, 10), Subset(5_000)),
-    Stage("cifar100", range(3)),
-    Stage("isic2017", range(3, 5)),
-    Stage("fashion_mnist", range(3, 5), Subset(10_000)),
+# datasets, parts of them and seeds, whose number was fixed before the first run: three seeds
+# everywhere, then more where a run takes seconds, because with three a difference has to be eleven
+# times its standard error to be significant after Holm's correction over six methods
+STAGES: tuple[tuple[str, Subset | None, Sequence[int]], ...] = (
+    ("cifar10", Subset(5_000), range(3)),
+    ("breastmnist", None, range(10)),
+    ("isic2017", None, range(3)),
+    ("fashion_mnist", Subset(10_000), range(3)),
+    ("cifar10", None, range(3)),
+    ("cifar10", Subset(5_000), range(3, 10)),
+    ("cifar100", None, range(3)),
+    ("isic2017", None, range(3, 5)),
+    ("fashion_mnist", Subset(10_000), range(3, 5)),
 )
 CONTRAST_IMAGES, CONTRAST_BATCH = 10_000, 128
 # bins of the histogram of contrast, from 0 to the top
@@ -71,22 +63,19 @@ BREAST = (
 
 def cells(request: Request) -> list[PaperCell]:
     """The contrast of training images, then the models of all stages."""
-    recipe = {"images": CONTRAST_IMAGES, "batch": CONTRAST_BATCH}
-    recipe |= {"bins": CONTRAST_BINS, "top": CONTRAST_TOP}  # type: ignore[dict-item]
+    recipe: dict[str, Any] = {"images": CONTRAST_IMAGES, "batch": CONTRAST_BATCH}
+    recipe |= {"bins": CONTRAST_BINS, "top": CONTRAST_TOP}
     images = [("test", "none"), *(("train", method) for method in METHODS)]
     contrast = [
         MeasurementCell("contrast", "cifar10", method, recipe={"split": split, **recipe})
         for split, method in images
     ]
-    stages: Sequence[Stage] = STAGES
-    if request.seeds is not None:
-        # each dataset once
-        chosen = dict.fromkeys((stage.dataset, stage.subset) for stage in STAGES)
-        stages = [Stage(name, request.seeds, subset) for name, subset in chosen]
+    # of requested seeds, each dataset once
+    asked = request.seeds and [(*key, request.seeds) for key in {stage[:2]: 0 for stage in STAGES}]
     trainings = [
-        make_cell(stage.dataset, method, seed, stage.subset, variant)
-        for stage in stages
-        for seed in stage.seeds
+        make_cell(dataset, method, seed, subset, variant)
+        for dataset, subset, seeds in asked or STAGES
+        for seed in seeds
         for variant in request.variants_or(None)
         for method in SHOWN
     ]

@@ -6,6 +6,7 @@ on another dataset, so that the time was spent on settings that could still win.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -34,42 +35,45 @@ BASELINES = (
 )
 # baselines that stop mixing as early as the best setting: neither ranked nor chosen
 CONTROLS = ("mixup:alpha=1.0,until=0.8", "switch:until=0.8")
-CENTRE: Mapping[str, Any] = {
-    "gamma": "0.0..4.0",
-    "sources": 2,
-    "keep_variance": "yes",
-    "paste": 0.5,
-    "p": 1.0,
-    "until": 1.0,
-}
-# changes of the centre, one option at a time, the most informative first
-SINGLE_CHANGES: tuple[Mapping[str, Any], ...] = (
-    {"paste": 0.0},
-    {"keep_variance": "no"},
-    {"sources": 3},
-    {"gamma": "0.0..2.0"},
-    {"p": 0.8},
-    {"until": 0.9},
-    {"paste": 1.0},
-    {"gamma": "0.0..6.0"},
-    {"paste": 0.25},
-    {"gamma": "0.0..3.0"},
-    {"until": 0.8},
-    {"p": 0.5},
-    {"gamma": "1.0..4.0"},
-    {"sources": 4},
+# γ, sources, whether the variance is kept, fraction pasted, p, until: those that were kept longest
+# first, the best first, then the centre, and changes of one option or several
+SETTINGS = (
+    ("0.0..4.0", 2, "yes", 0.5, 1.0, 0.9),
+    ("0.0..4.0", 2, "yes", 0.5, 1.0, 0.8),
+    ("0.0..4.0", 2, "yes", 0.5, 0.8, 0.9),
+    ("0.0..4.0", 2, "yes", 0.25, 1.0, 1.0),
+    ("0.0..4.0", 2, "yes", 0.5, 0.8, 1.0),
+    ("0.0..4.0", 2, "yes", 0.0, 1.0, 0.9),
+    ("0.0..4.0", 2, "yes", 0.0, 0.8, 1.0),
+    ("0.0..2.0", 2, "yes", 0.0, 1.0, 1.0),
+    ("0.0..4.0", 2, "yes", 0.5, 1.0, 1.0),
+    ("0.0..4.0", 2, "yes", 0.0, 1.0, 1.0),
+    ("0.0..4.0", 2, "no", 0.5, 1.0, 1.0),
+    ("0.0..4.0", 3, "yes", 0.5, 1.0, 1.0),
+    ("0.0..2.0", 2, "yes", 0.5, 1.0, 1.0),
+    ("0.0..4.0", 2, "yes", 1.0, 1.0, 1.0),
+    ("0.0..6.0", 2, "yes", 0.5, 1.0, 1.0),
+    ("0.0..3.0", 2, "yes", 0.5, 1.0, 1.0),
+    ("0.0..4.0", 2, "yes", 0.5, 0.5, 1.0),
+    ("1.0..4.0", 2, "yes", 0.5, 1.0, 1.0),
+    ("0.0..4.0", 4, "yes", 0.5, 1.0, 1.0),
+    ("0.0..3.0", 3, "yes", 0.5, 1.0, 1.0),
+    ("0.0..3.0", 3, "yes", 0.0, 1.0, 1.0),
+    ("0.0..4.0", 2, "no", 0.0, 1.0, 1.0),
+    ("0.0..2.0", 2, "yes", 0.5, 1.0, 0.9),
+    ("0.0..3.0", 3, "no", 0.0, 1.0, 1.0),
 )
-# several options at once, where they may depend on each other
-JOINT_CHANGES: tuple[Mapping[str, Any], ...] = (
-    {"sources": 3, "gamma": "0.0..3.0"},
-    {"sources": 3, "gamma": "0.0..3.0", "paste": 0.0},
-    {"paste": 0.0, "keep_variance": "no"},
-    {"paste": 0.0, "gamma": "0.0..2.0"},
-    {"paste": 0.0, "until": 0.9},
-    {"paste": 0.0, "p": 0.8},
-    {"p": 0.8, "until": 0.9},
-    {"gamma": "0.0..2.0", "until": 0.9},
-    {"sources": 3, "gamma": "0.0..3.0", "paste": 0.0, "keep_variance": "no"},
+# with every option, so that labels do not depend on defaults
+LABEL = "zetamix:gamma={},sources={},keep_variance={},paste={},p={},until={}"
+FAMILY = tuple(LABEL.format(*setting) for setting in SETTINGS)
+KEPT, CENTRE = FAMILY[:8], parse(FAMILY[8]).values
+METHODS = (*FAMILY, *BASELINES)
+# datasets, seeds and methods of each round
+ROUNDS = (
+    (("cifar10",), (0,), METHODS),
+    (("cifar100", "fashion_mnist"), (0,), KEPT),
+    (tuple(DATASETS), (1,), KEPT[:4]),
+    (tuple(DATASETS), (2, 3), (*KEPT[:2], *CONTROLS)),
 )
 DATA = (
     "Validation error %, mean ± standard deviation over n seeds, on 5,000 images of the training "
@@ -81,41 +85,6 @@ RULE = (
     "(successive halving), and the baselines better than the worst of them, of which there were "
     "none. The relative error of a run is its error divided by the mean error of all runs with "
     "that dataset, without those of the last table."
-)
-
-
-def spell(change: Mapping[str, Any]) -> str:
-    """The label of a setting with every option, so that it does not depend on defaults.
-
-    >>> spell({"paste": 0.25})
-    'zetamix:gamma=0.0..4.0,sources=2,keep_variance=yes,paste=0.25,p=1.0,until=1.0'
-    """
-    return "zetamix:" + ",".join(f"{key}={value}" for key, value in {**CENTRE, **change}.items())
-
-
-CHANGES: tuple[Mapping[str, Any], ...] = ({}, *SINGLE_CHANGES, *JOINT_CHANGES)
-FAMILY = tuple(spell(change) for change in CHANGES)
-METHODS = (*FAMILY, *BASELINES)
-# the settings with the smallest relative error after the rounds, the best first
-KEPT = tuple(
-    spell(change)
-    for change in (
-        {"until": 0.9},
-        {"until": 0.8},
-        {"p": 0.8, "until": 0.9},
-        {"paste": 0.25},
-        {"p": 0.8},
-        {"paste": 0.0, "until": 0.9},
-        {"paste": 0.0, "p": 0.8},
-        {"paste": 0.0, "gamma": "0.0..2.0"},
-    )
-)
-# datasets, seeds and methods of each round
-ROUNDS = (
-    (("cifar10",), (0,), METHODS),
-    (("cifar100", "fashion_mnist"), (0,), KEPT),
-    (tuple(DATASETS), (1,), KEPT[:4]),
-    (tuple(DATASETS), (2, 3), (*KEPT[:2], *CONTROLS)),
 )
 
 
@@ -158,19 +127,19 @@ def relative_errors(errors: pd.DataFrame) -> pd.DataFrame:
 
 
 def option_changes(errors: pd.DataFrame) -> dict[tuple[str, Any], pd.DataFrame]:
-    """By option and value: `before` and `after` of settings that differ in this option only."""
-    order = sorted(SINGLE_CHANGES, key=lambda c: [(list(CENTRE).index(k), str(c[k])) for k in c])
-    changes = {}
-    for change in order:
-        ((option, value),) = change.items()
-        pairs = [(spell(s), spell({**s, **change})) for s in CHANGES if option not in s]
-        found = [
-            pd.DataFrame({"before": errors.loc[one], "after": errors.loc[other]})
-            for one, other in pairs
-            if other in FAMILY
-        ]
-        changes[option, value] = pd.concat(found).dropna()
-    return changes
+    """By option and value: `before` and `after` of settings that differ in this option only.
+
+    Before, the option has the value of the centre.
+    """
+    changes: dict[tuple[str, Any], list[pd.DataFrame]] = {}
+    values = {label: parse(label).values for label in FAMILY}
+    for one, other in product(FAMILY, FAMILY):
+        differ = [key for key in CENTRE if values[one][key] != values[other][key]]
+        if len(differ) == 1 and values[one][differ[0]] == CENTRE[differ[0]]:
+            pair = pd.DataFrame({"before": errors.loc[one], "after": errors.loc[other]})
+            changes.setdefault((differ[0], values[other][differ[0]]), []).append(pair.dropna())
+    order = sorted(changes, key=lambda key: (list(CENTRE).index(key[0]), str(key[1])))
+    return {key: pd.concat(changes[key]) for key in order}
 
 
 def draw(view: View) -> Result:
@@ -189,7 +158,7 @@ def draw(view: View) -> Result:
 def setting_name(label: str) -> str:
     """The name of a setting in tables.
 
-    >>> setting_name(spell({"keep_variance": "no", "p": 0.8}))
+    >>> setting_name("zetamix:gamma=0.0..4.0,sources=2,keep_variance=no,paste=0.5,p=0.8,until=1.0")
     '2 sources, γ 0–4, variance not kept, 50 % pasted, p = 0.8'
     >>> setting_name("mixup:alpha=1.0,until=0.8")
     'mixup, until = 0.8'
@@ -197,29 +166,18 @@ def setting_name(label: str) -> str:
     method = parse(label)
     if method.name != "zetamix":
         return "CutMix with one box per sample" if "per=sample" in label else method_name(label)
-    options = [_option_text(label, key) for key in ("sources", "gamma", "keep_variance", "paste")]
-    late = [_option_text(label, key) for key in ("p", "until") if method.option(key) < 1]
-    return ", ".join([*options, *late])
+    keys = ["sources", "gamma", "keep_variance", "paste"]
+    keys += [key for key in ("p", "until") if method.option(key) < 1]
+    return ", ".join(option_text(key, method.option(key)) for key in keys)
 
 
-def _option_text(label: str, key: str) -> str:
-    """One option of a setting, as in its name in tables."""
-    value = parse(label).option(key)
+def option_text(key: str, value: Any) -> str:
     if key == "gamma":
         return f"γ {value[0]:g}–{value[1]:g}"
     if key == "keep_variance":
         return f"variance {'' if value else 'not '}kept"
     texts = {"sources": f"{value} sources", "paste": f"{100 * value:.0f} % pasted"}
     return texts.get(key, f"{key} = {value:g}")
-
-
-def change_name(option: str, value: Any) -> str:
-    """An option with its value before and after.
-
-    >>> change_name("gamma", "0.0..2.0")
-    'γ 0–4 → γ 0–2'
-    """
-    return " → ".join(_option_text(spell(change), option) for change in ({}, {option: value}))
 
 
 def _error_cells(errors: pd.DataFrame, method: str) -> list[Cell]:
@@ -262,12 +220,13 @@ def _control_table(errors: pd.DataFrame) -> Table:
 def _change_table(errors: pd.DataFrame) -> Table:
     """The effect of another value of one option, with all others equal."""
     rows = []
-    for key, found in option_changes(errors).items():
+    for (option, value), found in option_changes(errors).items():
         points, ratios = 100 * (found["after"] - found["before"]), found["after"] / found["before"]
         datasets = found.index.get_level_values(0)
         cells = [replace(mean_cell(points[datasets == name], 2), signed=True) for name in DATASETS]
         mean = Cell(100 * float(ratios.mean() - 1), digits=1, signed=True)
-        rows.append([change_name(*key), *cells, mean, f"{(ratios > 1).sum()} of {len(found)}"])
+        name = f"{option_text(option, CENTRE[option])} → {option_text(option, value)}"
+        rows.append([name, *cells, mean, f"{(ratios > 1).sum()} of {len(found)}"])
     mean_name, worse = "mean change, %", "worse in"
     note = (
         "Points of validation error, mean ± standard deviation over n comparisons. A comparison "

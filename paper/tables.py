@@ -240,7 +240,7 @@ def _column_title(metric: str) -> str:
 def comparison_table(view: View, runs: pd.DataFrame) -> Table:
     """A row per dataset, model and method; per metric the paper's value, ours, the difference."""
     settings, metrics = _settings(view), SHOWN_METRICS[view.artifact]
-    variants = {label: cell.variant for cell, label in settings.items()}
+    labels = list(dict.fromkeys(settings.values()))
     rows = list(dict.fromkeys(Row(cell.dataset, cell.model, cell.method) for cell in settings))
     groups = list(dict.fromkeys(row[:2] for row in rows))
     rows.sort(key=lambda row: groups.index(row[:2]))
@@ -256,13 +256,10 @@ def comparison_table(view: View, runs: pd.DataFrame) -> Table:
         line: list[Cell | str] = [names[head] for head in heads]
         for metric in metrics:
             line.append(_printed_cell(view, row, metric))
-            for label, variant in variants.items():
+            for label in labels:
                 key = (*row, label, metric)
-                if key in values:
-                    line += _our_cells(view, row, metric, values[key], marks.get(key, ""))
-                else:
-                    note = f"fill it with: {_fill_command(view, row, variant)}"
-                    line += [Cell(None, note=note), Cell(None)]
+                own = values.get(key, pd.Series(dtype=float))
+                line += _our_cells(view, row, metric, own, marks.get(key, ""))
         issues = [k for k, issue in enumerate(numbered, 1) if issue.concerns(**row._asdict())]
         lines.append([*line, ", ".join(map(str, issues))])
     notes = [_explanation(metrics), *METHOD_NOTES, *NOTES[view.artifact], *_data_notes(runs)]
@@ -270,7 +267,7 @@ def comparison_table(view: View, runs: pd.DataFrame) -> Table:
     notes += [f"[{number}] {issue.sentence}" for number, issue in enumerate(numbered, 1)]
     notes += [f"About the paper: {i.sentence}" for i in footnotes if i not in numbered]
     caption = f"{sentence_case(view.title)}, the paper's and ours"
-    return Table([*heads, *_columns(metrics, variants), "see"], lines, caption, notes)
+    return Table([*heads, *_columns(metrics, labels), "see"], lines, caption, notes)
 
 
 def _columns(metrics: Sequence[str], labels: Iterable[str]) -> list[Column]:
@@ -294,15 +291,8 @@ def _printed_cell(view: View, row: Row, metric: str) -> Cell:
 def _our_cells(view: View, row: Row, metric: str, values: pd.Series, mark: Mark) -> list[Cell]:
     """Ours, and the difference to the paper."""
     digits, printed = paper.METRICS[metric].digits, paper.printed(view.artifact, *row, metric)
-    difference = None if printed is None else float(values.mean()) - printed
+    difference = None if printed is None else float(values.mean()) - printed  # NaN without runs
     return [mean_cell(values, digits, mark), Cell(difference, digits=digits, signed=True)]
-
-
-def _fill_command(view: View, row: Row, variant: Variant) -> str:
-    options: dict[str, object] = {"datasets": row.dataset, "models": row.model}
-    options |= {"methods": row.method, "augmentation": variant.augmentation}
-    options |= {"epochs": variant.epochs, "weights": variant.weights and variant.weights.path}
-    return view.command(**options)
 
 
 def _marks(runs: pd.DataFrame, rows: Sequence[Row]) -> dict[tuple[str, ...], Mark]:
