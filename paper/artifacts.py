@@ -16,7 +16,7 @@ from paper import (
     theorems,
     timing,
 )
-from paper.cells import PaperCell, PaperError, Request, TrainingCell, Variant
+from paper.cells import PaperCell, PaperError, Request, TrainingCell
 from paper.context import Measure
 from paper.drawing import ZETAMIX, Result
 from paper.recipes import RECIPES
@@ -147,7 +147,7 @@ def make_view(id: str, store: RecordStore, request: Request | None = None) -> Vi
     request: the cells to show; default all.
     """
     cells = select_cells(id, request or Request())
-    more = _other_variants(id, cells, store)
+    more = _other_recipes(id, cells, store)
     if id in TABLES:
         trainings = [cell for cell in (*cells, *more) if isinstance(cell, TrainingCell)]
         own = [replace(cell, method=method) for cell in trainings for method in OWN_METHODS]
@@ -163,44 +163,29 @@ def draw(view: View) -> Result:
     return result
 
 
-def _other_variants(id: str, cells: Sequence[PaperCell], store: RecordStore) -> list[TrainingCell]:
-    """Cells of variants that were run for this artifact, for the datasets that have such a run.
+def _other_recipes(id: str, cells: Sequence[PaperCell], store: RecordStore) -> list[TrainingCell]:
+    """Cells of other variants of the recipe, for the datasets that have a run of one.
 
     Runs of a shortened recipe count only for the artifact they were made for.
     """
     artifact = ARTIFACTS[id]
     own = [other for other, each in ARTIFACTS.items() if each.make_cells is artifact.make_cells]
     own = own if artifact.make_cells else [id]
-    trainings = [cell for cell in cells if isinstance(cell, TrainingCell)]
-    methods = {(cell.dataset, cell.method) for cell in trainings}
-    indices, variants = {c.index for c in trainings}, {cell.variant for cell in trainings}
-    others: dict[tuple[str, Variant], None] = {}
+    indices = {cell.index for cell in cells}
+    methods = {(cell.dataset, cell.method) for cell in cells}
+    others: dict[tuple[str, Request], None] = {}
     for key, record in store.records.items():
-        if isinstance(record, RunRecord) and store.artifact_of[key] in own:
-            where = record.cell.dataset, record.cell.method
-            if where in methods and index_of(record) not in indices:
-                variant = _variant_of(record)
-                if variant is not None and variant not in variants:
-                    others[record.cell.dataset, variant] = None
-    more: list[TrainingCell] = []
-    for dataset, variant in others:
-        augmentations = None if variant.augmentation is None else (variant.augmentation,)
-        request = Request(None, augmentations, variant.epochs, variant.weights)
-        more += [
-            c
-            for c in artifact.cells(request)
-            if isinstance(c, TrainingCell) and c.dataset == dataset
-        ]
-    return more
-
-
-def _variant_of(record: RunRecord) -> Variant | None:
-    """The variant of the paper's recipe that a run used; None for any other recipe."""
-    recipe, base = Recipe.from_dict(record.cell.recipe), RECIPES[record.cell.dataset]
-    epochs = None if recipe.epochs == base.epochs else recipe.epochs
-    augmentation: str | None = recipe.augmentation
-    if recipe.weights is not None and augmentation == base.augmentation:
-        # identified by its weights only
-        augmentation = None
-    variant = Variant(augmentation, epochs, recipe.weights)
-    return variant if variant.recipe(record.cell.dataset, recipe.model) == recipe else None
+        if not isinstance(record, RunRecord) or store.artifact_of[key] not in own:
+            continue
+        dataset, recipe = record.cell.dataset, Recipe.from_dict(record.cell.recipe)
+        if (dataset, record.cell.method) in methods and index_of(record) not in indices:
+            epochs = None if recipe.epochs == RECIPES[dataset].epochs else recipe.epochs
+            request = Request(None, (recipe.augmentation,), epochs, recipe.weights)
+            if recipe in request.recipes(dataset, model=recipe.model):
+                others[dataset, request] = None
+    return [
+        cell
+        for dataset, request in others
+        for cell in artifact.cells(request)
+        if isinstance(cell, TrainingCell) and cell.dataset == dataset and cell.index not in indices
+    ]

@@ -16,38 +16,6 @@ class PaperError(ValueError):
 
 
 @dataclass(frozen=True)
-class Variant:
-    """One interpretation of the paper's recipe. Results of two variants are never averaged."""
-
-    augmentation: str | None = None
-    """None: the recipe's own."""
-    epochs: int | None = None
-    """None: the recipe's own. A smaller number is a shortened recipe and is labelled as one."""
-    weights: FileRef | None = None
-    """The weights that training starts from; None: from scratch."""
-
-    def recipe(
-        self, dataset: str, model: str | None = None, weight_decay: float | None = None
-    ) -> Recipe:
-        """The recipe of a dataset under this variant.
-
-        >>> Variant("crop-flip", epochs=30).recipe("cifar10").milestones
-        (12, 18, 24)
-        """
-        changes: dict[str, Any] = {"model": model, "weight_decay": weight_decay}
-        changes |= {"augmentation": self.augmentation, "epochs": self.epochs}
-        changes |= {"weights": self.weights}
-        given = {key: value for key, value in changes.items() if value is not None}
-        return RECIPES[dataset].change(**given)
-
-    @property
-    def label(self) -> str:
-        shortened = "" if self.epochs is None else f"shortened to {self.epochs} epochs"
-        start = "" if self.weights is None else f"from {self.weights.path.name}"
-        return ", ".join(filter(None, (self.augmentation, shortened, start)))
-
-
-@dataclass(frozen=True)
 class Subset:
     """A part of the training split to train on, and the samples to evaluate on."""
 
@@ -73,10 +41,6 @@ class TrainingCell:
     method: str
     seed: int
     recipe: Recipe
-    model: str
-    variant: Variant = Variant()
-    in_sweep: bool = False
-    """Whether it belongs to the sweep over γ and weight decay."""
     subset: Subset | None = None
     """None: all of the training split, evaluated on the split that the paper reports on."""
 
@@ -95,9 +59,21 @@ class TrainingCell:
         return self.dataset, self.method, self.recipe, self.subset
 
     @property
-    def device(self) -> str | None:
-        """None: any device."""
-        return None
+    def model(self) -> str:
+        return self.recipe.model
+
+    @property
+    def label(self) -> str:
+        """What distinguishes its recipe from others for this dataset, none of which are averaged.
+
+        >>> request = Request(epochs=30)
+        >>> TrainingCell("cifar10", "none", 0, request.recipes("cifar10", "crop-flip")[0]).label
+        'crop-flip, shortened to 30 epochs'
+        """
+        recipe, epochs = self.recipe, RECIPES[self.dataset].epochs
+        shortened = "" if recipe.epochs == epochs else f"shortened to {recipe.epochs} epochs"
+        start = "" if recipe.weights is None else f"from {recipe.weights.path.name}"
+        return ", ".join(filter(None, (recipe.augmentation.replace("none", ""), shortened, start)))
 
 
 @dataclass(frozen=True)
@@ -114,10 +90,6 @@ class MeasurementCell:
     def index(self) -> str:
         """What the records of this cell have in common."""
         return json.dumps(asdict(self), sort_keys=True)
-
-    @property
-    def subset(self) -> Subset | None:
-        return None
 
     @property
     def device(self) -> str | None:
@@ -156,7 +128,14 @@ class Request:
     def seeds_or(self, default: tuple[int, ...]) -> tuple[int, ...]:
         return default if self.seeds is None else self.seeds
 
-    def variants_or(self, *default: str | None) -> list[Variant]:
-        """Variants to train; None in `default` is the recipe's own augmentation."""
-        augmentations = default if self.augmentations is None else self.augmentations
-        return [Variant(name, self.epochs, self.weights) for name in augmentations]
+    def recipes(self, dataset: str, *augmentations: str | None, **changes: Any) -> list[Recipe]:
+        """The paper's recipe with each augmentation, unless others are requested.
+
+        None leaves a field as it is.
+        """
+        changes |= {"epochs": self.epochs, "weights": self.weights}
+        every = [{**changes, "augmentation": name} for name in self.augmentations or augmentations]
+        return [
+            RECIPES[dataset].change(**{k: v for k, v in each.items() if v is not None})
+            for each in every
+        ]

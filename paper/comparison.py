@@ -15,7 +15,7 @@ from paper.datasets import CATALOGUE
 from paper.drawing import ZETAMIX, Result, finish, mean_cell, method_name
 from paper.measure import mean_of
 from paper.records import View
-from paper.search import make_cell
+from paper.search import AUGMENTATION
 from zetamix.methods import parse
 from zetamix_lab.data.augment import measure_scale
 from zetamix_lab.data.loader import Loader
@@ -73,10 +73,10 @@ def cells(request: Request) -> list[PaperCell]:
     # of requested seeds, each dataset once
     asked = request.seeds and [(*key, request.seeds) for key in {stage[:2]: 0 for stage in STAGES}]
     trainings = [
-        make_cell(dataset, method, seed, subset, variant)
+        TrainingCell(dataset, method, seed, recipe, subset)
         for dataset, subset, seeds in asked or STAGES
         for seed in seeds
-        for variant in request.variants_or(None)
+        for recipe in request.recipes(dataset, AUGMENTATION.get(dataset))
         for method in SHOWN
     ]
     return [*contrast, *trainings]

@@ -105,7 +105,7 @@ def empty_cells(view: View) -> Table | None:
 
 def _command(view: View, cells: Sequence[PaperCell]) -> str:
     name = cells[0].dataset
-    devices = {cell.device for cell in cells} - {None} or {None}
+    devices = {getattr(cell, "device", None) for cell in cells} - {None} or {None}
     command = " && ".join(
         view.command(datasets=name or None, device=device) for device in sorted(devices, key=str)
     )

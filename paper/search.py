@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from paper.cells import Request, Subset, TrainingCell, Variant
+from paper.cells import Request, Subset, TrainingCell
 from paper.datasets import CATALOGUE
 from paper.drawing import Result, mean_cell, method_name
 from paper.records import View
@@ -88,24 +88,15 @@ RULE = (
 )
 
 
-def make_cell(
-    dataset: str, method: str, seed: int, subset: Subset | None, variant: Variant
-) -> TrainingCell:
-    """A ResNet-18 with the paper's recipe; no augmentation means the default of the dataset."""
-    variant = replace(variant, augmentation=variant.augmentation or AUGMENTATION.get(dataset))
-    recipe = variant.recipe(dataset, "resnet18")
-    return TrainingCell(dataset, method, seed, recipe, "resnet18", variant, subset=subset)
-
-
 def cells(request: Request) -> list[TrainingCell]:
     """The cells of each round; of requested seeds those of all methods on all datasets."""
     every = ((tuple(DATASETS), request.seeds, (*METHODS, *CONTROLS)),)
     return [
-        make_cell(dataset, method, seed, DATASETS[dataset], variant)
-        for variant in request.variants_or(None)
+        TrainingCell(dataset, method, seed, recipe, DATASETS[dataset])
         for datasets, seeds, methods in (ROUNDS if request.seeds is None else every)
         for dataset in datasets
         for seed in seeds or ()
+        for recipe in request.recipes(dataset, AUGMENTATION.get(dataset))
         for method in methods
     ]
 

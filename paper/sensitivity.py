@@ -9,6 +9,7 @@ import torch
 from paper.cells import Request, TrainingCell
 from paper.datasets import CATALOGUE
 from paper.drawing import Result, blank, finish, gamma_of, mean_cell
+from paper.recipes import RECIPES
 from paper.records import View
 from zetamix.gamma import GAMMA_MIN
 from zetamix_lab.report import Cell, Picture, Table, drawing, series_style
@@ -31,20 +32,12 @@ def cells(request: Request) -> list[TrainingCell]:
     """
     grid = [(gamma, None) for gamma in GAMMAS]
     return [
-        TrainingCell(
-            dataset,
-            f"zeta:{gamma}",
-            seed,
-            variant.recipe(dataset, "resnet18", weight_decay),
-            "resnet18",
-            variant,
-            in_sweep=weight_decay is not None,
-        )
+        TrainingCell(dataset, f"zeta:{gamma}", seed, recipe)
         for dataset in DATASETS
         for settings in (grid, sweep_settings(SWEEP_MODELS))
         for seed in request.seeds_or((0,))
-        for variant in request.variants_or("flip")
         for gamma, weight_decay in settings
+        for recipe in request.recipes(dataset, "flip", weight_decay=weight_decay)
     ]
 
 
@@ -82,11 +75,11 @@ def _runs(view: View) -> pd.DataFrame:
         seen.add(cell.index)
         where = {
             "dataset": cell.dataset,
-            "label": cell.variant.label,
-            "title": f"{CATALOGUE[cell.dataset].title}, {cell.variant.label}",
+            "label": cell.label,
+            "title": f"{CATALOGUE[cell.dataset].title}, {cell.label}",
             "gamma": float(gamma_of(cell.method)),
             "weight_decay": cell.recipe.weight_decay,
-            "in_sweep": cell.in_sweep,
+            "in_sweep": cell.recipe.weight_decay != RECIPES[cell.dataset].weight_decay,
         }
         errors = [100 * run.last["error"] for run in view.store.runs_of(cell)]
         rows += [{**where, "error": error} for error in errors or [math.nan]]

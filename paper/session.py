@@ -70,16 +70,16 @@ class Session:
         Consecutive cells of the same dataset form a group, whose training runs are parallel.
         """
         outcome = Outcome()
-        for _, group in groupby(cells, lambda cell: (cell.dataset, cell.subset)):
+        for _, group in groupby(cells, lambda cell: (cell.dataset, getattr(cell, "subset", None))):
             self._run_group(artifact, list(group), outcome)
         return outcome
 
     def _run_group(self, artifact: str, cells: list[PaperCell], outcome: Outcome) -> None:
         name = cells[0].dataset
         empty = [cell for cell in cells if self.store.find(cell) is None]
-        runnable = [cell for cell in empty if cell.device in (None, self.device.type)]
+        runnable = [c for c in empty if getattr(c, "device", None) in (None, self.device.type)]
         if len(runnable) < len(empty):
-            devices = {str(cell.device) for cell in empty if cell not in runnable}
+            devices = {getattr(cell, "device", "") for cell in empty if cell not in runnable}
             outcome.reasons.append(
                 f"{len(empty) - len(runnable)} of the cells{f' of {name}' if name else ''} need "
                 f"--device {' or '.join(sorted(devices))}."
@@ -101,7 +101,7 @@ class Session:
         outcome.had_record += len(cells) - len(empty)
 
     def _load(self, cells: list[PaperCell]) -> Dataset:
-        name, subset = cells[0].dataset, cells[0].subset
+        name, subset = cells[0].dataset, getattr(cells[0], "subset", None)
         self.log(f"loading {name}")
         dataset = self.load_dataset(name, self.data_dir)
         if all(isinstance(cell, TrainingCell) for cell in cells):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from paper import values as paper
-from paper.cells import Request, TrainingCell, Variant
+from paper.cells import Request, TrainingCell
 from paper.datasets import CATALOGUE
 from paper.drawing import Result, mean_cell, method_name
 from paper.records import View
@@ -28,7 +28,7 @@ MEDMNIST = (
 )
 # Appendix D.1 says flip only; Sec. 4.5 mentions cropping, and only with it are error rates near
 # the paper's: 4.74 % on CIFAR-10 without mixing, 7.26 % with flip only; the paper has 5.48 %
-NATURAL_VARIANTS = ("crop-flip", "flip")
+AUGMENTATIONS = ("crop-flip", "flip")
 BASELINES = ("mixup:1.0", "none")
 # ζ-mixup and its differences are judged by the first metric of a table
 SHOWN_METRICS = {
@@ -81,36 +81,34 @@ OURS = (
 
 def natural_cells(request: Request) -> list[TrainingCell]:
     """Table 1: six datasets, three seeds, two readings of the augmentation."""
-    variants = request.variants_or(*NATURAL_VARIANTS)
-    return _cells(NATURAL, paper.METHODS, request.seeds_or((0, 1, 2)), variants)
+    return _cells(request, NATURAL, paper.METHODS, (0, 1, 2), AUGMENTATIONS)
 
 
 def skin_cells(request: Request) -> list[TrainingCell]:
     """Ten datasets, two models. Every value that the paper prints is of a single run."""
-    seeds, variants = request.seeds_or((0,)), request.variants_or(None)
-    return _cells(SKIN, paper.METHODS, seeds, variants, ("resnet18", "resnet50"))
+    return _cells(request, SKIN, paper.METHODS, models=("resnet18", "resnet50"))
 
 
 def medmnist_cells(request: Request) -> list[TrainingCell]:
     """Eight datasets, three methods."""
-    methods = ("none", "mixup:1.0", "zeta:2.8")
-    return _cells(MEDMNIST, methods, request.seeds_or((0,)), request.variants_or(None))
+    return _cells(request, MEDMNIST, ("none", "mixup:1.0", "zeta:2.8"))
 
 
 def _cells(
+    request: Request,
     datasets: Sequence[str],
     methods: Iterable[str],
-    seeds: Sequence[int],
-    variants: Sequence[Variant],
+    seeds: tuple[int, ...] = (0,),
+    augmentations: Sequence[str | None] = (None,),
     models: Sequence[str] = ("resnet18",),
 ) -> list[TrainingCell]:
     """Ordered by seed, so that an unfinished table has all methods."""
     return [
-        TrainingCell(dataset, method, seed, variant.recipe(dataset, model), model, variant)
+        TrainingCell(dataset, method, seed, recipe)
         for dataset in datasets
-        for seed in seeds
-        for variant in variants
+        for seed in request.seeds_or(seeds)
         for model in models
+        for recipe in request.recipes(dataset, *augmentations, model=model)
         for method in methods
     ]
 
@@ -155,17 +153,15 @@ def _scores(run: RunRecord, metrics: Sequence[str]) -> dict[str, float]:
 
 
 def _settings(view: View) -> dict[TrainingCell, str]:
-    """One cell for each setting, of any seed, with the label of its variant."""
+    """One cell for each setting, of any seed, with the label of its recipe."""
     cells: dict[object, TrainingCell] = {}
     for cell in view.trainings:
-        cells.setdefault((cell.index, cell.variant), cell)
-    return {cell: recipe_label(view.artifact, cell.variant) for cell in cells.values()}
-
-
-def recipe_label(artifact: str, variant: Variant) -> str:
-    """The label of a variant; for skin lesions it includes that training is from scratch."""
-    scratch = "from scratch" if artifact.startswith("skin") and variant.weights is None else ""
-    return ", ".join(filter(None, (variant.label, scratch)))
+        cells.setdefault(cell.index, cell)
+    skin = view.artifact.startswith("skin")
+    return {
+        cell: "from scratch" if skin and cell.recipe.weights is None else cell.label
+        for cell in cells.values()
+    }
 
 
 def compare(view: View, runs: pd.DataFrame) -> pd.DataFrame:

@@ -134,7 +134,7 @@ def test_runs_are_recognised_as_cells_of_the_table(dataset, variant, seeds, stor
     found = {
         (cell.method, cell.seed): store.find(cell).cell
         for cell in cells_of("natural", datasets=(dataset,))
-        if cell.variant.label == variant and store.find(cell) is not None
+        if cell.label == variant and store.find(cell) is not None
     }
     assert set(found) == {(method, seed) for method in METHODS for seed in seeds}
     assert {cell.fingerprint for cell in found.values()} == {FINGERPRINTS[dataset]}

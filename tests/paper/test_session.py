@@ -38,7 +38,7 @@ def small_cells(epochs=1, methods=("none", "zeta:2.8"), **changes):
     recipe = RECIPES["cifar10"].change(
         **{"model": "digitnet", "batch_size": 8, "epochs": epochs, "precision": "float32"} | changes
     )
-    return [TrainingCell("cifar10", method, 0, recipe, "resnet18") for method in methods]
+    return [TrainingCell("cifar10", method, 0, recipe) for method in methods]
 
 
 def open_session(folder, seed=0, **options):
@@ -156,7 +156,7 @@ def test_a_run_that_finished_before_a_crash_is_collected(tmp_path):
 
 
 def test_a_missing_dataset_leaves_its_cells(tmp_path):
-    cells = [*small_cells(), TrainingCell("cifar100", "none", 0, RECIPES["cifar100"], "resnet18")]
+    cells = [*small_cells(), TrainingCell("cifar100", "none", 0, RECIPES["cifar100"])]
     outcome = open_session(tmp_path).run("natural", cells)
     assert (outcome.ran, [cell.dataset for cell in outcome.empty]) == (2, ["cifar100"])
     assert outcome.reasons == ["cifar100 is not here."]

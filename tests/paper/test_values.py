@@ -4,7 +4,7 @@ import pytest
 
 from paper import values as paper
 from paper.artifacts import ARTIFACTS, MEASURES, select_cells
-from paper.cells import MeasurementCell, Request, TrainingCell, Variant
+from paper.cells import MeasurementCell, Request, TrainingCell
 from paper.datasets import CATALOGUE
 from paper.drawing import ZETAMIX
 from paper.recipes import RECIPES
@@ -141,10 +141,12 @@ def test_the_sweep_is_a_fixed_sequence():
 
 def test_a_variant_is_a_recipe_of_its_own_and_says_so():
     changed = RECIPES["cifar10"].change(augmentation="crop-flip")
-    assert Variant("crop-flip").recipe("cifar10") == changed
-    assert Variant("flip").recipe("cifar10") == RECIPES["cifar10"]
-    assert Variant().recipe("ph2", "resnet50").model == "resnet50"
-    assert Variant("flip", 30).label == "flip, shortened to 30 epochs"
+    assert Request().recipes("cifar10", "crop-flip", "flip") == [changed, RECIPES["cifar10"]]
+    assert Request(augmentations=("flip",)).recipes("cifar10", None) == [RECIPES["cifar10"]]
+    assert Request().recipes("ph2", None, model="resnet50")[0].model == "resnet50"
+    short = cells_of("sensitivity", epochs=30)[0]
+    assert short.label == "flip, shortened to 30 epochs"
+    assert short.recipe.milestones == (12, 18, 24)
 
 
 @pytest.mark.parametrize("id", ["natural", "zetamix", "zetamix-search"])

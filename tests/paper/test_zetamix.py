@@ -137,7 +137,7 @@ def test_seeds_that_are_fewer_are_said(tmp_path):
 def test_runs_of_other_tables_count(tmp_path):
     store = RecordStore(tmp_path)
     for cell in cells_of("natural", datasets=("cifar10",), methods=("none", "zeta:2.8")):
-        if cell.variant.augmentation == "crop-flip":
+        if cell.recipe.augmentation == "crop-flip":
             store.add("natural", run_record(cell, 0.05))
     view = make_view("zetamix", store)
     assert len(view.records) == 6
