@@ -281,24 +281,14 @@ def test_more_methods_and_seeds_train_only_what_is_missing(tmp_path):
     assert set(run(small(tmp_path, seeds=1)).records) == {("none", 0), (ZETA, 0)}
 
 
-def test_runs_that_fail_are_reported_by_method_and_seed(tmp_path):
+def test_runs_that_fail_or_are_stopped_are_reported_by_method_and_seed(tmp_path):
     grid = small(tmp_path, seeds=1, changes=["lr=1e30"])
-    result = run(grid)
-    assert set(result.failures) == {("none", 0), (ZETA, 0)}
-    assert (result.records, result.complete, result.methods) == ({}, False, [])
-    # and again, not counted as finished
-    assert set(run(grid).failures) == set(result.failures)
-
-
-def test_runs_that_are_stopped_are_reported_with_their_epochs(tmp_path):
-    grid = small(tmp_path, seeds=1, epochs=3000, methods="none")
-    result = run(grid, stop=lambda: bool(list(tmp_path.glob("runs/*/metrics.jsonl"))))
-    assert not result.complete
-    assert 0 < result.unfinished["none", 0] < 3000
-
-
-def test_a_second_comparison_in_the_folder_is_refused(tmp_path):
-    grid = small(tmp_path)
     with FileLock(tmp_path / ".lock"), pytest.raises(FolderError, match="in use by another"):
         run(grid)
-    assert run(grid).complete
+    for result in (run(grid), run(grid)):
+        assert set(result.failures) == {("none", 0), (ZETA, 0)}
+        assert (result.records, result.complete, result.methods) == ({}, False, [])
+    stopped = small(tmp_path / "new", seeds=1, epochs=3000, methods="none")
+    result = run(stopped, stop=lambda: bool(list(tmp_path.glob("new/runs/*/metrics.jsonl"))))
+    assert not result.complete
+    assert 0 < result.unfinished["none", 0] < 3000

@@ -43,15 +43,15 @@ def _checked(device: str | None) -> str | None:
     return device if device is None else str(parse_device(device))
 
 
-def _option(flag: str, panel: str, text: str, **settings: Any) -> Any:
-    return typer.Option(flag, help=text, rich_help_panel=panel, **settings)
+def _option(panel: str, text: str, *flags: str, **settings: Any) -> Any:
+    """flags: unless they follow from the name of the parameter."""
+    return typer.Option(*flags, help=text, rich_help_panel=panel, **settings)
 
 
-Data = Annotated[str, _option("--data", DATA, "Path of your data, or name of a dataset.")]
+Data = Annotated[str, _option(DATA, "Path of your data, or name of a dataset.")]
 DataDir = Annotated[
     Path | None,
     _option(
-        "--data-dir",
         DATA,
         "Folder of datasets. Default: $ZETAMIX_DATA or ~/.cache/zetamix.",
         parser=parse_folder,
@@ -60,12 +60,11 @@ DataDir = Annotated[
 ]
 Size = Annotated[
     int | None,
-    _option("--size", DATA, "Resize your own images to SIZE × SIZE pixels.", min=1, max=MAX_SIZE),
+    _option(DATA, "Resize your own images to SIZE × SIZE pixels.", min=1, max=MAX_SIZE),
 ]
 GroupBy = Annotated[
     str | None,
     _option(
-        "--group",
         DATA,
         "The patient or lesion, each of which stays in one split: a column, or a "
         "regular expression on file paths with the patient in brackets, such as "
@@ -73,12 +72,11 @@ GroupBy = Annotated[
     ),
 ]
 SkipBroken = Annotated[
-    bool, _option("--skip-broken", DATA, "Skip your own images that cannot be read.")
+    bool, _option(DATA, "Skip your own images that cannot be read.", "--skip-broken")
 ]
 Model = Annotated[
     str | None,
     _option(
-        "--model",
         MODEL,
         "resnet18, lenet5, mlp, any classifier of torchvision, timm:NAME, or "
         "FILE.py:FUNCTION, your own function that takes the number of classes and "
@@ -88,7 +86,6 @@ Model = Annotated[
 Weights = Annotated[
     Path | None,
     _option(
-        "--weights",
         MODEL,
         "Initial weights: a state dict (.pt, .pth, .safetensors), such as torchvision's"
         " for ImageNet. Default: train from scratch.",
@@ -96,12 +93,11 @@ Weights = Annotated[
 ]
 Epochs = Annotated[
     int | None,
-    _option("--epochs", MODEL, "Override the recipe's number of epochs.", min=1, max=MAX_EPOCHS),
+    _option(MODEL, "Override the recipe's number of epochs.", min=1, max=MAX_EPOCHS),
 ]
 TrainSize = Annotated[
     float | None,
     _option(
-        "--train-size",
         MODEL,
         "Train on a subset: a number of samples, or a fraction below 1.",
         min=0,
@@ -111,27 +107,22 @@ TrainSize = Annotated[
 Changes = Annotated[
     list[str] | None,
     _option(
-        "--set",
         MODEL,
         "Override a field of the recipe, such as lr=0.05 or optimizer=adamw. Repeatable.",
+        "--set",
     ),
 ]
 Methods = Annotated[
     str | None,
-    _option(
-        "--methods",
-        COMPARED,
-        "Comma-separated: none, mixup:1.0, cutmix, switch, zetamix, zeta:2.8.",
-    ),
+    _option(COMPARED, "Comma-separated: none, mixup:1.0, cutmix, switch, zetamix, zeta:2.8."),
 ]
 Seeds = Annotated[
     str | None,
-    _option("--seeds", COMPARED, "Number of seeds (3 means 0, 1, 2), or a list such as 0,4,7."),
+    _option(COMPARED, "Number of seeds (3 means 0, 1, 2), or a list such as 0,4,7."),
 ]
 Until = Annotated[
     float,
     _option(
-        "--until",
         COMPARED,
         "Fraction of training in which all methods mix; NAME:until=1 overrides it for one.",
         min=0,
@@ -140,22 +131,17 @@ Until = Annotated[
 ]
 Device = Annotated[
     str | None,
-    _option("--device", RUNNING, "cpu or cuda. Default: cuda if available.", callback=_checked),
+    _option(RUNNING, "cpu or cuda. Default: cuda if available.", callback=_checked),
 ]
 Jobs = Annotated[
     int | None,
     _option(
-        "--jobs",
-        RUNNING,
-        "Parallel runs. Default: one per CPU core, four per GPU.",
-        min=1,
-        max=MAX_JOBS,
+        RUNNING, "Parallel runs. Default: one per CPU core, four per GPU.", min=1, max=MAX_JOBS
     ),
 ]
 Backend = Annotated[
     str,
     _option(
-        "--backend",
         RUNNING,
         "local: processes on this machine. ray: the Ray cluster that it belongs to; "
         "ray:HOST:PORT: another one.",
@@ -163,29 +149,21 @@ Backend = Annotated[
 ]
 TimeLimit = Annotated[
     str | None,
-    _option(
-        "--time-limit",
-        RUNNING,
-        "Save and stop after this time, such as 9m; exits with 75 if work is left.",
-    ),
+    _option(RUNNING, "Save and stop after this time, such as 9m; exits with 75 if work is left."),
 ]
 Out = Annotated[
     Path | None,
     _option(
-        "--out",
-        OUTPUT,
-        "Output folder. Default: out/compare-NAME.",
-        parser=parse_folder,
-        metavar="FOLDER",
+        OUTPUT, "Output folder. Default: out/compare-NAME.", parser=parse_folder, metavar="FOLDER"
     ),
 ]
-Log = Annotated[str | None, _option("--log", OUTPUT, "Also log all curves: tensorboard.")]
+Log = Annotated[str | None, _option(OUTPUT, "Also log all curves: tensorboard.")]
 Json = Annotated[
     Path | None,
     _option(
-        "--json",
         OUTPUT,
         "Write the results as JSON to this file; - writes only JSON to standard output.",
+        "--json",
     ),
 ]
 
