@@ -79,7 +79,11 @@ def mix_rows(
 
 def _move(sums: Tensor, moved: Tensor, mean: Tensor) -> Tensor:
     """Add moved · mean and clip, in place."""
-    torch.addcmul(sums, moved, mean, out=sums)
+    if mean.numel() == 1:
+        # addcmul of two numbers a row takes 823 µs instead of 73 (64 × 27648 numbers)
+        sums.add_(moved * mean)
+    else:
+        torch.addcmul(sums, moved, mean, out=sums)
     return sums.clamp_(0, 1)
 
 

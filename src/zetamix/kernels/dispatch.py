@@ -24,6 +24,8 @@ CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 KERNEL_DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.uint8}
 LABEL_DTYPES = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 MOST_FEATURES, MOST_NUMBERS = 2**30, 2**38
+# the oldest torch with whose Triton the kernels are tested; before, GPUs mix by plain torch
+KERNELS_SINCE = (2, 10)
 # read once: a call reads no environment
 REFERENCE_ONLY = os.environ.get("ZETAMIX_KERNELS") == "reference"
 
@@ -106,7 +108,8 @@ def _has_kernels(device: torch.device) -> bool:
     # a fake tensor is on a GPU where there is none
     if device.type != "cuda" or not torch.cuda.is_available():
         return False
-    if importlib.util.find_spec("triton") is None:
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if version < KERNELS_SINCE or importlib.util.find_spec("triton") is None:
         return False
     return torch.version.hip is not None or torch.cuda.get_device_capability(device) >= (8, 0)
 
