@@ -45,7 +45,8 @@ def load(
     torch.Size([8192, 3])
     """
     spec = find(name)
-    return _draw(spec, seed) or _open(spec, data_dir, seed, progress)
+    found = request(spec, data_dir, seed)
+    return _draw(spec, seed) or found.open() or found.prepare(progress)
 
 
 def prepare(
@@ -58,7 +59,9 @@ def prepare(
 ) -> Dataset:
     """As `load`, but downloads where that is allowed; `force` prepares again."""
     spec = find(name)
-    return _draw(spec, seed) or _open(spec, data_dir, seed, progress, fetch=True, force=force)
+    found = request(spec, data_dir, seed, fetch=True)
+    ready = _draw(spec, seed) or (None if force else found.open())
+    return ready or found.prepare(progress, force=force)
 
 
 def find(name: str | DatasetSpec) -> DatasetSpec:
@@ -127,20 +130,6 @@ def _draw(spec: DatasetSpec, seed: int) -> Dataset | None:
     return from_tensors(
         spec.name, splits, spec.classes, origin=f"drawn with seed {seed}", notes=spec.notes
     )
-
-
-def _open(
-    spec: DatasetSpec,
-    data_dir: DataDir,
-    seed: int,
-    progress: Progress | None,
-    *,
-    fetch: bool = False,
-    force: bool = False,
-) -> Dataset:
-    found = request(spec, data_dir, seed, fetch=fetch)
-    ready = None if force else found.open()
-    return ready or found.prepare(progress, force=force)
 
 
 def _read(

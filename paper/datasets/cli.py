@@ -30,6 +30,9 @@ ACCESS = {"built in": "", "download": "auto", "tool": "tool", "request": "reques
 SPLIT_KINDS = {"official": "official", "made": "stratified 70/10/20, seeded", "drawn": "drawn"}
 # longer lists of classes are cut
 MAX_SHOWN = 20
+# what is written for --json
+SPEC = ("name", "title", "classes", "shape", "sizes", "licence", "access", "url")
+DATASET = ("name", "classes", "shape", "fingerprint", "notes")
 
 
 @data.command(name="list")
@@ -57,16 +60,13 @@ def list_datasets(data_dir: options.DataDir = None, json_file: options.Json = No
         console, f"auto: {command} prepare NAME downloads it; tool, request: see {command} info."
     )
     print_line(console, f"Data folder: {resolve_data_dir(data_dir)}")
-    entries = [{**_spec_values(s), "local": statuses[s.name]} for s in CATALOGUE.values()]
+    entries = [{**_values(s, SPEC), "local": statuses[s.name]} for s in CATALOGUE.values()]
     options.write_results(json_file, entries)
 
 
 @data.command()
 def info(
-    name: Name,
-    data_dir: options.DataDir = None,
-    seed: Seed = 0,
-    json_file: options.Json = None,
+    name: Name, data_dir: options.DataDir = None, seed: Seed = 0, json_file: options.Json = None
 ) -> None:
     """Show what a dataset is, how to get what is missing, and its content if it is prepared."""
     console = options.open_console(json_file)
@@ -78,17 +78,13 @@ def info(
         spec = find(name)
         local = status(spec, data_dir, seed)
         dataset = load(spec, data_dir, seed) if local in ("prepared", "built in") else None
-    rows, folder = _describe_spec(spec), resolve_data_dir(data_dir)
-    if dataset is not None:
-        rows += [row for row in _describe_dataset(dataset) if row not in rows]
-    elif local == "files":
-        rows.append(("local", f"files, not prepared: python -m paper data prepare {spec.name}"))
-    else:
-        rows.append(("local", f"no. {download_hint(spec, folder)}"))
-        rows.append(("or", copy_hint(spec, folder)))
-    _print_rows(console, rows)
-    content = {} if dataset is None else _dataset_values(dataset)
-    options.write_results(json_file, {**_spec_values(spec), **content, "local": local})
+    folder = resolve_data_dir(data_dir)
+    if dataset is None:
+        hints = [("local", f"no. {download_hint(spec, folder)}"), ("or", copy_hint(spec, folder))]
+        if local == "files":
+            hints = [("local", f"files, not prepared: python -m paper data prepare {spec.name}")]
+    _print(console, spec, hints if dataset is None else _describe(dataset))
+    options.write_results(json_file, {**_values(spec, SPEC), "local": local})
 
 
 @data.command()
@@ -103,12 +99,13 @@ def prepare(
 ) -> None:
     """Download a dataset where possible, verify it, and decode it once for fast loading."""
     console = options.open_console(json_file)
+    from paper.datasets import find
     from paper.datasets import prepare as prepare_data
 
     with report_errors(), show_reading() as progress:
         dataset = prepare_data(name, data_dir, seed, progress=progress, force=force)
-    _print_rows(console, [("name", dataset.name), *_describe_dataset(dataset)])
-    options.write_results(json_file, _dataset_values(dataset))
+    _print(console, find(name), _describe(dataset))
+    options.write_results(json_file, _values(dataset, DATASET))
 
 
 def describe_shape(shape: tuple[int, ...]) -> str:
@@ -118,50 +115,35 @@ def describe_shape(shape: tuple[int, ...]) -> str:
     return f"{shape[1]}² {'grey' if shape[0] == 1 else 'RGB'}"
 
 
-def _spec_values(spec: "DatasetSpec") -> dict[str, Any]:
-    """The catalogue's entry, for JSON."""
-    fields = ("name", "title", "classes", "shape", "sizes", "licence", "access", "url")
-    return {field: getattr(spec, field) for field in fields}
+def _values(described: object, fields: Sequence[str]) -> dict[str, Any]:
+    return {field: getattr(described, field) for field in fields}
 
 
-def _dataset_values(dataset: "Dataset") -> dict[str, Any]:
-    """A dataset as it is loaded, for JSON."""
-    sizes = {name: len(split) for name, split in dataset.splits.items()}
-    fields = ("name", "classes", "shape", "fingerprint", "notes")
-    return {**{field: getattr(dataset, field) for field in fields}, "sizes": sizes}
+def _describe(dataset: "Dataset") -> list[tuple[str, str]]:
+    """The content of a dataset on this machine."""
+    sizes = ", ".join(f"{name} {len(split):,}" for name, split in dataset.splits.items())
+    rows = [("note", note) for note in dataset.notes]
+    return [*rows, ("local", sizes), ("from", dataset.origin), ("fingerprint", dataset.fingerprint)]
 
 
-def _describe_spec(spec: "DatasetSpec") -> list[tuple[str, str]]:
-    """The catalogue's entry."""
+def _print(console: Console, spec: "DatasetSpec", found: Sequence[tuple[str, str]]) -> None:
+    """The catalogue's entry, and what was found."""
     sizes = ", ".join(f"{split} {count:,}" for split, count in spec.sizes.items())
     names = ", ".join(spec.classes[:MAX_SHOWN]) + (", …" if spec.classes[MAX_SHOWN:] else "")
-    return [
+    rows = [
         ("name", f"{spec.name}, {spec.title}"),
         ("classes", f"{len(spec.classes)}: {names}"),
         ("samples", describe_shape(spec.shape)),
         ("splits", f"{sizes} ({SPLIT_KINDS[spec.split]})"),
-        *([("images", f"{spec.fit.describe()}; {spec.fit.why}")] if spec.fit.why else []),
+        ("images", f"{spec.fit.describe()}; {spec.fit.why}" if spec.fit.why else ""),
         ("licence", spec.licence),
-        *([("source", spec.url)] if spec.url else []),
+        ("source", spec.url),
         *(("note", note) for note in spec.notes),
     ]
-
-
-def _describe_dataset(dataset: "Dataset") -> list[tuple[str, str]]:
-    """The content of a dataset on this machine."""
-    sizes = ", ".join(f"{name} {len(split):,}" for name, split in dataset.splits.items())
-    return [
-        *(("note", note) for note in dataset.notes),
-        ("local", sizes),
-        ("from", dataset.origin),
-        ("fingerprint", dataset.fingerprint),
-    ]
-
-
-def _print_rows(console: Console, rows: Sequence[tuple[str, str]]) -> None:
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for heading, text in rows:
-        table.add_row(heading, escape(text))
+    for heading, text in dict.fromkeys((*rows, *found)):
+        if text:
+            table.add_row(heading, escape(text))
     console.print(table, highlight=False)

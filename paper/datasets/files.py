@@ -18,6 +18,7 @@ from paper.datasets.catalogue import DatasetSpec
 from zetamix_lab.atomic_io import hash_file, write_file
 from zetamix_lab.data.errors import DataError, DatasetNotFoundError
 from zetamix_lab.data.source import Progress, resolve_data_dir
+from zetamix_lab.text import reason
 
 CHUNK = 1 << 20
 TIMEOUT_S = 60
@@ -89,12 +90,34 @@ def download(
     url: str, path: Path, md5: str | None = None, progress: Progress | None = None
 ) -> None:
     """Download a file; it is created only when it is complete and verified."""
+    digest = hashlib.md5(usedforsecurity=False)
+
+    def write(file: IO[bytes]) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise ValueError("expected an http or https address")
+        request = urllib.request.Request(url, headers={"User-Agent": "zetamix"})
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+            total, done = int(response.headers.get("Content-Length") or 0), 0
+            while chunk := response.read(CHUNK):
+                file.write(chunk)
+                digest.update(chunk)
+                done += len(chunk)
+                if progress is not None:
+                    progress(f"downloading {path.name}", done, max(total, done))
+        if done < total:
+            raise ValueError(f"the connection ended after {done:,} of {total:,} bytes")
+        if md5 is not None and digest.hexdigest() != md5:
+            raise ValueError(f"the file has the md5 {digest.hexdigest()}, expected {md5}")
+
     try:
-        _fetch(url, path, md5, progress)
+        write_file(path, write)
     except (OSError, HTTPException, ValueError) as error:
+        why = getattr(error, "reason", None) or reason(error)
+        if isinstance(error, urllib.error.HTTPError):
+            why = f"the server returned {error.code} {error.reason}"
         raise DataError(
-            f"{path.name} could not be downloaded from {url}: {_reason(error)}. Try again later, "
-            f"or download the file on another machine and save it as {path}."
+            f"{path.name} could not be downloaded from {url}: {why}. Try again later, or download "
+            f"the file on another machine and save it as {path}."
         ) from None
 
 
@@ -128,40 +151,39 @@ def unpack(
                     raise
     except DAMAGED as error:
         raise DataError(
-            f"{archive} cannot be unpacked: {_reason(error)}. Delete it and download it again."
+            f"{archive} cannot be unpacked: {reason(error)}. Delete it and download it again."
         ) from None
 
 
 def _extract(archive: Path, content: Path, limit: int) -> None:
     total = 0
 
-    def check(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
+    def count(size: int) -> None:
         nonlocal total
-        total += member.size
-        _check_size(archive, total, limit)
+        total += size
+        if total > limit:
+            raise DataError(
+                f"{archive} unpacks to more than {limit / 1e9:,.1f} GB, the available disk space."
+            )
+
+    def check(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
+        count(member.size)
         # rejects devices, and links and paths that lead outside
         return tarfile.data_filter(member, path)
 
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as packed:
-            _check_size(archive, sum(info.file_size for info in packed.infolist()), limit)
+            count(sum(info.file_size for info in packed.infolist()))
             # zipfile drops drives, roots and ".." from names, and writes links as plain files
             packed.extractall(content)
     elif archive.suffix == ".gz" and not archive.name.endswith(".tar.gz"):
         with gzip.open(archive) as source, content.open("wb") as file:
             while chunk := source.read(CHUNK):
+                count(len(chunk))
                 file.write(chunk)
-                _check_size(archive, file.tell(), limit)
     else:
         with tarfile.open(archive) as tar:
             tar.extractall(content, filter=check)
-
-
-def _check_size(archive: Path, size: int, limit: int) -> None:
-    if size > limit:
-        raise DataError(
-            f"{archive} unpacks to more than {limit / 1e9:,.1f} GB, the available disk space."
-        )
 
 
 def _partial(spec: DatasetSpec, data_dir: Path) -> list[Path]:
@@ -185,35 +207,3 @@ def _verify(path: Path, md5: str) -> None:
             f"{path} has the md5 {actual}, expected {md5}: it is damaged, or another version. "
             "Delete it, and the archive it came from, and download it again."
         )
-
-
-def _fetch(url: str, path: Path, md5: str | None, progress: Progress | None) -> None:
-    if not url.startswith(("http://", "https://")):
-        raise ValueError("expected an http or https address")
-    request = urllib.request.Request(url, headers={"User-Agent": "zetamix"})
-    digest = hashlib.md5(usedforsecurity=False)
-    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
-        total = int(response.headers.get("Content-Length") or 0)
-
-        def write(file: IO[bytes]) -> None:
-            done = 0
-            while chunk := response.read(CHUNK):
-                file.write(chunk)
-                digest.update(chunk)
-                done += len(chunk)
-                if progress is not None:
-                    progress(f"downloading {path.name}", done, max(total, done))
-            if done < total:
-                raise ValueError(f"the connection ended after {done:,} of {total:,} bytes")
-            if md5 is not None and digest.hexdigest() != md5:
-                raise ValueError(f"the file has the md5 {digest.hexdigest()}, expected {md5}")
-
-        write_file(path, write)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, urllib.error.HTTPError):
-        return f"the server returned {error.code} {error.reason}"
-    if isinstance(error, urllib.error.URLError):
-        return str(error.reason)
-    return str(error) or type(error).__name__
