@@ -3,8 +3,11 @@
 import re
 
 import numpy as np
+import pyarrow.parquet as pq
+import pytest
 import torch
 from miniatures import picture, refuses, save, split_sizes, write_csv
+from test_data_formats import table
 
 from zetamix_lab import data
 from zetamix_lab.data.groups import merge_groups, suggest_column, suggest_pattern
@@ -57,6 +60,16 @@ def test_a_column_of_a_table(tmp_path):
     table = write_csv(tmp_path / "mine.csv", [["file", "label", "Patient_ID"], *rows])
     assert apart(data.load(table, tmp_path, group="Patient_ID"))
     refuses(table, tmp_path / "other", "no column 'lesion'; it has file, label", group="lesion")
+
+
+@pytest.mark.parametrize("group", ["Owner", re.compile(r"(\d+)_")])
+def test_groups_of_a_table(group, tmp_path):
+    path = tmp_path / "pets.parquet"
+    pq.write_table(table(90, owner=[k // 3 for k in range(90)]), path)
+    dataset = data.load(path, tmp_path, group=group)
+    sets = [{name.split("_")[0] for name in split.names()} for split in dataset.splits.values()]
+    assert sum(map(len, sets)) == len(set.union(*sets)) == 30
+    refuses(path, tmp_path / "other", "no column 'x'; it has image, label, owner", group="x")
 
 
 def test_an_array_of_an_npz(tmp_path):

@@ -1,0 +1,976 @@
+"""A user's data in every format: what is read, and what is refused with which sentence."""
+
+import importlib.util
+import io
+import json
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import miniatures
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from miniatures import (
+    Attack,
+    check_shades,
+    class_folders,
+    not_found,
+    picture,
+    prepared,
+    refuses,
+    save,
+    split_sizes,
+    write_csv,
+)
+from PIL import Image
+
+from zetamix_lab import data
+from zetamix_lab.data import DatasetRef
+
+CLASSES = ["cat", "dog", "emu"]
+LABEL = {"names": CLASSES, "_type": "ClassLabel"}
+
+
+@pytest.fixture
+def data_dir(tmp_path):
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def mine(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    return folder
+
+
+def totals(dataset):
+    return sum(split.counts() for split in dataset.splits.values()).tolist()
+
+
+def png(label, index, size=(20, 16)):
+    buffer = io.BytesIO()
+    Image.fromarray(picture(label, 3, index, size)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def table(count, start=0, **columns):
+    """Images of three classes in turn; the green of an image is 37 times its number."""
+    numbers = range(start, start + count)
+    images = [{"bytes": png(k % 3, k), "path": f"{k // 3}_{k}.png"} for k in numbers]
+    return pa.table({"image": images, "label": [k % 3 for k in numbers], **columns})
+
+
+def noted(content, **features):
+    """With the types of columns, as Hugging Face's library notes them."""
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    return content.replace_schema_metadata(metadata)
+
+
+def save_to_disk(content, folder, shards=2):
+    """The files of `datasets.Dataset.save_to_disk`, version 5."""
+    folder.mkdir(parents=True)
+    names = [f"data-{k:05}-of-{shards:05}.arrow" for k in range(shards)]
+    step = -(-len(content) // shards)
+    for k, name in enumerate(names):
+        shard = content.slice(k * step, step)
+        with (
+            pa.OSFile(str(folder / name), "wb") as file,
+            pa.ipc.new_stream(file, shard.schema) as out,
+        ):
+            out.write_table(shard, max_chunksize=7)
+    state = {"_data_files": [{"filename": name} for name in names], "_split": None}
+    (folder / "state.json").write_text(json.dumps(state))
+
+
+def number_of(image):
+    return next(k for k in range(256) if 37 * k % 256 == int(image[1, 0, 0]))
+
+
+def check_pictures(dataset, expected):
+    """Every image has its label, and all are there once."""
+    numbers = []
+    for split in dataset.splits.values():
+        for image, label in zip(split.samples, split.labels.tolist(), strict=True):
+            numbers.append(number_of(image))
+            assert label == numbers[-1] % 3
+    assert sorted(numbers) == list(range(expected))
+
+
+# the same 60 images in every format
+
+
+def as_folder(folder):
+    for k in range(60):
+        save(folder / "pets" / CLASSES[k % 3] / f"{k:02}.png", picture(k % 3, 3, k, (20, 16)))
+    return folder / "pets"
+
+
+def as_csv(folder, delimiter=","):
+    files = sorted(as_folder(folder).rglob("*.png"))
+    rows = [[f.relative_to(folder), f.parent.name, "x"] for f in files]
+    return write_csv(folder / "pets.csv", [["File", "Label", "sex"], *rows], delimiter)
+
+
+def as_parquet(folder):
+    pq.write_table(noted(table(60), label=LABEL), folder / "pets.parquet", row_group_size=11)
+    return folder / "pets.parquet"
+
+
+def as_bytes(folder):
+    images, names = [png(k % 3, k) for k in range(60)], [CLASSES[k % 3] for k in range(60)]
+    pq.write_table(pa.table({"img": images, "class": names}), folder / "pets.parquet")
+    return folder / "pets.parquet"
+
+
+def as_files(folder):
+    """A table that names the files beside it."""
+    files = sorted(as_folder(folder).rglob("*.png"), key=lambda file: file.name)
+    images = [{"bytes": None, "path": str(f.relative_to(folder))} for f in files]
+    labels = [f.parent.name for f in files]
+    pq.write_table(pa.table({"image": images, "label": labels}), folder / "pets.parquet")
+    return folder / "pets.parquet"
+
+
+def as_shards(folder):
+    (folder / "pets" / "data").mkdir(parents=True)
+    for k in range(2):
+        shard = noted(table(30, 30 * k), label=LABEL)
+        pq.write_table(shard, folder / "pets" / "data" / f"train-{k:05}-of-00002.parquet")
+    return folder / "pets"
+
+
+def as_hugging_face(folder):
+    save_to_disk(noted(table(60), label=LABEL), folder / "pets")
+    return f"hf:{folder / 'pets'}"
+
+
+def as_npz(folder):
+    images = np.stack([picture(k % 3, 3, k, (20, 16)) for k in range(60)])
+    labels, names = np.arange(60)[:, None] % 3, np.array(CLASSES)
+    np.savez(folder / "pets.npz", train_images=images, train_labels=labels, classes=names)
+    return folder / "pets.npz"
+
+
+FORMATS = [as_folder, as_csv, as_parquet, as_bytes, as_files, as_shards, as_hugging_face, as_npz]
+
+
+@pytest.mark.parametrize("make", FORMATS)
+def test_the_same_images_are_the_same_dataset_in_every_format(make, tmp_path, data_dir):
+    path = make(tmp_path)
+    dataset = data.load(path, data_dir)
+    assert (dataset.name, dataset.classes, dataset.shape) == ("pets", tuple(CLASSES), (3, 16, 20))
+    assert split_sizes(dataset) == {"train": 42, "val": 6, "test": 12}
+    assert dataset.train.counts().tolist() == [14, 14, 14]
+    assert dataset.notes == (
+        "No val/test split found: created a stratified 70/10/20 split (seed 0)",
+    )
+    assert dataset.origin.startswith(str(path).removeprefix("hf:"))
+    check_pictures(dataset, 60)
+    assert data.load(path, data_dir, size=8).shape == (3, 8, 8)
+    assert DatasetRef.resolve(path, data_dir).load().fingerprint == dataset.fingerprint
+    report = data.check(path, data_dir)
+    assert (report.ok, report.sizes, report.duplicates) == (True, split_sizes(dataset), ())
+    # a file with another time is prepared again, and replaces the old form
+    before = prepared(data_dir)
+    path = Path(str(path).removeprefix("hf:"))
+    file = (
+        path
+        if path.is_file()
+        else next(f for f in sorted(path.rglob("*.*")) if "js" not in f.suffix)
+    )
+    os.utime(file, ns=(0, file.stat().st_mtime_ns + 1))
+    assert data.load(path, data_dir).fingerprint == dataset.fingerprint
+    assert len(prepared(data_dir)) == len(before)
+    assert prepared(data_dir) != before
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"], ids=["semicolon", "tab"])
+def test_other_separators_of_cells(delimiter, tmp_path, data_dir):
+    path = as_csv(tmp_path, delimiter)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    check_pictures(data.load(path, data_dir), 60)
+
+
+# the library is slow to import, and shows its progress on stderr
+SAVE = """
+import io, sys
+import datasets
+from PIL import Image
+from test_data_formats import CLASSES, png
+datasets.disable_progress_bars()
+features = datasets.Features(
+    {"image": datasets.Image(), "label": datasets.ClassLabel(names=CLASSES)}
+)
+def part(numbers):
+    images = [Image.open(io.BytesIO(png(k % 3, k))) for k in numbers]
+    rows = {"image": images, "label": [k % 3 for k in numbers]}
+    return datasets.Dataset.from_dict(rows, features=features)
+splits = {"train": part(range(30)), "test": part(range(30, 42))}
+datasets.DatasetDict(splits).save_to_disk(sys.argv[1])
+"""
+
+
+@pytest.mark.slow
+def test_what_the_library_of_hugging_face_saves_is_read(tmp_path):
+    if importlib.util.find_spec("datasets") is None:
+        pytest.skip("needs the package datasets")
+    folder = tmp_path / "pets"
+    here, tests, root = Path(__file__).parents[:3]
+    paths = os.pathsep.join(map(str, (root / "src", root, tests, here)))
+    environment = {**os.environ, "PYTHONPATH": paths, "HF_HUB_OFFLINE": "1"}
+    environment["HF_HOME"] = str(tmp_path / "home")
+    done = subprocess.run(
+        [sys.executable, "-c", SAVE, str(folder)],
+        capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[1],
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    dataset = data.load(f"hf:{folder}", tmp_path)
+    assert dataset.classes == tuple(CLASSES)
+    # a validation split is drawn from the training split
+    assert split_sizes(dataset) == {"train": 26, "val": 4, "test": 12}
+    check_pictures(dataset, 42)
+
+
+SPLITS = ["test" if k % 10 == 0 else "Validation" if k % 10 == 5 else "train" for k in range(60)]
+
+
+def folder_of_splits(folder):
+    for k, split in enumerate(SPLITS):
+        save(folder / split / CLASSES[k % 3] / f"{k:02}.png", picture(k % 3, 3, k, (20, 16)))
+    return folder
+
+
+def csv_of_splits(folder):
+    files = sorted(as_folder(folder).rglob("*.png"), key=lambda file: file.name)
+    # names without folder, suffix or case
+    rows = [[f.stem.upper(), f.parent.name, SPLITS[k]] for k, f in enumerate(files)]
+    return write_csv(folder / "pets.csv", [["image_id", "diagnosis", "split"], *rows])
+
+
+def parquet_of_splits(folder):
+    pq.write_table(table(60, split=SPLITS), folder / "pets.parquet")
+    return folder / "pets.parquet"
+
+
+def saved_splits(folder):
+    for name in ("train", "validation", "test"):
+        rows = [k for k in range(60) if SPLITS[k].lower() == name]
+        save_to_disk(noted(table(60).take(rows), label=LABEL), folder / "pets" / name)
+    (folder / "pets" / "dataset_dict.json").write_text(
+        '{"splits": ["train", "validation", "test"]}'
+    )
+    return folder / "pets"
+
+
+def npz_of_splits(folder):
+    arrays = {}
+    for name, split in (("train", "train"), ("validation", "val"), ("test", "test")):
+        rows = [k for k in range(60) if SPLITS[k].lower() == name]
+        arrays[f"{split}_images"] = np.stack([picture(k % 3, 3, k, (20, 16)) for k in rows])
+        arrays[f"{split}_labels"] = np.array(rows) % 3
+    np.savez(folder / "pets.npz", **arrays)
+    return folder / "pets.npz"
+
+
+@pytest.mark.parametrize(
+    "make", [folder_of_splits, csv_of_splits, parquet_of_splits, saved_splits, npz_of_splits]
+)
+def test_existing_splits_are_kept(make, tmp_path, data_dir):
+    dataset = data.load(make(tmp_path / "pets" if make is folder_of_splits else tmp_path), data_dir)
+    assert split_sizes(dataset) == {"train": 48, "val": 6, "test": 6}
+    assert dataset.notes == ()
+    check_pictures(dataset, 60)
+    assert {number_of(image) % 10 for image in dataset.test.samples} == {0}
+
+
+def test_a_missing_split_is_created(mine, data_dir):
+    class_folders(mine / "Train", {"cat": 8, "dog": 8, "owl": 8})
+    class_folders(mine / "test", {"cat": 2, "dog": 1, "owl": 1}, first=50)
+    dataset = data.load(mine, data_dir)
+    assert split_sizes(dataset) == {"train": 21, "val": 3, "test": 4}
+    check_shades(dataset)
+    assert "No val split found" in dataset.notes[0]
+
+
+# labels
+
+
+@pytest.mark.parametrize("form", ["columns", "lists", "names", "matrix", "bars", "npz", "csv"])
+def test_several_labels_of_a_sample(form, tmp_path, data_dir):
+    rows = [[k % 2, int(k % 3 > 0), int(k % 5 == 0)] for k in range(60)]
+    names, path = ("ill", "old", "wet"), tmp_path / "pets.parquet"
+    content = table(60).drop_columns("label")
+    lists = [[k for k in range(3) if row[k]] for row in rows]
+    named = [[names[k] for k in some] for some in lists]
+    if form == "columns":
+        for name, column in zip(names, zip(*rows, strict=True), strict=True):
+            content = content.append_column(name, [list(column)])
+    elif form == "lists":
+        features = {"feature": {"names": names, "_type": "ClassLabel"}}
+        content = noted(content.append_column("labels", [lists]), labels=features)
+    elif form == "matrix":
+        content, names = content.append_column("labels", [rows]), ("0", "1", "2")
+    elif form == "bars":
+        # a sample without any label would be one of the class ""
+        named = [some or ["none"] for some in named]
+        names = (*names[:1], "none", *names[1:])
+        rows = [[row[0], int(not any(row)), *row[1:]] for row in rows]
+        content = content.append_column("label", [["|".join(some) for some in named]])
+    else:
+        content = content.append_column("label", [named])
+    pq.write_table(content, path)
+    if form == "npz":
+        images = np.stack([picture(k % 3, 3, k, (20, 16)) for k in range(60)])
+        path = tmp_path / "pets.npz"
+        np.savez(path, images=images, labels=np.array(rows), classes=np.array(names))
+    if form == "csv":
+        files = sorted(as_folder(tmp_path).rglob("*.png"), key=lambda file: file.name)
+        cells = [[f.relative_to(tmp_path), *row, 7] for f, row in zip(files, rows, strict=True)]
+        path = write_csv(tmp_path / "pets.csv", [["path", *names, "age"], *cells])
+    dataset = data.load(path, data_dir)
+    assert (dataset.classes, dataset.multi_label) == (names, True)
+    assert f"multi-label: any number of {len(names)} labels for every sample" in dataset.notes
+    assert totals(dataset) == np.sum(rows, 0).tolist()
+    for image, label in zip(dataset.train.samples, dataset.train.labels.tolist(), strict=True):
+        assert label == rows[number_of(image)]
+
+
+def test_classes_are_in_natural_order(mine, data_dir):
+    class_folders(mine, {"class10": 3, "class2": 3, "class1": 3})
+    assert data.load(mine, data_dir).classes == ("class1", "class2", "class10")
+
+
+def test_a_changed_label_is_noticed(tmp_path, data_dir):
+    path = as_csv(tmp_path)
+    data.load(path, data_dir)
+    path.write_text(path.read_text().replace(",cat,", ",dog,", 1))
+    assert totals(data.load(path, data_dir)) == [19, 21, 20]
+
+
+# numbers
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "npz"])
+def test_points(form, tmp_path, data_dir):
+    points = np.random.default_rng(0).normal(size=(40, 2))
+    labels, path = ["a", "b"] * 20, tmp_path / f"points.{form}"
+    if form == "csv":
+        rows = zip(*points.T, labels, strict=True)
+        write_csv(path, [["x", "dose of y", "target"], *rows])
+    elif form == "parquet":
+        content = {"x": points[:, 0], "y": points[:, 1], "label": labels}
+        pq.write_table(pa.table(content), path)
+    else:
+        np.savez(path, train_images=points, train_labels=np.array(labels))
+    dataset = data.load(path, data_dir)
+    assert (dataset.shape, dataset.classes) == ((2,), ("a", "b"))
+    assert dataset.train.samples.dtype == torch.float32
+    label_of = {float(x): k % 2 for k, x in enumerate(points[:, 0].astype(np.float32))}
+    for split in dataset.splits.values():
+        assert [label_of[float(x)] for x in split.samples[:, 0]] == split.labels.tolist()
+    refuses(path, tmp_path / "o", "points of 2 coordinates; size is for images", size=8)
+
+
+@pytest.mark.parametrize(
+    "names", ["x_train y_train", "X y", "data target", "images labels", "Train_Images train_label"]
+)
+def test_other_names_of_arrays(names, tmp_path, data_dir):
+    images = np.random.default_rng(0).integers(256, size=(30, 8, 8), dtype=np.uint8)
+    samples, labels = names.split()
+    np.savez(tmp_path / "own.npz", **{samples: images, labels: np.array(list("ab") * 15)})
+    dataset = data.load(tmp_path / "own.npz", data_dir)
+    assert (dataset.classes, dataset.shape, len(dataset.train)) == (("a", "b"), (1, 8, 8), 21)
+
+
+@pytest.mark.parametrize("channels", [(), (3,)])
+def test_float_images_keep_their_range(channels, tmp_path):
+    images = np.random.default_rng(0).normal(-300, 500, (12, 10, 8, *channels))
+    path = tmp_path / "ct.npz"
+    np.savez(path, train_images=images, train_labels=np.arange(12) % 2)
+    dataset = data.load(path, tmp_path)
+    assert dataset.train.samples.dtype == torch.float32
+    assert dataset.shape == (len(channels) * 2 + 1, 10, 8)
+    stored = {float(image.ravel()[0]) for image in images.astype(np.float32)}
+    assert {float(image[0, 0, 0]) for image in dataset.train.samples} <= stored
+    small = data.load(path, tmp_path, size=4)
+    assert small.shape[1:] == (4, 4)
+    # the mean of the centre square, and not clipped to bytes
+    assert -500 < float(small.train.samples.mean()) < -100
+
+
+# sizes
+
+
+@pytest.mark.parametrize(
+    ("sides", "size", "shape"),
+    [
+        ([(30, 24)], None, (24, 30)),
+        ([(300, 200)], None, (224, 224)),
+        ([(65, 24), (24, 30)], None, (224, 224)),
+        ([(30, 24), (24, 30)], None, (24, 24)),
+        ([(32, 64), (41, 50), (60, 48)], None, (48, 48)),
+        ([(5, 4), (4, 4)], None, (8, 8)),
+        ([(30, 24)], 16, (16, 16)),
+    ],
+)
+def test_all_images_get_one_size(sides, size, shape, mine, data_dir):
+    for side in sides:
+        for label, name in enumerate(miniatures.COUNTS):
+            for k in range(3):
+                save(mine / name / f"{side[0]}-{k}.png", picture(label, 3, k, side))
+    dataset = data.load(mine, data_dir, size=size)
+    assert dataset.shape == (3, *shape)
+    resized = f"centre square (largest), resized to {shape[0]} × {shape[1]}"
+    assert dataset.origin.endswith("not resized" if shape == (24, 30) else resized)
+    # a size that was chosen because images are small is explained
+    small = size is None and shape[0] in (8, 24, 48) and shape != (24, 30)
+    assert any("none has a side over 64" in note for note in dataset.notes) == small
+    check_shades(dataset)
+
+
+def test_grey_images_have_one_channel_unless_one_has_colour(mine, data_dir):
+    for name in miniatures.COUNTS:
+        for k in range(3):
+            save(mine / name / f"{k}.png", np.full((8, 8), k, np.uint8))
+    assert data.load(mine, data_dir).shape == (1, 8, 8)
+    save(mine / "cat" / "0.png", picture(0, 3, 0, (8, 8)))
+    assert data.load(mine, data_dir).shape == (3, 8, 8)
+
+
+def test_seeds_and_sizes_are_prepared_separately(mine, data_dir):
+    class_folders(mine)
+    settings = [(0, None), (1, None), (0, 8)]
+    before = [data.load(mine, data_dir, seed=k, size=size).fingerprint for k, size in settings]
+    assert len(set(before)) == len(prepared(data_dir)) == 3
+    save(mine / "cat" / "0.png", picture(0, 3, 99))
+    again = data.load(mine, data_dir, size=8)
+    assert again.fingerprint != before[2]
+    # the other forms are neither used for this one nor removed with it
+    assert len(prepared(data_dir)) == 3
+    # and neither is a folder of the same name elsewhere
+    other = data.load(class_folders(mine / "b" / "mine", {"x": 3, "y": 4}), data_dir)
+    assert other.classes == ("x", "y")
+
+
+# odd files
+
+
+def test_nested_folders_links_and_other_files(mine, data_dir, tmp_path):
+    class_folders(mine)
+    save(mine / "cat" / "deep" / "er" / "9.png", picture(0, 3, 99))
+    (mine / "cat" / "notes.txt").write_text("which cats")
+    (mine / "readme.md").write_text("")
+    (mine / ".DS_Store").write_text("")
+    # a class may be a link to another folder
+    shutil.move(mine / "owl", tmp_path / "owls")
+    (mine / "owl").symlink_to(tmp_path / "owls")
+    odd = os.fsdecode(b"w\xffird\n name.png")
+    path = os.fsencode(mine / "cat") + b"/" + os.fsencode(odd)
+    Image.fromarray(picture(0, 3, 77)).save(path, format="png")
+    dataset = data.load(mine, data_dir)
+    assert totals(dataset) == [12, 7, 5]
+    assert dataset.notes[0] == "ignored non-image files: readme.md and 1 more"
+    names = [name for split in dataset.splits.values() for name in split.names()]
+    assert f"cat/{odd}".replace("\n", "\\n") in names
+
+
+def test_all_broken_images_are_named(mine, data_dir):
+    class_folders(mine)
+    broken = [mine / "cat" / "2.png", mine / "cat" / "gone.png", mine / "owl" / "1.png"]
+    broken[0].write_bytes(broken[0].read_bytes()[:60])
+    broken[1].symlink_to(mine / "nowhere.png")
+    broken[2].write_text("no image")
+    lines = [f"\n *{file}: " for file in broken]
+    refuses(mine, data_dir, r"^3 images of mine cannot be read.*(\n.*){3}$", *lines)
+
+
+@pytest.mark.parametrize("form", ["folder", "parquet"])
+def test_broken_images_are_left_out_on_request(form, mine, data_dir):
+    path = class_folders(mine / "pets", {"cat": 60, "dog": 60})
+    if form == "parquet":
+        path = mine / "pets.parquet"
+        pq.write_table(table(120), path)
+    whole = data.load(path, data_dir)
+    names = {split: whole.splits[split].names() for split in whole.splits}
+    broken = {"train": names["train"][3], "val": names["val"][0], "test": names["test"][-1]}
+    if form == "folder":
+        for name in broken.values():
+            (path / name).write_bytes((path / name).read_bytes()[:60])
+    else:
+        images = table(120).column("image").to_pylist()
+        for image in images:
+            if image["path"] in broken.values():
+                image["bytes"] = image["bytes"][:60]
+        pq.write_table(table(120).set_column(0, "image", [images]), path)
+    with pytest.raises(data.DataError, match=r"add --skip-broken to the command"):
+        data.load(path, data_dir)
+    kept = data.load(path, data_dir, skip_broken=True)
+    assert "3 unreadable images skipped: " in kept.notes[-1]
+    assert "and 2 more (listed by zetamix check)" in kept.notes[-1]
+    # every other image is where it was, with its own label and pixels
+    for split, name in broken.items():
+        rows = [row for row, other in enumerate(names[split]) if other != name]
+        assert kept.splits[split].names() == [names[split][row] for row in rows]
+        assert torch.equal(kept.splits[split].labels, whole.splits[split].labels[rows])
+        assert torch.equal(kept.splits[split].samples, whole.splits[split].samples[rows])
+    # later loads need no option
+    assert data.load(path, data_dir).fingerprint == kept.fingerprint != whole.fingerprint
+
+
+def test_images_that_cannot_be_left_out(mine, data_dir):
+    class_folders(mine, {"cat": 60, "dog": 60})
+    for file in (mine / "dog").iterdir():
+        file.write_text("no image")
+    with pytest.raises(data.DataError, match="images or more of mine cannot be read") as caught:
+        data.load(mine, data_dir)
+    # reading stops
+    assert str(caught.value).count("\n") < 60
+    with pytest.raises(data.DataError, match=r"mine: no image of dog can be read"):
+        data.load(mine, data_dir, skip_broken=True)
+    with pytest.raises(ValueError, match=r"for your own images only: digits without"):
+        data.load("digits", data_dir, skip_broken=True)
+
+
+@pytest.mark.parametrize("form", ["folder", "npz", "parquet"])
+def test_duplicates_stay_in_one_created_split(form, mine, data_dir):
+    images = [picture(k % 2, 2, k) for k in range(40)]
+    path = mine / f"twice.{form}"
+    if form == "folder":
+        for k, image in enumerate(images * 2):
+            save(path / "ab"[k % 2] / f"{k}.png", image)
+    elif form == "npz":
+        labels = np.tile(np.arange(40) % 2, 2)
+        np.savez(path, train_images=np.stack(images * 2), train_labels=labels)
+    else:
+        content = {"image": [png(k % 2, k) for k in range(40)] * 2, "label": [0, 1] * 40}
+        pq.write_table(pa.table(content), path)
+    for seed in range(2):
+        dataset = data.load(path, data_dir, seed=seed)
+        # 40 images twice over, split as 40 would be
+        assert split_sizes(dataset) == {"train": 56, "val": 8, "test": 16}
+        assert "duplicates kept in one split" in dataset.notes[0]
+        report = data.check(path, data_dir, seed=seed)
+        assert (len(report.duplicates), report.leaks, report.conflicts) == (40, 0, 0)
+
+
+def test_a_class_of_few_distinct_images_does_not_separate_others(mine, data_dir):
+    class_folders(mine, {"cat": 20, "dog": 20})
+    for k in range(6):
+        save(mine / "owl" / f"{k}.png", picture(1, 3, 90 + k % 2))
+    report = data.check(mine, data_dir)
+    assert report.leaks == 2
+    assert {sample.label for group in report.duplicates for sample in group} == {"owl"}
+
+
+def test_a_file_that_cannot_be_opened_is_no_duplicate(mine, data_dir, monkeypatch):
+    read = Path.read_bytes
+
+    def deny(self):
+        if self.name == "0.png":
+            raise PermissionError(13, "Permission denied", str(self))
+        return read(self)
+
+    class_folders(mine, {"cat": 4, "dog": 4})
+    monkeypatch.setattr(Path, "read_bytes", deny)
+    # all have one size, so the content of all is compared
+    assert sum(data.check(mine, data_dir).sizes.values()) == 8
+
+
+# what is refused: folders
+
+
+def broken_images(mine):
+    for file in [*class_folders(mine, {"cat": 3, "dog": 3}).glob("*/*")]:
+        file.write_text("no image")
+
+
+def all_of(*makers):
+    return lambda mine: [make(mine) for make in makers]
+
+
+def folders(name, counts=miniatures.COUNTS):
+    return lambda mine: class_folders(mine / name, counts)
+
+
+def empty(name):
+    return lambda mine: (mine / name).mkdir()
+
+
+def stray(mine):
+    save(mine / "stray.png", picture(0, 3, 0))
+
+
+def pipes(mine):
+    pq.write_table(table(30), mine / "train.parquet")
+    os.mkfifo(mine / "train-2.parquet")
+
+
+def piped_state(mine):
+    (mine / "train").mkdir()
+    (mine / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    os.mkfifo(mine / "train" / "state.json")
+
+
+def cut_arrow(mine):
+    save_to_disk(table(30), mine / "train")
+    (mine / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    os.truncate(next((mine / "train").glob("*.arrow")), 100)
+
+
+def no_arrow(mine):
+    cut_arrow(mine)
+    next((mine / "train").glob("*.arrow")).unlink()
+
+
+INVALID_FOLDERS = {
+    "empty": (lambda mine: None, "mine: no folders; expected"),
+    "stray image": (all_of(folders("."), stray), "mine: the image stray.png is not in a class"),
+    "empty class": (all_of(folders("."), empty("emu")), "mine/emu contains no images"),
+    "beside train": (all_of(folders("train"), folders("extra")), "extra next to train"),
+    "two vals": (all_of(*map(folders, ("train", "val", "valid"))), "val and valid are both val"),
+    "class not in train": (
+        all_of(folders("train"), folders("test", {"cat": 1, "emu": 1})),
+        "class 'emu' has no sample in train",
+    ),
+    "one class": (folders(".", {"cat": 5}), "mine: 1 class with samples to train on; expected two"),
+    "no class": (empty("train"), "mine/train contains no images; expected"),
+    "one image": (folders(".", {"cat": 5, "dog": 1}), "'dog' of .*mine has 1 image .* at least 3"),
+    "empty split": (all_of(folders("train"), empty("val")), "mine/val contains no images"),
+    "all broken": (broken_images, "mine: none of 6 images can be read"),
+    "a pipe": (pipes, "train-2.parquet is not a regular file"),
+    "a pipe as JSON": (piped_state, "state.json cannot be read.* not a regular file"),
+    "half an Arrow file": (cut_arrow, "arrow cannot be read"),
+    "no Arrow file": (no_arrow, "train is incomplete: expected the Arrow files"),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), INVALID_FOLDERS.values(), ids=INVALID_FOLDERS.keys())
+def test_an_invalid_folder_is_refused(make, message, mine, data_dir):
+    make(mine)
+    refuses(mine, data_dir, message)
+
+
+# what is refused: CSV files
+
+
+def write_images(folder, counts=miniatures.COUNTS):
+    """Images in `folder/photos`; the rows of a table that lists them."""
+    rows = []
+    for label, (name, count) in enumerate(counts.items()):
+        for k in range(count):
+            save(folder / "photos" / f"{name}{k}.png", picture(label, 3, k))
+            rows.append([f"photos/{name}{k}.png", name])
+    return rows
+
+
+def with_cell(row, column, text):
+    return lambda rows: [
+        [*cells[:column], text, *cells[column + 1 :]] if k == row - 1 else cells
+        for k, cells in enumerate(rows)
+    ]
+
+
+def with_splits(choose):
+    return lambda rows: [[*rows[0], "split"], *([*row, choose(row)] for row in rows[1:])]
+
+
+def numbered(value):
+    return lambda rows: [["age", "target"], *([k, value * k] for k in range(40))]
+
+
+def saved_as(content):
+    return lambda rows: content
+
+
+INVALID_TABLES = {
+    "no image column": (with_cell(1, 0, "picture"), "picture besides the class; expected one of i"),
+    "no label column": (with_cell(1, 1, "kind"), "columns file, kind; expected one for the class"),
+    "image missing": (with_cell(5, 0, "photos/gone.png"), "row 5: image 'photos/gone.png' not fo"),
+    "no image named": (with_cell(4, 0, ""), "row 4: no image"),
+    "no label": (with_cell(3, 1, ""), "row 3: no label"),
+    "twice": (with_cell(6, 0, "photos/cat0.png"), "row 6: 'photos/cat0.png' is already in row 2"),
+    "ambiguous": (with_cell(2, 0, "0"), "row 2: '0' is ambiguous: .*/0.png"),
+    "short row": (lambda rows: [*rows[:3], ["a"], *rows[4:]], "row 4: image 'a' not found"),
+    "long row": (lambda rows: [*rows[:3], ["a"] * 3, *rows[4:]], "row 4: expected 2 cells, got 3"),
+    "no rows": (lambda rows: rows[:1], "has a header and no rows"),
+    "a column twice": (with_cell(1, 1, "file"), "row 1: two columns are named 'file'"),
+    "one class": (lambda rows: rows[:11], "1 class with samples to train on; expected two"),
+    "wrong split": (with_splits(lambda row: "holdout"), "row 2: split 'holdout'; expected train"),
+    "no train": (with_splits(lambda row: "val"), "no row has the split train"),
+    "class not in train": (
+        with_splits(lambda row: "test" if row[1] == "owl" else "train"),
+        "class 'owl' has no sample in train",
+    ),
+    "single image": (lambda rows: rows[:19], "Class 'owl' of .* has 1 image to split"),
+    "regression": (numbered(0.37), "target has 40 different numbers, such as 0.37: targets of a"),
+    "empty": (saved_as(b""), r"is empty; expected a header with a column for the image \(file, im"),
+    "latin-1": (saved_as("file,label\nä.png,x\n".encode("latin-1")), "is not text in UTF-8"),
+    "binary": (saved_as(b"\0\1\2"), "is not a text file"),
+    "endless": (saved_as(b'file,label\n"' + b"x" * 200_000 + b'",y\n'), "row 2: image 'x{100}'"),
+    "open quote": (saved_as(b'file,label\n"a.png,y\n'), "cannot be read as CSV: .*EOF inside"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), INVALID_TABLES.values(), ids=INVALID_TABLES.keys())
+def test_an_invalid_csv_is_refused(change, message, mine, data_dir):
+    for k in range(2):
+        save(mine / f"other{k}" / "0.png", picture(0, 3, 90 + k))
+    path = mine / "labels.csv"
+    content = change([["file", "label"], *write_images(mine)])
+    path.write_bytes(content) if isinstance(content, bytes) else write_csv(path, content)
+    refuses(path, data_dir, f"labels.csv.*{message}" if "Class" not in message else message)
+
+
+def test_all_invalid_rows_are_named(mine, data_dir):
+    rows = write_images(mine)
+    path = write_csv(mine / "labels.csv", [["file", "label"], *([row[0], ""] for row in rows)])
+    refuses(path, data_dir, "^22 problems:", r"row 11: no label.*\n  and 12 more")
+    rows[0][0], rows[1][0] = "photos/gone.png", rows[2][0]
+    write_csv(path, [["file", "label"], *rows])
+    refuses(
+        path, data_dir, r"^2 problems:\n.*, row 2: .*gone.png.*\n.*, row 4: .*is already in row 3"
+    )
+
+
+# what is refused: Parquet tables
+
+
+def labelled(*labels, **features):
+    """30 images with these labels in turn, or of this type."""
+    made = table(30).set_column(1, "label", [(list(labels) * 30)[:30]])
+    return noted(made, **features) if features else made
+
+
+def broken(content, row):
+    images = content.column("image").to_pylist()
+    images[row] = {"bytes": b"no image", "path": None}
+    return content.set_column(0, "image", [images])
+
+
+def in_latin():
+    binary = pa.array([b"caf\xe9", b"the", b"lait"] * 10)
+    text = pa.StringArray.from_buffers(30, binary.buffers()[1], binary.buffers()[2])
+    return table(30).set_column(1, "label", text)
+
+
+INVALID_PARQUET = {
+    "broken image": (broken(table(30), 7), "pets.parquet, row 7: not an image"),
+    "no label": (table(30).drop_columns("label"), "expected one for the class, called label"),
+    "no rows": (table(0), "pets.parquet has no rows"),
+    "nothing to train on": (
+        pa.table({"label": [0, 1] * 9, "name": ["a"] * 18}),
+        r"expected one of images .*, or columns of numbers",
+    ),
+    "a missing number": (
+        pa.table({"label": [0, 1] * 9, "x": [*range(17), None]}),
+        "row 17 of columns x.* contains NaN",
+    ),
+    "null": (labelled(None, 0, 1), "pets.parquet, row 0: no label"),
+    "NaN": (labelled(0.0, float("nan"), 1.0), "pets.parquet, row 1: no label"),
+    "hidden, named": (labelled(0, 1, 2, -1, label=LABEL), "row 3: label is -1; expected .* 0 to 2"),
+    "hidden, in lists": (
+        labelled([0], [1, 2], [-1], label={"feature": LABEL}),
+        "row 2: label is -1; expected a class from 0 to 2",
+    ),
+    "hidden": (labelled(0, 1, -1), "row 2: label is -1; expected a class from 0"),
+    "out of range": (labelled(0, 1, 2, 3, label=LABEL), "row 3: label is 3; expected a class from"),
+    "nested lists": (labelled([[0]], [[1]]), r"row 0: label is '\[0\]'; expected the name or num"),
+    "lists with nulls": (labelled(["a"], ["b", None]), "row 1: no label"),
+    "rows of other lengths": (labelled([0, 1], [1]), "rows of 1 to 2 zeros and ones"),
+    "structures": (labelled({"a": 1}, {"a": 2}), "expected the name or number of a class"),
+    "no UTF-8": (in_latin(), "column label cannot be read|is not text in UTF-8"),
+    "a column twice": (
+        table(30).append_column("label", [[0, 1, 2] * 10]),
+        "two columns are named 'label'",
+    ),
+    "regression": (labelled(0.5, 1.25, 2.0), "targets of a regression. Expected classes"),
+    "an unknown split": (table(30, split=["train"] * 29 + ["extra"]), "split 'extra'; expected"),
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), INVALID_PARQUET.values(), ids=INVALID_PARQUET.keys()
+)
+def test_an_invalid_parquet_table_is_refused(content, message, tmp_path):
+    path = tmp_path / "pets.parquet"
+    pq.write_table(content, path)
+    refuses(path, tmp_path, message)
+    path.write_bytes(path.read_bytes()[:-40])
+    refuses(path, tmp_path, "pets.parquet cannot be read")
+
+
+ODD_FEATURES = [{"names": 3, "_type": "ClassLabel"}, {"names": [[0]], "_type": "ClassLabel"}, [], 7]
+ODD_METADATA = ["[" * 100_000, '{"info": []}', "no JSON", '{"info": {"features": [1]}}', "7"]
+
+
+@pytest.mark.parametrize("feature", ODD_FEATURES, ids=map(str, ODD_FEATURES))
+def test_odd_metadata_is_ignored_or_used(feature, tmp_path):
+    path = tmp_path / "pets.parquet"
+    pq.write_table(noted(table(30), label=feature), path)
+    if feature in ODD_FEATURES[1:2]:
+        refuses(path, tmp_path, "label is 1; expected a class from 0 to 0")
+    else:
+        assert data.load(path, tmp_path).classes == ("0", "1", "2")
+
+
+def test_odd_metadata_of_a_file(tmp_path):
+    for text in ODD_METADATA:
+        path = tmp_path / "pets.parquet"
+        pq.write_table(table(30).replace_schema_metadata({"huggingface": text}), path)
+        assert data.load(path, tmp_path).classes == ("0", "1", "2")
+
+
+# what is refused: arrays
+
+IMAGES, LABELS = np.zeros((6, 4, 4), np.uint8), np.array([0, 1, 0, 1, 0, 1])
+OBJECTS = np.array([{"a": 1}] * 6, dtype=object)
+
+
+def arrays(images=IMAGES, labels=LABELS, **more):
+    return {"train_images": images, "train_labels": labels, **more}
+
+
+INVALID_ARRAYS = {
+    "no train": ({"images": IMAGES}, "contains images without the labels of train; expected the M"),
+    "no images": ({"classes": LABELS}, "contains classes; expected the MedMNIST layout"),
+    "int images": (arrays(IMAGES.astype(int)), r"train_images is \[6, 4, 4\], int64"),
+    "channels first": (arrays(np.zeros((6, 3, 8, 8), np.uint8)), r"\[6, 3, 8, 8\], uint8"),
+    "no image": (arrays(IMAGES[:0], LABELS[:0]), r"train_images is \[0, 4, 4\], uint8"),
+    "fewer labels": (arrays(labels=LABELS[:5]), r"train_labels is \[5\], .* each of the 6 images"),
+    "no 0/1 matrix": (arrays(labels=np.full((6, 14), 2)), r"train_labels is \[6, 14\], int64"),
+    "negative label": (
+        arrays(labels=np.array([0, 1, -1, 1, 0, 1])),
+        "train_labels, row 2: label is -1; expected a class from 0",
+    ),
+    "gap": (
+        arrays(labels=2 * LABELS, classes=np.array(list("abc"))),
+        "class 'b' has no sample in train",
+    ),
+    "numbers": (arrays(labels=LABELS + 0.5), "targets of a regression. Expected classes"),
+    "label without class": (
+        arrays(classes=np.array(["a"])),
+        "train_labels, row 1: label is 1; expected a class from 0 to 0",
+    ),
+    "label not in train": (
+        arrays(test_images=IMAGES, test_labels=np.array([9, 1, 0, 1, 0, 1])),
+        "class '9' has no sample in train",
+    ),
+    "other size": (
+        arrays(test_images=np.zeros((6, 5, 5), np.uint8), test_labels=LABELS),
+        r"test has samples of shape \[1, 5, 5\] .* train has \[1, 4, 4\]",
+    ),
+    "pickled images": (arrays(OBJECTS), "train_images cannot be read: [Oo]bject arrays"),
+    "pickled labels": (arrays(labels=OBJECTS), "train_labels cannot be read: [Oo]bject arrays"),
+    "not finite": (arrays(np.full((6, 2), np.nan)), "row 0 of train_images contains NaN"),
+    "single image": (arrays(IMAGES[:4], np.array([0, 0, 0, 1])), "Class '1' of .* has 1 image"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), INVALID_ARRAYS.values(), ids=INVALID_ARRAYS.keys())
+def test_an_invalid_npz_is_refused(content, message, tmp_path):
+    path = tmp_path / "own.npz"
+    np.savez(path, **content)
+    refuses(path, tmp_path, message, str(path))
+
+
+def write_raw(path, shape, descr, content):
+    """An .npz whose `train_images` has a header of its own."""
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    np.savez(path, train_labels=LABELS)
+    with zipfile.ZipFile(path, "a") as archive:
+        magic = b"\x93NUMPY\x01\x00v\x00"
+        archive.writestr("train_images.npy", magic + header.encode() + content)
+
+
+def test_an_npz_is_never_unpickled_and_its_headers_are_not_trusted(tmp_path):
+    path, touched = tmp_path / "own.npz", tmp_path / "touched"
+    write_raw(path, "(6,)", "|O", pickle.dumps(Attack(touched)))
+    refuses(path, tmp_path, str(path), "train_images cannot be read: [Oo]bject arrays")
+    assert not touched.exists()
+    write_raw(path, "(1000000, 9999, 9999)", "|u1", bytes(16))
+    refuses(path, tmp_path, "own.npz: train_images cannot be read")
+    np.savez(path, **arrays())
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("classes", "cat dog")
+    refuses(path, tmp_path, "classes is a file that is no array")
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "text"])
+def test_a_damaged_npz_is_named(damage, tmp_path):
+    path = tmp_path / "own.npz"
+    images = np.arange(6 * 400 * 400, dtype=np.uint8).reshape(6, 400, 400)
+    np.savez_compressed(path, train_images=images, train_labels=LABELS)
+    content = path.read_bytes()
+    middle = content.index(b"train_images.npy") + 600
+    flipped = content[:middle] + bytes(64) + content[middle + 64 :]
+    changed = {"cut": content[: len(content) // 2], "flipped": flipped, "text": b"hello"}
+    path.write_bytes(changed[damage])
+    refuses(path, tmp_path, f"{path}.* read")
+
+
+# names and paths
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path, data_dir):
+    (tmp_path / "notes.txt").write_text("")
+    refuses(tmp_path / "notes.txt", data_dir, r"a \.csv, \.npz or \.parquet file, got \.txt")
+    (tmp_path / "photos.tar.gz").write_bytes(b"")
+    refuses(tmp_path / "photos.tar.gz", data_dir, "is an archive: unpack it and pass the folder")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("CIFAR 10", "Did you mean cifar10 or cifar100?"),
+        ("fashion mnist", "Did you mean fashion_mnist?"),
+        ("xyzzy", "dataset by name (digits, mnist, fashion_mnist, cifar10, cifar100) nor"),
+        ("~nosuchuser/photos", "is neither a dataset by name"),
+        ("hf:nothing", "is neither a dataset by name"),
+    ],
+)
+def test_an_unknown_name_gets_suggestions(name, hint, data_dir):
+    not_found(name, data_dir, re.escape(hint))
+
+
+SPELLINGS = {"MNIST": "mnist", "fashion-mnist": "fashion_mnist", "CIFAR-10": "cifar10"}
+
+
+@pytest.mark.parametrize(("spelling", "name"), SPELLINGS.items())
+def test_names_ignore_case_and_hyphens(spelling, name, data_dir, tmp_path, monkeypatch):
+    not_found(spelling, data_dir, f"{name} is not in {data_dir}/{name} .*Download it with: python")
+    # a folder of that name takes precedence, and a path is never a name
+    monkeypatch.chdir(tmp_path)
+    not_found(f"./{spelling}", data_dir, "is neither a dataset")
+    class_folders(tmp_path / spelling)
+    not_found(tmp_path / f"{spelling}s", data_dir, f"Did you mean {spelling}")
+    assert data.load(spelling, data_dir).classes == ("cat", "dog", "owl")
+
+
+def test_a_name_is_read_from_the_files_of_torchvision(tmp_path):
+    miniatures.build("mnist", tmp_path)
+    dataset = data.load("mnist", tmp_path)
+    assert dataset.classes == tuple("0123456789")
+    assert split_sizes(dataset) == {"train": 31, "test": 20}
+    check_shades(dataset)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("digits", {"seed": -1}, "seed must lie between 0 and 2\\*\\*31 - 1, got -1"),
+        ("mine", {"size": 0}, "size must lie between 1 and 4096 pixels, got 0"),
+        ("cifar10", {"size": 64}, "size is for your own data only; cifar10 is used as it is publ"),
+        ("mnist", {"group": "a"}, "group is for your own data only; mnist is used as it is publ"),
+    ],
+)
+def test_invalid_options_are_refused(name, options, message, data_dir):
+    with pytest.raises(ValueError, match=message):
+        data.load(name, data_dir, **options)
