@@ -28,7 +28,7 @@ def main(words: list[str] | None = None) -> None:
     arguments = parse(words)
     device = torch.device(arguments.device)
     dtypes = arguments.dtypes or (list(DTYPES) if device.type == "cuda" else ["float32", "uint8"])
-    facts = machine_info(device)
+    facts = machine_info(device, "python -m benchmarks")
     rows: list[dict[str, Any]] = []
     for threads in [0] if device.type == "cuda" else THREADS:
         for shape in arguments.shapes or shapes(SHAPES[device.type]):

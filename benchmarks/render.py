@@ -21,6 +21,8 @@ GRAPH = {
     **COMMON,
     f"{OURS}, blended, 4 sources": "4 sources",
     "zetamix Mixup": "Mixup",
+    "zetamix CutMix": "CutMix",
+    "zetamix MixupOrCutMix": "either",
     "zetamix ZetaMixup": "ζ-mixup, all sources",
 }
 PEERS = {
@@ -43,10 +45,6 @@ CPU = {
     SOME: "ζ-mixup, 8 sources",
     "zetamix ZetaMixup": "all",
 }
-
-
-def main() -> None:
-    PAGE.write_text(render(PAGE.read_text()))
 
 
 def render(text: str) -> str:
@@ -80,24 +78,20 @@ def mixing_table(name: str, mode: str, contenders: Mapping[str, str]) -> str:
     frame = pd.DataFrame(read(name)["rows"])
     batch, channels, side, _ = zip(*frame["shape"], strict=True)
     frame["batch"] = [f"{b} × {c} × {s}²" for b, c, s in zip(batch, channels, side, strict=True)]
-    frame["batch"] += ", " + frame["dtype"]
+    frame["batch"] += ", " + frame["dtype"].replace("tf32", "float32, TF32 allowed")
     if "tf32" in frame:
         frame.loc[frame["tf32"], "batch"] += ", TF32 allowed"
     if "threads" in frame:
-        frame["batch"] += (
-            ", "
-            + frame["threads"].astype(str)
-            + frame["threads"].map(lambda count: " thread" if count == 1 else " threads")
-        )
+        counts = frame["threads"].map(lambda n: f", {n} thread{'s' * (n > 1)}" if n else "")
+        frame["batch"] += counts
     wide = frame[frame["mode"] == mode].pivot_table(
         index="batch", columns="contender", values="median_us", sort=False
     )
+    contenders = {name: title for name, title in contenders.items() if name in wide}
     wide = wide.reindex(columns=list(contenders))
     ratios = wide.div(wide["copy"], axis=0) if mode == "graph" else None
-    lines = [
-        "| batch | " + " | ".join(contenders.values()) + " |",
-        "|---|" + "---:|" * len(contenders),
-    ]
+    heading = "| batch | " + " | ".join(contenders.values()) + " |"
+    lines = [heading, "|---|" + "---:|" * len(contenders)]
     for case, times in wide.iterrows():
         cells = ["–" if pd.isna(time) else number(time) for time in times]
         if ratios is not None:
@@ -130,4 +124,4 @@ BLOCKS: dict[str, Callable[[], str]] = {
 
 
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(render(PAGE.read_text()))

@@ -57,7 +57,7 @@ def main(words: list[str] | None = None) -> None:
         sys.exit("torch finds no CUDA device; this benchmark is about one.")
     device = torch.device("cuda", 0)
     torch.backends.cudnn.benchmark = True
-    facts = machine_info(device)
+    facts = machine_info(device, "python -m benchmarks.training")
     data = random_images(arguments.images, *SIZES[arguments.images])
     rows: list[dict[str, Any]] = []
     for case in CASES[arguments.images]:

@@ -68,7 +68,7 @@ def _sha256(path: Path, modified: int, size: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def machine_info(device: torch.device) -> dict[str, str]:
+def machine_info(device: torch.device, program: str = "zetamix") -> dict[str, str]:
     """Hardware, versions and command that explain a result; nothing that identifies the machine."""
     info = {
         "processor": _processor(),
@@ -87,7 +87,7 @@ def machine_info(device: torch.device) -> dict[str, str]:
         info["commit"] = commit
     # with relative paths, and quoted, so that a shell accepts it again
     arguments = [argument.replace(f"{Path.cwd()}{os.sep}", "") for argument in sys.argv[1:]]
-    info["command"] = shlex.join(["zetamix", *arguments])
+    info["command"] = f"{program} {shlex.join(arguments)}".rstrip()
     return info
 
 
