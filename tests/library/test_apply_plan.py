@@ -67,15 +67,6 @@ def test_numpy_in_numpy_out(function, view):
     assert np.array_equal(targets, soft.numpy())
 
 
-@both
-@pytest.mark.parametrize(("batch", "outputs"), [(2, 2), (7, 7), (33, 33), (5, 1), (5, 11)])
-def test_more_or_fewer_outputs(function, batch, outputs):
-    samples, targets = function(torch.randn(batch, 2), torch.arange(batch), batch, outputs=outputs)
-    assert (samples.shape, targets.shape) == ((outputs, 2), (outputs, batch))
-    assert_close(targets.sum(1), torch.ones(outputs))
-    assert ((targets > 0).sum(1) == (2 if function is mixup else batch)).all()
-
-
 def test_the_anchor_rule_takes_the_heaviest_source():
     weights = torch.tensor([[0.2, 0.8], [0.7, 0.3], [0.4, 0.6]])
     plan = MixPlan(torch.tensor([[0, 1], [1, 2], [0, 2]]), weights, 3)

@@ -21,7 +21,6 @@ from zetamix import (
     apply_plan,
     mixup,
     mixup_plan,
-    soft_cross_entropy,
     zeta_mixup,
     zeta_plan,
 )
@@ -235,23 +234,3 @@ def test_plans_are_orders_of_distinct_rows(batch, seed, gamma, device, data):
     assert torch.equal(again.indices, plan.indices)
     assert torch.equal(again.weights, plan.weights)
     count("API calls", 2)
-
-
-@given(st.integers(1, 12), st.integers(1, 6), seeds, st.data())
-def test_the_soft_loss_of_hard_labels_is_that_of_torch(batch, classes, seed, data):
-    dense = data.draw(st.sampled_from([(), (1,), (3,), (1, 3), (2, 3)]))
-    logits = random_values((batch, classes, *dense), data.draw(st.sampled_from(FLOATS)), seed)
-    labels = torch.randint(classes, (batch, *dense), generator=seeded(seed))
-    weight = random_values((classes,), data.draw(st.sampled_from(WEIGHT_DTYPES)), seed).abs() + 0.1
-    options = {
-        "label_smoothing": data.draw(st.sampled_from([0.0, 0.1, 1.0])),
-        "reduction": data.draw(st.sampled_from(["mean", "sum", "none"])),
-    }
-    hot = torch.nn.functional.one_hot(labels, classes).movedim(-1, 1)
-    expected = torch.nn.functional.cross_entropy(
-        logits.double(), labels, weight=weight.double(), **options
-    )
-    for targets in (labels.to(torch.uint8), hot.float(), hot.bool()):
-        loss = soft_cross_entropy(logits, targets, weight=weight, **options)
-        torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=1e-5)
-    count("API calls", 3)
