@@ -61,7 +61,7 @@ def test_the_metadata_says_what_is_needed(built):
     needed = [Requirement(text) for text in metadata.get_all("Requires-Dist")]
     assert [need.name for need in needed if need.marker is None] == ["torch"]
     pythons = [c for c in metadata.get_all("Classifier") if re.search(r":: 3\.\d+$", c)]
-    assert len(pythons) == 3
+    assert len(pythons) == 4
     assert metadata["License-Expression"] == "MIT"
 
 

@@ -5,6 +5,9 @@ import sys
 
 def main() -> None:
     """Entry point of `zetamix`."""
+    if sys.version_info < (3, 11):  # noqa: UP036 (the library supports 3.10)
+        version = sys.version.split()[0]
+        sys.exit(f"The zetamix command needs Python 3.11 or newer, got {version}.")
     # file names that are not UTF-8 are printed as well
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
