@@ -17,7 +17,7 @@ import shutil
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -149,13 +149,16 @@ def refuses(
     kind: type = DataError,
     **options: object,
 ) -> None:
-    """`load` raises an error with these patterns and leaves nothing behind."""
+    """`load` raises an error with these patterns and leaves nothing behind; so does `check`."""
     module = datasets if isinstance(dataset, DatasetSpec) else data
     with pytest.raises(kind) as caught:
         module.load(dataset, data_dir, **options)
     for message in messages:
         assert re.search(message, str(caught.value)), caught.value
     assert prepared(data_dir) == []
+    if module is data and kind is DataError and not options:
+        with suppress(DataError):
+            assert not data.check(dataset, data_dir).ok
 
 
 not_found = partial(refuses, kind=DatasetNotFoundError)

@@ -640,7 +640,7 @@ INVALID_FOLDERS = {
         all_of(folders("train"), folders("test", {"cat": 1, "emu": 1})),
         "class 'emu' has no sample in train",
     ),
-    "one class": (folders(".", {"cat": 5}), "mine: 1 class with samples to train on; expected two"),
+    "one class": (folders(".", {"cat": 5}), "mine: 1 class; expected two or more"),
     "no class": (empty("train"), "mine/train contains no images; expected"),
     "one image": (folders(".", {"cat": 5, "dog": 1}), "'dog' of .*mine has 1 image .* at least 3"),
     "empty split": (all_of(folders("train"), empty("val")), "mine/val contains no images"),
@@ -702,7 +702,7 @@ INVALID_TABLES = {
     "long row": (lambda rows: [*rows[:3], ["a"] * 3, *rows[4:]], "row 4: expected 2 cells, got 3"),
     "no rows": (lambda rows: rows[:1], "has a header and no rows"),
     "a column twice": (with_cell(1, 1, "file"), "row 1: two columns are named 'file'"),
-    "one class": (lambda rows: rows[:11], "1 class with samples to train on; expected two"),
+    "one class": (lambda rows: rows[:11], "1 class; expected two or more"),
     "wrong split": (with_splits(lambda row: "holdout"), "row 2: split 'holdout'; expected train"),
     "no train": (with_splits(lambda row: "val"), "no row has the split train"),
     "class not in train": (

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from zetamix_lab.data.errors import DataError, OnProblem, check_distinct, raise_problems
+from zetamix_lab.data.errors import DataError, OnProblem, check_distinct
 from zetamix_lab.data.groups import Group, find_groups, suggest_pattern
 from zetamix_lab.data.image_files import (
     Fit,
@@ -27,7 +27,7 @@ from zetamix_lab.data.image_files import (
 )
 from zetamix_lab.data.source import Array, Block, Rows, Source, read_arrays
 from zetamix_lab.data.splits import complete_splits, content_key, count_labels, digest, file_keys
-from zetamix_lab.text import plural, printable
+from zetamix_lab.text import printable
 
 SPLIT_NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -166,6 +166,8 @@ def number_labels(
                 1 if several else number[some[0]]
             )
     valid = np.array([k for k in range(len(rows)) if k not in problems and k not in absent], int)
+    if not in_train[valid].any():
+        raise DataError(f"{table.path}: no sample of train has a label that can be used.")
     notes: list[str] = []
     if several:
         one_hot = bool((labels[valid].sum(1) == 1).all())
@@ -183,9 +185,8 @@ def number_labels(
     )
     classes = tuple(map(printable, classes))
     check_distinct(classes, str(table.path))
-    if len(classes) < 2 or not len(trained):
-        problem = f"{table.path}: {plural(len(classes), 'class', 'classes')} with samples to train"
-        (on_problem if len(trained) else raise_problems)([f"{problem} on; expected two or more."])
+    if len(classes) < 2:
+        on_problem([f"{table.path}: 1 class; expected two or more."])
     return classes, labels, tuple(notes), valid
 
 
