@@ -26,7 +26,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-# the core and the units, without kills, clusters, databases and browsers: under two minutes
+# the core and the units, without kills, clusters, databases and browsers: in about 90 s
 quick: check
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 

@@ -212,6 +212,7 @@ def test_many_classes_have_the_confusion_of_few():
         assert torch.equal(few, many)
 
 
+@pytest.mark.slow
 def test_ten_thousand_classes_take_seconds_and_a_small_record():
     """A dense matrix took 600 MB of text, the areas minutes in which no signal was answered."""
     labels = torch.arange(10_000)
