@@ -1,12 +1,15 @@
 """The catalogue against itself, against torchvision, and against the list of the paper."""
 
+import json
 import re
 
 import miniatures
 import pytest
 import torchvision.datasets as tv
+from typer.testing import CliRunner
 
 from paper.datasets import CATALOGUE
+from paper.datasets.cli import data as command
 from paper.datasets.readers import READERS
 
 NATURAL = ["mnist", "fashion_mnist", "cifar10", "cifar100", "stl10", "imagenette", "imagewoof"]
@@ -101,3 +104,25 @@ def test_skin_is_cropped_scaled_and_reported_as_in_the_paper():
     assert {(s.fit.size, s.fit.crop, s.shape) for s in skin} == {(256, 0.8, (3, 256, 256))}
     reported = {name: spec.reported for name, spec in CATALOGUE.items() if spec.reported != "test"}
     assert reported == {"isic2018": "val"}
+
+
+def test_the_command_lists_describes_and_prepares(tmp_path):
+    """`python -m paper data`: all datasets, what is missing and how to get it."""
+
+    def run(*arguments):
+        result = CliRunner().invoke(command, [*map(str, arguments), "--data-dir", str(tmp_path)])
+        return result.exit_code, result.stdout
+
+    status, text = run("list")
+    assert status == 0
+    assert all(re.search(rf"^{name} ", text, re.MULTILINE) for name in CATALOGUE)
+    status, text = run("info", "Derm7pt-Clinical")
+    assert "release_v0.zip" in "".join(text.split())
+    assert "request" in text or "login" in text
+    with miniatures.installed("uda", data_dir=tmp_path):
+        assert "files, not prepared: python -m paper data prepare uda" in run("info", "uda")[1]
+        status, text = run("prepare", "uda")
+        assert (status, "fingerprint" in text) == (0, True)
+        status, text = run("info", "uda", "--json", "-")
+        assert json.loads(text)["local"] == "prepared"
+        assert run("info", "uba")[0] == 1

@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 from zetamix_lab.data.errors import DataError, OnProblem, check_distinct
-from zetamix_lab.data.groups import Group, find_groups, suggest_pattern
+from zetamix_lab.data.groups import Group, find_groups, suggest_column, suggest_pattern
 from zetamix_lab.data.image_files import (
     Fit,
     choose_fit,
@@ -273,18 +273,63 @@ def _refuse_numbers(
         )
 
 
-def choose_labels(
+def from_cells(
+    path: Path,
+    kind: str,
+    frame: pd.DataFrame,
+    cells: pd.DataFrame,
+    *,
+    group: str | None,
+    images: Sequence[Path | bytes] | None = None,
+    file: str | None = None,
+    known: Mapping[str, tuple[str, ...]] | None = None,
+) -> SampleTable:
+    """The samples of a CSV or Parquet table: one row each, with a column `split` or without.
+
+    frame: the places of rows, the names of images, and the splits if each has a table.
+    group: the column of the patient or lesion, which is kept in one split.
+    file: the column of files of images. known: the classes of columns, if labels are numbers.
+    """
+    by_name = {str(name).lower(): name for name in cells}
+    others = [name for name in (file, by_name.get("split")) if name is not None]
+    if "split" not in frame:
+        frame = frame.assign(split=cells[by_name["split"]] if "split" in by_name else "train")
+    if group is not None:
+        column = by_name.get(group.strip().lower())
+        if column is None:
+            raise DataError(f"{path} has no column {group!r}; it has {', '.join(cells)}.")
+        missing = cells[column].isna() | (cells[column] == "")
+        if missing.any():
+            row = int(missing.to_numpy().argmax())
+            raise DataError(f"{path}, row {frame['row'].iat[row]}: no {column}.")
+        frame = frame.assign(group=cells[column].map(str))
+        others.append(column)
+    labels = _choose_labels(path, cells, others, images is not None, known or {})
+    several = labels.shape[1] > 1
+    notes = () if group else suggest_column(cells.map(str).to_dict("list"))
+    if several:
+        notes = (f"labels from the columns {', '.join(labels)}", *notes)
+    numbers = cells.drop(columns=[*others, *labels.columns])
+    return SampleTable(
+        path=path,
+        kind=kind,
+        frame=frame,
+        labels=labels,
+        images=images,
+        arrays=[number_columns(path, numbers)] if images is None else [],
+        classes=None if several else (known or {}).get(labels.columns[0]),
+        notes=notes,
+    )
+
+
+def _choose_labels(
     path: Path,
     cells: pd.DataFrame,
     others: Sequence[str],
-    *,
     images: bool,
-    known: Iterable[str] = (),
+    known: Iterable[str],
 ) -> pd.DataFrame:
-    """The column of the class; of a table with images, or else the columns of zeros and ones.
-
-    known: columns that metadata describes as classes.
-    """
+    """The column of the class; of a table with images, or else the columns of zeros and ones."""
     names = {name.lower(): name for name in reversed(list(cells))}
     found = [names[column] for column in LABEL_COLUMNS if column in names]
     found += [column for column in known if column in cells]

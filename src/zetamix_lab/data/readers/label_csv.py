@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from zetamix_lab.data.errors import DataError, OnProblem, raise_problems
-from zetamix_lab.data.groups import suggest_column
 from zetamix_lab.data.image_files import SUFFIXES, images_below
-from zetamix_lab.data.sample_table import LABEL_COLUMNS, SampleTable, choose_labels, number_columns
+from zetamix_lab.data.sample_table import LABEL_COLUMNS, SampleTable, from_cells
 from zetamix_lab.text import printable, reason
 
 FILE_COLUMNS = ("file", "image", "path", "filename", "file_name", "image_id", "image_path")
@@ -34,41 +32,23 @@ def from_csv(
     cells = read_csv(path, expected=TABLE)
     if cells.empty:
         raise DataError(f"{path} has a header and no rows; expected one row per sample.")
-    group = None if group is None else group.strip().lower()
-    if group is not None and group not in cells:
-        raise DataError(f"{path} has no column {group!r}; it has {', '.join(cells)}.")
     file = next((name for name in FILE_COLUMNS if name in cells), None)
-    others = [name for name in cells if name in ("split", file, group)]
-    labels = choose_labels(path, cells, others, images=file is not None)
     # names of files may be no text, which only objects hold
     frame = pd.DataFrame({"row": cells.index, "file": str(path)}, cells.index, dtype=object)
-    frame["split"] = cells.get("split", "train")
-    images: list[Path] = []
-    arrays: list[np.ndarray] = []
-    keep = np.ones(len(cells), bool)
-    if group is not None:
-        frame["group"] = cells[group]
-    if file is not None:
-        images, problems = _find_images(path, cells[file])
-        on_problem([f"{path}, row {row}: {why}." for row, why in sorted(problems.items())])
-        keep = ~cells.index.isin(list(problems))
-        names = [os.path.relpath(image, path.parent) for image in images]
-        frame["name"] = pd.Series(names, cells.index, dtype=object)
-    else:
-        arrays = [number_columns(path, cells.drop(columns=[*others, *labels.columns]))]
-    if group is not None and (empty := frame.loc[keep, "group"] == "").any():
-        on_problem([f"{path}, row {row}: no {group}." for row in empty.index[empty]])
-    notes = () if group else suggest_column(cells.to_dict("list"))
-    if labels.shape[1] > 1:
-        notes = (f"labels from the columns {', '.join(labels)}", *notes)
-    return SampleTable(
-        path=path,
-        kind="a CSV file and its images" if file else "a CSV file",
-        frame=frame[keep].reset_index(drop=True),
-        labels=labels[keep].reset_index(drop=True),
-        images=[image for image, good in zip(images, keep, strict=True) if good] if file else None,
-        arrays=arrays,
-        notes=notes,
+    if file is None:
+        return from_cells(path, "a CSV file", frame, cells, group=group)
+    images, problems = _find_images(path, cells[file])
+    on_problem([f"{path}, row {row}: {why}." for row, why in sorted(problems.items())])
+    names = [os.path.relpath(image, path.parent) for image in images.values()]
+    frame = frame.loc[list(images)].assign(name=pd.Series(names, list(images), dtype=object))
+    return from_cells(
+        path,
+        "a CSV file and its images",
+        frame.reset_index(drop=True),
+        cells.loc[list(images)].reset_index(drop=True),
+        group=group,
+        images=list(images.values()),
+        file=file,
     )
 
 
@@ -129,10 +109,10 @@ def read_csv(
     return cells.set_axis(names, axis=1)
 
 
-def _find_images(path: Path, names: pd.Series) -> tuple[list[Path], dict[int, str]]:
+def _find_images(path: Path, names: pd.Series) -> tuple[dict[int, Path], dict[int, str]]:
     """The file that each row names, and why some rows name none."""
     index = ImageIndex(path.parent)
-    files: list[Path] = []
+    files: dict[int, Path] = {}
     problems: dict[int, str] = {}
     seen: dict[Path, int] = {}
     for row, name in names.items():
@@ -140,9 +120,9 @@ def _find_images(path: Path, names: pd.Series) -> tuple[list[Path], dict[int, st
             file = index.find(name)
             if seen.setdefault(file, row) != row:
                 raise DataError(f"{name!r} is already in row {seen[file]}")
+            files[row] = file
         except DataError as error:
-            file, problems[row] = path, str(error)
-        files.append(file)
+            problems[row] = str(error)
     return files, problems
 
 

@@ -13,9 +13,7 @@ from typing import Any
 import pandas as pd
 
 from zetamix_lab.data.errors import DataError
-from zetamix_lab.data.groups import suggest_column
-from zetamix_lab.data.sample_table import SPLIT_NAMES, SampleTable, choose_labels, number_columns
-from zetamix_lab.data.source import Array
+from zetamix_lab.data.sample_table import SPLIT_NAMES, SampleTable, from_cells
 
 SUFFIXES = (".parquet", ".arrow")
 # places of rows, beside columns of any name
@@ -70,43 +68,18 @@ def from_parquet(
     cells = pd.concat(read, ignore_index=True)
     frame = cells[[SPLIT, FILE, ROW]].set_axis(["split", "file", "row"], axis=1)
     cells = cells[others]
-    by_name = {name.lower(): name for name in cells}
-    if len(tables) == 1 and "split" in by_name:
-        frame["split"] = cells[by_name["split"]]
-    others = [by_name["split"]] if "split" in by_name else []
-    if group is not None:
-        if group.lower() not in by_name:
-            raise DataError(f"{path} has no column {group!r}; it has {', '.join(names)}.")
-        others.append(by_name[group.lower()])
-        missing = cells[others[-1]].isna()
-        if missing.any():
-            raise DataError(f"{path}, row {int(missing.to_numpy().argmax())}: no {others[-1]}.")
-        frame["group"] = cells[others[-1]].map(str)
-    noted = _noted_classes(parts[0])
-    labels = choose_labels(path, cells, others, images=image is not None, known=noted)
-    images: ArrowImages | None = None
-    arrays: list[Array] = []
-    if image is None:
-        arrays = [number_columns(path, cells.drop(columns=[*others, *labels.columns]))]
-    else:
+    if len(tables) == 1:
+        # a column may divide it
+        del frame["split"]
+    images = None
+    if image is not None:
         images = ArrowImages(path, [part.column(image) for part in parts])
-        frame["name"] = pd.Series(images.names(), dtype=object)
-        if not frame["name"].any():
-            del frame["name"]
-    several = labels.shape[1] > 1
-    notes = () if group else suggest_column(cells.map(str).to_dict("list"))
-    if several:
-        notes = (f"labels from the columns {', '.join(labels)}", *notes)
-    return SampleTable(
-        path=path,
-        kind="a Parquet table" if files[0][1].suffix == ".parquet" else "a Hugging Face dataset",
-        frame=frame,
-        labels=labels,
-        images=images,
-        arrays=arrays,
-        classes=None if several else noted.get(labels.columns[0]),
-        notes=notes,
-    )
+        image_names = images.names()
+        if any(image_names):
+            frame["name"] = pd.Series(image_names, dtype=object)
+    kind = "a Parquet table" if files[0][1].suffix == ".parquet" else "a Hugging Face dataset"
+    known = _noted_classes(parts[0])
+    return from_cells(path, kind, frame, cells, group=group, images=images, known=known)
 
 
 class ArrowImages(Sequence[Path | bytes]):
