@@ -257,7 +257,7 @@ def test_image_sizes_share_a_kernel():
     seen = []
     for side in (96, 128, 160, 224):
         samples = torch.zeros(4, 3, side, side, device=DEVICE)
-        options = CLASSES, rule_of("zetamix"), "zeta", True, True, ()
+        options = CLASSES, rule_of("zetamix"), True, ()
         seen.append(triton_launch._prepare_few(samples, *options)[0].constants)
     assert all(constants == seen[0] for constants in seen)
 

@@ -65,11 +65,12 @@ class Launch:
 
 def _runner(compiled: Any, grid: tuple[int, ...]) -> Callable[..., None]:
     """`compiled[grid]`, in the known version without its look-ups of device, stream and hooks."""
-    if not triton.__version__.startswith(KNOWN_LAUNCHER):
+    current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    if current_stream is None or not triton.__version__.startswith(KNOWN_LAUNCHER):
         public: Callable[..., None] = compiled[grid]
         return public
     launch, function, metadata = compiled.run, compiled.function, compiled.packed_metadata
-    device, current_stream = torch.cuda.current_device(), torch._C._cuda_getCurrentRawStream
+    device = torch.cuda.current_device()
 
     def run(*arguments: Any) -> None:
         launch(*grid, current_stream(device), function, metadata, None, None, None, *arguments)
@@ -134,14 +135,13 @@ def mix_few(
 
     keeps: whether the variance of these samples is kept.
     """
-    means = _means(mean, samples.dtype) if keeps else ()
+    means = _means(mean, samples.dtype) if keeps else None
     pastes = size is not None and rule.paste > 0
-    law = "zeta" if rule.gamma is not None else rule.per
-    key = law, rule.partner, rule.box_alpha is None, pastes, keeps, means, samples.stride()
-    key += _facts(samples, labels, classes, ignore_index is None, rule)
+    key = rule.gamma is None, rule.partner, rule.per, rule.box_alpha is None, pastes, means
+    key += (samples.stride(), *_facts(samples, labels, classes, ignore_index is None, rule))
     prepared = _kept.get(key)
     if prepared is None:
-        prepared = _keep(key, _prepare_few(samples, classes, rule, law, pastes, keeps, means))
+        prepared = _keep(key, _prepare_few(samples, classes, rule, pastes, means))
     launch, *sizes = prepared
     if launch.cannot_start():
         return None
@@ -168,15 +168,12 @@ def _means(mean: float | Sequence[float] | None, dtype: torch.dtype) -> tuple[fl
 
 
 def _prepare_few(
-    samples: Tensor,
-    classes: int,
-    rule: PlanRule,
-    law: str,
-    pastes: bool,
-    keeps: bool,
-    means: tuple[float, ...],
+    samples: Tensor, classes: int, rule: PlanRule, pastes: bool, means: tuple[float, ...] | None
 ) -> tuple[Any, ...]:
-    """The launch, and its sizes: batch, features, height, width, and the numbers of a pixel."""
+    """The launch, and its sizes: batch, features, height, width, and the numbers of a pixel.
+
+    means: None where the variance is not kept.
+    """
     batch, features = samples.shape[0], samples.shape[1:].numel()
     channels = samples.shape[1] if samples.ndim > 1 else 1
     last = samples.ndim > 2 and samples.stride(1) == 1 and channels > 1
@@ -185,7 +182,7 @@ def _prepare_few(
     block, warps = tiling(features, samples.dtype)
     # the largest power of two that divides a line or, without boxes, a channel
     parts = [block]
-    if pastes or (len(means) > 1 and not last):
+    if pastes or (means is not None and len(means) > 1 and not last):
         line = width * pixel if pastes else features // channels
         parts = [CHUNK, line & -line, block]
     inside = rule.box_alpha is None
@@ -195,10 +192,10 @@ def _prepare_few(
         warps,
         SOURCES=sources_of(rule, batch),
         ROWS="rotated" if rule.partner == "rotated" else rule.anchor,
-        LAW=law,
+        LAW="zeta" if rule.gamma is not None else rule.per,
         BOXES=("inside" if inside else "around") if pastes else "none",
-        KEEP=keeps,
-        MEANS=means,
+        KEEP=means is not None,
+        MEANS=means or (),
         LAST=last,
         BLOCK=block,
         CHUNK=min(parts),
