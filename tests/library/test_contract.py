@@ -1242,13 +1242,15 @@ def compiled(mix):
 WAYS = [(name, "eager") for name in DOUBTED]
 COMPILED = ("in [0, 1]", "rules", "few", "normalised", "a mean")
 WAYS += [pytest.param(name, "compiled", marks=slow) for name in COMPILED]
+WAYS += [pytest.param(name, "on a GPU", marks=pytest.mark.gpu) for name in DOUBTED]
 
 
 @pytest.mark.parametrize(("name", "way"), WAYS)
 def test_the_first_batch_is_looked_at_once_and_alike_on_every_way(name, way):
     """Compiled code and GPUs never warned."""
     samples, options, message = DOUBTED[name]
-    labels = torch.zeros(len(samples), dtype=torch.long)
+    samples = samples.cuda() if way == "on a GPU" else samples
+    labels = torch.zeros(len(samples), dtype=torch.long, device=samples.device)
     mix = ZetaMix(**({} if "rules" in options else {"num_classes": 4}), **options)
     call = compiled(mix) if way == "compiled" else mix
     mix.eval()
@@ -1266,7 +1268,7 @@ def test_the_first_batch_is_looked_at_once_and_alike_on_every_way(name, way):
 @pytest.mark.parametrize("bad", [CENTRED, POSITIVE * 255])
 def test_a_mean_for_samples_outside_of_0_and_1_is_refused_and_nothing_clamped(way, bad):
     """Compiled code and GPUs clamped 68 % of the values of normalised images without a word."""
-    labels = torch.zeros(64, dtype=torch.long)
+    labels = torch.zeros(64, dtype=torch.long, device=bad.device)
     with pytest.raises(ValueError, match=r"mean needs samples in \[0, 1\] or of dtype uint8"):
         way(ZetaMix(num_classes=4, mean=0.5))(bad, labels)
     with pytest.raises(ValueError, match="mean needs samples"):
