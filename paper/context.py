@@ -10,11 +10,10 @@ from torch import Tensor
 
 from paper.cells import MeasurementCell, PaperError
 from paper.measure.mixed_samples import MixedSamples, mix_samples
-from paper.records import RecordStore
+from paper.records import Measurement, RecordStore
 from zetamix.methods import parse
 from zetamix_lab.data import Dataset
 from zetamix_lab.data.dataset import Split
-from zetamix_lab.records import Measurement
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from paper.drawing import SOFT_LABELS, Result, bare, estimate_cell, finish, gamm
 from paper.measure import mean_of
 from paper.measure.mixed_samples import MixedSamples
 from paper.measure.neighbours import Cloud, distances_to
-from paper.records import View
-from zetamix_lab.records import Measurement
+from paper.records import Measurement, View
 from zetamix_lab.report import Picture, Table, drawing
 from zetamix_lab.report.figure import COLOURS
 

@@ -17,10 +17,9 @@ from paper.measure import density, judge, mean_of
 from paper.measure.mixed_samples import MixedSamples
 from paper.measure.oracle import Oracle, accuracy, train_oracle
 from paper.measure.realism import CERTAIN, FLOOR, predict
-from paper.records import View
+from paper.records import Measurement, View
 from zetamix_lab.data.augment import Scale
 from zetamix_lab.models import initialise
-from zetamix_lab.records import Measurement
 from zetamix_lab.report import Picture, Table, drawing
 from zetamix_lab.report.figure import COLOURS
 

@@ -1,32 +1,85 @@
 """The records of the paper's cells: a folder of them, and the view of one artifact."""
 
+import dataclasses
 import io
+import json
+import os
 import shlex
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from zipfile import BadZipFile
 
 import numpy as np
 import torch
+from filelock import FileLock
 from torch import Tensor
 
 from paper.cells import MeasurementCell, PaperCell, PaperError, Subset, TrainingCell
-from zetamix_lab.atomic_io import json_safe, write_bytes
-from zetamix_lab.records import (
-    MEASUREMENT_SCHEMA,
-    RUN_SCHEMA,
-    Measurement,
-    Record,
-    RunRecord,
-    append_record,
-    read_lines,
-)
+from zetamix_lab.atomic_io import hash_json, json_safe, naming, write_bytes
+from zetamix_lab.records import RUN_SCHEMA, RunRecord, read_lines
 from zetamix_lab.text import reason
 from zetamix_lab.train.recipe import Recipe
+
+MEASUREMENT_SCHEMA = "zetamix/measurement/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """The result of a measurement that is not a training run."""
+
+    kind: str
+    """Which measurement, such as "dimension"."""
+    dataset: str
+    """Empty if the measurement needs no dataset."""
+    fingerprint: str
+    method: str
+    seed: int
+    recipe: dict[str, Any]
+    """Everything else that determines the result."""
+    values: dict[str, Any]
+    wall_s: float
+    machine: dict[str, str]
+    arrays: str | None = None
+    """Path of an `.npz` with the arrays of the result, relative to the records."""
+    schema: str = MEASUREMENT_SCHEMA
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """A hash that identifies this measurement, the same on any machine."""
+        decides = [self.kind, self.dataset, self.fingerprint, self.method, self.seed, self.recipe]
+        return hash_json(decides)[:12]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"key": self.key, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Measurement":
+        # the key follows from the fields; earlier versions wrote a checksum
+        return cls(**{name: v for name, v in values.items() if name not in ("key", "sha256")})
+
+
+Record: TypeAlias = RunRecord | Measurement
+
+
+def append_record(path: Path, record: Record) -> None:
+    """Append one line and sync it to disk. Several processes may append at once.
+
+    A last line that was cut off by a crash is removed first.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = json.dumps(record.as_dict(), ensure_ascii=False) + "\n"
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    with lock, naming(path), path.open("a+b") as file:
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(line.encode("utf-8", "backslashreplace"))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 class RecordStore:

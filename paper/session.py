@@ -13,13 +13,13 @@ from paper.artifacts import MEASURES
 from paper.cells import MeasurementCell, PaperCell, PaperError, TrainingCell
 from paper.context import Context
 from paper.datasets import load, with_reported_split
-from paper.records import RecordStore
+from paper.records import Measurement, RecordStore
 from zetamix.methods import parse
 from zetamix_lab.data import Dataset, DatasetNotFoundError
 from zetamix_lab.data.load_dataset import DataDir
 from zetamix_lab.progress import Progress
 from zetamix_lab.provenance import machine_info
-from zetamix_lab.records import Cell, Measurement, RunRecord
+from zetamix_lab.records import Cell, RunRecord
 from zetamix_lab.runs.progress import run_name
 from zetamix_lab.runs.run_cells import run_cells
 from zetamix_lab.train.run import make_cell

@@ -7,11 +7,10 @@ from matplotlib.axes import Axes
 from paper.cells import MeasurementCell, Request
 from paper.context import Context, Measured
 from paper.drawing import Result, finish
-from paper.records import View
+from paper.records import Measurement, View
 from zetamix.gamma import GAMMA_MIN, dominance_threshold, gamma_from_lam, lam_from_gamma
 from zetamix.mix import apply_plan
 from zetamix.plan import MixPlan, zeta_plan
-from zetamix_lab.records import Measurement
 from zetamix_lab.report import Cell, Picture, Table, drawing, series_style
 from zetamix_lab.report.figure import COLOURS
 

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from paper.datasets.manifolds import crescents, draw_splits
+from paper.records import Measurement
 from zetamix.methods import parse
 from zetamix_lab import data
 from zetamix_lab.atomic_io import write_bytes
@@ -20,7 +21,7 @@ from zetamix_lab.comparison import Comparison
 from zetamix_lab.data import from_tensors
 from zetamix_lab.metrics import SCALED
 from zetamix_lab.provenance import machine_info
-from zetamix_lab.records import Cell, Measurement, RunRecord
+from zetamix_lab.records import Cell, RunRecord
 from zetamix_lab.runs.compare import Grid, make_examples
 from zetamix_lab.seeds import seeded
 from zetamix_lab.train import Recipe, Run, default_recipe, train

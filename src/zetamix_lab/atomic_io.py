@@ -6,42 +6,41 @@ import json
 import math
 import os
 import shutil
-import tempfile
-import threading
 import time
+import uuid
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-# the umask can only be read by setting it, which two threads must not do at once
-_UMASK_LOCK = threading.Lock()
-CHECKSUM = "sha256"
 # temporary files older than this were left by a killed process
 LEFT_SECONDS = 3600
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Let `write` fill a temporary file, sync it to disk, then rename it to `path`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    part = _temporary(path)
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         # left by a killed process, unless another process is writing the file now
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > LEFT_SECONDS:
                 left.unlink()
-    handle, part = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:
-        with naming(path), os.fdopen(handle, "wb") as file:
+        with naming(path), part.open("xb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp creates files with mode 0600; apply the umask instead
-        os.chmod(part, 0o666 & ~_umask())
-        os.replace(part, path)
+        part.replace(path)
     except BaseException:
-        Path(part).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
+
+
+def _temporary(path: Path) -> Path:
+    """A new name beside `path`, in a folder that exists."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -57,16 +56,8 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
-def seal(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with their checksum, which `read_json` verifies."""
-    return {**values, CHECKSUM: hash_json(json.loads(json.dumps(values)))}
-
-
-def read_json(path: Path, *, checked: bool = False) -> dict[str, Any]:
-    """The values of a file that holds one JSON object; raises ValueError if it is damaged.
-
-    checked: whether it must have the checksum of `seal`.
-    """
+def read_json(path: Path) -> dict[str, Any]:
+    """The values of a file that holds one JSON object; raises ValueError if it is damaged."""
     _check_regular(path)
     try:
         values = json.loads(path.read_bytes())
@@ -74,9 +65,6 @@ def read_json(path: Path, *, checked: bool = False) -> dict[str, Any]:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(values, dict):
         raise ValueError(f"expected a JSON object, got {type(values).__name__}")
-    if checked and values != seal({k: v for k, v in values.items() if k != CHECKSUM}):
-        raise ValueError("its checksum differs: it has changed since it was written")
-    values.pop(CHECKSUM, None)
     return values
 
 
@@ -141,22 +129,14 @@ def new_folder(path: Path) -> Iterator[Path]:
 
     If another process has created `path` in the meantime, that folder is kept.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    part = _temporary(path)
+    part.mkdir()
     try:
         yield part
-        os.chmod(part, 0o777 & ~_umask())
         try:
-            os.rename(part, path)
+            part.rename(path)
         except OSError:
             if not path.is_dir():
                 raise
     finally:
         shutil.rmtree(part, ignore_errors=True)
-
-
-def _umask() -> int:
-    with _UMASK_LOCK:
-        mask = os.umask(0o022)
-        os.umask(mask)
-    return mask

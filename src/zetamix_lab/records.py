@@ -3,7 +3,6 @@
 import dataclasses
 import io
 import json
-import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -16,14 +15,13 @@ from zipfile import BadZipFile
 import numpy as np
 import torch
 import torch.nn.functional as F
-from filelock import FileLock
+from scipy.stats import rankdata  # type: ignore[import-untyped]
 from torch import Tensor
 
-from zetamix_lab.atomic_io import hash_json, naming, write_bytes
+from zetamix_lab.atomic_io import hash_json, write_bytes
 from zetamix_lab.text import reason
 
 RUN_SCHEMA = "zetamix/run/1"
-MEASUREMENT_SCHEMA = "zetamix/measurement/1"
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -109,47 +107,9 @@ class RunRecord:
                 f"Expected a record of schema {RUN_SCHEMA}, got {values.get('schema')!r}. Read it "
                 "with the version of zetamix that wrote it."
             )
-        return cls(**{**_fields(values), "cell": Cell(**values["cell"])})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """The result of a measurement that is not a training run."""
-
-    kind: str
-    """Which measurement, such as "dimension"."""
-    dataset: str
-    """Empty if the measurement needs no dataset."""
-    fingerprint: str
-    method: str
-    seed: int
-    recipe: dict[str, Any]
-    """Everything else that determines the result."""
-    values: dict[str, Any]
-    wall_s: float
-    machine: dict[str, str]
-    arrays: str | None = None
-    """Path of an `.npz` with the arrays of the result, relative to the records."""
-    schema: str = MEASUREMENT_SCHEMA
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def key(self) -> str:
-        """A hash that identifies this measurement, the same on any machine."""
-        decides = [self.kind, self.dataset, self.fingerprint, self.method, self.seed, self.recipe]
-        return hash_json(decides)[:12]
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"key": self.key, **dataclasses.asdict(self)}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "Measurement":
-        return cls(**_fields(values))
-
-
-def _fields(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what is not a field: the key, and the checksum of earlier versions."""
-    return {name: value for name, value in values.items() if name not in ("key", "sha256")}
+        # the key follows from the cell; earlier versions wrote a checksum
+        own = {name: value for name, value in values.items() if name not in ("key", "sha256")}
+        return cls(**{**own, "cell": Cell(**values["cell"])})
 
 
 @dataclass(frozen=True)
@@ -221,8 +181,7 @@ class SampleResults:
         if metric == "auc" and target.max() == 1 and 0 < target.sum() < len(target):
             area = _mean_of_groups(self._wins(), target)
             # a pair of samples depends on both of them
-            both: Array = 2 * area - area.mean()
-            return both
+            return np.asarray(2 * area - area.mean())
         return None
 
     def _wins(self) -> Array:
@@ -233,9 +192,9 @@ class SampleResults:
             margin = -np.where(loss > 30, loss, np.log(np.expm1(np.minimum(loss, 30))))
         score, wins = np.where(own, margin, -margin), np.empty(len(loss))
         for mine, sign in ((own, 1), (~own, -1)):
-            ordered, scores = np.sort(sign * score[~mine]), sign * score[mine]
-            below = np.searchsorted(ordered, scores), np.searchsorted(ordered, scores, "right")
-            wins[mine] = (below[0] + below[1]) / 2 / len(ordered)
+            # those below it among all samples, but not among its own; half of a tie
+            below = rankdata(sign * score)[mine] - rankdata(sign * score[mine])
+            wins[mine] = below / (~mine).sum()
         return wins
 
 
@@ -247,27 +206,7 @@ def _mean_of_groups(values: Array, groups: Array) -> Array:
     present, index, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     means = np.bincount(index, values) / sizes
     scale = len(values) / (len(present) * sizes) * np.sqrt(sizes / np.maximum(sizes - 1, 1))
-    found: Array = means.mean() + scale[index] * (values - means[index])
-    return found
-
-
-Record: TypeAlias = RunRecord | Measurement
-
-
-def append_record(path: Path, record: Record) -> None:
-    """Append one line and sync it to disk. Several processes may append at once.
-
-    A last line that was cut off by a crash is removed first.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    line = json.dumps(record.as_dict(), ensure_ascii=False) + "\n"
-    lock = FileLock(path.with_name(f".{path.name}.lock"))
-    with lock, naming(path), path.open("a+b") as file:
-        file.seek(0)
-        file.truncate(file.read().rfind(b"\n") + 1)
-        file.write(line.encode("utf-8", "backslashreplace"))
-        file.flush()
-        os.fsync(file.fileno())
+    return np.asarray(means.mean() + scale[index] * (values - means[index]))
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -3,16 +3,21 @@
 import dataclasses
 import json
 import math
+import os
 
 import pytest
 import torch
 from factories import measurement, run_record
+from hypothesis import given
+from hypothesis import strategies as st
+from processes import start
 from test_values import cells_of
 
 from paper.artifacts import make_view
 from paper.cells import PaperError
 from paper.page import empty_cells
-from paper.records import RecordStore
+from paper.records import Measurement, RecordStore, append_record
+from zetamix_lab.records import RunRecord, read_lines
 
 
 def test_a_record_of_an_older_recipe_still_fits(tmp_path):
@@ -166,3 +171,74 @@ def test_empty_cells_come_with_the_command_that_fills_them(tmp_path):
         record = measurement(kind=cell.kind, dataset="", method="zeta", recipe=cell.recipe)
         store.add("theorems", record)
     assert empty_cells(make_view("theorems", store)) is None
+
+
+def test_a_measurement_survives_json_and_keeps_its_key():
+    """The key was computed once with sha256sum of the JSON text: committed results depend on it."""
+    values = {"kind": "dimension", "dataset": "digits", "fingerprint": "01", "method": "zeta:2.8"}
+    found = measurement(**values, recipe={"neighbours": 8})
+    assert found.key == "c63c3bc51b40"
+    assert Measurement.from_dict(json.loads(json.dumps(found.as_dict()))) == found
+    # the result and the machine are not part of the key
+    assert dataclasses.replace(found, values={}, wall_s=2.0, machine={}).key == found.key
+
+
+def record(seed):
+    found = run_record(cells_of("natural")[0], 0.05)
+    return dataclasses.replace(found, cell=dataclasses.replace(found.cell, seed=seed))
+
+
+def seeds(path):
+    return [RunRecord.from_dict(values).cell.seed for values in read_lines(path)]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "new" / "records.jsonl"
+
+
+def test_records_are_appended_and_synced(path, monkeypatch):
+    assert seeds(path) == []
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))
+    for seed in (0, 1, 0):
+        append_record(path, record(seed))
+    assert seeds(path) == [0, 1, 0]
+    assert synced[-1] == path.stat().st_size
+
+
+@given(st.data(), st.sampled_from([0, 1 << 18]))
+def test_a_line_cut_off_anywhere_is_dropped_and_the_next_is_whole(tmp_path_factory, data, length):
+    path = tmp_path_factory.mktemp("records") / "records.jsonl"
+    append_record(path, record(0))
+    whole = path.stat().st_size
+    append_record(path, dataclasses.replace(record(1), extra={"long": "x" * length}))
+    end = data.draw(st.integers(1, path.stat().st_size - 1))
+    with path.open("r+b") as file:
+        file.truncate(end)
+    kept = [0] if end >= whole else []
+    # without its newline alone, the last record is whole
+    assert seeds(path) in (kept, [*kept, len(kept)])
+    append_record(path, record(2))
+    assert seeds(path) == [*kept, 2]
+
+
+def test_a_broken_line_in_the_middle_is_an_error(path):
+    append_record(path, record(0))
+    with path.open("ab") as file:
+        file.write(b"{oh no\n")
+    append_record(path, record(1))
+    with pytest.raises(ValueError, match=r"line 2: not JSON\."):
+        seeds(path)
+
+
+def append_many(path, first):
+    for seed in range(first, first + 40):
+        append_record(path, dataclasses.replace(record(seed), extra={"long": "x" * 5000}))
+
+
+@pytest.mark.slow
+def test_processes_append_side_by_side(path):
+    others = [start(append_many, path, first) for first in (100, 200)]
+    assert [other.wait() for other in others] == [0, 0]
+    assert set(seeds(path)) == {*range(100, 140), *range(200, 240)}

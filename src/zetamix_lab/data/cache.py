@@ -27,7 +27,6 @@ from zetamix_lab.atomic_io import (
     naming,
     new_folder,
     read_json,
-    seal,
     write_json,
 )
 from zetamix_lab.data.dataset import Dataset, Split, fingerprint
@@ -86,10 +85,11 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
     """What is known of prepared data; None if it is missing, damaged or of another version."""
     try:
         # opening a pipe would block
-        meta = read_json(folder / META, checked=True) if (folder / META).is_file() else {}
+        meta = read_json(folder / META) if (folder / META).is_file() else {}
     except (OSError, ValueError):
         return None
-    return meta if meta.get("format") == FORMAT else None
+    whole = meta.pop("sha256", None) == hash_json(meta)
+    return meta if whole and meta.get("format") == FORMAT else None
 
 
 def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) -> str | None:
@@ -191,7 +191,7 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
             *missing_classes(source),
         ],
     }
-    write_json(folder / META, seal(meta))
+    write_json(folder / META, {**meta, "sha256": hash_json(meta)})
 
 
 def _without_broken(source: Source, scan: Scan) -> Source:
