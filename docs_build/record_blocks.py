@@ -74,14 +74,13 @@ def _describe(id: str, to_root: str) -> str:
     parts += [_figure(picture.name, to_root) for picture in result.pictures]
     if view.records:
         parts += [_fold(table) for table in result.tables.values() if table.rows]
-    if (empty := empty_cells(view)) is not None:
-        parts.append(_fold(empty, is_open=False))
+    parts += filter(None, [empty_cells(view)])
     return "\n\n".join(parts)
 
 
-def _fold(table: Table, is_open: bool | None = None) -> str:
+def _fold(table: Table) -> str:
     """A table with its notes behind its caption, open where it is short."""
-    opened = len(table.rows) <= MAX_ROWS if is_open is None else is_open
+    opened = len(table.rows) <= MAX_ROWS
     notes = "\n".join(f"- {_plain(note)}" for note in table.notes)
     body = f"{table.markdown()}\n\n{notes}".strip()
     lines = "\n".join(f"    {line}" if line else "" for line in body.splitlines())

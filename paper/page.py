@@ -1,11 +1,12 @@
 """Files of the artifacts: figures, tables in three formats, a page each, and one page for all."""
 
+import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from paper import values as paper
 from paper.artifacts import ARTIFACTS, draw
-from paper.cells import PaperCell
 from paper.datasets import CATALOGUE
 from paper.drawing import Result
 from paper.records import View
@@ -88,30 +89,15 @@ def _provenance(view: View) -> list[str]:
     return [f"Measured on {'; '.join(parts)}."] if parts else []
 
 
-def empty_cells(view: View) -> Table | None:
+def empty_cells(view: View) -> str:
     """How many cells of each dataset have no record, and the command that fills them."""
-    groups: dict[str, list[PaperCell]] = {}
-    for cell in view.empty:
-        groups.setdefault(cell.dataset, []).append(cell)
-    if not groups:
-        return None
-    rows: list[list[str | int]] = [
-        [CATALOGUE[name].title if name else "no data needed", len(cells), _command(view, cells)]
-        for name, cells in groups.items()
-    ]
-    caption = f"Not run yet: {len(view.empty):,} of {len(view.cells):,} cells"
-    return Table(["data", "empty cells", "command that fills them"], rows, caption)
-
-
-def _command(view: View, cells: Sequence[PaperCell]) -> str:
-    name = cells[0].dataset
-    devices = {getattr(cell, "device", None) for cell in cells} - {None} or {None}
-    command = " && ".join(
-        view.command(datasets=name or None, device=device) for device in sorted(devices, key=str)
+    counts = Counter(cell.dataset for cell in view.empty)
+    if not counts:
+        return ""
+    names = [f"{CATALOGUE[n].title if n else 'no data'} ({k})" for n, k in counts.items()]
+    return (
+        f"Not run yet: {len(view.empty):,} of {len(view.cells):,} cells, of {', '.join(names)}. "
+        f"They are run by: python -m paper {view.artifact} "
+        f"{shlex.join(['--out', str(view.store.folder)])}; how to get their data is shown by: "
+        "python -m paper data info NAME."
     )
-    access = CATALOGUE[name].access if name else "built in"
-    if access == "built in":
-        return command
-    if access == "download":
-        return f"python -m paper data prepare {name} && {command}"
-    return f"{command}, once the data is available: python -m paper data info {name}"

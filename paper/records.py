@@ -4,7 +4,6 @@ import dataclasses
 import io
 import json
 import os
-import shlex
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -186,13 +185,6 @@ class View:
     store: RecordStore
     more: Sequence[TrainingCell] = ()
     """Cells of other variants of the recipe, for datasets that have records of them."""
-
-    def command(self, **options: object) -> str:
-        """The command that fills cells without a record; options that are None are left out."""
-        words = ["python", "-m", "paper", self.artifact]
-        for name, value in {**options, "out": self.store.folder}.items():
-            words += [] if value is None else [f"--{name}", str(value)]
-        return shlex.join(words)
 
     @cached_property
     def trainings(self) -> list[TrainingCell]:

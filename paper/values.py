@@ -56,8 +56,7 @@ def printed(artifact: str, dataset: str, model: str, method: str, metric: str) -
     >>> printed("natural", "cifar10", "resnet18", "zeta:2.8", "error")
     4.67
     """
-    table = read()["tables"][TABLES[artifact]]["values"]
-    value = _look_up(table.get(dataset, {}), model, method, metric)
+    value = _look_up("values", artifact, dataset, model, method, metric)
     return value if isinstance(value, float) else None
 
 
@@ -67,13 +66,13 @@ def emphasis(artifact: str, dataset: str, model: str, method: str, metric: str) 
     >>> emphasis("medmnist", "octmnist", "resnet18", "none", "auc")
     'bold'
     """
-    table = read()["tables"][TABLES[artifact]].get("printed_emphasis", {})
-    value = _look_up(table.get(dataset, {}), model, method, metric)
+    value = _look_up("printed_emphasis", artifact, dataset, model, method, metric)
     return value if isinstance(value, str) else ""
 
 
-def _look_up(values: Any, model: str, method: str, metric: str) -> Any:
+def _look_up(part: str, artifact: str, dataset: str, model: str, method: str, metric: str) -> Any:
     """A cell of a table. Tables of one model, or of one metric, have no level for it."""
+    values = read()["tables"][TABLES[artifact]].get(part, {}).get(dataset, {})
     levels = ((model, False), (METHODS.get(method), True), (METRICS[metric].key, False))
     for key, is_required in levels:
         if isinstance(values, Mapping):

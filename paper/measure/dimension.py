@@ -8,10 +8,6 @@ from torch import Tensor
 from paper.measure.neighbours import FLOAT64, Cloud, blocks, nearest
 from zetamix.checks import check_count, check_number, check_tensor
 
-# neighbourhoods whose squared size is below this fraction of their squared distance from the origin
-# are computed from differences of points: inner products keep about ten digits of the eigenvalues
-# at this size, and fewer below
-TIGHT = 0.01
 # bytes of neighbourhoods that a CPU works on at a time, so that they stay in its cache: 612
 # neighbourhoods of 128 images of 3072 numbers take 1.6 s on one core, 2.9 s in parts of 500 MB
 CACHE = 16e6
@@ -23,7 +19,6 @@ def local_dimension(
     *,
     eigenvalue_ratio: float = 0.05,
     memory_gb: float = 1.0,
-    device: torch.device | str | None = None,
 ) -> Tensor:
     """The local intrinsic dimension at each of `points` [n, ...], float32 [n].
 
@@ -39,8 +34,6 @@ def local_dimension(
 
     memory_gb: memory limit in gigabytes, in addition to the points; the distances of one point to
         all others are always needed.
-    device: device of the computation; None uses that of the points. The result is on the device of
-        the points.
 
     >>> line = torch.arange(100.0).unsqueeze(1) * torch.tensor([3.0, 4.0, 0.0])
     >>> local_dimension(line, neighbours=8).unique()
@@ -51,37 +44,16 @@ def local_dimension(
     several = isinstance(neighbours, Sequence)
     sizes = list(neighbours) if isinstance(neighbours, Sequence) else [neighbours]
     _check(points, sizes, eigenvalue_ratio, memory_gb)
-    device = points.device if device is None else torch.device(device)
-    budget = memory_gb * 1e9
-    # a quarter for copies of points, half for all products or else three quarters for blocks
-    cloud = Cloud(points.detach().flatten(1).to(device), budget / 4)
-    shared = _shared_products(cloud, max(sizes), budget / 2)
-    budget *= 0.75 if shared is None else 0.25
+    # a quarter for copies of points, three for blocks
+    cloud = Cloud(points.detach().flatten(1), memory_gb * 1e9 / 4)
     result = torch.empty(len(sizes), len(cloud), device=points.device, dtype=torch.float32)
-    for queries in blocks(len(cloud), _block_size(cloud, max(sizes), budget)):
-        products = cloud.products(queries) if shared is None else shared[queries]
-        near = nearest(cloud, queries, products, sizes)
-        del products
+    for queries in blocks(len(cloud), _block_size(cloud, max(sizes), 0.75e9 * memory_gb)):
+        near = nearest(cloud, queries, cloud.products(queries), sizes)
         for row, size in zip(result, sizes, strict=True):
-            if shared is None:
-                moments = _moments(cloud, near[:, :size])
-            else:
-                moments = _moments_from_products(cloud, near[:, :size], shared)
             # LAPACK, matrix by matrix: 0.6 ms for 128 × 128 on one core, 0.7 ms on an H200
-            values = torch.linalg.eigvalsh(moments)
+            values = torch.linalg.eigvalsh(_moments(cloud, near[:, :size]))
             row[queries] = (values > eigenvalue_ratio * values[:, -1:]).sum(1).to(row)
     return result if several else result[0]
-
-
-def _shared_products(cloud: Cloud, neighbours: int, memory: float) -> Tensor | None:
-    """All inner products [n, n], if they fit into memory and save work; else None.
-
-    Gram matrices of neighbours are parts of them. For 1000 images of 3072 numbers and 128
-    neighbours that is 6 GFLOP instead of 101.
-    """
-    if cloud.features <= neighbours or len(cloud) ** 2 * FLOAT64 > memory:
-        return None
-    return cloud.products(slice(0, len(cloud)))
 
 
 def _block_size(cloud: Cloud, neighbours: int, memory: float) -> int:
@@ -110,20 +82,6 @@ def _moments(cloud: Cloud, near: Tensor) -> Tensor:
         points -= points.mean(1, keepdim=True)
         pair = (points.mT, points) if width == cloud.features else (points, points.mT)
         torch.bmm(*pair, out=moments[part])
-    return moments
-
-
-def _moments_from_products(cloud: Cloud, near: Tensor, shared: Tensor) -> Tensor:
-    """Gram matrices of the neighbours around their mean, from all inner products."""
-    moments = shared[near.unsqueeze(2), near.unsqueeze(1)]
-    means = moments.mean(2, keepdim=True)
-    moments -= means
-    moments -= means.mT
-    moments += means.mean(1, keepdim=True)
-    radius = moments.diagonal(dim1=1, dim2=2).mean(1)
-    tight = (radius < TIGHT * cloud.squares[near].amax(1)).nonzero().squeeze(1)
-    if len(tight):
-        moments[tight] = _moments(cloud, near[tight])
     return moments
 
 

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from paper.measure import density, judge
-from paper.measure.realism import predict
 
 LOGITS = torch.tensor([[0.0, 0.0, 0.0], [30.0, 0.0, 0.0], [0.0, 30.0, 0.0], [1.0, 2.0, 3.0]])
 TARGETS = torch.tensor([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.1, 0.2, 0.7]])
@@ -57,26 +56,6 @@ def test_excluded_classes_cost_their_cross_entropy(target, cost):
     found = judge(lambda samples: logits, torch.rand(1, 1), torch.tensor([target]))
     assert found.cross_entropies.tolist() == pytest.approx([cost], abs=1e-4)
     assert found.entropies.tolist() == [0.0]
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_a_module_is_asked_in_evaluation_mode_and_left_as_it_was(training):
-    oracle = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.Dropout(0.5)).train(training)
-    before = {name: value.clone() for name, value in oracle.state_dict().items()}
-    samples = torch.rand(10, 3)
-    logits = predict(oracle, samples, batch_size=3)
-    assert oracle.training == training
-    assert not logits.requires_grad
-    for name, value in oracle.state_dict().items():
-        assert torch.equal(value, before[name])
-    torch.testing.assert_close(logits, oracle.eval()(samples).detach())
-
-
-def test_a_failing_oracle_is_left_in_its_mode():
-    oracle = nn.Linear(3, 2).train()
-    with pytest.raises(RuntimeError):
-        predict(oracle, torch.rand(4, 5))
-    assert oracle.training
 
 
 NORMAL = torch.randn(500, generator=torch.Generator().manual_seed(7)).abs()

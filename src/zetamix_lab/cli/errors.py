@@ -15,7 +15,7 @@ from rich.console import Console
 
 from zetamix_lab.cli.stop import INTERRUPTED, raise_at_ctrl_c
 
-OURS = ("zetamix.", "zetamix_lab.")
+OURS = ("zetamix.", "zetamix_lab.", "paper.")
 UNEXPECTED = "This is unexpected: please report it to the authors of zetamix, with the lines above."
 
 
