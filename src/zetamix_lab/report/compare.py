@@ -68,11 +68,13 @@ def without_folders(value: Any) -> Any:
     >>> without_folders({"command": "zetamix compare --data /home/ann/photos --set a=1/2"})
     {'command': 'zetamix compare --data photos --set a=1/2'}
     """
+    if isinstance(value, str):
+        return FOLDERS.sub("", value)
     if isinstance(value, dict):
-        return {key: without_folders(inner) for key, inner in value.items()}
+        return {k: v if isinstance(v, float) else without_folders(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [without_folders(inner) for inner in value]
-    return FOLDERS.sub("", value) if isinstance(value, str) else value
+        return [v if isinstance(v, float) else without_folders(v) for v in value]
+    return value
 
 
 def describe_replaced(comparison: Comparison, out: Path) -> str:

@@ -22,8 +22,6 @@ NUMBERED_CLASSES, NAMED_CLASSES = 12, 25
 DRAWN_CLASSES = 1000
 # learning curves are scaled to what comes after this fraction of the epochs
 SCALED_FROM = 1 / 3
-# spikes are left out where the other values take less than this fraction of the axis
-DOMINANT = 1 / 3
 
 
 def draw_figures(comparison: Comparison) -> dict[str, Picture]:
@@ -91,7 +89,7 @@ def draw_curves(comparison: Comparison) -> Picture:
     names, titles = [comparison.primary, "nll"], {"test": "test split", "val": "validation split"}
     curves = comparison.curves.values()
     splits = [s for s in titles if all(any(s in line for line in curve) for curve in curves)]
-    rows, clipped = len(splits), list[str]()
+    rows = len(splits)
     with drawing(9.6, 3.3 * rows + 0.5) as figure:
         shared: Any = "row" if rows > 1 else False
         panels: Any = figure.subplots(rows, 2, sharey=shared).reshape(len(names), rows)
@@ -101,21 +99,19 @@ def draw_curves(comparison: Comparison) -> Picture:
                 late += _draw_curves(axes, comparison, split, name)
                 axes.set_title(f"{metric_of(name).heading}, {titles[split]}")
                 axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            if _limit(row[0], np.concatenate(late)):
-                clipped.append(metric_of(name).title)
+            _limit(row[0], np.concatenate(late))
         for axes in panels.flat[-2:]:
             axes.set_xlabel("epoch")
         handles, labels = panels[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
         several = comparison.summary["n"].max() > 1
         bands = "; bands: one standard deviation over seeds" if several else ""
-        spikes = f"; spikes in {join(clipped)} exceed them" if clipped else ""
         return Picture.of(
             figure,
             "curves",
             alt=f"Learning curves of {metric_of(names[0]).title} and negative log-likelihood.",
             caption=f"Learning curves on the {join([titles[s] for s in splits])}, mean over seeds"
-            f"{bands}. Axes are scaled to the last two thirds of training{spikes}.",
+            f"{bands}. Axes are scaled to the last two thirds of training; spikes exceed them.",
         )
 
 
@@ -143,19 +139,14 @@ def _draw_curves(axes: Axes, comparison: Comparison, split: str, name: str) -> l
     return late
 
 
-def _limit(axes: Axes, values: Any) -> bool:
-    """Scale an axis to its curves without spikes; return whether there are spikes."""
+def _limit(axes: Axes, values: Any) -> None:
+    """Scale an axis to its curves, without rare values far outside the range of all others."""
     values = values[np.isfinite(values)]
-    if not len(values) or np.ptp(values) == 0:
-        return False
-    # a spike is a rare value far outside the range of all others
-    usual = np.percentile(values, [2, 98])
-    has_spikes = bool(0 < np.ptp(usual) < DOMINANT * np.ptp(values))
-    low, high = usual if has_spikes else (values.min(), values.max())
-    margin = 0.05 * (high - low)
-    # no metric is negative
-    axes.set_ylim(max(0.0, low - margin), high + margin)
-    return has_spikes
+    if len(values) and np.ptp(values):
+        low, high = np.percentile(values, [2, 98])
+        margin = 0.1 * (high - low)
+        # no metric is negative
+        axes.set_ylim(max(0.0, low - margin), high + margin)
 
 
 def draw_confusion(comparison: Comparison) -> Picture:

@@ -141,7 +141,8 @@ class _Worker:
     def send(self, message: Any) -> None:
         """Send, unless the process is gone, which `listen` reports."""
         try:
-            self.pipe.send(message)
+            # a dataset is not pickled twice
+            (self.pipe.send_bytes if isinstance(message, bytes) else self.pipe.send)(message)
         except (BrokenPipeError, ConnectionError):
             return
 
@@ -203,7 +204,7 @@ def serve(handle: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
-    content = pipe.recv()
+    content = pipe.recv_bytes()
     threading.Thread(target=read, name="zetamix-jobs", daemon=True).start()
     try:
         function, shared = pickle.loads(content)
