@@ -43,15 +43,11 @@ def place_around(areas: Tensor, uniform: Tensor, size: Size) -> Tensor:
     The centre is uniform in the image; half a side, √area / 2 of the image's, is rounded down, and
     boxes are clipped at the border. In float32, as in a kernel. uniform: [..., 2], in [0, 1].
     """
-    spans, half = [], 0.5 * areas.float().sqrt()
+    edges, half = [], 0.5 * areas.float().sqrt()
     for length, position in zip(size, uniform.unbind(-1), strict=True):
         middle, reach = (position * length).floor(), (half * length).floor()
-        spans.append(((middle - reach).clamp_min(0), (middle + reach).clamp_max(length)))
-    return _stack(*spans)
-
-
-def _stack(rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor]) -> Tensor:
-    (top, bottom), (left, right) = rows, columns
+        edges += [(middle - reach).clamp_min(0), (middle + reach).clamp_max(length)]
+    top, bottom, left, right = edges
     return torch.stack([top, left, bottom, right], -1).long()
 
 

@@ -65,11 +65,6 @@ def is_batched(tensor: Tensor) -> bool:
     return probe is not None and bool(probe(tensor))
 
 
-def has_values(tensor: Tensor) -> bool:
-    """Whether values can be read without waiting for a device."""
-    return tensor.device.type == "cpu" and has_memory(tensor)
-
-
 def add_note(error: BaseException, note: str) -> None:
     """Add a line to the traceback of an error; to its message in Python 3.10."""
     if hasattr(error, "add_note"):
@@ -144,19 +139,17 @@ def check_gamma(
     """One number, a range (low, high), or a tensor holding one number or one per output."""
     if isinstance(gamma, Tensor):
         _check_gamma_tensor(gamma, outputs, device)
-    elif isinstance(gamma, (tuple, list)):
-        if len(gamma) != 2:
-            raise ValueError(
-                f"A gamma range must be (low, high), got {len(gamma)} values. "
-                "For one gamma per output, pass a tensor."
-            )
-        low, high = gamma
-        check_number("gamma", low, low=0)
-        check_number("gamma", high, low=0)
-        if low > high:
-            raise ValueError(f"A gamma range must be (low, high) with low <= high, got {gamma}.")
-    else:
-        check_number("gamma", gamma, low=0)
+        return
+    numbers = gamma if isinstance(gamma, (tuple, list)) else (gamma, gamma)
+    if len(numbers) != 2:
+        raise ValueError(
+            f"A gamma range must be (low, high), got {len(numbers)} values. "
+            "For one gamma per output, pass a tensor."
+        )
+    for number in numbers:
+        check_number("gamma", number, low=0)
+    if numbers[0] > numbers[1]:
+        raise ValueError(f"A gamma range must be (low, high) with low <= high, got {gamma}.")
 
 
 def _check_gamma_tensor(gamma: Tensor, outputs: int | None, device: torch.device | None) -> None:
@@ -167,9 +160,8 @@ def _check_gamma_tensor(gamma: Tensor, outputs: int | None, device: torch.device
     if gamma.ndim > 1 or (gamma.ndim == 1 and outputs is not None and gamma.shape[0] != outputs):
         expected = "[outputs]" if outputs is None else f"[{outputs}] (one per output)"
         raise ValueError(f"gamma must have shape [] or {expected}, got {list(gamma.shape)}.")
-    check_values(
-        torch.isfinite(gamma) & (gamma >= 0), "gamma must be finite and at least 0 in every output."
-    )
+    valid = torch.isfinite(gamma) & (gamma >= 0)
+    check_values(valid, "gamma must be finite and at least 0 in every output.")
 
 
 def check_weights_dtype(dtype: torch.dtype) -> None:

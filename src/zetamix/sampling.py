@@ -4,7 +4,6 @@ import math
 import os
 import threading
 from collections.abc import Sequence
-from functools import lru_cache
 
 import torch
 import torch.distributed
@@ -144,14 +143,9 @@ def reads_generator_on_host(device: torch.device) -> bool:
     return (
         device.type == "cuda"
         and not torch.compiler.is_compiling()
-        and _has_cuda()
+        and torch.cuda.is_available()
         and not torch.cuda.is_current_stream_capturing()
     )
-
-
-@lru_cache(maxsize=1)
-def _has_cuda() -> bool:
-    return torch.cuda.is_available()
 
 
 def expand(

@@ -426,26 +426,25 @@ class BatchMix(nn.Module):
         A GPU is waited for this once, but not while a CUDA graph is captured. Compiled code looks
         through an operator of its own, which does not break the graph.
         """
-        traced = torch.compiler.is_compiling()
+        rule, traced = self._rule, torch.compiler.is_compiling()
         if traced and _is_exporting():
             return
-        if not traced and torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-            return
         if not traced:
+            if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+                return
             self._looked = True
-        keeps, only_pastes = self._rule.keep_variance, self._rule.paste == 1
         for leaf, blend in leaves:
-            if not traced and self._rule.paste:
+            has_mean = blend.mean is not None
+            if not traced and rule.paste:
                 _warn_of_shape(leaf.shape, self.needs_images)
-            if not (keeps and is_image(leaf.shape) and leaf.is_floating_point()):
-                continue
             # with a mean, outputs are clipped, also where nothing is scaled
-            if only_pastes and blend.mean is None:
+            scales = rule.keep_variance and (rule.paste != 1 or has_mean)
+            if not (scales and is_image(leaf.shape) and leaf.is_floating_point()):
                 continue
             if traced:
-                seen = _look_once(leaf.detach(), self._number, blend.mean is not None)
+                seen = _look_once(leaf.detach(), self._number, has_mean)
                 torch._assert_async(seen, "mean needs samples in [0, 1].")
-            elif checks.has_memory(leaf) and _check_values(leaf, blend.mean is not None):
+            elif checks.has_memory(leaf) and _check_values(leaf, has_mean):
                 return
 
     def extra_repr(self) -> str:
@@ -683,7 +682,8 @@ class ZetaMixup(BatchMix):
         super()._check_gamma(gamma)
         if isinstance(gamma, Tensor):
             # reading a tensor on a GPU would make the host wait
-            gamma = float(gamma.min()) if checks.has_values(gamma) else math.inf
+            readable = gamma.device.type == "cpu" and checks.has_memory(gamma)
+            gamma = float(gamma.min()) if readable else math.inf
         lowest = gamma[0] if isinstance(gamma, (tuple, list)) else gamma
         threshold = dominance_threshold(self.sources)
         if lowest < threshold and not self._warned:

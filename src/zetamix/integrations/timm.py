@@ -101,13 +101,11 @@ class Mixing(timm_mixup.Mixup):
         options = _options(name, mixup_alpha, cutmix_alpha, switch_prob, per)
         options = {"p": prob, **options, **given}
         if not mixup_alpha and not cutmix_alpha:
-            options["p"] = 0.0
+            options = {**given, "p": 0.0}
         elif not options.get("alpha", 1):
             raise ValueError(f"method {name!r} needs {name}_alpha above 0, got 0. Pass 1.0.")
         if name == "zetamix":
             options["mean"] = mean
-        if not options.get("alpha", 1):
-            del options["alpha"]
         build: Callable[..., Any] = methods.BUILDERS[name]
         self.transform = build(num_classes=num_classes, generator=generator, **options)
 
