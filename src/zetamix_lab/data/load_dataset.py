@@ -276,13 +276,8 @@ class DatasetRef:
         group: Group = None,
     ) -> "DatasetRef":
         """The reference to a name or path, with paths made absolute."""
-        name = str(data)
-        if name.startswith(SAVED):
-            name = str(_expand(name.removeprefix(SAVED)).absolute())
-        if name.strip() and name not in NAMES and _expand(name).exists():
-            name = str(_expand(name).absolute())
         folder = None if data_dir is None else str(data_dir.absolute())
-        return cls(name, folder, train_size, size, group)
+        return cls(str(find(data)), folder, train_size, size, group)
 
     def load(self, progress: Progress | None = None) -> Dataset:
         """The dataset; `progress` is called while its files are prepared, as in `load`."""

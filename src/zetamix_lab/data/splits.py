@@ -178,10 +178,11 @@ def make_splits(
     leaders = torch.unique(first)
     on_problem(_too_small(labels[leaders], classes, missing, origin))
     drawn = _draw(kinds[leaders], missing, torch.Generator().manual_seed(seed))
-    rows = {
-        name: torch.isin(first, leaders[chosen]).nonzero().squeeze(1)
-        for name, chosen in drawn.items()
-    }
+    rows = {}
+    for name, chosen in drawn.items():
+        is_drawn = torch.zeros(len(labels), dtype=torch.bool)
+        is_drawn[leaders[chosen]] = True
+        rows[name] = is_drawn[first].nonzero().squeeze(1)
     together = ", duplicates kept in one split" if len(leaders) < len(labels) else ""
     return rows, (_note(missing, seed, duplicates=together),)
 
