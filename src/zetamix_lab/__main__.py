@@ -1,4 +1,4 @@
-"""`python -m zetamix`, which is how torchrun starts it."""
+"""`python -m zetamix_lab` is the command `zetamix`."""
 
 from zetamix_lab.cli import main
 
