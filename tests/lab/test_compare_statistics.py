@@ -10,8 +10,7 @@ import pytest
 import torch
 from factories import make_comparison, make_dataset
 from golden import check_golden
-from lab.test_records import RUN
-from lab.test_records import record as record_of
+from lab.test_records import CELL, RUN
 from scipy import stats
 
 from zetamix_lab.comparison import Comparison, metric_of
@@ -111,7 +110,7 @@ def test_the_seeds_needed_are_the_fewest_with_enough_power(sd, level):
 
 
 def test_records_become_rows():
-    runs = runs_table([RUN, record_of(1)])
+    runs = runs_table([RUN, replace(RUN, cell=replace(CELL, seed=1))])
     assert runs.to_dict("list") == {
         "dataset": ["digits"] * 2,
         "method": ["zeta:2.8"] * 2,
