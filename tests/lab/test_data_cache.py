@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 from filelock import FileLock
-from miniatures import class_folders, prepared, refuses, write_npz
+from miniatures import class_folders, prepared, write_npz
 
 from zetamix_lab import data
 from zetamix_lab.atomic_io import hash_json, read_json, write_json
+from zetamix_lab.data import DataError
 from zetamix_lab.data.load_dataset import resolve
 
 COUNTS = {"cat": 12, "dog": 9}
@@ -166,9 +167,10 @@ def test_processes_prepare_the_same_set_once(tmp_path):
 
 def test_a_data_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
-    reason = f"{tmp_path}/file/data/prepared: Not a directory"
-    advice = "--data-dir, data_dir= or the variable ZETAMIX_DATA"
-    refuses("digits", tmp_path / "file" / "data", reason, advice)
+    with pytest.raises(DataError) as caught:
+        data.load("digits", tmp_path / "file" / "data")
+    assert f"{tmp_path}/file/data/prepared: Not a directory" in str(caught.value)
+    assert "--data-dir, data_dir= or the variable ZETAMIX_DATA" in str(caught.value)
 
 
 def test_the_data_folder_is_argument_variable_or_cache(tmp_path, monkeypatch):

@@ -24,12 +24,6 @@ from paper.datasets import CATALOGUE
 from zetamix_lab.data import DataError, DatasetNotFoundError, image_files
 
 
-@pytest.fixture(autouse=True)
-def _other_checksums(monkeypatch):
-    """torchvision compares CIFAR's files with the published checksums."""
-    monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda *_: True)
-
-
 def counts(dataset, made):
     by_split = {name: tuple(split.counts().tolist()) for name, split in dataset.splits.items()}
     return {"all": tuple(map(sum, zip(*by_split.values(), strict=True)))} if made else by_split

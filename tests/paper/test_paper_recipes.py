@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from miniatures import installed
 
+from paper import datasets
 from paper.datasets import CATALOGUE
 from paper.recipes import RECIPES
 from zetamix.methods import parse
-from zetamix_lab import data
 from zetamix_lab.metrics import classify
 from zetamix_lab.train import Recipe
 from zetamix_lab.train.trainer import Trainer
@@ -114,7 +114,7 @@ def cases():
 @pytest.mark.parametrize(("name", "model", "method"), list(cases()))
 def test_every_recipe_takes_a_step_on_its_dataset(name, model, method, tmp_path):
     with installed(name, data_dir=tmp_path):
-        dataset = data.load(name)
+        dataset = datasets.load(name)
     recipe = RECIPES[name]
     large = dataset.shape[-1] > 100
     recipe = recipe.change(model=model, batch_size=FEW if large else SOME)

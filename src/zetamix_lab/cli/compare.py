@@ -94,6 +94,7 @@ def compare(
         options.check_writable(grid.out, "--out")
         print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
         test = grid.dataset.splits["test"]
+        start_up = time.monotonic() - began
         with stop, CurveLog(log, grid.out) as curves, Display(console) as display:
 
             def watch(name: str, done: float, total: float, text: str = "") -> None:
@@ -112,7 +113,7 @@ def compare(
             )
         _finish(console, comparison, grid.out, json_file)
         if not comparison.complete and not comparison.failures:
-            exit_stopped(console, stop, _hint(comparison, stop))
+            exit_stopped(console, stop, _hint(stop, start_up))
     if comparison.failures:
         raise typer.Exit(1)
 
@@ -149,15 +150,7 @@ def _finish(console: Console, comparison: "Comparison", out: Path, json_file: Pa
         print_line(console, replaced)
 
 
-def _hint(comparison: "Comparison", stop: "Stop") -> str:
-    recipe, dataset = comparison.recipe, comparison.dataset
-    if recipe is None or dataset is None:
+def _hint(stop: "Stop", start_up: float) -> str:
+    if stop.signal or stop.limit is None or start_up < 0.8 * stop.limit:
         return ""
-    steps = recipe.steps(len(dataset.train)) / recipe.epochs
-    # a few steps are trained before a limit that has already passed takes effect
-    if stop.signal is not None or steps * sum(comparison.unfinished.values()) > 5:
-        return ""
-    return (
-        f" Almost no steps were trained: start-up takes most of the {stop.limit:g} s. Use a longer "
-        "--time-limit."
-    )
+    return f" Start-up took {start_up:.1f} s of the {stop.limit:g} s: use a longer --time-limit."
