@@ -65,7 +65,7 @@ def _print_report(report: "Report", limit: int | None) -> None:
     Console().print(_count_table(report))
     lists = {
         "Problems": report.problems,
-        "Unreadable files": report.corrupt,
+        "Unreadable files": report.unreadable,
         "Duplicates": [" = ".join(map(str, group)) for group in report.duplicates],
         "Groups in more than one split": [str(shared) for shared in report.shared_groups],
         "Notes": report.notes,
@@ -76,7 +76,7 @@ def _print_report(report: "Report", limit: int | None) -> None:
 
 def _print_summary(report: "Report") -> None:
     total = plural(sum(report.sizes.values()), "sample")
-    problems = plural(len(report.problems) + len(report.corrupt), "problem")
+    problems = plural(len(report.problems) + len(report.unreadable), "problem")
     verdict = "[green]no problems[/green]" if report.ok else f"[red]{problems}[/red]"
     duplicates = plural(len(report.duplicates), "group of duplicates", "groups of duplicates")
     if report.leaks:
