@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from zetamix_lab.atomic_io import read_json
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.data.sample_table import SPLIT_NAMES, SampleTable, from_cells
 
@@ -207,9 +208,6 @@ def _arrow_files(folder: Path) -> list[Path]:
 
 def _read_json(file: Path) -> dict[str, Any]:
     try:
-        if not file.is_file():
-            raise OSError("not a regular file")
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return read_json(file)
+    except (OSError, ValueError) as error:
         raise DataError(f"{file} cannot be read as JSON: {error}.") from None
-    return content if isinstance(content, dict) else {}
