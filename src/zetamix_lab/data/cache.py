@@ -30,7 +30,7 @@ from zetamix_lab.text import plural, reason
 
 META = "meta.json"
 # increment it if the format below or the output of any reader changes
-FORMAT = 4
+FORMAT = 5
 # reading stops after this many broken images
 MAX_BROKEN = 20
 
