@@ -676,7 +676,10 @@ def test_all_invalid_rows_are_named(mine, data_dir):
     fill(mine, {"cat": 4, "dog": 4, "owl": 4, "labels.csv": f"file,label,split\n{rows}"})
     refuses(mine / "labels.csv", data_dir, "^12 problems:", r"row 11: no label.*\n  and 2 more")
     fill(mine, {"labels.csv": TEXT.replace("cat/0", "gone").replace("cat/2", "cat/1")})
-    problems = (r"^2 problems:\n.*, row 2: .*gone.png.*\n", r"\n.*, row 4: .*is already in row 3\.$")
+    problems = (
+        r"^2 problems:\n.*, row 2: .*gone.png.*\n",
+        r"\n.*, row 4: .*is already in row 3\.$",
+    )
     refuses(mine / "labels.csv", data_dir, *problems)
 
 
@@ -742,6 +745,10 @@ INVALID_PARQUET = {
     "text for images": (
         table(9).set_column(0, "image", [[{"bytes": "x", "path": "y"}] * 9]),
         "expected one of images",
+    ),
+    "a path that is too long": (
+        table(9).set_column(0, "image", [[{"bytes": None, "path": "y" * 5000}] * 9]),
+        "none of 9 images can be read",
     ),
     "numbers for paths": (
         table(9).set_column(0, "image", [[{"bytes": b"x", "path": 3}] * 9]),
