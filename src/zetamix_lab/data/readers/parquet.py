@@ -130,9 +130,7 @@ def _open(file: Path) -> Any:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ModuleNotFoundError:
-        raise DataError(
-            f"{file} needs pyarrow. Install it with: pip install 'zetamix[parquet]'"
-        ) from None
+        raise DataError(f"{file} needs pyarrow: pip install 'zetamix[parquet]'") from None
     try:
         if file.suffix == ".parquet":
             table = pq.ParquetFile(file).read()
