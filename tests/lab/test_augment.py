@@ -13,7 +13,6 @@ from zetamix_lab.data.augment import (
     AUGMENTATIONS,
     DISTORTIONS,
     PADDING,
-    EpochDraws,
     Scale,
     augment,
     choose_scale,
@@ -168,29 +167,21 @@ def test_no_two_epochs_of_any_seed_are_alike():
     assert len(seen) == 200
 
 
-def test_each_changes_every_tensor_that_is_there():
-    draws = EpochDraws(torch.arange(4), torch.ones(4), None).map(lambda part: part[:2])
-    assert draws.order.tolist() == [0, 1]
-    assert draws.flips.tolist() == [1, 1]
-    assert draws.crops is None
-
-
 IMAGES = torch.randint(256, (40, 3, 5, 4), generator=torch.Generator().manual_seed(0))
 
 
+POINTS = torch.randn(100, 2) * torch.tensor([1.0, 20.0]) + torch.tensor([0.0, -3.0])
+
+
 @pytest.mark.parametrize("memory", [1, 2000, 1 << 28], ids=["a row", "some rows", "all at once"])
-def test_statistics_are_those_of_all_pixels(memory):
-    scale = measure_scale(IMAGES.to(torch.uint8), memory=memory)
-    wide = IMAGES.double()
-    torch.testing.assert_close(scale.mean, wide.mean((0, 2, 3)).float())
-    torch.testing.assert_close(scale.std, wide.std((0, 2, 3), correction=0).float())
-
-
-def test_statistics_of_points():
-    points = torch.randn(100, 2) * torch.tensor([1.0, 20.0]) + torch.tensor([0.0, -3.0])
-    scale = measure_scale(points)
-    torch.testing.assert_close(scale.mean, points.mean(0), rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(scale.std, points.std(0, correction=0), rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize("samples", [IMAGES.to(torch.uint8), POINTS], ids=["images", "points"])
+def test_statistics_are_those_of_all_samples(samples, memory):
+    # a copy, because results are cached
+    scale = measure_scale(samples.clone(), memory=memory)
+    wide = samples.double().transpose(0, 1).flatten(1)
+    torch.testing.assert_close(scale.mean, wide.mean(1).float(), rtol=1e-5, atol=1e-6)
+    std = wide.std(1, correction=0).float()
+    torch.testing.assert_close(scale.std, std, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("value", [0, 7, 255])

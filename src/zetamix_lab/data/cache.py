@@ -10,10 +10,10 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,52 +21,42 @@ import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
-from zetamix_lab.atomic_io import (
-    hash_file,
-    hash_json,
-    naming,
-    new_folder,
-    read_json,
-    write_json,
-)
+from zetamix_lab.atomic_io import hash_file, hash_json, naming, new_folder, read_json, write_json
 from zetamix_lab.data.dataset import Dataset, Split, fingerprint
-from zetamix_lab.data.errors import DataError
-from zetamix_lab.data.quality import (
-    Scan,
-    count_classes,
-    duplicate_problems,
-    find_shared_groups,
-    group_problems,
-    missing_classes,
-)
+from zetamix_lab.data.errors import DataError, DatasetNotFoundError
+from zetamix_lab.data.quality import Scan, describe_doubts, find_shared_groups, missing_classes
 from zetamix_lab.data.source import Progress, Source
 from zetamix_lab.text import plural, reason
 
 META = "meta.json"
 # increment it if the format below or the output of any reader changes
-FORMAT = 4
+FORMAT = 5
 # reading stops after this many broken images
 MAX_BROKEN = 20
 
 
 def prepared_folder(
-    data_dir: Path, name: str, settings: Mapping[str, Any], state: object = None
+    data_dir: Path, name: str, settings: Mapping[str, Any], files: Sequence[Path] = ()
 ) -> Path:
     """The folder of the prepared dataset with these settings.
 
-    state: sizes and times of a user's files; a hash of it ends the folder's name, so that changed
+    files: a user's files; a hash of their sizes and times ends the folder's name, so that changed
         files are prepared again and replace the old data.
     """
     plain = re.sub(r"[^\w-]+", "_", name)[:60]
     hashes = [hash_json([FORMAT, name, settings])[:12]]
-    hashes += [] if state is None else [hash_json(state)[:12]]
+    if files:
+        # a dangling link is reported when it is decoded, like any unreadable file
+        stats = [(file, file.stat() if file.exists() else file.lstat()) for file in files]
+        state = [[str(file), stat.st_size, stat.st_mtime_ns] for file, stat in stats]
+        hashes.append(hash_json(state)[:12])
     return data_dir / "prepared" / "-".join([plain, *hashes])
 
 
 def read(folder: Path) -> Dataset | None:
     """Memory-map prepared data; None if it is missing or damaged."""
     meta = read_meta(folder)
-    if meta is None or damage(folder, meta) is not None:
+    if meta is None or find_damage(folder):
         return None
     splits = {name: _map_split(folder, meta, name) for name in meta["splits"]}
     return Dataset(
@@ -84,20 +74,19 @@ def read(folder: Path) -> Dataset | None:
 def read_meta(folder: Path) -> dict[str, Any] | None:
     """What is known of prepared data; None if it is missing, damaged or of another version."""
     try:
-        # opening a pipe would block
-        meta = read_json(folder / META) if (folder / META).is_file() else {}
+        meta = read_json(folder / META)
     except (OSError, ValueError):
         return None
     whole = meta.pop("sha256", None) == hash_json(meta)
     return meta if whole and meta.get("format") == FORMAT else None
 
 
-def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) -> str | None:
-    """A description of damage to the files of a prepared dataset, or None.
+def find_damage(folder: Path, *, checksums: bool = False) -> str:
+    """A description of damage to the files of a prepared dataset, or "".
 
     checksums: compare checksums too, not only sizes, as `zetamix check` does; 1 GB takes a second.
     """
-    for name, expected in meta["files"].items():
+    for name, expected in (read_meta(folder) or {"files": {}})["files"].items():
         file = folder / name
         try:
             size = file.stat().st_size
@@ -107,40 +96,60 @@ def damage(folder: Path, meta: Mapping[str, Any], *, checksums: bool = False) ->
                 return f"{file} has changed since it was written: its checksum differs"
         except OSError as error:
             return f"{file} cannot be read: {reason(error)}"
-    return None
+    return ""
 
 
-def write(
-    folder: Path,
-    open_source: Callable[[], Source],
-    progress: Progress | None,
-    *,
-    force: bool = False,
-    skip_broken: bool = False,
-) -> None:
-    """Decode a source into `folder`, unless it is prepared already or by another process.
+@dataclass(frozen=True)
+class Request:
+    """A requested dataset: the folder of its prepared form, and how to open its source."""
 
-    skip_broken: leave out images that cannot be read, instead of raising.
-    """
-    with _locked(folder, progress):
-        if not force and read(folder) is not None:
-            return
-        source = open_source()
+    name: str
+    folder: Path
+    source: Callable[[Progress | None], Source]
+    """Raises if there is nothing to read."""
+    own: bool = False
+    """Whether it is a path: prepared data of earlier states of its files is removed."""
+
+    def open(self) -> Dataset | None:
+        """The dataset if nothing has to be prepared."""
+        return read(self.folder)
+
+    def prepare(
+        self, progress: Progress | None, *, force: bool = False, skip_broken: bool = False
+    ) -> Dataset:
+        """The dataset, decoded unless another process has done it in the meantime.
+
+        force: decode it in any case.
+        skip_broken: leave out images that cannot be read, instead of raising.
+        """
+        with _locked(self.folder, progress):
+            if force or self.open() is None:
+                self._write(progress, skip_broken)
+        if self.own:
+            # prepared from earlier states of the same files
+            for other in self.folder.parent.glob(f"{self.folder.name.rpartition('-')[0]}-*"):
+                if other != self.folder:
+                    shutil.rmtree(other, ignore_errors=True)
+                    other.with_name(f".{other.name}.lock").unlink(missing_ok=True)
+        dataset = self.open()
+        if dataset is None:
+            raise DataError(f"{self.folder} was removed by another process after it was prepared.")
+        return dataset
+
+    def _write(self, progress: Progress | None, skip_broken: bool) -> None:
+        try:
+            source = self.source(progress)
+        except DatasetNotFoundError as error:
+            if damage := find_damage(self.folder):
+                raise DatasetNotFoundError(f"Prepared data is damaged: {damage}. {error}") from None
+            raise
         # left by a killed process, because this process holds the lock
-        for left in folder.parent.glob(f".{folder.name}.*.part"):
+        for left in self.folder.parent.glob(f".{self.folder.name}.*.part"):
             shutil.rmtree(left, ignore_errors=True)
-        with new_folder(folder) as part:
+        with new_folder(self.folder) as part:
             _fill(part, source, progress, skip_broken)
             # the old data is damaged or must be replaced
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def remove_older(folder: Path) -> None:
-    """Remove data prepared from earlier states of the same files."""
-    for other in folder.parent.glob("*-*-*"):
-        if other != folder and other.name.rsplit("-", 1)[0] == folder.name.rsplit("-", 1)[0]:
-            shutil.rmtree(other, ignore_errors=True)
-            other.with_name(f".{other.name}.lock").unlink(missing_ok=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: bool) -> None:
@@ -149,30 +158,34 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
 
     def samples(split: str) -> Iterator[memoryview]:
         for block in scan.blocks(split):
-            if len(scan.corrupt) >= MAX_BROKEN and not skip_broken:
+            if len(scan.unreadable) >= MAX_BROKEN and not skip_broken:
                 return
             yield np.ascontiguousarray(block.samples).data
 
     for split in source.rows:
         files[f"{split}.samples"] = _write(folder / f"{split}.samples", samples(split))
-    if scan.corrupt:
+    if scan.unreadable:
         if not skip_broken:
-            more = " or more" if len(scan.corrupt) >= MAX_BROKEN else ""
+            more = " or more" if len(scan.unreadable) >= MAX_BROKEN else ""
             raise DataError(
-                f"{plural(len(scan.corrupt), 'image')}{more} of {source.name} cannot be read, so "
-                "nothing was prepared. Replace or remove these files, or add --skip-broken to the "
-                "command (skip_broken=True to zetamix_lab.data.load) to skip them:\n  "
-                + "\n  ".join(scan.corrupt)
+                f"{plural(len(scan.unreadable), 'image')}{more} of {source.name} cannot be read, "
+                "so nothing was prepared. Replace or remove these files, or add --skip-broken to "
+                "the command (skip_broken=True to zetamix_lab.data.load) to skip them:\n  "
+                + "\n  ".join(scan.unreadable)
             )
         source = _without_broken(source, scan)
-    for name, content in _small_files(source).items():
-        files[name] = _write(folder / name, [content])
+    for split, rows in source.rows.items():
+        labels = source.labels[rows].astype("<i8").tobytes()
+        files[f"{split}.labels"] = _write(folder / f"{split}.labels", [labels])
+        if source.names is not None:
+            names = [source.names[row].replace("\n", "\\n") + "\n" for row in rows.tolist()]
+            text = "".join(names).encode("utf-8", "surrogateescape")
+            files[f"{split}.names"] = _write(folder / f"{split}.names", [text])
     hashes = {
         split: [files[f"{split}.{kind}"]["sha256"] for kind in ("samples", "labels")]
         for split in source.rows
     }
-    problems = duplicate_problems(scan.duplicates())
-    problems += group_problems(find_shared_groups(source))
+    doubts = describe_doubts(scan.duplicates(), find_shared_groups(source))
     meta = {
         "format": FORMAT,
         "name": source.name,
@@ -187,7 +200,7 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
         # shown whenever the data is used, not only by `zetamix check`
         "notes": [
             *source.notes,
-            *(f"{problem} (listed by zetamix check)" for problem in problems),
+            *(f"{problem} (listed by zetamix check)" for problem in doubts),
             *missing_classes(source),
         ],
     }
@@ -196,30 +209,16 @@ def _fill(folder: Path, source: Source, progress: Progress | None, skip_broken: 
 
 def _without_broken(source: Source, scan: Scan) -> Source:
     """The source with the images that could be read, and a note about the others."""
-    kept = source.keep(np.array(sorted(scan.readable), np.int64))
-    counts = count_classes(kept).get("train", [0] * len(source.classes))
+    kept = source.keep(np.array(sorted(scan.keys), np.int64))
+    counts = kept.counts().get("train", [0] * len(source.classes))
     gone = [name for name, count in zip(source.classes, counts, strict=True) if not count]
     gone += [split for split in source.rows if split not in kept.rows]
     if gone:
-        raise DataError(
-            f"{source.name}: no image of {gone[0]} can be read, so none would be left without "
-            "the broken ones. Replace these files."
-        )
-    note = f"{plural(len(scan.corrupt), 'unreadable image')} skipped: {scan.corrupt[0]}"
-    if len(scan.corrupt) > 1:
-        note += f" and {len(scan.corrupt) - 1:,} more (listed by zetamix check)"
+        raise DataError(f"{source.name}: no image of {gone[0]} can be read. Replace these files.")
+    note = f"{plural(len(scan.unreadable), 'unreadable image')} skipped: {scan.unreadable[0]}"
+    if len(scan.unreadable) > 1:
+        note += f" and {len(scan.unreadable) - 1:,} more (listed by zetamix check)"
     return replace(kept, notes=(*source.notes, note))
-
-
-def _small_files(source: Source) -> dict[str, bytes]:
-    files = {}
-    for split, rows in source.rows.items():
-        files[f"{split}.labels"] = source.labels[rows].astype("<i8").tobytes()
-        if source.names is not None:
-            names = [source.names[row].replace("\n", "\\n") for row in rows.tolist()]
-            text = "".join(f"{name}\n" for name in names)
-            files[f"{split}.names"] = text.encode("utf-8", "surrogateescape")
-    return files
 
 
 def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> dict[str, Any]:
@@ -260,18 +259,18 @@ def _map(path: Path, shape: list[int], dtype: torch.dtype) -> torch.Tensor:
 
 @contextmanager
 def _locked(folder: Path, progress: Progress | None) -> Iterator[None]:
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder.with_name(f".{folder.name}.lock"))
         try:
             lock.acquire(timeout=0)
         except Timeout:
             if progress is not None:
                 progress("waiting for another process to prepare the same data", 0, 0)
             lock.acquire()
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise DataError(
-            f"Prepared data cannot be written to {folder.parent}: {error.strerror}. Choose another "
+            f"Prepared data cannot be written to {folder.parent}: {reason(error)}. Choose another "
             "folder with --data-dir, data_dir= or the variable ZETAMIX_DATA."
         ) from None
     try:
