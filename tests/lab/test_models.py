@@ -164,40 +164,38 @@ def test_auto_chooses_by_shape(shape, with_gpu, without):
 
 REFUSED = [
     (
-        "resnet81", (3, 32, 32), {}, UnknownModelError,
+        "resnet81", (3, 32, 32), UnknownModelError,
         r"Expected a model such as auto, smallnet, lenet5, digitnet, mlp, resnet18 or another "
         r"classification model of torchvision, timm:NAME or FILE\.py:FUNCTION, got 'resnet81'\. "
         r"Did you mean resnet18, .*\?",
     ),
-    ("mobilevit_xxss", (3, 32, 32), {}, UnknownModelError,
+    ("mobilevit_xxss", (3, 32, 32), UnknownModelError,
      r".* Did you mean timm:mobilevit_xxs, .*\?"),
-    ("net.py", (3, 32, 32), {}, UnknownModelError,
+    ("net.py", (3, 32, 32), UnknownModelError,
      r".*Name a function or class of the file too: net\.py:FUNCTION\."),
-    ("timm:resnet81", (3, 32, 32), {}, UnknownModelError,
+    ("timm:resnet81", (3, 32, 32), UnknownModelError,
      r"timm has no model 'resnet81'\. Did you mean timm:resnet18, .*\?"),
-    ("timm:resnet18", (2,), {}, ValueError, r"timm:resnet18 takes images.*"),
-    ("fcn_resnet50", (3, 32, 32), {}, UnknownModelError, r".*got 'fcn_resnet50'\..*"),
-    ("resnet18", (2,), {}, ValueError,
+    ("timm:resnet18", (2,), ValueError, r"timm:resnet18 takes images.*"),
+    ("fcn_resnet50", (3, 32, 32), UnknownModelError, r".*got 'fcn_resnet50'\..*"),
+    ("resnet18", (2,), ValueError,
      r"resnet18 takes images, \(channels, height, width\), got samples of shape \(2,\)\. "
      r"For points, use mlp\."),
-    ("lenet5", (1, 8, 8), {}, ValueError, r"lenet5 needs images of at least 16 × 16, got 8 × 8\."),
-    ("alexnet", (2, 64, 64), {}, ValueError, r"alexnet takes images of 1 or 3 channels, got 2\."),
-    ("alexnet", (3, 32, 32), {}, UnknownModelError,
+    ("lenet5", (1, 8, 8), ValueError, r"lenet5 needs images of at least 16 × 16, got 8 × 8\."),
+    ("alexnet", (2, 64, 64), ValueError, r"alexnet takes images of 1 or 3 channels, got 2\."),
+    ("alexnet", (3, 32, 32), UnknownModelError,
      r"alexnet does not accept images of 32 × 32: Given input size.* Use resnet18, which accepts "
      r"any size\."),
-    ("vit_b_16", (3, 40, 40), {}, UnknownModelError,
+    ("vit_b_16", (3, 40, 40), UnknownModelError,
      r"vit_b_16 does not accept images of 40 × 40: Input shape indivisible by patch size\. Use .*"),
-    ("resnet18", (3, 32, 32), {"stem": "tiny"}, ValueError,
-     r"stem must be auto, small or imagenet, got 'tiny'\."),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "options", "kind", "message"), REFUSED, ids=[row[0] for row in REFUSED]
+    ("name", "shape", "kind", "message"), REFUSED, ids=[row[0] for row in REFUSED]
 )
-def test_models_that_do_not_fit_are_refused(name, shape, options, kind, message):
+def test_models_that_do_not_fit_are_refused(name, shape, kind, message):
     with pytest.raises(kind, match=f"^{message}$"):
-        build(name, 10, shape, **options)
+        build(name, 10, shape)
 
 
 @pytest.mark.parametrize("name", ["digitnet", "mlp", "mobilenet_v3_small"])
