@@ -125,6 +125,15 @@ def stop_after(rounds):
     return lambda: next(calls) == rounds
 
 
+def resume(new, *arguments, rounds, **options):
+    """A run that was stopped by `stop_after(rounds)`, and then trained to its end."""
+    part = new(*arguments, out="part", **options)
+    assert train([part], stop=stop_after(rounds)).records == []
+    last = new(*arguments, out="part", **options)
+    finish(last)
+    return last
+
+
 def dropout_model(name, num_classes, shape, seed, **options):
     """In place of `zetamix_lab.models.initialise`: a model with dropout."""
     with seeded(seed):

@@ -3,6 +3,7 @@
 import gc
 from contextlib import contextmanager
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
@@ -16,16 +17,18 @@ from zetamix_lab.train.run_folder import FolderError
 from zetamix_lab.train.trainer import NonFiniteLossError, Trainer
 
 
+def assert_same_runs(runs, others):
+    for one, other in zip(runs, others, strict=True):
+        assert_same(one.folder.path, other.folder.path)
+
+
 def test_side_by_side_is_as_alone(new):
-    alone = [new(method) for method in METHODS]
-    for run in alone:
-        train([run])
-    together = [new(method) for method in METHODS]
+    alone, together = ([new(method) for method in METHODS] for _ in range(2))
+    train(alone)
     records = train(together, jobs=3).records
     assert [record.cell.method for record in records] == [run.cell.method for run in together]
     assert {record.extra["concurrent"] for record in records} == {3}
-    for one, other in zip(alone, together, strict=True):
-        assert_same(one.folder.path, other.folder.path)
+    assert_same_runs(alone, together)
 
 
 def test_runs_join_one_per_round_and_the_next_one_follows(new):
@@ -79,9 +82,7 @@ def test_several_stopped_runs_resume(new):
     assert len(train(first[:2]).records) == 2
     second = [new(seed=seed, out=f"part{seed}") for seed in range(3)]
     assert len(train(second, jobs=3).records) == 3
-    assert train([]).records == []
-    for one, other in zip(whole, second, strict=True):
-        assert_same(one.folder.path, other.folder.path)
+    assert_same_runs(whole, second)
 
 
 def out_of_memory():
@@ -92,20 +93,13 @@ def out_of_memory():
         raise RuntimeError("the capture was invalidated")
 
 
-def raise_error(error):
-    def fail(*_):
-        raise error
-
-    return fail
-
-
 FAILURES = [
     (out_of_memory, "The GPU is out of memory. Train fewer runs side by side (--jobs), or use "
      "smaller batches (--set batch_size=...). PyTorch reports: CUDA out of memory. Tried to "
      "allocate 2 GiB."),
-    (raise_error(NonFiniteLossError("diverged")), "diverged"),
-    (raise_error(FolderError("no space")), "no space"),
-    (raise_error(DataError("no data")), "no data"),
+    (mock.Mock(side_effect=NonFiniteLossError("diverged")), "diverged"),
+    (mock.Mock(side_effect=FolderError("no space")), "no space"),
+    (mock.Mock(side_effect=DataError("no data")), "no data"),
 ]  # fmt: skip
 
 
@@ -128,8 +122,7 @@ def test_a_run_that_fails_leaves_the_others_running(new, monkeypatch, fail, mess
     # a run that ends within a step is not saved there, and its model is freed
     assert checkpoint(runs[0].folder.path) is None
     assert runs[0].trainer is None
-    for one, other in zip(alone, runs[1:], strict=True):
-        assert_same(one.folder.path, other.folder.path)
+    assert_same_runs(alone, runs[1:])
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
@@ -157,8 +150,7 @@ def test_an_interrupted_step_is_not_saved_and_the_other_runs_are(new, monkeypatc
     # one was within a step of its second epoch, the other between two
     assert sorted(state["step_in_epoch"] for state in states)[0] == 0
     train(last)
-    for one, other in zip(whole, last, strict=True):
-        assert_same(one.folder.path, other.folder.path)
+    assert_same_runs(whole, last)
 
 
 def test_an_error_of_the_watcher_loses_nothing(new):
@@ -174,7 +166,9 @@ def test_an_error_of_the_watcher_loses_nothing(new):
 
 def test_a_full_disk_while_stopping_is_a_failure_of_that_run_alone(new, monkeypatch):
     full, other = new(seed=0), new(seed=1)
-    monkeypatch.setattr(full.folder, "save_checkpoint", raise_error(FolderError("no space")))
+    monkeypatch.setattr(
+        full.folder, "save_checkpoint", mock.Mock(side_effect=FolderError("no space"))
+    )
     result = train([full, other], jobs=2, stop=lambda: other.trainer is not None)
     assert result.failures == {full: "no space"}
     assert checkpoint(other.folder.path) is not None
