@@ -278,9 +278,9 @@ def test_checkpoints_come_as_often_as_requested(new):
     for seconds, written in [(0, [1, 2, 3]), (3600, [])]:
         run = new("none", RECIPE.change(epochs=4), save_every=seconds)
         seen = []
-        for progress in run.advance():
+        for line in run.advance():
             saved = checkpoint(run.folder.path)
-            if progress.line is not None and progress.epoch < 4 and saved is not None:
+            if line and line["epoch"] < 4 and saved is not None:
                 seen.append(saved["epoch"])
         assert seen == written
 

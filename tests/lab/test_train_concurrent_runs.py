@@ -34,7 +34,7 @@ def test_side_by_side_is_as_alone(new):
 def test_runs_join_one_per_round_and_the_next_one_follows(new):
     seen = []
     runs = [new(seed=seed) for seed in range(4)]
-    train(runs, jobs=3, watch=lambda progress: seen.append(progress.run.seed))
+    train(runs, jobs=3, watch=lambda run, _: seen.append(run.seed))
     assert seen[:6] == [0, 0, 1, 0, 1, 2]
     assert seen.index(3) > max(index for index, seed in enumerate(seen) if seed == 0)
     assert [seen.count(seed) for seed in range(4)] == 4 * [2 * (STEPS + 1)]
@@ -44,12 +44,11 @@ def test_runs_join_one_per_round_and_the_next_one_follows(new):
 
 def test_progress_is_reported_after_every_step_and_epoch(new):
     seen = []
-    train([new("none")], watch=seen.append)
-    assert [(progress.epoch, progress.step) for progress in seen] == [
-        (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0),
-    ]  # fmt: skip
-    assert [progress.line is not None for progress in seen] == [False, False, False, True] * 2
-    assert [progress.epochs for progress in seen[1:5]] == pytest.approx([2 / 3, 1, 1, 4 / 3])
+    train([new("none")], watch=lambda run, line: seen.append((run.epochs, line.get("epoch"))))
+    third = pytest.approx([1 / 3, 2 / 3, 1, 1])
+    assert [epochs for epochs, _ in seen[:4]] == third
+    assert [epochs - 1 for epochs, _ in seen[4:]] == third
+    assert [epoch for _, epoch in seen] == [None, None, None, 1, None, None, None, 2]
 
 
 def test_others_are_advanced_while_the_last_steps_of_an_epoch_are_under_way(new, monkeypatch):
@@ -62,7 +61,7 @@ def test_others_are_advanced_while_the_last_steps_of_an_epoch_are_under_way(new,
         return asked.count(True) > 5 or timer is not slow.timer
 
     monkeypatch.setattr(StepTimer, "is_done", is_done)
-    train([slow, other], jobs=2, watch=lambda progress: seen.append(progress.run.seed))
+    train([slow, other], jobs=2, watch=lambda run, _: seen.append(run.seed))
     assert seen.count(0) - 2 * (STEPS + 1) == 5
     first_wait = [index for index, seed in enumerate(seen) if seed == 0][STEPS]
     assert seen[first_wait : first_wait + 10].count(1) == 5
@@ -154,8 +153,8 @@ def test_an_interrupted_step_is_not_saved_and_the_other_runs_are(new, monkeypatc
 
 
 def test_an_error_of_the_watcher_loses_nothing(new):
-    def watch(progress):
-        if progress.step == 2:
+    def watch(run, line):
+        if run.trainer.step_in_epoch == 2:
             raise OSError("no more room for logs")
 
     run = new()
