@@ -115,8 +115,8 @@ class Runs:
 
 def finish(run):
     """Train a run to its end, and return its record."""
-    (record,) = train([run]).records
-    return record
+    assert train([run]) == {}
+    return run.record
 
 
 def stop_after(rounds):
@@ -128,7 +128,8 @@ def stop_after(rounds):
 def resume(new, *arguments, rounds, **options):
     """A run that was stopped by `stop_after(rounds)`, and then trained to its end."""
     part = new(*arguments, out="part", **options)
-    assert train([part], stop=stop_after(rounds)).records == []
+    train([part], stop=stop_after(rounds))
+    assert part.record is None
     last = new(*arguments, out="part", **options)
     finish(last)
     return last

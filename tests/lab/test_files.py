@@ -124,7 +124,7 @@ def test_a_damaged_tensor_of_a_checkpoint_is_not_resumed(new):
     path = damaged(run, "checkpoint.pt") / "checkpoint.pt"
     torch.load(path, weights_only=True)
     again = new(out="run")
-    assert f"{path} cannot be read: the checksum of " in train([again]).failures[again]
+    assert f"{path} cannot be read: the checksum of " in train([again])[again]
     path.unlink()
     assert finish(new(out="run")).last == finish(new()).last
 

@@ -36,7 +36,6 @@ from zetamix_lab.records import RunRecord
 from zetamix_lab.train import RecipeError, train
 from zetamix_lab.train import run as run_module
 from zetamix_lab.train import trainer as trainer_module
-from zetamix_lab.train.concurrent_runs import TrainResult
 from zetamix_lab.train.cuda_graph import can_capture
 from zetamix_lab.train.run_folder import CurveLog
 from zetamix_lab.train.trainer import MIXING, NonFiniteLossError, Trainer, choose_dtype, derive
@@ -244,7 +243,7 @@ def test_a_stopped_run_resumes_exactly(new, method, change, rounds, memory):
     whole = new(method, recipe)
     finish(whole)
     part = new(method, recipe, out="part", data_memory=memory)
-    assert train([part], stop=stop_after(rounds)).records == []
+    train([part], stop=stop_after(rounds))
     saved = checkpoint(part.folder.path)
     if not change:
         assert (saved["epoch"], saved["step_in_epoch"]) == MOMENTS[rounds - 1]
@@ -270,7 +269,7 @@ def test_a_finished_run_is_not_trained_again(new, monkeypatch):
     # a process killed between the record and the clean-up leaves its checkpoint
     (first.folder.path / "checkpoint.pt").write_bytes(b"x" * 100)
     monkeypatch.setattr(run_module, "Trainer", None)
-    assert train([new(out="once")]).records == [record]
+    assert finish(new(out="once")) == record
     assert names(first.folder.path) == FINISHED
 
 
@@ -415,13 +414,14 @@ def test_a_diverged_run_raises_and_is_a_failure_of_train(new, recipe, message):
     with pytest.raises(NonFiniteLossError):
         list(new("mixup", recipe, seed=7).advance())
     run = new("mixup", recipe, seed=7)
-    assert train([run]) == TrainResult([], {run: message})
+    assert train([run]) == {run: message}
+    assert run.record is None
 
 
 def test_a_diverged_run_keeps_its_last_finite_checkpoint(new):
     # the rate of the second epoch makes it diverge
     run = new("none", RECIPE.change(lr=0.01, decay=1e32), save_every=0)
-    assert "in epoch 2, step 2 of 3" in train([run]).failures[run]
+    assert "in epoch 2, step 2 of 3" in train([run])[run]
     saved = checkpoint(run.folder.path)
     assert (saved["epoch"], saved["step_in_epoch"]) == (1, 0)
     assert all(torch.isfinite(part).all() for part in saved["model"].values())

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 import torch
-from factories import METHODS, RECIPE, STEPS, assert_same, checkpoint, stop_after
+from factories import METHODS, RECIPE, STEPS, assert_same, checkpoint, finish, stop_after
 
 from zetamix.methods import parse
 from zetamix_lab.data.errors import DataError
@@ -25,9 +25,8 @@ def assert_same_runs(runs, others):
 def test_side_by_side_is_as_alone(new):
     alone, together = ([new(method) for method in METHODS] for _ in range(2))
     train(alone)
-    records = train(together, jobs=3).records
-    assert [record.cell.method for record in records] == [run.cell.method for run in together]
-    assert {record.extra["concurrent"] for record in records} == {3}
+    train(together, jobs=3)
+    assert {run.record.extra["concurrent"] for run in together} == {3}
     assert_same_runs(alone, together)
 
 
@@ -67,20 +66,21 @@ def test_others_are_advanced_while_the_last_steps_of_an_epoch_are_under_way(new,
     assert seen[first_wait : first_wait + 10].count(1) == 5
     # a run alone has nobody to wait for
     monkeypatch.setattr(StepTimer, "is_done", lambda timer: False)
-    (record,) = train([new()], jobs=2).records
-    assert record.extra["concurrent"] == 1
+    assert finish(new()).extra["concurrent"] == 1
 
 
 def test_several_stopped_runs_resume(new):
     whole = [new(seed=seed) for seed in range(3)]
     train(whole)
     first = [new(seed=seed, out=f"part{seed}") for seed in range(3)]
-    assert train(first, jobs=2, stop=stop_after(5)).records == []
+    train(first, jobs=2, stop=stop_after(5))
+    assert [run.record for run in first] == [None] * 3
     assert not first[2].folder.path.exists()
     # a stop is that of its call
-    assert len(train(first[:2]).records) == 2
+    train(first[:2])
+    assert None not in [run.record for run in first[:2]]
     second = [new(seed=seed, out=f"part{seed}") for seed in range(3)]
-    assert len(train(second, jobs=3).records) == 3
+    train(second, jobs=3)
     assert_same_runs(whole, second)
 
 
@@ -115,9 +115,8 @@ def test_a_run_that_fails_leaves_the_others_running(new, monkeypatch, fail, mess
 
     monkeypatch.setattr(Trainer, "compute", compute_or_fail)
     runs = [new(seed=seed) for seed in range(3)]
-    result = train(runs, jobs=2)
-    assert [record.cell.seed for record in result.records] == [1, 2]
-    assert result.failures == {runs[0]: message}
+    assert train(runs, jobs=2) == {runs[0]: message}
+    assert [run.record is None for run in runs] == [True, False, False]
     # a run that ends within a step is not saved there, and its model is freed
     assert checkpoint(runs[0].folder.path) is None
     assert runs[0].trainer is None
@@ -168,8 +167,8 @@ def test_a_full_disk_while_stopping_is_a_failure_of_that_run_alone(new, monkeypa
     monkeypatch.setattr(
         full.folder, "save_checkpoint", mock.Mock(side_effect=FolderError("no space"))
     )
-    result = train([full, other], jobs=2, stop=lambda: other.trainer is not None)
-    assert result.failures == {full: "no space"}
+    failures = train([full, other], jobs=2, stop=lambda: other.trainer is not None)
+    assert failures == {full: "no space"}
     assert checkpoint(other.folder.path) is not None
 
 
@@ -214,9 +213,8 @@ def test_a_run_that_exceeds_the_memory_of_the_gpu_leaves_the_others_running(digi
             Run(digits, parse("zeta"), recipe, seed=0, out=tmp_path / name, device="cuda")
             for name, recipe in [("small", RECIPE), ("wide", wide), ("next", RECIPE)]
         ]
-        result = train(runs, jobs=2)
+        failures = train(runs, jobs=2)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-    ((failed, message),) = result.failures.items()
-    assert (failed.folder.path.name, "out of memory" in message) == ("wide", True)
-    assert len(result.records) == 2
+    assert [run.record is None for run in runs] == [False, True, False]
+    assert "out of memory" in failures[runs[1]]

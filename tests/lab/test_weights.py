@@ -101,9 +101,9 @@ def test_a_file_that_changes_meanwhile_fails_the_run(tmp_path, new):
     path.write_bytes(b"before")
     run = new(recipe=RECIPE.change(weights=path))
     path.write_bytes(b"after")
-    assert f"{path} has changed" in train([run]).failures[run]
+    assert f"{path} has changed" in train([run])[run]
     path.unlink()
-    assert f"{path} is not on this machine" in train([run]).failures[run]
+    assert f"{path} is not on this machine" in train([run])[run]
 
 
 def test_training_starts_from_the_file_and_the_record_names_it(tmp_path, new, digits):

@@ -269,9 +269,9 @@ def _train(job: Job, settings: Settings, send: Send, stopped: Stop, dataset: Dat
             for cell, recipe in zip(job.cells, recipes, strict=True)
         ]
         reporter = _Reporter(runs, send, stopped, settings.poll_seconds)
-        result = train(runs, jobs=job.side_by_side, watch=reporter, stop=reporter.stopped)
+        failures = train(runs, jobs=job.side_by_side, watch=reporter, stop=reporter.stopped)
     reporter.send_rest()
-    for run, failure in result.failures.items():
+    for run, failure in failures.items():
         send(("failure", run.cell.key, failure))
 
 

@@ -2,14 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from zetamix_lab.data.errors import DataError
 from zetamix_lab.provenance import FileChangedError
-from zetamix_lab.records import RunRecord
 from zetamix_lab.train.run import Run
 from zetamix_lab.train.run_folder import FolderError
 from zetamix_lab.train.stop import Stopped
@@ -35,28 +33,19 @@ def describe_failure(error: BaseException) -> str | None:
     return str(error) if isinstance(error, own) else None
 
 
-@dataclass(frozen=True)
-class TrainResult:
-    """Records and failures of several runs; a run in neither was stopped and can be resumed."""
-
-    records: list[RunRecord]
-    """Of all finished runs, in the order of the runs."""
-    failures: dict[Run, str]
-    """Why a run has no result."""
-
-
 def train(
     runs: Sequence[Run],
     *,
     jobs: int = 1,
     watch: Callable[[Run, dict[str, Any]], None] = lambda run, line: None,
     stop: Callable[[], bool] = lambda: False,
-) -> TrainResult:
-    """Train all runs, up to `jobs` of them side by side.
+) -> dict[Run, str]:
+    """Train all runs, up to `jobs` of them side by side; returns why a run has no record.
 
     A finished run is not trained again. If a run diverges, exceeds the GPU memory, or cannot use
     its folder or data, the others continue. On any other error, and when `stop` returns True,
-    between two steps or two batches of an evaluation, the current runs are saved.
+    between two steps or two batches of an evaluation, the current runs are saved; the same runs can
+    be trained on.
 
     watch: called with a run and what `Run.advance` yields, each time it has advanced.
     """
@@ -95,7 +84,7 @@ def train(
                 run.save()
             except FolderError as error:
                 failures[run] = str(error)
-    return TrainResult([run.record for run in runs if run.record is not None], failures)
+    return failures
 
 
 def _advance(
