@@ -4,13 +4,11 @@ import dataclasses
 import io
 import json
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -19,7 +17,6 @@ from scipy.stats import rankdata  # type: ignore[import-untyped]
 from torch import Tensor
 
 from zetamix_lab.atomic_io import hash_json, write_bytes
-from zetamix_lab.text import reason
 
 RUN_SCHEMA = "zetamix/run/1"
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -151,17 +148,12 @@ class SampleResults:
 
     @classmethod
     def load(cls, path: Path) -> "SampleResults":
-        """Raises ValueError for a file that is damaged or something else."""
-        try:
-            # of a damaged file, np.load leaves the handle open
-            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-                found = cls(**file)
-            if len(found.targets) == len(found.correct) == len(found.loss):
-                return found
-            why = "its arrays differ in length"
-        except (OSError, ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
-            why = reason(error)
-        raise ValueError(f"{path} cannot be read: {why}.")
+        # of a damaged file, np.load leaves the handle open
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            found = cls(**file)
+        if not len(found.targets) == len(found.correct) == len(found.loss):
+            raise ValueError("its arrays differ in length")
+        return found
 
     def contributions(self, metric: str) -> Array | None:
         """[n]: numbers of which a metric of this run is the mean; None if it has none.

@@ -150,7 +150,8 @@ class Run:
 
         Nothing remains for a run that was stopped after the last step of an epoch.
         """
-        self.timer.start(warm=trainer.steps_per_epoch <= self.chunk_steps)
+        # an epoch of one chunk is timed nevertheless
+        self.timer.warm = trainer.steps_per_epoch <= self.chunk_steps
         while take_step is not None and trainer.step_in_epoch < trainer.steps_per_epoch:
             chunk = min(self.chunk_steps, trainer.steps_per_epoch - trainer.step_in_epoch)
             with self._on_stream(take_step), self.timer.chunk(chunk):
@@ -299,23 +300,16 @@ class StepTimer:
         self.seconds = 0.0
         self.sharing = 1
         """Runs that share the device; each counts an equal part of its time."""
+        self.warm = False
+        """Whether the next chunk is timed; the first of an epoch includes draws or a capture."""
         # timed steps, and the events around them
         self._in_flight: deque[tuple[int, Any, Any]] = deque()
-        self._warm = False
-
-    def start(self, *, warm: bool = False) -> None:
-        """Begin an epoch; its first chunk, which includes random draws or a capture, is not timed.
-
-        warm: time the first chunk as well, for epochs of one chunk.
-        """
-        self._in_flight.clear()
-        self._warm = warm
 
     @contextmanager
     def chunk(self, steps: int) -> Iterator[None]:
         """Time the launch of some steps, on their stream."""
-        timed = steps if self._warm else 0
-        self._warm = True
+        timed = steps if self.warm else 0
+        self.warm = True
         if self.device.type == "cuda":
             began = self._event()
             yield
