@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from scipy.stats import rankdata  # type: ignore[import-untyped]
 from torch import Tensor
 
-from zetamix_lab.atomic_io import hash_json, write_bytes
+from zetamix_lab.atomic_io import hash_json, write_file
 
 RUN_SCHEMA = "zetamix/run/1"
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -141,10 +141,8 @@ class SampleResults:
         return cls(targets.numpy(), right.numpy(), loss(logits), scaled)
 
     def save(self, path: Path) -> None:
-        content = io.BytesIO()
         arrays = {name: value for name, value in self.__dict__.items() if value is not None}
-        np.savez_compressed(content, **arrays)
-        write_bytes(path, content.getvalue())
+        write_file(path, lambda file: np.savez_compressed(file, **arrays))
 
     @classmethod
     def load(cls, path: Path) -> "SampleResults":
@@ -162,8 +160,8 @@ class SampleResults:
         variance is that of the metric (DeLong et al., 1988).
         """
         right, target = self.correct.astype(float), self.targets
-        simple = {"error": 1 - right, "accuracy": right, "nll": self.loss}
-        simple |= {} if self.loss_scaled is None else {"nll_scaled": self.loss_scaled}
+        simple: dict[str, Array | None] = {"error": 1 - right, "accuracy": right}
+        simple |= {"nll": self.loss, "nll_scaled": self.loss_scaled}
         if metric in simple or target.ndim == 2:
             return simple.get(metric)
         if metric == "f1_micro":

@@ -9,6 +9,7 @@ from factories import RECIPE, finish, two_crescents, weights
 from safetensors.torch import save_file
 
 from zetamix.methods import parse
+from zetamix_lab.data import from_tensors
 from zetamix_lab.data.augment import measure_scale
 from zetamix_lab.data.loader import Loader
 from zetamix_lab.metrics import EVALUATED, SCALED, classify, confusion, fit_temperature
@@ -150,6 +151,17 @@ def test_code_is_run_only_with_consent_and_as_it_was_described(folder, own):
     path.write_text(before)
     load_model(folder, trust_code=True)
     assert trace.exists()
+
+
+def test_a_model_of_float_images_takes_them_in_their_own_units(new):
+    images = 500 * torch.randn(60, 1, 8, 8) - 300
+    splits = dict.fromkeys(("train", "test"), (images, torch.arange(60) % 2))
+    run = new("none", dataset=from_tensors("ct", splits))
+    finish(run)
+    model = load_model(run.folder.path)
+    scaled = (images - model.mean) / model.std
+    assert torch.equal(model(images), model.network(scaled))
+    assert abs(float(scaled.mean())) < 0.1
 
 
 def test_inputs_that_would_give_nonsense_are_refused_and_weights_are_contiguous(

@@ -98,8 +98,6 @@ class Run:
         """The largest number of runs that were trained on the device at once, this one included."""
         self.waiting = False
         """Whether all steps of an epoch are launched but not yet completed by the device."""
-        self.stop: Callable[[], bool] = lambda: False
-        """Called between two batches of an evaluation."""
 
     @property
     def epochs(self) -> float:
@@ -107,15 +105,16 @@ class Run:
         trainer = self.trainer
         return trainer.epoch + trainer.step_in_epoch / trainer.steps_per_epoch if trainer else 0.0
 
-    def advance(self) -> Iterator[dict[str, Any]]:
+    def advance(self, stop: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any]]:
         """Train to the end, yielding control after every few steps.
 
         Yields the metrics of an epoch that has just ended, and within an epoch an empty dict.
         Between two yields `save` writes a checkpoint, and closing the iterator ends the run early.
-        An evaluation raises `Stopped` once `stop` returns True; when the run is resumed, the
-        evaluation starts again.
+        An evaluation raises `Stopped` once `stop`, called between two batches, returns True; when
+        the run is resumed, the evaluation starts again.
         """
         trainer = self.start()
+        trainer.stop = stop
         saved = time.perf_counter()
         began, take_step = saved - self.seconds, None
         try:
@@ -183,7 +182,6 @@ class Run:
                 compile=self.compile,
                 data_memory=self.data_memory,
             )
-            trainer.stop = self.stop
             if (state := self.folder.load_checkpoint()) is not None:
                 if state["device"] != self.device.type:
                     # the random number generator of a GPU cannot be resumed on a CPU
