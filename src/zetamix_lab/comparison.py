@@ -19,7 +19,6 @@ from zetamix_lab.metrics import (
     SCALED,
     ChanceLevel,
     Metric,
-    better_than_chance,
     choose_metrics,
     count_right,
     dense_confusion,
@@ -45,7 +44,7 @@ def metric_of(name: str) -> Metric:
     ('error rate', 1, -1)
     """
     less = LESS & {*name.lower().replace("-", "_").split("_")}
-    return METRICS.get(name) or Metric(name, name, name, not less, percent=False)
+    return METRICS.get(name) or Metric(name, name, name, -1 if less else 1, percent=False)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -225,8 +224,9 @@ class Comparison:
         chance = guessing(self.primary, self.test_counts, size)
         if chance is None or chance.metric not in self.recorded:
             return None
-        means = self.summary.xs(chance.metric, level="metric")["mean"].tolist()
-        return None if better_than_chance(chance, means) else chance
+        means = self.summary.xs(chance.metric, level="metric")["mean"]
+        # a mean that is not known is not at chance
+        return chance if (means <= chance.highest).all() else None
 
     # training
 

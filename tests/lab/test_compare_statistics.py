@@ -10,7 +10,6 @@ import pytest
 import torch
 from factories import make_comparison, make_dataset
 from golden import check_golden
-from lab.test_records import CELL, RUN
 from scipy import stats
 
 from zetamix_lab.comparison import Comparison, metric_of
@@ -110,19 +109,20 @@ def test_the_seeds_needed_are_the_fewest_with_enough_power(sd, level):
 
 
 def test_records_become_rows():
-    runs = runs_table([RUN, replace(RUN, cell=replace(CELL, seed=1))])
+    records = [*make_comparison({"zeta:2.8": [0.25, 0.25]}).records.values()]
+    runs = runs_table(records, lambda found: {"error": found.last["error"]})
     assert runs.to_dict("list") == {
-        "dataset": ["digits"] * 2,
+        "dataset": ["made"] * 2,
         "method": ["zeta:2.8"] * 2,
         "seed": [0, 1],
         "metric": ["error"] * 2,
         "value": [0.25] * 2,
     }
     assert summarise_runs(runs).iloc[0].to_dict() == {
-        "dataset": "digits", "method": "zeta:2.8", "metric": "error",
+        "dataset": "made", "method": "zeta:2.8", "metric": "error",
         "mean": 0.25, "sd": 0.0, "n": 2,
     }  # fmt: skip
-    assert runs_table([RUN], lambda found: found.best or {"auc": None}).empty
+    assert runs_table(records, lambda found: found.best or {"auc": None}).empty
 
 
 def test_further_columns_keep_runs_apart():
@@ -287,7 +287,7 @@ def test_that_no_method_beats_chance_is_the_decision(errors, counts, is_chance):
         assert "Calibration" not in dict(found.pairs)
 
 
-@pytest.mark.parametrize(("auc", "is_chance"), [(0.9, False), (0.51, True)])
+@pytest.mark.parametrize(("auc", "is_chance"), [(0.9, False), (0.51, True), (math.nan, False)])
 def test_for_two_classes_chance_is_judged_by_the_auc(auc, is_chance):
     # no sample of the rare class is predicted
     scores = {"error": 0.09, "balanced_accuracy": 0.5, "auc": auc}
@@ -489,7 +489,7 @@ def test_runs_from_elsewhere_need_neither_data_nor_recipe():
     )
     comparison = Comparison(requested=("none", "mine"), seeds=(0, 1, 2), given=runs, name="own")
     assert comparison.primary == "dice"
-    assert comparison.metric.higher_is_better
+    assert comparison.metric.sign == 1
     found = summarise(comparison)
     assert found.decision.startswith("Mixing helps: mine raises the dice by 0.10")
     assert "Training" not in dict(found.pairs)

@@ -3,10 +3,9 @@
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from zetamix.methods import Method
 from zetamix_lab.data.augment import AUGMENTATIONS, ROUND
@@ -29,9 +28,9 @@ CHOICES = {
 }
 # the source of recipes that are not the paper's
 OWN = "zetamix"
-# metadata of fields that are in `Recipe.as_dict`, and so in the key of a cell, only if they are
-# set: records that were written before the field existed keep their keys
-LATER = {"later": True}
+# fields that are in `Recipe.as_dict`, and so in the key of a cell, only if they are set: records of
+# before the field existed keep their keys
+LATER = ("last_epochs", "optimizer", "warmup", "code", "class_weights", "weights")
 
 
 class RecipeError(ValueError):
@@ -72,19 +71,19 @@ class Recipe:
     """"auto" is bfloat16 on GPUs that support it."""
     evaluate_every: int = 1
     """Number of epochs between evaluations; the last epoch is always evaluated."""
-    last_epochs: int = field(default=1, metadata=LATER)
+    last_epochs: int = 1
     """Epochs at the end that are all evaluated; of several, the record has the test metrics of
     each (`RunRecord.median`)."""
-    optimizer: str = field(default="sgd", metadata=LATER)
+    optimizer: str = "sgd"
     """"sgd" with `momentum` and `nesterov`, or "adamw", which decays weights but neither biases nor
     the parameters of normalisation."""
-    warmup: int = field(default=0, metadata=LATER)
+    warmup: int = 0
     """Epochs in which the learning rate rises linearly, step by step, before the schedule."""
-    code: FileRef | None = field(default=None, metadata=LATER)
+    code: FileRef | None = None
     """The file of a model "FILE.py:FUNCTION", found when the recipe is made."""
-    class_weights: str = field(default="none", metadata=LATER)
+    class_weights: str = "none"
     """"balanced" weighs the loss of a class by samples / (classes · samples of the class)."""
-    weights: FileRef | None = field(default=None, metadata=LATER)
+    weights: FileRef | None = None
     """The state dict that training starts from; None starts from scratch."""
 
     def __post_init__(self) -> None:
@@ -161,7 +160,7 @@ class Recipe:
         >>> short.milestones, short.change(lr="0.05", milestones="5,10").milestones
         ((8, 12, 16), (5, 10))
         """
-        names = [each for each in _types() if each not in ("source", "code")]
+        names = [each for each in Recipe.__annotations__ if each not in ("source", "code")]
         for name in changes:
             if name not in names:
                 hint = did_you_mean(name, names)
@@ -173,22 +172,22 @@ class Recipe:
         if epochs != self.epochs:
             part = epochs / self.epochs
             warmup = min(max(1, round(part * self.warmup)), epochs - 1) if self.warmup else 0
-            scaled = {
+            changes = {
                 "milestones": tuple(sorted({max(1, round(part * m)) for m in self.milestones})),
                 "warmup": warmup,
                 "evaluate_every": max(1, self.evaluate_every * epochs // self.epochs),
                 "last_epochs": min(self.last_epochs, epochs),
+                **changes,
             }
-            changes = {**scaled, **changes}
         return dataclasses.replace(self, **changes)
 
     def as_dict(self) -> dict[str, Any]:
         """The values as JSON has them; `from_dict` is the inverse."""
-        values: dict[str, Any] = {}
-        for each in dataclasses.fields(self):
-            value = getattr(self, each.name)
-            if not each.metadata or value != each.default:
-                values[each.name] = value.as_dict() if isinstance(value, FileRef) else value
+        values = {
+            name: value.as_dict() if isinstance(value, FileRef) else value
+            for name, value in self.__dict__.items()
+            if name not in LATER or value != getattr(Recipe, name)
+        }
         return {**values, "milestones": list(self.milestones)}
 
     @classmethod
@@ -241,19 +240,14 @@ def parse_changes(texts: Iterable[str], **fields: Any) -> dict[str, Any]:
     return changes
 
 
-@cache
-def _types() -> dict[str, Any]:
-    """The type of each field of `Recipe`."""
-    return get_type_hints(Recipe)
-
-
 def _read(name: str, value: Any) -> Any:
     """The value of a field from text, from JSON or as it is."""
-    kind = _types()[name]
+    kind = Recipe.__annotations__[name]
     if isinstance(value, Mapping):
-        return FileRef.from_dict(dict(value))
+        return FileRef.from_dict(value)
     if name == "weights" and isinstance(value, str | Path):
         return _read_file(name, value)
+    expected = {"milestones": "epochs separated by commas", "nesterov": "true or false"}
     try:
         if name == "milestones":
             parts = value.split(",") if isinstance(value, str) else value
@@ -262,8 +256,7 @@ def _read(name: str, value: Any) -> Any:
             return float(value) if kind is float else value
         return {"true": True, "false": False}[value.lower()] if kind is bool else kind(value)
     except (KeyError, ValueError):
-        expected = {"milestones": "epochs separated by commas", bool: "true or false"}
-        text = expected.get(name, expected.get(kind, f"a value of type {kind.__name__}"))
+        text = expected.get(name, f"a value of type {kind.__name__}")
         raise RecipeError(f"{name}: expected {text}, got {value!r}.") from None
 
 

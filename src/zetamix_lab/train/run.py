@@ -4,9 +4,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -30,6 +29,8 @@ CHUNK_STEPS = 16
 # would have nothing queued while the host launches steps of the others, 0.2 to 0.4 ms each; three
 # chunks are 48 steps, and an H200 queues 53 to 55 captured steps before a launch blocks the host
 CHUNKS_AHEAD = 2
+# the metrics of an epoch that has just ended; within an epoch it is empty
+Line: TypeAlias = dict[str, Any]
 
 
 def make_cell(dataset: Dataset, method: Method, recipe: Recipe, seed: int) -> Cell:
@@ -42,28 +43,6 @@ def make_cell(dataset: Dataset, method: Method, recipe: Recipe, seed: int) -> Ce
         recipe=recipe.as_dict(),
         train_size=len(dataset.train),
     )
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run is."""
-
-    run: "Run"
-    epoch: int
-    """Completed epochs."""
-    step: int
-    """Completed steps of the current epoch."""
-    steps: int
-    """Steps per epoch."""
-    line: dict[str, Any] | None = None
-    """The metrics of an epoch that has just ended."""
-    waiting: bool = False
-    """Whether all steps are launched but not yet completed by the device."""
-
-    @property
-    def epochs(self) -> float:
-        """Completed epochs, with the fraction of the current one."""
-        return self.epoch + self.step / self.steps
 
 
 class Run:
@@ -115,28 +94,30 @@ class Run:
         self.record = self.folder.read_record()
         self.trainer: Trainer | None = None
         self.best: dict[str, float] | None = None
-        self.seconds = 0.0
+        self.began = 0.0
+        """When it was started, by `time.perf_counter`, less the seconds of earlier sessions."""
         self.timer = StepTimer(self.device)
         self.concurrent = 1
         """The largest number of runs that were trained on the device at once, this one included."""
-        self.stop: Callable[[], bool] = lambda: False
-        """Called between two batches of an evaluation."""
+        self.waiting = False
+        """Whether all steps of an epoch are launched but not yet completed by the device."""
 
-    def advance(self) -> Iterator[Progress]:
+    @property
+    def epochs(self) -> float:
+        """Completed epochs, with the fraction of the current one, of a run that is under way."""
+        trainer = self.trainer
+        return trainer.epoch + trainer.step_in_epoch / trainer.steps_per_epoch if trainer else 0.0
+
+    def advance(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Line]:
         """Train to the end, yielding control after every few steps.
 
         Between two yields `save` writes a checkpoint, and closing the iterator ends the run early.
-        An evaluation raises `Stopped` once `stop` returns True; when the run is resumed, the
-        evaluation starts again.
+        An evaluation raises `Stopped` once `stop`, called between two batches, returns True; when
+        the run is resumed, the evaluation starts again.
         """
         trainer = self.start()
-        saved = time.perf_counter()
-        began, steps, take_step = saved - self.seconds, trainer.steps_per_epoch, None
-
-        def progress(line: dict[str, Any] | None = None, waiting: bool = False) -> Progress:
-            self.seconds = time.perf_counter() - began
-            return Progress(self, trainer.epoch, trainer.step_in_epoch, steps, line, waiting)
-
+        trainer.stop = stop
+        saved, take_step = time.perf_counter(), None
         try:
             while trainer.epoch < self.recipe.epochs:
                 mixing = trainer.mixing
@@ -144,39 +125,40 @@ class Run:
                     trainer.start_epoch()
                     if trainer.mixing != mixing:
                         take_step = None
-                    if take_step is None and trainer.step_in_epoch < steps:
+                    if take_step is None and trainer.step_in_epoch < trainer.steps_per_epoch:
                         take_step = CapturedStep(trainer) if self.graph else trainer.step
-                for waiting in self._epoch(trainer, take_step):
-                    yield progress(waiting=waiting)
+                yield from self._epoch(trainer, take_step)
                 with self._on_stream(take_step):
                     line = self._close_epoch(trainer)
                     if time.perf_counter() - saved > self.save_every:
-                        progress()
                         # waits for the steps of this run only, not for those of other runs
                         self.save(synchronize=False)
                         saved = time.perf_counter()
-                yield progress(line)
+                yield line
         finally:
             # pending steps would write into memory that the next model uses
             self.timer.finish()
         with self._on_stream(take_step):
             self._finish(trainer)
 
-    def _epoch(self, trainer: Trainer, take_step: Callable[[], None] | None) -> Iterator[bool]:
-        """Launch the remaining steps of an epoch in chunks; yields True once all are launched.
+    def _epoch(self, trainer: Trainer, take_step: Callable[[], None] | None) -> Iterator[Line]:
+        """Launch the remaining steps of an epoch in chunks, and wait until they are completed.
 
         Nothing remains for a run that was stopped after the last step of an epoch.
         """
-        self.timer.start(warm=trainer.steps_per_epoch <= self.chunk_steps)
+        # an epoch of one chunk is timed nevertheless
+        self.timer.warm = trainer.steps_per_epoch <= self.chunk_steps
         while take_step is not None and trainer.step_in_epoch < trainer.steps_per_epoch:
             chunk = min(self.chunk_steps, trainer.steps_per_epoch - trainer.step_in_epoch)
             with self._on_stream(take_step), self.timer.chunk(chunk):
                 for _ in range(chunk):
                     take_step()
-            yield False
+            yield {}
         # the host can launch steps of other runs in the meantime
         while self.timer.sharing > 1 and not self.timer.is_done():
-            yield True
+            self.waiting = True
+            yield {}
+        self.waiting = False
         self.timer.finish()
 
     def _on_stream(self, take_step: Any) -> AbstractContextManager[Any]:
@@ -187,6 +169,7 @@ class Run:
 
     def start(self) -> Trainer:
         """Build the trainer, and load the checkpoint if there is one."""
+        self.began = time.perf_counter()
         with self._on_stream(None):
             self.trainer = trainer = Trainer(
                 self.dataset,
@@ -197,7 +180,6 @@ class Run:
                 compile=self.compile,
                 data_memory=self.data_memory,
             )
-            trainer.stop = self.stop
             if (state := self.folder.load_checkpoint()) is not None:
                 if state["device"] != self.device.type:
                     # the random number generator of a GPU cannot be resumed on a CPU
@@ -207,7 +189,7 @@ class Run:
                     )
                 trainer.load_state_dict(state["trainer"])
                 self.best = state["best"]
-                self.seconds = state["seconds"]
+                self.began -= state["seconds"]
                 self.timer.seconds, self.timer.steps = state["step_seconds"], state["steps_timed"]
                 self.concurrent = max(self.concurrent, state["concurrent"])
         self.folder.open(self.cell, trainer.epoch)
@@ -230,23 +212,23 @@ class Run:
                 "device": self.device.type,
                 "trainer": self.trainer.state_dict(),
                 "best": self.best,
-                "seconds": self.seconds,
+                "seconds": time.perf_counter() - self.began,
                 "step_seconds": self.timer.seconds,
                 "steps_timed": self.timer.steps,
                 "concurrent": self.concurrent,
             }
             self.folder.save_checkpoint(state)
 
-    def _close_epoch(self, trainer: Trainer) -> dict[str, Any]:
+    def _close_epoch(self, trainer: Trainer) -> Line:
         epoch = trainer.epoch + 1
-        line: dict[str, Any] = {"epoch": epoch, "lr": self.recipe.rate(trainer.epoch)}
+        line: Line = {"epoch": epoch, "lr": self.recipe.rate(trainer.epoch)}
         line |= trainer.epoch_metrics()
         left = self.recipe.epochs - epoch
         if left < self.recipe.last_epochs or epoch % self.recipe.evaluate_every == 0:
             line |= self._evaluate(trainer, epoch)
         # after the evaluation: a run stopped during it has a checkpoint of the last step
         trainer.finish_epoch()
-        line["seconds"] = round(self.seconds, 3)
+        line["seconds"] = round(time.perf_counter() - self.began, 3)
         self.folder.add_epoch(line)
         return line
 
@@ -286,7 +268,7 @@ class Run:
             best=self.best,
             confusion=count_confusion(logits, labels),
             test_size=len(labels),
-            wall_s=round(self.seconds, 2),
+            wall_s=round(time.perf_counter() - self.began, 2),
             step_ms=round(1000 * self.timer.seconds / max(1, self.timer.steps), 4),
             machine=machine_info(self.device),
             parameters=sum(part.numel() for part in trainer.model.parameters()),
@@ -314,23 +296,16 @@ class StepTimer:
         self.seconds = 0.0
         self.sharing = 1
         """Runs that share the device; each counts an equal part of its time."""
+        self.warm = False
+        """Whether the next chunk is timed; the first of an epoch includes draws or a capture."""
         # timed steps, and the events around them
         self._in_flight: deque[tuple[int, Any, Any]] = deque()
-        self._warm = False
-
-    def start(self, *, warm: bool = False) -> None:
-        """Begin an epoch; its first chunk, which includes random draws or a capture, is not timed.
-
-        warm: time the first chunk as well, for epochs of one chunk.
-        """
-        self._in_flight.clear()
-        self._warm = warm
 
     @contextmanager
     def chunk(self, steps: int) -> Iterator[None]:
         """Time the launch of some steps, on their stream."""
-        timed = steps if self._warm else 0
-        self._warm = True
+        timed = steps if self.warm else 0
+        self.warm = True
         if self.device.type == "cuda":
             began = self._event()
             yield

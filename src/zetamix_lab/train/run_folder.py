@@ -40,8 +40,15 @@ class FolderError(ValueError):
     """A folder that cannot be used for this run. The message says why and what to do."""
 
 
-def _unreadable(path: Path | str, error: Exception, advice: str) -> FolderError:
-    return FolderError(f"{path} cannot be read: {reason(error)}. {advice}")
+@contextmanager
+def _reading(path: Path | str, advice: str = RETRAIN) -> Iterator[None]:
+    """Raise a `FolderError` with advice for whatever a damaged file raises."""
+    try:
+        yield
+    except FolderError:
+        raise
+    except Exception as error:
+        raise FolderError(f"{path} cannot be read: {reason(error)}. {advice}") from error
 
 
 class RunFolder:
@@ -58,25 +65,19 @@ class RunFolder:
 
     def __init__(self, path: Path, cell: Cell | None = None) -> None:
         self.path, self.cell = path, cell
-        if cell is not None and (path / CELL).exists():
-            self._check_cell(cell)
-
-    def _check_cell(self, cell: Cell) -> None:
-        try:
-            old = read_json(self.path / CELL)
+        if cell is None or not (path / CELL).exists():
+            return
+        with _reading(path / CELL):
+            old = read_json(path / CELL)
             there = {**old, **old["recipe"]}
-        except (ValueError, TypeError, KeyError) as error:
-            raise _unreadable(self.path / CELL, error, RETRAIN) from error
-        wanted = {"key": cell.key, **cell.__dict__, **cell.recipe}
         if there.get("key") != cell.key:
             changed = [
                 f"{name}: {there.get(name)} there, {value} requested"
-                for name, value in sorted(wanted.items())
-                if name not in ("key", "recipe") and there.get(name) != value
+                for name, value in sorted({**cell.__dict__, **cell.recipe}.items())
+                if name != "recipe" and there.get(name) != value
             ]
             raise FolderError(
-                f"{self.path} is the folder of another run ({'; '.join(changed)}). Choose another "
-                "--out."
+                f"{path} is the folder of another run ({'; '.join(changed)}). Choose another --out."
             )
 
     def open(self, cell: Cell, epochs: int) -> None:
@@ -93,10 +94,8 @@ class RunFolder:
         path = self.path / RECORD
         if not path.exists():
             return None
-        try:
+        with _reading(path, "Remove it to train this run again."):
             record = RunRecord.from_dict(read_json(path))
-        except (KeyError, TypeError, ValueError) as error:
-            raise _unreadable(path, error, "Remove it to train this run again.") from error
         if self.cell is not None and record.cell.key != self.cell.key:
             raise FolderError(f"{path} is the record of another run. Choose another --out.")
         return record
@@ -129,21 +128,17 @@ class RunFolder:
         path = self.path / CHECKPOINT
         if not path.exists():
             return None
-        try:
+        with _reading(path, "Remove it to restart this run."):
             state: dict[str, Any] = load_tensors(path)
             if state["schema"] != CHECKPOINT_SCHEMA:
                 raise ValueError(f"expected {CHECKPOINT_SCHEMA}, got {state['schema']!r}")
-        except Exception as error:
-            raise _unreadable(path, error, "Remove it to restart this run.") from error
         return state
 
     def read_samples(self) -> SampleResults | None:
         """The result for each test sample; None of a run by a version that kept none."""
         path = self.path / SAMPLES
-        try:
+        with _reading(path):
             return SampleResults.load(path) if path.exists() else None
-        except ValueError as error:
-            raise FolderError(f"{error} {RETRAIN}") from None
 
     def finish(
         self,
@@ -222,36 +217,32 @@ class CurveLog(AbstractContextManager["CurveLog"]):
         if package is not None and importlib.util.find_spec(package) is None:
             raise ValueError("tensorboard is not installed: pip install 'zetamix[tensorboard]'.")
         self.root = root if package else None
-        self._logged = {folder: len(curve) for folder, curve in self._curves()}
+        self._logged: dict[Path, int] = {}
         self._writers: dict[Path, Any] = {}
+        self(write=False)
 
     def __exit__(self, *_: object) -> None:
         self()
         for writer in self._writers.values():
             writer.close()
 
-    def __call__(self) -> None:
-        for folder, curve in self._curves():
-            # a resumed run trains epochs after its checkpoint again
-            logged = self._logged.get(folder, 0)
-            for line in curve[logged:]:
-                self._write(folder, line)
-            self._logged[folder] = max(logged, len(curve))
-
-    def _curves(self) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
+    def __call__(self, *, write: bool = True) -> None:
         for path in self.root.rglob(CELL) if self.root else ():
-            yield path.parent, RunFolder(path.parent).read_curve()
+            curve, logged = RunFolder(path.parent).read_curve(), self._logged.get(path.parent, 0)
+            for line in curve[logged:] if write else ():
+                self._write(path.parent, line)
+            # a resumed run trains epochs after its checkpoint again
+            self._logged[path.parent] = max(logged, len(curve))
 
     def _write(self, folder: Path, line: dict[str, Any]) -> None:
+        import pandas as pd
         from torch.utils.tensorboard import SummaryWriter
 
         if folder not in self._writers:
             self._writers[folder] = SummaryWriter(str(folder / "tensorboard"))
-        for name, value in line.items():
-            scores = value if isinstance(value, dict) else {"": value}
-            for metric, score in scores.items() if name != "epoch" else ():
-                tag = f"{name}/{metric}".rstrip("/")
-                self._writers[folder].add_scalar(tag, score, line["epoch"])
+        scores = pd.json_normalize(line, sep="/").iloc[0].drop("epoch")
+        for name, score in scores.items():
+            self._writers[folder].add_scalar(name, score, line["epoch"])
 
 
 def load_model(
@@ -284,7 +275,7 @@ def load_model(
             f"{path} has no temperature: its dataset has no validation split to fit one on. Load "
             "the model with calibrated=False."
         )
-    try:
+    with _reading(f"The model in {path}"):
         form, weights = read_json(path / MODEL), load_tensors(path / WEIGHTS)
         code = None if model or form["code"] is None else FileRef.from_dict(form["code"])
         name = model or form["model"]
@@ -300,8 +291,6 @@ def load_model(
             temperature=float(record.extra["temperature"]) if calibrated else 1.0,
         )
         options = {"stem": form["stem"], "code": code}
-    except Exception as error:
-        raise _unreadable(f"The model in {path}", error, RETRAIN) from error
     if code is not None and not trust_code:
         raise FolderError(
             f"The network of {path} is built by running {code.path}. If you trust this code, pass "
