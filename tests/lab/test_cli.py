@@ -23,10 +23,7 @@ from typer.testing import CliRunner
 from zetamix_lab.atomic_io import write_file, write_text
 from zetamix_lab.cli.app import app
 from zetamix_lab.cli.errors import report_errors
-from zetamix_lab.cli.options import (
-    check_writable,
-    parse_device,
-)
+from zetamix_lab.cli.options import parse_device
 from zetamix_lab.cli.stop import make_stop
 from zetamix_lab.train.run_folder import RunFolder
 
@@ -217,14 +214,6 @@ def gpus(monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
 
     return pretend
-
-
-def test_writability_is_tested_without_a_trace(tmp_path):
-    check_writable(tmp_path / "new" / "deep", "--out")
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "file").touch()
-    assert "Not a directory" in refused(check_writable, tmp_path / "file", "--out")
-    assert "cannot write to /proc/zz" in refused(check_writable, Path("/proc/zz"), "--out")
 
 
 # other errors

@@ -183,4 +183,4 @@ def test_without_ray_the_package_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "zetamix_lab.runs.ray_cluster", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ExecutorError, match="zetamix\\[ray\\]"):
-        run_jobs(Work(jobs.double, [1], 0, print), "ray", "auto", 1)
+        run_jobs(Work(jobs.double, [1], 0, print), "ray", 1)

@@ -68,13 +68,11 @@ def stamps(out):
 
 def test_every_cell_is_trained(cells, dataset, tmp_path):
     results = run(cells, dataset, tmp_path)
-    assert results.complete
     assert list(results.records) == [cell.key for cell in cells]
-    assert (results.failures, results.trained, results.description) == ({}, 4, "1 process")
+    assert (results.failures, results.unfinished) == ({}, {})
+    assert results.description == "1 process"
     for cell in cells:
-        record = results.records[cell.key]
-        assert record.cell == cell
-        assert results.progress[cell.key].line["test"] == record.last
+        assert results.records[cell.key].cell == cell
         assert len(RunFolder(tmp_path / cell.folder).read_curve()) == 2
 
 
@@ -90,25 +88,25 @@ def test_two_processes_give_the_same_numbers(cells, dataset, ref, tmp_path):
 def test_only_what_is_missing_is_trained(cells, dataset, tmp_path):
     run(cells[:2], dataset, tmp_path)
     before = stamps(tmp_path)
-    results = run(cells, dataset, tmp_path)
-    assert results.trained == 2
+    trained = []
+    run(cells, dataset, tmp_path, finished=trained.append)
+    assert [record.cell for record in trained] == cells[2:]
     assert {name: stamps(tmp_path)[name] for name in before} == before
     again = run(cells, dataset, tmp_path)
-    assert (again.trained, again.description, again.complete) == (0, "", True)
+    assert (len(again.records), again.description) == (4, "")
 
 
 def test_a_stop_saves_runs_and_the_same_call_resumes_them(cells, dataset, tmp_path):
     cell = longer(cells[0], 300)
     curve = tmp_path / cell.folder / "metrics.jsonl"
     stopped = run([cell], dataset, tmp_path, stop=lambda: curve.exists() and curve.stat().st_size)
-    assert (stopped.records, stopped.failures, stopped.trained) == ({}, {}, 0)
-    reached = stopped.progress[cell.key]
-    assert reached.state == "training"
-    assert 0 < reached.epochs < 300
+    assert (stopped.records, stopped.failures) == ({}, {})
+    assert 0 < stopped.unfinished[cell.key] < 300
     assert (curve.parent / "checkpoint.pt").exists()
-    resumed = run([cell], dataset, tmp_path)
-    assert resumed.complete
-    assert resumed.progress[cell.key].resumed >= reached.epochs
+    seen = []
+    resumed = run([cell], dataset, tmp_path, watch=lambda *event: seen.append(event))
+    # epochs before the stop are not of this call
+    assert seen[-2][2] <= 300 - stopped.unfinished[cell.key]
     assert scores(resumed) == scores(run([cell], dataset, tmp_path / "at once"))
 
 
@@ -150,7 +148,6 @@ def test_a_diverged_run_does_not_end_the_others(cells, dataset, tmp_path):
     results = run([bad, cells[1]], dataset, tmp_path)
     assert list(results.failures) == [bad.key]
     assert list(results.records) == [cells[1].key]
-    assert results.progress[bad.key].state == "failed"
 
 
 def test_a_run_that_is_out_of_memory_does_not_end_the_others(cells, dataset, tmp_path, monkeypatch):
@@ -222,7 +219,7 @@ def test_another_command_is_refused_at_once(cells, dataset, tmp_path):
         run(cells, dataset, tmp_path)
     # what it does not train is free
     with FileLock(folder / ".command.lock"):
-        assert run(cells[:1], dataset, tmp_path).complete
+        assert run(cells[:1], dataset, tmp_path).records
 
 
 def test_a_worker_that_was_left_behind_keeps_its_folder(cells, dataset, tmp_path):
@@ -249,9 +246,8 @@ def test_a_run_of_another_machine_leaves_its_record_and_curve_here(
     monkeypatch.setattr("zetamix_lab.runs.run_cells.train_cells", elsewhere)
     results = run(cells[:2], dataset, tmp_path / "home")
     monkeypatch.undo()
-    assert results.complete
     again = run(cells[:2], dataset, tmp_path / "home")
-    assert (again.complete, again.trained) == (True, 0)
+    assert (len(again.records), again.description) == (2, "")
     here = run(cells[:2], dataset, tmp_path / "here")
     assert scores(again) == scores(results) == scores(here)
     for cell in cells[:2]:

@@ -3,7 +3,6 @@
 import dis
 import errno
 import sys
-import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,10 +31,8 @@ def report_errors() -> Iterator[None]:
         try:
             yield
         except KeyboardInterrupt:
-            print_error(
-                "Interrupted. Rerun the same command; training resumes from the last checkpoint.",
-                style="yellow",
-            )
+            text = "Interrupted. Rerun the same command; training resumes from the last checkpoint."
+            print_error(text, style="yellow")
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
             if type(error).__module__.partition(".")[0] in ("click", "typer"):
@@ -67,14 +64,13 @@ def _is_ours(error: Exception) -> bool:
     """Whether the error is of a class of this package, or a ValueError that it raised itself."""
     if type(error).__module__.startswith(OURS):
         return True
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    if place is None or not str(frame.f_globals.get("__name__")).startswith(OURS):
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None or not str(last.tb_frame.f_globals.get("__name__")).startswith(OURS):
         return False
     # by a `raise`, and not by a call such as int("x")
-    raised = dis.opname[frame.f_code.co_code[place.tb_lasti]] == "RAISE_VARARGS"
+    raised = dis.opname[last.tb_frame.f_code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
     return isinstance(error, ValueError) and raised
 
 

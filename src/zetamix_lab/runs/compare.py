@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from zetamix.methods import Method, choose_methods, display_name, parse, parse_list
+from zetamix.methods import Method, choose_methods, parse, parse_list
 from zetamix_lab.comparison import Comparison
 from zetamix_lab.data import Dataset, DatasetRef
 from zetamix_lab.data.groups import Group
@@ -17,6 +17,7 @@ from zetamix_lab.data.splits import classes_in_turn, strata
 from zetamix_lab.models import UnknownModelError, WeightsError, check_model, initialise
 from zetamix_lab.progress import Progress
 from zetamix_lab.records import Cell
+from zetamix_lab.runs.progress import run_name
 from zetamix_lab.runs.run_cells import run_cells
 from zetamix_lab.train import Recipe, default_recipe, make_cell, make_recipe
 from zetamix_lab.train.recipe import parse_changes
@@ -128,13 +129,12 @@ def compare(grid: Grid, **options: Any) -> Comparison:
             grid.dataset,
             out=grid.runs,
             ref=grid.ref,
-            name_of=lambda cell: f"{display_name(cell.method, grid.until)} seed {cell.seed}",
+            name_of=lambda cell: run_name(cell, grid.until),
             **options,
         )
     keys = {cell.key: (cell.method, cell.seed) for cell in grid.cells}
     folders = {key: RunFolder(grid.runs / r.cell.folder) for key, r in results.records.items()}
     samples = {keys[key]: folder.read_samples() for key, folder in folders.items()}
-    progress = results.progress
     return Comparison(
         samples={key: found for key, found in samples.items() if found is not None},
         dataset=grid.dataset,
@@ -146,9 +146,7 @@ def compare(grid: Grid, **options: Any) -> Comparison:
         failures={keys[key]: message for key, message in results.failures.items()},
         examples=make_examples(grid),
         description=results.description,
-        unfinished={
-            keys[key]: run.epochs for key, run in progress.items() if run.state == "training"
-        },
+        unfinished={keys[key]: epochs for key, epochs in results.unfinished.items()},
     )
 
 
@@ -182,18 +180,16 @@ def make_examples(grid: Grid) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
 def _check_dataset(dataset: Dataset) -> None:
     if dataset.test is None:
         raise CompareError(f"{dataset.name} has no test split to compare on.")
-    counts = dataset.train.counts().tolist()
-    if len(counts) < 2:
+    if dataset.num_classes < 2:
         raise CompareError(
             f"{dataset.name} has one class, {dataset.classes[0]!r}. A comparison needs at least "
             "two."
         )
-    for name, count in zip(dataset.classes, counts, strict=True):
-        if count == 0:
-            raise CompareError(
-                f"Class {name!r} of {dataset.name} has no training samples. Add some, or remove "
-                "the class."
-            )
+    for k in (dataset.train.counts() == 0).nonzero().flatten().tolist():
+        raise CompareError(
+            f"Class {dataset.classes[k]!r} of {dataset.name} has no training samples. Add some, "
+            "or remove the class."
+        )
     if int((dataset.test.counts() > 0).sum()) < 2:
         raise CompareError(
             f"The test split of {dataset.name} has samples of one class only. Split the data so "
