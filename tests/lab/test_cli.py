@@ -144,7 +144,7 @@ HUGE = "9" * 30
         ),
         (["compare", "--data", "photos/", "--model", "timm:resnet19x"], 1, "has no model"),
         (["compare", "--data", "photos/", "--model", "no.py:net"], 1, "no.py"),
-        (["compare", "--data", "photos/", "--weights", "no.pt"], 1, "no.pt"),
+        (["compare", "--data", "photos/", "--set", "weights=no.pt"], 1, "no.pt"),
         (["compare", "--data", "photos/", "--set", "rate=1"], 1, "A recipe has no 'rate'."),
         (["compare", "--data", "photos/", "--backend", "slurm"], 1, "backend must be local, ray"),
         (["compare", "--data", "photos/", "--group", "(a"], 2, "is not a regular expression"),
@@ -172,7 +172,7 @@ HUGE = "9" * 30
         ([*COMPARE, "--time-limit", "soon"], 2, "Expected a duration such as 9m, 1h30m or 45s"),
         ([*COMPARE, "--log", "wandb"], 1, "Expected tensorboard, got 'wandb'"),
         ([*COMPARE, "--out", " "], 2, "expected a folder, got an empty string"),
-        ([*COMPARE, "--data-dir", ""], 2, "expected a folder, got an empty string"),
+        (["check", CRESCENTS, "--data-dir", ""], 2, "expected a folder, got an empty string"),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
@@ -308,7 +308,7 @@ def test_a_signal_of_a_closed_terminal_is_no_error():
 def test_ctrl_c_at_the_start_leaves_no_traceback(seconds, tmp_path):
     program = "import sys; from zetamix_lab.cli import main; print('main', flush=True); main()"
     command = [sys.executable, "-c", program, "compare", "--epochs", "2000", "--device", "cpu"]
-    command += ["--out", str(tmp_path / "out"), "--data-dir", str(tmp_path)]
+    command += ["--out", str(tmp_path / "out")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout.readline() == "main\n"
     time.sleep(seconds)

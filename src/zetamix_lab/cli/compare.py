@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -23,10 +23,9 @@ from zetamix_lab.cli.stop import exit_stopped, make_stop
 
 if TYPE_CHECKING:
     from zetamix_lab.comparison import Comparison
-    from zetamix_lab.train.stop import Stop
+    from zetamix_lab.runs.compare import Grid
+    from zetamix_lab.runs.own import OwnGrid
 
-    # with its folder, and what is printed if it was stopped
-    Made: TypeAlias = tuple[Comparison, Path, str]
 
 SEEDS, UNTIL = 5, 0.8
 # options that have an effect with --runs and --train
@@ -71,27 +70,68 @@ def compare(
     began = time.monotonic()
     console, groups = options.open_console(json_file), options.parse_group(group)
     numbers, stop = options.parse_seeds(seeds, SEEDS), make_stop(time_limit, began, console)
-    shared = {"out": out, "seeds": numbers, "until": until}
-    how = {"jobs": jobs, "backend": backend, "device": device}
     with report_errors():
         if runs is not None:
             _refuse_others(context, "--runs", WITH_RUNS)
             from zetamix_lab.runs.own import read_table
 
-            made = read_table(runs), (out or Path("out") / f"compare-{runs.stem}").absolute(), ""
-        elif train is not None:
+            folder = (out or Path("out") / f"compare-{runs.stem}").absolute()
+            _finish(console, read_table(runs), folder, json_file)
+            return
+        # before the slow imports: a misspelt name is reported in 1.6 s instead of 5
+        from zetamix.methods import parse_list
+        from zetamix_lab.data.load_dataset import find
+
+        shared: dict[str, Any] = {"out": out, "seeds": numbers, "until": until}
+        shared["methods"] = None if methods is None else parse_list(methods, until)
+        if train is None:
+            find(data)
+        from zetamix_lab.runs.compare import compare as compare_methods
+        from zetamix_lab.runs.executor import parse_backend
+        from zetamix_lab.train.run_folder import CurveLog
+
+        parse_backend(backend)
+        if train is not None:
             _refuse_others(context, "--train", WITH_TRAIN)
-            made = _call(console, stop, train, methods, shared, how)
-        else:
-            grid = {"size": size, "group": groups, "train_size": train_size, **shared}
-            recipe = {"model": model, "epochs": epochs, "changes": change or []}
-            made = _train(console, stop, data, methods, skip_broken, grid, recipe, how, log)
-        comparison, folder, rest = made
-        _finish(console, comparison, folder, json_file)
-        if runs is None and not comparison.complete and not comparison.failures:
-            exit_stopped(console, stop, rest)
+        of_data: dict[str, Any] = {"size": size, "group": groups, "skip_broken": skip_broken}
+        of_data |= {"train_size": train_size, "model": model, "epochs": epochs}
+        grid = _make_grid(console, data, train, shared, {**of_data, "changes": change or []})
+        start_up = time.monotonic() - began
+        with stop, CurveLog(log, grid.out) as curves, Display(console) as display:
+
+            def watch(name: str, done: float, total: float, text: str = "") -> None:
+                display(name, done, total, text)
+                if name == RUNS:
+                    curves()
+
+            comparison = compare_methods(
+                grid,
+                jobs=jobs,
+                backend=backend,
+                device=device,
+                watch=watch,
+                stop=lambda: stop() or display.closed,
+            )
+        _finish(console, comparison, grid.out, json_file)
+        if not comparison.complete and not comparison.failures:
+            saved = "Everything is" if train is None else "Finished runs are"
+            exit_stopped(console, stop, start_up, saved)
     if comparison.failures:
         raise typer.Exit(1)
+
+
+def _make_grid(
+    console: Console, data: str, train: str | None, shared: dict[str, Any], of_data: dict[str, Any]
+) -> "Grid | OwnGrid":
+    """The runs of a user's function, or those on a dataset, which is read and described."""
+    from zetamix_lab.runs.compare import make_grid, make_own_grid
+
+    if train is not None:
+        return make_own_grid(train, **shared)
+    with show_reading() as progress:
+        grid = make_grid(data, progress=progress, **shared, **of_data)
+    print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
+    return grid
 
 
 def _refuse_others(context: typer.Context, option: str, allowed: Sequence[str]) -> None:
@@ -102,86 +142,6 @@ def _refuse_others(context: typer.Context, option: str, allowed: Sequence[str]) 
             raise typer.BadParameter(
                 f"it has no effect with {option}: leave it out", param_hint=parameter.opts[0]
             )
-
-
-def _train(
-    console: Console,
-    stop: "Stop",
-    data: str,
-    methods: str | None,
-    skip_broken: bool,
-    grid_options: dict[str, Any],
-    recipe: dict[str, Any],
-    how: dict[str, Any],
-    log: str | None,
-) -> "Made":
-    # before the slow imports: a misspelt name is reported in 1.6 s instead of 5
-    from zetamix.methods import parse_list
-    from zetamix_lab.data.load_dataset import find
-
-    chosen = None if methods is None else parse_list(methods, grid_options["until"])
-    find(data)
-    from zetamix_lab.data import load
-    from zetamix_lab.metrics import choose_metrics
-    from zetamix_lab.runs.compare import check_recipe, make_grid
-    from zetamix_lab.runs.compare import compare as compare_methods
-    from zetamix_lab.runs.executor import parse_backend
-    from zetamix_lab.train.run_folder import CurveLog
-
-    parse_backend(how["backend"])
-    check_recipe(**recipe)
-    with show_reading() as progress:
-        if skip_broken:
-            # later loads use the prepared data
-            found = {name: grid_options[name] for name in ("size", "group")}
-            load(data, skip_broken=True, progress=progress, **found)
-        grid = make_grid(data, chosen, progress=progress, **grid_options, **recipe)
-    print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
-    test = grid.dataset.splits["test"]
-    start_up = time.monotonic() - stop.began
-    with stop, CurveLog(log, grid.out) as curves, Display(console) as display:
-
-        def watch(name: str, done: float, total: float, text: str = "") -> None:
-            display(name, done, total, text)
-            if name == RUNS:
-                curves()
-
-        comparison = compare_methods(
-            grid,
-            watch=watch,
-            metric=choose_metrics(test.counts(), multi_label=test.multi_label)[0],
-            stop=lambda: stop() or display.closed,
-            **how,
-        )
-    text = "Everything is saved. Rerun the same command to resume."
-    if not stop.signal and stop.limit is not None and start_up >= 0.8 * stop.limit:
-        text = (
-            f"Start-up took {start_up:.1f} s of the {stop.limit:g} s: use a longer --time-limit. "
-            f"{text}"
-        )
-    return comparison, grid.out, text
-
-
-def _call(
-    console: Console,
-    stop: "Stop",
-    train: str,
-    methods: str | None,
-    shared: dict[str, Any],
-    how: dict[str, Any],
-) -> "Made":
-    from zetamix_lab.runs.executor import parse_backend
-    from zetamix_lab.runs.own import OwnFunction, compare_own
-
-    parse_backend(how["backend"])
-    function = OwnFunction.read(train)
-    out = shared["out"] or Path("out") / f"compare-{function.code.path.stem}"
-    shared = {**shared, "out": out.absolute()}
-    with stop, Display(console) as display:
-        how = {**how, "watch": display, "stop": lambda: stop() or display.closed}
-        comparison = compare_own(function, methods, **shared, **how)
-    text = "Finished runs are saved. Rerun the same command to make the others."
-    return comparison, shared["out"], text
 
 
 def _finish(console: Console, comparison: "Comparison", out: Path, json_file: Path | None) -> None:

@@ -67,11 +67,20 @@ def make_stop(time_limit: str | None, began: float, console: "Console") -> "Stop
     return Stop(limit, began=began, on_signal=acknowledge)
 
 
-def exit_stopped(console: "Console", stop: "Stop", text: str) -> NoReturn:
-    """Print why a command stopped early, and exit with `stop_status`."""
+def exit_stopped(console: "Console", stop: "Stop", start_up: float, saved: str) -> NoReturn:
+    """Print why a command stopped early, and exit with `stop_status`.
+
+    start_up: the seconds before anything was trained. saved: "Everything is".
+    """
     import typer
 
-    console.print(f"{stop.reason} {text}", highlight=False, soft_wrap=True)
+    text = stop.reason
+    if not stop.signal and stop.limit is not None and start_up >= 0.8 * stop.limit:
+        text += (
+            f" Start-up took {start_up:.1f} s of the {stop.limit:g} s: use a longer --time-limit."
+        )
+    text += f" {saved} saved. Rerun the same command to resume."
+    console.print(text, highlight=False, soft_wrap=True)
     raise typer.Exit(stop_status(stop))
 
 

@@ -7,9 +7,9 @@ import re
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,16 +18,14 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from zetamix.methods import BUILDERS, Method, parse, parse_list
+from zetamix.methods import BUILDERS, Method, parse
 from zetamix_lab.comparison import Comparison, Key
 from zetamix_lab.metrics import classify, count_confusion
 from zetamix_lab.models.timm_and_files import load_function
 from zetamix_lab.provenance import FileRef, machine_info
 from zetamix_lab.records import Cell, RunRecord, SampleResults
-from zetamix_lab.runs.compare import METHODS
 from zetamix_lab.runs.executor import Send, Stop
-from zetamix_lab.runs.progress import run_name
-from zetamix_lab.runs.run_cells import Job, Settings, run_cells
+from zetamix_lab.runs.run_cells import Job, Settings
 from zetamix_lab.statistics import KEYS
 from zetamix_lab.text import join, reason
 from zetamix_lab.train.concurrent_runs import describe_failure
@@ -79,6 +77,10 @@ class OwnFunction:
             raise OwnTrainingError(f"{name} must take (mix, seed, out): {error}.") from None
         return found
 
+    @property
+    def title(self) -> str:
+        return self.code.path.stem
+
     def load(self) -> Callable[..., Any]:
         return load_function(self.name, self.code)
 
@@ -92,53 +94,33 @@ class OwnFunction:
         return self.load()(build(**method.values), seed, out)
 
 
-def compare_own(
-    function: OwnFunction,
-    methods: str | None,
-    seeds: Sequence[int],
-    out: Path,
-    until: float,
-    **options: Any,
-) -> Comparison:
-    """Call the function for each cell without a record, in a process of its own.
+@dataclass(frozen=True, eq=False)
+class OwnGrid:
+    """Methods × seeds, as `zetamix_lab.runs.compare.Grid`."""
 
-    methods, until: as in `make_grid`. options: those of `run_cells`.
-    """
-    chosen = parse_list(methods or METHODS, until)
-    if any(method.name == "smoothing" for method in chosen):
-        raise OwnTrainingError(
-            "smoothing needs the number of classes, which is not known here. Use the "
-            "label_smoothing of your loss."
+    function: OwnFunction
+    methods: tuple[Method, ...]
+    seeds: tuple[int, ...]
+    out: Path
+    until: float
+
+    def __post_init__(self) -> None:
+        if any(method.name == "smoothing" for method in self.methods):
+            raise OwnTrainingError(
+                "smoothing needs the number of classes, which is not known here. Use the "
+                "label_smoothing of your loss."
+            )
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        function = self.function.name.rpartition(":")[2]
+        recipe = {"train": {**self.function.code.as_dict(), "function": function}}
+        make = partial(Cell, dataset=self.function.title, fingerprint="", train_size=0)
+        return tuple(
+            make(method=method.label, seed=seed, recipe=recipe)
+            for seed in self.seeds
+            for method in self.methods
         )
-    recipe = {"train": {**function.code.as_dict(), "function": function.name.rpartition(":")[2]}}
-    cell = partial(Cell, dataset=function.code.path.stem, fingerprint="", train_size=0)
-    cells = {
-        (method.label, seed): cell(method=method.label, seed=seed, recipe=recipe)
-        for seed in seeds
-        for method in chosen
-    }
-    runs, name_of = out.absolute() / "runs", partial(run_name, until=until)
-    with hold([out]):
-        results = run_cells(
-            [*cells.values()],
-            function,
-            out=runs,
-            function=call,
-            name_of=name_of,
-            metric="",
-            **options,
-        )
-    samples = {key: RunFolder(runs / cell.folder).read_samples() for key, cell in cells.items()}
-    keys = {cell.key: key for key, cell in cells.items()}
-    return Comparison(
-        requested=tuple(method.label for method in chosen),
-        seeds=tuple(seeds),
-        records={keys[key]: record for key, record in results.records.items()},
-        samples={key: own for key, own in samples.items() if own is not None},
-        name=function.code.path.stem,
-        failures={keys[key]: failure for key, failure in results.failures.items()},
-        description=results.description,
-    )
 
 
 def call(job: Job, settings: Settings, send: Send, stopped: Stop) -> None:

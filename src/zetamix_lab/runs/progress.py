@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from zetamix.methods import display_name
@@ -20,26 +19,8 @@ def run_name(cell: Cell, until: float | None = None) -> str:
     return f"{display_name(cell.method, until)} seed {cell.seed}"
 
 
-@dataclass
-class RunProgress:
-    """How far one run is."""
-
-    name: str
-    total: float
-    """Epochs of the recipe; 1 for a run without epochs."""
-    state: str = "waiting"
-    """Or "training", "done", "failed"."""
-    epochs: float = 0.0
-    """Epochs trained so far, with the fraction of the current one."""
-    resumed: float = 0.0
-    """Epochs that its checkpoint had when this call started or resumed it."""
-    line: Mapping[str, Any] = field(default_factory=dict)
-    """Metrics of the last epoch that was evaluated, as in metrics.jsonl."""
-    changed: bool = False
-
-
 class Tracker:
-    """Keeps the progress of cells, and shows what has changed as events.
+    """Keeps the progress of cells by key, and shows what has changed as events.
 
     show: called with the name of a run, its epochs, their total and a text. The event `RUNS` sums
         up the runs of this call, without the epochs of earlier ones.
@@ -53,62 +34,58 @@ class Tracker:
         name_of: Callable[[Cell], str] = run_name,
         metric: str = "error",
     ) -> None:
-        self.runs = {
-            cell.key: RunProgress(name_of(cell), float(cell.recipe.get("epochs", 1)))
-            for cell in cells
-        }
         self.show, self.metric = show, metric
+        self.names = {cell.key: name_of(cell) for cell in cells}
+        # 1 for a run without epochs
+        self.totals = {cell.key: float(cell.recipe.get("epochs", 1)) for cell in cells}
+        self.states = dict.fromkeys(self.names, "waiting")
+        """Then "training", and "done" or "failed"."""
+        self.epochs = dict.fromkeys(self.names, 0.0)
+        """Trained so far, with the fraction of the current one."""
+        self.resumed = dict.fromkeys(self.names, 0.0)
+        """Epochs of the checkpoint when this call started or resumed the run."""
         self.deaths = 0
         """Workers that were killed, and whose runs were resumed."""
+        self._changed: dict[str, tuple[float, str]] = {}
         self._shown = 0.0
 
     def update(self, key: str, epochs: float, resumed: float, line: Mapping[str, Any]) -> None:
-        run = self.runs[key]
-        run.state, run.changed = "training", True
-        run.epochs, run.resumed, run.line = epochs, resumed, line
+        """line: metrics of the last epoch that was evaluated, as in metrics.jsonl."""
+        total = self.totals[key]
+        self.states[key], self.epochs[key], self.resumed[key] = "training", epochs, resumed
+        parts = [count_epochs(epochs, total) if epochs else "training"]
+        if "train_loss" in line:
+            parts.append(f"loss {line['train_loss']:.3f}")
+            parts.append(f"train {100 * line['train_accuracy']:.1f} %")
+        if line:
+            metric = metric_of(self.metric)
+            parts.append(f"test {metric.short} {metric.format(line['test'][metric.name])}")
+        # a run with all its epochs is still to be evaluated and written
+        self._changed[key] = min(epochs, 0.999 * total), " · ".join(parts)
 
     def end(self, key: str, state: str, test: Mapping[str, float] | None = None) -> None:
         """The run has a record with these metrics, or failed; without metrics, not in this call."""
-        run = self.runs[key]
-        run.state, run.epochs, run.changed = state, run.total, state == "failed" or test is not None
+        total, text = self.totals[key], state
+        self.states[key], self.epochs[key] = state, total
         if test is None:
-            run.resumed = run.total
+            self.resumed[key] = total
         else:
-            run.line = {**run.line, "test": test}
+            metric = metric_of(self.metric if self.metric in test else next(iter(test)))
+            text = f"{metric.title} {metric.format(test[metric.name])}"
+        if state == "failed" or test is not None:
+            self._changed[key] = total, text
 
     def tick(self, after: float = 0.0) -> None:
         """Show what has changed, all runs together first, if `after` seconds have passed."""
         if self.show is None or time.monotonic() - self._shown < after:
             return
         self._shown = time.monotonic()
-        runs = self.runs.values()
-        trained = sum(run.epochs - run.resumed for run in runs)
-        left = sum(run.total - run.epochs for run in runs)
-        self.show(RUNS, trained, trained + left, self._caption())
-        for run in runs:
-            if run.changed:
-                # a run with all its epochs is still to be evaluated and written
-                done = run.total
-                if run.state == "training":
-                    done = min(run.epochs, 0.999 * run.total)
-                self.show(run.name, done, run.total, self._text(run))
-                run.changed = False
-
-    def _text(self, run: RunProgress) -> str:
-        test = run.line.get("test", {})
-        metric = metric_of(self.metric if self.metric in test else next(iter(test), self.metric))
-        score = metric.format(test[metric.name]) if test else ""
-        if run.state != "training" or not run.epochs:
-            return f"{metric.title} {score}" if score else run.state
-        parts = [count_epochs(run.epochs, run.total)]
-        if "train_loss" in run.line:
-            parts.append(f"loss {run.line['train_loss']:.3f}")
-            parts.append(f"train {100 * run.line['train_accuracy']:.1f} %")
-        return " · ".join([*parts, f"test {metric.short} {score}"] if score else parts)
-
-    def _caption(self) -> str:
-        states = [run.state for run in self.runs.values()]
+        states, reached = [*self.states.values()], sum(self.epochs.values())
+        resumed, total = sum(self.resumed.values()), sum(self.totals.values())
         parts = [f"{states.count('done')} of {plural(len(states), 'run')} finished"]
         parts += [f"{states.count('failed')} failed"] if "failed" in states else []
         parts += [f"{plural(self.deaths, 'killed worker')} started again"] if self.deaths else []
-        return ", ".join(parts)
+        self.show(RUNS, reached - resumed, total - resumed, ", ".join(parts))
+        for key, (done, text) in self._changed.items():
+            self.show(self.names[key], done, self.totals[key], text)
+        self._changed.clear()

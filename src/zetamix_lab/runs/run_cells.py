@@ -153,8 +153,8 @@ def run_cells(
         results.description = run_jobs(work, backend, workers)
     tracker.tick()
     results.records = {c.key: results.records[c.key] for c in cells if c.key in results.records}
-    runs = tracker.runs.items()
-    results.unfinished = {key: run.epochs for key, run in runs if run.state == "training"}
+    training = [key for key, state in tracker.states.items() if state == "training"]
+    results.unfinished = {key: tracker.epochs[key] for key in training}
     return results
 
 
