@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from zetamix.methods import parse
 from zetamix_lab.cli.app import app
 from zetamix_lab.records import SampleResults
-from zetamix_lab.runs.compare import compare, make_own_grid
-from zetamix_lab.runs.own import OwnTrainingError, read_result, read_table
+from zetamix_lab.runs.compare import compare
+from zetamix_lab.runs.own import OwnGrid, OwnTrainingError, read_result, read_table
 
 TRAIN = """
 import os, signal, time, torch
@@ -83,7 +83,7 @@ def test_a_run_that_fails_is_a_sentence(invoke):
 @pytest.mark.slow
 def test_a_stop_ends_runs_that_cannot_save(invoke, tmp_path):
     begun = lambda: len(list(tmp_path.glob("out/runs/*/files/begun"))) == 2  # noqa: E731
-    grid = make_own_grid("train.py:waits", [parse("none")], out=tmp_path / "out", seeds=(0, 1))
+    grid = OwnGrid.read("train.py:waits", [parse("none")], out=tmp_path / "out", seeds=(0, 1))
     stopped = compare(grid, jobs=2, stop=begun, poll_seconds=0.05)
     assert (stopped.records, stopped.failures) == ({}, {})
 

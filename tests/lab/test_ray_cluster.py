@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from factories import CRESCENTS
-from test_compare_cli import finished, trained_by, wait_for, young_run
+from test_compare_cli import finished, start, trained_by, wait_for, young_run
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="needs Ray: pip install 'zetamix[ray]'"
@@ -76,16 +75,9 @@ def use_workers(address, tmp_path):
 
 def compare_methods(address, tmp_path):
     """A comparison survives a killed worker, and counts no run twice."""
-    process = subprocess.Popen(
-        [
-            sys.executable, "-m", "zetamix_lab", "compare", "--data", CRESCENTS,
-            "--device", "cpu", "--until", "1",
-            "--train-size", "64", "--epochs", "300", "--methods", "none,zeta:2.8", "--seeds", "2",
-            "--out", str(tmp_path), "--backend", f"ray:{address}",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+    process = start(
+        tmp_path, "--until", "1", "--train-size", "64", "--epochs", "300", "--seeds", "2",
+        "--methods", "none,zeta:2.8", "--backend", f"ray:{address}",
     )  # fmt: skip
     folder, killed = young_run(tmp_path, process)
     os.kill(killed, signal.SIGKILL)

@@ -1,7 +1,6 @@
 """`zetamix compare`."""
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from zetamix_lab.cli.live import (
     show_reading,
 )
 from zetamix_lab.cli.stop import exit_stopped, make_stop
+from zetamix_lab.runs import SEEDS, UNTIL
 
 if TYPE_CHECKING:
     from zetamix_lab.comparison import Comparison
@@ -27,13 +27,9 @@ if TYPE_CHECKING:
     from zetamix_lab.runs.own import OwnGrid
 
 
-SEEDS, UNTIL = 5, 0.8
 # options that have an effect with --runs and --train
-WITH_RUNS = ("runs", "out", "json_file")
-WITH_TRAIN = (
-    "train", "methods", "seeds", "until", "device", "jobs", "backend", "time_limit", "out",
-    "json_file",
-)  # fmt: skip
+WITH_RUNS = "runs out json_file"
+WITH_TRAIN = "train methods seeds until device jobs backend time_limit out json_file"
 
 
 def compare(
@@ -69,7 +65,7 @@ def compare(
     # importing and loading count towards the time limit
     began = time.monotonic()
     console, groups = options.open_console(json_file), options.parse_group(group)
-    numbers, stop = options.parse_seeds(seeds, SEEDS), make_stop(time_limit, began, console)
+    numbers = options.parse_seeds(seeds, SEEDS)
     with report_errors():
         if runs is not None:
             _refuse_others(context, "--runs", WITH_RUNS)
@@ -90,6 +86,7 @@ def compare(
         from zetamix_lab.runs.executor import parse_backend
         from zetamix_lab.train.run_folder import CurveLog
 
+        stop = make_stop(time_limit, began, console)
         parse_backend(backend)
         if train is not None:
             _refuse_others(context, "--train", WITH_TRAIN)
@@ -124,21 +121,23 @@ def _make_grid(
     console: Console, data: str, train: str | None, shared: dict[str, Any], of_data: dict[str, Any]
 ) -> "Grid | OwnGrid":
     """The runs of a user's function, or those on a dataset, which is read and described."""
-    from zetamix_lab.runs.compare import make_grid, make_own_grid
-
     if train is not None:
-        return make_own_grid(train, **shared)
+        from zetamix_lab.runs.own import OwnGrid
+
+        return OwnGrid.read(train, **shared)
+    from zetamix_lab.runs.compare import make_grid
+
     with show_reading() as progress:
         grid = make_grid(data, progress=progress, **shared, **of_data)
     print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
     return grid
 
 
-def _refuse_others(context: typer.Context, option: str, allowed: Sequence[str]) -> None:
+def _refuse_others(context: typer.Context, option: str, allowed: str) -> None:
     """Raise for options that would have no effect."""
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
-        if parameter.name not in allowed and getattr(source, "name", "") == "COMMANDLINE":
+        if parameter.name not in allowed.split() and getattr(source, "name", "") == "COMMANDLINE":
             raise typer.BadParameter(
                 f"it has no effect with {option}: leave it out", param_hint=parameter.opts[0]
             )

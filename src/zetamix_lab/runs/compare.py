@@ -18,18 +18,14 @@ from zetamix_lab.metrics import choose_metrics
 from zetamix_lab.models import UnknownModelError, WeightsError, check_model, initialise
 from zetamix_lab.progress import Progress
 from zetamix_lab.records import Cell
-from zetamix_lab.runs.own import OwnFunction, OwnGrid, call
+from zetamix_lab.runs import METHODS, SEEDS, UNTIL
+from zetamix_lab.runs.own import OwnGrid, call
 from zetamix_lab.runs.progress import run_name
 from zetamix_lab.runs.run_cells import run_cells
 from zetamix_lab.train import Recipe, default_recipe, make_cell, make_recipe
 from zetamix_lab.train.recipe import parse_changes
 from zetamix_lab.train.run_folder import RunFolder, hold
 
-METHODS = "none,mixup,switch,zetamix"
-SEEDS = 5
-# all methods mix in this fraction of training: a schedule that only one of them has decides more
-# than the methods do. On USPS the NLL of switch is 0.280 without it, 0.212 with it
-UNTIL = 0.8
 # any images, for what is checked before the data is read
 SOME_SHAPE = (3, 64, 64)
 # samples to check methods and model with before anything is trained
@@ -115,21 +111,6 @@ def make_grid(
     return grid
 
 
-def make_own_grid(
-    name: str,
-    methods: Sequence[Method] | None,
-    *,
-    out: Path | None,
-    seeds: Sequence[int],
-    until: float = UNTIL,
-) -> OwnGrid:
-    """All calls of the function FILE.py:FUNCTION; methods, out and until as in `make_grid`."""
-    function = OwnFunction.read(name)
-    chosen = parse_list(METHODS, until) if methods is None else methods
-    folder = (out or Path("out") / f"compare-{function.code.path.stem}").absolute()
-    return OwnGrid(function, tuple(chosen), tuple(seeds), folder, until)
-
-
 def compare(grid: Grid | OwnGrid, **options: Any) -> Comparison:
     """Train every run that has no record yet, and return all results.
 
@@ -138,8 +119,8 @@ def compare(grid: Grid | OwnGrid, **options: Any) -> Comparison:
     shared: dict[str, Any]
     about: dict[str, Any]
     if isinstance(grid, OwnGrid):
-        shared = {"dataset": grid.function, "function": call, "metric": ""}
-        about = {"name": grid.function.title}
+        shared = {"dataset": grid, "function": call, "metric": ""}
+        about = {"name": grid.title}
     else:
         test = grid.dataset.splits["test"]
         metric = choose_metrics(test.counts(), multi_label=test.multi_label)[0]

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,12 +18,13 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from zetamix.methods import BUILDERS, Method, parse
+from zetamix.methods import BUILDERS, Method, parse, parse_list
 from zetamix_lab.comparison import Comparison, Key
 from zetamix_lab.metrics import classify, count_confusion
 from zetamix_lab.models.timm_and_files import load_function
 from zetamix_lab.provenance import FileRef, machine_info
 from zetamix_lab.records import Cell, RunRecord, SampleResults
+from zetamix_lab.runs import METHODS, SEEDS, UNTIL
 from zetamix_lab.runs.executor import Send, Stop
 from zetamix_lab.runs.run_cells import Job, Settings
 from zetamix_lab.statistics import KEYS
@@ -56,76 +57,72 @@ class NoMixing(nn.Module):
         return samples, labels
 
 
-@dataclass(frozen=True)
-class OwnFunction:
-    """FILE.py:FUNCTION, which is called as `run(mix, seed, out)`; the file as it was."""
+@dataclass(frozen=True, eq=False)
+class OwnGrid:
+    """Methods × seeds, as `zetamix_lab.runs.compare.Grid`, trained by a user's function."""
 
     name: str
+    """FILE.py:FUNCTION, which is called as `run(mix, seed, out)`."""
     code: FileRef
+    """The file as it was: a changed one makes other runs."""
+    methods: tuple[Method, ...]
+    seeds: tuple[int, ...]
+    out: Path
+    until: float = UNTIL
 
     @classmethod
-    def read(cls, name: str) -> "OwnFunction":
-        """Raises if there is no such function."""
+    def read(
+        cls,
+        name: str,
+        methods: Sequence[Method] | None = None,
+        *,
+        out: Path | None = None,
+        seeds: Sequence[int] = range(SEEDS),
+        until: float = UNTIL,
+    ) -> "OwnGrid":
+        """Raises if there is no such function; methods, out and until as in `make_grid`."""
         if re.fullmatch(r".+\.py:\w+", name) is None:
             raise OwnTrainingError(
                 f"Expected FILE.py:FUNCTION, such as train.py:run, got {name!r}."
             )
-        found = cls(name, FileRef.read(name.rpartition(":")[0]))
+        code = FileRef.read(name.rpartition(":")[0])
         try:
-            inspect.signature(found.load()).bind(None, 0, Path())
+            inspect.signature(load_function(name, code)).bind(None, 0, Path())
         except TypeError as error:
             raise OwnTrainingError(f"{name} must take (mix, seed, out): {error}.") from None
-        return found
+        methods = parse_list(METHODS, until) if methods is None else methods
+        if any(method.name == "smoothing" for method in methods):
+            raise OwnTrainingError(
+                "smoothing needs the number of classes, which is not known here. Use the "
+                "label_smoothing of your loss."
+            )
+        folder = (out or Path("out") / f"compare-{code.path.stem}").absolute()
+        return cls(name, code, tuple(methods), tuple(seeds), folder, until)
 
     @property
     def title(self) -> str:
         return self.code.path.stem
 
-    def load(self) -> Callable[..., Any]:
-        return load_function(self.name, self.code)
-
-    def __call__(self, method: Method, seed: int, out: Path) -> Any:
-        """What it returns for one run; the default generators are seeded."""
-        out.mkdir(exist_ok=True)
-        for start in (random.seed, np.random.seed, torch.manual_seed):
-            start(seed)
-        # for soft targets: the number of classes is not known
-        build = BUILDERS.get(method.name, NoMixing)
-        return self.load()(build(**method.values), seed, out)
-
-
-@dataclass(frozen=True, eq=False)
-class OwnGrid:
-    """Methods × seeds, as `zetamix_lab.runs.compare.Grid`."""
-
-    function: OwnFunction
-    methods: tuple[Method, ...]
-    seeds: tuple[int, ...]
-    out: Path
-    until: float
-
-    def __post_init__(self) -> None:
-        if any(method.name == "smoothing" for method in self.methods):
-            raise OwnTrainingError(
-                "smoothing needs the number of classes, which is not known here. Use the "
-                "label_smoothing of your loss."
-            )
-
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        function = self.function.name.rpartition(":")[2]
-        recipe = {"train": {**self.function.code.as_dict(), "function": function}}
-        make = partial(Cell, dataset=self.function.title, fingerprint="", train_size=0)
-        return tuple(
-            make(method=method.label, seed=seed, recipe=recipe)
-            for seed in self.seeds
-            for method in self.methods
-        )
+        recipe = {"train": {**self.code.as_dict(), "function": self.name.rpartition(":")[2]}}
+        make = partial(Cell, dataset=self.title, fingerprint="", train_size=0, recipe=recipe)
+        return tuple(make(method=m.label, seed=s) for s in self.seeds for m in self.methods)
+
+    def run(self, cell: Cell, out: Path) -> Any:
+        """What the function returns for a cell; the default generators are seeded."""
+        out.mkdir(exist_ok=True)
+        for start in (random.seed, np.random.seed, torch.manual_seed):
+            start(cell.seed)
+        method = parse(cell.method)
+        # for soft targets: the number of classes is not known
+        mix = BUILDERS.get(method.name, NoMixing)(**method.values)
+        return load_function(self.name, self.code)(mix, cell.seed, out)
 
 
 def call(job: Job, settings: Settings, send: Send, stopped: Stop) -> None:
     """Call a user's function for one cell; workers run this, a process for each."""
-    (cell,), function, began = job.cells, settings.data, time.monotonic()
+    (cell,), grid, began = job.cells, settings.data, time.monotonic()
     folder = RunFolder(settings.out / cell.folder, cell)
 
     def end_when_stopped() -> None:
@@ -144,9 +141,11 @@ def call(job: Job, settings: Settings, send: Send, stopped: Stop) -> None:
         with hold([folder.path], wait=settings.orphan_seconds):
             folder.open(cell, 0)
             send(("progress", cell.key, (0.0, 0.0, {})))
-            _redirect_output(folder.path / LOG)
-            found = function(parse(cell.method), cell.seed, folder.path / FILES)
-            metrics, predicted = read_result(found, f"{function.name} must return {RETURNS}")
+            log = os.open(folder.path / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            for stream in (1, 2):
+                os.dup2(log, stream)
+            found = grid.run(cell, folder.path / FILES)
+            metrics, predicted = read_result(found, f"{grid.name} must return {RETURNS}")
             record = RunRecord(
                 cell=cell,
                 last=metrics,
@@ -162,14 +161,7 @@ def call(job: Job, settings: Settings, send: Send, stopped: Stop) -> None:
             send(("record", cell.key, (record, [], samples)))
     except (Exception, SystemExit) as error:
         traceback.print_exc()
-        send(("failure", cell.key, _describe(error, function.code.path)))
-
-
-def _redirect_output(path: Path) -> None:
-    """Of this process and of those that it starts."""
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    for stream in (1, 2):
-        os.dup2(log, stream)
+        send(("failure", cell.key, _describe(error, grid.code.path)))
 
 
 def _describe(error: BaseException, file: Path) -> str:
