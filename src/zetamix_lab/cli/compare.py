@@ -61,6 +61,7 @@ def compare(
     seed, initial weights. The default is none, mixup, switch (for images) and zetamix, with 5
     seeds. Writes report.html, results.json, results.csv, and tables in Markdown and LaTeX. Rerun
     the same command to resume; with more seeds or methods it trains only the missing runs.
+    --train compares in a training function of your own, --runs compares results that you have.
     """
     # importing and loading count towards the time limit
     began = time.monotonic()

@@ -133,12 +133,13 @@ def compare(grid: Grid | OwnGrid, **options: Any) -> Comparison:
     keys = {cell.key: (cell.method, cell.seed) for cell in grid.cells}
     folders = {keys[key]: RunFolder(runs / r.cell.folder) for key, r in results.records.items()}
     samples = {key: folder.read_samples() for key, folder in folders.items()}
+    if isinstance(grid, Grid):
+        about["curves"] = {key: folder.read_curve() for key, folder in folders.items()}
     return Comparison(
         samples={key: found for key, found in samples.items() if found is not None},
         requested=tuple(method.label for method in grid.methods),
         seeds=grid.seeds,
         records={keys[key]: record for key, record in results.records.items()},
-        curves={key: folder.read_curve() for key, folder in folders.items()},
         failures={keys[key]: message for key, message in results.failures.items()},
         description=results.description,
         unfinished={keys[key]: epochs for key, epochs in results.unfinished.items()},

@@ -153,8 +153,11 @@ def run_cells(
         results.description = run_jobs(work, backend, workers)
     tracker.tick()
     results.records = {c.key: results.records[c.key] for c in cells if c.key in results.records}
-    training = [key for key, state in tracker.states.items() if state == "training"]
-    results.unfinished = {key: tracker.epochs[key] for key in training}
+    results.unfinished = {
+        key: epochs
+        for key, epochs in tracker.epochs.items()
+        if tracker.states[key] == "training" and epochs
+    }
     return results
 
 
