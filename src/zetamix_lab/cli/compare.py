@@ -63,13 +63,13 @@ def compare(
     the same command to resume; with more seeds or methods it trains only the missing runs.
     --train compares in a training function of your own, --runs compares results that you have.
     """
+    _check_usage(context)
     # importing and loading count towards the time limit
     began = time.monotonic()
     console, groups = options.open_console(json_file), options.parse_group(group)
     numbers = options.parse_seeds(seeds, SEEDS)
     with report_errors():
         if runs is not None:
-            _refuse_others(context, "--runs", WITH_RUNS)
             from zetamix_lab.runs.own import read_table
 
             folder = (out or Path("out") / f"compare-{runs.stem}").absolute()
@@ -89,8 +89,6 @@ def compare(
 
         stop = make_stop(time_limit, began, console)
         parse_backend(backend)
-        if train is not None:
-            _refuse_others(context, "--train", WITH_TRAIN)
         of_data: dict[str, Any] = {"size": size, "group": groups, "skip_broken": skip_broken}
         of_data |= {"train_size": train_size, "model": model, "epochs": epochs}
         grid = _make_grid(console, data, train, shared, {**of_data, "changes": change or []})
@@ -134,13 +132,23 @@ def _make_grid(
     return grid
 
 
-def _refuse_others(context: typer.Context, option: str, allowed: str) -> None:
-    """Raise for options that would have no effect."""
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if parameter.name not in allowed.split() and getattr(source, "name", "") == "COMMANDLINE":
+def _check_usage(context: typer.Context) -> None:
+    """Raise for an argument, and for options that would have no effect."""
+    if context.args:
+        raise typer.BadParameter(
+            f"unexpected argument {context.args[0]!r}. If it is your data, use: "
+            f"zetamix compare --data {context.args[0]}"
+        )
+    given = {
+        parameter.name: parameter.opts[0]
+        for parameter in context.command.params
+        if getattr(context.get_parameter_source(parameter.name or ""), "name", "") == "COMMANDLINE"
+    }
+    for name, allowed in (("runs", WITH_RUNS), ("train", WITH_TRAIN)):
+        others = [option for other, option in given.items() if other not in allowed.split()]
+        if name in given and others:
             raise typer.BadParameter(
-                f"it has no effect with {option}: leave it out", param_hint=parameter.opts[0]
+                f"it has no effect with --{name}: leave it out", param_hint=others[0]
             )
 
 
