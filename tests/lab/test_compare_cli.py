@@ -72,7 +72,9 @@ def test_one_method_is_measured_in_a_folder_of_that_name(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     text = words(result)
     assert "1 method × 1 seed" in text
-    assert text.index("only one method") < text.index("run finished") < text.index("Report")
+    assert (
+        text.index("One method is not compared") < text.index("run finished") < text.index("Report")
+    )
     assert f"Report written to {tmp_path / 'out/compare-crescents/report.html'}" in text
     assert json.loads(Path("out/compare-crescents/results.json").read_text())["seeds"] == [4]
 

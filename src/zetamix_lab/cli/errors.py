@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -75,18 +75,13 @@ def _is_ours(error: Exception) -> bool:
 
 
 def _print_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
 ) -> None:
     """Print warnings of this package as one line, and other warnings as Python does."""
     if category is UserWarning and {"zetamix", "zetamix_lab"} & {*Path(filename).parts}:
         print_error(str(message), style="yellow")
     else:
-        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
 
 def print_error(text: str, style: str = "red") -> None:
