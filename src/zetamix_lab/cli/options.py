@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from zetamix_lab.cli.errors import report_errors
-
 if TYPE_CHECKING:
     import torch
 
@@ -241,14 +239,6 @@ def parse_group(text: str | None) -> "str | re.Pattern[str] | None":
         raise typer.BadParameter(
             f"{text!r} is not a regular expression: {error}", param_hint="--group"
         ) from None
-
-
-def check_data(name: str) -> None:
-    """Report a dataset that does not exist, before the slow imports of a command."""
-    from zetamix_lab.data.load_dataset import find
-
-    with report_errors():
-        find(name)
 
 
 def parse_seeds(text: str | None, default: int) -> tuple[int, ...]:
