@@ -47,6 +47,7 @@ def test_on_a_cluster_a_killed_worker_costs_nothing_but_time(address, tmp_path):
     # one test, because a cluster takes longer to start than to use
     use_workers(address, tmp_path / "jobs")
     compare_methods(address, tmp_path / "compare")
+    call_a_function(address, tmp_path / "call")
 
 
 def use_workers(address, tmp_path):
@@ -92,6 +93,21 @@ def compare_methods(address, tmp_path):
     assert len({run["key"] for run in found["runs"]}) == len(found["runs"]) == 4
     assert len(found["methods"]["none"]["auc"]["values"]) == 2
     assert "2 workers on Ray" in (tmp_path / "report.html").read_text()
+
+
+def call_a_function(address, tmp_path):
+    """A function of the user's, in a process for each run."""
+    tmp_path.mkdir()
+    code = (
+        "import os\ndef run(mix, seed, out):\n    return {'dice': seed / 9, 'pid': os.getpid()}\n"
+    )
+    (tmp_path / "train.py").write_text(code)
+    command = [sys.executable, "-m", "zetamix_lab", "compare", "--train", "train.py:run"]
+    command += ["--methods", "none,mixup", "--seeds", "2", "--backend", f"ray:{address}"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=300)
+    found = json.loads((tmp_path / "out/compare-train/results.json").read_text())
+    assert found["complete"]
+    assert len({run["last"]["pid"] for run in found["runs"]}) == 4
 
 
 @pytest.mark.parametrize(
