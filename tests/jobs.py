@@ -29,8 +29,9 @@ def double(job, shared, send, stopped):
 
 
 def slow_first(job, shared, send, stopped):
-    time.sleep(1.0 if job == 0 else 0.0)
-    send(("result", job, None))
+    """What every process loads: once, so that two jobs of one process see the same object."""
+    time.sleep(1.0 if job == 0 else 0.1)
+    send(("result", job, (os.getpid(), id(shared), len(shared))))
 
 
 def die_once(job, shared, send, stopped):
@@ -71,17 +72,7 @@ def fail_unpickled(job, shared, send, stopped):
 def survive_ctrl_c(job, shared, send, stopped):
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(0.05)
-    send(("result", job, None))
-
-
-def count_threads(job, shared, send, stopped):
     send(("result", job, os.environ["OMP_NUM_THREADS"]))
-
-
-def load_shared(job, shared, send, stopped):
-    """What every process loads: once, so that two jobs of one process see the same object."""
-    time.sleep(0.3)
-    send(("result", job, (os.getpid(), id(shared), len(shared))))
 
 
 def work_until_stopped(job, shared, send, stopped):

@@ -60,7 +60,7 @@ def drive(address, folder):
         work = Work(
             function, list(given), shared, receive=messages.append, poll_seconds=0.1, **options
         )
-        description = run_jobs(work, "ray", address, None)
+        description = run_jobs(work, f"ray:{address}", None)
         return description, messages
 
     found = {}

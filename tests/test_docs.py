@@ -42,7 +42,14 @@ SLOW = {
     *RECIPES,
     *(
         f"docs/how-to/{name}.md"
-        for name in ("timm", "lightning", "transformers", "several-gpus", "image-folder")
+        for name in (
+            "timm",
+            "lightning",
+            "transformers",
+            "several-gpus",
+            "image-folder",
+            "own-training",
+        )
     ),
 }
 

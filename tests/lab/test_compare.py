@@ -9,7 +9,6 @@ from factories import CRESCENTS, make_dataset
 from filelock import FileLock
 
 from zetamix.methods import display_name, parse
-from zetamix_lab.models import UnknownModelError
 from zetamix_lab.runs.compare import (
     CompareError,
     compare,
@@ -209,15 +208,6 @@ CASES = {
         "The test split of made has samples of one class only. Split the data so that every split "
         "has every class.",
     ),
-    "method for images": (
-        lambda: grid_of(methods="none,cutmix"),
-        "cutmix:alpha=1.0,until=0.8 cannot mix this data: CutMix pastes",
-    ),
-    "model too large": (
-        lambda: grid_of(make_dataset(), model="lenet5"),
-        "lenet5 does not accept samples of shape [1, 8, 8]: lenet5 needs images of at least "
-        "16 × 16, got 8 × 8.",
-    ),
 }
 
 
@@ -227,15 +217,6 @@ def test_what_cannot_be_compared_is_reported(call, message):
         call()
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
-
-
-def test_an_unknown_model_and_too_small_a_part_are_reported():
-    with pytest.raises(UnknownModelError, match="alexnet does not accept images of 8 × 8"):
-        grid_of(make_dataset(shape=(3, 8, 8)), model="alexnet")
-    with pytest.raises(UnknownModelError, match="got 'resnet19'"):
-        grid_of(make_dataset(), model="resnet19")
-    with pytest.raises(ValueError, match=r"size must lie between 2 \(one of each class\) and 512"):
-        grid_of(train_size=1)
 
 
 # the result

@@ -11,12 +11,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from browser import needs_browser, open_page
 from factories import CRESCENTS
-from PIL import Image
+from miniatures import class_folders
 from typer.testing import CliRunner
 
 from zetamix_lab.cli.app import app
@@ -73,7 +72,9 @@ def test_one_method_is_measured_in_a_folder_of_that_name(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     text = words(result)
     assert "1 method × 1 seed" in text
-    assert text.index("only one method") < text.index("run finished") < text.index("Report")
+    assert (
+        text.index("One method is not compared") < text.index("run finished") < text.index("Report")
+    )
     assert f"Report written to {tmp_path / 'out/compare-crescents/report.html'}" in text
     assert json.loads(Path("out/compare-crescents/results.json").read_text())["seeds"] == [4]
 
@@ -96,21 +97,13 @@ def test_a_time_limit_saves_and_goes_on(limit, hint, tmp_path):
 # photographs in folders
 
 
-def photographs(folder, classes=("cat", "dog", "owl"), count=20, side=12):
-    """Coloured noise around a colour of each class, in PNG files."""
-    generator = np.random.default_rng(0)
-    for number, name in enumerate(classes):
-        (folder / name).mkdir(parents=True)
-        for k in range(count):
-            pixels = generator.integers(0, 120, (side, side, 3), dtype=np.uint8)
-            pixels[:, :, number % 3] += 100
-            Image.fromarray(pixels).save(folder / name / f"{k}.png")
-    return folder
+def photographs(folder, *classes):
+    return class_folders(folder, dict.fromkeys(classes, 20))
 
 
 @needs_browser
 def test_a_folder_of_png_files_works_the_same_way(tmp_path):
-    data, out = photographs(tmp_path / "my pets"), tmp_path / "out"
+    data, out = photographs(tmp_path / "my pets", "cat", "dog", "owl"), tmp_path / "out"
     result = invoke(
         "--data", str(data), "--methods", "none,cutmix,zeta:2.8", "--seeds", "2", "--epochs", "4",
         "--jobs", "1", "--device", "cpu", "--model", "digitnet", "--out", str(out), "--size", "8",
@@ -129,8 +122,8 @@ def test_a_folder_of_png_files_works_the_same_way(tmp_path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda folder: photographs(folder, ("cat",)), "pets: 1 class"),
-        (lambda folder: (photographs(folder, ("cat", "dog")), (folder / "owl").mkdir()), "owl"),
+        (lambda folder: photographs(folder, "cat"), "pets: 1 class"),
+        (lambda folder: (photographs(folder, "cat", "dog"), (folder / "owl").mkdir()), "owl"),
         (lambda folder: folder.mkdir(), "no "),
     ],
     ids=["one class", "an empty class", "an empty folder"],

@@ -171,7 +171,7 @@ def test_a_data_folder_that_cannot_be_written(tmp_path):
     with pytest.raises(DataError) as caught:
         data.load("digits", tmp_path / "file" / "data")
     assert f"{tmp_path}/file/data/prepared: Not a directory" in str(caught.value)
-    assert "--data-dir, data_dir= or the variable ZETAMIX_DATA" in str(caught.value)
+    assert "the variable ZETAMIX_DATA or data_dir=" in str(caught.value)
 
 
 def test_the_data_folder_is_argument_variable_or_cache(tmp_path, monkeypatch):

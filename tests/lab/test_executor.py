@@ -14,7 +14,6 @@ from zetamix_lab.runs.executor import (
     MAX_DEATHS,
     ExecutorError,
     Work,
-    cores,
     parse_backend,
     run_here,
     run_in_processes,
@@ -47,22 +46,20 @@ def test_one_at_a_time_is_done_in_this_process():
     assert found == [(1, (12, os.getpid())), (2, (14, os.getpid())), (3, (16, os.getpid()))]
 
 
-def test_every_job_is_done_once_in_two_other_processes():
-    found = results(jobs.double, range(8), 100)
-    assert sorted((job, value) for job, (value, _) in found) == [(k, 100 + 2 * k) for k in range(8)]
+@pytest.mark.parametrize("alone", [False, True])
+def test_every_job_is_done_once_in_other_processes(alone):
+    found = results(jobs.double, range(4), 100, alone=alone)
+    assert sorted((job, value) for job, (value, _) in found) == [(k, 100 + 2 * k) for k in range(4)]
     processes = {process for _, (_, process) in found}
     assert os.getpid() not in processes
-    assert len(processes) <= 2
+    assert len(processes) == 4 if alone else len(processes) <= 2
 
 
-def test_results_arrive_when_they_are_done():
-    assert [job for job, _ in results(jobs.slow_first, range(4))][-1] == 0
-
-
-def test_what_jobs_share_is_loaded_once_by_every_process():
-    found = [value for _, value in results(jobs.load_shared, range(6), bytes(10_000_000))]
-    assert {size for _, _, size in found} == {10_000_000}
-    assert len({(process, address) for process, address, _ in found}) <= 2
+def test_results_arrive_when_they_are_done_and_what_jobs_share_is_loaded_once():
+    found = results(jobs.slow_first, range(4), bytes(10_000_000))
+    assert found[-1][0] == 0
+    assert {size for _, (_, _, size) in found} == {10_000_000}
+    assert len({(process, address) for _, (process, address, _) in found}) <= 2
 
 
 @pytest.mark.parametrize("function", [jobs.die_once, jobs.die_with_a_child])
@@ -95,16 +92,10 @@ def test_an_error_of_a_job_is_raised_here(function, kind, message):
         assert "jobs.py" in caught.value.__notes__[0]
 
 
-def test_ctrl_c_is_left_to_the_parent():
+def test_ctrl_c_is_left_to_the_parent_and_processes_share_the_cores():
     messages, deaths = do(jobs.survive_ctrl_c, range(4))
     assert (sorted(job for _, job, _ in messages), deaths) == ([0, 1, 2, 3], 0)
-
-
-def test_processes_share_the_cores():
-    assert {value for _, value in results(jobs.count_threads, range(2))} == {
-        str(max(1, cores() // 2))
-    }
-    assert cores() == joblib.cpu_count()
+    assert {threads for *_, threads in messages} == {str(max(1, joblib.cpu_count() // 2))}
 
 
 # stopping
@@ -183,4 +174,4 @@ def test_without_ray_the_package_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "zetamix_lab.runs.ray_cluster", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ExecutorError, match="zetamix\\[ray\\]"):
-        run_jobs(Work(jobs.double, [1], 0, print), "ray", "auto", 1)
+        run_jobs(Work(jobs.double, [1], 0, print), "ray", 1)

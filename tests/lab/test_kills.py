@@ -186,12 +186,13 @@ class Storm:
         folder.mkdir()
         self.data, self.log, self.out = data, folder / "log", folder / "out"
         path = class_folders(folder / "photos") if data == "photos" else data
-        self.words = ["compare", "--data", path, "--data-dir", folder / "data", "--out", self.out]
+        self.words, self.prepared = ["compare", "--data", path, "--out", self.out], folder / "data"
         self.words += ["--methods", "none,zeta:2.8", "--seeds", 2, "--epochs", 4]
         self.words += ["--model", "mlp", "--device", "cpu", "--jobs", 1]
 
     def start(self, before=None):
-        return zetamix(*self.words, log=self.log, before=before)
+        environment = {"ZETAMIX_DATA": str(self.prepared)}
+        return zetamix(*self.words, log=self.log, environment=environment, before=before)
 
     def finish(self):
         """The results of the whole command."""

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from zetamix.methods import parse
 from zetamix_lab.cli.live import RUNS, Display
-from zetamix_lab.runs.progress import RunProgress, Tracker
+from zetamix_lab.runs.progress import Tracker
 from zetamix_lab.train import make_cell, make_recipe
 
 LINE = {"epoch": 12, "train_loss": 1.25, "train_accuracy": 0.5, "test": {"error": 0.051}}
@@ -37,7 +37,7 @@ def test_only_what_has_changed_is_shown(cells):
     tracker.end(first, "done")
     tracker.tick()
     assert events == [(RUNS, 0, 90, "1 of 4 runs finished")]
-    tracker.update(second, RunProgress("training", 12.4, 0.0, LINE))
+    tracker.update(second, 12.4, 0.0, LINE)
     tracker.end(third, "failed")
     del events[:]
     tracker.tick()
@@ -61,11 +61,11 @@ def test_only_what_has_changed_is_shown(cells):
 
 def test_a_resumed_run_counts_from_its_checkpoint_to_its_record(cells):
     tracker, events = tracked(cells[:1])
-    tracker.update(cells[0].key, RunProgress("training", 20.0, 18.0))
+    tracker.update(cells[0].key, 20.0, 18.0, {})
     tracker.tick()
     assert events[0][:3] == (RUNS, 2.0, 12.0)
     # with all its epochs it is still to be evaluated and written
-    tracker.update(cells[0].key, RunProgress("training", 30.0))
+    tracker.update(cells[0].key, 30.0, 0.0, {})
     tracker.tick()
     _, done, total, _ = events[-1]
     assert done < total

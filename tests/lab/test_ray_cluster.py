@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from factories import CRESCENTS
-from test_compare_cli import finished, trained_by, wait_for, young_run
+from test_compare_cli import finished, start, trained_by, wait_for, young_run
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="needs Ray: pip install 'zetamix[ray]'"
@@ -48,6 +47,7 @@ def test_on_a_cluster_a_killed_worker_costs_nothing_but_time(address, tmp_path):
     # one test, because a cluster takes longer to start than to use
     use_workers(address, tmp_path / "jobs")
     compare_methods(address, tmp_path / "compare")
+    call_a_function(address, tmp_path / "call")
 
 
 def use_workers(address, tmp_path):
@@ -76,16 +76,9 @@ def use_workers(address, tmp_path):
 
 def compare_methods(address, tmp_path):
     """A comparison survives a killed worker, and counts no run twice."""
-    process = subprocess.Popen(
-        [
-            sys.executable, "-m", "zetamix_lab", "compare", "--data", CRESCENTS,
-            "--device", "cpu", "--until", "1",
-            "--train-size", "64", "--epochs", "300", "--methods", "none,zeta:2.8", "--seeds", "2",
-            "--out", str(tmp_path), "--backend", f"ray:{address}",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+    process = start(
+        tmp_path, "--until", "1", "--train-size", "64", "--epochs", "300", "--seeds", "2",
+        "--methods", "none,zeta:2.8", "--backend", f"ray:{address}",
     )  # fmt: skip
     folder, killed = young_run(tmp_path, process)
     os.kill(killed, signal.SIGKILL)
@@ -100,6 +93,21 @@ def compare_methods(address, tmp_path):
     assert len({run["key"] for run in found["runs"]}) == len(found["runs"]) == 4
     assert len(found["methods"]["none"]["auc"]["values"]) == 2
     assert "2 workers on Ray" in (tmp_path / "report.html").read_text()
+
+
+def call_a_function(address, tmp_path):
+    """A function of the user's, in a process for each run."""
+    tmp_path.mkdir()
+    code = (
+        "import os\ndef run(mix, seed, out):\n    return {'dice': seed / 9, 'pid': os.getpid()}\n"
+    )
+    (tmp_path / "train.py").write_text(code)
+    command = [sys.executable, "-m", "zetamix_lab", "compare", "--train", "train.py:run"]
+    command += ["--methods", "none,mixup", "--seeds", "2", "--backend", f"ray:{address}"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=300)
+    found = json.loads((tmp_path / "out/compare-train/results.json").read_text())
+    assert found["complete"]
+    assert len({run["last"]["pid"] for run in found["runs"]}) == 4
 
 
 @pytest.mark.parametrize(

@@ -131,9 +131,14 @@ def test_a_recipe_with_weights_is_gentler(tmp_path, digits):
 def test_compare_says_what_it_starts_from(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.save(initialise("digitnet", 7, (1, 8, 8), 3).state_dict(), tmp_path / "seven.pt")
-    options = "--weights seven.pt --train-size 100 --epochs 1 --methods none --seeds 1 --device cpu"
+    options = (
+        "--set weights=seven.pt --train-size 100 --epochs 1 --methods none --seeds 1 --device cpu"
+    )
     result = CliRunner().invoke(app, ["compare", *options.split()])
     text = " ".join(result.output.split())
     assert result.exit_code == 0, text
     assert "digitnet from seven.pt" in text
     assert text.count("seven.pt has 7 classes, but this data has 10") == 1
+    result = CliRunner().invoke(app, ["compare", "--set", "weights=no.pt", "--device", "cpu"])
+    assert result.exit_code == 1
+    assert "no.pt is not a file" in " ".join(result.output.split())

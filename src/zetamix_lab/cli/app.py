@@ -1,28 +1,12 @@
 """The commands of `zetamix`: compare and check."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from zetamix import __version__
 from zetamix_lab.cli.check import check
 from zetamix_lab.cli.compare import compare
-
-
-class CompareCommand(TyperCommand):
-    """Suggests `--data` if the dataset is given as an argument."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        rest = super().parse_args(ctx, args)
-        if ctx.args:
-            raise typer.BadParameter(
-                f"unexpected argument {ctx.args[0]!r}. If it is your data, use: "
-                f"zetamix {self.name} --data {ctx.args[0]}",
-                ctx=ctx,
-            )
-        return rest
-
 
 HELP = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
@@ -33,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings=HELP,
 )
-app.command(cls=CompareCommand, context_settings={**HELP, "allow_extra_args": True})(compare)
+app.command(context_settings={**HELP, "allow_extra_args": True})(compare)
 app.command(context_settings=HELP)(check)
 
 

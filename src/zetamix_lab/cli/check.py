@@ -45,7 +45,6 @@ def check(
     """
     groups = options.parse_group(group)
     options.open_console(json_file)
-    options.check_data(path)
     from zetamix_lab.data import check as check_data
 
     with report_errors():

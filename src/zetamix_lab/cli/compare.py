@@ -19,28 +19,34 @@ from zetamix_lab.cli.live import (
     show_reading,
 )
 from zetamix_lab.cli.stop import exit_stopped, make_stop
+from zetamix_lab.runs import SEEDS, UNTIL
 
 if TYPE_CHECKING:
     from zetamix_lab.comparison import Comparison
-    from zetamix_lab.train.stop import Stop
+    from zetamix_lab.runs.compare import Grid
+    from zetamix_lab.runs.own import OwnGrid
 
-SEEDS, UNTIL = 5, 0.8
+
+# options that have an effect with --runs and --train
+WITH_RUNS = "runs out json_file"
+WITH_TRAIN = "train methods seeds until device jobs backend time_limit out json_file"
 
 
 def compare(
+    context: typer.Context,
     data: options.Data = "digits",
-    data_dir: options.DataDir = None,
     size: options.Size = None,
     group: options.GroupBy = None,
     skip_broken: options.SkipBroken = False,
     model: options.Model = None,
-    weights: options.Weights = None,
     epochs: options.Epochs = None,
     train_size: options.TrainSize = None,
     change: options.Changes = None,
     methods: options.Methods = None,
     seeds: options.Seeds = None,
     until: options.Until = UNTIL,
+    train: options.Train = None,
+    runs: options.Runs = None,
     device: options.Device = None,
     jobs: options.Jobs = None,
     backend: options.Backend = "local",
@@ -55,45 +61,37 @@ def compare(
     seed, initial weights. The default is none, mixup, switch (for images) and zetamix, with 5
     seeds. Writes report.html, results.json, results.csv, and tables in Markdown and LaTeX. Rerun
     the same command to resume; with more seeds or methods it trains only the missing runs.
+    --train compares in a training function of your own, --runs compares results that you have.
     """
+    _check_usage(context)
     # importing and loading count towards the time limit
     began = time.monotonic()
-    console = options.open_console(json_file)
-    chosen, numbers = options.parse_methods(methods, until), options.parse_seeds(seeds, SEEDS)
-    groups = options.parse_group(group)
-    options.check_data(data)
-    from zetamix_lab.data import load
-    from zetamix_lab.metrics import choose_metrics
-    from zetamix_lab.runs.compare import check_recipe, make_grid
-    from zetamix_lab.runs.compare import compare as compare_methods
-    from zetamix_lab.runs.executor import parse_backend
-    from zetamix_lab.train.run_folder import CurveLog
-
-    stop = make_stop(time_limit, began, console)
-    recipe: dict[str, Any] = {"model": model, "weights": weights, "epochs": epochs}
-    recipe["changes"] = change or []
+    console, groups = options.open_console(json_file), options.parse_group(group)
+    numbers = options.parse_seeds(seeds, SEEDS)
     with report_errors():
+        if runs is not None:
+            from zetamix_lab.runs.own import read_table
+
+            folder = (out or Path("out") / f"compare-{runs.stem}").absolute()
+            _finish(console, read_table(runs), folder, json_file)
+            return
+        # before the slow imports: a misspelt name is reported in 1.6 s instead of 5
+        from zetamix.methods import parse_list
+        from zetamix_lab.data.load_dataset import find
+
+        shared: dict[str, Any] = {"out": out, "seeds": numbers, "until": until}
+        shared["methods"] = None if methods is None else parse_list(methods, until)
+        if train is None:
+            find(data)
+        from zetamix_lab.runs.compare import compare as compare_methods
+        from zetamix_lab.runs.executor import parse_backend
+        from zetamix_lab.train.run_folder import CurveLog
+
+        stop = make_stop(time_limit, began, console)
         parse_backend(backend)
-        check_recipe(**recipe)
-        with show_reading() as progress:
-            found: dict[str, Any] = {"data_dir": data_dir, "size": size, "group": groups}
-            found["progress"] = progress
-            if skip_broken:
-                # later loads use the prepared data
-                load(data, skip_broken=True, **found)
-            grid = make_grid(
-                data,
-                chosen,
-                out=out,
-                seeds=numbers,
-                until=until,
-                train_size=train_size,
-                **found,
-                **recipe,
-            )
-        options.check_writable(grid.out, "--out")
-        print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
-        test = grid.dataset.splits["test"]
+        of_data: dict[str, Any] = {"size": size, "group": groups, "skip_broken": skip_broken}
+        of_data |= {"train_size": train_size, "model": model, "epochs": epochs}
+        grid = _make_grid(console, data, train, shared, {**of_data, "changes": change or []})
         start_up = time.monotonic() - began
         with stop, CurveLog(log, grid.out) as curves, Display(console) as display:
 
@@ -108,20 +106,57 @@ def compare(
                 backend=backend,
                 device=device,
                 watch=watch,
-                metric=choose_metrics(test.counts(), multi_label=test.multi_label)[0],
                 stop=lambda: stop() or display.closed,
             )
         _finish(console, comparison, grid.out, json_file)
         if not comparison.complete and not comparison.failures:
-            exit_stopped(console, stop, _hint(stop, start_up))
+            saved = "Everything is" if train is None else "Finished runs are"
+            exit_stopped(console, stop, start_up, saved)
     if comparison.failures:
         raise typer.Exit(1)
+
+
+def _make_grid(
+    console: Console, data: str, train: str | None, shared: dict[str, Any], of_data: dict[str, Any]
+) -> "Grid | OwnGrid":
+    """The runs of a user's function, or those on a dataset, which is read and described."""
+    if train is not None:
+        from zetamix_lab.runs.own import OwnGrid
+
+        return OwnGrid.read(train, **shared)
+    from zetamix_lab.runs.compare import make_grid
+
+    with show_reading() as progress:
+        grid = make_grid(data, progress=progress, **shared, **of_data)
+    print_header(console, grid.dataset, grid.recipe, len(grid.methods), len(grid.seeds))
+    return grid
+
+
+def _check_usage(context: typer.Context) -> None:
+    """Raise for an argument, and for options that would have no effect."""
+    if context.args:
+        raise typer.BadParameter(
+            f"unexpected argument {context.args[0]!r}. If it is your data, use: "
+            f"zetamix compare --data {context.args[0]}"
+        )
+    given = {
+        parameter.name: parameter.opts[0]
+        for parameter in context.command.params
+        if getattr(context.get_parameter_source(parameter.name or ""), "name", "") == "COMMANDLINE"
+    }
+    for name, allowed in (("runs", WITH_RUNS), ("train", WITH_TRAIN)):
+        others = [option for other, option in given.items() if other not in allowed.split()]
+        if name in given and others:
+            raise typer.BadParameter(
+                f"it has no effect with --{name}: leave it out", param_hint=others[0]
+            )
 
 
 def _finish(console: Console, comparison: "Comparison", out: Path, json_file: Path | None) -> None:
     """Write and print the results."""
     import torch
 
+    from zetamix_lab.atomic_io import read_json
     from zetamix_lab.provenance import machine_info
     from zetamix_lab.report.compare import (
         describe_replaced,
@@ -131,26 +166,20 @@ def _finish(console: Console, comparison: "Comparison", out: Path, json_file: Pa
     )
     from zetamix_lab.report.compare_text import summarise
 
-    page, replaced, command = None, "", ""
-    if comparison.records:
+    lines, command = list[str](), ""
+    if comparison.finished:
         on_gpu = any("gpu" in record.machine for record in comparison.records.values())
         device = torch.device("cuda" if on_gpu and torch.cuda.is_available() else "cpu")
         replaced = describe_replaced(comparison, out)
         # the files are written first: printing to a closed pipe would end the command
         about = machine_info(device)
         page, command = write_report(comparison, out, about), about["command"]
-        options.write_results(json_file, out / "results.json")
+        lines = [f"Report written to {page}", replaced]
+        if json_file is not None:
+            options.write_results(json_file, read_json(out / "results.json"))
         print_table(console, main_table(comparison))
         if comparison.compared:
             print_table(console, difference_table(comparison), required=3)
     print_findings(console, summarise(comparison, command).pairs)
-    if page is not None:
-        print_line(console, f"Report written to {page}")
-    if replaced:
-        print_line(console, replaced)
-
-
-def _hint(stop: "Stop", start_up: float) -> str:
-    if stop.signal or stop.limit is None or start_up < 0.8 * stop.limit:
-        return ""
-    return f" Start-up took {start_up:.1f} s of the {stop.limit:g} s: use a longer --time-limit."
+    for line in filter(None, lines):
+        print_line(console, line)

@@ -3,12 +3,11 @@
 import dis
 import errno
 import sys
-import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -32,10 +31,8 @@ def report_errors() -> Iterator[None]:
         try:
             yield
         except KeyboardInterrupt:
-            print_error(
-                "Interrupted. Rerun the same command; training resumes from the last checkpoint.",
-                style="yellow",
-            )
+            text = "Interrupted. Rerun the same command; training resumes from the last checkpoint."
+            print_error(text, style="yellow")
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
             if type(error).__module__.partition(".")[0] in ("click", "typer"):
@@ -67,30 +64,24 @@ def _is_ours(error: Exception) -> bool:
     """Whether the error is of a class of this package, or a ValueError that it raised itself."""
     if type(error).__module__.startswith(OURS):
         return True
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    if place is None or not str(frame.f_globals.get("__name__")).startswith(OURS):
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None or not str(last.tb_frame.f_globals.get("__name__")).startswith(OURS):
         return False
     # by a `raise`, and not by a call such as int("x")
-    raised = dis.opname[frame.f_code.co_code[place.tb_lasti]] == "RAISE_VARARGS"
+    raised = dis.opname[last.tb_frame.f_code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
     return isinstance(error, ValueError) and raised
 
 
 def _print_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
 ) -> None:
     """Print warnings of this package as one line, and other warnings as Python does."""
     if category is UserWarning and {"zetamix", "zetamix_lab"} & {*Path(filename).parts}:
         print_error(str(message), style="yellow")
     else:
-        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
 
 def print_error(text: str, style: str = "red") -> None:

@@ -129,9 +129,8 @@ def print_header(
     if recipe.optimizer == "adamw":
         model += f", AdamW with {plural(recipe.warmup, 'epoch')} of warm-up"
     augmentation = "no" if recipe.augmentation == "none" else recipe.augmentation
-    test = 0 if dataset.test is None else len(dataset.test)
     parts = [
-        f"{len(dataset.train):,} training and {test:,} test samples, "
+        f"{len(dataset.train):,} training and {len(dataset.splits['test']):,} test samples, "
         f"{dataset.num_classes} classes, {' × '.join(map(str, dataset.shape))}",
         f"{plural(methods, 'method')} × {plural(seeds, 'seed')}",
         f"{model}, {plural(recipe.epochs, 'epoch')}, batch size {recipe.batch_size}, "
@@ -142,8 +141,7 @@ def print_header(
     for note in dataset.notes:
         print_line(console, note, style="dim")
     if methods == 1:
-        text = "There is only one method, so nothing is compared. Use --methods none,zetamix"
-        print_line(console, text)
+        print_line(console, "One method is not compared with anything: use --methods none,zetamix")
 
 
 def print_table(console: Console, table: "ReportTable", required: int = 2) -> None:

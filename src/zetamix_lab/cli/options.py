@@ -1,21 +1,16 @@
 """Options of commands: their declarations, parsers and error messages."""
 
 import json
+import os
 import re
-import stat
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from zetamix_lab.cli.errors import report_errors
-
 if TYPE_CHECKING:
     import torch
-
-    from zetamix.methods import Method
 
 # --json -
 STDOUT = Path("-")
@@ -48,15 +43,14 @@ def _option(panel: str, text: str, *flags: str, **settings: Any) -> Any:
     return typer.Option(*flags, help=text, rich_help_panel=panel, **settings)
 
 
+def _folder(panel: str, text: str) -> Any:
+    return _option(panel, text, parser=parse_folder, metavar="FOLDER")
+
+
 Data = Annotated[str, _option(DATA, "Path of your data, or name of a dataset.")]
 DataDir = Annotated[
     Path | None,
-    _option(
-        DATA,
-        "Folder of datasets. Default: $ZETAMIX_DATA or ~/.cache/zetamix.",
-        parser=parse_folder,
-        metavar="FOLDER",
-    ),
+    _folder(DATA, "Folder of datasets. Default: $ZETAMIX_DATA or ~/.cache/zetamix."),
 ]
 Size = Annotated[
     int | None,
@@ -66,9 +60,8 @@ GroupBy = Annotated[
     str | None,
     _option(
         DATA,
-        "The patient or lesion, each of which stays in one split: a column, or a "
-        "regular expression on file paths with the patient in brackets, such as "
-        "'(P[0-9]+)_'.",
+        "The patient or lesion, each of which stays in one split: a column, or a regular "
+        "expression on file paths with the patient in brackets, such as '(P[0-9]+)_'.",
     ),
 ]
 SkipBroken = Annotated[
@@ -78,17 +71,16 @@ Model = Annotated[
     str | None,
     _option(
         MODEL,
-        "resnet18, lenet5, mlp, any classifier of torchvision, timm:NAME, or "
-        "FILE.py:FUNCTION, your own function that takes the number of classes and "
-        "returns a module.",
+        "resnet18, lenet5, mlp, any classifier of torchvision, timm:NAME, or FILE.py:FUNCTION, "
+        "your own function that takes the number of classes and returns a module.",
     ),
 ]
 Weights = Annotated[
     Path | None,
     _option(
         MODEL,
-        "Initial weights: a state dict (.pt, .pth, .safetensors), such as torchvision's"
-        " for ImageNet. Default: train from scratch.",
+        "Initial weights: a state dict (.pt, .pth, .safetensors), such as torchvision's for "
+        "ImageNet. Default: train from scratch.",
     ),
 ]
 Epochs = Annotated[
@@ -129,6 +121,22 @@ Until = Annotated[
         max=1,
     ),
 ]
+Train = Annotated[
+    str | None,
+    _option(
+        COMPARED,
+        "Train by your own function instead, FILE.py:FUNCTION: it is called with the transform of "
+        "a method, the seed and a folder, and returns predictions and targets, or metrics.",
+    ),
+]
+Runs = Annotated[
+    Path | None,
+    _option(
+        COMPARED,
+        "Compare runs that you have: a CSV table with the columns method, seed, metric, value, or "
+        "method, seed, predictions.",
+    ),
+]
 Device = Annotated[
     str | None,
     _option(RUNNING, "cpu or cuda. Default: cuda if available.", callback=_checked),
@@ -151,12 +159,7 @@ TimeLimit = Annotated[
     str | None,
     _option(RUNNING, "Save and stop after this time, such as 9m; exits with 75 if work is left."),
 ]
-Out = Annotated[
-    Path | None,
-    _option(
-        OUTPUT, "Output folder. Default: out/compare-NAME.", parser=parse_folder, metavar="FOLDER"
-    ),
-]
+Out = Annotated[Path | None, _folder(OUTPUT, "Output folder. Default: out/compare-NAME.")]
 Log = Annotated[str | None, _option(OUTPUT, "Also log all curves: tensorboard.")]
 Json = Annotated[
     Path | None,
@@ -188,61 +191,38 @@ def parse_device(name: str | None) -> "torch.device":
     return torch.device(name)
 
 
-def check_writable(folder: Path, option: str) -> None:
-    """Raise, before any work, if results cannot be written to a folder."""
-    path = folder.absolute()
-    try:
-        nearest = next(parent for parent in (path, *path.parents) if parent.exists())
-        # an unnamed file and no new folder, so that other commands see nothing
-        with tempfile.TemporaryFile(dir=nearest):
-            pass
-    except OSError as error:
-        raise typer.BadParameter(
-            f"cannot write to {folder}: {error.strerror}", param_hint=option
-        ) from None
-
-
 def open_console(json_file: Path | None) -> Console:
     """The console of a command: standard error if standard output is used for JSON."""
     if json_file is not None and json_file != STDOUT:
+        folder, problem = json_file.parent, ""
         if json_file.is_dir():
-            raise typer.BadParameter(f"{json_file} is a folder", param_hint="--json")
-        if not json_file.parent.is_dir():
-            raise typer.BadParameter(
-                f"the folder {json_file.parent} does not exist", param_hint="--json"
-            )
-        if _is_replaceable(json_file):
-            check_writable(json_file.resolve().parent, "--json")
+            problem = f"{json_file} is a folder"
+        elif not folder.is_dir():
+            problem = f"the folder {folder} does not exist"
+        elif _is_replaceable(json_file) and not os.access(json_file.resolve().parent, os.W_OK):
+            problem = f"cannot write to {folder}"
+        if problem:
+            raise typer.BadParameter(problem, param_hint="--json")
     return Console(stderr=json_file == STDOUT)
 
 
 def write_results(json_file: Path | None, results: Any) -> None:
-    """Write results to the file or stream given by --json.
-
-    results: a JSON-serialisable value, or the path of a JSON file.
-    """
+    """Write JSON-serialisable results to the file or stream given by --json."""
     from zetamix_lab.atomic_io import write_text
 
-    if json_file is None:
-        return
-    if isinstance(results, Path):
-        text = results.read_text(encoding="utf-8")
-    else:
-        text = json.dumps(results, indent=1, ensure_ascii=False)
-    text = f"{text.rstrip()}\n"
+    text = f"{json.dumps(results, indent=1, ensure_ascii=False)}\n"
     if json_file == STDOUT:
         typer.echo(text, nl=False)
-    elif _is_replaceable(json_file):
+    elif json_file is not None and _is_replaceable(json_file):
         # of a link, the file that it names
         write_text(json_file.resolve(), text)
-    else:
-        with json_file.open("w", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(text)
+    elif json_file is not None:
+        json_file.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def _is_replaceable(path: Path) -> bool:
     """Whether a path is a regular file, or will be one; a pipe or a device is written to."""
-    return not path.exists() or stat.S_ISREG(path.stat().st_mode)
+    return path.is_file() or not path.exists()
 
 
 def parse_group(text: str | None) -> "str | re.Pattern[str] | None":
@@ -261,28 +241,7 @@ def parse_group(text: str | None) -> "str | re.Pattern[str] | None":
         ) from None
 
 
-def check_data(name: str) -> None:
-    """Report a dataset that does not exist, before the slow imports of a command."""
-    from zetamix_lab.data.load_dataset import find
-
-    with report_errors():
-        find(name)
-
-
-def parse_methods(text: str | None, until: float | None = None) -> "list[Method] | None":
-    """Methods by name, None if none are given; until: as in `zetamix.methods.parse`.
-
-    Commands call it before their slow imports: a misspelt name is reported in 1.6 s instead of 5.
-    """
-    if text is None:
-        return None
-    from zetamix.methods import parse_list
-
-    with report_errors():
-        return parse_list(text, until)
-
-
-def parse_seeds(text: str | None, default: int, option: str = "--seeds") -> tuple[int, ...]:
+def parse_seeds(text: str | None, default: int) -> tuple[int, ...]:
     """Seeds from a count or from a list; a trailing comma makes a list of one.
 
     >>> parse_seeds("3", 1), parse_seeds("0,4,7", 1), parse_seeds("7,", 1), parse_seeds(None, 2)
@@ -294,13 +253,15 @@ def parse_seeds(text: str | None, default: int, option: str = "--seeds") -> tupl
         numbers = [int(part) for part in text.removesuffix(",").split(",")]
     except ValueError:
         expected = "a number of seeds or a list such as 0,1,2"
-    if numbers and is_list and (len({*numbers}) < len(numbers) or min(numbers) < 0):
-        expected = "distinct seeds that are not negative"
-    elif numbers and max(numbers) > (MAX_SEED if is_list else MAX_SEEDS):
-        expected = f"seeds up to {MAX_SEED}" if is_list else f"1 to {MAX_SEEDS:,} seeds"
-    elif numbers and not is_list and numbers[0] < 1:
-        expected = f"1 to {MAX_SEEDS:,} seeds (for the single seed {text}: '{text},')"
+    if numbers and is_list:
+        if len({*numbers}) < len(numbers) or min(numbers) < 0:
+            expected = "distinct seeds that are not negative"
+        elif max(numbers) > MAX_SEED:
+            expected = f"seeds up to {MAX_SEED}"
+    elif numbers and not 1 <= numbers[0] <= MAX_SEEDS:
+        hint = f" (for the single seed {text}: '{text},')" if numbers[0] <= MAX_SEED else ""
+        expected = f"1 to {MAX_SEEDS:,} seeds{hint}"
     if expected:
         shown = text if len(text) <= 40 else f"{text[:40]}…"
-        raise typer.BadParameter(f"expected {expected}, got {shown!r}", param_hint=option)
+        raise typer.BadParameter(f"expected {expected}, got {shown!r}", param_hint="--seeds")
     return tuple(numbers) if is_list else tuple(range(numbers[0]))

@@ -49,34 +49,38 @@ def make_stop(time_limit: str | None, began: float, console: "Console") -> "Stop
 
     from zetamix_lab.train.stop import Stop, parse_duration
 
+    def acknowledge() -> None:
+        text = "Stopping: saving checkpoints … Press Ctrl-C again to quit at once."
+        try:
+            console.print(text, highlight=False, soft_wrap=True)
+        except RuntimeError:
+            # the signal interrupted a write to the same stream
+            os.write(2, f"\n{text}\n".encode())
+        except (OSError, SystemExit):
+            # the terminal is gone, at which rich exits
+            return
+
     try:
         limit = None if time_limit is None else parse_duration(time_limit)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--time-limit") from None
-    return Stop(limit, began=began, on_signal=lambda: _acknowledge(console))
+    return Stop(limit, began=began, on_signal=acknowledge)
 
 
-def _acknowledge(console: "Console") -> None:
-    text = "Stopping: saving checkpoints … Press Ctrl-C again to quit at once."
-    try:
-        console.print(text, highlight=False, soft_wrap=True)
-    except RuntimeError:
-        # the signal interrupted a write to the same stream
-        os.write(2, f"\n{text}\n".encode())
-    except (OSError, SystemExit):
-        # the terminal is gone, at which rich exits
-        return
+def exit_stopped(console: "Console", stop: "Stop", start_up: float, saved: str) -> NoReturn:
+    """Print why a command stopped early, and exit with `stop_status`.
 
-
-def exit_stopped(console: "Console", stop: "Stop", hint: str = "") -> NoReturn:
-    """Print why a command stopped early, and exit with `stop_status`."""
+    start_up: the seconds before anything was trained. saved: "Everything is".
+    """
     import typer
 
-    console.print(
-        f"{stop.reason}{hint} Everything is saved. Rerun the same command to resume.",
-        highlight=False,
-        soft_wrap=True,
-    )
+    text = stop.reason
+    if not stop.signal and stop.limit is not None and start_up >= 0.8 * stop.limit:
+        text += (
+            f" Start-up took {start_up:.1f} s of the {stop.limit:g} s: use a longer --time-limit."
+        )
+    text += f" {saved} saved. Rerun the same command to resume."
+    console.print(text, highlight=False, soft_wrap=True)
     raise typer.Exit(stop_status(stop))
 
 

@@ -271,7 +271,7 @@ def _locked(folder: Path, progress: Progress | None) -> Iterator[None]:
     except (OSError, ValueError) as error:
         raise DataError(
             f"Prepared data cannot be written to {folder.parent}: {reason(error)}. Choose another "
-            "folder with --data-dir, data_dir= or the variable ZETAMIX_DATA."
+            "folder with the variable ZETAMIX_DATA or data_dir=."
         ) from None
     try:
         yield

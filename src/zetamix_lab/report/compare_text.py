@@ -165,8 +165,9 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
         return f"{text}{_expected(comparison, missing)}{':' if following else '.'}", following
 
     def train_longer(text: str) -> tuple[str, str]:
-        epochs = 2 * recipe.epochs if recipe else 0
-        return step(text, 2 * len(comparison.finished), "--epochs" if epochs else "", epochs)
+        if recipe is None:
+            return f"{text}.", ""
+        return step(text, 2 * len(comparison.finished), "--epochs", 2 * recipe.epochs)
 
     if not comparison.complete:
         return step("Finish the comparison", comparison.total - len(comparison.finished))
@@ -211,7 +212,7 @@ def _with_option(command: str, name: str, value: int) -> str:
     'zetamix compare --data digits --seeds 5'
     """
     words = shlex.split(command)
-    if words[:2] != ["zetamix", "compare"]:
+    if words[:2] != ["zetamix", "compare"] or "--runs" in command:
         return ""
     while name in words:
         del words[words.index(name) : words.index(name) + 2]
@@ -348,8 +349,12 @@ def _incomplete(comparison: Comparison) -> str:
     if names:
         more = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
         text += f" In progress: {join([*names[:MAX_NAMED], *more])}."
+    reasons = dict[tuple[str, str], list[str]]()
     for (method, seed), reason in comparison.failures.items():
-        text += f" {comparison.name_of(method)} seed {seed} failed: {reason}"
+        reasons.setdefault((method, reason), []).append(str(seed))
+    for (method, reason), failed in reasons.items():
+        seeds = f"seed{'s' if len(failed) > 1 else ''} {join(failed)}"
+        text += f" {comparison.name_of(method)} {seeds} failed: {reason}"
     return text
 
 

@@ -2,31 +2,30 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from zetamix.methods import Method, choose_methods, display_name, parse, parse_list
+from zetamix.methods import Method, choose_methods, parse, parse_list
 from zetamix_lab.comparison import Comparison
-from zetamix_lab.data import Dataset, DatasetRef
+from zetamix_lab.data import Dataset, DatasetRef, load
 from zetamix_lab.data.groups import Group
 from zetamix_lab.data.load_dataset import load_or_take
 from zetamix_lab.data.splits import classes_in_turn, strata
+from zetamix_lab.metrics import choose_metrics
 from zetamix_lab.models import UnknownModelError, WeightsError, check_model, initialise
 from zetamix_lab.progress import Progress
 from zetamix_lab.records import Cell
+from zetamix_lab.runs import METHODS, SEEDS, UNTIL
+from zetamix_lab.runs.own import OwnGrid, call
+from zetamix_lab.runs.progress import run_name
 from zetamix_lab.runs.run_cells import run_cells
 from zetamix_lab.train import Recipe, default_recipe, make_cell, make_recipe
 from zetamix_lab.train.recipe import parse_changes
 from zetamix_lab.train.run_folder import RunFolder, hold
 
-METHODS = "none,mixup,switch,zetamix"
-SEEDS = 5
-# all methods mix in this fraction of training: a schedule that only one of them has decides more
-# than the methods do. On USPS the NLL of switch is 0.280 without it, 0.212 with it
-UNTIL = 0.8
 # any images, for what is checked before the data is read
 SOME_SHAPE = (3, 64, 64)
 # samples to check methods and model with before anything is trained
@@ -53,11 +52,6 @@ class Grid:
     until: float = UNTIL
     """The fraction of training in which methods mix that do not name their own."""
 
-    @property
-    def runs(self) -> Path:
-        """The folder of the runs; each has one of its own, `Cell.folder`."""
-        return self.out / "runs"
-
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """All methods with the first seed, then with the next: early results are comparable."""
@@ -79,8 +73,10 @@ def make_grid(
     data_dir: Path | None = None,
     size: int | None = None,
     group: Group = None,
+    skip_broken: bool = False,
     progress: Progress | None = None,
-    **recipe: Any,
+    changes: Sequence[str] = (),
+    **fields: Any,
 ) -> Grid:
     """All runs of a comparison, checked before any of them is trained.
 
@@ -91,64 +87,63 @@ def make_grid(
     until: the fraction of training in which methods mix that do not name their own in the text.
     train_size: a number of training samples or a fraction; the same ones for every run.
     size: resize the images of a path to this number of pixels.
-    group: keep the images of a patient or lesion in one split, as in `zetamix_lab.data.load`.
-    progress: called while the files of a path are prepared, as in `zetamix_lab.data.load`.
-    recipe: changes to the recipe, as in `zetamix_lab.train.make_recipe`.
+    group, skip_broken, progress: as in `zetamix_lab.data.load`.
+    changes, fields: changes to the recipe, as in `zetamix_lab.train.make_recipe`.
     """
     numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not numbers:
         raise CompareError(f"seeds must be at least 1, got {seeds}.")
     given = parse_list(methods, until) if isinstance(methods, str) else methods
-    check_recipe(**recipe)
+    # a recipe or a model that no data could have is reported before the data is read
+    recipe = default_recipe(SOME_SHAPE, 500).change(**parse_changes(changes, **fields))
+    check_model(recipe.model, recipe.code)
+    if skip_broken and not isinstance(data, Dataset):
+        # later loads use the prepared data
+        load(data, data_dir, size=size, group=group, progress=progress, skip_broken=True)
     dataset, ref = load_or_take(data, data_dir, train_size, size, group, progress)
     _check_dataset(dataset)
     if given is None:
         given = choose_methods(METHODS, images=len(dataset.shape) == 3, until=until)
     folder = (out or Path("out") / f"compare-{dataset.name}").absolute()
-    grid = Grid(dataset, ref, tuple(given), numbers, make_recipe(dataset, **recipe), folder, until)
+    recipe = make_recipe(dataset, changes=changes, **fields)
+    grid = Grid(dataset, ref, tuple(given), numbers, recipe, folder, until)
     _check_methods(grid)
     return grid
 
 
-def check_recipe(*, changes: Sequence[str] = (), **fields: Any) -> None:
-    """Raise for a recipe or a model that no data could have, before the data is read."""
-    recipe = default_recipe(SOME_SHAPE, 500).change(**parse_changes(changes, **fields))
-    check_model(recipe.model, recipe.code)
-
-
-def compare(grid: Grid, **options: Any) -> Comparison:
+def compare(grid: Grid | OwnGrid, **options: Any) -> Comparison:
     """Train every run that has no record yet, and return all results.
 
     options: those of `run_cells`.
     """
+    shared: dict[str, Any]
+    about: dict[str, Any]
+    if isinstance(grid, OwnGrid):
+        shared = {"dataset": grid, "function": call, "metric": ""}
+        about = {"name": grid.title}
+    else:
+        test = grid.dataset.splits["test"]
+        metric = choose_metrics(test.counts(), multi_label=test.multi_label)[0]
+        shared = {"dataset": grid.dataset, "ref": grid.ref, "metric": metric}
+        about = {"dataset": grid.dataset, "recipe": grid.recipe, "examples": make_examples(grid)}
+    runs, name_of = grid.out / "runs", partial(run_name, until=grid.until)
     # another command on the same comparison would write the same report
     with hold([grid.out]):
-        results = run_cells(
-            grid.cells,
-            grid.dataset,
-            out=grid.runs,
-            ref=grid.ref,
-            name_of=lambda cell: f"{display_name(cell.method, grid.until)} seed {cell.seed}",
-            **options,
-        )
+        results = run_cells(grid.cells, out=runs, name_of=name_of, **shared, **options)
     keys = {cell.key: (cell.method, cell.seed) for cell in grid.cells}
-    folders = {key: RunFolder(grid.runs / r.cell.folder) for key, r in results.records.items()}
-    samples = {keys[key]: folder.read_samples() for key, folder in folders.items()}
-    progress = results.progress
+    folders = {keys[key]: RunFolder(runs / r.cell.folder) for key, r in results.records.items()}
+    samples = {key: folder.read_samples() for key, folder in folders.items()}
+    if isinstance(grid, Grid):
+        about["curves"] = {key: folder.read_curve() for key, folder in folders.items()}
     return Comparison(
         samples={key: found for key, found in samples.items() if found is not None},
-        dataset=grid.dataset,
         requested=tuple(method.label for method in grid.methods),
         seeds=grid.seeds,
-        recipe=grid.recipe,
         records={keys[key]: record for key, record in results.records.items()},
-        curves={keys[key]: folder.read_curve() for key, folder in folders.items()},
         failures={keys[key]: message for key, message in results.failures.items()},
-        examples=make_examples(grid),
         description=results.description,
-        unfinished={
-            keys[key]: run.epochs for key, run in progress.items() if run.state == "training"
-        },
+        unfinished={keys[key]: epochs for key, epochs in results.unfinished.items()},
+        **about,
     )
 
 
@@ -182,18 +177,16 @@ def make_examples(grid: Grid) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
 def _check_dataset(dataset: Dataset) -> None:
     if dataset.test is None:
         raise CompareError(f"{dataset.name} has no test split to compare on.")
-    counts = dataset.train.counts().tolist()
-    if len(counts) < 2:
+    if dataset.num_classes < 2:
         raise CompareError(
             f"{dataset.name} has one class, {dataset.classes[0]!r}. A comparison needs at least "
             "two."
         )
-    for name, count in zip(dataset.classes, counts, strict=True):
-        if count == 0:
-            raise CompareError(
-                f"Class {name!r} of {dataset.name} has no training samples. Add some, or remove "
-                "the class."
-            )
+    for k in (dataset.train.counts() == 0).nonzero().flatten().tolist():
+        raise CompareError(
+            f"Class {dataset.classes[k]!r} of {dataset.name} has no training samples. Add some, "
+            "or remove the class."
+        )
     if int((dataset.test.counts() > 0).sum()) < 2:
         raise CompareError(
             f"The test split of {dataset.name} has samples of one class only. Split the data so "

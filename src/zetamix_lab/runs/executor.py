@@ -1,4 +1,4 @@
-"""Independent jobs, in this process or in processes of this machine; `ray_cluster` has the same.
+"""Independent jobs: in this process, in processes of this machine or on a Ray cluster.
 
 A job is done by `function(job, shared, send, stopped)`. It sends messages, which arrive at
 `receive` in the process of the caller, and returns early once `stopped()` is true.
@@ -6,7 +6,6 @@ A job is done by `function(job, shared, send, stopped)`. It sends messages, whic
 
 import os
 import pickle
-import queue
 import signal
 import subprocess
 import sys
@@ -14,15 +13,17 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, TypeAlias
+
+from zetamix_lab.text import plural
 
 Send: TypeAlias = Callable[[Any], None]
 Stop: TypeAlias = Callable[[], bool]
 Function: TypeAlias = Callable[[Any, Any, Send, Stop], None]
 
-BACKENDS = ("local", "ray")
 POLL_SECONDS = 0.5
 # deaths in a row, without a finished job, after which the work is given up
 MAX_DEATHS = 3
@@ -44,6 +45,7 @@ class Work:
     shared: the data of all jobs; a process receives it once.
     receive: called with every message, and with `KILLED`.
     stop: polled; once it is true, no job is started and those under way are asked to return.
+    alone: whether each job gets a process of its own.
     """
 
     function: Function
@@ -52,6 +54,26 @@ class Work:
     receive: Send
     stop: Stop = lambda: False
     poll_seconds: float = POLL_SECONDS
+    alone: bool = False
+
+
+def run_jobs(work: Work, backend: str, workers: int | None) -> str:
+    """Do the work on a back end, `parse_backend`; returns where it was done."""
+    name, address = parse_backend(backend)
+    if name == "ray":
+        try:
+            from zetamix_lab.runs.ray_cluster import run_on_ray
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "ray":
+                raise
+            raise ExecutorError("Ray is not installed: pip install 'zetamix[ray]'") from None
+        return f"{plural(run_on_ray(work, address, workers), 'worker')} on Ray"
+    if workers == 1 and not work.alone:
+        run_here(work)
+        return "1 process"
+    count = workers or cores()
+    run_in_processes(work, count)
+    return f"{count} processes side by side" if count > 1 else "1 process"
 
 
 def run_here(work: Work) -> None:
@@ -87,10 +109,14 @@ def run_in_processes(work: Work, workers: int) -> None:
                     continue
                 deaths = 0 if state == DONE else deaths + 1
                 if state == DEAD and not stopping and not work.stop():
-                    _check_deaths(deaths)
+                    if deaths >= MAX_DEATHS:
+                        raise ExecutorError(
+                            f"Workers were killed {deaths} times in a row, most likely for lack "
+                            "of memory. Reduce the number of parallel runs (--jobs)."
+                        )
                     work.receive(KILLED)
                     waiting.append(worker.job)
-                elif waiting and not stopping and state == DONE:
+                elif waiting and not stopping and state == DONE and not work.alone:
                     worker.give(waiting.popleft())
                     continue
                 crew.remove(worker)
@@ -98,14 +124,6 @@ def run_in_processes(work: Work, workers: int) -> None:
     finally:
         for worker in crew:
             worker.end()
-
-
-def _check_deaths(deaths: int) -> None:
-    if deaths >= MAX_DEATHS:
-        raise ExecutorError(
-            f"Workers were killed {deaths} times in a row, most likely for lack of memory. Reduce "
-            "the number of parallel runs (--jobs)."
-        )
 
 
 class _Worker:
@@ -140,11 +158,9 @@ class _Worker:
 
     def send(self, message: Any) -> None:
         """Send, unless the process is gone, which `listen` reports."""
-        try:
+        with suppress(BrokenPipeError, ConnectionError):
             # a dataset is not pickled twice
             (self.pipe.send_bytes if isinstance(message, bytes) else self.pipe.send)(message)
-        except (BrokenPipeError, ConnectionError):
-            return
 
     def listen(self, receive: Send) -> str:
         """Pass on the messages that have arrived; returns BUSY, DONE or DEAD."""
@@ -180,37 +196,25 @@ def serve(handle: int) -> None:
     processes of a group, and when its parent was killed, which closes the pipe. Then it saves its
     runs and ends.
     """
-    stop, jobs, pipe = threading.Event(), queue.SimpleQueue[Any](), Connection(handle)
+    pipe, signalled = Connection(handle), threading.Event()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: signalled.set())
 
-    def end(*_: object) -> None:
-        stop.set()
-        jobs.put(None)
-
-    def read() -> None:
-        try:
-            while (message := pipe.recv()) != STOP:
-                jobs.put(message)
-        except (EOFError, OSError):
-            pass
-        end()
+    def stopped() -> bool:
+        # during a job nothing arrives but `STOP` or the end of the pipe
+        return signalled.is_set() or pipe.poll()
 
     def send(kind: str, value: Any = None) -> None:
         # nobody listens if the parent was killed; the run is saved all the same
-        try:
+        with suppress(BrokenPipeError, ConnectionError):
             pipe.send((kind, value))
-        except (BrokenPipeError, ConnectionError):
-            stop.set()
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
-    content = pipe.recv_bytes()
-    threading.Thread(target=read, name="zetamix-jobs", daemon=True).start()
     try:
-        function, shared = pickle.loads(content)
-        while (found := jobs.get()) is not None:
-            function(found[0], shared, lambda message: send(MESSAGE, message), stop.is_set)
-            if stop.is_set():
+        function, shared = pickle.loads(pipe.recv_bytes())
+        while (found := pipe.recv()) != STOP:
+            function(found[0], shared, lambda message: send(MESSAGE, message), stopped)
+            if stopped():
                 # without DONE: the job may not be complete
                 return
             send(DONE)
@@ -229,9 +233,9 @@ def parse_backend(text: str) -> tuple[str, str]:
     (('local', ''), ('ray', 'auto'), ('ray', '10.0.0.1:6379'))
     """
     name, _, address = text.partition(":")
-    if name not in BACKENDS or (name == "local" and address):
+    if name not in ("local", "ray") or (name == "local" and address):
         raise ExecutorError(
-            f"backend must be local, ray (the cluster that this machine belongs to) or "
+            "backend must be local, ray (the cluster that this machine belongs to) or "
             f"ray:HOST:PORT, got {text!r}."
         )
     return name, address or ("auto" if name == "ray" else "")

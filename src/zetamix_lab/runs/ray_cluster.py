@@ -24,10 +24,9 @@ def run_on_ray(work: Work, address: str, workers: int | None) -> int:
     try:
         room = ray.cluster_resources()  # type: ignore[no-untyped-call]
         count, resources = plan_workers(room, len(work.jobs), workers)
-        task = ray.remote(_call).options(
-            **resources, max_retries=MAX_DEATHS - 1, scheduling_strategy="SPREAD"
-        )
-        _run(work, count, task)
+        options = {"max_retries": MAX_DEATHS - 1, "scheduling_strategy": "SPREAD", **resources}
+        # a process that does one job only ends with it
+        _run(work, count, ray.remote(max_calls=int(work.alone))(_call).options(**options))
         return count
     finally:
         ray.shutdown()
@@ -87,17 +86,15 @@ def _call(function: Any, job: Any, shared: Any) -> list[Any]:
 def connect(address: str, init: Any = ray.init) -> None:
     """Join the cluster; raises immediately if nothing listens at the address."""
     host, _, port = address.rpartition(":")
+    if address != "auto" and (not host or not port.isdigit() or "/" in host):
+        raise ExecutorError(
+            f"The address of a Ray cluster must be auto or host:port, got {address!r}."
+        )
     try:
         if address != "auto":
-            if not host or not port.isdigit() or "/" in host:
-                raise ExecutorError(
-                    f"The address of a Ray cluster must be auto or host:port, got {address!r}."
-                )
             # Ray itself retries for minutes
             socket.create_connection((host, int(port)), timeout=5).close()
         init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except ExecutorError:
-        raise
     except (OSError, OverflowError, RayError, RuntimeError, ValueError) as error:
         raise ExecutorError(
             f"Cannot join the Ray cluster at {address!r}: {reason(error)}. {START}"

@@ -4,6 +4,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,14 @@ from zetamix_lab.records import Cell, RunRecord
 from zetamix_lab.runs.executor import (
     KILLED,
     POLL_SECONDS,
-    ExecutorError,
+    Function,
     Send,
     Stop,
     Work,
     cores,
-    parse_backend,
-    run_here,
-    run_in_processes,
+    run_jobs,
 )
-from zetamix_lab.runs.progress import RunProgress, Tracker, run_name
+from zetamix_lab.runs.progress import Tracker, run_name
 from zetamix_lab.train import Recipe, Run
 from zetamix_lab.train.concurrent_runs import train
 from zetamix_lab.train.cuda_graph import compiling_pays
@@ -45,15 +44,10 @@ class CellResults:
 
     records: dict[str, RunRecord] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
-    progress: dict[str, RunProgress] = field(default_factory=dict)
-    trained: int = 0
-    """Runs that this call finished; the others had a record before."""
+    unfinished: dict[str, float] = field(default_factory=dict)
+    """Epochs of the runs that were stopped."""
     description: str = ""
-    """Where they were trained, as in "2 processes side by side"; empty where nothing was."""
-
-    @property
-    def complete(self) -> bool:
-        return len(self.records) == len(self.progress)
+    """Where runs were trained, as in "2 processes side by side"; empty where none was."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +64,8 @@ class Job:
 class Settings:
     """What all jobs of one call share."""
 
-    data: Dataset | DatasetRef
+    data: Any
+    """A dataset or a `DatasetRef`, or what the function takes."""
     out: Path
     options: dict[str, Any] = field(default_factory=dict)
     """Of every `Run`."""
@@ -80,10 +75,11 @@ class Settings:
 
 def run_cells(
     cells: Sequence[Cell],
-    dataset: Dataset,
+    dataset: Any,
     *,
     out: Path,
     ref: DatasetRef | None = None,
+    function: Function | None = None,
     jobs: int | None = None,
     backend: str = "local",
     device: str | None = None,
@@ -100,7 +96,9 @@ def run_cells(
     Runs resume from their checkpoints. A run that fails (it diverged, its folder or data cannot be
     used, the GPU is out of memory) does not end the others. Runs of killed workers are resumed.
 
+    dataset: a `Dataset`, unless `function` is given.
     out: the folder of the runs; each has a folder `Cell.folder` in it.
+    function: trains a cell in place of `train_cells`, each in a process of its own.
     ref: how other processes load the dataset; None sends them the dataset.
     jobs: number of parallel runs: processes on a CPU (default: one per core), concurrent models on
         GPUs (default: 4 on each).
@@ -113,10 +111,8 @@ def run_cells(
     stop: once it returns True, current runs are saved; the same call resumes them.
     options: `save_every`, `keep_model` and `new_bn` of every `Run`.
     """
-    name, address = parse_backend(backend)
     out = out.absolute()
-    tracker = Tracker(cells, watch, name_of, metric)
-    results = CellResults(progress=tracker.runs)
+    tracker, results = Tracker(cells, watch, name_of, metric), CellResults()
     for cell in cells:
         folder = RunFolder(out / cell.folder, cell)
         if (record := folder.read_record()) is not None:
@@ -128,15 +124,16 @@ def run_cells(
     missing = [cell for cell in cells if cell.key not in results.records]
     if not missing:
         return results
-    plan, workers = plan_jobs(missing, jobs, name, device)
-    data = dataset if ref is None or workers == 1 or name == "ray" else ref
+    alone = function is not None
+    plan, workers = plan_jobs(missing, jobs, backend, device, alone=alone)
+    data = dataset if ref is None or workers == 1 or backend != "local" else ref
 
     def receive(message: tuple[str, str, Any]) -> None:
         kind, key, value = message
         if message == KILLED:
             tracker.deaths += 1
         elif kind == "progress":
-            tracker.update(key, value)
+            tracker.update(key, *value)
         elif kind == "failure":
             results.failures[key] = value
             tracker.end(key, "failed")
@@ -144,18 +141,22 @@ def run_cells(
             record, *files = value
             _keep(RunFolder(out / record.cell.folder, record.cell), record, *files)
             results.records[key] = record
-            results.trained += 1
             tracker.end(key, "done", record.last)
             finished(record)
         tracker.tick(after=poll_seconds)
 
     settings = Settings(data, out, options, poll_seconds=poll_seconds)
-    work = Work(train_cells, plan, settings, receive, stop, poll_seconds)
+    work = Work(function or train_cells, plan, settings, receive, stop, poll_seconds, alone)
     # fails immediately if another command runs; workers wait for those of a killed command
     with hold([out / cell.folder for cell in missing], lock=COMMAND_LOCK):
-        results.description = run_jobs(work, name, address, workers)
+        results.description = run_jobs(work, backend, workers)
     tracker.tick()
     results.records = {c.key: results.records[c.key] for c in cells if c.key in results.records}
+    results.unfinished = {
+        key: epochs
+        for key, epochs in tracker.epochs.items()
+        if tracker.states[key] == "training" and epochs
+    }
     return results
 
 
@@ -168,30 +169,14 @@ def _keep(folder: RunFolder, record: RunRecord, curve: Sequence[Any], samples: A
         folder.finish(record, {}, None, samples)
 
 
-def run_jobs(work: Work, backend: str, address: str, workers: int | None) -> str:
-    """Do the work on a back end; returns where it was done."""
-    if backend == "ray":
-        try:
-            from zetamix_lab.runs.ray_cluster import run_on_ray
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "ray":
-                raise
-            raise ExecutorError("Ray is not installed: pip install 'zetamix[ray]'") from None
-        count = run_on_ray(work, address, workers)
-        return f"{count} worker{'s' if count > 1 else ''} on Ray"
-    if workers == 1:
-        run_here(work)
-        return "1 process"
-    run_in_processes(work, workers or cores())
-    return f"{workers} processes side by side"
-
-
 def plan_jobs(
     cells: Sequence[Cell],
     jobs: int | None,
     backend: str,
     device: str | None,
     gpus: int | None = None,
+    *,
+    alone: bool = False,
 ) -> tuple[list[Job], int | None]:
     """The jobs, and the number of workers (None: as many as a cluster has room for).
 
@@ -199,13 +184,17 @@ def plan_jobs(
     is one process per run, and a cluster schedules every run separately.
 
     gpus: the number of GPUs; None asks torch.
+    alone: whether every run has a process, of which there is one, or one for each GPU, by default.
     """
     if gpus is None:
         gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if backend == "ray" or device == "cpu" or not gpus:
-        workers = jobs if backend == "ray" else max(1, min(len(cells), jobs or cores()))
-        return [Job((cell,), device) for cell in cells], workers
+    if backend != "local":
+        return [Job((cell,), device) for cell in cells], jobs
     names = [f"cuda:{index}" for index in range(gpus)] if device in (None, "cuda") else [device]
+    if alone or device == "cpu" or not gpus:
+        devices = cycle(names or [device])
+        workers = jobs or (max(1, len(names)) if alone else cores())
+        return [Job((cell,), next(devices)) for cell in cells], max(1, min(len(cells), workers))
     side_by_side = RUNS_PER_GPU if jobs is None else -(-jobs // len(names))
     shares = [tuple(cells[index :: len(names)]) for index in range(len(names))]
     plan = [
@@ -266,43 +255,37 @@ def _train(job: Job, settings: Settings, send: Send, stopped: Stop, dataset: Dat
             )
             for cell, recipe in zip(job.cells, recipes, strict=True)
         ]
-        reporter = _Reporter(runs, send, stopped, settings.poll_seconds)
-        failures = train(runs, jobs=job.side_by_side, watch=reporter, stop=reporter.stopped)
-    reporter.send_rest()
+        _report(runs, job, settings, send, stopped)
+
+
+def _report(runs: Sequence[Run], job: Job, settings: Settings, send: Send, stopped: Stop) -> None:
+    """Train runs; sends their records, and how far each is every `poll_seconds`."""
+    left, times = list(runs), dict[Run, float]()
+    reached = dict[Run, tuple[float, float, dict[str, Any]]]()
+
+    def watch(run: Run, line: dict[str, Any]) -> None:
+        _, resumed, before = reached.get(run, (0.0, run.epochs, {}))
+        reached[run] = run.epochs, resumed, line if "test" in line else before
+        if time.monotonic() - times.get(run, 0.0) >= settings.poll_seconds:
+            times[run] = time.monotonic()
+            send(("progress", run.cell.key, reached[run]))
+
+    def send_finished() -> bool:
+        # with several runs in one process, a run may be finished long before its job
+        for run in [run for run in left if run.record is not None]:
+            left.remove(run)
+            send_last(run)
+            files = run.folder.read_curve(), run.folder.read_samples()
+            send(("record", run.cell.key, (run.record, *files)))
+        return stopped()
+
+    def send_last(run: Run) -> None:
+        if run in reached:
+            send(("progress", run.cell.key, reached[run]))
+
+    failures = train(runs, jobs=job.side_by_side, watch=watch, stop=send_finished)
+    send_finished()
+    for run in left:
+        send_last(run)
     for run, failure in failures.items():
         send(("failure", run.cell.key, failure))
-
-
-class _Reporter:
-    """Sends how far runs are, at most once per `seconds` each, and their records."""
-
-    def __init__(self, runs: Sequence[Run], send: Send, stop: Stop, seconds: float) -> None:
-        self.runs, self.send, self.stop, self.seconds = list(runs), send, stop, seconds
-        self._progress: dict[Run, RunProgress] = {}
-        self._times: dict[Run, float] = {}
-
-    def __call__(self, run: Run, line: dict[str, Any]) -> None:
-        before = self._progress.get(run, RunProgress(resumed=run.epochs))
-        shown = line if "test" in line else before.line
-        self._progress[run] = RunProgress("training", run.epochs, before.resumed, shown)
-        if time.monotonic() - self._times.get(run, 0.0) >= self.seconds:
-            self._times[run] = time.monotonic()
-            self.send(("progress", run.cell.key, self._progress[run]))
-
-    def stopped(self) -> bool:
-        # with several runs in one process, a run may be finished long before its job
-        for run in [run for run in self.runs if run.record is not None]:
-            self.runs.remove(run)
-            self._send_last(run)
-            files = run.folder.read_curve(), run.folder.read_samples()
-            self.send(("record", run.cell.key, (run.record, *files)))
-        return self.stop()
-
-    def send_rest(self) -> None:
-        self.stopped()
-        for run in self.runs:
-            self._send_last(run)
-
-    def _send_last(self, run: Run) -> None:
-        if run in self._progress:
-            self.send(("progress", run.cell.key, self._progress[run]))
