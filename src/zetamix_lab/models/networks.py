@@ -84,7 +84,7 @@ def check_model(name: str, code: FileRef | None = None) -> None:
     """
     available = torchvision.models.list_models(module=torchvision.models)
     if code is not None or is_python_file(name):
-        _load_function(name, code)
+        load_function(name, code)
     elif name.startswith(TIMM):
         if importlib.util.find_spec("timm") is None:
             raise UnknownModelError("timm is not installed: pip install 'zetamix[timm]'")
@@ -292,7 +292,7 @@ def _from_file(
     name: str, num_classes: int, shape: tuple[int, ...], code: FileRef | None
 ) -> nn.Module:
     """The module that a function of a Python file returns; code: as of `build`."""
-    make = _load_function(name, code)
+    make = load_function(name, code)
     try:
         model = make(num_classes)
         logits = _outputs(model, shape) if isinstance(model, nn.Module) else None
@@ -314,7 +314,7 @@ def _from_file(
     return model
 
 
-def _load_function(name: str, code: FileRef | None) -> Callable[..., Any]:
+def load_function(name: str, code: FileRef | None) -> Callable[..., Any]:
     """The function FILE.py:FUNCTION; code: as of `build`."""
     path, _, function = name.rpartition(":")
     code = FileRef.read(path) if code is None else code
