@@ -81,15 +81,19 @@ class MeasurementCell:
     """A measurement that is not a training run."""
 
     kind: str
+    """Which measurement, such as "dimension"."""
     dataset: str
+    """Empty if the measurement needs no dataset."""
     method: str
     seed: int = 0
     recipe: dict[str, Any] = field(default_factory=dict)
+    """Everything else that determines the result."""
 
     @property
     def index(self) -> str:
         """What the records of this cell have in common."""
-        return json.dumps(asdict(self), sort_keys=True)
+        decides = [self.kind, self.dataset, self.method, self.seed, self.recipe]
+        return json.dumps(decides, sort_keys=True)
 
     @property
     def device(self) -> str | None:

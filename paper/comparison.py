@@ -104,9 +104,6 @@ def measure_contrast(cell: MeasurementCell, context: Context) -> Measured:
     return Measured({"contrast": mean_of(contrast).as_dict(), "counts": counts.int().tolist()})
 
 
-MEASURES = {"contrast": measure_contrast}
-
-
 def draw(view: View) -> Result:
     runs, tests = read_runs(view), compare(view)
     tables = {"zetamix": main_table(view, runs, tests)}

@@ -55,7 +55,7 @@ def measure(cell: MeasurementCell, context: Context) -> Measured:
     same = (context.dataset.fingerprint, cell.method, cell.seed, cell.recipe["batch"])
     found = context.dimensions.setdefault(same, {})
     if count not in found:
-        outputs = context.mix(cell, train.samples, train.labels)
+        outputs = context.mix(cell, train)
         memory = CPU_MEMORY
         if context.device.type == "cuda":
             # half of the free memory: all products of 50,000 images take 20 GB
@@ -64,9 +64,6 @@ def measure(cell: MeasurementCell, context: Context) -> Measured:
         dimensions = local_dimension(outputs.samples, counts, memory_gb=memory)
         found.update(zip(counts, dimensions, strict=True))
     return Measured(mean_of(found[count]).as_dict())
-
-
-MEASURES = {"dimension": measure}
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,7 @@ def claim_table(views: Sequence[View]) -> Table:
 
 
 def _section(view: View, result: Result) -> Section:
-    other = sum(view.store.find(cell) is not None for cell in view.more)
-    more = f", and {other} with other variants of the recipe" if other else ""
+    more = f", and {len(view.more)} with other variants of the recipe" if view.more else ""
     blocks: list[Block] = [f"Measured: {view.progress} cells{more}."]
     blocks += [*result.findings, *result.pictures]
     tables = list(result.tables.values())

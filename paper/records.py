@@ -27,18 +27,10 @@ MEASUREMENT_SCHEMA = "zetamix/measurement/1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measurement:
+class Measurement(MeasurementCell):
     """The result of a measurement that is not a training run."""
 
-    kind: str
-    """Which measurement, such as "dimension"."""
-    dataset: str
-    """Empty if the measurement needs no dataset."""
     fingerprint: str
-    method: str
-    seed: int
-    recipe: dict[str, Any]
-    """Everything else that determines the result."""
     values: dict[str, Any]
     wall_s: float
     machine: dict[str, str]
@@ -100,11 +92,9 @@ class RecordStore:
         self.records[record.key] = record
         self.artifact_of[record.key] = artifact
         if isinstance(record, RunRecord):
-            self._runs.setdefault(index_of(record), {})[record.cell.seed] = record
+            self._runs.setdefault(cell_of(record).index, {})[record.cell.seed] = record
         else:
-            names = ("kind", "dataset", "method", "seed", "recipe")
-            cell = MeasurementCell(**{name: getattr(record, name) for name in names})
-            self._measurements[cell.index] = record
+            self._measurements[record.index] = record
 
     def find(self, cell: PaperCell) -> Record | None:
         """The latest record of a cell, stored for any artifact."""
@@ -147,12 +137,12 @@ class RecordStore:
             ) from None
 
 
-def index_of(record: RunRecord) -> tuple[Any, ...]:
-    """`TrainingCell.index` of the cell of a record."""
-    subset = record.extra.get("subset")
-    # via Recipe, so that fields added by a later version have their defaults
-    recipe = Recipe.from_dict(record.cell.recipe)
-    return record.cell.dataset, record.cell.method, recipe, subset and Subset(**subset)
+def cell_of(record: RunRecord) -> TrainingCell:
+    """The cell that a record is the result of."""
+    cell, subset = record.cell, record.extra.get("subset")
+    # fields of the recipe that were added by a later version have their defaults
+    recipe = Recipe.from_dict(cell.recipe)
+    return TrainingCell(cell.dataset, cell.method, cell.seed, recipe, subset and Subset(**subset))
 
 
 def _read(path: Path) -> Iterator[Record]:

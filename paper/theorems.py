@@ -77,9 +77,6 @@ def measure_equivalence(cell: MeasurementCell, context: Context) -> Measured:
     return Measured({**values, "largest_difference": largest})
 
 
-MEASURES = {"dominance": measure_dominance, "equivalence": measure_equivalence}
-
-
 def draw(view: View) -> Result:
     curves = {
         "N → ∞" if record.recipe["sources"] == "all" else f"N = {record.recipe['sources']}": record

@@ -172,9 +172,6 @@ def measure_batch(cell: MeasurementCell, context: Context) -> Measured:
     return Measured({"rows": rows})
 
 
-MEASURES = {"training-time": measure_training, "batch-time": measure_batch}
-
-
 def draw(view: View) -> Result:
     tables = {"training": _training_table(view)}
     if view.measurements("batch-time"):

@@ -125,7 +125,7 @@ def test_cells_are_as_many_as_the_paper_has_and_no_two_alike(id):
     assert len({(cell.index, cell.seed) for cell in cells}) == len(cells)
     for cell in cells:
         assert cell.dataset == "" or cell.dataset in CATALOGUE
-        assert isinstance(cell, TrainingCell) or cell.kind in ARTIFACTS[id].module.MEASURES
+        assert isinstance(cell, TrainingCell) or cell.kind in MEASURES
 
 
 def test_every_measure_is_used_and_every_kind_has_one():
