@@ -1,6 +1,6 @@
 """What figures and tables of the artifacts share: names of methods, cells, panels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +75,18 @@ def mean_cell(values: Sequence[float] | pd.Series, digits: int, mark: Mark = "")
         return Cell(None)
     spread = float(values.std()) if len(values) > 1 else None
     return Cell(float(values.mean()), error=spread, n=len(values), digits=digits, mark=mark)
+
+
+def signed_cells(values: Iterable[float], digits: int) -> list[Cell]:
+    """Differences, with their signs."""
+    return [Cell(float(value), digits=digits, signed=True) for value in values]
+
+
+def interval_text(test: Mapping[Any, float], digits: int, about: str = "") -> str:
+    """A difference with its 95 % interval, if there is one: "−0.42 (−0.61 to −0.23)"."""
+    cells = signed_cells((test[name] for name in ("mean", "low", "high")), digits)
+    mean, low, high = (cell.text() for cell in cells)
+    return mean if pd.isna(test["low"]) else f"{mean} ({about}{low} to {high})"
 
 
 def finish(figure: Figure, name: str, *, alt: str, caption: str) -> Picture:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from paper.cells import Request, Subset, TrainingCell
 from paper.datasets import CATALOGUE
-from paper.drawing import Result, mean_cell, method_name
+from paper.drawing import Result, interval_text, mean_cell, method_name
 from paper.records import View
 from zetamix.methods import parse
 from zetamix_lab.records import RunRecord
@@ -188,12 +188,8 @@ def _control_table(errors: pd.DataFrame) -> Table:
     for method in compared:
         difference = ""
         if method in CONTROLS:
-            test = tests.loc[method]
-            mean, low, high = (
-                Cell(float(test[name]), digits=3, signed=True).text()
-                for name in ("mean", "low", "high")
-            )
-            difference = f"{mean} (95 %: {low} to {high}, n = {test['n']})"
+            text = interval_text(tests.loc[method], 3, "95 %: ")
+            difference = f"{text[:-1]}, n = {tests.at[method, 'n']})"
         own = Cell(float(relative.loc[method].mean()), digits=3)
         rows.append([setting_name(method), *_error_cells(shared, method), own, difference])
     notes = [
