@@ -255,9 +255,8 @@ def _contrast_picture(view: View) -> list[Picture]:
     methods = [method for split, method in measured if split == "train"]
     if ("test", "none") not in measured or not methods:
         return []
-    shares = {key: counts / counts.sum() for key, counts in measured.items()}
-    top = max(float(share.max()) for share in shares.values())
-    heights = {key: 0.85 * share / top for key, share in shares.items()}
+    top = max(float(counts.max() / counts.sum()) for counts in measured.values())
+    heights = {key: 0.85 * counts / counts.sum() / top for key, counts in measured.items()}
     places = [CONTRAST_TOP * (k + 0.5) / CONTRAST_BINS for k in range(CONTRAST_BINS)]
     with drawing(5.6, 1.3 + 0.62 * len(methods)) as figure:
         axes = figure.subplots()

@@ -101,13 +101,14 @@ def draw(view: View) -> Result:
 
 
 def curves_of(view: View) -> list[Curve]:
-    cells = [cell for cell, _ in view.measured("dimension")]
-    curves = []
-    for dataset, count in dict.fromkeys((c.dataset, c.recipe["neighbours"]) for c in cells):
-        records = view.measurements("dimension", dataset, neighbours=count)
-        title = f"{CATALOGUE[dataset].title}, k = {count}"
-        curves.append(Curve(title, count, {record.method: record.values for record in records}))
-    return curves
+    curves: dict[str, Curve] = {}
+    for cell, record in view.measured("dimension"):
+        count = cell.recipe["neighbours"]
+        title = f"{CATALOGUE[cell.dataset].title}, k = {count}"
+        curve = curves.setdefault(title, Curve(title, count, {}))
+        if record is not None:
+            curve.values[cell.method] = record.values
+    return list(curves.values())
 
 
 def _picture(curves: list[Curve]) -> Picture:
@@ -165,15 +166,11 @@ def _table(curves: list[Curve]) -> Table:
     methods = {"none": "original", "mixup:1.0": "mixup"}
     methods |= {f"zeta:{gamma}": f"γ = {gamma}" for gamma in TABLE_GAMMAS}
     lower = "lower from γ"
-    rows = [
-        {"data": curve.title}
-        | {
-            name: estimate_cell(curve.values.get(method), "spread", digits=2)
-            for method, name in methods.items()
-        }
-        | {lower: Cell(curve.lower_from, digits=2)}
-        for curve in curves
-    ]
+    frame = pd.DataFrame({"data": [curve.title for curve in curves]})
+    for method, name in methods.items():
+        values = (curve.values.get(method) for curve in curves)
+        frame[name] = [estimate_cell(value, "spread", digits=2) for value in values]
+    frame[lower] = [Cell(curve.lower_from, digits=2) for curve in curves]
     saturated = "; ".join(curve.title for curve in curves if curve.is_saturated)
     notes = [
         "Mean ± standard deviation between points; k: neighbours, without the point itself; "
@@ -184,4 +181,4 @@ def _table(curves: list[Curve]) -> Table:
         *([f"Saturated (k neighbours span k − 1): {saturated}."] if saturated else []),
     ]
     tips = {lower: "ζ-mixup is below mixup from this γ on, of those measured"}
-    return Table.of(pd.DataFrame(rows), "Local intrinsic dimension", notes, tips)
+    return Table.of(frame, "Local intrinsic dimension", notes, tips)
