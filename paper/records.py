@@ -110,14 +110,15 @@ class RecordStore:
     def add(
         self, artifact: str, record: Record, arrays: Mapping[str, Tensor] | None = None
     ) -> None:
-        """Write a record. Its arrays are written first, so that no record has a missing file."""
+        """Write a record, after the arrays of a measurement, so that none has a missing file."""
         folder = self.folder / artifact
-        if arrays and isinstance(record, Measurement) and record.arrays is not None:
+        if arrays and isinstance(record, Measurement):
+            record = dataclasses.replace(record, arrays=f"arrays/{record.key}.npz")
             content = io.BytesIO()
             # equal numbers give equal bytes
             parts: dict[str, Any] = {name: part.cpu().numpy() for name, part in arrays.items()}
             np.savez_compressed(content, **parts)
-            write_bytes(folder / record.arrays, content.getvalue())
+            write_bytes(folder / str(record.arrays), content.getvalue())
         record = type(record).from_dict(json_safe(record.as_dict()))
         append_record(folder / "records.jsonl", record)
         self._insert(artifact, record)
@@ -150,9 +151,9 @@ def _read(path: Path) -> Iterator[Record]:
         for number, values in enumerate(read_lines(path), 1):
             schema = values.get("schema")
             if schema not in (RUN_SCHEMA, MEASUREMENT_SCHEMA):
-                raise PaperError(
+                raise ValueError(
                     f"{path}, line {number}: expected a record of schema {RUN_SCHEMA} or "
-                    f"{MEASUREMENT_SCHEMA}, got {schema!r}. Repair or remove that line."
+                    f"{MEASUREMENT_SCHEMA}, got {schema!r}."
                 )
             yield (RunRecord if schema == RUN_SCHEMA else Measurement).from_dict(values)
     except (TypeError, KeyError) as error:
@@ -160,8 +161,7 @@ def _read(path: Path) -> Iterator[Record]:
             f"{path}: a record has a missing or unknown field: {error}. Repair or remove it."
         ) from None
     except ValueError as error:
-        advice = "" if isinstance(error, PaperError) else " Repair or remove that line."
-        raise PaperError(f"{error}{advice}") from None
+        raise PaperError(f"{error} Repair or remove that line.") from None
 
 
 @dataclass(frozen=True)
@@ -180,24 +180,20 @@ class View:
     def trainings(self) -> list[TrainingCell]:
         return [cell for cell in (*self.cells, *self.more) if isinstance(cell, TrainingCell)]
 
-    def measured(
-        self, kind: str, dataset: str | None = None, **recipe: Any
-    ) -> Iterator[tuple[MeasurementCell, Measurement | None]]:
+    def measured(self, kind: str) -> Iterator[tuple[MeasurementCell, Measurement | None]]:
         """Cells of one kind in order, each with its record or None."""
         for cell in self.cells:
-            if not isinstance(cell, MeasurementCell) or cell.kind != kind:
-                continue
-            matches = all(cell.recipe.get(key) == value for key, value in recipe.items())
-            if matches and dataset in (None, cell.dataset):
+            if isinstance(cell, MeasurementCell) and cell.kind == kind:
                 record = self.store.find(cell)
                 yield cell, record if isinstance(record, Measurement) else None
 
     def measurements(
         self, kind: str, dataset: str | None = None, **recipe: Any
     ) -> list[Measurement]:
-        """Records of one kind, in the order of their cells."""
-        measured = self.measured(kind, dataset, **recipe)
-        return [record for _, record in measured if record is not None]
+        """Records of one kind, of a dataset and with these values, in the order of their cells."""
+        records = [record for _, record in self.measured(kind) if record is not None]
+        kept = [record for record in records if dataset in (None, record.dataset)]
+        return [record for record in kept if recipe.items() <= record.recipe.items()]
 
     @cached_property
     def empty(self) -> list[PaperCell]:

@@ -49,8 +49,7 @@ def run_cells(store, id, cells, data):
     for cell in cells:
         found = MEASURES[cell.kind](cell, context)
         record = dataclasses.replace(measured(cell, found.values), fingerprint=data.fingerprint)
-        arrays = f"{record.key}.npz" if found.arrays else None
-        store.add(id, dataclasses.replace(record, arrays=arrays), found.arrays)
+        store.add(id, record, found.arrays)
 
 
 @pytest.mark.parametrize("id", ARTIFACTS)

@@ -58,7 +58,7 @@ def test_a_run_on_a_part_of_the_data_is_another_cell(tmp_path):
 def test_results_come_back_as_they_were_written(tmp_path):
     results, points = RecordStore(tmp_path), torch.rand(5, 2)
     record = measurement()
-    record = dataclasses.replace(record, arrays=f"{record.key}.npz")
+    record = dataclasses.replace(record, arrays=f"arrays/{record.key}.npz")
     results.add("overview", record, {"points": points})
     cell = cells_of("natural")[0]
     trained = run_record(cell, 0.05)
@@ -107,7 +107,7 @@ def test_a_damaged_file_is_named(tmp_path, line, message):
 @pytest.mark.parametrize("flipped", [True, False])
 def test_arrays_that_cannot_be_read_are_named(tmp_path, flipped):
     results = RecordStore(tmp_path)
-    record = dataclasses.replace(measurement(), arrays=f"{measurement().key}.npz")
+    record = dataclasses.replace(measurement(), arrays=f"arrays/{measurement().key}.npz")
     results.add("overview", record, {"points": torch.rand(2)})
     path = tmp_path / "overview" / record.arrays
     damaged = bytearray(path.read_bytes())
