@@ -20,7 +20,7 @@ from paper.drawing import (
     method_name,
     signed_cells,
 )
-from paper.measure import mean_of
+from paper.measure.estimate import mean_of
 from paper.records import View
 from paper.search import AUGMENTATION
 from zetamix.methods import parse

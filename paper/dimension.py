@@ -11,7 +11,8 @@ from paper.cells import MeasurementCell, Request
 from paper.context import Context, Measured
 from paper.datasets import CATALOGUE
 from paper.drawing import Result, blank, estimate_cell, finish, gamma_of
-from paper.measure import local_dimension, mean_of
+from paper.measure.dimension import local_dimension
+from paper.measure.estimate import mean_of
 from paper.records import View
 from zetamix.gamma import GAMMA_MIN
 from zetamix_lab.report import Cell, Picture, Table, drawing

@@ -11,7 +11,7 @@ from torch import Tensor
 from paper.cells import MeasurementCell, Request
 from paper.context import Context, Measured, MixedSamples
 from paper.drawing import SOFT_LABELS, Result, bare, estimate_cell, finish, gamma_of, method_name
-from paper.measure import mean_of
+from paper.measure.estimate import mean_of
 from paper.measure.neighbours import Cloud, distances_to
 from paper.records import Measurement, View
 from zetamix_lab.report import Picture, Table, drawing

@@ -13,9 +13,9 @@ from paper import values as paper
 from paper.cells import MeasurementCell, Request
 from paper.context import Context, Measured
 from paper.drawing import Result, bare, estimate_cell, finish, method_name
-from paper.measure import density, judge, mean_of
+from paper.measure.estimate import mean_of
 from paper.measure.oracle import Oracle, accuracy, train_oracle
-from paper.measure.realism import CERTAIN, FLOOR, predict
+from paper.measure.realism import CERTAIN, FLOOR, density, judge, predict
 from paper.records import Measurement, View
 from zetamix_lab.data.augment import Scale
 from zetamix_lab.models import initialise

@@ -9,7 +9,7 @@ from memory import peak_bytes
 from sklearn.datasets import load_digits
 
 from paper.datasets import manifolds
-from paper.measure import local_dimension
+from paper.measure.dimension import local_dimension
 from paper.measure.neighbours import Cloud, nearest
 
 skdim = pytest.importorskip("skdim")
