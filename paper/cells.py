@@ -92,8 +92,7 @@ class MeasurementCell:
     @property
     def index(self) -> str:
         """What the records of this cell have in common."""
-        decides = [self.kind, self.dataset, self.method, self.seed, self.recipe]
-        return json.dumps(decides, sort_keys=True)
+        return json.dumps([self.kind, self.dataset, self.method, self.recipe], sort_keys=True)
 
     @property
     def device(self) -> str | None:
@@ -129,17 +128,12 @@ class Request:
         changes = (self.seeds, self.augmentations, self.epochs, self.weights, self.models)
         return any(change is not None for change in changes)
 
-    def seeds_or(self, default: tuple[int, ...]) -> tuple[int, ...]:
-        return default if self.seeds is None else self.seeds
-
     def recipes(self, dataset: str, *augmentations: str | None, **changes: Any) -> list[Recipe]:
         """The paper's recipe with each augmentation, unless others are requested.
 
         None leaves a field as it is.
         """
         changes |= {"epochs": self.epochs, "weights": self.weights}
-        every = [{**changes, "augmentation": name} for name in self.augmentations or augmentations]
-        return [
-            RECIPES[dataset].change(**{k: v for k, v in each.items() if v is not None})
-            for each in every
-        ]
+        recipe = RECIPES[dataset].change(**{k: v for k, v in changes.items() if v is not None})
+        names = self.augmentations or augmentations
+        return [recipe if name is None else recipe.change(augmentation=name) for name in names]

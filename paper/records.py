@@ -82,8 +82,8 @@ class RecordStore:
         """By key; of two records with the same key, the later one is used."""
         self.artifact_of: dict[str, str] = {}
         """The artifact in whose file a record is stored, by key."""
-        self._runs: dict[tuple[Any, ...], dict[int, RunRecord]] = {}
-        self._measurements: dict[str, Measurement] = {}
+        self._found: dict[object, dict[int, Any]] = {}
+        """By the index of the cell, then by seed."""
         for path in sorted(folder.glob("*/records.jsonl")):
             for record in _read(path):
                 self._insert(path.parent.name, record)
@@ -91,20 +91,16 @@ class RecordStore:
     def _insert(self, artifact: str, record: Record) -> None:
         self.records[record.key] = record
         self.artifact_of[record.key] = artifact
-        if isinstance(record, RunRecord):
-            self._runs.setdefault(cell_of(record).index, {})[record.cell.seed] = record
-        else:
-            self._measurements[record.index] = record
+        cell = cell_of(record) if isinstance(record, RunRecord) else record
+        self._found.setdefault(cell.index, {})[cell.seed] = record
 
     def find(self, cell: PaperCell) -> Record | None:
         """The latest record of a cell, stored for any artifact."""
-        if isinstance(cell, MeasurementCell):
-            return self._measurements.get(cell.index)
-        return self._runs.get(cell.index, {}).get(cell.seed)
+        return self._found.get(cell.index, {}).get(cell.seed)
 
     def runs_of(self, cell: TrainingCell) -> list[RunRecord]:
         """Records of a cell with any seed, ordered by seed."""
-        runs = self._runs.get(cell.index, {})
+        runs = self._found.get(cell.index, {})
         return [runs[seed] for seed in sorted(runs)]
 
     def add(

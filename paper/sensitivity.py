@@ -35,7 +35,7 @@ def cells(request: Request) -> list[TrainingCell]:
         TrainingCell(dataset, f"zeta:{gamma}", seed, recipe)
         for dataset in DATASETS
         for settings in (grid, sweep_settings(SWEEP_MODELS))
-        for seed in request.seeds_or((0,))
+        for seed in request.seeds or (0,)
         for gamma, weight_decay in settings
         for recipe in request.recipes(dataset, "flip", weight_decay=weight_decay)
     ]

@@ -101,7 +101,7 @@ def _cells(
         TrainingCell(dataset, method, seed, recipe)
         for dataset in RECIPES
         if CATALOGUE[dataset].group == group
-        for seed in request.seeds_or(seeds)
+        for seed in request.seeds or seeds
         for model in models
         for recipe in request.recipes(dataset, *augmentations, model=model)
         for method in methods
@@ -137,11 +137,11 @@ def runs_of(view: View) -> pd.DataFrame:
 
 def _settings(view: View) -> dict[TrainingCell, str]:
     """One cell for each setting, of any seed, with the label of its recipe."""
-    cells = {cell.index: cell for cell in reversed(view.trainings)}
+    cells = {cell.index: cell for cell in view.trainings}
     skin = view.artifact.startswith("skin")
     return {
         cell: "from scratch" if skin and cell.recipe.weights is None else cell.label
-        for cell in reversed(cells.values())
+        for cell in cells.values()
     }
 
 
@@ -237,7 +237,13 @@ def comparison_table(view: View, runs: pd.DataFrame) -> Table:
                 line += signed_cells([float(own.mean()) - printed], digits)
         issues = [str(k) for k, issue in enumerate(numbered, 1) if issue.concerns(*row)]
         lines.append([*line, ", ".join(issues)])
-    notes = [_explanation(metrics), *METHOD_NOTES, *NOTES[view.artifact], *_data_notes(runs)]
+    explanation = (
+        f"{sentence_case(METRICS[metrics[0]].better)}. Paper: as printed, with its bold and "
+        "underlined values; no mixing is its ERM. Ours: mean ± standard deviation over n seeds; "
+        f"{MARKED}; – no run yet. Ours is at the epoch with the best validation score, or at the "
+        "last one for datasets without a validation split."
+    )
+    notes = [explanation, *METHOD_NOTES, *NOTES[view.artifact], *_data_notes(runs)]
     notes += [] if all(method in paper.METHODS for *_, method in rows) else [OURS]
     notes += [f"[{number}] {issue.sentence}" for number, issue in enumerate(numbered, 1)]
     notes += [f"About the paper: {i.sentence}" for i in footnotes if i not in numbered]
@@ -278,15 +284,6 @@ def _data_notes(runs: pd.DataFrame) -> list[str]:
         own = [note for note in run.extra.get("notes", ()) if note not in spec.notes]
         notes |= dict.fromkeys(f"{spec.title}: {note}." for note in own)
     return list(notes)
-
-
-def _explanation(metrics: Sequence[str]) -> str:
-    return (
-        f"{sentence_case(METRICS[metrics[0]].better)}. Paper: as printed, with its bold and "
-        "underlined values; no mixing is its ERM. Ours: mean ± standard deviation over n seeds; "
-        f"{MARKED}; – no run yet. Ours is at the epoch with the best validation score, or at the "
-        "last one for datasets without a validation split."
-    )
 
 
 def readme_table(view: View, dataset: str) -> Table:
