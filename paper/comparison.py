@@ -11,15 +11,7 @@ import torch
 from paper.cells import MeasurementCell, PaperCell, Request, Subset, TrainingCell
 from paper.context import Context, Measured
 from paper.datasets import CATALOGUE
-from paper.drawing import (
-    ZETAMIX,
-    Result,
-    finish,
-    interval_text,
-    mean_cell,
-    method_name,
-    signed_cells,
-)
+from paper.drawing import ZETAMIX, Result, finish, mean_cell, method_name, signed_cells
 from paper.measure.estimate import mean_of
 from paper.records import View
 from paper.search import AUGMENTATION
@@ -193,8 +185,11 @@ def main_table(view: View, runs: pd.DataFrame, tests: pd.DataFrame) -> Table:
         rival = str(others.idxmax()) if len(others) else ""
         rows[RIVAL][head] = "–"
         if rival in found.index:
-            text = interval_text(found.loc[rival], metric.digits)
-            rows[RIVAL][head] = f"{method_name(rival)}: {text}"
+            test = found.loc[rival]
+            cells = signed_cells(test[["mean", "low", "high"]], metric.digits)
+            mean, low, high = (cell.text() for cell in cells)
+            interval = "" if pd.isna(test["low"]) else f" ({low} to {high})"
+            rows[RIVAL][head] = f"{method_name(rival)}: {mean}{interval}"
     notes = [
         "Test split, last epoch, mean ± standard deviation over seeds, of which n are fewer than "
         "the column says; – no run yet. Lower is better for errors, higher for AUC and balanced "

@@ -82,13 +82,6 @@ def signed_cells(values: Iterable[float], digits: int) -> list[Cell]:
     return [Cell(float(value), digits=digits, signed=True) for value in values]
 
 
-def interval_text(test: Mapping[Any, float], digits: int, about: str = "") -> str:
-    """A difference with its 95 % interval, if there is one: "−0.42 (−0.61 to −0.23)"."""
-    cells = signed_cells((test[name] for name in ("mean", "low", "high")), digits)
-    mean, low, high = (cell.text() for cell in cells)
-    return mean if pd.isna(test["low"]) else f"{mean} ({about}{low} to {high})"
-
-
 def finish(figure: Figure, name: str, *, alt: str, caption: str) -> Picture:
     matplotlib.rcParams["savefig.dpi"] = DPI
     return Picture.of(figure, name, alt=alt, caption=caption)

@@ -60,8 +60,6 @@ def helix(count: int = CURVED_POINTS, *, dimension: int = 3, seed: int = 0) -> P
     >>> helix(100, dimension=12).samples.shape
     torch.Size([100, 12])
     """
-    if dimension < 3:
-        raise ValueError(f"A helix needs at least 3 dimensions, got {dimension}.")
     angle = 2 * math.pi * torch.rand(count, generator=_seeded(seed), dtype=torch.float64)
     ring = 2 + (8 * angle).cos()
     samples = torch.zeros(count, dimension, dtype=torch.float64)
