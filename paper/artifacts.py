@@ -174,12 +174,16 @@ def _other_recipes(id: str, cells: Sequence[PaperCell], store: RecordStore) -> l
     own, asked = ARTIFACTS[id], {cell.index for cell in cells}
     kind = own.module, own.make_cells
     alike = [other for other, each in ARTIFACTS.items() if (each.module, each.make_cells) == kind]
-    found = []
-    for key, record in store.records.items():
-        if isinstance(record, RunRecord) and store.artifact_of[key] in alike:
-            cell = cell_of(record)
-            recipe = cell.recipe
+    runs = [
+        cell_of(record)
+        for key, record in store.records.items()
+        if isinstance(record, RunRecord) and store.artifact_of[key] in alike
+    ]
+    others = {}
+    for cell in runs:
+        recipe = cell.recipe
+        if cell.index not in asked:
             variant = Request((cell.seed,), (recipe.augmentation,), recipe.epochs, recipe.weights)
-            if cell.index not in asked and cell in own.cells(variant):
-                found.append(cell)
-    return found
+            others[cell] = variant
+    made = {variant: own.cells(variant) for variant in set(others.values())}
+    return [cell for cell, variant in others.items() if cell in made[variant]]

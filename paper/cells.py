@@ -134,6 +134,8 @@ class Request:
         None leaves a field as it is.
         """
         changes |= {"epochs": self.epochs, "weights": self.weights}
-        recipe = RECIPES[dataset].change(**{k: v for k, v in changes.items() if v is not None})
-        names = self.augmentations or augmentations
-        return [recipe if name is None else recipe.change(augmentation=name) for name in names]
+        every = [{**changes, "augmentation": name} for name in self.augmentations or augmentations]
+        return [
+            RECIPES[dataset].change(**{k: v for k, v in each.items() if v is not None})
+            for each in every
+        ]
