@@ -19,12 +19,10 @@ from paper import (
 from paper.cells import PaperCell, PaperError, Request, TrainingCell
 from paper.context import Measure
 from paper.drawing import ZETAMIX, Result
-from paper.recipes import RECIPES
-from paper.records import RecordStore, View, index_of
+from paper.records import RecordStore, View, cell_of
 from paper.values import TABLES
 from zetamix_lab.records import RunRecord
 from zetamix_lab.text import did_you_mean
-from zetamix_lab.train.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,7 @@ class Artifact:
     """A figure or table of the paper, or one of ours."""
 
     module: ModuleType
-    """With the functions `cells` and `draw`, and `MEASURES` by kind of measurement, if it has any.
-    """
+    """With the functions `cells` and `draw`."""
     title: str
     claim: str = ""
     """The claim of the paper in plain language; empty for what is not in the paper."""
@@ -107,12 +104,19 @@ ARTIFACTS: Mapping[str, Artifact] = {
 }
 # measured within seconds or minutes, and drawn only as a whole
 COMPLETE_ONLY = ("overview", "distributions", "mnist", "theorems")
+# by the kind of the cell
 MEASURES: Mapping[str, Measure] = {
-    kind: measure
-    for artifact in ARTIFACTS.values()
-    for kind, measure in getattr(artifact.module, "MEASURES", {}).items()
+    "overview": overview.measure,
+    "distribution": distributions.measure,
+    "oracle": mnist.measure_oracle,
+    "realism": mnist.measure_realism,
+    "dimension": dimension.measure,
+    "training-time": timing.measure_training,
+    "batch-time": timing.measure_batch,
+    "dominance": theorems.measure_dominance,
+    "equivalence": theorems.measure_equivalence,
+    "contrast": comparison.measure_contrast,
 }
-SPELLED = {"zetamix": ZETAMIX}
 # additional methods in the paper's tables
 OWN_METHODS = ("switch", ZETAMIX)
 
@@ -120,24 +124,23 @@ OWN_METHODS = ("switch", ZETAMIX)
 def select_cells(id: str, request: Request) -> list[PaperCell]:
     """The cells of an artifact that match a request."""
     cells = ARTIFACTS[id].cells(request)
-    trains = any(isinstance(cell, TrainingCell) for cell in cells)
-    if request.changes_training and not trains:
+    if request.changes_training and not any(isinstance(cell, TrainingCell) for cell in cells):
         raise PaperError(
             "Seeds, augmentation, epochs, models and weights apply only to artifacts that train "
             f"models, and {id} trains none."
         )
     # zetamix may be requested by its short name; its cells have all options
-    methods = None if request.methods is None else [SPELLED.get(m, m) for m in request.methods]
-    chosen = {"dataset": request.datasets, "model": request.models, "method": methods}
-    for field_name, names in chosen.items():
-        choices = list(filter(None, dict.fromkeys(getattr(c, field_name, "") for c in cells)))
+    spelled = [ZETAMIX if method == "zetamix" else method for method in request.methods or ()]
+    chosen = {"dataset": request.datasets, "model": request.models, "method": spelled}
+    for field, names in chosen.items():
+        choices = list(filter(None, dict.fromkeys(getattr(c, field, "") for c in cells)))
         for name in names or ():
             if name not in choices:
-                listed = f"one of {', '.join(choices)}" if choices else f"no {field_name}"
+                listed = f"one of {', '.join(choices)}" if choices else f"no {field}"
                 raise PaperError(
                     f"{id}: expected {listed}, got {name!r}.{did_you_mean(name, choices)}"
                 )
-        cells = [cell for cell in cells if names is None or getattr(cell, field_name, "") in names]
+        cells = [cell for cell in cells if not names or getattr(cell, field, "") in names]
     return cells
 
 
@@ -164,28 +167,23 @@ def draw(view: View) -> Result:
 
 
 def _other_recipes(id: str, cells: Sequence[PaperCell], store: RecordStore) -> list[TrainingCell]:
-    """Cells of other variants of the recipe, for the datasets that have a run of one.
+    """The cells of other variants of the recipe that have a record.
 
     Runs of a shortened recipe count only for the artifact they were made for.
     """
-    artifact = ARTIFACTS[id]
-    own = [other for other, each in ARTIFACTS.items() if each.make_cells is artifact.make_cells]
-    own = own if artifact.make_cells else [id]
-    indices = {cell.index for cell in cells}
-    methods = {(cell.dataset, cell.method) for cell in cells}
-    others: dict[tuple[str, Request], None] = {}
-    for key, record in store.records.items():
-        if not isinstance(record, RunRecord) or store.artifact_of[key] not in own:
-            continue
-        dataset, recipe = record.cell.dataset, Recipe.from_dict(record.cell.recipe)
-        if (dataset, record.cell.method) in methods and index_of(record) not in indices:
-            epochs = None if recipe.epochs == RECIPES[dataset].epochs else recipe.epochs
-            request = Request(None, (recipe.augmentation,), epochs, recipe.weights)
-            if recipe in request.recipes(dataset, model=recipe.model):
-                others[dataset, request] = None
-    return [
-        cell
-        for dataset, request in others
-        for cell in artifact.cells(request)
-        if isinstance(cell, TrainingCell) and cell.dataset == dataset and cell.index not in indices
+    own, asked = ARTIFACTS[id], {cell.index for cell in cells}
+    kind = own.module, own.make_cells
+    alike = [other for other, each in ARTIFACTS.items() if (each.module, each.make_cells) == kind]
+    runs = [
+        cell_of(record)
+        for key, record in store.records.items()
+        if isinstance(record, RunRecord) and store.artifact_of[key] in alike
     ]
+    others = {}
+    for cell in runs:
+        recipe = cell.recipe
+        if cell.index not in asked:
+            variant = Request((cell.seed,), (recipe.augmentation,), recipe.epochs, recipe.weights)
+            others[cell] = variant
+    made = {variant: own.cells(variant) for variant in set(others.values())}
+    return [cell for cell, variant in others.items() if cell in made[variant]]

@@ -81,15 +81,18 @@ class MeasurementCell:
     """A measurement that is not a training run."""
 
     kind: str
+    """Which measurement, such as "dimension"."""
     dataset: str
+    """Empty if the measurement needs no dataset."""
     method: str
     seed: int = 0
     recipe: dict[str, Any] = field(default_factory=dict)
+    """Everything else that determines the result."""
 
     @property
     def index(self) -> str:
         """What the records of this cell have in common."""
-        return json.dumps(asdict(self), sort_keys=True)
+        return json.dumps([self.kind, self.dataset, self.method, self.recipe], sort_keys=True)
 
     @property
     def device(self) -> str | None:
@@ -124,9 +127,6 @@ class Request:
     def changes_training(self) -> bool:
         changes = (self.seeds, self.augmentations, self.epochs, self.weights, self.models)
         return any(change is not None for change in changes)
-
-    def seeds_or(self, default: tuple[int, ...]) -> tuple[int, ...]:
-        return default if self.seeds is None else self.seeds
 
     def recipes(self, dataset: str, *augmentations: str | None, **changes: Any) -> list[Recipe]:
         """The paper's recipe with each augmentation, unless others are requested.

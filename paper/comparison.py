@@ -1,19 +1,18 @@
 """ZetaMix compared with common baselines on test data, and the contrast of training images."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import pandas as pd
 import torch
-from matplotlib.axes import Axes
 
 from paper.cells import MeasurementCell, PaperCell, Request, Subset, TrainingCell
 from paper.context import Context, Measured
 from paper.datasets import CATALOGUE
-from paper.drawing import ZETAMIX, Result, finish, mean_cell, method_name
-from paper.measure import mean_of
+from paper.drawing import ZETAMIX, Result, finish, mean_cell, method_name, signed_cells
+from paper.measure.estimate import mean_of
 from paper.records import View
 from paper.search import AUGMENTATION
 from zetamix.methods import parse
@@ -104,9 +103,6 @@ def measure_contrast(cell: MeasurementCell, context: Context) -> Measured:
     return Measured({"contrast": mean_of(contrast).as_dict(), "counts": counts.int().tolist()})
 
 
-MEASURES = {"contrast": measure_contrast}
-
-
 def draw(view: View) -> Result:
     runs, tests = read_runs(view), compare(view)
     tables = {"zetamix": main_table(view, runs, tests)}
@@ -149,19 +145,17 @@ def read_runs(view: View) -> pd.DataFrame:
 
 def compare(view: View) -> pd.DataFrame:
     """ZetaMix minus each other method: `paired_tests` with Holm's correction over a column."""
-    runs, none = read_runs(view), pd.DataFrame(columns=["dataset", "method", "significant"])
-    found = [none]
+    runs, found = read_runs(view), [pd.DataFrame(columns=["dataset", "method", "significant"])]
     for column, cell in columns_of(view).items():
         own, metric = runs[runs["dataset"] == column], _metric(cell)
         if ZETAMIX in set(own["method"]):
             run = view.store.runs_of(replace(cell, method=ZETAMIX))[0]
             _, sizes = count_right(run.confusion)
             steps = {metric.name: metric.scale(resolution(metric.name, sizes))}
-            found.append(paired_tests(own, ZETAMIX, steps=steps))
-    tests = pd.concat(found[1:] or found, ignore_index=True)
-    if len(tests):
-        tests["mean"], tests["low"], tests["high"] = -tests["mean"], -tests["high"], -tests["low"]
-    return tests
+            tests = paired_tests(own, ZETAMIX, steps=steps)
+            ends = {"low": -tests["high"], "high": -tests["low"]}
+            found.append(tests.assign(mean=-tests["mean"], **ends))
+    return pd.concat(found[1:] or found, ignore_index=True)
 
 
 def main_table(view: View, runs: pd.DataFrame, tests: pd.DataFrame) -> Table:
@@ -174,24 +168,28 @@ def main_table(view: View, runs: pd.DataFrame, tests: pd.DataFrame) -> Table:
         metric, own = _metric(cell), runs[runs["dataset"] == column]
         means = metric.sign * own.groupby("method")["value"].mean()
         found = tests[tests["dataset"] == column].set_index("method")
-        apart = {str(m): bool(row["significant"]) for m, row in found.iterrows()}
+        apart = found["significant"].to_dict()
         most = int(own["method"].value_counts().max()) if len(own) else 0
         head = f"{column}, {plural(most, 'seed')}"
         for method in SHOWN:
-            values = own.loc[own["method"] == method, "value"]
-            shown = mean_cell(values, metric.digits)
+            shown = mean_cell(own.loc[own["method"] == method, "value"], metric.digits)
             is_best = len(means) > 1 and means.idxmax() == method
             certain = all(apart.values()) if method == ZETAMIX else apart.get(method, False)
             rows[method][head] = replace(
                 shown,
-                n=None if len(values) == most else shown.n,
+                n=None if shown.n == most else shown.n,
                 mark="best" if is_best and certain and len(found) else "",
                 suffix="*" if apart.get(method) else "",
             )
         others = means.drop(ZETAMIX, errors="ignore")
         rival = str(others.idxmax()) if len(others) else ""
-        text = _interval(found.loc[rival], metric) if rival in found.index else "–"
-        rows[RIVAL][head] = f"{method_name(rival)}: {text}" if text != "–" else text
+        rows[RIVAL][head] = "–"
+        if rival in found.index:
+            test = found.loc[rival]
+            cells = signed_cells(test[["mean", "low", "high"]], metric.digits)
+            mean, low, high = (cell.text() for cell in cells)
+            interval = "" if pd.isna(test["low"]) else f" ({low} to {high})"
+            rows[RIVAL][head] = f"{method_name(rival)}: {mean}{interval}"
     notes = [
         "Test split, last epoch, mean ± standard deviation over seeds, of which n are fewer than "
         "the column says; – no run yet. Lower is better for errors, higher for AUC and balanced "
@@ -206,26 +204,18 @@ def main_table(view: View, runs: pd.DataFrame, tests: pd.DataFrame) -> Table:
     return Table.of(pd.DataFrame(rows.values()), "ZetaMix and common baselines", notes)
 
 
-def _interval(test: pd.Series, metric: Metric) -> str:
-    """A difference with its 95 % interval, if there is one."""
-    mean, low, high = (
-        Cell(float(test[name]), digits=metric.digits, signed=True).text()
-        for name in ("mean", "low", "high")
-    )
-    return mean if pd.isna(test["low"]) else f"{mean} ({low} to {high})"
-
-
 def _difference_table(tests: pd.DataFrame) -> Table:
     rows = []
     for _, test in tests.iterrows():
-        digits = METRICS[test["metric"]].digits
+        ends = (test["mean"], test["low"], test["high"])
+        mean, low, high = signed_cells(ends, METRICS[test["metric"]].digits)
         rows.append(
             {
                 "dataset": test["dataset"],
                 "ZetaMix minus": method_name(test["method"]),
-                "difference": Cell(test["mean"], digits=digits, signed=True),
-                "95 % low": Cell(test["low"], digits=digits, signed=True),
-                "95 % high": Cell(test["high"], digits=digits, signed=True),
+                "difference": mean,
+                "95 % low": low,
+                "95 % high": high,
                 "p": Cell(test["p"], digits=4),
                 "p, Holm": Cell(test["p_holm"], digits=4),
                 "n": int(test["n"]),
@@ -254,49 +244,37 @@ def readme_section(view: View) -> str:
 def _contrast_picture(view: View) -> list[Picture]:
     """The contrast of training images with each method, and of test images."""
     measured = {
-        (cell.recipe["split"], cell.method): record.values["counts"]
-        for cell, record in view.measured("contrast")
-        if record is not None
+        (record.recipe["split"], record.method): torch.tensor(record.values["counts"]).double()
+        for record in view.measurements("contrast")
     }
     methods = [method for split, method in measured if split == "train"]
     if ("test", "none") not in measured or not methods:
         return []
+    top = max(float(counts.max() / counts.sum()) for counts in measured.values())
+    heights = {key: 0.85 * counts / counts.sum() / top for key, counts in measured.items()}
+    places = [CONTRAST_TOP * (k + 0.5) / CONTRAST_BINS for k in range(CONTRAST_BINS)]
     with drawing(5.6, 1.3 + 0.62 * len(methods)) as figure:
         axes = figure.subplots()
-        _draw_contrast(axes, measured, methods)
-        return [
-            finish(
-                figure,
-                "why",
-                alt="For each method, the contrast of its training images and of test images.",
-                caption="The contrast of CIFAR-10 training images after mixing with each method "
-                "(filled), and of test images (line); normalised pixels, before crops. Averaging "
-                "reduces contrast; ZetaMix restores it.",
-            )
-        ]
-
-
-def _draw_contrast(
-    axes: Axes, measured: Mapping[tuple[str, str], Sequence[int]], methods: Sequence[str]
-) -> None:
-    top = max(max(counts) / sum(counts) for counts in measured.values())
-
-    def heights(split: str, method: str, base: int) -> list[float]:
-        counts = measured[split, method]
-        return [base + 0.85 * count / sum(counts) / top for count in counts]
-
-    places = [CONTRAST_TOP * (k + 0.5) / CONTRAST_BINS for k in range(CONTRAST_BINS)]
-    for k, method in enumerate(methods):
-        names = ["test images", "training images"] if k == 0 else [None, None]
-        colour = COLOURS[2] if method == ZETAMIX else COLOURS[0]
-        style: dict[str, Any] = {"color": colour, "alpha": 0.45, "lw": 0, "label": names[1]}
-        axes.plot(places, heights("test", "none", -k), color=GREY, label=names[0])
-        axes.fill_between(places, heights("train", method, -k), -k, **style)
-        axes.axhline(-k, color="#dddddd", lw=0.6)
-    axes.set(xlim=(0, CONTRAST_TOP), xlabel="standard deviation of the pixels of an image")
-    axes.set_yticks([-k for k in range(len(methods))], [method_name(m) for m in methods])
-    axes.set_ylim(-len(methods) + 0.8, 0.95)
-    axes.tick_params(axis="y", length=0)
-    axes.set_title("contrast of training images")
-    axes.legend(loc="upper right")
-    axes.grid(visible=False)
+        for k, method in enumerate(methods):
+            names = ["test images", "training images"] if k == 0 else [None, None]
+            colour = COLOURS[2] if method == ZETAMIX else COLOURS[0]
+            style: dict[str, Any] = {"color": colour, "alpha": 0.45, "lw": 0, "label": names[1]}
+            axes.plot(places, heights["test", "none"] - k, color=GREY, label=names[0])
+            axes.fill_between(places, heights["train", method] - k, -k, **style)
+            axes.axhline(-k, color="#dddddd", lw=0.6)
+        axes.set(xlim=(0, CONTRAST_TOP), xlabel="standard deviation of the pixels of an image")
+        axes.set_yticks([-k for k in range(len(methods))], [method_name(m) for m in methods])
+        axes.set_ylim(-len(methods) + 0.8, 0.95)
+        axes.tick_params(axis="y", length=0)
+        axes.set_title("contrast of training images")
+        axes.legend(loc="upper right")
+        axes.grid(visible=False)
+        picture = finish(
+            figure,
+            "why",
+            alt="For each method, the contrast of its training images and of test images.",
+            caption="The contrast of CIFAR-10 training images after mixing with each method "
+            "(filled), and of test images (line); normalised pixels, before crops. Averaging "
+            "reduces contrast; ZetaMix restores it.",
+        )
+    return [picture]

@@ -11,7 +11,8 @@ from paper.cells import MeasurementCell, Request
 from paper.context import Context, Measured
 from paper.datasets import CATALOGUE
 from paper.drawing import Result, blank, estimate_cell, finish, gamma_of
-from paper.measure import local_dimension, mean_of
+from paper.measure.dimension import local_dimension
+from paper.measure.estimate import mean_of
 from paper.records import View
 from zetamix.gamma import GAMMA_MIN
 from zetamix_lab.report import Cell, Picture, Table, drawing
@@ -55,7 +56,7 @@ def measure(cell: MeasurementCell, context: Context) -> Measured:
     same = (context.dataset.fingerprint, cell.method, cell.seed, cell.recipe["batch"])
     found = context.dimensions.setdefault(same, {})
     if count not in found:
-        outputs = context.mix(cell, train.samples, train.labels)
+        outputs = context.mix(cell, train)
         memory = CPU_MEMORY
         if context.device.type == "cuda":
             # half of the free memory: all products of 50,000 images take 20 GB
@@ -64,9 +65,6 @@ def measure(cell: MeasurementCell, context: Context) -> Measured:
         dimensions = local_dimension(outputs.samples, counts, memory_gb=memory)
         found.update(zip(counts, dimensions, strict=True))
     return Measured(mean_of(found[count]).as_dict())
-
-
-MEASURES = {"dimension": measure}
 
 
 @dataclass(frozen=True)
@@ -104,13 +102,14 @@ def draw(view: View) -> Result:
 
 
 def curves_of(view: View) -> list[Curve]:
-    cells = [cell for cell, _ in view.measured("dimension")]
-    curves = []
-    for dataset, count in dict.fromkeys((c.dataset, c.recipe["neighbours"]) for c in cells):
-        records = view.measurements("dimension", dataset, neighbours=count)
-        title = f"{CATALOGUE[dataset].title}, k = {count}"
-        curves.append(Curve(title, count, {record.method: record.values for record in records}))
-    return curves
+    curves: dict[str, Curve] = {}
+    for cell, record in view.measured("dimension"):
+        count = cell.recipe["neighbours"]
+        title = f"{CATALOGUE[cell.dataset].title}, k = {count}"
+        curve = curves.setdefault(title, Curve(title, count, {}))
+        if record is not None:
+            curve.values[cell.method] = record.values
+    return list(curves.values())
 
 
 def _picture(curves: list[Curve]) -> Picture:
@@ -168,15 +167,11 @@ def _table(curves: list[Curve]) -> Table:
     methods = {"none": "original", "mixup:1.0": "mixup"}
     methods |= {f"zeta:{gamma}": f"γ = {gamma}" for gamma in TABLE_GAMMAS}
     lower = "lower from γ"
-    rows = [
-        {"data": curve.title}
-        | {
-            name: estimate_cell(curve.values.get(method), "spread", digits=2)
-            for method, name in methods.items()
-        }
-        | {lower: Cell(curve.lower_from, digits=2)}
-        for curve in curves
-    ]
+    frame = pd.DataFrame({"data": [curve.title for curve in curves]})
+    for method, name in methods.items():
+        values = (curve.values.get(method) for curve in curves)
+        frame[name] = [estimate_cell(value, "spread", digits=2) for value in values]
+    frame[lower] = [Cell(curve.lower_from, digits=2) for curve in curves]
     saturated = "; ".join(curve.title for curve in curves if curve.is_saturated)
     notes = [
         "Mean ± standard deviation between points; k: neighbours, without the point itself; "
@@ -187,4 +182,4 @@ def _table(curves: list[Curve]) -> Table:
         *([f"Saturated (k neighbours span k − 1): {saturated}."] if saturated else []),
     ]
     tips = {lower: "ζ-mixup is below mixup from this γ on, of those measured"}
-    return Table.of(pd.DataFrame(rows), "Local intrinsic dimension", notes, tips)
+    return Table.of(frame, "Local intrinsic dimension", notes, tips)

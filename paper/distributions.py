@@ -9,10 +9,9 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from paper.cells import MeasurementCell, Request
-from paper.context import Context, Measured
+from paper.context import Context, Measured, MixedSamples
 from paper.drawing import SOFT_LABELS, Result, bare, estimate_cell, finish, gamma_of, method_name
-from paper.measure import mean_of
-from paper.measure.mixed_samples import MixedSamples
+from paper.measure.estimate import mean_of
 from paper.measure.neighbours import Cloud, distances_to
 from paper.records import Measurement, View
 from zetamix_lab.report import Picture, Table, drawing
@@ -48,24 +47,19 @@ def cells(request: Request) -> list[MeasurementCell]:
 
 def measure(cell: MeasurementCell, context: Context) -> Measured:
     """Outputs, their distance from the data, and the fraction with a wrong label."""
-    dataset = context.dataset
-    samples = dataset.train.samples.to(context.device)
-    outputs = context.mix(cell, samples, dataset.train.labels)
-    values = {}
+    train, values = context.dataset.train, {}
+    samples, outputs = train.samples.to(context.device), context.mix(cell, train)
     if cell.method != "none":
         cloud = Cloud(samples, MEMORY)
         nearest = distances_to(Cloud(outputs.samples, MEMORY, cloud.origin), cloud, 1)
         values["distance"] = mean_of(nearest).as_dict()
     # half precision has an error of a thousandth: a tenth of the width of a plotted dot
     arrays = {"samples": outputs.samples.half()}
-    if dataset.num_classes > 1:
-        wrong = wrong_labels(outputs, samples, dataset.train.labels.to(samples.device))
+    if context.dataset.num_classes > 1:
+        wrong = wrong_labels(outputs, samples, train.labels.to(samples.device))
         values["label_error"] = mean_of(wrong).as_dict()
         arrays["targets"] = outputs.targets.half()
     return Measured(values, arrays)
-
-
-MEASURES = {"distribution": measure}
 
 
 def wrong_labels(outputs: MixedSamples, originals: Tensor, labels: Tensor) -> Tensor:

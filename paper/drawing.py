@@ -1,6 +1,6 @@
 """What figures and tables of the artifacts share: names of methods, cells, panels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +75,11 @@ def mean_cell(values: Sequence[float] | pd.Series, digits: int, mark: Mark = "")
         return Cell(None)
     spread = float(values.std()) if len(values) > 1 else None
     return Cell(float(values.mean()), error=spread, n=len(values), digits=digits, mark=mark)
+
+
+def signed_cells(values: Iterable[float], digits: int) -> list[Cell]:
+    """Differences, with their signs."""
+    return [Cell(float(value), digits=digits, signed=True) for value in values]
 
 
 def finish(figure: Figure, name: str, *, alt: str, caption: str) -> Picture:

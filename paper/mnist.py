@@ -1,6 +1,6 @@
 """MNIST: example outputs, their soft labels, and the predictions of a LeNet-5 oracle."""
 
-import dataclasses
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -13,10 +13,9 @@ from paper import values as paper
 from paper.cells import MeasurementCell, Request
 from paper.context import Context, Measured
 from paper.drawing import Result, bare, estimate_cell, finish, method_name
-from paper.measure import density, judge, mean_of
-from paper.measure.mixed_samples import MixedSamples
+from paper.measure.estimate import mean_of
 from paper.measure.oracle import Oracle, accuracy, train_oracle
-from paper.measure.realism import CERTAIN, FLOOR, predict
+from paper.measure.realism import CERTAIN, FLOOR, density, judge, predict
 from paper.records import Measurement, View
 from zetamix_lab.data.augment import Scale
 from zetamix_lab.models import initialise
@@ -33,11 +32,7 @@ STYLES: dict[str, Any] = {
     MIXUP: {"color": COLOURS[1], "linestyle": "--"},
     ZETA: {"color": COLOURS[0], "linestyle": "-"},
 }
-TITLES = {
-    "none": "(a) first images of each class",
-    MIXUP: "(b) mixup",
-    ZETA: "(c) ζ-mixup (2.8)",
-}
+TITLES = ("(a) first images of each class", "(b) mixup", "(c) ζ-mixup (2.8)")
 MEASURES_SHOWN = {
     "oracle_entropy": "entropy of the oracle, nats",
     "certain_share": f"fraction with entropy below {CERTAIN}",
@@ -62,22 +57,16 @@ def cells(request: Request) -> list[MeasurementCell]:
 
 def measure_oracle(cell: MeasurementCell, context: Context) -> Measured:
     """Train LeNet-5 on the training split; its accuracy is that on the test split."""
-    train, recipe = context.dataset.train, cell.recipe
+    dataset, recipe = context.dataset, cell.recipe
+    train, test = dataset.splits["train"], dataset.splits["test"]
     oracle = train_oracle(
-        train.samples,
-        train.labels,
-        context.dataset.num_classes,
-        **recipe,
-        seed=cell.seed,
-        device=context.device,
+        train, dataset.num_classes, **recipe, seed=cell.seed, device=context.device
     )
     arrays = {f"model.{name}": part for name, part in oracle.model.state_dict().items()}
     arrays |= {"scale.mean": oracle.scale.mean, "scale.std": oracle.scale.std}
-    found = accuracy(oracle, context.test.samples, context.test.labels).as_dict()
-    name = (
-        f"{recipe['model']}, trained for {recipe['epochs']} epochs on {len(train):,} other samples"
-    )
-    return Measured({"accuracy": found, "name": name}, arrays)
+    found = accuracy(oracle, test).as_dict()
+    trained = f"trained for {recipe['epochs']} epochs on {len(train):,} other samples"
+    return Measured({"accuracy": found, "name": f"{recipe['model']}, {trained}"}, arrays)
 
 
 def load_oracle(context: Context) -> Oracle:
@@ -85,10 +74,8 @@ def load_oracle(context: Context) -> Oracle:
     record, dataset = context.latest("oracle"), context.dataset
     arrays = context.store.arrays(record)
     model = initialise(record.recipe["model"], dataset.num_classes, dataset.shape, record.seed)
-    prefix = "model."
-    named = {name for name in arrays if name.startswith(prefix)}
-    model.load_state_dict({name.removeprefix(prefix): arrays[name] for name in named})
-    scale = Scale(arrays["scale.mean"], arrays["scale.std"]).to(context.device)
+    scale = Scale(arrays.pop("scale.mean"), arrays.pop("scale.std")).to(context.device)
+    model.load_state_dict({name.removeprefix("model."): part for name, part in arrays.items()})
     return Oracle(model, scale).to(context.device).eval()
 
 
@@ -97,14 +84,11 @@ def measure_realism(cell: MeasurementCell, context: Context) -> Measured:
 
     The oracle was trained on the former, so it evaluates only the latter.
     """
-    train, classes, oracle = (
-        context.dataset.train,
-        context.dataset.num_classes,
-        load_oracle(context),
-    )
-    first = first_of_each_class(train.labels, classes, cell.recipe["per_class"])
-    shown = context.mix(cell, train.take(first), train.labels[first])
-    outputs = _mix_test_split(cell, context)
+    dataset, oracle = context.dataset, load_oracle(context)
+    count = cell.recipe["per_class"]
+    first = first_of_each_class(dataset.train.labels, dataset.num_classes, count)
+    shown = context.mix(cell, dataset.train.keep(first))
+    outputs = context.mix(cell, dataset.splits["test"])
     realism = judge(oracle, outputs.samples, outputs.targets)
     estimates = {**realism.summary(), "loss": mean_of(realism.losses)}
     values = {name: estimate.as_dict() for name, estimate in estimates.items()}
@@ -121,9 +105,6 @@ def measure_realism(cell: MeasurementCell, context: Context) -> Measured:
     return Measured({**values, "judged": "outputs of the test split"}, arrays)
 
 
-MEASURES = {"oracle": measure_oracle, "realism": measure_realism}
-
-
 def first_of_each_class(labels: Tensor, classes: int, count: int) -> Tensor:
     """Rows of the first `count` samples of each class, class after class."""
     return torch.cat([(labels == label).nonzero().squeeze(1)[:count] for label in range(classes)])
@@ -135,15 +116,11 @@ def confusing_rows(cell: MeasurementCell, oracle: Oracle, context: Context) -> T
     The paper selects mixup outputs that look like another digit by eye; this is our rule. The same
     rows of the other methods are shown for comparison.
     """
-    outputs = _mix_test_split(dataclasses.replace(cell, method=MIXUP), context)
+    outputs = context.mix(replace(cell, method=MIXUP), context.dataset.splits["test"])
     confidence, predicted = predict(oracle, outputs.samples).softmax(1).max(1)
     is_excluded = outputs.targets.gather(1, predicted[:, None]).squeeze(1) == 0
     order = torch.where(is_excluded, confidence, -1.0).argsort(descending=True, stable=True)
     return order[: cell.recipe["examples"]]
-
-
-def _mix_test_split(cell: MeasurementCell, context: Context) -> MixedSamples:
-    return context.mix(cell, context.test.samples, context.test.labels)
 
 
 def _to_bytes(images: Tensor) -> Tensor:
@@ -167,7 +144,7 @@ def _picture(arrays: dict[str, dict[str, Tensor]], oracle: str) -> Picture:
     with drawing(10.4, 8.6) as figure:
         halves: Any = figure.subfigures(2, 1, height_ratios=[1.0, 1.45], hspace=0.02)
         top, bottom = halves
-        for axes, (method, title) in zip(top.subplots(1, 3), TITLES.items(), strict=True):
+        for axes, method, title in zip(top.subplots(1, 3), METHODS, TITLES, strict=True):
             _draw_mosaic(axes, arrays[method]["shown"])
             axes.set_title(title)
         left, right = bottom.subfigures(1, 2, width_ratios=[1.0, 1.15], wspace=0.03)
@@ -233,22 +210,16 @@ def _draw_densities(panels: Any, arrays: dict[str, dict[str, Tensor]]) -> None:
         (panels[1], crosses, CROSS_END, "(g) correctness: cross entropy with the label, nats"),
         (panels[2], certain, CROSS_END, f"(h) the same, entropy below {CERTAIN}"),
     ):
-        _draw_curves(axes, values, end)
-        axes.set_title(title)
+        grid, highest = torch.linspace(0, end, GRID_POINTS, dtype=torch.float64), 0.0
+        for method, numbers in values.items():
+            if len(numbers):
+                curve = density(numbers, grid)
+                axes.plot(grid, curve, label=_name(method), **STYLES[method])
+                highest = max(highest, float(curve.max()))
+        axes.set(xlim=(0, end), ylabel="density", title=title)
+        if highest > MIN_DENSITY:
+            axes.set(yscale="log", ylim=(MIN_DENSITY, 3 * highest))
     panels[0].legend(loc="upper right", ncols=3)
-
-
-def _draw_curves(axes: Axes, values: dict[str, Tensor], end: float) -> None:
-    grid = torch.linspace(0, end, GRID_POINTS, dtype=torch.float64)
-    highest = MIN_DENSITY
-    for method, numbers in values.items():
-        if len(numbers):
-            curve = density(numbers, grid)
-            axes.plot(grid, curve, label=_name(method), **STYLES[method])
-            highest = max(highest, float(curve.max()))
-    axes.set(xlim=(0, end), ylabel="density")
-    if highest > MIN_DENSITY:
-        axes.set(yscale="log", ylim=(MIN_DENSITY, 3 * highest))
 
 
 def _name(method: str) -> str:
@@ -256,14 +227,10 @@ def _name(method: str) -> str:
 
 
 def _table(records: dict[str, Measurement], oracle: str) -> Table:
-    rows = [
-        {"measure": name}
-        | {
-            _name(method): estimate_cell(record.values[key], "standard_error", digits=3)
-            for method, record in records.items()
-        }
-        for key, name in MEASURES_SHOWN.items()
-    ]
+    frame = pd.DataFrame({"measure": list(MEASURES_SHOWN.values())})
+    for method, record in records.items():
+        values = (record.values[key] for key in MEASURES_SHOWN)
+        frame[_name(method)] = [estimate_cell(v, "standard_error", digits=3) for v in values]
     notes = [
         f"Mean ± standard error over outputs of the test split. The oracle is {oracle}.",
         "Cross entropy of prediction and label: −Σ prediction · log label, with label weights of 0 "
@@ -272,4 +239,4 @@ def _table(records: dict[str, Measurement], oracle: str) -> Table:
         "densities without numbers and reports a lower cross entropy for ζ-mixup, but does not say "
         "which one it uses.",
     ]
-    return Table.of(pd.DataFrame(rows), "Realism and label correctness on MNIST", notes)
+    return Table.of(frame, "Realism and label correctness on MNIST", notes)

@@ -53,9 +53,6 @@ def measure(cell: MeasurementCell, context: Context) -> Measured:
     return Measured({"largest_weight": round(float(plan.weights.amax(1).mean()), 6)}, arrays)
 
 
-MEASURES = {"overview": measure}
-
-
 def draw(view: View) -> Result:
     records = view.measurements("overview")
     with drawing(8.4, 5.4) as figure:

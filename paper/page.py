@@ -45,21 +45,17 @@ def write_page(views: Sequence[View], path: Path, machine: Mapping[str, str]) ->
 
 def claim_table(views: Sequence[View]) -> Table:
     """The claims of the paper, and how much of their figures and tables was measured."""
-    rows: list[list[Cell | str]] = [
-        [
-            Cell(ARTIFACTS[view.artifact].claim or f"Ours: {view.title}", link=view.artifact),
-            view.progress,
-        ]
-        for view in views
-    ]
+    rows: list[list[Cell | str]] = []
+    for view in views:
+        claim = ARTIFACTS[view.artifact].claim or f"Ours: {view.title}"
+        rows.append([Cell(claim, link=view.artifact), view.progress])
     measured = Column("measured", "cells with a result, of all cells of the figure or table")
     caption = "Each claim links to its figures, tables and missing cells"
     return Table(["claim of the paper", measured], rows, caption)
 
 
 def _section(view: View, result: Result) -> Section:
-    other = sum(view.store.find(cell) is not None for cell in view.more)
-    more = f", and {other} with other variants of the recipe" if other else ""
+    more = f", and {len(view.more)} with other variants of the recipe" if view.more else ""
     blocks: list[Block] = [f"Measured: {view.progress} cells{more}."]
     blocks += [*result.findings, *result.pictures]
     tables = list(result.tables.values())

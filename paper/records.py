@@ -27,18 +27,10 @@ MEASUREMENT_SCHEMA = "zetamix/measurement/1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measurement:
+class Measurement(MeasurementCell):
     """The result of a measurement that is not a training run."""
 
-    kind: str
-    """Which measurement, such as "dimension"."""
-    dataset: str
-    """Empty if the measurement needs no dataset."""
     fingerprint: str
-    method: str
-    seed: int
-    recipe: dict[str, Any]
-    """Everything else that determines the result."""
     values: dict[str, Any]
     wall_s: float
     machine: dict[str, str]
@@ -90,8 +82,8 @@ class RecordStore:
         """By key; of two records with the same key, the later one is used."""
         self.artifact_of: dict[str, str] = {}
         """The artifact in whose file a record is stored, by key."""
-        self._runs: dict[tuple[Any, ...], dict[int, RunRecord]] = {}
-        self._measurements: dict[str, Measurement] = {}
+        self._found: dict[object, dict[int, Any]] = {}
+        """By the index of the cell, then by seed."""
         for path in sorted(folder.glob("*/records.jsonl")):
             for record in _read(path):
                 self._insert(path.parent.name, record)
@@ -99,35 +91,30 @@ class RecordStore:
     def _insert(self, artifact: str, record: Record) -> None:
         self.records[record.key] = record
         self.artifact_of[record.key] = artifact
-        if isinstance(record, RunRecord):
-            self._runs.setdefault(index_of(record), {})[record.cell.seed] = record
-        else:
-            names = ("kind", "dataset", "method", "seed", "recipe")
-            cell = MeasurementCell(**{name: getattr(record, name) for name in names})
-            self._measurements[cell.index] = record
+        cell = cell_of(record) if isinstance(record, RunRecord) else record
+        self._found.setdefault(cell.index, {})[cell.seed] = record
 
     def find(self, cell: PaperCell) -> Record | None:
         """The latest record of a cell, stored for any artifact."""
-        if isinstance(cell, MeasurementCell):
-            return self._measurements.get(cell.index)
-        return self._runs.get(cell.index, {}).get(cell.seed)
+        return self._found.get(cell.index, {}).get(cell.seed)
 
     def runs_of(self, cell: TrainingCell) -> list[RunRecord]:
         """Records of a cell with any seed, ordered by seed."""
-        runs = self._runs.get(cell.index, {})
+        runs = self._found.get(cell.index, {})
         return [runs[seed] for seed in sorted(runs)]
 
     def add(
         self, artifact: str, record: Record, arrays: Mapping[str, Tensor] | None = None
     ) -> None:
-        """Write a record. Its arrays are written first, so that no record has a missing file."""
+        """Write a record, after the arrays of a measurement, so that none has a missing file."""
         folder = self.folder / artifact
-        if arrays and isinstance(record, Measurement) and record.arrays is not None:
+        if arrays and isinstance(record, Measurement):
+            record = dataclasses.replace(record, arrays=f"arrays/{record.key}.npz")
             content = io.BytesIO()
             # equal numbers give equal bytes
             parts: dict[str, Any] = {name: part.cpu().numpy() for name, part in arrays.items()}
             np.savez_compressed(content, **parts)
-            write_bytes(folder / record.arrays, content.getvalue())
+            write_bytes(folder / str(record.arrays), content.getvalue())
         record = type(record).from_dict(json_safe(record.as_dict()))
         append_record(folder / "records.jsonl", record)
         self._insert(artifact, record)
@@ -147,12 +134,12 @@ class RecordStore:
             ) from None
 
 
-def index_of(record: RunRecord) -> tuple[Any, ...]:
-    """`TrainingCell.index` of the cell of a record."""
-    subset = record.extra.get("subset")
-    # via Recipe, so that fields added by a later version have their defaults
-    recipe = Recipe.from_dict(record.cell.recipe)
-    return record.cell.dataset, record.cell.method, recipe, subset and Subset(**subset)
+def cell_of(record: RunRecord) -> TrainingCell:
+    """The cell that a record is the result of."""
+    cell, subset = record.cell, record.extra.get("subset")
+    # fields of the recipe that were added by a later version have their defaults
+    recipe = Recipe.from_dict(cell.recipe)
+    return TrainingCell(cell.dataset, cell.method, cell.seed, recipe, subset and Subset(**subset))
 
 
 def _read(path: Path) -> Iterator[Record]:
@@ -160,9 +147,9 @@ def _read(path: Path) -> Iterator[Record]:
         for number, values in enumerate(read_lines(path), 1):
             schema = values.get("schema")
             if schema not in (RUN_SCHEMA, MEASUREMENT_SCHEMA):
-                raise PaperError(
+                raise ValueError(
                     f"{path}, line {number}: expected a record of schema {RUN_SCHEMA} or "
-                    f"{MEASUREMENT_SCHEMA}, got {schema!r}. Repair or remove that line."
+                    f"{MEASUREMENT_SCHEMA}, got {schema!r}."
                 )
             yield (RunRecord if schema == RUN_SCHEMA else Measurement).from_dict(values)
     except (TypeError, KeyError) as error:
@@ -170,8 +157,7 @@ def _read(path: Path) -> Iterator[Record]:
             f"{path}: a record has a missing or unknown field: {error}. Repair or remove it."
         ) from None
     except ValueError as error:
-        advice = "" if isinstance(error, PaperError) else " Repair or remove that line."
-        raise PaperError(f"{error}{advice}") from None
+        raise PaperError(f"{error} Repair or remove that line.") from None
 
 
 @dataclass(frozen=True)
@@ -190,24 +176,20 @@ class View:
     def trainings(self) -> list[TrainingCell]:
         return [cell for cell in (*self.cells, *self.more) if isinstance(cell, TrainingCell)]
 
-    def measured(
-        self, kind: str, dataset: str | None = None, **recipe: Any
-    ) -> Iterator[tuple[MeasurementCell, Measurement | None]]:
+    def measured(self, kind: str) -> Iterator[tuple[MeasurementCell, Measurement | None]]:
         """Cells of one kind in order, each with its record or None."""
         for cell in self.cells:
-            if not isinstance(cell, MeasurementCell) or cell.kind != kind:
-                continue
-            matches = all(cell.recipe.get(key) == value for key, value in recipe.items())
-            if matches and dataset in (None, cell.dataset):
+            if isinstance(cell, MeasurementCell) and cell.kind == kind:
                 record = self.store.find(cell)
                 yield cell, record if isinstance(record, Measurement) else None
 
     def measurements(
         self, kind: str, dataset: str | None = None, **recipe: Any
     ) -> list[Measurement]:
-        """Records of one kind, in the order of their cells."""
-        measured = self.measured(kind, dataset, **recipe)
-        return [record for _, record in measured if record is not None]
+        """Records of one kind, of a dataset and with these values, in the order of their cells."""
+        records = [record for _, record in self.measured(kind) if record is not None]
+        kept = [record for record in records if dataset in (None, record.dataset)]
+        return [record for record in kept if recipe.items() <= record.recipe.items()]
 
     @cached_property
     def empty(self) -> list[PaperCell]:

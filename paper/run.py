@@ -3,22 +3,26 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import torch
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from paper.artifacts import ARTIFACTS, make_view, select_cells
+from paper.cells import Request
+from paper.datasets import CATALOGUE, status
+from paper.page import write_artifact, write_page
+from paper.records import RecordStore, View
+from paper.session import Outcome, Session
+from zetamix.methods import parse_list
 from zetamix_lab.cli import options
 from zetamix_lab.cli.errors import report_errors
 from zetamix_lab.cli.live import Display, print_line
 from zetamix_lab.cli.stop import make_stop, stop_status
+from zetamix_lab.provenance import FileRef, machine_info
 from zetamix_lab.text import did_you_mean
-
-if TYPE_CHECKING:
-    from paper.cells import Request
-    from paper.records import View
-    from paper.session import Outcome
 
 PAGE = "page"
 OUT = Path("out/paper")
@@ -70,17 +74,9 @@ def run(
     figures and tables are written to the same folder. Rerun the same command to resume. In a
     checkout, --out results extends the committed records. Datasets: python -m paper data.
     """
-    # imports and loading of data count towards the time limit
     began = time.monotonic()
     console = Console()
     with report_errors():
-        from paper.artifacts import make_view, select_cells
-        from paper.cells import Request
-        from paper.records import RecordStore
-        from paper.session import Session
-        from zetamix.methods import parse_list
-        from zetamix_lab.provenance import FileRef
-
         store = RecordStore(out or OUT)
         if data_dir is not None and not data_dir.is_dir():
             raise typer.BadParameter(f"{data_dir} is not a folder", param_hint="--data-dir")
@@ -101,7 +97,10 @@ def run(
             _print_list(console, [make_view(id, store, request) for id in chosen], data_dir)
             return
         if ids == [PAGE]:
-            _write_page(console, [make_view(id, store) for id in chosen])
+            path = store.folder / "index.html"
+            views = [make_view(id, store) for id in chosen]
+            write_page(views, path, machine_info(torch.device("cpu")))
+            print_line(console, f"Report written to {path}")
             return
         stop = make_stop(time_limit, began, console)
         session = Session(
@@ -125,11 +124,8 @@ def run(
                 raise typer.Exit(1)
 
 
-def _choose(ids: Sequence[str], request: "Request") -> Sequence[str]:
+def _choose(ids: Sequence[str], request: Request) -> Sequence[str]:
     """The artifacts to list or run; raises for invalid requests before anything runs."""
-    from paper.artifacts import ARTIFACTS, select_cells
-    from paper.cells import Request
-
     choices = [*ARTIFACTS, PAGE]
     for id in ids:
         if id not in choices:
@@ -153,32 +149,17 @@ def _split(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(text.replace(" ", "").split(","))
 
 
-def _write_page(console: Console, views: Sequence["View"]) -> None:
-    import torch
-
-    from paper.page import write_page
-    from zetamix_lab.provenance import machine_info
-
-    path = views[0].store.folder / "index.html"
-    write_page(views, path, machine_info(torch.device("cpu")))
-    print_line(console, f"Report written to {path}")
-
-
-def _print_outcome(console: Console, view: "View", outcome: "Outcome") -> None:
+def _print_outcome(console: Console, view: View, outcome: Outcome) -> None:
     """Print what was run, and write the report of an artifact."""
     counts = f"{outcome.ran} cells run, {outcome.had_record} had a record"
     print_line(console, f"{view.artifact}: {counts}, {len(outcome.empty)} left", style="bold")
-    from paper.page import write_artifact
-
     folder = view.store.folder / view.artifact
     findings = write_artifact(view, folder).findings
     for text in (*outcome.reasons, *findings, f"Report written to {folder / 'report.html'}"):
         print_line(console, f"  {text}")
 
 
-def _print_list(console: Console, views: Sequence["View"], data_dir: Path | None) -> None:
-    from paper.datasets import CATALOGUE, status
-
+def _print_list(console: Console, views: Sequence[View], data_dir: Path | None) -> None:
     table = Table("id", "artifact and data", box=None, header_style="bold", pad_edge=False)
     for head in ("done", "missing"):
         table.add_column(head, justify="right", no_wrap=True)

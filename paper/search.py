@@ -14,7 +14,7 @@ import pandas as pd
 
 from paper.cells import Request, Subset, TrainingCell
 from paper.datasets import CATALOGUE
-from paper.drawing import Result, mean_cell, method_name
+from paper.drawing import Result, mean_cell, method_name, signed_cells
 from paper.records import View
 from zetamix.methods import parse
 from zetamix_lab.records import RunRecord
@@ -189,10 +189,8 @@ def _control_table(errors: pd.DataFrame) -> Table:
         difference = ""
         if method in CONTROLS:
             test = tests.loc[method]
-            mean, low, high = (
-                Cell(float(test[name]), digits=3, signed=True).text()
-                for name in ("mean", "low", "high")
-            )
+            cells = signed_cells(test[["mean", "low", "high"]], 3)
+            mean, low, high = (cell.text() for cell in cells)
             difference = f"{mean} (95 %: {low} to {high}, n = {test['n']})"
         own = Cell(float(relative.loc[method].mean()), digits=3)
         rows.append([setting_name(method), *_error_cells(shared, method), own, difference])
@@ -241,16 +239,11 @@ def _setting_table(runs: Sequence[RunRecord], errors: pd.DataFrame) -> Table:
     rows = []
     for method in order.sort_values(["runs", "mean"], kind="stable").index:
         complete = own.loc[method].dropna().index.get_level_values(0).nunique() == len(DATASETS)
-        changes = [
-            100 * (run.extra["new_bn"]["error"] - run.last["error"])
-            for run in runs
-            if run.cell.method == method and "new_bn" in run.extra
-        ]
-        mean = float(relative.loc[method].mean()) if complete else None
+        tried = [r for r in runs if r.cell.method == method and "new_bn" in r.extra]
+        changes = [100 * (r.extra["new_bn"]["error"] - r.last["error"]) for r in tried]
+        mean = Cell(float(relative.loc[method].mean()) if complete else None, digits=3)
         effect = Cell(fmean(changes) if changes else None, digits=2, signed=True)
-        rows.append(
-            [setting_name(method), *_error_cells(own, method), Cell(mean, digits=3), effect]
-        )
+        rows.append([setting_name(method), *_error_cells(own, method), mean, effect])
     name = "new BN statistics"
     notes = [
         DATA,

@@ -35,7 +35,7 @@ def cells(request: Request) -> list[TrainingCell]:
         TrainingCell(dataset, f"zeta:{gamma}", seed, recipe)
         for dataset in DATASETS
         for settings in (grid, sweep_settings(SWEEP_MODELS))
-        for seed in request.seeds_or((0,))
+        for seed in request.seeds or (0,)
         for gamma, weight_decay in settings
         for recipe in request.recipes(dataset, "flip", weight_decay=weight_decay)
     ]
@@ -68,11 +68,9 @@ def draw(view: View) -> Result:
 
 def _runs(view: View) -> pd.DataFrame:
     """A row for each run, and for each setting without one: its error in percent, or NaN."""
-    rows, seen = [], set()
-    for cell in sorted(view.trainings, key=lambda cell: list(CATALOGUE).index(cell.dataset)):
-        if cell.index in seen:
-            continue
-        seen.add(cell.index)
+    rows = []
+    cells = {cell.index: cell for cell in view.trainings}.values()
+    for cell in sorted(cells, key=lambda cell: list(CATALOGUE).index(cell.dataset)):
         where = {
             "dataset": cell.dataset,
             "label": cell.label,

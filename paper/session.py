@@ -77,13 +77,12 @@ class Session:
     def _run_group(self, artifact: str, cells: list[PaperCell], outcome: Outcome) -> None:
         name = cells[0].dataset
         empty = [cell for cell in cells if self.store.find(cell) is None]
-        runnable = [c for c in empty if getattr(c, "device", None) in (None, self.device.type)]
-        if len(runnable) < len(empty):
-            devices = {getattr(cell, "device", "") for cell in empty if cell not in runnable}
-            outcome.reasons.append(
-                f"{len(empty) - len(runnable)} of the cells{f' of {name}' if name else ''} need "
-                f"--device {' or '.join(sorted(devices))}."
-            )
+        other = [c for c in empty if getattr(c, "device", None) not in (None, self.device.type)]
+        if other:
+            devices = " or ".join(sorted({getattr(cell, "device", "") for cell in other}))
+            of = f" of {name}" if name else ""
+            outcome.reasons.append(f"{len(other)} of the cells{of} need --device {devices}.")
+        runnable = [cell for cell in empty if cell not in other]
         if runnable and not self.stop():
             try:
                 dataset = self._load(cells) if name else None
@@ -132,15 +131,12 @@ class Session:
             self.log(f"Not saved, will start again: {cell.name}")
             return
         record = Measurement(
-            **{name: getattr(cell, name) for name in ("kind", "dataset", "method", "seed")},
-            recipe=cell.recipe,
+            **vars(cell),
             fingerprint="" if dataset is None else dataset.fingerprint,
             values=measured.values,
             wall_s=round(time.perf_counter() - began, 3),
             machine=self.machine,
         )
-        if measured.arrays:
-            record = dataclasses.replace(record, arrays=f"arrays/{record.key}.npz")
         self.store.add(artifact, record, measured.arrays)
 
     def _train(

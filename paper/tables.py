@@ -1,35 +1,29 @@
 """The paper's tables of trained models with our results, and the differences of ζ-mixup."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import pandas as pd
 
 from paper import values as paper
 from paper.cells import Request, TrainingCell
 from paper.datasets import CATALOGUE
-from paper.drawing import Result, mean_cell, method_name
+from paper.drawing import Result, mean_cell, method_name, signed_cells
+from paper.recipes import RECIPES
 from paper.records import View
 from zetamix_lab.metrics import METRICS, count_right, resolution
-from zetamix_lab.records import RunRecord
 from zetamix_lab.report import Cell, Column, Table
 from zetamix_lab.report.table import MARKED, Mark
 from zetamix_lab.statistics import CONFIDENCE, paired_tests
 from zetamix_lab.text import sentence_case
 
-NATURAL = ("cifar10", "cifar100", "fashion_mnist", "stl10", "imagenette", "imagewoof")
-SKIN = (
-    *("isic2016", "isic2017", "isic2018", "msk", "uda"),
-    *("dermofit", "derm7pt_clinical", "derm7pt_dermoscopic", "ph2", "mednode"),
-)
-MEDMNIST = (
-    *("pathmnist", "dermamnist", "octmnist", "pneumoniamnist", "breastmnist"),
-    *("organmnist_axial", "organmnist_coronal", "organmnist_sagittal"),
-)
 # Appendix D.1 says flip only; Sec. 4.5 mentions cropping, and only with it are error rates near
 # the paper's: 4.74 % on CIFAR-10 without mixing, 7.26 % with flip only; the paper has 5.48 %
 AUGMENTATIONS = ("crop-flip", "flip")
 BASELINES = ("mixup:1.0", "none")
+# what keeps runs apart
+KEYS = ["dataset", "model", "method", "variant", "metric"]
+PRINTED_MARKS: dict[str, Mark] = {"bold": "best", "underline": "second", "": ""}
 # ζ-mixup and its differences are judged by the first metric of a table
 SHOWN_METRICS = {
     "natural": ("error",),
@@ -81,22 +75,22 @@ OURS = (
 
 def natural_cells(request: Request) -> list[TrainingCell]:
     """Table 1: six datasets, three seeds, two readings of the augmentation."""
-    return _cells(request, NATURAL, paper.METHODS, (0, 1, 2), AUGMENTATIONS)
+    return _cells(request, "natural", paper.METHODS, (0, 1, 2), AUGMENTATIONS)
 
 
 def skin_cells(request: Request) -> list[TrainingCell]:
     """Ten datasets, two models. Every value that the paper prints is of a single run."""
-    return _cells(request, SKIN, paper.METHODS, models=("resnet18", "resnet50"))
+    return _cells(request, "skin", paper.METHODS, models=("resnet18", "resnet50"))
 
 
 def medmnist_cells(request: Request) -> list[TrainingCell]:
     """Eight datasets, three methods."""
-    return _cells(request, MEDMNIST, ("none", "mixup:1.0", "zeta:2.8"))
+    return _cells(request, "medmnist", ("none", "mixup:1.0", "zeta:2.8"))
 
 
 def _cells(
     request: Request,
-    datasets: Sequence[str],
+    group: str,
     methods: Iterable[str],
     seeds: tuple[int, ...] = (0,),
     augmentations: Sequence[str | None] = (None,),
@@ -105,20 +99,13 @@ def _cells(
     """Ordered by seed, so that an unfinished table has all methods."""
     return [
         TrainingCell(dataset, method, seed, recipe)
-        for dataset in datasets
-        for seed in request.seeds_or(seeds)
+        for dataset in RECIPES
+        if CATALOGUE[dataset].group == group
+        for seed in request.seeds or seeds
         for model in models
         for recipe in request.recipes(dataset, *augmentations, model=model)
         for method in methods
     ]
-
-
-class Row(NamedTuple):
-    """A row of a table."""
-
-    dataset: str
-    model: str
-    method: str
 
 
 def draw(view: View) -> Result:
@@ -136,27 +123,21 @@ def runs_of(view: View) -> pd.DataFrame:
     A score is that of the epoch with the best validation score, or of the last one without
     validation.
     """
-    columns = [*Row._fields, "variant", "metric", "seed", "value", "run"]
-    rows = [
-        (*Row(cell.dataset, cell.model, cell.method), label, metric, run.cell.seed, value, run)
-        for cell, label in _settings(view).items()
-        for run in view.store.runs_of(cell)
-        for metric, value in _scores(run, SHOWN_METRICS[view.artifact]).items()
-    ]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def _scores(run: RunRecord, metrics: Sequence[str]) -> dict[str, float]:
-    scores = run.last if run.best is None else run.best
-    units = {metric: paper.METRICS[metric].scale for metric in metrics}
-    return {m: scale * scores[m] for m, scale in units.items() if scores[m] is not None}
+    rows = []
+    for cell, label in _settings(view).items():
+        for run in view.store.runs_of(cell):
+            scores = run.last if run.best is None else run.best
+            for metric in SHOWN_METRICS[view.artifact]:
+                if scores[metric] is not None:
+                    value = paper.METRICS[metric].scale * scores[metric]
+                    row = (cell.dataset, cell.model, cell.method, label, metric)
+                    rows.append((*row, run.cell.seed, value, run))
+    return pd.DataFrame(rows, columns=[*KEYS, "seed", "value", "run"])
 
 
 def _settings(view: View) -> dict[TrainingCell, str]:
     """One cell for each setting, of any seed, with the label of its recipe."""
-    cells: dict[object, TrainingCell] = {}
-    for cell in view.trainings:
-        cells.setdefault(cell.index, cell)
+    cells = {cell.index: cell for cell in view.trainings}
     skin = view.artifact.startswith("skin")
     return {
         cell: "from scratch" if skin and cell.recipe.weights is None else cell.label
@@ -171,61 +152,52 @@ def compare(view: View, runs: pd.DataFrame) -> pd.DataFrame:
     `outcome`.
     """
     metric = SHOWN_METRICS[view.artifact][0]
-    own, found = runs[runs["metric"] == metric], []
-    for _, group in own.groupby(["dataset", "model", "variant"], sort=False):
+    own, found = runs[runs["metric"] == metric], [pd.DataFrame({"method": []})]
+    for (dataset, model, _), group in own.groupby(["dataset", "model", "variant"], sort=False):
         _, sizes = count_right(group["run"].iloc[0].confusion)
         steps = {metric: paper.METRICS[metric].scale * resolution(metric, sizes)}
         zeta = group["method"].str.startswith("zeta:")
         for baseline in BASELINES:
             pair = group[zeta | (group["method"] == baseline)].drop(columns="run")
             tests = paired_tests(pair, baseline, steps=steps).assign(baseline=baseline)
+            printed = [
+                paper.printed(view.artifact, dataset, model, method, metric)
+                for method in (baseline, *tests["method"])
+            ]
+            tests["printed"] = [value - printed[0] for value in printed[1:]]
             found.append(tests)
-    table = pd.concat(found, ignore_index=True) if found else pd.DataFrame({"method": []})
+    table = pd.concat(found[1:] or found, ignore_index=True)
     if len(table):
-        sign = METRICS[metric].sign
-        table["printed"] = [_printed_difference(view, row, metric) for row in table.itertuples()]
-        table["outcome"] = "not significant"
-        ahead = sign * table["mean"] > 0
-        table.loc[table["significant"], "outcome"] = ahead.map({True: "ahead", False: "behind"})
+        ahead = METRICS[metric].sign * table["mean"] > 0
+        table["outcome"] = ahead.map({True: "ahead", False: "behind"})
+        table.loc[~table["significant"], "outcome"] = "not significant"
         table.loc[table["n"] < 2, "outcome"] = "one seed"
     return table
-
-
-def _printed_difference(view: View, row: object, metric: str) -> float:
-    dataset, model = row.dataset, row.model  # type: ignore[attr-defined]
-    ours, theirs = (
-        paper.printed(view.artifact, dataset, model, method, metric)
-        for method in (row.method, row.baseline)  # type: ignore[attr-defined]
-    )
-    return float("nan") if ours is None or theirs is None else ours - theirs
 
 
 def _difference_table(view: View, comparisons: pd.DataFrame) -> Table:
     """ζ-mixup minus each baseline, with confidence intervals."""
     metric, interval = SHOWN_METRICS[view.artifact][0], f"{100 * CONFIDENCE:.0f} %"
-    digits = paper.METRICS[metric].digits
-    rows = [
+    frame = pd.DataFrame(
         {
-            "dataset": CATALOGUE[row.dataset].title,
-            "model": paper.MODELS[row.model],
-            "recipe": row.variant or "paper's recipe",
-            "difference": f"{method_name(row.method)} − {method_name(row.baseline)}",
-            "ours": Cell(row.mean, digits=digits, signed=True),
-            f"{interval} low": Cell(row.low, digits=digits, signed=True),
-            f"{interval} high": Cell(row.high, digits=digits, signed=True),
-            "paper": Cell(row.printed, digits=digits, signed=True),
-            "n": row.n,
-            "outcome": row.outcome,
+            "dataset": [CATALOGUE[name].title for name in comparisons["dataset"]],
+            "model": comparisons["model"].map(paper.MODELS),
+            "recipe": comparisons["variant"].replace("", "paper's recipe"),
+            "difference": comparisons["method"].map(method_name)
+            + " − "
+            + comparisons["baseline"].map(method_name),
         }
-        for row in comparisons.itertuples()
-    ]
+    )
+    names = {"ours": "mean", f"{interval} low": "low", f"{interval} high": "high"}
+    for name, column in (names | {"paper": "printed"}).items():
+        frame[name] = signed_cells(comparisons[column], paper.METRICS[metric].digits)
+    frame["n"], frame["outcome"] = comparisons["n"], comparisons["outcome"]
     note = (
         "Student's t interval, paired by seed; ahead or behind: significant after Holm correction "
         f"over the values of γ ({METRICS[metric].better})."
     )
-    title = sentence_case(_column_title(metric))
-    caption = f"{title}: ζ-mixup minus mixup and no mixing"
-    return Table.of(pd.DataFrame(rows), caption, [note])
+    caption = f"{sentence_case(_column_title(metric))}: ζ-mixup minus mixup and no mixing"
+    return Table.of(frame, caption, [note])
 
 
 def _column_title(metric: str) -> str:
@@ -237,29 +209,42 @@ def comparison_table(view: View, runs: pd.DataFrame) -> Table:
     """A row per dataset, model and method; per metric the paper's value, ours, the difference."""
     settings, metrics = _settings(view), SHOWN_METRICS[view.artifact]
     labels = list(dict.fromkeys(settings.values()))
-    rows = list(dict.fromkeys(Row(cell.dataset, cell.model, cell.method) for cell in settings))
+    rows = list(dict.fromkeys((cell.dataset, cell.model, cell.method) for cell in settings))
     groups = list(dict.fromkeys(row[:2] for row in rows))
     rows.sort(key=lambda row: groups.index(row[:2]))
     footnotes = paper.footnotes(view.artifact)
-    numbered = [issue for issue in footnotes if any(issue.concerns(**r._asdict()) for r in rows)]
-    heads = ["dataset", *(["model"] if len({row.model for row in rows}) > 1 else []), "method"]
-    values = {key: own["value"] for key, own in runs.groupby(list(runs)[:5])}
+    numbered = [issue for issue in footnotes if any(issue.concerns(*row) for row in rows)]
+    heads = ["dataset", *(["model"] if len({model for _, model, _ in rows}) > 1 else []), "method"]
+    values = {key: own["value"] for key, own in runs.groupby(KEYS)}
     marks, lines = _marks(runs, rows), []
     for row in rows:
-        suffix = "" if row.method in paper.METHODS else " (ours)"
-        names = {"dataset": CATALOGUE[row.dataset].title, "model": paper.MODELS[row.model]}
-        names["method"] = method_name(row.method) + suffix
+        suffix = "" if row[2] in paper.METHODS else " (ours)"
+        names = {"dataset": CATALOGUE[row[0]].title, "model": paper.MODELS[row[1]]}
+        names["method"] = method_name(row[2]) + suffix
         line: list[Cell | str] = [names[head] for head in heads]
         for metric in metrics:
-            line.append(_printed_cell(view, row, metric))
+            printed, digits = (
+                paper.printed(view.artifact, *row, metric),
+                paper.METRICS[metric].digits,
+            )
+            emphasis = PRINTED_MARKS[paper.emphasis(view.artifact, *row, metric)]
+            line.append(Cell(printed, digits=digits, mark=emphasis))
             for label in labels:
                 key = (*row, label, metric)
                 own = values.get(key, pd.Series(dtype=float))
-                line += _our_cells(view, row, metric, own, marks.get(key, ""))
-        issues = [k for k, issue in enumerate(numbered, 1) if issue.concerns(**row._asdict())]
-        lines.append([*line, ", ".join(map(str, issues))])
-    notes = [_explanation(metrics), *METHOD_NOTES, *NOTES[view.artifact], *_data_notes(runs)]
-    notes += [] if all(row.method in paper.METHODS for row in rows) else [OURS]
+                line.append(mean_cell(own, digits, marks.get(key, "")))
+                # NaN without runs
+                line += signed_cells([float(own.mean()) - printed], digits)
+        issues = [str(k) for k, issue in enumerate(numbered, 1) if issue.concerns(*row)]
+        lines.append([*line, ", ".join(issues)])
+    explanation = (
+        f"{sentence_case(METRICS[metrics[0]].better)}. Paper: as printed, with its bold and "
+        "underlined values; no mixing is its ERM. Ours: mean ± standard deviation over n seeds; "
+        f"{MARKED}; – no run yet. Ours is at the epoch with the best validation score, or at the "
+        "last one for datasets without a validation split."
+    )
+    notes = [explanation, *METHOD_NOTES, *NOTES[view.artifact], *_data_notes(runs)]
+    notes += [] if all(method in paper.METHODS for *_, method in rows) else [OURS]
     notes += [f"[{number}] {issue.sentence}" for number, issue in enumerate(numbered, 1)]
     notes += [f"About the paper: {i.sentence}" for i in footnotes if i not in numbered]
     caption = f"{sentence_case(view.title)}, the paper's and ours"
@@ -268,8 +253,7 @@ def comparison_table(view: View, runs: pd.DataFrame) -> Table:
 
 def _columns(metrics: Sequence[str], labels: Iterable[str]) -> list[Column]:
     columns = []
-    for metric in metrics:
-        title = _column_title(metric)
+    for title in map(_column_title, metrics):
         columns.append(Column(f"{title}, paper", "as printed"))
         for suffix in (f", {label}" if label else "" for label in labels):
             note = f"{title}: mean ± standard deviation over seeds"
@@ -277,34 +261,18 @@ def _columns(metrics: Sequence[str], labels: Iterable[str]) -> list[Column]:
     return columns
 
 
-def _printed_cell(view: View, row: Row, metric: str) -> Cell:
-    emphasis = paper.emphasis(view.artifact, *row, metric)
-    marks: dict[str, Mark] = {"bold": "best", "underline": "second", "": ""}
-    value = paper.printed(view.artifact, *row, metric)
-    return Cell(value, digits=paper.METRICS[metric].digits, mark=marks[emphasis])
-
-
-def _our_cells(view: View, row: Row, metric: str, values: pd.Series, mark: Mark) -> list[Cell]:
-    """Ours, and the difference to the paper."""
-    digits, printed = paper.METRICS[metric].digits, paper.printed(view.artifact, *row, metric)
-    difference = None if printed is None else float(values.mean()) - printed  # NaN without runs
-    return [mean_cell(values, digits, mark), Cell(difference, digits=digits, signed=True)]
-
-
-def _marks(runs: pd.DataFrame, rows: Sequence[Row]) -> dict[tuple[str, ...], Mark]:
+def _marks(runs: pd.DataFrame, rows: Iterable[tuple[str, str, str]]) -> dict[Any, Mark]:
     """The best and second best of the paper's methods, where all have the same seeds."""
-    marks: dict[tuple[str, ...], Mark] = {}
-    own = runs[runs["method"].isin(list(paper.METHODS))]
-    for (dataset, model, variant, metric), group in own.groupby(
-        ["dataset", "model", "variant", "metric"]
-    ):
-        methods = {r.method for r in rows if r[:2] == (dataset, model)} & set(paper.METHODS)
+    marks: dict[Any, Mark] = {}
+    names: dict[int, Mark] = {1: "best", 2: "second"}
+    methods = {method for *_, method in rows} & set(paper.METHODS)
+    own = runs[runs["method"].isin(list(methods))]
+    for key, group in own.groupby(["dataset", "model", "variant", "metric"]):
         table = group.pivot(index="seed", columns="method", values="value")
         if set(table.columns) == methods and not table.isna().any(axis=None):
-            ranks = (METRICS[metric].sign * table.mean()).rank(method="dense", ascending=False)
-            names: dict[int, Mark] = {1: "best", 2: "second"}
-            for method, rank in ranks.items():
-                marks[dataset, model, str(method), variant, metric] = names.get(int(rank), "")
+            means = METRICS[key[3]].sign * table.mean()
+            for method, rank in means.rank(method="dense", ascending=False).items():
+                marks[*key[:2], method, *key[2:]] = names.get(int(rank), "")
     return marks
 
 
@@ -316,15 +284,6 @@ def _data_notes(runs: pd.DataFrame) -> list[str]:
         own = [note for note in run.extra.get("notes", ()) if note not in spec.notes]
         notes |= dict.fromkeys(f"{spec.title}: {note}." for note in own)
     return list(notes)
-
-
-def _explanation(metrics: Sequence[str]) -> str:
-    return (
-        f"{sentence_case(METRICS[metrics[0]].better)}. Paper: as printed, with its bold and "
-        "underlined values; no mixing is its ERM. Ours: mean ± standard deviation over n seeds; "
-        f"{MARKED}; – no run yet. Ours is at the epoch with the best validation score, or at the "
-        "last one for datasets without a validation split."
-    )
 
 
 def readme_table(view: View, dataset: str) -> Table:

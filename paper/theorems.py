@@ -1,5 +1,7 @@
 """The two theorems, checked on the plans that the library draws and not only on their formulas."""
 
+import operator
+
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
@@ -11,7 +13,7 @@ from paper.records import Measurement, View
 from zetamix.gamma import GAMMA_MIN, dominance_threshold, gamma_from_lam, lam_from_gamma
 from zetamix.mix import apply_plan
 from zetamix.plan import MixPlan, zeta_plan
-from zetamix_lab.report import Cell, Picture, Table, drawing, series_style
+from zetamix_lab.report import Cell, Table, drawing, series_style
 from zetamix_lab.report.figure import COLOURS
 
 SOURCES = (2, 4, 8, 32, 128)
@@ -38,23 +40,16 @@ def measure_dominance(cell: MeasurementCell, context: Context) -> Measured:
         weights = (1 / torch.special.zeta(gammas, torch.ones_like(gammas))).tolist()
         largest, threshold = [0.0] * (len(GAMMAS) - len(gammas)) + weights, GAMMA_MIN
     else:
-        threshold, generator = dominance_threshold(sources), torch.Generator()
-        generator.manual_seed(cell.seed)
+        threshold = dominance_threshold(sources)
+        generator = torch.Generator().manual_seed(cell.seed)
         plans = [zeta_plan(sources, g, generator=generator, dtype=torch.float64) for g in GAMMAS]
         largest = [float(plan.weights.amax(1).min()) for plan in plans]
-        agrees = [
-            bool(plan.dominates().all()) == (gamma > threshold)
-            for gamma, plan in zip(GAMMAS, plans, strict=True)
-        ]
-        agreement = sum(agrees) / len(agrees)
-    return Measured(
-        {
-            "gammas": list(GAMMAS),
-            "largest_weight": [round(weight, 9) for weight in largest],
-            "threshold": threshold,
-            "plans_as_the_theorem_says": agreement,
-        }
-    )
+        dominates = [bool(plan.dominates().all()) for plan in plans]
+        expected = [gamma > threshold for gamma in GAMMAS]
+        agreement = sum(map(operator.eq, dominates, expected)) / len(GAMMAS)
+    largest = [round(weight, 9) for weight in largest]
+    values = {"gammas": list(GAMMAS), "largest_weight": largest, "threshold": threshold}
+    return Measured({**values, "plans_as_the_theorem_says": agreement})
 
 
 def measure_equivalence(cell: MeasurementCell, context: Context) -> Measured:
@@ -77,9 +72,6 @@ def measure_equivalence(cell: MeasurementCell, context: Context) -> Measured:
     return Measured({**values, "largest_difference": largest})
 
 
-MEASURES = {"dominance": measure_dominance, "equivalence": measure_equivalence}
-
-
 def draw(view: View) -> Result:
     curves = {
         "N → ∞" if record.recipe["sources"] == "all" else f"N = {record.recipe['sources']}": record
@@ -91,15 +83,11 @@ def draw(view: View) -> Result:
         "Theorem 2: outputs of ζ-mixup with two sources and of mixup differ by at most "
         f"{largest:.1g} in double precision."
     )
-    return Result([_picture(curves, pairs)], {"thresholds": _table(curves)}, [finding])
-
-
-def _picture(curves: dict[str, Measurement], pairs: Measurement) -> Picture:
     with drawing(9.6, 3.9) as figure:
         left, right = figure.subplots(1, 2)
         _draw_dominance(left, curves)
         _draw_equivalence(right, pairs)
-        return finish(
+        picture = finish(
             figure,
             "theorems",
             alt="Left: the largest weight rises with γ, more slowly for more sources. Right: the "
@@ -109,6 +97,7 @@ def _picture(curves: dict[str, Measurement], pairs: Measurement) -> Picture:
             f"line: {GAMMA_MIN:.5f}, above which it holds for any N. Right, Theorem 2: the "
             "weight of the first of two sources, by ζ-mixup with γ and by mixup with λ.",
         )
+    return Result([picture], {"thresholds": _table(curves)}, [finding])
 
 
 def _draw_dominance(axes: Axes, curves: dict[str, Measurement]) -> None:

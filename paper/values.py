@@ -1,6 +1,7 @@
 """The numbers printed in the paper, from values.json: as printed, including errors."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -50,14 +51,14 @@ def read() -> dict[str, Any]:
     return values
 
 
-def printed(artifact: str, dataset: str, model: str, method: str, metric: str) -> float | None:
-    """The value printed in a cell of a table of the paper, in its unit; None if there is none.
+def printed(artifact: str, dataset: str, model: str, method: str, metric: str) -> float:
+    """The value printed in a cell of a table of the paper, in its unit; NaN if there is none.
 
     >>> printed("natural", "cifar10", "resnet18", "zeta:2.8", "error")
     4.67
     """
     value = _look_up("values", artifact, dataset, model, method, metric)
-    return value if isinstance(value, float) else None
+    return value if isinstance(value, float) else math.nan
 
 
 def emphasis(artifact: str, dataset: str, model: str, method: str, metric: str) -> str:
@@ -90,7 +91,8 @@ class Issue:
     rows: tuple[Mapping[str, str], ...] = ()
     """Dataset, model and method of the affected table rows; a missing key matches any."""
 
-    def concerns(self, **row: str) -> bool:
+    def concerns(self, dataset: str, model: str, method: str) -> bool:
+        row = {"dataset": dataset, "model": model, "method": method}
         return any(own.items() <= row.items() for own in self.rows)
 
 

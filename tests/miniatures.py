@@ -285,58 +285,43 @@ def imagenet_subset(spec: DatasetSpec, base: Path) -> Counts:
     return counts
 
 
-def photographs(
-    folder: Path, split: str, labels: Sequence[int], classes: int, size: tuple[int, int] = (30, 24)
-) -> list[str]:
-    """Write the photographs of a split of ISIC; return their names."""
-    names = [f"ISIC_{FIRST[split]:03d}{k:04d}" for k in range(len(labels))]
-    for k, (name, label) in enumerate(zip(names, labels, strict=True), FIRST[split]):
-        save(folder / f"{name}.jpg", picture(label, classes, k, size))
-    return names
+# by split, the images of each class; of 2018, of each code in the order of the labels
+ISIC = {
+    "isic2016": {"train": [5, 3], "test": [3, 2]},
+    "isic2017": {"train": [5, 3, 2], "val": [2, 1, 1], "test": [3, 2, 2]},
+    "isic2018": {
+        "train": [6, 5, 4, 4, 2, 2, 1],
+        "val": [2, 1, 1, 1, 1, 0, 1],
+        "test": [3] + [1] * 6,
+    },
+}
 
 
-def isic2016(spec: DatasetSpec, base: Path) -> Counts:
-    counts = {"train": [5, 3], "test": [3, 2]}
-    texts = {"train": ("benign", "malignant"), "test": ("0.0", "1.0")}
-    for split, part in (("train", "Training"), ("test", "Test")):
-        labels = labels_of(counts[split])
-        names = photographs(base / f"ISBI2016_ISIC_Part3_{part}_Data", split, labels, 2)
-        rows = [[name, texts[split][label]] for name, label in zip(names, labels, strict=True)]
-        write_csv(base / f"ISBI2016_ISIC_Part3_{part}_GroundTruth.csv", rows)
-    return counts
+def isic_challenge(spec: DatasetSpec, base: Path) -> Counts:
+    """A folder of photographs and a table for each split, among files that are no photographs.
 
-
-def isic2017(spec: DatasetSpec, base: Path) -> Counts:
-    counts = {"train": [5, 3, 2], "val": [2, 1, 1], "test": [3, 2, 2]}
-    for split, part in (("train", "Training"), ("val", "Validation"), ("test", "Test_v2")):
-        folder = base / f"ISIC-2017_{part}_Data"
-        labels = labels_of(counts[split])
-        rows: list[list[object]] = [["image_id", "melanoma", "seborrheic_keratosis"]]
-        for name, label in zip(photographs(folder, split, labels, 3), labels, strict=True):
-            save(folder / f"{name}_superpixels.png", np.zeros((24, 30, 3), np.uint8))
-            rows.append([name, *(float(spec.classes[label] == kind) for kind in (MELANOMA, SK))])
-        write_csv(base / f"ISIC-2017_{part}_Part3_GroundTruth.csv", rows)
-        write_csv(folder / f"ISIC-2017_{part}_Data_metadata.csv", [["image_id", "sex"]])
-    return counts
-
-
-def isic2018(spec: DatasetSpec, base: Path) -> Counts:
-    per_code = {"train": [6, 5, 4, 4, 2, 2, 1], "val": [2, 1, 1, 1, 1, 0, 1], "test": [3] + [1] * 6}
+    The table of 2016 has the class, in words or numbers; the others a column of 0 and 1 for each.
+    """
     counts = {}
-    for split, part in (("train", "Training"), ("val", "Validation"), ("test", "Test")):
-        codes = [list(spec.labels)[code] for code in labels_of(per_code[split])]
-        labels = [spec.classes.index(spec.labels[code]) for code in codes]
-        counts[split] = [labels.count(label) for label in range(5)]
-        folder = base / f"ISIC2018_Task3_{part}_Input"
-        names = photographs(folder, split, labels, 5, (60, 45))
-        header = ["image", "MEL", "NV", "BCC", "AKIEC", "BKL", "DF", "VASC"]
-        rows = [
-            [name, *(float(column.lower() == code) for column in header[1:])]
-            for name, code in zip(names, codes, strict=True)
-        ]
-        stem = f"ISIC2018_Task3_{part}_GroundTruth"
-        write_csv(base / stem / f"{stem}.csv", [header, *rows])
+    kinds = list(spec.labels) if spec.name == "isic2018" else spec.classes
+    for split, images, table in zip(spec.sizes, spec.files[::2], spec.files[1::2], strict=True):
+        found = [kinds[k] for k in labels_of(ISIC[spec.name][split])]
+        labels = [spec.classes.index(spec.labels.get(kind, kind)) for kind in found]
+        counts[split] = [labels.count(label) for label in range(len(spec.classes))]
+        names = [f"ISIC_{FIRST[split]:03d}{k:04d}" for k in range(len(labels))]
+        folder, path = base / images.content, base / table.content
+        for k, (name, label) in enumerate(zip(names, labels, strict=True), FIRST[split]):
+            save(folder / f"{name}.jpg", picture(label, len(spec.classes), k))
+            save(folder / f"{name}_superpixels.png", np.zeros((24, 30, 3), np.uint8))
         (folder / "LICENSE.txt").write_text("CC BY-NC 4.0\n")
+        write_csv(folder / f"{folder.name}_metadata.csv", [["image_id", "sex"]])
+        rows: list[list[object]] = [["image_id", *map(str.upper, spec.labels)]]
+        for name, kind, label in zip(names, found, labels, strict=True):
+            marks = (float(kind in pair) for pair in spec.labels.items())
+            words = [kind if split == "train" else f"{label}.0"]
+            rows.append([name, *(words if spec.name == "isic2016" else marks)])
+        path = path / f"{path.name}.csv" if table.unpacks_to else path
+        write_csv(path, rows[1:] if spec.name == "isic2016" else rows)
     return counts
 
 
@@ -463,12 +448,10 @@ def write_npz(path: Path, counts: Counts, shape: tuple[int, ...]) -> Path:
     return path
 
 
+_OWN = (stl10, imagenet_subset, isic_archive, dermofit, derm7pt, ph2, mednode, medmnist)
 BUILDERS: dict[str, Callable[[DatasetSpec, Path], Counts]] = {
-    builder.__name__: builder
-    for builder in (
-        *(stl10, imagenet_subset, isic2016, isic2017, isic2018, isic_archive),
-        *(dermofit, derm7pt, ph2, mednode, medmnist),
-    )
+    **{builder.__name__: builder for builder in _OWN},
+    **dict.fromkeys(ISIC, isic_challenge),
 }
 
 

@@ -1,8 +1,7 @@
 """The datasets of the paper by name: what is known of each, how to get it, how to load it.
 
 `load(name, data_dir)` returns a `zetamix_lab.data.Dataset`, as `zetamix_lab.data.load` does for a
-path. `prepare` downloads where that is allowed, `status` says what is on this machine, `locate` and
-`not_found_message` where the files are and how to get those that are missing.
+path. `prepare` also downloads where that is allowed, `status` says what is on this machine.
 """
 
 from dataclasses import replace
@@ -13,9 +12,7 @@ import numpy as np
 
 from paper.datasets.catalogue import CATALOGUE as CATALOGUE
 from paper.datasets.catalogue import DatasetSpec as DatasetSpec
-from paper.datasets.files import locate as locate
-from paper.datasets.files import not_found_message as not_found_message
-from paper.datasets.files import obtain
+from paper.datasets.files import locate, obtain
 from paper.datasets.manifolds import MANIFOLDS as MANIFOLDS
 from paper.datasets.manifolds import draw_splits
 from paper.datasets.readers import READERS, find_copy, read_copy
@@ -34,34 +31,27 @@ def load(
     seed: int = 0,
     *,
     progress: Progress | None = None,
+    fetch: bool = False,
+    force: bool = False,
 ) -> Dataset:
-    """The dataset of that name, in any case, with - or _; it is never downloaded.
+    """The dataset of that name, in any case, with - or _.
 
     name: a name, or a changed copy of an entry of `CATALOGUE` (`dataclasses.replace`), for data in
         the layout of a catalogued dataset with other sizes or checksums.
     seed: seed of synthetic data and of splits that have to be created.
+    fetch: whether to download what is missing, where that is allowed.
+    force: whether to prepare the data again.
 
     >>> load("helix").train.samples.shape
     torch.Size([8192, 3])
     """
     spec = find(name)
-    found = request(spec, data_dir, seed)
-    return _draw(spec, seed) or found.open() or found.prepare(progress)
-
-
-def prepare(
-    name: str | DatasetSpec,
-    data_dir: DataDir = None,
-    seed: int = 0,
-    *,
-    progress: Progress | None = None,
-    force: bool = False,
-) -> Dataset:
-    """As `load`, but downloads where that is allowed; `force` prepares again."""
-    spec = find(name)
-    found = request(spec, data_dir, seed, fetch=True)
+    found = request(spec, data_dir, seed, fetch=fetch)
     ready = _draw(spec, seed) or (None if force else found.open())
     return ready or found.prepare(progress, force=force)
+
+
+prepare = partial(load, fetch=True)
 
 
 def find(name: str | DatasetSpec) -> DatasetSpec:
@@ -83,12 +73,8 @@ def request(
 ) -> Request:
     """The prepared form of a dataset, and how to read its files; `fetch` allows downloads."""
     base = resolve_data_dir(data_dir)
-    settings: dict[str, object] = {
-        "classes": spec.classes,
-        "shape": spec.shape,
-        "fit": [spec.fit.size, spec.fit.crop],
-        "reader": spec.reader,
-    }
+    settings: dict[str, object] = {"classes": spec.classes, "shape": spec.shape}
+    settings |= {"fit": [spec.fit.size, spec.fit.crop], "reader": spec.reader}
     if spec.split == "made":
         settings["seed"] = seed
     folder = cache.prepared_folder(base, spec.name, settings)
@@ -110,26 +96,18 @@ def with_reported_split(dataset: Dataset) -> Dataset:
     spec = CATALOGUE.get(dataset.name)
     if spec is None or spec.reported == "test":
         return dataset
-    if dataset.val is None:
-        raise DataError(f"{dataset.name} has no validation split, which the paper reports on.")
-    return replace(
-        dataset,
-        val=None,
-        test=dataset.val,
-        # results on different splits must not be combined
-        fingerprint=f"{dataset.fingerprint}-val",
-        notes=(*dataset.notes, "tested on the official validation split, as in the paper"),
-    )
+    notes = (*dataset.notes, "tested on the official validation split, as in the paper")
+    # results on different splits must not be combined
+    mark = f"{dataset.fingerprint}-val"
+    return replace(dataset, val=None, test=dataset.val, fingerprint=mark, notes=notes)
 
 
 def _draw(spec: DatasetSpec, seed: int) -> Dataset | None:
     """Synthetic data, drawn each time because it takes milliseconds; else None."""
     if spec.split != "drawn":
         return None
-    splits = draw_splits(spec.name, seed)
-    return from_tensors(
-        spec.name, splits, spec.classes, origin=f"drawn with seed {seed}", notes=spec.notes
-    )
+    splits, origin = draw_splits(spec.name, seed), f"drawn with seed {seed}"
+    return from_tensors(spec.name, splits, spec.classes, origin=origin, notes=spec.notes)
 
 
 def _read(
@@ -139,10 +117,13 @@ def _read(
     if spec.access == "built in":
         return digits_source(seed)
     copy = None if locate(spec, data_dir) else find_copy(spec, data_dir)
-    if copy is not None:
-        return _verified(spec, read_copy(spec, copy, progress))
-    base = obtain(spec, data_dir, fetch=fetch, progress=progress)
-    return _verified(spec, READERS[spec.reader](spec, base, seed))
+    if copy is None:
+        base = obtain(spec, data_dir, fetch=fetch, progress=progress)
+        source = READERS[spec.reader](spec, base, seed)
+    else:
+        source = read_copy(spec, copy, progress)
+    notes = (*spec.notes, *source.notes)
+    return _verified(spec, replace(source, name=spec.name, classes=spec.classes, notes=notes))
 
 
 def _verified(spec: DatasetSpec, source: Source) -> Source:

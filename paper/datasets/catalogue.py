@@ -2,12 +2,11 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from zetamix_lab.data.image_files import NATIVE, Fit
-from zetamix_lab.data.source import Source
 
 # added to the notes of skin datasets whose splits are created
 SPLIT_NOTE = (
@@ -47,7 +46,8 @@ class DatasetSpec:
 
     name: str
     title: str
-    group: Literal["natural", "skin", "medmnist", "synthetic", "embedded"]
+    group: str
+    """The table of defaults: natural, skin, medmnist, synthetic or embedded."""
     classes: tuple[str, ...]
     shape: tuple[int, ...]
     """Shape of one prepared sample."""
@@ -89,11 +89,6 @@ class DatasetSpec:
     def subfolder(self) -> str:
         """Name of its folder in the data folder."""
         return self.folder or self.name
-
-    def found(self, source: Source, origin: str, *notes: str) -> Source:
-        """What a reader found, with the name and notes of the dataset."""
-        notes = (*self.notes, *notes)
-        return replace(source, name=self.name, classes=self.classes, origin=origin, notes=notes)
 
 
 def _read_catalogue() -> dict[str, DatasetSpec]:

@@ -2,20 +2,21 @@
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from paper import datasets
+from paper.datasets import CATALOGUE, DatasetSpec
+from paper.datasets.files import copy_hint, download_hint
 from zetamix_lab.cli import options
 from zetamix_lab.cli.errors import report_errors
 from zetamix_lab.cli.live import print_line, show_reading
-
-if TYPE_CHECKING:
-    from paper.datasets import DatasetSpec
-    from zetamix_lab.data import Dataset
+from zetamix_lab.data import Dataset
+from zetamix_lab.data.source import resolve_data_dir
 
 data = typer.Typer(
     help="The datasets of the paper by name.",
@@ -39,20 +40,18 @@ DATASET = ("name", "classes", "shape", "fingerprint", "notes")
 def list_datasets(data_dir: options.DataDir = None, json_file: options.Json = None) -> None:
     """List all datasets, and which of them are on this machine."""
     console = options.open_console(json_file)
-    from paper.datasets import CATALOGUE, status
-    from zetamix_lab.data.source import resolve_data_dir
-
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for heading in ("name", "images", "classes", "size", "licence", "get", "local"):
         right = heading in ("images", "classes")
         table.add_column(heading, justify="right" if right else "left", no_wrap=True)
-    statuses = {name: status(spec, data_dir) for name, spec in CATALOGUE.items()}
+    entries = []
     for _, group in groupby(CATALOGUE.values(), lambda spec: spec.group):
         for spec in group:
-            local = statuses[spec.name]
+            local = datasets.status(spec, data_dir)
             name = f"[bold]{spec.name}[/bold]" if local else spec.name
             size = (f"{spec.images:,}", str(len(spec.classes)), describe_shape(spec.shape))
             table.add_row(name, *size, spec.licence, ACCESS[spec.access], local)
+            entries.append({**_values(spec, SPEC), "local": local})
         table.add_row()
     console.print(table)
     command = "python -m paper data"
@@ -60,7 +59,6 @@ def list_datasets(data_dir: options.DataDir = None, json_file: options.Json = No
         console, f"auto: {command} prepare NAME downloads it; tool, request: see {command} info."
     )
     print_line(console, f"Data folder: {resolve_data_dir(data_dir)}")
-    entries = [{**_values(s, SPEC), "local": statuses[s.name]} for s in CATALOGUE.values()]
     options.write_results(json_file, entries)
 
 
@@ -70,20 +68,18 @@ def info(
 ) -> None:
     """Show what a dataset is, how to get what is missing, and its content if it is prepared."""
     console = options.open_console(json_file)
-    from paper.datasets import find, load, status
-    from paper.datasets.files import copy_hint, download_hint
-    from zetamix_lab.data.source import resolve_data_dir
-
     with report_errors():
-        spec = find(name)
-        local = status(spec, data_dir, seed)
-        dataset = load(spec, data_dir, seed) if local in ("prepared", "built in") else None
-    folder = resolve_data_dir(data_dir)
-    if dataset is None:
-        hints = [("local", f"no. {download_hint(spec, folder)}"), ("or", copy_hint(spec, folder))]
-        if local == "files":
-            hints = [("local", f"files, not prepared: python -m paper data prepare {spec.name}")]
-    _print(console, spec, hints if dataset is None else _describe(dataset))
+        spec = datasets.find(name)
+        local = datasets.status(spec, data_dir, seed)
+        if local in ("prepared", "built in"):
+            found = _describe(datasets.load(spec, data_dir, seed))
+        elif local == "files":
+            found = [("local", f"files, not prepared: python -m paper data prepare {spec.name}")]
+        else:
+            folder = resolve_data_dir(data_dir)
+            found = [("local", f"no. {download_hint(spec, folder)}")]
+            found.append(("or", copy_hint(spec, folder)))
+    _print(console, spec, found)
     options.write_results(json_file, {**_values(spec, SPEC), "local": local})
 
 
@@ -99,12 +95,9 @@ def prepare(
 ) -> None:
     """Download a dataset where possible, verify it, and decode it once for fast loading."""
     console = options.open_console(json_file)
-    from paper.datasets import find
-    from paper.datasets import prepare as prepare_data
-
     with report_errors(), show_reading() as progress:
-        dataset = prepare_data(name, data_dir, seed, progress=progress, force=force)
-    _print(console, find(name), _describe(dataset))
+        dataset = datasets.prepare(name, data_dir, seed, progress=progress, force=force)
+    _print(console, datasets.find(name), _describe(dataset))
     options.write_results(json_file, _values(dataset, DATASET))
 
 
@@ -119,14 +112,14 @@ def _values(described: object, fields: Sequence[str]) -> dict[str, Any]:
     return {field: getattr(described, field) for field in fields}
 
 
-def _describe(dataset: "Dataset") -> list[tuple[str, str]]:
+def _describe(dataset: Dataset) -> list[tuple[str, str]]:
     """The content of a dataset on this machine."""
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in dataset.splits.items())
     rows = [("note", note) for note in dataset.notes]
     return [*rows, ("local", sizes), ("from", dataset.origin), ("fingerprint", dataset.fingerprint)]
 
 
-def _print(console: Console, spec: "DatasetSpec", found: Sequence[tuple[str, str]]) -> None:
+def _print(console: Console, spec: DatasetSpec, found: Sequence[tuple[str, str]]) -> None:
     """The catalogue's entry, and what was found."""
     sizes = ", ".join(f"{split} {count:,}" for split, count in spec.sizes.items())
     names = ", ".join(spec.classes[:MAX_SHOWN]) + (", …" if spec.classes[MAX_SHOWN:] else "")

@@ -97,15 +97,14 @@ def download(
             raise ValueError("expected an http or https address")
         request = urllib.request.Request(url, headers={"User-Agent": "zetamix"})
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
-            total, done = int(response.headers.get("Content-Length") or 0), 0
+            total = int(response.headers.get("Content-Length") or 0)
             while chunk := response.read(CHUNK):
                 file.write(chunk)
                 digest.update(chunk)
-                done += len(chunk)
                 if progress is not None:
-                    progress(f"downloading {path.name}", done, max(total, done))
-        if done < total:
-            raise ValueError(f"the connection ended after {done:,} of {total:,} bytes")
+                    progress(f"downloading {path.name}", file.tell(), max(total, file.tell()))
+        if file.tell() < total:
+            raise ValueError(f"the connection ended after {file.tell():,} of {total:,} bytes")
         if md5 is not None and digest.hexdigest() != md5:
             raise ValueError(f"the file has the md5 {digest.hexdigest()}, expected {md5}")
 
@@ -156,41 +155,35 @@ def unpack(
 
 
 def _extract(archive: Path, content: Path, limit: int) -> None:
-    total = 0
-
-    def count(size: int) -> None:
-        nonlocal total
-        total += size
-        if total > limit:
+    def check(size: int) -> None:
+        if size > limit:
             raise DataError(
                 f"{archive} unpacks to more than {limit / 1e9:,.1f} GB, the available disk space."
             )
 
-    def check(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
-        count(member.size)
-        # rejects devices, and links and paths that lead outside
-        return tarfile.data_filter(member, path)
-
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as packed:
-            count(sum(info.file_size for info in packed.infolist()))
+            check(sum(info.file_size for info in packed.infolist()))
             # zipfile drops drives, roots and ".." from names, and writes links as plain files
             packed.extractall(content)
     elif archive.suffix == ".gz" and not archive.name.endswith(".tar.gz"):
         with gzip.open(archive) as source, content.open("wb") as file:
             while chunk := source.read(CHUNK):
-                count(len(chunk))
+                check(file.tell() + len(chunk))
                 file.write(chunk)
     else:
         with tarfile.open(archive) as tar:
-            tar.extractall(content, filter=check)
+            total = 0
+            for member in tar:
+                total += member.size
+                check(total)
+                # rejects devices, and links and paths that lead outside
+                tar.extract(member, content, filter="data")
 
 
 def _partial(spec: DatasetSpec, data_dir: Path) -> list[Path]:
     """Folders with some files: the dataset's own, or the data folder itself, as in torchvision."""
-    bases = [data_dir / spec.subfolder]
-    if spec.group != "skin":
-        bases.append(data_dir)
+    bases = [data_dir / spec.subfolder, *([] if spec.group == "skin" else [data_dir])]
     return [base for base in bases if any(file.exists(base) for file in spec.files)]
 
 

@@ -60,14 +60,10 @@ def helix(count: int = CURVED_POINTS, *, dimension: int = 3, seed: int = 0) -> P
     >>> helix(100, dimension=12).samples.shape
     torch.Size([100, 12])
     """
-    if dimension < 3:
-        raise ValueError(f"A helix needs at least 3 dimensions, got {dimension}.")
     angle = 2 * math.pi * torch.rand(count, generator=_seeded(seed), dtype=torch.float64)
     ring = 2 + (8 * angle).cos()
     samples = torch.zeros(count, dimension, dtype=torch.float64)
-    samples[:, 0] = ring * angle.cos()
-    samples[:, 1] = ring * angle.sin()
-    samples[:, 2] = (8 * angle).sin()
+    samples[:, :3] = torch.stack([ring * angle.cos(), ring * angle.sin(), (8 * angle).sin()], 1)
     return Points(samples.float(), torch.zeros(count, dtype=torch.int64))
 
 
@@ -91,11 +87,9 @@ MANIFOLDS: Mapping[str, Callable[..., Points]] = {
 
 def draw_splits(name: str, seed: int) -> dict[str, tuple[Tensor, Tensor]]:
     """The points of a synthetic dataset; with two classes, a second draw is the test split."""
-    draw = MANIFOLDS[name]
-    train = draw(seed=2 * seed)
-    if int(train.labels.max()) == 0:
-        return {"train": train}
-    return {"train": train, "test": draw(seed=2 * seed + 1)}
+    train = MANIFOLDS[name](seed=2 * seed)
+    test = {"test": MANIFOLDS[name](seed=2 * seed + 1)} if int(train.labels.max()) else {}
+    return {"train": train, **test}
 
 
 def _halves(count: int) -> tuple[int, int]:

@@ -1,22 +1,33 @@
 """Readers of official files, and of copies as arrays or folders of classes, to a `Source`.
 
-Every reader takes the entry of the catalogue and the folder of its files; most list image files
-with their split and class.
+Every reader takes the entry of the catalogue, the folder of its files and the seed of splits; most
+list image files with their split and class. The caller adds the name, classes and notes of the
+entry.
 """
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+import pandas as pd
 
 from paper.datasets.catalogue import DatasetSpec
 from paper.datasets.files import unpack
 from zetamix_lab.atomic_io import hash_file
 from zetamix_lab.data.errors import DataError
-from zetamix_lab.data.image_files import NATIVE, images_below, read_images, subfolders, try_header
+from zetamix_lab.data.image_files import (
+    NATIVE,
+    Fit,
+    images_below,
+    read_images,
+    subfolders,
+    try_header,
+)
 from zetamix_lab.data.readers.label_csv import ImageIndex, read_csv
 from zetamix_lab.data.readers.named import torchvision_source
 from zetamix_lab.data.readers.npz import from_npz
@@ -25,11 +36,10 @@ from zetamix_lab.data.splits import complete_splits
 
 Listed: TypeAlias = list[tuple[str, Path, str]]
 """The split, file and class of every image."""
-LabelOf: TypeAlias = Callable[[Mapping[str, str]], str]
-"""The class of a row of a label file; raises ValueError for a row that is invalid."""
 
 PHOTOS = (".jpg", ".jpeg")
-ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
+# what may follow the name of a dataset in the name of a copy, and its suffix
+COPY = r"(?:[_-].*?)?(\.npz|\.tar|\.tar\.gz|\.tgz|\.zip)?"
 # columns of the archive's metadata in its older and newer versions; the current diagnosis_1 is only
 # benign or malignant
 ARCHIVE_IDS = ("isic_id", "image_id", "image_name", "name")
@@ -43,7 +53,12 @@ LESIONS = ("melanoma", "nevus", "seborrheic keratosis")
 
 
 def image_source(
-    spec: DatasetSpec, listed: Listed, base: Path, origin: str, *notes: str, fit: Any = None
+    spec: DatasetSpec,
+    listed: Listed,
+    base: Path,
+    origin: str = "official files in {}",
+    notes: Sequence[str] = (),
+    fit: Fit | None = None,
 ) -> Source:
     """The images of a dataset; `fit` is the catalogue's if it is not given."""
     files = [file for _, file, _ in listed]
@@ -55,17 +70,19 @@ def image_source(
         labels=np.array([spec.classes.index(name) for _, _, name in listed], np.int64),
         splits=np.array([split for split, _, _ in listed], dtype=object),
         read=read_images(files, lambda row: str(files[row]), spec.shape, fit or spec.fit),
-        origin=origin,
+        origin=origin.format(base),
         names=[os.path.relpath(file, base) for file in files],
-        notes=(*spec.notes, *notes),
+        notes=tuple(notes),
     )
 
 
-def split_source(spec: DatasetSpec, base: Path, listed: Listed, seed: int, *notes: str) -> Source:
+def split_source(
+    spec: DatasetSpec, base: Path, listed: Listed, seed: int, notes: Sequence[str] = ()
+) -> Source:
     """Train, val and test from images without official splits."""
     # sorted by name, so that the order of a label file or of a disk does not change the split
     ordered = sorted(listed, key=lambda item: item[1].relative_to(base).as_posix().lower())
-    source = image_source(spec, ordered, base, f"official files in {base}", *notes)
+    source = image_source(spec, ordered, base, notes=notes)
     return complete_splits(source, seed=seed, origin=str(base))
 
 
@@ -74,7 +91,7 @@ def split_source(spec: DatasetSpec, base: Path, listed: Listed, seed: int, *note
 
 def torchvision_set(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """MNIST, Fashion-MNIST and CIFAR, read by torchvision."""
-    return spec.found(torchvision_source(spec.name, base), f"official files in {base}")
+    return replace(torchvision_source(spec.name, base), origin=f"official files in {base}")
 
 
 def stl10(spec: DatasetSpec, base: Path, seed: int) -> Source:
@@ -99,8 +116,7 @@ def stl10(spec: DatasetSpec, base: Path, seed: int) -> Source:
         # stored column by column
         images = np.fromfile(images_file, np.uint8).reshape(-1, *spec.shape).swapaxes(2, 3)
         parts[split] = (images, labels - 1)
-    source = array_source(spec.name, spec.classes, parts, "")
-    return spec.found(source, f"official files in {base}")
+    return array_source(spec.name, spec.classes, parts, f"official files in {base}")
 
 
 def imagenet_subset(spec: DatasetSpec, base: Path, seed: int) -> Source:
@@ -110,20 +126,11 @@ def imagenet_subset(spec: DatasetSpec, base: Path, seed: int) -> Source:
 
 def medmnist(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """One of MedMNIST's own files, or a copy of it that was saved again."""
-    path = base / spec.files[0].path
-    source = npz_source(spec, path)
-    if hash_file(path, "md5") == spec.files[0].md5:
-        return spec.found(source, f"official file {path}")
-    note = f"read from {path.name} instead of the official files, without a checksum"
-    if spec.content_md5 and content_md5(source) == spec.content_md5:
-        note = (
-            f"{path.name} is a copy of the official file that was saved again: its md5 differs, "
-            "its images and labels are identical"
-        )
-    return spec.found(source, f"{path}, .npz in the MedMNIST layout", note)
+    return npz_source(spec, base / spec.files[0].path)
 
 
 def npz_source(spec: DatasetSpec, path: Path) -> Source:
+    """An `.npz` file in the MedMNIST layout, with a note if it is not the official one."""
     table = from_npz(path)
     labels = table.labels["label"].to_numpy() if "label" in table.labels else np.array([-1])
     shape = table.arrays[0].shape[1:]
@@ -137,7 +144,16 @@ def npz_source(spec: DatasetSpec, path: Path) -> Source:
     by_split = table.frame.groupby("split", sort=False).indices
     arrays = zip(by_split.items(), table.arrays, strict=True)
     parts = {str(split): (samples, labels[rows]) for (split, rows), samples in arrays}
-    return array_source(spec.name, spec.classes, parts, str(path))
+    source = array_source(spec.name, spec.classes, parts, f"official file {path}")
+    if spec.files and spec.files[0].md5 == hash_file(path, "md5"):
+        return source
+    note = f"read from {path.name} instead of the official files, without a checksum"
+    if spec.content_md5 and content_md5(source) == spec.content_md5:
+        note = (
+            f"{path.name} is a copy of the official file that was saved again: its md5 differs, "
+            "its images and labels are identical"
+        )
+    return replace(source, origin=f"{path}, .npz in the MedMNIST layout", notes=(note,))
 
 
 def content_md5(source: Source) -> str:
@@ -156,21 +172,13 @@ def content_md5(source: Source) -> str:
 def find_copy(spec: DatasetSpec, data_dir: Path) -> Path | None:
     """NAME.npz, or a folder or archive NAME or NAME_… with folders of splits and classes."""
     folders = (data_dir, data_dir / spec.subfolder)
+    arrays = [folder / f"{spec.name}.npz" for folder in folders]
     named = [path for folder in folders for path in sorted(folder.glob(f"{spec.name}*"))]
-    kept = [p for p in named if _plain_stem(p).removeprefix(spec.name)[:1] in ("", "_", "-")]
-    candidates = (*(folder / f"{spec.name}.npz" for folder in folders), *kept)
-    return next((path for path in candidates if _is_copy(path)), None)
-
-
-def _is_copy(path: Path) -> bool:
-    if path.is_dir():
-        return _root(path) is not None
-    return path.is_file() and path.name.endswith((*ARCHIVES, ".npz"))
-
-
-def _plain_stem(path: Path) -> str:
-    suffix = next((end for end in reversed(ARCHIVES) if path.name.endswith(end)), "")
-    return path.name.removesuffix(suffix)
+    for path in (*arrays, *named):
+        match = re.fullmatch(spec.name + COPY, path.name)
+        if match and (_root(path) if path.is_dir() else match[1] and path.is_file()):
+            return path
+    return None
 
 
 def _root(folder: Path) -> Path | None:
@@ -182,11 +190,12 @@ def _root(folder: Path) -> Path | None:
 def read_copy(spec: DatasetSpec, path: Path, progress: Progress | None = None) -> Source:
     """The dataset from what `find_copy` found."""
     if path.suffix == ".npz":
-        note = f"read from {path.name} instead of the official files, without a checksum"
-        return spec.found(npz_source(spec, path), f"{path}, .npz in the MedMNIST layout", note)
-    folder = path.with_name(_plain_stem(path))
-    if not folder.exists():
-        unpack(path, folder, progress)
+        return npz_source(spec, path)
+    folder = path
+    if path.is_file():
+        folder = path.with_name(re.sub(r"\.(tar|tar\.gz|tgz|zip)$", "", path.name))
+        if not folder.exists():
+            unpack(path, folder, progress)
     root = _root(folder)
     if root is None:
         raise DataError(f"{path} cannot replace {spec.title}: expected {_layout(spec)}.")
@@ -207,9 +216,7 @@ def folder_source(spec: DatasetSpec, root: Path, *notes: str) -> Source:
         fit, size = NATIVE, f"{spec.shape[2]} × {spec.shape[1]} pixels"
         crop = spec.fit.crop and f"; the paper's crop, {spec.fit.describe()}, is not applied"
         notes = (f"copies of {size}, used as they are, not the original files{crop or ''}",)
-    return image_source(
-        spec, listed, root, f"{root}, folders of splits and classes", *notes, fit=fit
-    )
+    return image_source(spec, listed, root, "{}, folders of splits and classes", notes, fit)
 
 
 def _list_classes(spec: DatasetSpec, root: Path, split: str) -> Listed:
@@ -218,19 +225,16 @@ def _list_classes(spec: DatasetSpec, root: Path, split: str) -> Listed:
     folder = next((root / name for name in names if (root / name).is_dir()), None)
     if folder is None:
         raise DataError(f"{root}: no folder {names[0]}; expected {_layout(spec)}.")
-    known = {
-        _spelled(name): to for name, to in (*((c, c) for c in spec.classes), *spec.labels.items())
-    }
-    found = {path: known.get(_spelled(path.name)) for path in subfolders(folder)}
-    unknown = [path.name for path, label in found.items() if label is None]
+    known = {_spelled(name): label for name, label in spec.labels.items()}
+    known = {_spelled(name): name for name in spec.classes} | known
+    found = {path: known.get(_spelled(path.name), "") for path in subfolders(folder)}
+    unknown = [path.name for path, label in found.items() if not label]
     missing = [name for name in spec.classes if name not in found.values()]
     if unknown or missing:
         problems = [f"missing {', '.join(missing)}"] if missing else []
         problems += [f"unexpected {', '.join(unknown)}"] if unknown else []
         raise DataError(f"{folder}: {'; '.join(problems)}. Expected {_layout(spec)}.")
-    return [
-        (split, file, str(label)) for path, label in found.items() for file in images_below(path)
-    ]
+    return [(split, file, label) for path, label in found.items() for file in images_below(path)]
 
 
 def _spelled(name: str) -> str:
@@ -245,64 +249,42 @@ def _layout(spec: DatasetSpec) -> str:
 # skin lesions: ISIC challenges and archive, DermoFit, derm7point, PH², MED-NODE
 
 
-def isic2016(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """Challenge 2016, part 3: two columns, without a header."""
-    parts = {"train": "Training", "test": "Test"}
-    files = ("ISBI2016_ISIC_Part3_{}_Data", "ISBI2016_ISIC_Part3_{}_GroundTruth.csv")
-    label_of = _by_value("label", spec.labels)
-    return _challenge(spec, base, parts, *files, ["image", "label"], label_of, header=False)
+def isic_challenge(spec: DatasetSpec, base: Path, seed: int) -> Source:
+    """The challenges of 2016 to 2018: for each split a folder of images and a table.
 
-
-def isic2017(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """Challenge 2017, part 3: melanoma, seborrheic keratosis, or neither, which is a nevus."""
-    parts = {"train": "Training", "val": "Validation", "test": "Test_v2"}
-    files = ("ISIC-2017_{}_Data", "ISIC-2017_{}_Part3_GroundTruth.csv")
-    label_of = _by_mark(spec.labels, otherwise="nevus")
-    return _challenge(spec, base, parts, *files, ["image_id", *spec.labels], label_of)
-
-
-def isic2018(spec: DatasetSpec, base: Path, seed: int) -> Source:
-    """Challenge 2018, task 3; the test split may be missing, as the paper does not use it."""
-    parts = {"train": "Training", "val": "Validation", "test": "Test"}
-    if not (base / "ISIC2018_Task3_Test_Input").exists():
-        del parts["test"]
-    table = "ISIC2018_Task3_{0}_GroundTruth/ISIC2018_Task3_{0}_GroundTruth.csv"
-    columns, label_of = ["image", *spec.labels], _by_mark(spec.labels)
-    return _challenge(spec, base, parts, "ISIC2018_Task3_{}_Input", table, columns, label_of)
-
-
-def _challenge(
-    spec: DatasetSpec,
-    base: Path,
-    parts: Mapping[str, str],
-    images: str,
-    table: str,
-    columns: Sequence[str],
-    label_of: LabelOf,
-    header: bool = True,
-) -> Source:
-    """One folder of images and one table per split; the first column names the image."""
+    The first column of a table names the image. The table of 2016 has the class in the second one,
+    without a header; the others have a column of 0 and 1 for each class. The test split of 2018 may
+    be missing, as the paper does not use it.
+    """
     listed: Listed = []
-    for split, part in parts.items():
-        path = base / table.format(part)
-        rows = _rows(path, columns, header=header)
-        index = ImageIndex(base / images.format(part), suffixes=PHOTOS)
-        listed += _label(path, rows, index, columns[0], label_of, split)
-    return image_source(spec, listed, base, f"official files in {base}")
+    for split, images, table in zip(spec.sizes, spec.files[::2], spec.files[1::2], strict=True):
+        if images.exists(base):
+            path = base / table.content
+            path = path / f"{path.name}.csv" if path.is_dir() else path
+            if spec.name == "isic2016":
+                cells = read_csv(path, ["image", "label"], header=False)
+                labels = _read_values(path, cells, spec, "label")
+            else:
+                cells = read_csv(path, list(spec.labels))
+                labels = _read_marks(path, cells, spec)
+            index = ImageIndex(base / images.content, suffixes=PHOTOS)
+            listed += _list_images(path, cells.iloc[:, 0], labels, index, split)
+    return image_source(spec, listed, base)
 
 
 def isic_archive(spec: DatasetSpec, base: Path, seed: int) -> Source:
     """Collections as `isic image download` writes them: images and `metadata.csv`."""
     table = base / "metadata.csv"
-    rows = _rows(table)
-    first = next(iter(rows.values()), {})
-    column = _find_column(table, first, ARCHIVE_IDS, "the image's id")
-    _find_column(table, first, ARCHIVE_DIAGNOSES, "the diagnosis")
-    kept = {number: row for number, row in rows.items() if archive_class(row) in spec.classes}
-    listed = _label(table, kept, ImageIndex(base, suffixes=PHOTOS), column, archive_class)
-    dropped = len(rows) - len(kept)
+    cells = read_csv(table)
+    column = _find_column(table, cells, ARCHIVE_IDS, "the image's id")
+    _find_column(table, cells, ARCHIVE_DIAGNOSES, "the diagnosis")
+    labels = pd.Series([archive_class(row) for row in cells.to_dict("records")], cells.index)
+    kept = labels.isin(spec.classes)
+    index = ImageIndex(base, suffixes=PHOTOS)
+    listed = _list_images(table, cells.loc[kept, column], labels[kept], index)
+    dropped = int((~kept).sum())
     note = f"{dropped:,} images of {base} are not used: undiagnosed, or of another class"
-    return split_source(spec, base, listed, seed, *([note] if dropped else []))
+    return split_source(spec, base, listed, seed, [note] if dropped else [])
 
 
 def archive_class(row: Mapping[str, str]) -> str:
@@ -336,9 +318,9 @@ def derm7pt(spec: DatasetSpec, base: Path, seed: int) -> Source:
     release = base / spec.files[0].content
     column = "clinic" if spec.name == "derm7pt_clinical" else "derm"
     table = release / "meta" / "meta.csv"
-    rows = _rows(table, ["diagnosis", column])
-    label_of = _by_value("diagnosis", spec.labels)
-    listed = _label(table, rows, ImageIndex(release / "images"), column, label_of)
+    cells = read_csv(table, ["diagnosis", column])
+    labels = _read_values(table, cells, spec, "diagnosis")
+    listed = _list_images(table, cells[column], labels, ImageIndex(release / "images"))
     return split_source(spec, base, listed, seed)
 
 
@@ -353,96 +335,88 @@ def ph2(spec: DatasetSpec, base: Path, seed: int) -> Source:
         )
     lines = table.read_text(encoding="utf-8", errors="replace").splitlines()
     # cells may be empty, as the histology of most cases is
-    cells = {
+    rows = {
         number: [cell.strip() for cell in line.strip().split("||")[1:]]
         for number, line in enumerate(lines, start=1)
         if line.strip().startswith("||")
     }
-    first = min(cells, default=1)
-    columns = [cell.lower() for cell in cells.pop(first, [])]
+    first = min(rows, default=1)
+    columns = [cell.lower() for cell in rows.pop(first, [])]
     if not {"name", "clinical diagnosis"} <= set(columns):
         raise DataError(
             f"{table}, row {first}: expected the columns Name and Clinical Diagnosis, got "
             f"{', '.join(filter(None, columns))}."
         )
-    blank = {"clinical diagnosis": ""}
-    rows = {n: {**blank, **dict(zip(columns, row, strict=False))} for n, row in cells.items()}
+    named = {number: dict(zip(columns, row, strict=False)) for number, row in rows.items()}
+    cells = pd.DataFrame.from_dict(named, orient="index").fillna("")
+    labels = _read_values(table, cells, spec, "clinical diagnosis")
     index = ImageIndex(release / "PH2 Dataset images")
-    label_of = _by_value("clinical diagnosis", spec.labels)
-    return split_source(spec, base, _label(table, rows, index, "name", label_of), seed)
+    return split_source(spec, base, _list_images(table, cells["name"], labels, index), seed)
 
 
-def _rows(
-    path: Path, columns: Sequence[str] = (), *, header: bool = True
-) -> dict[int, dict[str, str]]:
-    """The rows of a CSV file by the number of their line."""
-    rows: dict[int, dict[str, str]] = read_csv(path, columns, header=header).to_dict("index")
-    return rows
-
-
-def _find_column(path: Path, row: Mapping[str, str], names: Sequence[str], content: str) -> str:
+def _find_column(path: Path, cells: pd.DataFrame, names: Sequence[str], content: str) -> str:
     """The first of these columns that a table has."""
     for name in names:
-        if name in row:
+        if name in cells:
             return name
     raise DataError(
         f"{path}, row 1: expected a column for {content}, called {', '.join(names[:-1])} or "
-        f"{names[-1]}; got {', '.join(row)}."
+        f"{names[-1]}; got {', '.join(cells)}."
     )
 
 
-def _by_value(column: str, classes: Mapping[str, str]) -> LabelOf:
-    """The class that the value of a column stands for."""
-
-    def label_of(row: Mapping[str, str]) -> str:
-        name = classes.get(row[column].lower())
-        if name is None:
-            raise ValueError(f"{column} {row[column]!r}; expected one of {', '.join(classes)}")
-        return name
-
-    return label_of
+def _read_values(path: Path, cells: pd.DataFrame, spec: DatasetSpec, column: str) -> list[str]:
+    """The classes that the values of a column stand for."""
+    for row, text in cells[column].items():
+        if text.lower() not in spec.labels:
+            listed = ", ".join(spec.labels)
+            raise DataError(f"{path}, row {row}: {column} {text!r}; expected one of {listed}.")
+    return [spec.labels[text.lower()] for text in cells[column]]
 
 
-def _by_mark(classes: Mapping[str, str], otherwise: str | None = None) -> LabelOf:
-    """The class of the one column that holds 1 while all others hold 0; else `otherwise`."""
+def _read_marks(path: Path, cells: pd.DataFrame, spec: DatasetSpec) -> list[str]:
+    """The class of the one column that holds 1 while all others hold 0.
 
-    def label_of(row: Mapping[str, str]) -> str:
-        for column in classes:
-            if row[column] not in ("0", "0.0", "1", "1.0"):
-                raise ValueError(f"{column} is {row[column]!r}; expected 0 or 1")
-        marked = [column for column in classes if float(row[column])]
-        if len(marked) > 1 or (otherwise is None and not marked):
-            raise ValueError(
-                f"{len(marked)} of {', '.join(classes)} are 1; expected "
-                f"{'exactly' if otherwise is None else 'at most'} one"
+    A row of zeros has the class without a column, if there is one.
+    """
+    labels: list[str] = []
+    others = [name for name in spec.classes if name not in spec.labels.values()]
+    for row, marks in cells[list(spec.labels)].to_dict("index").items():
+        for column, text in marks.items():
+            if text not in ("0", "0.0", "1", "1.0"):
+                raise DataError(f"{path}, row {row}: {column} is {text!r}; expected 0 or 1.")
+        marked = [spec.labels[column] for column, text in marks.items() if float(text)] or others
+        if len(marked) != 1:
+            count = sum(map(float, marks.values()))
+            raise DataError(
+                f"{path}, row {row}: {count:.0f} of {', '.join(spec.labels)} are 1; expected "
+                f"{'at most' if others else 'exactly'} one."
             )
-        return classes[marked[0]] if marked else otherwise or ""
+        labels += marked
+    return labels
 
-    return label_of
 
-
-def _label(
-    table: Path,
-    rows: Mapping[int, Mapping[str, str]],
-    images: ImageIndex,
-    column: str,
-    label_of: LabelOf,
-    split: str = "train",
+def _list_images(
+    path: Path, images: pd.Series, labels: Iterable[str], index: ImageIndex, split: str = "train"
 ) -> Listed:
-    """The image file in `column` of every row, with its class."""
+    """The file of every image that a table names, with its class."""
     listed: Listed = []
-    for number, row in rows.items():
+    for (row, name), label in zip(images.items(), labels, strict=True):
         try:
-            listed.append((split, images.find(row[column]), label_of(row)))
+            listed.append((split, index.find(name), label))
         except ValueError as error:
-            raise DataError(f"{table}, row {number}: {error}.") from None
+            raise DataError(f"{path}, row {row}: {error}.") from None
     return listed
 
 
 READERS: dict[str, Callable[[DatasetSpec, Path, int], Source]] = {
-    reader.__name__: reader
-    for reader in (
-        *(torchvision_set, stl10, imagenet_subset, medmnist, isic2016, isic2017, isic2018),
-        *(isic_archive, label_folders, derm7pt, ph2),
-    )
+    "torchvision_set": torchvision_set,
+    "stl10": stl10,
+    "imagenet_subset": imagenet_subset,
+    "medmnist": medmnist,
+    **dict.fromkeys(("isic2016", "isic2017", "isic2018"), isic_challenge),
+    "isic_archive": isic_archive,
+    "label_folders": label_folders,
+    "derm7pt": derm7pt,
+    "ph2": ph2,
 }

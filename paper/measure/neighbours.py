@@ -24,7 +24,11 @@ class Cloud:
         self.memory = memory
         self.origin = points[0].double() if origin is None else origin
         self.squares = torch.cat([self.rows(part).square().sum(1) for part in self.parts()])
-        check_finite(self.squares)
+        if not bool(torch.isfinite(self.squares).all()):
+            raise ValueError(
+                "points and their squares must be finite, got NaN, infinity or too large numbers. "
+                "Remove such points or scale them down."
+            )
 
     def __len__(self) -> int:
         return len(self.points)
@@ -48,14 +52,6 @@ class Cloud:
         for part in self.parts():
             torch.mm(left, self.rows(part).T, out=products[:, part])
         return products
-
-
-def check_finite(squares: Tensor) -> None:
-    if not bool(torch.isfinite(squares).all()):
-        raise ValueError(
-            "points and their squares must be finite, got NaN, infinity or too large numbers. "
-            "Remove such points or scale them down."
-        )
 
 
 def blocks(count: int, size: int) -> Iterator[slice]:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from paper.measure.estimate import Estimate, mean_of
 from paper.measure.realism import predict
 from zetamix_lab.data.augment import Scale, measure_scale
+from zetamix_lab.data.dataset import Split
 from zetamix_lab.models import initialise
 
 BATCH_SIZE = 128
@@ -33,8 +34,7 @@ class Oracle(nn.Module):
 
 
 def train_oracle(
-    samples: Tensor,
-    labels: Tensor,
+    train: Split,
     num_classes: int,
     *,
     model: str = "lenet5",
@@ -42,45 +42,39 @@ def train_oracle(
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> Oracle:
-    """Train a classifier of images [n, channels, height, width], left in evaluation mode.
+    """Train a classifier of images, left in evaluation mode.
 
     LeNet-5, with batch normalisation, ReLU and max pooling, trained on the 60,000 images of MNIST
     has a test accuracy of 99.45 % (seed 0) and 99.60 % (seed 1).
     """
-    scale = measure_scale(samples).to(torch.device(device))
-    network = initialise(model, num_classes, tuple(samples.shape[1:]), seed)
-    oracle = Oracle(network, scale).to(device)
-    _fit(oracle, samples, labels, epochs, torch.Generator().manual_seed(seed))
-    return oracle.eval().requires_grad_(requires_grad=False)
-
-
-def accuracy(oracle: Oracle, samples: Tensor, labels: Tensor) -> Estimate:
-    device = next(oracle.parameters()).device
-    return mean_of(predict(oracle, samples.to(device)).argmax(1).cpu() == labels)
-
-
-def _fit(
-    oracle: Oracle, samples: Tensor, labels: Tensor, epochs: int, generator: torch.Generator
-) -> None:
-    device = next(oracle.parameters()).device
-    steps_per_epoch = math.ceil(len(samples) / BATCH_SIZE)
+    scale = measure_scale(train.samples).to(torch.device(device))
+    oracle = Oracle(initialise(model, num_classes, train.shape, seed), scale).to(device).train()
+    generator, steps_per_epoch = (
+        torch.Generator().manual_seed(seed),
+        math.ceil(len(train) / BATCH_SIZE),
+    )
     optimizer = torch.optim.SGD(
         oracle.parameters(), PEAK_RATE, momentum=0.9, nesterov=True, weight_decay=WEIGHT_DECAY
     )
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, PEAK_RATE, total_steps=epochs * steps_per_epoch, pct_start=0.2
     )
-    oracle.train()
     for _ in range(epochs):
         # equal parts: batch normalisation does not support a last batch of one
-        order = torch.randperm(len(samples), generator=generator).tensor_split(steps_per_epoch)
+        order = torch.randperm(len(train), generator=generator).tensor_split(steps_per_epoch)
         for rows in order:
-            batch = augment(samples[rows].float(), generator).to(device)
-            loss = F.cross_entropy(oracle(batch), labels[rows].to(device))
+            batch = augment(train.samples[rows].float(), generator).to(device)
+            loss = F.cross_entropy(oracle(batch), train.labels[rows].to(device))
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
+    return oracle.eval().requires_grad_(requires_grad=False)
+
+
+def accuracy(oracle: Oracle, test: Split) -> Estimate:
+    device = next(oracle.parameters()).device
+    return mean_of(predict(oracle, test.samples.to(device)).argmax(1).cpu() == test.labels)
 
 
 def augment(images: Tensor, generator: torch.Generator) -> Tensor:

@@ -12,11 +12,10 @@ from test_values import cells_of
 from paper import mnist, theorems
 from paper.artifacts import ARTIFACTS, COMPLETE_ONLY, MEASURES, draw, make_view
 from paper.cells import MeasurementCell, PaperError, Request
-from paper.context import Context
+from paper.context import Context, MixedSamples
 from paper.datasets import with_reported_split
 from paper.dimension import curves_of
 from paper.distributions import project, wrong_labels
-from paper.measure.mixed_samples import MixedSamples
 from paper.records import RecordStore
 from paper.timing import local_plan
 from zetamix.gamma import dominance_threshold
@@ -50,8 +49,7 @@ def run_cells(store, id, cells, data):
     for cell in cells:
         found = MEASURES[cell.kind](cell, context)
         record = dataclasses.replace(measured(cell, found.values), fingerprint=data.fingerprint)
-        arrays = f"{record.key}.npz" if found.arrays else None
-        store.add(id, dataclasses.replace(record, arrays=arrays), found.arrays)
+        store.add(id, record, found.arrays)
 
 
 @pytest.mark.parametrize("id", ARTIFACTS)

@@ -9,7 +9,7 @@ from memory import peak_bytes
 from sklearn.datasets import load_digits
 
 from paper.datasets import manifolds
-from paper.measure import local_dimension
+from paper.measure.dimension import local_dimension
 from paper.measure.neighbours import Cloud, nearest
 
 skdim = pytest.importorskip("skdim")
@@ -80,46 +80,24 @@ def test_the_ratio_is_scikit_dimensions_alpha(ratio, generator):
     assert torch.equal(found, by_skdim(points, 40, ratio=ratio))
 
 
-@pytest.mark.parametrize(
-    ("shift", "scale"), [(0.0, 1.0), (1e4, 1.0), (0.0, 1e-6), (3e5, 1e3)], ids=str
-)
-def test_neither_offset_nor_scale_matters(shift, scale, generator):
-    points = textures(300, generator)
-    expected = local_dimension(points, 40)
-    assert torch.equal(local_dimension(points * scale + shift, 40), expected)
+@pytest.mark.parametrize(("shift", "scale"), [(1e4, 1.0), (0.0, 1e-6), (3e5, 1e3)], ids=str)
+def test_neither_offset_nor_scale_nor_blocks_matter(shift, scale, generator):
+    points = textures(900, generator)
+    before, expected = points.clone(), local_dimension(points, 64)
+    assert torch.equal(local_dimension(points * scale + shift, 64), expected)
+    assert torch.equal(local_dimension(points, 64, memory_gb=0.01), expected)
+    assert torch.equal(points, before)
 
 
 def test_single_precision_and_pixels_are_computed_in_double(generator):
-    points = textures(300, generator).float()
-    expected = local_dimension(points.double(), 40)
-    assert torch.equal(local_dimension(points, 40), expected)
-    pixels = digits(300, generator).to(torch.uint8)
-    assert torch.equal(
-        local_dimension(pixels.view(-1, 1, 8, 8), 40), local_dimension(pixels.double(), 40)
-    )
-
-
-def test_the_result_is_float32_whatever_the_default(generator):
-    points = textures(60, generator)
+    points, pixels = textures(300, generator).float(), digits(300, generator).to(torch.uint8)
+    for given, double in ((points, points.double()), (pixels.view(-1, 1, 8, 8), pixels.double())):
+        assert torch.equal(local_dimension(given, 40), local_dimension(double, 40))
     torch.set_default_dtype(torch.float64)
     try:
-        assert local_dimension(points, 8).dtype == torch.float32
+        assert local_dimension(points[:60], 8).dtype == torch.float32
     finally:
         torch.set_default_dtype(torch.float32)
-
-
-def test_inputs_are_left_alone(generator):
-    for points in (textures(100, generator), paraboloid(100, generator)):
-        before = points.clone()
-        local_dimension(points, 20)
-        assert torch.equal(points, before)
-
-
-def test_blocks_give_the_same_as_all_at_once(generator):
-    points = textures(900, generator)
-    found = local_dimension(points, 64)
-    assert torch.equal(local_dimension(points + 1000, 64), found)
-    assert torch.equal(local_dimension(points, 64, memory_gb=0.01), found)
 
 
 def test_a_tight_cluster_far_away_keeps_its_digits(generator):
@@ -161,15 +139,6 @@ def test_duplicates_are_neighbours_and_one_point_has_no_dimension(features, gene
     twice = torch.cat([points[:20], points[:20]])
     assert torch.equal(local_dimension(twice, 12), by_skdim(twice, 12))
     assert torch.equal(local_dimension(torch.full((30, features), 0.1), 10), torch.zeros(30))
-
-
-def test_a_small_neighbourhood_of_duplicates_is_compared_exactly(generator):
-    # the rounding of inner products orders points that are 1e-7 apart and 1e3 from the origin
-    points = torch.rand(80, 20, generator=generator, dtype=torch.float64) * 1e3
-    points[:12] = points[0] + 1e-7 * points[:12] / 1e3
-    found = local_dimension(points, [4, 40])
-    assert torch.equal(found[0], local_dimension(points, 4))
-    assert torch.equal(found[1], local_dimension(points, 40))
 
 
 @pytest.mark.parametrize("counts", [(8,), (8, 40), (8, 12), (12, 15)], ids=str)

@@ -6,15 +6,14 @@ import pytest
 import torch
 from memory import peak_bytes
 
-from paper.measure import (
-    Estimate,
+from paper.measure.diversity import (
     classes_per_label,
     coverage,
     effective_samples,
     label_entropy,
-    mean_of,
     relative_distance,
 )
+from paper.measure.estimate import Estimate, mean_of
 from zetamix import zeta_plan
 
 LINE = torch.arange(10.0).unsqueeze(1)

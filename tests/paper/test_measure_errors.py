@@ -5,14 +5,9 @@ import re
 import pytest
 import torch
 
-from paper.measure import (
-    classes_per_label,
-    coverage,
-    density,
-    judge,
-    local_dimension,
-    relative_distance,
-)
+from paper.measure.dimension import local_dimension
+from paper.measure.diversity import classes_per_label, coverage, relative_distance
+from paper.measure.realism import density, judge
 
 X = torch.rand(20, 3)
 LINE = torch.arange(10.0).unsqueeze(1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from paper.measure import density, judge
+from paper.measure.realism import density, judge
 
 LOGITS = torch.tensor([[0.0, 0.0, 0.0], [30.0, 0.0, 0.0], [0.0, 30.0, 0.0], [1.0, 2.0, 3.0]])
 TARGETS = torch.tensor([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.1, 0.2, 0.7]])

@@ -58,7 +58,7 @@ def test_a_run_on_a_part_of_the_data_is_another_cell(tmp_path):
 def test_results_come_back_as_they_were_written(tmp_path):
     results, points = RecordStore(tmp_path), torch.rand(5, 2)
     record = measurement()
-    record = dataclasses.replace(record, arrays=f"{record.key}.npz")
+    record = dataclasses.replace(record, arrays=f"arrays/{record.key}.npz")
     results.add("overview", record, {"points": points})
     cell = cells_of("natural")[0]
     trained = run_record(cell, 0.05)
@@ -68,51 +68,37 @@ def test_results_come_back_as_they_were_written(tmp_path):
     torch.testing.assert_close(again.arrays(record)["points"], points, rtol=0, atol=0)
     assert again.find(cell) == trained
     assert again.artifact_of == {trained.cell.key: "natural", record.key: "overview"}
-
-
-def test_the_same_numbers_make_the_same_file(tmp_path):
-    record = dataclasses.replace(measurement(), arrays="arrays/x.npz")
-    for name in ("a", "b"):
-        RecordStore(tmp_path / name).add("overview", record, {"points": torch.arange(6.0)})
-    one, other = ((tmp_path / name / "overview" / record.arrays) for name in ("a", "b"))
+    # the same numbers make the same file
+    RecordStore(tmp_path / "b").add("overview", record, {"points": points})
+    one, other = (folder / "overview" / record.arrays for folder in (tmp_path, tmp_path / "b"))
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_lines_are_json_without_nan(tmp_path):
-    values = {"auc": math.nan, "list": [1.0, math.inf]}
-    RecordStore(tmp_path).add("overview", measurement(values=values))
-    line = (tmp_path / "overview" / "records.jsonl").read_text()
+def test_the_later_of_two_records_counts_and_lines_are_json_without_nan(tmp_path):
+    results = RecordStore(tmp_path)
+    for values in ({"x": 1.0}, {"auc": math.nan, "list": [1.0, math.inf]}):
+        results.add("overview", measurement(values=values))
+    line = (tmp_path / "overview" / "records.jsonl").read_text().splitlines()[1]
     read = json.loads(line, parse_constant=pytest.fail)["values"]
     assert read == {"auc": None, "list": [1.0, None]}
-
-
-def test_the_later_of_two_records_counts_and_a_line_cut_off_does_not(tmp_path):
-    results = RecordStore(tmp_path)
-    for value in (1.0, 2.0):
-        results.add("overview", measurement(values={"x": value}))
-    path = tmp_path / "overview" / "records.jsonl"
-    whole = path.read_text()
-    path.write_text(whole + whole[:70])
-    again = RecordStore(tmp_path)
-    assert [record.values for record in again.records.values()] == [{"x": 2.0}]
-    again.add("overview", measurement(seed=1))
-    assert path.read_text().startswith(whole)
-    assert len(RecordStore(tmp_path).records) == 2
+    assert [record.values for record in RecordStore(tmp_path).records.values()] == [read]
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{]\n", "line 1: not JSON. Repair or remove that line."),
-        ('{"schema": "x"}\n', "line 1: expected a record of schema zetamix/run/1 or"),
-        ("[1]\n", "line 1: expected a JSON object. Repair or remove that line."),
+        ("{]\n", "line 2: not JSON. Repair or remove that line."),
+        ('{"schema": "x"}\n', "line 2: expected a record of schema zetamix/run/1 or"),
+        ("[1]\n", "line 2: expected a JSON object. Repair or remove that line."),
         ('{"schema": "zetamix/measurement/1"}\n', "a missing or unknown field"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path, line, message):
     path = tmp_path / "natural" / "records.jsonl"
-    path.parent.mkdir()
-    path.write_text(line)
+    append_record(path, record(0))
+    with path.open("a") as file:
+        file.write(line)
+    append_record(path, record(1))
     with pytest.raises(PaperError, match=r"records\.jsonl") as caught:
         RecordStore(tmp_path)
     assert message in str(caught.value)
@@ -121,7 +107,7 @@ def test_a_damaged_file_is_named(tmp_path, line, message):
 @pytest.mark.parametrize("flipped", [True, False])
 def test_arrays_that_cannot_be_read_are_named(tmp_path, flipped):
     results = RecordStore(tmp_path)
-    record = dataclasses.replace(measurement(), arrays=f"{measurement().key}.npz")
+    record = dataclasses.replace(measurement(), arrays=f"arrays/{measurement().key}.npz")
     results.add("overview", record, {"points": torch.rand(2)})
     path = tmp_path / "overview" / record.arrays
     damaged = bytearray(path.read_bytes())
@@ -137,10 +123,8 @@ def test_a_shortened_recipe_that_was_run_is_shown_beside_the_full_one(tmp_path):
     short = cells_of("sensitivity", augmentations=("crop-flip",), epochs=30)[0]
     store.add("sensitivity", run_record(short, 0.06))
     after = make_view("sensitivity", store)
-    labels = {cell.label for cell in after.trainings}
-    assert labels == {"flip", "crop-flip, shortened to 30 epochs"}
-    assert {cell.dataset for cell in after.more} == {"cifar10"}
-    assert len(after.more) == 17 + 200
+    assert after.more == [short]
+    assert short.label == "crop-flip, shortened to 30 epochs"
     # the cells of the artifact, and which of them are empty, do not change
     assert after.cells == before.cells
     assert after.progress == "0 of 434"
@@ -210,15 +194,6 @@ def test_a_line_cut_off_anywhere_is_dropped_and_the_next_is_whole(tmp_path_facto
     assert seeds(path) in (kept, [*kept, len(kept)])
     append_record(path, record(2))
     assert seeds(path) == [*kept, 2]
-
-
-def test_a_broken_line_in_the_middle_is_an_error(path):
-    append_record(path, record(0))
-    with path.open("ab") as file:
-        file.write(b"{oh no\n")
-    append_record(path, record(1))
-    with pytest.raises(ValueError, match=r"line 2: not JSON\."):
-        seeds(path)
 
 
 def append_many(path, first):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from test_values import cells_of
 
 from paper import search
 from paper.artifacts import ARTIFACTS, draw, make_view
@@ -119,25 +118,6 @@ def test_the_oracle_is_as_good_as_the_papers(store):
     oracle = make_view("mnist", store).measurements("oracle")[0]
     assert oracle.values["accuracy"]["n"] == 10_000
     assert oracle.values["accuracy"]["value"] >= 0.9931
-
-
-METHODS = ["none", "mixup:1.0", "zeta:2.4", "zeta:2.8", "zeta:4.0"]
-FINGERPRINTS = {"cifar10": "d1a5e29ad572d9ec", "fashion_mnist": "1db2732ee67ef173"}
-
-
-@pytest.mark.parametrize(
-    ("dataset", "variant", "seeds"),
-    [("cifar10", "crop-flip", [0, 1, 2]), ("cifar10", "flip", [0]), ("fashion_mnist", "flip", [0])],
-)
-def test_runs_are_recognised_as_cells_of_the_table(dataset, variant, seeds, store):
-    """By their recipes, which are those of today."""
-    found = {
-        (cell.method, cell.seed): store.find(cell).cell
-        for cell in cells_of("natural", datasets=(dataset,))
-        if cell.label == variant and store.find(cell) is not None
-    }
-    assert set(found) == {(method, seed) for method in METHODS for seed in seeds}
-    assert {cell.fingerprint for cell in found.values()} == {FINGERPRINTS[dataset]}
 
 
 def test_the_rounds_of_the_search_kept_the_best(store):

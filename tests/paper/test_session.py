@@ -107,18 +107,6 @@ def test_a_record_is_stored_as_soon_as_its_run_is_finished(tmp_path):
     assert len(lines) == 2
 
 
-def test_a_measurement_does_not_delay_a_stop(tmp_path, monkeypatch):
-    """It is discarded, and the next session starts it again."""
-    cells = cells_of("theorems")[-2:]
-    with monkeypatch.context() as patch, Stop(limit=4.0) as stop:
-        measures = {"equivalence": lambda cell, context: time.sleep(60)}
-        patch.setattr("paper.session.MEASURES", {**MEASURES, **measures})
-        stopped = open_session(tmp_path, stop=stop)
-        outcome = stopped.run("theorems", cells)
-    assert [cell.kind for cell in outcome.empty] == ["equivalence"]
-    assert open_session(tmp_path).run("theorems", cells).ran == 1
-
-
 @pytest.mark.parametrize(("validation", "evaluated_on"), [(None, "test"), (30, "train")])
 def test_a_subset_says_what_it_was_evaluated_on(tmp_path, validation, evaluated_on):
     whole = small_cells()[0]
@@ -196,7 +184,7 @@ def command(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_artifact_is_complete_and_not_run_twice(command, tmp_path):
+def test_an_artifact_is_complete(command, tmp_path):
     assert "theorems: 7 cells run, 0 had a record, 0 left" in command("theorems")
     folder = tmp_path / "out" / "paper" / "theorems"
     assert {path.name for path in folder.glob("[a-z]*")} == {
@@ -209,7 +197,6 @@ def test_an_artifact_is_complete_and_not_run_twice(command, tmp_path):
     assert "| N = 4 | 1.08213 | 100 |" in (folder / "thresholds.md").read_text()
     lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
     assert {line["machine"]["commit"] for line in lines} == {"abc1234"}
-    assert "0 cells run, 7 had a record, 0 left" in command("theorems")
 
 
 def test_without_data_the_table_has_the_papers_values(command, tmp_path):
@@ -226,13 +213,17 @@ def test_no_time_leaves_everything_and_the_exit_status_says_so(command):
     assert "Rerun the same command to resume." in output
 
 
-def test_a_measurement_that_is_interrupted_is_not_saved(command, monkeypatch):
-    measures = {"equivalence": lambda cell, context: os.kill(os.getpid(), signal.SIGINT)}
-    every = {**MEASURES, **measures}
-    monkeypatch.setattr("paper.session.MEASURES", every)
-    output = command("theorems", status=130)
+def test_a_measurement_that_is_interrupted_is_discarded_and_started_again(command, monkeypatch):
+    def interrupt(cell, context):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("paper.session.MEASURES", {**MEASURES, "equivalence": interrupt})
+        output = command("theorems", status=130)
     assert "6 cells run, 0 had a record, 1 left" in output
     assert "Not saved, will start again: equivalence" in output
+    assert "1 cells run, 6 had a record, 0 left" in command("theorems")
 
 
 def test_the_list_has_records_and_data(command, tmp_path):
