@@ -59,9 +59,9 @@ def texts(table):
 def marked(table):
     """The first cell and the column of every bold cell."""
     return {
-        (row[0].text(), head.name)
+        (row[0].text(), name)
         for row in table.cells
-        for head, cell in zip(table.heads, row, strict=True)
+        for name, cell in zip(table.columns, row, strict=True)
         if cell.mark
     }
 
@@ -84,14 +84,14 @@ def test_bold_is_what_is_significantly_better_and_nothing_else(six):
 
 def test_binary_data_leads_with_the_auc():
     made = make_comparison(TWO, dataset=make_dataset((10, 10)))
-    assert [head.name for head in main_table(made).heads][1:3] == ["AUC", "error %"]
+    assert list(main_table(made).columns)[1:3] == ["AUC", "error %"]
     assert texts(main_table(made))[0][1] == "0.9250 ± 0.0354"
     assert "AUC" in difference_table(made).caption
 
 
 def test_classes(six):
     table = class_table(six)
-    assert [head.name for head in table.heads][:3] == ["class", "samples", "no mixing"]
+    assert list(table.columns)[:3] == ["class", "samples", "no mixing"]
     # 40, 44 and 42 wrong of 400
     assert texts(table)[0][:3] == ["0", "400", "89.5 ± 0.5"]
     dataset = make_dataset((10, 10, 10))
@@ -333,7 +333,7 @@ def test_confusion_of_few_and_many_classes(classes):
 def test_the_first_screen_answers(six, page, width):
     seen = open_page(page, width=width).check()
     assert seen.title == seen.headings[0] == "made: does mixing help?"
-    assert seen.tables[0][0] == [head.name for head in main_table(six).heads]
+    assert seen.tables[0][0] == list(main_table(six).columns)
     found = summarise(six, MACHINE_INFO["command"])
     text = " ".join(seen.text.split())
     order = [found.decision, found.next_step, found.command, *found.cautions]

@@ -10,7 +10,6 @@ import pytest
 import torch
 from factories import make_comparison, make_dataset
 from golden import check_golden
-from lab.test_records import CELL, RUN
 from scipy import stats
 
 from zetamix_lab.comparison import Comparison, metric_of
@@ -22,11 +21,7 @@ from zetamix_lab.statistics import (
     holm_corrected,
     paired_tests,
     power,
-    runs_table,
     seeds_needed,
-)
-from zetamix_lab.statistics import (
-    summarise as summarise_runs,
 )
 
 # numbers
@@ -107,22 +102,6 @@ def test_the_seeds_needed_are_the_fewest_with_enough_power(sd, level):
 
 
 # the table of runs
-
-
-def test_records_become_rows():
-    runs = runs_table([RUN, replace(RUN, cell=replace(CELL, seed=1))])
-    assert runs.to_dict("list") == {
-        "dataset": ["digits"] * 2,
-        "method": ["zeta:2.8"] * 2,
-        "seed": [0, 1],
-        "metric": ["error"] * 2,
-        "value": [0.25] * 2,
-    }
-    assert summarise_runs(runs).iloc[0].to_dict() == {
-        "dataset": "digits", "method": "zeta:2.8", "metric": "error",
-        "mean": 0.25, "sd": 0.0, "n": 2,
-    }  # fmt: skip
-    assert runs_table([RUN], lambda found: found.best or {"auc": None}).empty
 
 
 def test_further_columns_keep_runs_apart():

@@ -15,9 +15,9 @@ from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.metrics import BALANCED
 from zetamix_lab.provenance import machine_summary
 from zetamix_lab.report.compare_figures import draw_figures
-from zetamix_lab.report.compare_text import LEVEL, Summary, describe_terms, summarise
-from zetamix_lab.report.page import Block, Fold, Section, render_page
-from zetamix_lab.report.table import Cell, Column, Table, latex_text, markdown_text
+from zetamix_lab.report.compare_text import LEVEL, describe_terms, summarise
+from zetamix_lab.report.page import Block, Lead, Section, render_page
+from zetamix_lab.report.table import Cell, Mark, Table, latex_text, markdown_text
 from zetamix_lab.statistics import CONFIDENCE
 from zetamix_lab.text import join, plural
 
@@ -47,7 +47,7 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
     write_text(out / "results.md", _markdown(title, found, tables, machine))
     write_text(out / "results.tex", _latex(title, tables))
     folds: dict[str, list[Block | None]] = {
-        "The result in detail": [f"{heading}. {text}" for heading, text in found.details if text],
+        "The result in detail": [f"{name}. {text}" for name, text in found.details.items() if text],
         "Differences": [*tables[1:]],
         "Learning curves": [pictures.get("curves")],
         "Classes": [class_table(comparison), pictures.get("confusion")],
@@ -56,7 +56,7 @@ def write_report(comparison: Comparison, out: Path, machine: Mapping[str, str]) 
     }
     kept = {name: [block for block in blocks if block] for name, blocks in folds.items()}
     first = [block for block in (pictures.get("differences"), tables[0]) if block]
-    folded = [Fold(name, blocks) for name, blocks in kept.items() if blocks]
+    folded = [Section(name, blocks) for name, blocks in kept.items() if blocks]
     sections = [Section("", first), Section("", folded)]
     write_text(out / "report.html", render_page(title, sections, machine=machine, lead=found))
     return out / "report.html"
@@ -71,9 +71,9 @@ def without_folders(value: Any) -> Any:
     if isinstance(value, str):
         return FOLDERS.sub("", value)
     if isinstance(value, dict):
-        return {k: v if isinstance(v, float) else without_folders(v) for k, v in value.items()}
+        return {key: without_folders(own) for key, own in value.items()}
     if isinstance(value, (list, tuple)):
-        return [v if isinstance(v, float) else without_folders(v) for v in value]
+        return [without_folders(own) for own in value]
     return value
 
 
@@ -108,53 +108,43 @@ def describe_replaced(comparison: Comparison, out: Path) -> str:
 
 def main_table(comparison: Comparison) -> Table:
     """Mean ± standard deviation of every metric for every method."""
-    first, metrics = comparison.baselines[0], [metric_of(name) for name in comparison.metrics]
-    tests = comparison.tests
+    first, tests = comparison.baselines[0], comparison.tests
     better = {
         (test.method, test.metric)
         for test in tests[(tests["baseline"] == first) & tests["significant"]].itertuples()
         if metric_of(test.metric).sign * test.mean > 0
     }
+    metrics = [metric_of(name) for name in comparison.metrics]
     rows = []
     for label in comparison.methods:
         row: list[Cell | int | str] = [comparison.name_of(label)]
         for metric in metrics:
             own = comparison.summary.loc[(label, metric.name)]
             values = comparison.values(label, metric.name).items()
-            cell = Cell(
-                metric.scale(own["mean"]),
-                error=metric.scale(own["sd"]),
-                digits=metric.digits,
-                mark="best" if (label, metric.name) in better else "",
-                note=", ".join(f"seed {seed}: {metric.number(value)}" for seed, value in values),
-            )
-            row.append(cell)
+            note = ", ".join(f"seed {seed}: {metric.number(value)}" for seed, value in values)
+            mark: Mark = "best" if (label, metric.name) in better else ""
+            mean, spread = metric.scale(own["mean"]), metric.scale(own["sd"])
+            row.append(Cell(mean, spread, digits=metric.digits, mark=mark, note=note))
         rows.append([*row, int(comparison.summary.loc[(label, comparison.primary), "n"])])
-    columns = [Column(m.heading, f"{m.title}; {m.better}") for m in metrics]
     note = "Mean ± standard deviation over seeds."
-    if better & {(label, m.name) for label in comparison.methods for m in metrics}:
+    if better:
         note += f" Bold: significantly better than {comparison.name_of(first)}."
     size = f"{comparison.test_size:,} test samples, " if comparison.test_size else ""
-    return Table(
-        [Column("method"), *columns, Column("seeds", "finished runs of the method")],
-        rows,
-        f"{comparison.title}: {size}after the last epoch",
-        [note, *describe_terms(comparison)],
-    )
+    caption = f"{comparison.title}: {size}after the last epoch"
+    columns = ["method", *(metric.heading for metric in metrics), "seeds"]
+    tips = {m.heading: f"{m.title}; {m.better}" for m in metrics}
+    tips["seeds"] = "finished runs of the method"
+    return Table(columns, rows, caption, [note, *describe_terms(comparison)], tips)
 
 
 def difference_table(comparison: Comparison, name: str | None = None) -> Table:
     """Differences from each baseline in a metric, the primary one unless named."""
-    metric = metric_of(name or comparison.primary)
-    columns, rows = [Column("method")], [[Cell(comparison.name_of(m))] for m in comparison.methods]
+    metric, p = metric_of(name or comparison.primary), "Holm-corrected p"
+    columns, tips = ["method"], {p: "two-sided t-test, corrected over all tests"}
+    rows = [[Cell(comparison.name_of(label))] for label in comparison.methods]
     for baseline in comparison.baselines:
-        columns += [
-            Column(
-                f"minus {comparison.name_of(baseline)} ({LEVEL})",
-                "mean difference and its interval",
-            ),
-            Column("Holm-corrected p", "two-sided t-test, corrected over all tests"),
-        ]
+        columns += [f"minus {comparison.name_of(baseline)} ({LEVEL})", p]
+        tips[columns[-2]] = "mean difference and its interval"
         tests = {test.method: test for test in comparison.differences(baseline, name).itertuples()}
         for row, label in zip(rows, comparison.methods, strict=True):
             row += _difference_cells(tests.get(label))
@@ -163,7 +153,7 @@ def difference_table(comparison: Comparison, name: str | None = None) -> Table:
         f"its {LEVEL} interval (uncorrected). {'Positive' if metric.sign > 0 else 'Negative'} is "
         f"better. Bold: significant after Holm's correction (p < {1 - CONFIDENCE:.2g})."
     )
-    return Table(columns, rows, f"Differences in {metric.title}", [note])
+    return Table(columns, rows, f"Differences in {metric.title}", [note], tips)
 
 
 def _difference_cells(test: Any) -> list[Cell]:
@@ -199,8 +189,9 @@ def class_table(comparison: Comparison) -> Table | None:
             Cell(float(v.mean()), float(v.std()) if len(v) > 1 else None, digits=1) for v in own
         ]
         rows.append([dataset.classes[k], int(counts[k]), *cells])
-    columns = [Column("class"), Column("samples", "in the test split")]
-    return Table([*columns, *map(comparison.name_of, labels)], rows, "Per-class recall, %", notes)
+    columns = ["class", "samples", *map(comparison.name_of, labels)]
+    tips = {"samples": "in the test split"}
+    return Table(columns, rows, "Per-class recall, %", notes, tips)
 
 
 # files
@@ -215,13 +206,12 @@ def wide_runs(comparison: Comparison) -> Any:
     if comparison.records:
         keys = zip(wide["method"], wide["seed"], strict=True)
         found = [comparison.records[key] for key in keys]
-        wide["wall_s"] = [record.wall_s for record in found]
-        wide["step_ms"] = [record.step_ms for record in found]
-        wide["key"] = [record.key for record in found]
+        for name in ("wall_s", "step_ms", "key"):
+            wide[name] = [getattr(record, name) for record in found]
     return wide
 
 
-def as_dict(comparison: Comparison, found: Summary, machine: Mapping[str, str]) -> dict[str, Any]:
+def as_dict(comparison: Comparison, found: Lead, machine: Mapping[str, str]) -> dict[str, Any]:
     """The content of results.json: the verdict, all statistics, every run and epoch."""
     dataset, methods = comparison.dataset, comparison.methods
     about: dict[str, Any] = {"name": comparison.title}
@@ -249,7 +239,13 @@ def as_dict(comparison: Comparison, found: Summary, machine: Mapping[str, str]) 
         ],
         "metrics": comparison.metrics,
         "confidence": CONFIDENCE,
-        "methods": {label: {} for label in methods},
+        "methods": {
+            label: {
+                name: {**own, "values": comparison.values(label, name)}
+                for name, own in comparison.summary.loc[label].to_dict("index").items()
+            }
+            for label in methods
+        },
         "differences": comparison.tests.to_dict("records"),
         "runs": [record.as_dict() for record in comparison.records.values()],
         "curves": [
@@ -257,9 +253,6 @@ def as_dict(comparison: Comparison, found: Summary, machine: Mapping[str, str]) 
             for (method, seed), curve in comparison.curves.items()
         ],
     }
-    for label, name in comparison.summary.index:
-        own = comparison.summary.loc[(label, name)].to_dict()
-        values["methods"][label][name] = {**own, "values": comparison.values(label, name)}
     if dataset is not None and comparison.records:
         values["recalls"] = {
             label: dict(zip(dataset.classes, comparison.recalls(label).T.tolist(), strict=True))
@@ -269,7 +262,7 @@ def as_dict(comparison: Comparison, found: Summary, machine: Mapping[str, str]) 
     return shown
 
 
-def _markdown(title: str, found: Summary, tables: list[Table], machine: Mapping[str, str]) -> str:
+def _markdown(title: str, found: Lead, tables: list[Table], machine: Mapping[str, str]) -> str:
     parts = [f"# {markdown_text(title)}"]
     parts += [f"**{heading}.** {markdown_text(text)}" for heading, text in found.pairs]
     for table in tables:

@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from zetamix_lab.comparison import Comparison, metric_of
+from zetamix_lab.metrics import dense_confusion
 from zetamix_lab.report.compare_text import LEVEL
 from zetamix_lab.report.figure import GREY, Picture, drawing, series_style
 from zetamix_lab.report.outputs import draw_outputs
@@ -161,7 +162,8 @@ def draw_confusion(comparison: Comparison) -> Picture:
         for axes in panels.flat[len(methods) :]:
             axes.set_axis_off()
         for axes, label in zip(panels.flat, methods, strict=False):
-            image = _draw_matrix(axes, comparison.confusion(label), classes)
+            seeds = [dense_confusion(run.confusion) for run in comparison.records_of(label)]
+            image = _draw_matrix(axes, torch.stack(seeds).sum(0), classes)
             axes.set_title(comparison.name_of(label))
         names = map(comparison.name_of, methods)
         figure.supxlabel("predicted class", fontsize=9)

@@ -2,18 +2,16 @@
 
 import math
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from zetamix_lab.comparison import Comparison, metric_of
 from zetamix_lab.data.quality import CAUTIONS
-from zetamix_lab.metrics import Metric
+from zetamix_lab.metrics import ChanceLevel, Metric
 from zetamix_lab.progress import about, count_epochs
 from zetamix_lab.report.page import Lead
 from zetamix_lab.statistics import CONFIDENCE, detectable, seeds_needed
-from zetamix_lab.text import join, plural
+from zetamix_lab.text import join, plural, sentence_case
 
 LEVEL = f"{100 * CONFIDENCE:g} %"
 # from this mean improvement in the last third on, training counts as not converged
@@ -32,35 +30,17 @@ TERMS = {
 }
 
 
-@dataclass(frozen=True)
-class Summary(Lead):
-    """What a report says: its first screen, and the paragraphs below."""
-
-    details: Sequence[tuple[str, str]] = ()
-    """Headings with a paragraph each."""
-
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """Everything as headings with a paragraph each."""
-        step = f"{self.next_step} {self.command}".strip()
-        found = [("Result", self.decision), ("Next", step), ("Caution", " ".join(self.cautions))]
-        return [(heading, text) for heading, text in [*found, *self.details] if text]
-
-
-def summarise(comparison: Comparison, command: str = "") -> Summary:
+def summarise(comparison: Comparison, command: str = "") -> Lead:
     """The sentences of a comparison. command: the one that made it."""
-    incomplete = ("Incomplete", _incomplete(comparison))
+    details = {"Incomplete": _incomplete(comparison)}
     if not comparison.methods:
-        return Summary("No run is finished.", details=[incomplete])
+        return Lead("No run is finished.", details=details)
     metric = comparison.metric
-    details = [
-        incomplete,
-        ("Training", describe_training(comparison)),
-        ("Calibration", _calibration(comparison)),
-        ("Metric", f"{metric.title}: {metric.meaning}." if metric.meaning else ""),
-    ]
+    details["Training"] = _describe_training(comparison)
+    details["Calibration"] = _calibration(comparison)
+    details["Metric"] = f"{metric.title}: {metric.meaning}." if metric.meaning else ""
     following = _next_step(comparison, command)
-    return Summary(_decision(comparison), *following, _cautions(comparison), details)
+    return Lead(_decision(comparison), *following, _cautions(comparison), details)
 
 
 # the first screen
@@ -70,7 +50,7 @@ def _decision(comparison: Comparison) -> str:
     """One sentence: mixing helps, hurts, or neither was shown."""
     methods, metric = comparison.methods, comparison.metric
     if comparison.at_chance is not None:
-        return _at_chance(comparison)
+        return _at_chance(comparison, comparison.at_chance)
     if len(methods) == 1:
         own = comparison.summary.loc[(methods[0], metric.name)]
         value = metric.format(own["mean"], None if math.isnan(own["sd"]) else own["sd"])
@@ -88,7 +68,7 @@ def _decision(comparison: Comparison) -> str:
     if not len(found):
         return (
             f"Not shown: no method differs significantly from {name} in {metric.title}. "
-            f"{describe_power(comparison)}"
+            f"{_power(comparison)}"
         )
     better = metric.sign * found["mean"] > 0
     verdicts = [verb for verb, group in (("helps", better), ("hurts", ~better)) if group.any()]
@@ -98,7 +78,7 @@ def _decision(comparison: Comparison) -> str:
     when = f"after {plural(epochs, 'epoch')}, {subject}" if epochs else subject
     tests = [*found[better].itertuples(), *found[~better].itertuples()]
     moves = "; ".join(_move(test, comparison.name_of(test.method)) for test in tests)
-    return f"{when[0].upper()}{when[1:]}: {moves}."
+    return sentence_case(f"{when}: {moves}.")
 
 
 def _move(test: Any, name: str) -> str:
@@ -112,10 +92,7 @@ def _move(test: Any, name: str) -> str:
     )
 
 
-def _at_chance(comparison: Comparison) -> str:
-    chance = comparison.at_chance
-    if chance is None:
-        return ""
+def _at_chance(comparison: Comparison, chance: ChanceLevel) -> str:
     subject = "No method is" if comparison.complete else "No method so far is"
     if len(comparison.methods) == 1:
         subject = f"{comparison.name_of(comparison.methods[0])} is not"
@@ -127,7 +104,7 @@ def _at_chance(comparison: Comparison) -> str:
     )
 
 
-def describe_power(comparison: Comparison) -> str:
+def _power(comparison: Comparison) -> str:
     """The difference that these runs would have shown: "5 seeds … could show 1.8 points."""
     tests, metric = _tested(comparison), comparison.metric
     both = (tests["seed_error"] ** 2 + tests["sample_error"].fillna(0) ** 2) ** 0.5
@@ -165,8 +142,8 @@ def _next_step(comparison: Comparison, command: str) -> tuple[str, str]:
         return f"{text}{_expected(comparison, missing)}{':' if following else '.'}", following
 
     def train_longer(text: str) -> tuple[str, str]:
-        epochs = 2 * recipe.epochs if recipe else 0
-        return step(text, 2 * len(comparison.finished), "--epochs" if epochs else "", epochs)
+        option = ("--epochs", 2 * recipe.epochs) if recipe else ()
+        return step(text, 2 * len(comparison.finished), *option)
 
     if not comparison.complete:
         return step("Finish the comparison", comparison.total - len(comparison.finished))
@@ -260,7 +237,7 @@ def describe_terms(comparison: Comparison) -> list[str]:
 # paragraphs
 
 
-def describe_training(comparison: Comparison) -> str:
+def _describe_training(comparison: Comparison) -> str:
     """Optimiser steps, samples that are dropped with the last batch, and convergence."""
     recipe, dataset = comparison.recipe, comparison.dataset
     if recipe is None or dataset is None:
@@ -285,7 +262,7 @@ def _convergence(comparison: Comparison) -> tuple[bool, str]:
     if not comparison.complete or comparison.dataset is None:
         return False, ""
     has_val = all("val" in curve[-1] for curve in comparison.curves.values() if curve)
-    split = "val" if has_val and comparison.dataset.val is not None else "test"
+    split = "val" if has_val else "test"
     metric, changes = comparison.metric, comparison.late_changes(split)
     if not changes:
         return False, "Too few epochs were evaluated to tell whether training had converged."
@@ -328,7 +305,10 @@ def _calibration(comparison: Comparison) -> str:
         )
     if not comparison.records:
         return ""
-    means = {label: f"{comparison.temperature(label):.2f}" for label in comparison.methods}
+    means = {
+        label: f"{fmean(run.extra['temperature'] for run in comparison.records_of(label)):.2f}"
+        for label in comparison.methods
+    }
     named = [f"{mean} for {comparison.name_of(label)}" for label, mean in means.items()]
     text += f"Temperatures fitted on the validation split (below 1: underconfident): {join(named)}."
     if {"0.01", "100.00"} & {*means.values()}:

@@ -105,9 +105,7 @@ class Picture:
     def base64_svg(self) -> str:
         return base64.b64encode(self.svg.encode()).decode()
 
-    def save(self, folder: Path) -> tuple[Path, Path]:
+    def save(self, folder: Path) -> None:
         """Write `name.svg` and `name.png` into a folder."""
-        svg, png = folder / f"{self.name}.svg", folder / f"{self.name}.png"
-        write_text(svg, self.svg)
-        write_bytes(png, self.png)
-        return svg, png
+        write_text(folder / f"{self.name}.svg", self.svg)
+        write_bytes(folder / f"{self.name}.png", self.png)
